@@ -1,0 +1,7 @@
+//! Backstitch: a durable runtime for agent graphs.
+//!
+//! A graph author registers nodes; clients start runs over LangGraph's Agent Server protocol;
+//! every superstep is checkpointed with a link to its parent, so that any conversation can be
+//! resumed, rewound, branched and forked.
+
+extern crate self as backstitch;

@@ -1,0 +1,3 @@
+//! The bundled server: demo graphs behind the Agent Server protocol.
+
+fn main() {}
