@@ -5,3 +5,10 @@
 //! resumed, rewound, branched and forked.
 
 extern crate self as backstitch;
+
+pub mod checkpoint;
+pub mod id;
+pub mod runs;
+pub mod time;
+pub mod tree;
+pub mod value;

@@ -1,0 +1,183 @@
+//! Plain rows: what goes into and comes out of the tables, values already encoded.
+
+use std::sync::Arc;
+
+use super::{Slot, Source, Version};
+use crate::{
+    id::{BranchId, CheckpointId, EventId, NodeId, RunId, TaskId, ThreadId},
+    time::Timestamp,
+};
+
+/// A row of `checkpoints`.
+#[derive(Clone, Debug)]
+pub struct CheckpointRow {
+    /// Namespace; empty for the root graph.
+    pub ns: Arc<str>,
+    /// Key.
+    pub id: CheckpointId,
+    /// The checkpoint it follows in its namespace.
+    pub parent: Option<CheckpointId>,
+    /// For subgraphs the root checkpoint they ran under.
+    pub root: Option<CheckpointId>,
+    /// Parent's depth plus one. Computed by the storage from the branch for root rows.
+    pub depth: i32,
+    /// The thread that wrote it.
+    pub thread: ThreadId,
+    /// The branch that wrote it.
+    pub branch: BranchId,
+    /// The run that wrote it.
+    pub run: Option<RunId>,
+    /// What made it.
+    pub source: Source,
+    /// Superstep number.
+    pub step: i64,
+    /// Newest message node on the path.
+    pub last_node: Option<NodeId>,
+    /// Newest event on the path.
+    pub event_number: i64,
+    /// JSON text: `channel_versions`, `versions_seen`, `updated_channels` and those
+    /// `channel_values` that JSONB keeps unchanged.
+    pub envelope: String,
+    /// JSON text: metadata without source, step and run id.
+    pub metadata: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// A row of `checkpoint_blobs`: a channel value, whole or as a delta. Never changed.
+#[derive(Clone, Debug)]
+pub struct BlobRow {
+    /// Namespace.
+    pub ns: Arc<str>,
+    /// Channel.
+    pub channel: Arc<str>,
+    /// Version of the value.
+    pub version: Version,
+    /// The version a delta builds on; `None` for a full value.
+    pub base: Option<Version>,
+    /// Bytes of deltas since the last full value, this row included.
+    pub chain_bytes: i32,
+    /// Codec of `bytes`.
+    pub tag: Arc<str>,
+    /// The encoded value or delta.
+    pub bytes: Vec<u8>,
+}
+
+/// A row of `checkpoint_writes`: all output of one finished task (`idx` 0), or one control
+/// channel of a task (`idx` < 0).
+#[derive(Clone, Debug)]
+pub struct WriteRow {
+    /// Namespace of the checkpoint.
+    pub ns: Arc<str>,
+    /// The checkpoint the task runs from.
+    pub checkpoint: CheckpointId,
+    /// The branch the row belongs to; on writing always that of the slot.
+    pub branch: BranchId,
+    /// The task.
+    pub task: TaskId,
+    /// 0 for output; -1 `__error__`, -2 `__scheduled__`, -3 `__interrupt__`, -4 `__resume__`,
+    /// -5 `__step__`.
+    pub idx: i32,
+    /// Path of the task in string form.
+    pub path: Arc<str>,
+    /// Named for control rows only.
+    pub channel: Option<Arc<str>>,
+    /// Codec of `bytes`.
+    pub tag: Arc<str>,
+    /// Encoded list of `[idx, channel, value]`.
+    pub bytes: Vec<u8>,
+    /// Replace an existing row (control-only batches); otherwise the first writer wins.
+    pub upsert: bool,
+}
+
+/// A row of `message_nodes`.
+#[derive(Clone, Debug)]
+pub struct NodeRow {
+    /// Key.
+    pub id: NodeId,
+    /// Previous `add` node on the path.
+    pub parent: Option<NodeId>,
+    /// 1-based position in the chain of adds.
+    pub ordinal: i32,
+    /// `add`, `edit` or `remove`.
+    pub kind: &'static str,
+    /// The message's id.
+    pub message_id: Arc<str>,
+    /// The id this one replaces (edits through the message API).
+    pub edit_of: Option<Arc<str>>,
+    /// Place in its checkpoint.
+    pub seq: i32,
+    /// Role of the message.
+    pub role: Option<Arc<str>>,
+    /// Number of an event that exists already.
+    pub event_number: Option<i64>,
+    /// Which event of the same commit tells of it, from 1.
+    pub event_offset: Option<i32>,
+}
+
+/// A row of `events`; its number is given by the storage.
+#[derive(Clone, Debug)]
+pub struct EventRow {
+    /// Unique id.
+    pub id: EventId,
+    /// Type name, for example `MessageAdded`.
+    pub kind: &'static str,
+    /// JSON text: ids and small facts, never content.
+    pub payload: String,
+    /// The message it is about.
+    pub message_id: Option<Arc<str>>,
+}
+
+/// A branch that comes into being with the first durable write of a run.
+#[derive(Clone, Debug)]
+pub struct NewBranch {
+    /// Its id. Its epoch is 1 and its head `base`.
+    pub id: BranchId,
+    /// The checkpoint it starts from.
+    pub base: Option<CheckpointId>,
+    /// Depth of `base`, -1 without one.
+    pub base_depth: i32,
+    /// The branch whose slot the run holds: its epoch is checked, its name is the base of the
+    /// new automatic name (`main` gives `main-v2`).
+    pub source: Slot,
+    /// `branches.origin`: `checkpoint`, `rewind`, `btw`, ...
+    pub origin: &'static str,
+    /// Make it the thread's active branch.
+    pub activate: bool,
+    /// Copy the pending writes of `source` at `base` (a resume of an interrupted checkpoint).
+    pub copy_writes: bool,
+    /// The run whose `branch_id` follows.
+    pub run: Option<RunId>,
+}
+
+/// One superstep, to be written in one transaction. Gated by the slot's epoch and, for root
+/// rows, by the slot's head being the row's parent.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// Fence. With `open` it is the new branch's slot (epoch 1, head = base).
+    pub slot: Slot,
+    /// A branch to create first.
+    pub open: Option<NewBranch>,
+    /// The new checkpoint; in the root namespace it becomes the head.
+    pub checkpoint: CheckpointRow,
+    /// New channel values.
+    pub blobs: Vec<BlobRow>,
+    /// Results of the tasks that finished last, at the parent checkpoint.
+    pub writes: Vec<WriteRow>,
+    /// Changes of the message index.
+    pub nodes: Vec<NodeRow>,
+    /// Business events.
+    pub events: Vec<EventRow>,
+}
+
+/// Writes of tasks that finished while others still run, and control values.
+/// Gated by the slot's epoch.
+#[derive(Clone, Debug)]
+pub struct Flush {
+    /// Fence. With `open` it is the new branch's slot.
+    pub slot: Slot,
+    /// A branch to create first.
+    pub open: Option<NewBranch>,
+    /// The rows. No key twice in one call.
+    pub writes: Vec<WriteRow>,
+}

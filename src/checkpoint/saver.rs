@@ -1,0 +1,122 @@
+//! The trait a storage implements to keep checkpoints.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{BlobRow, CheckpointRow, Commit, Flush, WriteRow};
+use crate::id::{BranchId, CheckpointId, ThreadId, TreeId};
+
+/// What went wrong in a storage.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The branch was claimed, cancelled, moved or deleted by somebody else: write nothing more.
+    #[error("another writer took over the branch")]
+    Fenced,
+    /// The database cannot be reached, or refuses work for now. Nothing was written.
+    #[error("the database is not available: {0}")]
+    Unavailable(String),
+    /// A row that this version cannot read.
+    #[error("stored data cannot be read: {0}")]
+    Corrupt(String),
+    /// Any other failure of the database.
+    #[error("the database failed: {0}")]
+    Database(String),
+}
+
+/// Which checkpoint to load.
+#[derive(Clone, Debug)]
+pub enum At {
+    /// This one, if it belongs to the tree and namespace.
+    Id(CheckpointId),
+    /// The head of a branch (root namespace).
+    Head(BranchId),
+    /// The head of the thread's active branch (root namespace).
+    ActiveHead,
+    /// The newest checkpoint of a subgraph's namespace that lies on the path of `start` and
+    /// belongs to it (conversation tree, invariant I11).
+    Subgraph {
+        /// Root checkpoint where the walk begins.
+        start: CheckpointId,
+        /// The branch that owns rows under `start`.
+        branch: BranchId,
+        /// Only rows with a smaller id than this.
+        before: Option<CheckpointId>,
+    },
+    /// The newest checkpoint of the thread in the namespace, on whatever branch.
+    Newest,
+}
+
+/// A request for one checkpoint.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// Tree.
+    pub tree: TreeId,
+    /// Thread, for `ActiveHead` and `Newest`.
+    pub thread: ThreadId,
+    /// Namespace; empty for the root graph.
+    pub ns: Arc<str>,
+    /// Which one.
+    pub at: At,
+    /// Load the channel values; false when the caller may have them cached.
+    pub values: bool,
+}
+
+/// A request for several checkpoints, newest first.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// Tree.
+    pub tree: TreeId,
+    /// Thread.
+    pub thread: ThreadId,
+    /// Namespace; `None` for every namespace of the thread.
+    pub ns: Option<Arc<str>>,
+    /// Strictly older than this one.
+    pub before: Option<CheckpointId>,
+    /// Just this one.
+    pub id: Option<CheckpointId>,
+    /// Containment on metadata as clients see it: `source`, `step` and `run_id` are compared
+    /// with their columns.
+    pub metadata: Option<crate::value::Map>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A checkpoint as stored.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The row.
+    pub row: CheckpointRow,
+    /// Every blob its versions name, with the chains of deltas down to full values.
+    pub blobs: Vec<BlobRow>,
+    /// Pending writes at this checkpoint, of every branch, ordered by path, task, idx.
+    pub writes: Vec<WriteRow>,
+}
+
+/// Keeps checkpoints. Implemented by `storage::sqlite` and `storage::postgres`.
+#[async_trait]
+pub trait Saver: Send + Sync + 'static {
+    /// One checkpoint with values and pending writes, in one round trip.
+    async fn load(&self, query: Query) -> Result<Option<Stored>, Error>;
+
+    /// Several checkpoints, newest id first.
+    async fn list(&self, list: List) -> Result<Vec<Stored>, Error>;
+
+    /// Writes supersteps: each one whole or not at all, in one round trip and one transaction.
+    ///
+    /// Commits of one branch are applied in order. The result has one entry per commit:
+    /// the depth of the new checkpoint, or why it was refused. A lost reply is settled by
+    /// re-reading the branch: head = own id and epoch = own means success.
+    async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>>;
+
+    /// Writes task results ahead of their checkpoint.
+    async fn flush(&self, flush: Flush) -> Result<(), Error>;
+
+    /// Blobs by channel and version with their chains: what references in writes point to.
+    async fn blobs(
+        &self,
+        tree: TreeId,
+        ns: Arc<str>,
+        wanted: Vec<(Arc<str>, super::Version)>,
+    ) -> Result<Vec<BlobRow>, Error>;
+}

@@ -1,0 +1,5 @@
+//! The run service: create, claim, execute, finish, recover.
+
+pub mod store;
+
+pub use store::{Claimed, Created, Finish, NewRun, Run, Status, Store, Strategy};

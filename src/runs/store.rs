@@ -1,0 +1,244 @@
+//! What the run service needs of a storage.
+
+use std::{str::FromStr, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{
+    checkpoint::{Error, Slot},
+    id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
+    time::Timestamp,
+    tree::{NewThread, Outcome},
+    value::{Map, Value},
+};
+
+/// State of a run as clients see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Waits for its turn.
+    Pending,
+    /// A worker executes it.
+    Running,
+    /// Ended, also at an interrupt of the graph.
+    Success,
+    /// A node or the engine failed.
+    Error,
+    /// Took too long.
+    Timeout,
+    /// Was cancelled.
+    Interrupted,
+}
+
+impl Status {
+    /// The word stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Whether it will never change again.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+impl FromStr for Status {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [
+            Self::Pending,
+            Self::Running,
+            Self::Success,
+            Self::Error,
+            Self::Timeout,
+            Self::Interrupted,
+        ]
+        .into_iter()
+        .find(|status| status.as_str() == text)
+        .ok_or_else(|| format!("`{text}` is not a run status"))
+    }
+}
+
+/// What to do with a run while another one is pending or running in the same slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// Refuse the new one.
+    Reject,
+    /// Let it wait its turn.
+    #[default]
+    Enqueue,
+    /// Cancel the others and keep what they did.
+    Interrupt,
+    /// Cancel the others and undo them.
+    Rollback,
+}
+
+impl Strategy {
+    /// The word stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Enqueue => "enqueue",
+            Self::Interrupt => "interrupt",
+            Self::Rollback => "rollback",
+        }
+    }
+}
+
+/// A row of `runs`.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Key.
+    pub id: RunId,
+    /// Tree of the thread.
+    pub tree: TreeId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// The branch it works on; `None` while it floats.
+    pub branch: Option<BranchId>,
+    /// The assistant.
+    pub assistant: AssistantId,
+    /// State.
+    pub status: Status,
+    /// What clients see as metadata.
+    pub metadata: Map,
+    /// The request: input, command, config, stream modes and so on. Kept in the codec.
+    pub kwargs: Value,
+    /// The checkpoint it starts from, when it is not the head.
+    pub address: Option<CheckpointId>,
+    /// How it treats others.
+    pub strategy: Strategy,
+    /// How often it was started.
+    pub attempt: i32,
+    /// The thread goes with the run (stateless runs).
+    pub temporary: bool,
+    /// `{"error", "message"}` of a failed run.
+    pub error: Option<Value>,
+    /// Head of its branch when it ended.
+    pub last_checkpoint: Option<CheckpointId>,
+    /// When it may start.
+    pub run_at: Timestamp,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its row last changed.
+    pub updated_at: Timestamp,
+}
+
+/// A run to create.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// Its id.
+    pub id: RunId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// Create the thread first when it does not exist.
+    pub create_thread: Option<NewThread>,
+    /// The assistant.
+    pub assistant: AssistantId,
+    /// What clients see as metadata.
+    pub metadata: Map,
+    /// The request, kept in the codec.
+    pub kwargs: Value,
+    /// The checkpoint it starts from, when the request names one.
+    pub address: Option<CheckpointId>,
+    /// What to do with other runs of the slot.
+    pub strategy: Strategy,
+    /// Seconds until it may start.
+    pub after: Duration,
+    /// Delete the thread when it ends.
+    pub temporary: bool,
+    /// Start it at once for this worker when the slot is free and `after` is zero.
+    pub claim: Option<WorkerId>,
+    /// Merged into the thread's metadata (`graph_id`, `assistant_id`).
+    pub thread_metadata: Map,
+    /// Merged into the thread's config.
+    pub thread_config: Map,
+}
+
+/// What became of a run to create. All of it is durable when the call returns.
+#[derive(Clone, Debug)]
+pub enum Created {
+    /// It holds its slot: execute it.
+    Started(Box<Run>, Slot),
+    /// It waits.
+    Queued(Box<Run>),
+    /// `Reject`, and the slot is taken.
+    Busy,
+    /// There is no such thread.
+    NoThread,
+    /// There is a run with this id already.
+    Exists,
+}
+
+/// A run that was taken from the queue.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The run, `running`.
+    pub run: Run,
+    /// Its slot.
+    pub slot: Slot,
+}
+
+/// The end of a run, in one transaction, gated by the slot's epoch.
+#[derive(Clone, Debug)]
+pub struct Finish {
+    /// Fence; its head is the run's last checkpoint.
+    pub slot: Slot,
+    /// The run.
+    pub run: RunId,
+    /// Final status.
+    pub status: Status,
+    /// How the branch is left.
+    pub outcome: Outcome,
+    /// `{"error", "message"}` of a failure.
+    pub error: Option<Value>,
+    /// Delete the thread with everything in it (stateless runs).
+    pub delete_thread: bool,
+}
+
+/// Keeps runs and the leases of workers. Implemented by `storage::sqlite` and
+/// `storage::postgres`.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Creates a run and, when asked and possible, claims it: one transaction.
+    async fn create_run(&self, new: NewRun) -> Result<Created, Error>;
+
+    /// Takes up to `limit` pending runs whose slot is free and whose time has come, oldest
+    /// first per branch. Each claim raises the branch's epoch.
+    async fn claim(&self, worker: WorkerId, limit: usize) -> Result<Vec<Claimed>, Error>;
+
+    /// Ends a run. `Fenced` when the epoch moved: the row was ended by somebody else.
+    async fn finish(&self, finish: Finish) -> Result<(), Error>;
+
+    /// One run.
+    async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error>;
+
+    /// Runs of a thread, newest first.
+    async fn runs(
+        &self,
+        thread: ThreadId,
+        status: Option<Status>,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<Run>, Error>;
+
+    /// Cancels pending and running runs of a thread as one database fact: raises the epoch and
+    /// makes the rows `interrupted`. `run` limits it to one. Answers the runs it ended.
+    async fn cancel(&self, thread: ThreadId, run: Option<RunId>) -> Result<Vec<RunId>, Error>;
+
+    /// Registers this process, or renews its lease (database clock).
+    async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error>;
+
+    /// Gives the lease back at shutdown.
+    async fn retire(&self, worker: WorkerId) -> Result<(), Error>;
+
+    /// Ends runs left `running` by dead processes (SQLite: every one that is not `me`;
+    /// Postgres: those whose worker's lease has lapsed): status `error`, epoch raised.
+    async fn recover(&self, me: WorkerId) -> Result<Vec<RunId>, Error>;
+}

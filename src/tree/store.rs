@@ -1,0 +1,117 @@
+//! What the tree needs of a storage.
+
+use async_trait::async_trait;
+
+use crate::{
+    checkpoint::{Error, Slot},
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    time::Timestamp,
+    value::{Map, Value},
+};
+
+/// How the last finished run (or state edit) left a branch. `busy` is computed from runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is left to do.
+    Idle,
+    /// The head has nodes that wait to run.
+    Interrupted,
+    /// The last run failed.
+    Error,
+}
+
+impl Outcome {
+    /// The word stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Interrupted => "interrupted",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// A row of `threads` with what its active branch says.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Key.
+    pub id: ThreadId,
+    /// The tree it belongs to.
+    pub tree: TreeId,
+    /// Client's metadata; `graph_id` and `assistant_id` come with the first run.
+    pub metadata: Map,
+    /// Collected run config.
+    pub config: Map,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When metadata or state last changed.
+    pub updated_at: Timestamp,
+    /// When the state last changed.
+    pub state_updated_at: Timestamp,
+    /// The active branch.
+    pub active_branch: BranchId,
+    /// Head of the active branch.
+    pub head: Option<CheckpointId>,
+    /// Depth of that head, -1 without one.
+    pub head_depth: i32,
+    /// `branches.writer_epoch` of the active branch.
+    pub epoch: i64,
+    /// How the active branch was left.
+    pub outcome: Outcome,
+    /// Error of the last run of the active branch, `{"error", "message"}`.
+    pub error: Option<Value>,
+    /// A run is pending or running in the active branch's slot.
+    pub busy: bool,
+}
+
+/// What to do when a thread id is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IfExists {
+    /// Refuse.
+    #[default]
+    Raise,
+    /// Answer the thread that is there.
+    DoNothing,
+}
+
+/// A thread to create, with its tree and its branch `main`.
+#[derive(Clone, Debug)]
+pub struct NewThread {
+    /// Its id.
+    pub id: ThreadId,
+    /// Client's metadata.
+    pub metadata: Map,
+    /// Owner of the new tree.
+    pub owner: String,
+    /// What to do when the id is taken.
+    pub if_exists: IfExists,
+}
+
+/// Keeps threads and branches. Implemented by `storage::sqlite` and `storage::postgres`.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Creates a thread; `None` when the id is taken and `if_exists` is `Raise`.
+    async fn create_thread(&self, new: NewThread) -> Result<Option<Thread>, Error>;
+
+    /// One thread.
+    async fn thread(&self, id: ThreadId) -> Result<Option<Thread>, Error>;
+
+    /// Merges `metadata` into the thread's (top level keys, later wins).
+    async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<Option<Thread>, Error>;
+
+    /// Deletes a thread with its branches, runs and everything no other thread needs.
+    /// False when there is none.
+    async fn delete_thread(&self, id: ThreadId) -> Result<bool, Error>;
+
+    /// Takes over the active branch of a thread for a writer that has no run row (a state edit,
+    /// a library call): raises its epoch. `None` when the thread does not exist.
+    async fn take_slot(&self, id: ThreadId) -> Result<Option<Slot>, Error>;
+
+    /// The active branch without raising its epoch: the writer is refused if somebody claims
+    /// the branch in between.
+    async fn slot(&self, id: ThreadId) -> Result<Option<Slot>, Error>;
+
+    /// Notes how a writer without a run row left the branch. `Fenced` when the epoch moved.
+    async fn settle(&self, slot: Slot, outcome: Outcome, error: Option<Value>)
+    -> Result<(), Error>;
+}
