@@ -6,8 +6,10 @@
 
 extern crate self as backstitch;
 
+pub mod channel;
 pub mod checkpoint;
 pub mod id;
+pub mod message;
 pub mod runs;
 pub mod time;
 pub mod tree;
