@@ -1,0 +1,28 @@
+//! The engine: takes a graph from checkpoint to checkpoint, superstep by superstep, with
+//! LangGraph's semantics. `plan` and `apply` are pure; `drive` is the loop around them.
+
+pub mod apply;
+pub mod drive;
+pub mod enter;
+pub mod error;
+pub mod event;
+pub mod journal;
+pub mod level;
+pub mod live;
+pub mod names;
+pub mod output;
+pub mod plan;
+pub mod retry;
+pub mod run;
+pub mod save;
+pub mod scope;
+pub mod subgraph;
+pub mod task;
+pub mod wiring;
+
+pub use enter::{Command, Input};
+pub use error::Error;
+pub use event::{Body, Event, Interrupt, Kind, Silent, Sink};
+pub use journal::Durability;
+pub use run::{Ended, Finished, Request, Start, run};
+pub use scope::Items;

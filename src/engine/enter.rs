@@ -1,0 +1,273 @@
+//! The first phase of a run: input, commands, resuming, forking (LangGraph's `_first`).
+
+use std::sync::Arc;
+
+use super::{
+    apply::{TaskWrites, apply},
+    error::Error,
+    level::Level,
+    names::{ERROR, INPUT, INTERRUPT, RESUME, START, STEP},
+    output, save,
+};
+use crate::{
+    checkpoint::{Pending, Source},
+    graph::Goto,
+    id::TaskId,
+    value::Value,
+};
+
+/// What a run is given.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// New input.
+    Value(Value),
+    /// Nothing: continue.
+    Null,
+    /// Answers, updates and routing.
+    Command(Command),
+}
+
+/// A command of the client.
+#[derive(Clone, Debug, Default)]
+pub struct Command {
+    /// The answer to the open question, or a map of answers by interrupt id.
+    pub resume: Option<Value>,
+    /// Updates of channels.
+    pub update: Vec<(Arc<str>, Value)>,
+    /// Nodes to run next.
+    pub goto: Vec<Goto>,
+    /// Meant for a parent graph: an error, the root has none.
+    pub to_parent: bool,
+}
+
+/// How a level is entered.
+pub struct Entry {
+    /// What it is given.
+    pub input: Input,
+    /// For graphs inside: whether the parent resumes.
+    pub parent_resuming: Option<bool>,
+    /// The request names a checkpoint.
+    pub addressed: bool,
+    /// The thread has moved past that checkpoint.
+    pub superseded: bool,
+}
+
+/// Answers by interrupt id, if `resume` is a map of those.
+pub fn answers(resume: &Value) -> Option<std::collections::HashMap<String, Value>> {
+    let map = resume.as_map().filter(|map| !map.is_empty())?;
+    let is_id = |key: &str| {
+        key.len() == 32
+            && key
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    map.keys().all(|key| is_id(key)).then(|| {
+        map.iter()
+            .map(|(key, value)| (key.to_string(), value.clone()))
+            .collect()
+    })
+}
+
+/// Brings input, command or resume into the state, and saves the checkpoint that belongs to it.
+///
+/// # Errors
+/// Nothing to do, an ambiguous answer, a channel that refuses the input, a storage failure.
+pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
+    let nested = entry.parent_resuming.is_some();
+    let started = !level.live.versions.is_empty();
+    let resuming = started
+        && entry
+            .parent_resuming
+            .unwrap_or(!matches!(entry.input, Input::Value(_)));
+    let answers_question =
+        matches!(&entry.input, Input::Command(command) if command.resume.is_some());
+    let travelling = entry.addressed && !answers_question;
+    level.replaying = travelling || entry.superseded;
+    level.replay.active |= level.replaying;
+    if level.replaying {
+        // Old answers do not count again: questions are asked anew, or the new answer is used.
+        level.pending.retain(|write| &*write.channel != RESUME);
+    }
+    let forks = resuming
+        && travelling
+        && (!matches!(level.current.source, Source::Update | Source::Fork) || entry.superseded);
+
+    let mut from_command = false;
+    if let Input::Command(command) = &entry.input {
+        from_command = true;
+        give(level, command, forks).await?;
+    }
+    apply_null_writes(level)?;
+
+    if resuming {
+        pass_breakpoints(level);
+        if forks {
+            level.pending.retain(|write| &*write.channel != INTERRUPT);
+            level.updated = None;
+            save::checkpoint(level, Source::Fork).await?;
+        }
+        level.tell_values();
+    } else if let Input::Value(input) = entry.input {
+        take_input(level, input).await?;
+    } else if from_command && started_by_command(level) {
+        // A command on an empty thread may update and route without any input.
+    } else if !nested {
+        return Err(Error::failed(
+            "EmptyInputError",
+            "Received no input for __start__",
+        ));
+    }
+    level.resuming = resuming;
+    if !nested && let Some(null) = null_answer(level) {
+        *level.scope.answer.lock() = Some(null);
+    }
+    Ok(())
+}
+
+fn started_by_command(level: &Level) -> bool {
+    !level.live.versions.is_empty()
+}
+
+/// The stored or given answer for whichever task asks first.
+fn null_answer(level: &Level) -> Option<Value> {
+    level
+        .pending
+        .iter()
+        .find(|write| write.task == TaskId::NULL && &*write.channel == RESUME)
+        .map(|write| write.value.clone())
+}
+
+/// Turns a command into writes of the null task.
+async fn give(level: &mut Level, command: &Command, forks: bool) -> Result<(), Error> {
+    if command.to_parent {
+        return Err(Error::invalid_update(
+            "There is no parent graph a command could be sent to",
+        ));
+    }
+    let mut writes: Vec<(Arc<str>, Value)> = vec![];
+    for goto in &command.goto {
+        writes.extend(output::target(goto, START.into())?);
+    }
+    let mut mapped = false;
+    if let Some(resume) = &command.resume {
+        if level.scope.journal.is_none() {
+            return Err(Error::failed(
+                "RuntimeError",
+                "Cannot resume without a checkpointer",
+            ));
+        }
+        mapped = answers(resume).is_some();
+        if !mapped {
+            if open_questions(&level.pending) > 1 {
+                return Err(Error::failed(
+                    "RuntimeError",
+                    "When there are multiple pending interrupts, you must specify the interrupt \
+                     id when resuming: send {\"<interrupt id>\": <answer>}.",
+                ));
+            }
+            writes.push((RESUME.into(), resume.clone()));
+        }
+    }
+    for (name, value) in &command.update {
+        let value = match level.graph().messages.contains(name) {
+            true => crate::message::mint_ids(value)
+                .map_err(|error| Error::value(error.to_string()))?,
+            false => value.clone(),
+        };
+        writes.push((name.clone(), value));
+    }
+    if writes.is_empty() && !mapped {
+        return Err(Error::failed(
+            "EmptyInputError",
+            "The command is empty: give resume, update or goto",
+        ));
+    }
+    if !writes.is_empty() {
+        let rows = level.put_writes(TaskId::NULL, &"".into(), writes);
+        if !forks && level.current.exists {
+            save::keep(level, rows, false).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Questions of tasks that have not finished.
+pub fn open_questions(pending: &[Pending]) -> usize {
+    pending
+        .iter()
+        .filter(|write| &*write.channel == INTERRUPT)
+        .filter(|write| !has_output(pending, write.task))
+        .map(|write| write.value.as_list().map_or(1, <[Value]>::len))
+        .sum()
+}
+
+/// Whether a task has finished.
+pub fn has_output(pending: &[Pending], task: TaskId) -> bool {
+    pending.iter().any(|write| {
+        write.task == task && !matches!(&*write.channel, ERROR | INTERRUPT | RESUME | STEP)
+    })
+}
+
+/// Applies the client's own writes to the state.
+pub fn apply_null_writes(level: &mut Level) -> Result<(), Error> {
+    let writes: Vec<(Arc<str>, Value)> = level
+        .pending
+        .iter()
+        .filter(|write| write.task == TaskId::NULL)
+        .map(|write| (write.channel.clone(), write.value.clone()))
+        .collect();
+    if writes.is_empty() {
+        return Ok(());
+    }
+    let node: Arc<str> = INPUT.into();
+    let applied = apply(
+        &level.wiring,
+        &mut level.live,
+        vec![TaskWrites {
+            path: "~",
+            node: &node,
+            writes: &writes,
+            triggers: &[],
+        }],
+    )?;
+    if let Some(updated) = &mut level.updated {
+        updated.extend(applied);
+    }
+    Ok(())
+}
+
+/// Marks everything as seen, so that breakpoints of the present state do not stop again.
+fn pass_breakpoints(level: &mut Level) {
+    let seen = level.live.seen.entry(INTERRUPT.into()).or_default();
+    for name in level.live.channels.keys() {
+        if let Some(version) = level.live.versions.get(name) {
+            seen.insert(name.clone(), *version);
+        }
+    }
+}
+
+/// New input: tasks that were waiting are discarded, then the input is applied.
+async fn take_input(level: &mut Level, input: Value) -> Result<(), Error> {
+    let discarded = level.plan();
+    let node: Arc<str> = INPUT.into();
+    let writes = [(START.into(), input)];
+    let mut tasks: Vec<TaskWrites<'_>> = discarded
+        .iter()
+        .map(|task| TaskWrites {
+            path: &task.path,
+            node: &task.name,
+            writes: &[],
+            triggers: &task.triggers,
+        })
+        .collect();
+    tasks.push(TaskWrites {
+        path: "~",
+        node: &node,
+        writes: &writes,
+        triggers: &[],
+    });
+    level.updated = Some(apply(&level.wiring, &mut level.live, tasks)?);
+    // Answers and results of the discarded tasks belong to the checkpoint before.
+    level.pending.clear();
+    save::checkpoint(level, Source::Input).await
+}

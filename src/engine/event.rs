@@ -1,0 +1,193 @@
+//! What a run tells while it goes on. The `stream` room turns it into LangGraph's modes.
+
+use std::sync::Arc;
+
+use crate::{
+    checkpoint::Source,
+    extract::RunConfig,
+    id::{CheckpointId, TaskId},
+    value::{Map, Value},
+};
+
+/// Kinds of events a sink may ask for; what nobody wants is not built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Full state.
+    Values,
+    /// Results per task.
+    Updates,
+    /// What nodes emit.
+    Custom,
+    /// Chat messages and their chunks.
+    Messages,
+    /// Start and end of tasks.
+    Tasks,
+    /// Checkpoints.
+    Checkpoints,
+}
+
+/// A question that waits for an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interrupt {
+    /// 32 hex digits, stable while the task is.
+    pub id: Arc<str>,
+    /// The question.
+    pub value: Value,
+}
+
+impl Interrupt {
+    /// `{"value", "id"}`.
+    pub fn to_value(&self) -> Value {
+        let mut map = Map::with_capacity(2);
+        map.insert("value", self.value.clone());
+        map.insert("id", Value::Str(self.id.clone()));
+        Value::map(map)
+    }
+
+    /// Reads what [`to_value`](Self::to_value) wrote.
+    pub fn from_value(value: &Value) -> Option<Self> {
+        Some(Self {
+            id: value.get("id")?.as_str()?.into(),
+            value: value.get("value")?.clone(),
+        })
+    }
+}
+
+/// A task as events describe it.
+#[derive(Clone, Debug)]
+pub struct TaskInfo {
+    /// Id.
+    pub id: TaskId,
+    /// Node.
+    pub name: Arc<str>,
+    /// What started it, sorted.
+    pub triggers: Arc<[Arc<str>]>,
+    /// Path as clients see it.
+    pub path: Value,
+    /// Its own namespace.
+    pub ns: Arc<str>,
+    /// Superstep number.
+    pub step: i64,
+}
+
+/// A task of a checkpoint event or a state.
+#[derive(Clone, Debug)]
+pub struct TaskState {
+    /// Id.
+    pub id: TaskId,
+    /// Node.
+    pub name: Arc<str>,
+    /// Path as clients see it.
+    pub path: Value,
+    /// `{"error", "message"}` of a failure.
+    pub error: Option<Value>,
+    /// Its questions.
+    pub interrupts: Vec<Interrupt>,
+    /// What it wrote, once it has finished: channel to value.
+    pub result: Option<Value>,
+    /// Namespace of the graph it runs, if that stores checkpoints.
+    pub child_ns: Option<Arc<str>>,
+}
+
+/// A checkpoint as events describe it.
+#[derive(Clone, Debug)]
+pub struct CheckpointInfo {
+    /// Id.
+    pub id: CheckpointId,
+    /// The checkpoint before it.
+    pub parent: Option<CheckpointId>,
+    /// What made it.
+    pub source: Source,
+    /// Superstep number.
+    pub step: i64,
+    /// Checkpoints of the graphs around it, by namespace.
+    pub parents: Map,
+    /// State shown.
+    pub values: Value,
+    /// Nodes that run next.
+    pub next: Vec<Arc<str>>,
+    /// Tasks that run next.
+    pub tasks: Vec<TaskState>,
+}
+
+/// One event.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Namespace of the graph it comes from; empty for the root.
+    pub ns: Arc<str>,
+    /// What happened.
+    pub body: Body,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// The state, after a superstep or at the start of a resumed run.
+    Values(Value),
+    /// The state with questions that were just asked.
+    ValuesInterrupt(Value, Vec<Interrupt>),
+    /// A task finished: node and its update (`Null` for none).
+    Update {
+        /// The node.
+        node: Arc<str>,
+        /// Channel to value; a list when one task wrote a channel twice.
+        update: Value,
+        /// Handed back from storage or cache.
+        cached: bool,
+    },
+    /// Questions were asked; empty at a static breakpoint.
+    UpdateInterrupt(Vec<Interrupt>),
+    /// Emitted by a node.
+    Custom(Value),
+    /// A chat message.
+    Message {
+        /// Stored form of a message, or a chunk.
+        message: Value,
+        /// A whole message, not a chunk.
+        whole: bool,
+        /// The task it comes from.
+        task: Arc<TaskInfo>,
+    },
+    /// A task starts.
+    TaskStart {
+        /// The task.
+        task: Arc<TaskInfo>,
+        /// Its input.
+        input: Value,
+    },
+    /// A task ended.
+    TaskEnd {
+        /// The task.
+        task: Arc<TaskInfo>,
+        /// `{"error", "message"}` of a failure.
+        error: Option<Value>,
+        /// What it wrote.
+        result: Value,
+        /// Its questions.
+        interrupts: Vec<Interrupt>,
+    },
+    /// A checkpoint was made.
+    Checkpoint(Box<CheckpointInfo>),
+}
+
+/// Receives the events of a run in order. Must not block.
+pub trait Sink: Send + Sync + 'static {
+    /// Whether events of this kind are of use at all; `ns` is empty for the root graph.
+    fn wants(&self, kind: Kind, ns: &str) -> bool;
+
+    /// Takes an event.
+    fn emit(&self, event: Event);
+
+    /// Config of the run, once known: metadata events carry it.
+    fn started(&self, _config: &Arc<RunConfig>) {}
+}
+
+/// Wants nothing.
+pub struct Silent;
+
+impl Sink for Silent {
+    fn wants(&self, _: Kind, _: &str) -> bool {
+        false
+    }
+    fn emit(&self, _: Event) {}
+}

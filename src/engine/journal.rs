@@ -1,0 +1,229 @@
+//! The one ordered writer of a run: task results and checkpoints reach the storage in the order
+//! they were made, at most one commit in flight.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::Mutex, task::JoinHandle};
+
+use crate::{
+    checkpoint::{Commit, Error, Flush, NewBranch, Pending, Saver, Slot, frame},
+    fail_point,
+    id::CheckpointId,
+};
+
+/// When a superstep has to be durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Before the next superstep starts.
+    Sync,
+    /// While the next superstep runs: a crash may repeat one superstep.
+    #[default]
+    Async,
+    /// When the run ends, stops at an interrupt or fails.
+    Exit,
+}
+
+/// How long results of finished tasks wait for others before they are written on their own.
+const WINDOW: Duration = Duration::from_millis(2);
+
+/// Writes of one run, of its root graph and of every graph inside it.
+pub struct Journal {
+    saver: Arc<dyn Saver>,
+    durability: Durability,
+    inner: Mutex<Inner>,
+}
+
+/// Writes of one task that are not on their way yet.
+pub struct Waiting {
+    /// Namespace of its checkpoint.
+    pub ns: Arc<str>,
+    /// The checkpoint it runs from.
+    pub checkpoint: CheckpointId,
+    /// What it wrote.
+    pub writes: Vec<Pending>,
+}
+
+struct Inner {
+    /// The right to write; its head moves with every root checkpoint.
+    slot: Slot,
+    /// The branch to create with the first write.
+    open: Option<NewBranch>,
+    /// The last write on its way.
+    in_flight: Option<JoinHandle<Result<(), Error>>>,
+    /// Writes of tasks that finished and are not on their way yet.
+    waiting: Vec<Waiting>,
+    /// A flush of `waiting` is scheduled.
+    scheduled: bool,
+    /// Set by the first failure: nothing is written after it.
+    failed: bool,
+}
+
+impl Inner {
+    /// Waits for the write on its way.
+    async fn arrive(&mut self) -> Result<(), Error> {
+        if self.failed {
+            return Err(Error::Fenced);
+        }
+        let Some(handle) = self.in_flight.take() else {
+            return Ok(());
+        };
+        let result = handle
+            .await
+            .unwrap_or_else(|error| Err(Error::Database(format!("a write was lost: {error}"))));
+        self.failed |= result.is_err();
+        result
+    }
+}
+
+impl Journal {
+    /// A journal for the holder of `slot`. With `open` the slot is that of a branch that does
+    /// not exist before the first write.
+    pub fn new(
+        saver: Arc<dyn Saver>,
+        slot: Slot,
+        open: Option<NewBranch>,
+        durability: Durability,
+    ) -> Self {
+        Self {
+            saver,
+            durability,
+            inner: Mutex::new(Inner {
+                slot,
+                open,
+                in_flight: None,
+                waiting: vec![],
+                scheduled: false,
+                failed: false,
+            }),
+        }
+    }
+
+    /// The storage.
+    pub fn saver(&self) -> &Arc<dyn Saver> {
+        &self.saver
+    }
+
+    /// When supersteps have to be durable.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// The slot as of the last write.
+    pub async fn slot(&self) -> Slot {
+        self.inner.lock().await.slot
+    }
+
+    /// Writes of tasks that finished and are not on their way yet: they travel in a commit.
+    pub async fn take_waiting(&self) -> Vec<Waiting> {
+        std::mem::take(&mut self.inner.lock().await.waiting)
+    }
+
+    /// Forgets writes that wait at a checkpoint: it is never stored.
+    pub async fn forget(&self, ns: &str, checkpoint: CheckpointId) {
+        let mut inner = self.inner.lock().await;
+        inner
+            .waiting
+            .retain(|waiting| waiting.checkpoint != checkpoint || &*waiting.ns != ns);
+    }
+
+    /// Keeps the writes of a finished task for the next commit. When `soon`, its siblings still
+    /// run: then they are written within a moment.
+    pub async fn keep(self: &Arc<Self>, waiting: Waiting, soon: bool) {
+        let mut inner = self.inner.lock().await;
+        inner.waiting.push(waiting);
+        if !soon || inner.scheduled || self.durability == Durability::Exit {
+            return;
+        }
+        inner.scheduled = true;
+        let journal = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(WINDOW).await;
+            let mut inner = journal.inner.lock().await;
+            inner.scheduled = false;
+            if !inner.waiting.is_empty() {
+                // A failure shows at the next write of the run.
+                let _ = journal.start_flush(&mut inner).await;
+            }
+        });
+    }
+
+    async fn start_flush(&self, inner: &mut Inner) -> Result<(), Error> {
+        inner.arrive().await?;
+        let flush = Flush {
+            slot: inner.slot,
+            open: inner.open.take(),
+            writes: std::mem::take(&mut inner.waiting)
+                .iter()
+                .flat_map(|waiting| {
+                    let (ns, id) = (&waiting.ns, waiting.checkpoint);
+                    frame::encode_writes(ns, id, inner.slot.branch, &waiting.writes, None)
+                })
+                .collect(),
+        };
+        let saver = self.saver.clone();
+        inner.in_flight = Some(tokio::spawn(async move {
+            fail_point!("engine::before_flush");
+            saver.flush(flush).await
+        }));
+        Ok(())
+    }
+
+    /// Writes everything that waits and returns when it is durable.
+    ///
+    /// # Errors
+    /// The storage failed, or another writer took over.
+    pub async fn flush(&self) -> Result<(), Error> {
+        let mut inner = self.inner.lock().await;
+        if !inner.waiting.is_empty() {
+            self.start_flush(&mut inner).await?;
+        }
+        inner.arrive().await
+    }
+
+    /// Writes a checkpoint. Returns when it is durable (`Sync`), or when the one before it is.
+    ///
+    /// The commit's slot and branch are filled in here; `writes` are the waiting writes that
+    /// travel in it.
+    ///
+    /// # Errors
+    /// An earlier write failed, or another writer took over.
+    pub async fn commit(&self, mut commit: Commit) -> Result<(), Error> {
+        let mut inner = self.inner.lock().await;
+        inner.arrive().await?;
+        commit.slot = inner.slot;
+        commit.checkpoint.branch = inner.slot.branch;
+        commit.open = inner.open.take();
+        if commit.checkpoint.ns.is_empty() {
+            inner.slot.head = Some(commit.checkpoint.id);
+            inner.slot.head_depth += 1;
+        }
+        let saver = self.saver.clone();
+        inner.in_flight = Some(tokio::spawn(async move {
+            fail_point!("engine::before_commit");
+            let results = saver.commit(vec![commit]).await;
+            fail_point!("engine::after_commit");
+            match results.into_iter().next() {
+                Some(Ok(_)) => Ok(()),
+                Some(Err(error)) => Err(error),
+                None => Err(Error::Database("a commit had no answer".to_owned())),
+            }
+        }));
+        if self.durability == Durability::Sync {
+            inner.arrive().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is durable and answers the slot as it is then.
+    ///
+    /// # Errors
+    /// A write failed, or another writer took over.
+    pub async fn finish(&self) -> Result<Slot, Error> {
+        let mut inner = self.inner.lock().await;
+        if !inner.waiting.is_empty() {
+            self.start_flush(&mut inner).await?;
+        }
+        inner.arrive().await?;
+        Ok(inner.slot)
+    }
+}

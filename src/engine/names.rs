@@ -1,0 +1,39 @@
+//! Reserved names of LangGraph's engine and the indexes of control channels.
+
+/// Channel of a run's input, and the hidden node that copies it into the state.
+pub const START: &str = "__start__";
+/// Pseudo task that applies input.
+pub const INPUT: &str = "__input__";
+/// Questions of a task.
+pub const INTERRUPT: &str = "__interrupt__";
+/// Answers of a task, or of the client for whichever task asks next.
+pub const RESUME: &str = "__resume__";
+/// Failure of a task.
+pub const ERROR: &str = "__error__";
+/// Marks a finished task that wrote nothing.
+pub const NO_WRITES: &str = "__no_writes__";
+/// Results of memoised steps.
+pub const STEP: &str = "__step__";
+/// Fan-out targets with their arguments.
+pub const TASKS: &str = "__pregel_tasks";
+/// Trigger and path head of fan-out tasks.
+pub const PUSH: &str = "__pregel_push";
+/// Path head of edge-triggered tasks.
+pub const PULL: &str = "__pregel_pull";
+
+/// The fixed index of a control channel; `None` for channels of output.
+pub fn control_index(channel: &str) -> Option<i32> {
+    Some(match channel {
+        ERROR => -1,
+        "__scheduled__" => -2,
+        INTERRUPT => -3,
+        RESUME => -4,
+        STEP => -5,
+        _ => return None,
+    })
+}
+
+/// Names a task may write that are no state: skipped when writes are applied.
+pub fn is_control(channel: &str) -> bool {
+    channel == NO_WRITES || channel == PUSH || control_index(channel).is_some()
+}

@@ -1,0 +1,181 @@
+//! From what a node returned to the writes of its task: updates, routing, edges, joins, routes.
+
+use std::sync::Arc;
+
+use super::{
+    error::{Error, ToParent},
+    live::{Live, ROOT},
+    names::{NO_WRITES, TASKS},
+    plan::send_value,
+    wiring::{START_NODE, Wiring},
+};
+use crate::{
+    graph::{END, Goto, Output, Route, edge_channel},
+    message,
+    value::{Map, Value},
+};
+
+type Writes = Vec<(Arc<str>, Value)>;
+
+/// The writes of a task whose node returned `output`, in LangGraph's order: updates, explicit
+/// routing, static edges, joins, conditional edges.
+///
+/// # Errors
+/// A route fails or answers what it must not; a message cannot be read; a command is meant for
+/// the parent. Nothing of the task is kept then.
+pub fn writes(
+    wiring: &Wiring,
+    live: &Live,
+    node: usize,
+    output: Output,
+) -> Result<Writes, Error> {
+    if output.to_parent {
+        return Err(Error::ParentCommand(Box::new(ToParent {
+            writes: output.writes,
+            goto: output.goto,
+        })));
+    }
+    let graph = &wiring.graph;
+    let mut writes: Writes = Vec::with_capacity(output.writes.len() + 1);
+    for (name, value) in output.writes {
+        let known = match node {
+            START_NODE => graph.input.contains(&name) || graph.root_state,
+            _ => graph.channel(&name).is_some() || (graph.root_state && &*name == ROOT),
+        };
+        if !known {
+            continue;
+        }
+        // Ids are given before anything is streamed or saved, so that a replay has the same.
+        let value = match graph.messages.contains(&name) {
+            true => message::mint_ids(&value).map_err(|error| Error::value(error.to_string()))?,
+            false => value,
+        };
+        writes.push((name, value));
+    }
+    let name = wiring.name(node);
+    for goto in &output.goto {
+        writes.extend(target(goto, Value::Null)?);
+    }
+    let after = wiring.writers(node);
+    for target in &after.edges {
+        writes.push((edge_channel(target), Value::Null));
+    }
+    for join in &after.joins {
+        writes.push((join.clone(), Value::Str(name.clone())));
+    }
+    if !after.routes.is_empty() {
+        let state = own_view(wiring, live, &writes)?;
+        for route in &after.routes {
+            for goto in chosen(route, name, &state)? {
+                writes.extend(target(&goto, Value::Null)?);
+            }
+        }
+    }
+    if writes.is_empty() {
+        writes.push((NO_WRITES.into(), Value::Null));
+    }
+    Ok(writes)
+}
+
+/// The write that schedules `goto`; none for END.
+///
+/// # Errors
+/// END with an argument.
+pub fn target(goto: &Goto, value: Value) -> Result<Option<(Arc<str>, Value)>, Error> {
+    if &*goto.node == END {
+        return match goto.arg {
+            None => Ok(None),
+            Some(_) => Err(Error::invalid_update(
+                "END takes no argument: a fan-out target must be a node",
+            )),
+        };
+    }
+    Ok(Some(match &goto.arg {
+        Some(_) => (TASKS.into(), send_value(goto)),
+        None => (edge_channel(&goto.node), value),
+    }))
+}
+
+/// The state with the writes of one task applied and those of no other: what its routes see.
+fn own_view(wiring: &Wiring, live: &Live, writes: &Writes) -> Result<Map, Error> {
+    let mut map = Map::with_capacity(wiring.graph.channels.len());
+    for spec in &wiring.graph.channels {
+        let own: Vec<Value> = writes
+            .iter()
+            .filter(|(name, _)| *name == spec.name)
+            .map(|(_, value)| value.clone())
+            .collect();
+        let Some(channel) = live.channels.get(&spec.name) else {
+            continue;
+        };
+        if own.is_empty() {
+            if let Some(value) = channel.get() {
+                map.insert(spec.name.clone(), value.clone());
+            }
+            continue;
+        }
+        let mut channel = channel.clone();
+        channel
+            .update(&own)
+            .map_err(|error| Error::channel(&spec.name, error))?;
+        if let Some(value) = channel.get() {
+            map.insert(spec.name.clone(), value.clone());
+        }
+    }
+    Ok(map)
+}
+
+fn chosen(route: &Route, from: &str, state: &Map) -> Result<Vec<Goto>, Error> {
+    let choice = (route.choose)(state).map_err(Error::of_node)?;
+    let Some(targets) = &route.targets else {
+        return Ok(choice);
+    };
+    choice
+        .into_iter()
+        .map(|goto| {
+            if goto.arg.is_some() {
+                return Ok(goto);
+            }
+            let found = targets.iter().find(|(key, _)| *key == goto.node);
+            found
+                .map(|(_, node)| Goto {
+                    node: node.clone(),
+                    arg: None,
+                })
+                .ok_or_else(|| {
+                    let known: Vec<&str> = targets.iter().map(|(key, _)| &**key).collect();
+                    Error::failed(
+                        "KeyError",
+                        format!(
+                            "route `{}` of node `{from}` chose `{}`, which is not one of its \
+                             targets ({})",
+                            route.name,
+                            goto.node,
+                            known.join(", ")
+                        ),
+                    )
+                })
+        })
+        .collect()
+}
+
+/// What the hidden start node makes of a run's input.
+///
+/// # Errors
+/// The state is a map of channels and the input is not a map.
+pub fn of_input(wiring: &Wiring, input: &Value) -> Result<Output, Error> {
+    let writes = if wiring.graph.root_state {
+        vec![(ROOT.into(), input.clone())]
+    } else {
+        let map = input.as_map().ok_or_else(|| {
+            Error::invalid_update(format!("Expected dict, got {}", input.to_json()))
+        })?;
+        map.iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    };
+    Ok(Output {
+        writes,
+        ..Output::default()
+    })
+}

@@ -1,0 +1,316 @@
+//! A whole run: from a slot and a base checkpoint to the state it leaves.
+
+use std::sync::{Arc, atomic::AtomicU32};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    drive::{Stop, drive, shows},
+    enter::{self, Command, Entry, Input},
+    error::Error,
+    event::{Body, Interrupt, Kind, Sink},
+    journal::{Durability, Journal},
+    level::{Current, Level},
+    live::Live,
+    save,
+    scope::{Items, Scope},
+    wiring::Wiring,
+};
+use crate::{
+    checkpoint::{NewBranch, Saver, Slot, frame},
+    extract::RunConfig,
+    graph::{Compiled, Names},
+    id::{BranchId, RunId, ThreadId},
+    value::{Map, Value},
+};
+
+/// What to run.
+pub struct Request {
+    /// The graph.
+    pub graph: Arc<Compiled>,
+    /// Input, nothing, or a command.
+    pub input: Input,
+    /// Config nodes see.
+    pub config: RunConfig,
+    /// The run, noted in checkpoints.
+    pub run: Option<RunId>,
+    /// Breakpoints in place of the graph's.
+    pub interrupt_before: Option<Names>,
+    /// Breakpoints in place of the graph's.
+    pub interrupt_after: Option<Names>,
+    /// When supersteps have to be durable.
+    pub durability: Durability,
+    /// Long-term memory.
+    pub items: Option<Arc<dyn Items>>,
+    /// Receives events.
+    pub sink: Arc<dyn Sink>,
+    /// Stops the run at the next await.
+    pub cancel: CancellationToken,
+}
+
+/// Where a run starts and the right to write from there.
+pub struct Start {
+    /// The storage.
+    pub saver: Arc<dyn Saver>,
+    /// The branch written to; with `open` one that comes into being with the first write.
+    pub slot: Slot,
+    /// A branch to create with the first write.
+    pub open: Option<NewBranch>,
+    /// The checkpoint to start from, its writes those that count for the branch.
+    pub base: Option<frame::Decoded>,
+    /// The request names a checkpoint.
+    pub addressed: bool,
+    /// The thread has moved past that checkpoint.
+    pub superseded: bool,
+    /// New checkpoints have greater ids: the head of the active branch.
+    pub floor: Option<crate::id::CheckpointId>,
+}
+
+/// What a run leaves.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub result: Result<Ended, Error>,
+    /// The slot as of the last write.
+    pub slot: Option<Slot>,
+    /// Nodes that would run next.
+    pub next: Vec<Arc<str>>,
+    /// The state it shows, as of the last superstep.
+    pub values: Value,
+}
+
+/// How a run ended without failing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// Nothing is left to run.
+    Done,
+    /// Tasks wait for answers.
+    Asked(Vec<Interrupt>),
+    /// A static breakpoint.
+    Breakpoint,
+}
+
+/// Runs a graph. Everything it wrote is durable when this returns, also when it failed.
+///
+/// Without `start` nothing is stored.
+pub async fn run(request: Request, start: Option<Start>) -> Finished {
+    let wiring = Arc::new(Wiring::new(request.graph.clone()));
+    let mut level = match open(&request, wiring, start) {
+        Ok(level) => level,
+        Err(error) => {
+            return Finished {
+                result: Err(error),
+                slot: None,
+                next: vec![],
+                values: Value::Null,
+            };
+        }
+    };
+    let (entry, mut level) = {
+        let (entry, opened) = (level.1, level.0);
+        level = (opened, Entry::nothing());
+        (entry, level.0)
+    };
+    let result = async {
+        if level.scope.config.recursion_limit == 0 {
+            return Err(Error::value("recursion_limit must be at least 1"));
+        }
+        enter::first(&mut level, entry).await?;
+        drive(&mut level).await
+    }
+    .await;
+    let result = match result {
+        Ok(Stop::Done) => Ok(Ended::Done),
+        Ok(Stop::Asked(interrupts)) => {
+            tell_finished_siblings(&mut level).map(|()| Ended::Asked(interrupts))
+        }
+        Ok(Stop::Breakpoint) => {
+            level.scope.emit(Kind::Updates, &level.ns, || {
+                Body::UpdateInterrupt(vec![])
+            });
+            Ok(Ended::Breakpoint)
+        }
+        Err(error) => Err(error),
+    };
+    settle(level, result).await
+}
+
+/// Makes everything durable and sums up.
+async fn settle(mut level: Level, mut result: Result<Ended, Error>) -> Finished {
+    let mut slot = None;
+    if let Some(journal) = level.scope.journal.clone() {
+        let stored = match save::at_exit(&mut level).await {
+            Ok(()) => journal.finish().await.map_err(Error::from),
+            Err(error) => Err(error),
+        };
+        match stored {
+            Ok(_) => {}
+            // What was not stored did not happen, whatever the graph says.
+            Err(error) => result = Err(error),
+        }
+        slot = Some(journal.slot().await);
+    }
+    let next = match &result {
+        Ok(Ended::Done) => vec![],
+        _ => level.plan().into_iter().map(|task| task.name).collect(),
+    };
+    Finished {
+        values: level.live.output(&level.wiring),
+        result,
+        slot,
+        next,
+    }
+}
+
+/// When tasks ask, the results of their finished siblings show in the state, though no
+/// checkpoint has them yet.
+fn tell_finished_siblings(level: &mut Level) -> Result<(), Error> {
+    let writes: Vec<Vec<(Arc<str>, Value)>> = level
+        .tasks
+        .iter()
+        .map(|task| level.saved(task.id))
+        .collect();
+    if writes.iter().all(Vec::is_empty) {
+        return Ok(());
+    }
+    let mut shown = level.live.clone();
+    std::mem::swap(&mut shown, &mut level.live);
+    let applied = super::drive::apply_step(level, &writes);
+    if applied.is_ok() && shows(level, writes.iter().flatten()) {
+        level.tell_values();
+    }
+    // In exit durability the state before them is what gets stored.
+    if level.exits_late() {
+        std::mem::swap(&mut shown, &mut level.live);
+    }
+    applied
+}
+
+fn open(
+    request: &Request,
+    wiring: Arc<Wiring>,
+    start: Option<Start>,
+) -> Result<(Level, Entry), Error> {
+    let nil = uuid::Uuid::nil();
+    let answers = match &request.input {
+        Input::Command(Command {
+            resume: Some(resume),
+            ..
+        }) => enter::answers(resume).unwrap_or_default(),
+        _ => Default::default(),
+    };
+    let mut entry = Entry {
+        input: request.input.clone(),
+        ..Entry::nothing()
+    };
+    let mut scope = Scope {
+        journal: None,
+        sink: request.sink.clone(),
+        config: Arc::new(request.config.clone()),
+        metadata: checkpoint_metadata(&request.config),
+        interrupt_before: request.interrupt_before.clone(),
+        interrupt_after: request.interrupt_after.clone(),
+        answers,
+        answer: Mutex::new(None),
+        said: Mutex::default(),
+        root: Mutex::new(None),
+        floor: None,
+        items: request.items.clone(),
+        cancel: request.cancel.clone(),
+        remaining: AtomicU32::new(request.config.recursion_limit),
+        thread: ThreadId(nil),
+        branch: BranchId(nil),
+        run: request.run,
+    };
+    let (mut live, mut current) = (Live::empty(&wiring), Current::none());
+    let (mut stored, mut pending, mut updated) = (frame::Frame::default(), vec![], None);
+    let stores = start.is_some();
+    if let Some(start) = start {
+        entry.addressed = start.addressed;
+        entry.superseded = start.superseded;
+        scope.floor = start.floor;
+        scope.thread = start.slot.thread;
+        scope.branch = start.slot.branch;
+        scope.journal = Some(Arc::new(Journal::new(
+            start.saver,
+            start.slot,
+            start.open,
+            request.durability,
+        )));
+        if let Some(base) = start.base {
+            live = Live::restore(&wiring, &base.checkpoint)?;
+            current = Current::of(&base.checkpoint);
+            *scope.root.get_mut() = Some(current.id);
+            updated = base
+                .checkpoint
+                .updated
+                .map(|names| names.into_iter().collect());
+            stored = base.frame;
+            pending = base.writes.into_iter().map(|(_, write)| write).collect();
+        }
+    }
+    scope.sink.started(&scope.config);
+    let level = Level {
+        scope: Arc::new(scope),
+        wiring,
+        ns: "".into(),
+        stores,
+        parents: Map::new(),
+        live,
+        current,
+        frame: stored,
+        pending,
+        updated,
+        tasks: vec![],
+        step: 0,
+        ran: 0,
+        replaying: false,
+        resuming: false,
+        replay: super::subgraph::Replay::default(),
+    };
+    Ok((level, entry))
+}
+
+impl Entry {
+    fn nothing() -> Self {
+        Self {
+            input: Input::Null,
+            parent_resuming: None,
+            addressed: false,
+            superseded: false,
+        }
+    }
+}
+
+/// Scalars of the run's metadata and configurable that checkpoints note (LangGraph's rule).
+fn checkpoint_metadata(config: &RunConfig) -> Map {
+    const SKIP: [&str; 10] = [
+        "thread_id",
+        "checkpoint_id",
+        "checkpoint_ns",
+        "checkpoint_map",
+        "langgraph_step",
+        "langgraph_node",
+        "langgraph_triggers",
+        "langgraph_path",
+        "langgraph_checkpoint_ns",
+        // Has a column of its own.
+        "run_id",
+    ];
+    let mut metadata = Map::new();
+    for (key, value) in config.metadata.iter().chain(&config.configurable) {
+        let scalar = matches!(
+            value,
+            Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Float(_) | Value::Str(_)
+        );
+        if scalar
+            && !key.starts_with("__")
+            && !SKIP.contains(&&**key)
+            && !metadata.contains_key(key)
+        {
+            metadata.insert(key.clone(), value.clone());
+        }
+    }
+    metadata
+}

@@ -1,0 +1,153 @@
+//! Storing what a level has: task results, checkpoints, and the rest at the end of a run.
+
+use std::sync::Arc;
+
+use super::{error::Error, journal::Waiting, level::Level};
+use crate::{
+    channel::{Kind, Shape},
+    checkpoint::{Checkpoint, Commit, Pending, Slot, Source, frame},
+    id::{BranchId, ThreadId, TreeId},
+};
+
+/// Keeps the writes of a finished task for the next commit; while its siblings run they are
+/// written within a moment.
+///
+/// # Errors
+/// None today: a failure to store shows at the next commit.
+pub async fn keep(level: &Level, mut writes: Vec<Pending>, others_run: bool) -> Result<(), Error> {
+    let Some(journal) = level.scope.journal.as_ref().filter(|_| level.stores) else {
+        return Ok(());
+    };
+    writes.retain(|write| {
+        let kind = level.graph().channel(&write.channel).map(|spec| &spec.kind);
+        !matches!(kind, Some(Kind::Untracked { .. }))
+    });
+    let waiting = Waiting {
+        ns: level.ns.clone(),
+        checkpoint: level.current.id,
+        writes,
+    };
+    journal.keep(waiting, others_run).await;
+    Ok(())
+}
+
+/// Makes everything that waits durable: tasks ask or failed, and no commit follows.
+///
+/// # Errors
+/// The storage failed, or another writer took over.
+pub async fn flush(level: &Level) -> Result<(), Error> {
+    match &level.scope.journal {
+        Some(journal) if !level.exits_late() => Ok(journal.flush().await?),
+        _ => Ok(()),
+    }
+}
+
+/// Stands on a new checkpoint and stores it, with the results of the tasks that led to it.
+///
+/// # Errors
+/// An earlier write failed, or another writer took over.
+pub async fn checkpoint(level: &mut Level, source: Source) -> Result<(), Error> {
+    let before = level.current.id;
+    let checkpoint = level.stand_on(source);
+    if level.ns.is_empty() {
+        *level.scope.root.lock() = Some(checkpoint.id);
+    }
+    let Some(journal) = level.scope.journal.clone().filter(|_| level.stores) else {
+        return Ok(());
+    };
+    if level.exits_late() {
+        journal.forget(&level.ns, before).await;
+        return Ok(());
+    }
+    let waiting = journal.take_waiting().await;
+    store(level, checkpoint, waiting).await
+}
+
+async fn store(
+    level: &mut Level,
+    checkpoint: Checkpoint,
+    waiting: Vec<Waiting>,
+) -> Result<(), Error> {
+    let Some(journal) = level.scope.journal.clone() else {
+        return Ok(());
+    };
+    let graph = level.graph().clone();
+    let encoded = level
+        .frame
+        .encode(&level.ns, &checkpoint, |name| match graph.channel(name) {
+            Some(spec) => match &spec.kind {
+                Kind::Aggregate(reducer) => reducer.shape,
+                Kind::Topic { accumulate: true } => Shape::Append,
+                _ => Shape::Plain,
+            },
+            None => Shape::Plain,
+        });
+    let branch = level.scope.branch;
+    let writes = waiting
+        .iter()
+        .flat_map(|waiting| {
+            let own = waiting.ns == level.ns && Some(waiting.checkpoint) == checkpoint.parent;
+            frame::encode_writes(
+                &waiting.ns,
+                waiting.checkpoint,
+                branch,
+                &waiting.writes,
+                own.then_some(&encoded.appended),
+            )
+        })
+        .collect();
+    let commit = Commit {
+        slot: nobody(),
+        open: None,
+        checkpoint: encoded.row,
+        blobs: encoded.blobs,
+        writes,
+        nodes: vec![],
+        events: vec![],
+    };
+    journal.commit(commit).await?;
+    level.current.stored = Some(checkpoint.id);
+    Ok(())
+}
+
+/// In `Exit` durability: stores the last state of a level that ends, and what is pending.
+///
+/// # Errors
+/// The storage failed, or another writer took over.
+pub async fn at_exit(level: &mut Level) -> Result<(), Error> {
+    let Some(journal) = level.scope.journal.clone().filter(|_| level.stores) else {
+        return Ok(());
+    };
+    if level.exits_late() {
+        if level.current.exists && level.current.stored != Some(level.current.id) {
+            let checkpoint = level.checkpoint(level.current.stored);
+            store(level, checkpoint, vec![]).await?;
+        }
+        journal.flush().await?;
+    }
+    Ok(())
+}
+
+/// A placeholder that the journal replaces with the slot as it is then.
+fn nobody() -> Slot {
+    Slot {
+        tree: TreeId(uuid::Uuid::nil()),
+        thread: ThreadId(uuid::Uuid::nil()),
+        branch: BranchId(uuid::Uuid::nil()),
+        epoch: 0,
+        head: None,
+        head_depth: -1,
+    }
+}
+
+/// Results of a task's steps, durable when this returns.
+///
+/// # Errors
+/// The storage failed, or another writer took over.
+pub async fn steps(
+    journal: &Arc<super::journal::Journal>,
+    waiting: Waiting,
+) -> Result<(), Error> {
+    journal.keep(waiting, false).await;
+    Ok(journal.flush().await?)
+}

@@ -1,0 +1,99 @@
+//! What all graphs of one run share: the writer, the sink, answers, cancellation.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    event::{Body, Event, Kind, Sink},
+    journal::Journal,
+};
+use crate::{
+    extract::RunConfig,
+    graph::Names,
+    id::{BranchId, CheckpointId, RunId, ThreadId},
+    value::{Map, Value},
+};
+
+/// Long-term memory shared between threads. Keys are namespaces and names.
+#[async_trait]
+pub trait Items: Send + Sync + 'static {
+    /// One value.
+    async fn get(&self, namespace: &[String], key: &str) -> anyhow::Result<Option<Value>>;
+    /// Writes a value; `None` deletes.
+    async fn put(&self, namespace: &[String], key: &str, value: Option<Value>)
+    -> anyhow::Result<()>;
+}
+
+/// Shared by the root graph of a run and every graph inside it.
+pub struct Scope {
+    /// The writer; `None` for a run that stores nothing.
+    pub journal: Option<Arc<Journal>>,
+    /// Receives events.
+    pub sink: Arc<dyn Sink>,
+    /// The run's config.
+    pub config: Arc<RunConfig>,
+    /// Metadata of every checkpoint of the run.
+    pub metadata: Map,
+    /// Static breakpoints of the request, on top of the graph's.
+    pub interrupt_before: Option<Names>,
+    /// Static breakpoints of the request, on top of the graph's.
+    pub interrupt_after: Option<Names>,
+    /// Answers by interrupt id.
+    pub answers: HashMap<String, Value>,
+    /// The answer for whichever task asks first.
+    pub answer: Mutex<Option<Value>>,
+    /// Ids of messages that were streamed already.
+    pub said: Mutex<HashSet<Arc<str>>>,
+    /// The newest checkpoint of the root graph: graphs inside note it as their root.
+    pub root: Mutex<Option<CheckpointId>>,
+    /// New checkpoints have greater ids than this: the head of the active branch.
+    pub floor: Option<CheckpointId>,
+    /// Long-term memory.
+    pub items: Option<Arc<dyn Items>>,
+    /// Stops the run at the next await.
+    pub cancel: CancellationToken,
+    /// Supersteps left, for nodes that ask.
+    pub remaining: AtomicU32,
+    /// The thread, noted in checkpoints.
+    pub thread: ThreadId,
+    /// The branch, noted in checkpoints.
+    pub branch: BranchId,
+    /// The run, noted in checkpoints.
+    pub run: Option<RunId>,
+}
+
+impl Scope {
+    /// Sends an event built by `body`, if somebody wants its kind.
+    pub fn emit(&self, kind: Kind, ns: &Arc<str>, body: impl FnOnce() -> Body) {
+        if self.sink.wants(kind, ns) {
+            self.sink.emit(Event {
+                ns: ns.clone(),
+                body: body(),
+            });
+        }
+    }
+
+    /// Supersteps left.
+    pub fn remaining(&self) -> u32 {
+        self.remaining.load(Ordering::Relaxed)
+    }
+
+    /// Notes messages of a state, so that nodes that return them again do not stream them.
+    pub fn heard<'a>(&self, messages: impl IntoIterator<Item = &'a Value>) {
+        let mut said = self.said.lock();
+        for message in messages {
+            if let Some(id) = message.get("id").and_then(Value::as_str) {
+                said.insert(id.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Graphs inside graphs: their namespaces, where their state is found, how they end.
+
+use std::{collections::HashSet, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{
+    drive::{Stop, drive},
+    enter::{self, Entry, Input},
+    error::Error,
+    event::{Interrupt, TaskInfo},
+    journal::Waiting,
+    level::{Current, Level},
+    live::Live,
+    names::STEP,
+    save,
+    scope::Scope,
+    task::Inner,
+    wiring::Wiring,
+};
+use crate::{
+    checkpoint::{At, Pending, Query, Source, frame},
+    graph::{Compiled, Persist},
+    id::CheckpointId,
+    value::{Map, Value},
+};
+
+/// What graphs inside learn of a replay around them.
+#[derive(Clone, Default)]
+pub struct Replay {
+    /// The root graph replays from an older checkpoint.
+    pub active: bool,
+    /// Namespaces without task ids that were visited in this run.
+    pub visited: Arc<Mutex<HashSet<String>>>,
+}
+
+/// A level as the graphs inside it see it.
+#[derive(Clone)]
+pub struct Nested {
+    parents: Map,
+    checkpoint: CheckpointId,
+    ns: Arc<str>,
+    resuming: bool,
+    again: bool,
+    replay: Replay,
+    stores: bool,
+    asked: Arc<Mutex<Vec<Interrupt>>>,
+}
+
+impl Nested {
+    /// The view of a level that stands on `checkpoint`.
+    pub fn new(
+        parents: Map,
+        checkpoint: CheckpointId,
+        ns: Arc<str>,
+        resuming: bool,
+        replay: Replay,
+        stores: bool,
+    ) -> Self {
+        Self {
+            parents,
+            checkpoint,
+            ns,
+            resuming,
+            again: false,
+            replay,
+            stores,
+            asked: Arc::default(),
+        }
+    }
+
+    /// The view of one attempt of a task: a further attempt continues what graphs inside began.
+    pub fn for_attempt(&self, attempt: usize) -> Self {
+        Self {
+            again: attempt > 1,
+            asked: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Notes the questions of a graph that a node's function called.
+    pub fn asked(&self, interrupts: Vec<Interrupt>) {
+        *self.asked.lock() = interrupts;
+    }
+
+    /// Takes those questions.
+    pub fn take_asked(&self) -> Vec<Interrupt> {
+        std::mem::take(&mut self.asked.lock())
+    }
+
+    /// Makes the results of a task's steps durable.
+    ///
+    /// # Errors
+    /// The storage failed, or another writer took over.
+    pub async fn save_steps(
+        &self,
+        scope: &Scope,
+        task: &TaskInfo,
+        all: std::collections::HashMap<String, Value>,
+    ) -> Result<(), Error> {
+        let Some(journal) = scope.journal.as_ref().filter(|_| self.stores) else {
+            return Ok(());
+        };
+        let steps: Map = all
+            .into_iter()
+            .map(|(key, value)| (key.into(), value))
+            .collect();
+        let waiting = Waiting {
+            ns: self.ns.clone(),
+            checkpoint: self.checkpoint,
+            writes: vec![Pending {
+                task: task.id,
+                path: "".into(),
+                idx: -5,
+                channel: STEP.into(),
+                value: Value::map(steps),
+            }],
+        };
+        save::steps(journal, waiting).await
+    }
+}
+
+/// A namespace without its task ids: where a graph that keeps its state per thread stores it.
+pub fn without_tasks(ns: &str) -> String {
+    ns.split('|')
+        .map(|level| level.split_once(':').map_or(level, |(node, _)| node))
+        .collect::<Vec<_>>()
+        .join("|")
+}
+
+/// Runs `graph` inside `task`; `call` counts the graphs the task ran before.
+pub async fn run(
+    scope: &Arc<Scope>,
+    nested: &Nested,
+    task: &TaskInfo,
+    graph: Arc<Compiled>,
+    input: Value,
+    call: usize,
+) -> Result<Value, Inner> {
+    let mut level = open(scope, nested, task, graph, call)
+        .await
+        .map_err(Inner::Failed)?;
+    let entry = Entry {
+        input: Input::Value(input),
+        parent_resuming: Some(nested.resuming || nested.again),
+        addressed: false,
+        superseded: false,
+    };
+    let result = async {
+        enter::first(&mut level, entry).await?;
+        // Nested deeply, futures of this kind grow: keep each one on the heap.
+        Box::pin(drive(&mut level)).await
+    }
+    .await;
+    match result {
+        Ok(Stop::Done) => {
+            if level.graph().persist == Persist::Thread {
+                save::at_exit(&mut level).await.map_err(Inner::Failed)?;
+            }
+            Ok(level.live.output(&level.wiring))
+        }
+        Ok(Stop::Asked(interrupts)) => {
+            save::at_exit(&mut level).await.map_err(Inner::Failed)?;
+            Err(Inner::Asked(interrupts))
+        }
+        Ok(Stop::Breakpoint) => {
+            save::at_exit(&mut level).await.map_err(Inner::Failed)?;
+            Err(Inner::Asked(vec![]))
+        }
+        Err(error) => {
+            if !matches!(error, Error::Storage(_)) {
+                save::at_exit(&mut level).await.map_err(Inner::Failed)?;
+            }
+            Err(Inner::Failed(error))
+        }
+    }
+}
+
+async fn open(
+    scope: &Arc<Scope>,
+    nested: &Nested,
+    task: &TaskInfo,
+    graph: Arc<Compiled>,
+    call: usize,
+) -> Result<Level, Error> {
+    let mut ns = match graph.persist {
+        Persist::Thread => without_tasks(&task.ns),
+        Persist::Inherit | Persist::None => task.ns.to_string(),
+    };
+    if call > 0 {
+        ns.push_str(&format!("|{call}"));
+    }
+    let stores = scope.journal.is_some() && nested.stores && graph.persist != Persist::None;
+    let wiring = Arc::new(Wiring::new(graph));
+    let ns: Arc<str> = ns.into();
+    let fresh = wiring.graph.persist == Persist::Inherit && !nested.resuming && !nested.again;
+    let found = match stores && !fresh {
+        true => find(scope, &ns).await?,
+        false => None,
+    };
+    let (live, current, frame, pending, updated) = match found {
+        Some(decoded) => {
+            let live = Live::restore(&wiring, &decoded.checkpoint)?;
+            let current = Current::of(&decoded.checkpoint);
+            let updated = decoded
+                .checkpoint
+                .updated
+                .map(|names| names.into_iter().collect());
+            let pending = decoded.writes.into_iter().map(|(_, write)| write).collect();
+            (live, current, decoded.frame, pending, updated)
+        }
+        None => (
+            Live::empty(&wiring),
+            Current::none(),
+            frame::Frame::default(),
+            vec![],
+            None,
+        ),
+    };
+    Ok(Level {
+        scope: scope.clone(),
+        wiring,
+        ns,
+        stores,
+        parents: nested.parents.clone(),
+        live,
+        current,
+        frame,
+        pending,
+        updated,
+        tasks: vec![],
+        step: 0,
+        ran: 0,
+        replaying: false,
+        resuming: false,
+        replay: nested.replay.clone(),
+    })
+}
+
+/// The newest state of a namespace on the run's path.
+async fn find(scope: &Scope, ns: &Arc<str>) -> Result<Option<frame::Decoded>, Error> {
+    let (Some(journal), Some(start)) = (&scope.journal, *scope.root.lock()) else {
+        return Ok(None);
+    };
+    // The rows it may be in, and the path to them, can still be on their way.
+    journal.flush().await?;
+    let slot = journal.slot().await;
+    let stored = journal
+        .saver()
+        .load(Query {
+            tree: slot.tree,
+            thread: slot.thread,
+            ns: ns.clone(),
+            at: At::Subgraph {
+                start,
+                branch: slot.branch,
+                before: None,
+            },
+            values: true,
+        })
+        .await?;
+    let Some(mut stored) = stored else {
+        return Ok(None);
+    };
+    stored.writes.retain(|write| write.branch == slot.branch);
+    Ok(Some(frame::decode(&stored)?))
+}
+
+impl Current {
+    /// Stands on a stored checkpoint.
+    pub fn of(checkpoint: &crate::checkpoint::Checkpoint) -> Self {
+        Self {
+            id: checkpoint.id,
+            exists: true,
+            parent: checkpoint.parent,
+            source: checkpoint.source,
+            step: checkpoint.step,
+            depth: checkpoint.depth,
+            stored: Some(checkpoint.id),
+            told: false,
+            last_node: checkpoint.last_node,
+            event_number: checkpoint.event_number,
+        }
+    }
+
+    /// Stands on nothing: the state before the first input.
+    pub fn none() -> Self {
+        Self {
+            id: CheckpointId::mint(-2, []),
+            exists: false,
+            parent: None,
+            source: Source::Input,
+            step: -2,
+            depth: -1,
+            stored: None,
+            told: false,
+            last_node: None,
+            event_number: 0,
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! Running one task: its host, attempts, timeouts, panics.
+
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    error::Error,
+    event::{Body, Interrupt, Kind, TaskInfo},
+    names::{PULL, RESUME},
+    plan::Planned,
+    scope::Scope,
+    subgraph::{self, Nested},
+};
+use crate::{
+    extract::{Ctx, Host, Task},
+    graph::{Body as NodeBody, Compiled, Node, Output},
+    id::interrupt_id,
+    value::Value,
+};
+
+/// Control writes of a task: channel and value.
+pub type Control = Vec<(Arc<str>, Value)>;
+
+/// How a task ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// Its node returned.
+    Done(Output),
+    /// It asks; empty for a static breakpoint of a graph inside.
+    Asked(Vec<Interrupt>),
+    /// It failed for good.
+    Failed(Error),
+}
+
+/// What a task knows from earlier runs.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Answers to its questions, in order.
+    pub answers: Vec<Value>,
+    /// Results of its steps.
+    pub steps: HashMap<String, Value>,
+}
+
+/// What the task's host keeps while it runs.
+struct State {
+    answers: Vec<Value>,
+    asked: usize,
+    open: Option<Interrupt>,
+    refused: Option<Error>,
+    control: Control,
+    steps: HashMap<String, Value>,
+    /// How many graphs were called: namespaces of further calls carry a number.
+    calls: usize,
+}
+
+/// The engine's side of a running task.
+pub struct TaskHost {
+    scope: Arc<Scope>,
+    nested: Nested,
+    info: Arc<TaskInfo>,
+    /// The namespace of the graph the task belongs to, for its events.
+    graph_ns: Arc<str>,
+    state: Mutex<State>,
+    parked: Notify,
+    /// Counts signs of life, for the idle timeout.
+    alive: AtomicU64,
+    this: Weak<TaskHost>,
+}
+
+impl TaskHost {
+    fn sign_of_life(&self) {
+        self.alive.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The next answer, and whether there is one.
+    fn answer(&self, question: &Value) -> Option<Value> {
+        let mut state = self.state.lock();
+        let slot = state.asked;
+        state.asked += 1;
+        if slot == state.answers.len() {
+            let id = interrupt_id(&self.info.ns, slot);
+            let mapped = self.scope.answers.get(&id).cloned();
+            let next = mapped.or_else(|| self.scope.answer.lock().take());
+            state.answers.extend(next);
+        }
+        if slot < state.answers.len() {
+            let so_far = Value::list(state.answers[..=slot].to_vec());
+            state.control.push((RESUME.into(), so_far));
+            return state.answers.get(slot).cloned();
+        }
+        // One question per task at a time: a second one waits until the first is answered.
+        if state.open.is_none() {
+            state.open = Some(Interrupt {
+                id: interrupt_id(&self.info.ns, slot).into(),
+                value: question.clone(),
+            });
+        }
+        None
+    }
+}
+
+impl Host for TaskHost {
+    fn emit(&self, _: &Task, value: Value) {
+        self.sign_of_life();
+        self.scope
+            .emit(Kind::Custom, &self.graph_ns, || Body::Custom(value));
+    }
+
+    fn message(&self, _: &Task, message: Value, whole: bool) {
+        self.sign_of_life();
+        if !self.scope.sink.wants(Kind::Messages, &self.graph_ns) {
+            return;
+        }
+        if let Some(id) = message.get("id").and_then(Value::as_str) {
+            self.scope.said.lock().insert(id.into());
+        }
+        self.scope.emit(Kind::Messages, &self.graph_ns, || Body::Message {
+            message,
+            whole,
+            task: self.info.clone(),
+        });
+    }
+
+    fn interrupt(&self, _: &Task, question: Value) -> BoxFuture<'static, Value> {
+        match self.answer(&question) {
+            Some(answer) => futures::future::ready(answer).boxed(),
+            None => {
+                // The driver may be waiting on another task of the node: wake it.
+                self.parked.notify_one();
+                futures::future::pending().boxed()
+            }
+        }
+    }
+
+    fn refuse(&self, _: &Task, error: anyhow::Error) -> BoxFuture<'static, ()> {
+        let message = format!("node `{}`: {error:#}", self.info.name);
+        self.state.lock().refused = Some(Error::value(message));
+        self.parked.notify_one();
+        futures::future::pending().boxed()
+    }
+
+    fn step(&self, _: &Task, key: &str) -> Option<Value> {
+        self.state.lock().steps.get(key).cloned()
+    }
+
+    fn save_step(
+        &self,
+        _: &Task,
+        key: String,
+        value: Value,
+    ) -> BoxFuture<'static, anyhow::Result<()>> {
+        self.sign_of_life();
+        let all = {
+            let mut state = self.state.lock();
+            state.steps.insert(key, value);
+            state.steps.clone()
+        };
+        let Some(host) = self.this.upgrade() else {
+            return futures::future::ready(Ok(())).boxed();
+        };
+        async move { Ok(host.nested.save_steps(&host.scope, &host.info, all).await?) }.boxed()
+    }
+
+    fn call(
+        &self,
+        _: &Task,
+        graph: Arc<Compiled>,
+        input: Value,
+    ) -> BoxFuture<'static, anyhow::Result<Value>> {
+        let Some(host) = self.this.upgrade() else {
+            return futures::future::pending().boxed();
+        };
+        async move {
+            match host.run_graph(graph, input).await {
+                Ok(values) => Ok(values),
+                Err(Inner::Asked(interrupts)) => {
+                    host.state.lock().open = interrupts.first().cloned();
+                    host.nested.asked(interrupts);
+                    host.parked.notify_one();
+                    futures::future::pending().await
+                }
+                Err(Inner::Failed(error)) => Err(anyhow::Error::new(error)),
+            }
+        }
+        .boxed()
+    }
+
+    fn remember(
+        &self,
+        namespace: Vec<String>,
+        key: String,
+        value: Option<Value>,
+    ) -> BoxFuture<'static, anyhow::Result<()>> {
+        self.sign_of_life();
+        match self.scope.items.clone() {
+            Some(items) => async move { items.put(&namespace, &key, value).await }.boxed(),
+            None => no_memory(),
+        }
+    }
+
+    fn recall(
+        &self,
+        namespace: Vec<String>,
+        key: String,
+    ) -> BoxFuture<'static, anyhow::Result<Option<Value>>> {
+        match self.scope.items.clone() {
+            Some(items) => async move { items.get(&namespace, &key).await }.boxed(),
+            None => no_memory(),
+        }
+    }
+
+    fn remaining_steps(&self) -> u32 {
+        self.scope.remaining()
+    }
+}
+
+fn no_memory<T: Send + 'static>() -> BoxFuture<'static, anyhow::Result<T>> {
+    let error = anyhow::anyhow!("this run has no long-term memory: give it a store");
+    futures::future::ready(Err(error)).boxed()
+}
+
+/// Why a graph inside a task did not finish.
+pub enum Inner {
+    /// It asks.
+    Asked(Vec<Interrupt>),
+    /// It failed.
+    Failed(Error),
+}
+
+impl TaskHost {
+    /// Runs a graph inside this task; further calls get numbered namespaces.
+    async fn run_graph(&self, graph: Arc<Compiled>, input: Value) -> Result<Value, Inner> {
+        let call = {
+            let mut state = self.state.lock();
+            state.calls += 1;
+            state.calls - 1
+        };
+        subgraph::run(&self.scope, &self.nested, &self.info, graph, input, call).await
+    }
+}
+
+/// Everything a task needs to run.
+pub struct Job {
+    /// The task.
+    pub planned: Planned,
+    /// How events describe it.
+    pub info: Arc<TaskInfo>,
+    /// Its input.
+    pub input: Value,
+    /// Namespace of its graph.
+    pub graph_ns: Arc<str>,
+    /// Its node.
+    pub node: Node,
+    /// What is known from earlier runs.
+    pub memory: Memory,
+    /// The level it runs in.
+    pub nested: Nested,
+    /// Shared dependencies of its graph.
+    pub deps: crate::graph::Deps,
+}
+
+/// Runs a task to its end: attempts, waits, timeouts. Nothing a node does escapes from here.
+pub async fn run(scope: Arc<Scope>, job: Job) -> (Ended, Control) {
+    let mut attempt = 1;
+    loop {
+        let (ended, control) = attempt_once(&scope, &job, attempt).await;
+        let Ended::Failed(error) = &ended else {
+            return (ended, control);
+        };
+        let Some(wait) = super::retry::wait(&job.node.retry, error, attempt) else {
+            return (ended, control);
+        };
+        tracing::info!(node = %job.info.name, %error, attempt, "node failed, trying again");
+        tokio::select! {
+            () = tokio::time::sleep(wait) => attempt += 1,
+            () = scope.cancel.cancelled() => return (Ended::Failed(Error::Cancelled), control),
+        }
+    }
+}
+
+async fn attempt_once(scope: &Arc<Scope>, job: &Job, attempt: usize) -> (Ended, Control) {
+    let host = Arc::new_cyclic(|this| TaskHost {
+        scope: scope.clone(),
+        nested: job.nested.for_attempt(attempt),
+        info: job.info.clone(),
+        graph_ns: job.graph_ns.clone(),
+        state: Mutex::new(State {
+            answers: job.memory.answers.clone(),
+            asked: 0,
+            open: None,
+            refused: None,
+            control: vec![],
+            steps: job.memory.steps.clone(),
+            calls: 0,
+        }),
+        parked: Notify::new(),
+        alive: AtomicU64::new(0),
+        this: this.clone(),
+    });
+    let ended = match &job.node.body {
+        NodeBody::Graph(graph) => {
+            let run = host.run_graph(graph.clone(), job.input.clone());
+            match guarded(&host, job, run).await {
+                Ok(Ok(values)) => Ended::Done(graph_output(values)),
+                Ok(Err(Inner::Asked(interrupts))) => Ended::Asked(interrupts),
+                Ok(Err(Inner::Failed(error))) => to_parent(error),
+                Err(ended) => ended,
+            }
+        }
+        NodeBody::Function(function) => {
+            let task = Arc::new(Task {
+                id: job.planned.id,
+                node: job.info.name.clone(),
+                ns: job.info.ns.clone(),
+                step: job.info.step,
+                triggers: job.info.triggers.clone(),
+                path: job.planned.path.clone(),
+                input: job.input.clone(),
+                has_arg: !job.planned.path.starts_with(&format!("~{PULL}")),
+                config: scope.config.clone(),
+                deps: job.deps.clone(),
+                host: host.clone(),
+                steps: Mutex::new(HashMap::new()),
+                attempt: AtomicUsize::new(attempt),
+            });
+            let function = function.clone();
+            let run = async move { function(Ctx::new(task)).await };
+            match guarded(&host, job, run).await {
+                Ok(Ok(output)) => Ended::Done(output),
+                Ok(Err(error)) => to_parent(Error::of_node(error)),
+                Err(ended) => ended,
+            }
+        }
+    };
+    let control = std::mem::take(&mut host.state.lock().control);
+    (ended, control)
+}
+
+/// A command for the parent that came out of a graph inside is meant for this node.
+fn to_parent(error: Error) -> Ended {
+    match error {
+        Error::ParentCommand(command) => Ended::Done(Output {
+            writes: command.writes,
+            goto: command.goto,
+            to_parent: false,
+        }),
+        error => Ended::Failed(error),
+    }
+}
+
+fn graph_output(values: Value) -> Output {
+    let writes = match values {
+        Value::Map(map) => map
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        _ => vec![],
+    };
+    Output {
+        writes,
+        ..Output::default()
+    }
+}
+
+/// Polls a node's future until it ends, asks, panics, takes too long or is cancelled.
+async fn guarded<T>(
+    host: &TaskHost,
+    job: &Job,
+    run: impl Future<Output = T>,
+) -> Result<T, Ended> {
+    let run = AssertUnwindSafe(run).catch_unwind();
+    let mut run = std::pin::pin!(run);
+    let deadline = job.node.timeout.map(|limit| Instant::now() + limit);
+    let mut idle = job.node.idle_timeout.map(|limit| Instant::now() + limit);
+    let mut seen_alive = 0;
+    loop {
+        tokio::select! {
+            biased;
+            () = host.scope.cancel.cancelled() => return Err(Ended::Failed(Error::Cancelled)),
+            result = &mut run => {
+                return match result {
+                    // An answer that was refused beats whatever the node made of it.
+                    Ok(_) if host.state.lock().refused.is_some() => Err(parked(host)),
+                    Ok(value) => Ok(value),
+                    Err(panic) => Err(Ended::Failed(panicked(&job.info.name, panic.as_ref()))),
+                };
+            }
+            () = host.parked.notified() => return Err(parked(host)),
+            () = sleep_until(deadline) => {
+                return Err(timed_out(job, "timeout", job.node.timeout));
+            }
+            () = sleep_until(idle) => {
+                let alive = host.alive.load(Ordering::Relaxed);
+                if alive == seen_alive {
+                    return Err(timed_out(job, "idle timeout", job.node.idle_timeout));
+                }
+                seen_alive = alive;
+                idle = job.node.idle_timeout.map(|limit| Instant::now() + limit);
+            }
+        }
+    }
+}
+
+fn parked(host: &TaskHost) -> Ended {
+    let mut state = host.state.lock();
+    if let Some(error) = state.refused.take() {
+        return Ended::Failed(error);
+    }
+    let inner = host.nested.take_asked();
+    if !inner.is_empty() {
+        return Ended::Asked(inner);
+    }
+    Ended::Asked(state.open.take().into_iter().collect())
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => futures::future::pending().await,
+    }
+}
+
+fn timed_out(job: &Job, what: &str, limit: Option<Duration>) -> Ended {
+    let seconds = limit.unwrap_or_default().as_secs_f64();
+    let node = &job.info.name;
+    Ended::Failed(Error::failed(
+        "NodeTimeoutError",
+        format!("node `{node}` hit its {what} of {seconds} s"),
+    ))
+}
+
+fn panicked(node: &str, panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned());
+    tracing::error!(node, panic = text, "a node panicked");
+    Error::failed("NodePanicked", format!("node `{node}` panicked: {text}"))
+}
