@@ -18,6 +18,7 @@ pub mod save;
 pub mod scope;
 pub mod subgraph;
 pub mod task;
+pub mod view;
 pub mod wiring;
 
 pub use enter::{Command, Input};

@@ -13,6 +13,7 @@ use super::{
     names::{ERROR, INTERRUPT, RESUME},
     output, save,
     task::{self, Control, Ended, Job},
+    view,
     wiring::START_NODE,
 };
 use crate::{
@@ -299,7 +300,7 @@ fn tell_update(level: &Level, index: usize, writes: &Writes, cached: bool) {
         scope.emit(Kind::Tasks, ns, || Body::TaskEnd {
             task: info,
             error: None,
-            result: level.result(task, writes),
+            result: view::result(level.graph(), writes),
             interrupts: vec![],
         });
     }

@@ -5,18 +5,19 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     error::Error,
-    event::{Body, CheckpointInfo, Interrupt, Kind, TaskInfo, TaskState},
+    event::{Body, CheckpointInfo, Kind, TaskInfo, TaskState},
     live::Live,
-    names::{ERROR, INTERRUPT, NO_WRITES, RESUME, START, STEP, is_control},
+    names::{ERROR, INTERRUPT, RESUME, START, STEP},
     plan::{self, Origin, Planned},
     scope::Scope,
     subgraph::Nested,
     task::Memory,
-    wiring::{START_NODE, Wiring},
+    view,
+    wiring::Wiring,
 };
 use crate::{
     checkpoint::{Checkpoint, Pending, Source, frame::Frame},
-    graph::{Body as NodeBody, Compiled, Persist},
+    graph::Compiled,
     id::{CheckpointId, TaskId},
     time::Timestamp,
     value::{Map, Value},
@@ -240,92 +241,13 @@ impl Level {
         )
     }
 
-    /// Tasks with what is known of them, for checkpoint events and states.
+    /// Tasks with what is known of them, for checkpoint events.
     pub fn task_states(&self, tasks: &[Planned]) -> Vec<TaskState> {
+        let pending: Vec<&Pending> = self.pending.iter().collect();
         tasks
             .iter()
-            .map(|task| {
-                let mut state = TaskState {
-                    id: task.id,
-                    name: task.name.clone(),
-                    path: task.path_value(),
-                    error: None,
-                    interrupts: vec![],
-                    result: None,
-                    child_ns: self.child_ns(task),
-                };
-                let mut finished = false;
-                for write in self.pending.iter().filter(|write| write.task == task.id) {
-                    match &*write.channel {
-                        ERROR => state.error = Some(write.value.clone()),
-                        INTERRUPT => state.interrupts.extend(
-                            write
-                                .value
-                                .as_list()
-                                .unwrap_or_default()
-                                .iter()
-                                .filter_map(Interrupt::from_value),
-                        ),
-                        RESUME | STEP => {}
-                        _ => finished = true,
-                    }
-                }
-                if finished {
-                    state.result = Some(self.result(task, &self.saved(task.id)));
-                }
-                state
-            })
+            .map(|task| view::task_state(&self.wiring, task, &pending))
             .collect()
-    }
-
-    /// Namespace of the graph a task runs, when that stores checkpoints.
-    fn child_ns(&self, task: &Planned) -> Option<Arc<str>> {
-        let node = self.wiring.node(task.node)?;
-        let stores = |graph: &Compiled| graph.persist != Persist::None;
-        let found = match &node.body {
-            NodeBody::Graph(graph) => stores(graph),
-            NodeBody::Function(_) => node.calls.iter().any(|(_, graph)| stores(graph)),
-        };
-        (found && self.stores).then(|| task.ns.clone())
-    }
-
-    /// What a task wrote, as events and states show it: state channels only.
-    pub fn result(&self, task: &Planned, writes: &[(Arc<str>, Value)]) -> Value {
-        let shown = |name: &Arc<str>| {
-            if task.node == START_NODE {
-                self.graph().channel(name).is_some()
-            } else {
-                self.graph().channel(name).is_some() || &**name == super::live::ROOT
-            }
-        };
-        let mut result = Map::new();
-        let mut many: Vec<Arc<str>> = vec![];
-        for (name, value) in writes {
-            if is_control(name) || &**name == NO_WRITES || !shown(name) {
-                continue;
-            }
-            let Some(first) = result.get(name).cloned() else {
-                result.insert(name.clone(), value.clone());
-                continue;
-            };
-            // Several writes of one channel: all of them, under a key no channel can have.
-            let mut all = match many.contains(name) {
-                true => first
-                    .get("$writes")
-                    .and_then(Value::as_list)
-                    .unwrap_or_default()
-                    .to_vec(),
-                false => {
-                    many.push(name.clone());
-                    vec![first]
-                }
-            };
-            all.push(value.clone());
-            let mut wrapped = Map::new();
-            wrapped.insert("$writes", Value::list(all));
-            result.insert(name.clone(), Value::map(wrapped));
-        }
-        Value::map(result)
     }
 
     /// Tells of the current checkpoint, once.
