@@ -166,6 +166,14 @@ mod tests {
     }
 
     #[test]
+    fn help_says_what_the_program_is_and_names_variables_beside_flags() {
+        let help = parse(["b", "--help"]).unwrap_err().to_string();
+        for expected in [env!("CARGO_PKG_DESCRIPTION"), "config", "--port", "(PORT)"] {
+            assert!(help.contains(expected), "{expected} is not in:\n{help}");
+        }
+    }
+
+    #[test]
     fn without_a_word_the_server_is_meant_and_flags_stand_on_either_side() {
         assert_eq!(parse(["b"]).unwrap().command, Command::Serve);
         for line in [

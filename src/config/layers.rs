@@ -10,32 +10,32 @@ use clap::Args;
 
 use super::{Error, FILE, KEYS, Key};
 
-/// The settings that the command line takes. Secrets have no flag: command lines can be seen by
+/// The settings that the command line takes. Keys have no flag: command lines can be seen by
 /// every user of a machine.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Flags {
-    /// Address to listen on [HOST]
+    /// Address to listen on (HOST)
     #[arg(long, global = true)]
     pub host: Option<String>,
-    /// Port to listen on, 0 for a free one [PORT]
+    /// Port to listen on, 0 for a free one (PORT)
     #[arg(long, global = true)]
     pub port: Option<String>,
-    /// Postgres to keep everything in [DATABASE_URL]
+    /// Postgres to keep everything in (DATABASE_URL)
     #[arg(long, global = true, value_name = "URL")]
     pub database_url: Option<String>,
-    /// Folder of the SQLite file, without a database URL [BACKSTITCH_DATA]
+    /// Folder of the SQLite file, without a database URL (BACKSTITCH_DATA)
     #[arg(long, global = true, value_name = "FOLDER")]
     pub data: Option<String>,
-    /// Keep nothing after the end [BACKSTITCH_MEMORY]
+    /// Keep nothing after the end (BACKSTITCH_MEMORY)
     #[arg(long, global = true)]
     pub memory: bool,
-    /// What to log: error, warn, info, debug, trace, or filters [LOG_LEVEL]
+    /// What to log: error, warn, info, debug, trace, or filters (LOG_LEVEL)
     #[arg(long, global = true, value_name = "FILTER")]
     pub log_level: Option<String>,
-    /// How to log: text or json [LOG_FORMAT]
+    /// How to log: text or json (LOG_FORMAT)
     #[arg(long, global = true, value_name = "FORMAT")]
     pub log_format: Option<String>,
-    /// File of settings [BACKSTITCH_CONFIG; default: backstitch.toml]
+    /// File of settings (BACKSTITCH_CONFIG, else backstitch.toml)
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
