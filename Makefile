@@ -2,11 +2,14 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help run test check bench docs clean tools deny
+.PHONY: help run test check bench docs clean tools deny nextest
 
 CARGO ?= cargo
 # Address, port and storage of `make run` come from the settings; see `config show`.
 ARGS ?=
+
+# A tool that runs for seconds need not be optimised for minutes.
+QUICK_BUILD := env CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +34,9 @@ test: tools ## run every test, on SQLite and on a real Postgres (started if TEST
 	fi; \
 	$(CARGO) test --workspace --all-features --doc
 
+nextest:
+	@$(CARGO) nextest --version >/dev/null 2>&1 || $(QUICK_BUILD) $(CARGO) install --locked cargo-nextest
+
 check: tools deny ## check format, lints, documentation and dependencies
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
@@ -39,7 +45,7 @@ check: tools deny ## check format, lints, documentation and dependencies
 
 # The advisories come from a repository of their own, which not every network reaches.
 deny:
-	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
+	@$(CARGO) deny --version >/dev/null 2>&1 || { $(QUICK_BUILD) $(CARGO) install --locked cargo-deny; }
 	$(CARGO) deny --log-level error check bans licenses sources
 	@if $(CARGO) deny fetch db >/dev/null 2>&1; then \
 		$(CARGO) deny --log-level error check --disable-fetch advisories; \
