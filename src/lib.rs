@@ -8,9 +8,13 @@ extern crate self as backstitch;
 
 pub mod channel;
 pub mod checkpoint;
+pub mod cli;
+pub mod config;
+pub mod failpoint;
 pub mod id;
 pub mod message;
 pub mod runs;
+pub mod telemetry;
 pub mod time;
 pub mod tree;
 pub mod value;

@@ -1,0 +1,65 @@
+# `make` alone says what there is.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.PHONY: help run test check bench docs clean tools deny nextest
+
+CARGO ?= cargo
+# Address, port and storage of `make run` come from the settings; see `config show`.
+ARGS ?=
+
+# A tool that runs for seconds need not be optimised for minutes.
+QUICK_BUILD := env CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+tools:
+	@command -v $(CARGO) >/dev/null || { echo "missing: cargo (Rust 1.95 or newer). Install Rust with rustup, or with your system's packages."; exit 1; } >&2
+	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || { echo "missing: a C compiler, which builds SQLite. Install one (Debian, Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc; macOS: xcode-select --install)."; exit 1; } >&2
+
+run: tools ## start the server with demo graphs on SQLite (ARGS="--port 3000" adds flags)
+	@exec $(CARGO) run --quiet --bin backstitch -- serve $(ARGS)
+
+# The tests find or start their Postgres themselves; here its programs are looked for first, so that
+# what is missing is said before the long build. No test is left out for want of a database.
+test: tools ## run every test, on SQLite and on a real Postgres (started if TEST_DATABASE_URL is unset)
+	@[[ -n "$${TEST_DATABASE_URL:-}" ]] || bash tests/support/postgres.sh tools
+	@trap 'bash tests/support/postgres.sh stop' EXIT; \
+	if $(CARGO) nextest --version >/dev/null 2>&1; then \
+		$(CARGO) nextest run --workspace --all-features; \
+	else \
+		echo "cargo-nextest is not installed; using cargo test"; \
+		$(CARGO) test --workspace --all-features --lib --bins --tests --examples; \
+	fi; \
+	$(CARGO) test --workspace --all-features --doc
+
+nextest:
+	@$(CARGO) nextest --version >/dev/null 2>&1 || $(QUICK_BUILD) $(CARGO) install --locked cargo-nextest
+
+check: tools deny ## check format, lints, documentation and dependencies
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features
+
+# The advisories come from a repository of their own, which not every network reaches.
+deny:
+	@$(CARGO) deny --version >/dev/null 2>&1 || { $(QUICK_BUILD) $(CARGO) install --locked cargo-deny; }
+	$(CARGO) deny --log-level error check bans licenses sources
+	@if $(CARGO) deny fetch db >/dev/null 2>&1; then \
+		$(CARGO) deny --log-level error check --disable-fetch advisories; \
+	else \
+		echo "NOT CHECKED: advisories, because their database cannot be fetched from here" >&2; \
+	fi
+
+bench: tools ## measure the engine and the storages
+	$(CARGO) bench --workspace
+
+docs: tools ## build the manual of the library and say where it is
+	$(CARGO) doc --workspace --no-deps --all-features
+	@echo "open $${CARGO_TARGET_DIR:-target}/doc/backstitch/index.html"
+
+clean: ## remove what was built, and the demo server's data
+	$(CARGO) clean
+	rm -rf .backstitch

@@ -1,0 +1,350 @@
+//! Settings: what may be set, where each value came from, and what holds when nothing is said.
+//!
+//! A flag beats the environment, which beats the file `backstitch.toml`, which beats the default.
+
+mod layers;
+mod secret;
+
+use std::{fmt, net::IpAddr, path::PathBuf};
+
+pub use layers::{Flags, Origin};
+use layers::{Found, Layers};
+pub use secret::Secret;
+
+/// The file read from the working directory when `--config` names no other.
+pub const FILE: &str = "backstitch.toml";
+
+/// Why the settings do not hold. The text says where the value stands and what to write instead.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A value cannot be read as what it is for.
+    #[error("{name} ({origin}): {reason}")]
+    Invalid {
+        /// The setting, as the file spells it.
+        name: &'static str,
+        /// Where the value stands.
+        origin: Origin,
+        /// What is wrong with it and what would do.
+        reason: String,
+    },
+    /// Two settings of the same weight contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+    /// The file cannot be read, or is not TOML.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A setting as every source spells it.
+struct Key {
+    name: &'static str,
+    variable: &'static str,
+    /// Holds when no source says anything; none means "not set".
+    default: Option<&'static str>,
+    /// What must not be shown of its value.
+    mask: fn(&str) -> String,
+}
+
+const KEYS: [Key; 11] = [
+    Key::new("host", "HOST", Some("127.0.0.1")),
+    Key::new("port", "PORT", Some("2024")),
+    Key::new("database_url", "DATABASE_URL", None).masked(secret::mask_url),
+    Key::new("data", "BACKSTITCH_DATA", Some("./.backstitch")),
+    Key::new("memory", "BACKSTITCH_MEMORY", Some("false")),
+    Key::new("log_level", "LOG_LEVEL", Some("info")),
+    Key::new("log_format", "LOG_FORMAT", Some("text")),
+    Key::new("api_keys", "BACKSTITCH_API_KEYS", None).masked(secret::mask_pairs),
+    Key::new(
+        "webhook_allow_loopback",
+        "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK",
+        Some("false"),
+    ),
+    Key::new("openai_api_key", "OPENAI_API_KEY", None).masked(secret::mask_all),
+    Key::new("openai_base_url", "OPENAI_BASE_URL", None).masked(secret::mask_url),
+];
+
+impl Key {
+    const fn new(
+        name: &'static str,
+        variable: &'static str,
+        default: Option<&'static str>,
+    ) -> Self {
+        Self {
+            name,
+            variable,
+            default,
+            mask: str::to_owned,
+        }
+    }
+
+    const fn masked(self, mask: fn(&str) -> String) -> Self {
+        Self { mask, ..self }
+    }
+}
+
+/// Where everything durable is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// A Postgres database that any number of processes may share, by its URL.
+    Postgres(Secret),
+    /// An SQLite file in this folder, for one process.
+    Sqlite(PathBuf),
+    /// A private temporary file, removed at the end.
+    Memory,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// A key that clients may present, and who they are then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    /// The name requests are attributed to; several keys may share it.
+    pub principal: String,
+    /// What the client sends.
+    pub key: Secret,
+}
+
+/// All settings, checked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Address or host name to listen on.
+    pub host: String,
+    /// Port to listen on; 0 picks a free one.
+    pub port: u16,
+    /// Where everything durable is kept.
+    pub storage: Storage,
+    /// What is logged, as `info` or `backstitch=debug,info`.
+    pub log_level: String,
+    /// How log lines are written.
+    pub log_format: LogFormat,
+    /// Keys that clients may present; empty means that everybody is let in.
+    pub api_keys: Vec<ApiKey>,
+    /// Whether webhooks may go to loopback and private addresses.
+    pub webhook_allow_loopback: bool,
+    /// Key for the OpenAI-compatible chat model.
+    pub openai_api_key: Option<Secret>,
+    /// Base URL of the OpenAI-compatible chat model.
+    pub openai_base_url: Option<String>,
+    shown: Vec<Shown>,
+}
+
+/// One line of `config show`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The setting, as the file spells it.
+    pub name: &'static str,
+    /// Its value, without secrets; `-` when it is not set.
+    pub value: String,
+    /// Where the value came from.
+    pub origin: Origin,
+}
+
+impl Settings {
+    /// Reads the process's environment and the file, under the given flags.
+    ///
+    /// # Errors
+    /// When a value makes no sense, or a file that was named cannot be read.
+    pub fn load(flags: Flags) -> Result<Self, Error> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let layers = Layers::read(flags, &variable)?;
+        Self::check(&layers)
+    }
+
+    /// Every setting with its value and origin, in the order of the manual; secrets are masked.
+    pub fn shown(&self) -> &[Shown] {
+        &self.shown
+    }
+
+    /// True if only programs of this machine can connect.
+    pub fn is_loopback(&self) -> bool {
+        self.host == "localhost"
+            || self
+                .host
+                .parse::<IpAddr>()
+                .is_ok_and(|address| address.is_loopback())
+    }
+
+    fn check(layers: &Layers) -> Result<Self, Error> {
+        let shown = KEYS
+            .iter()
+            .map(|key| match layers.find(key) {
+                Some(found) => Shown {
+                    name: key.name,
+                    value: (key.mask)(&found.text),
+                    origin: found.origin,
+                },
+                None => Shown {
+                    name: key.name,
+                    value: "-".into(),
+                    origin: Origin::Default,
+                },
+            })
+            .collect();
+        Ok(Self {
+            host: layers.required("host", |text| Ok(text.to_owned()))?,
+            port: layers.required("port", |text| {
+                text.parse()
+                    .map_err(|_| format!("`{text}` is not a port; write 0 to 65535"))
+            })?,
+            storage: storage(layers)?,
+            log_level: layers.required("log_level", |text| Ok(text.to_owned()))?,
+            log_format: layers.required("log_format", |text| match text {
+                "text" => Ok(LogFormat::Text),
+                "json" => Ok(LogFormat::Json),
+                _ => Err(format!("`{text}` is no format; write `text` or `json`")),
+            })?,
+            api_keys: layers.optional("api_keys", api_keys)?.unwrap_or_default(),
+            webhook_allow_loopback: layers.required("webhook_allow_loopback", switch)?,
+            openai_api_key: layers.optional("openai_api_key", |text| Ok(Secret::from(text)))?,
+            openai_base_url: layers.optional("openai_base_url", |text| {
+                if text.starts_with("http://") || text.starts_with("https://") {
+                    Ok(text.trim_end_matches('/').to_owned())
+                } else {
+                    Err("it must begin with http:// or https://".into())
+                }
+            })?,
+            shown,
+        })
+    }
+}
+
+impl fmt::Display for Settings {
+    /// The table of `config show`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self
+            .shown
+            .iter()
+            .map(|shown| shown.name.len())
+            .max()
+            .unwrap_or(0);
+        let values = self
+            .shown
+            .iter()
+            .map(|shown| shown.value.len())
+            .max()
+            .unwrap_or(0);
+        for Shown {
+            name,
+            value,
+            origin,
+        } in &self.shown
+        {
+            writeln!(formatter, "{name:names$}  {value:values$}  {origin}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `--memory` on the command line beats a `DATABASE_URL` that happens to be in the environment,
+/// and the reverse; said at the same place they contradict each other.
+fn storage(layers: &Layers) -> Result<Storage, Error> {
+    let folder = layers.required("data", |text| Ok(PathBuf::from(text)))?;
+    let memory = layers.required("memory", switch)?;
+    let url =
+        layers.optional("database_url", |text| {
+            if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+                Ok(Secret::from(text))
+            } else {
+                Err("it must begin with postgres:// or postgresql://; leave it unset for an SQLite \
+                 file in the data folder"
+                .into())
+            }
+        })?;
+    match (memory, url) {
+        (false, None) => Ok(Storage::Sqlite(folder)),
+        (false, Some(url)) => Ok(Storage::Postgres(url)),
+        (true, None) => Ok(Storage::Memory),
+        (true, Some(url)) => {
+            let weight = |name| layers.origin(name).map_or(0, |origin| origin.weight());
+            match weight("memory").cmp(&weight("database_url")) {
+                std::cmp::Ordering::Greater => Ok(Storage::Memory),
+                std::cmp::Ordering::Less => Ok(Storage::Postgres(url)),
+                std::cmp::Ordering::Equal => Err(Error::Contradiction(
+                    "memory and database_url are both set; remove one of them".into(),
+                )),
+            }
+        }
+    }
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "on" | "yes" => Ok(true),
+        "false" | "0" | "off" | "no" => Ok(false),
+        _ => Err(format!("`{text}` is neither; write `true` or `false`")),
+    }
+}
+
+/// `principal=key,principal=key`. The text of an error never holds a key.
+fn api_keys(text: &str) -> Result<Vec<ApiKey>, String> {
+    let mut keys: Vec<ApiKey> = Vec::new();
+    for (index, pair) in text.split(',').map(str::trim).enumerate() {
+        let entry = index + 1;
+        let Some((principal, key)) = pair.split_once('=') else {
+            return Err(format!("entry {entry} is not of the form principal=key"));
+        };
+        let (principal, key) = (principal.trim(), key.trim());
+        if principal.is_empty() || key.is_empty() {
+            return Err(format!("entry {entry} has an empty principal or key"));
+        }
+        if keys.iter().any(|known| known.key.reveal() == key) {
+            return Err(format!("entry {entry} repeats the key of another entry"));
+        }
+        keys.push(ApiKey {
+            principal: principal.to_owned(),
+            key: Secret::from(key),
+        });
+    }
+    Ok(keys)
+}
+
+impl Layers {
+    fn required<T>(
+        &self,
+        name: &'static str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<T, Error> {
+        self.optional(name, read)?
+            .ok_or_else(|| Error::Contradiction(format!("{name} is not set and has no default")))
+    }
+
+    fn optional<T>(
+        &self,
+        name: &'static str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Error> {
+        let Some(Found { text, origin }) = self.by_name(name) else {
+            return Ok(None);
+        };
+        read(&text).map(Some).map_err(|reason| Error::Invalid {
+            name,
+            origin,
+            reason,
+        })
+    }
+
+    fn origin(&self, name: &str) -> Option<Origin> {
+        self.by_name(name).map(|found| found.origin)
+    }
+
+    fn by_name(&self, name: &str) -> Option<Found> {
+        KEYS.iter()
+            .find(|key| key.name == name)
+            .and_then(|key| self.find(key))
+    }
+}
+
+#[cfg(test)]
+mod tests;

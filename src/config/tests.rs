@@ -1,0 +1,165 @@
+use std::fs;
+
+use super::*;
+
+fn settings(flags: Flags, variables: &[(&str, &str)], file: &str) -> Result<Settings, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE);
+    fs::write(&path, file).unwrap();
+    let flags = Flags {
+        config: flags.config.or(Some(path)),
+        ..flags
+    };
+    let variable = |name: &str| {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    Settings::check(&Layers::read(flags, &variable)?)
+}
+
+fn refusal(variables: &[(&str, &str)], file: &str) -> String {
+    settings(Flags::default(), variables, file)
+        .unwrap_err()
+        .to_string()
+}
+
+fn shown(settings: &Settings, name: &str) -> (String, String) {
+    let line = settings
+        .shown()
+        .iter()
+        .find(|shown| shown.name == name)
+        .unwrap();
+    (line.value.clone(), line.origin.to_string())
+}
+
+#[test]
+fn without_any_source_a_server_listens_on_loopback_and_keeps_a_file() {
+    let settings = settings(Flags::default(), &[], "").unwrap();
+    assert_eq!((settings.host.as_str(), settings.port), ("127.0.0.1", 2024));
+    assert_eq!(settings.storage, Storage::Sqlite("./.backstitch".into()));
+    assert!(settings.api_keys.is_empty() && !settings.webhook_allow_loopback);
+    assert!(settings.is_loopback());
+    assert_eq!(shown(&settings, "port"), ("2024".into(), "default".into()));
+}
+
+#[test]
+fn flags_beat_the_environment_which_beats_the_file() {
+    let file = "port = 1\nhost = \"0.0.0.0\"\nlog_level = \"debug\"\n";
+    let variables = [("PORT", "2"), ("LOG_LEVEL", "warn")];
+    let flags = Flags {
+        port: Some("3".into()),
+        ..Flags::default()
+    };
+    let settings = settings(flags, &variables, file).unwrap();
+    assert_eq!(
+        (
+            settings.port,
+            settings.log_level.as_str(),
+            settings.host.as_str()
+        ),
+        (3, "warn", "0.0.0.0")
+    );
+    assert_eq!(shown(&settings, "port").1, "flag --port");
+    assert_eq!(shown(&settings, "log_level").1, "environment LOG_LEVEL");
+    assert!(shown(&settings, "host").1.ends_with(FILE));
+    assert!(!settings.is_loopback());
+}
+
+#[test]
+fn an_empty_variable_counts_as_unset() {
+    let settings = settings(Flags::default(), &[("DATABASE_URL", "")], "").unwrap();
+    assert_eq!(settings.storage, Storage::Sqlite("./.backstitch".into()));
+}
+
+#[test]
+fn memory_and_a_database_url_are_settled_by_weight_or_refused() {
+    let url = [("DATABASE_URL", "postgres://localhost/b")];
+    let flags = Flags {
+        memory: true,
+        ..Flags::default()
+    };
+    assert_eq!(settings(flags, &url, "").unwrap().storage, Storage::Memory);
+    let by_file = settings(Flags::default(), &url, "memory = true").unwrap();
+    assert_eq!(
+        by_file.storage,
+        Storage::Postgres(Secret::from("postgres://localhost/b"))
+    );
+    let both = [url[0], ("BACKSTITCH_MEMORY", "1")];
+    assert!(refusal(&both, "").contains("both set"));
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_its_place_and_what_would_do() {
+    assert_eq!(
+        refusal(&[("PORT", "70000")], ""),
+        "port (environment PORT): `70000` is not a port; write 0 to 65535"
+    );
+    assert!(refusal(&[("DATABASE_URL", "mysql://h/d")], "").contains("postgres://"));
+    assert!(refusal(&[("LOG_FORMAT", "xml")], "").contains("`text` or `json`"));
+    assert!(refusal(&[("OPENAI_BASE_URL", "localhost:1")], "").contains("http://"));
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_name_and_line() {
+    let unknown = refusal(&[], "prot = 1");
+    assert!(unknown.contains(FILE) && unknown.contains("`prot`") && unknown.contains("port"));
+    assert!(refusal(&[], "port = 1\nhost = = 2").contains("line 2"));
+    assert!(refusal(&[], "port = [1]").contains("array"));
+    let flags = Flags {
+        config: Some("/nowhere/else.toml".into()),
+        ..Flags::default()
+    };
+    let missing = settings(flags, &[], "").unwrap_err().to_string();
+    assert!(missing.contains("/nowhere/else.toml"));
+}
+
+#[test]
+fn api_keys_come_from_a_list_or_a_table() {
+    let list = [("BACKSTITCH_API_KEYS", "ann=k1, bob=k2,ann=k3")];
+    let keys = settings(Flags::default(), &list, "").unwrap().api_keys;
+    let pairs: Vec<_> = keys
+        .iter()
+        .map(|key| (&*key.principal, key.key.reveal()))
+        .collect();
+    assert_eq!(pairs, [("ann", "k1"), ("bob", "k2"), ("ann", "k3")]);
+    let table = settings(Flags::default(), &[], "[api_keys]\nann = \"k1\"").unwrap();
+    assert_eq!(table.api_keys, keys[..1]);
+}
+
+#[test]
+fn api_keys_of_a_wrong_form_are_refused_without_showing_them() {
+    for wrong in ["geheim", "=geheim", "ann=geheim,bob=geheim", "ann=geheim,"] {
+        let refusal = refusal(&[("BACKSTITCH_API_KEYS", wrong)], "");
+        assert!(
+            refusal.contains("entry") && !refusal.contains("geheim"),
+            "{refusal}"
+        );
+    }
+}
+
+#[test]
+fn nothing_that_is_shown_holds_a_secret() {
+    let variables = [
+        (
+            "DATABASE_URL",
+            "postgres://ann:ge@he/im@db:5432/b?password=geheim",
+        ),
+        ("BACKSTITCH_API_KEYS", "ann=geheim"),
+        ("OPENAI_API_KEY", "geheim"),
+    ];
+    let settings = settings(Flags::default(), &variables, "").unwrap();
+    for text in [settings.to_string(), format!("{settings:?}")] {
+        assert!(
+            !text.contains("geheim") && !text.contains("ge@he"),
+            "{text}"
+        );
+    }
+    assert_eq!(
+        shown(&settings, "database_url").0,
+        "postgres://ann:***@db:5432/b?***"
+    );
+    assert_eq!(shown(&settings, "api_keys").0, "ann=***");
+    assert_eq!(secret::mask_url("postgres://ann:ge?heim@db/b"), "***");
+    let broken = refusal(&[], "openai_api_key = \"geheim");
+    assert!(!broken.contains("geheim"), "{broken}");
+}

@@ -1,0 +1,18 @@
+//! The one harness for databases, server processes and foreign clients, used by every
+//! integration test with `mod support;`.
+#![allow(dead_code, reason = "every test file uses its own part of the harness")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a harness that cannot go on fails the test that called it"
+)]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "child processes live in real time, whatever the test does to its own clock"
+)]
+
+pub mod postgres;
+pub mod python;
+pub mod server;
