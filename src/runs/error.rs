@@ -1,0 +1,65 @@
+//! What the run service refuses or fails with.
+
+use crate::{
+    checkpoint,
+    engine,
+    id::{CheckpointId, RunId, ThreadId},
+};
+
+/// Why a request about threads and runs was not carried out. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such thread.
+    #[error("Thread with ID {0} not found")]
+    NoThread(ThreadId),
+    /// No such thread, or no such assistant, at the creation of a run.
+    #[error("Thread or assistant not found.")]
+    NoThreadOrAssistant,
+    /// No registered graph has this name.
+    #[error("there is no graph `{name}`")]
+    UnknownGraph {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The thread has no graph yet: no run was ever created on it.
+    #[error(
+        "Thread '{0}' has no assigned graph ID. Start a run on it, or create it with \
+         metadata.graph_id."
+    )]
+    NoGraph(ThreadId),
+    /// No such run.
+    #[error("Run not found")]
+    NoRun(RunId),
+    /// The checkpoint is not one of the thread.
+    #[error("Checkpoint {0} not found")]
+    NoCheckpoint(CheckpointId),
+    /// The thread id is taken.
+    #[error("Thread with ID {0} already exists")]
+    ThreadExists(ThreadId),
+    /// The run id is taken.
+    #[error("Run with ID {0} already exists")]
+    RunExists(RunId),
+    /// Another run is pending or running, and the request said `reject`.
+    #[error("the thread is busy")]
+    Busy,
+    /// A state edit while a run is pending or running.
+    #[error(
+        "Thread {0} has in-flight runs: wait for them to finish or cancel them before changing \
+         its state"
+    )]
+    InFlight(ThreadId),
+    /// The request cannot be carried out as it stands.
+    #[error("{0}")]
+    Invalid(String),
+    /// The server is shutting down.
+    #[error("the server is shutting down")]
+    Draining,
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] checkpoint::Error),
+    /// The engine refused.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+}

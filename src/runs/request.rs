@@ -1,0 +1,230 @@
+//! What a client asks of a run, already validated, and the form of it that is kept with the row.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::Strategy;
+use crate::{
+    id::{AssistantId, CheckpointId, RunId, ThreadId},
+    value::{Map, Value},
+};
+
+mod command;
+mod kwargs;
+pub mod threads;
+
+pub use command::{Command, Goto};
+pub use kwargs::{Ids, Kwargs};
+
+/// Declares an enum of words as clients write them.
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name { $($(#[$vdoc])* #[serde(rename = $word)] $variant,)* }
+
+        impl $name {
+            /// Every word with its meaning, in the order in which they are listed to clients.
+            pub const ALL: &[(&'static str, Self)] = &[$(($word, Self::$variant),)*];
+
+            /// The word.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+    )*};
+}
+
+words! {
+    /// What a stream shows.
+    Mode {
+        /// The whole state after every superstep.
+        Values = "values",
+        /// Messages, accumulated.
+        Messages = "messages",
+        /// Messages as they grow, each with its metadata.
+        MessagesTuple = "messages-tuple",
+        /// Starts and ends of tasks.
+        Tasks = "tasks",
+        /// Checkpoints.
+        Checkpoints = "checkpoints",
+        /// What each task wrote.
+        Updates = "updates",
+        /// Raw events of nodes and models.
+        Events = "events",
+        /// Tasks and checkpoints with step and time.
+        Debug = "debug",
+        /// What nodes send themselves.
+        Custom = "custom",
+    }
+    /// When a superstep's checkpoint must be durable.
+    Durability {
+        /// Before the next superstep starts.
+        Sync = "sync",
+        /// While the next superstep runs.
+        Async = "async",
+        /// Only at the end of the run.
+        Exit = "exit",
+    }
+    /// What a lost client connection means for the run.
+    OnDisconnect {
+        /// The run is cancelled.
+        Cancel = "cancel",
+        /// The run goes on.
+        Continue = "continue",
+    }
+    /// What to do when the thread does not exist.
+    IfNotExists {
+        /// Create it.
+        Create = "create",
+        /// Refuse the run.
+        Reject = "reject",
+    }
+    /// What becomes of the thread of a stateless run.
+    OnCompletion {
+        /// It is deleted with the run.
+        Delete = "delete",
+        /// It stays.
+        Keep = "keep",
+    }
+    /// What cancelling does with what the run has done.
+    CancelAction {
+        /// It stays.
+        Interrupt = "interrupt",
+        /// It is undone, and the run is deleted.
+        Rollback = "rollback",
+    }
+}
+
+/// Which assistant to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assistant {
+    /// By id.
+    Id(AssistantId),
+    /// The system assistant of a registered graph.
+    Graph(Arc<str>),
+}
+
+/// Where to start from, when it is not the head.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Address {
+    /// The checkpoint.
+    pub checkpoint: Option<CheckpointId>,
+    /// Its namespace; empty for the root graph.
+    pub ns: Arc<str>,
+    /// Checkpoints of parent namespaces, for a nested one.
+    pub map: Option<Map>,
+}
+
+/// Nodes to stop before or after.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Nodes {
+    /// `"*"`: every node.
+    All(Star),
+    /// These.
+    Named(Vec<Arc<str>>),
+}
+
+/// The text `*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Star {
+    /// Every node.
+    #[serde(rename = "*")]
+    Star,
+}
+
+/// A run to create, on a thread or stateless.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What to run.
+    pub assistant: Assistant,
+    /// Input of the graph; `None` (also for JSON null) continues from the checkpoint.
+    pub input: Option<Value>,
+    /// `{update, resume, goto}` as sent; it parses with [`Command::parse`]. Wins over `input`.
+    pub command: Option<Value>,
+    /// `{tags, recursion_limit, configurable, metadata}` as sent, fields of known type.
+    pub config: Map,
+    /// Static context of the graph; never filled together with `config.configurable`.
+    pub context: Map,
+    /// Client's metadata.
+    pub metadata: Map,
+    /// What the stream shows; never empty.
+    pub stream_mode: Vec<Mode>,
+    /// Show events of subgraphs too.
+    pub stream_subgraphs: bool,
+    /// Keep the events and number them, so that a client can rejoin.
+    pub stream_resumable: bool,
+    /// What a lost connection means (stream and wait only).
+    pub on_disconnect: OnDisconnect,
+    /// Where to start from.
+    pub address: Address,
+    /// Stop before these nodes.
+    pub interrupt_before: Option<Nodes>,
+    /// Stop after these nodes.
+    pub interrupt_after: Option<Nodes>,
+    /// How to treat other runs of the thread.
+    pub multitask_strategy: Strategy,
+    /// What to do when there is no such thread.
+    pub if_not_exists: IfNotExists,
+    /// How long it must wait.
+    pub after: Duration,
+    /// As asked; `None` means the default of the kind of run (`async`, stateless `exit`).
+    pub durability: Option<Durability>,
+    /// Where to report the end.
+    pub webhook: Option<Arc<str>>,
+    /// What becomes of the thread (stateless only).
+    pub on_completion: OnCompletion,
+    /// `x-request-id` of the request, or a generated one.
+    pub request_id: Arc<str>,
+}
+
+impl Run {
+    /// A request with every field at its default, for callers inside the program.
+    pub fn of(assistant: Assistant) -> Self {
+        Self {
+            assistant,
+            input: None,
+            command: None,
+            config: Map::default(),
+            context: Map::default(),
+            metadata: Map::default(),
+            stream_mode: vec![Mode::Values],
+            stream_subgraphs: false,
+            stream_resumable: false,
+            on_disconnect: OnDisconnect::Continue,
+            address: Address::default(),
+            interrupt_before: None,
+            interrupt_after: None,
+            multitask_strategy: Strategy::default(),
+            if_not_exists: IfNotExists::Reject,
+            after: Duration::ZERO,
+            durability: None,
+            webhook: None,
+            on_completion: OnCompletion::Delete,
+            request_id: "".into(),
+        }
+    }
+}
+
+/// How to join the stream of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Join {
+    /// Only these modes; empty for all the run has.
+    pub modes: Vec<Mode>,
+    /// `Last-Event-ID` as sent: events after it are replayed; `-`, `-1` and `0` mean from the
+    /// start; `None` means live events only.
+    pub last_event_id: Option<Arc<str>>,
+    /// Cancel the run when this client goes away.
+    pub cancel_on_disconnect: bool,
+}
+
+/// A run of a thread by its ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The run.
+    pub run: RunId,
+}

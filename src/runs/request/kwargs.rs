@@ -1,0 +1,227 @@
+//! The part of a request that is kept with the run: what the worker that takes it reads, and
+//! what clients see as `kwargs`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Address, Durability, Mode, Nodes, Run};
+use crate::{
+    id::{AssistantId, CheckpointId, RunId, ThreadId},
+    value::{DecodeError, EncodeError, Map, Value, from_value, to_value},
+};
+
+/// What a run is known by once it exists.
+#[derive(Clone, Debug)]
+pub struct Ids {
+    /// The run.
+    pub run: RunId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Its assistant.
+    pub assistant: AssistantId,
+    /// The graph of the assistant.
+    pub graph: Arc<str>,
+}
+
+/// `kwargs` of a run, in the form clients see.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kwargs {
+    /// Input of the graph.
+    pub input: Option<Value>,
+    /// The command, see [`super::Command::parse`].
+    pub command: Option<Value>,
+    /// Config with everything nodes see in `configurable`, the address included.
+    pub config: Map,
+    /// Static context.
+    pub context: Map,
+    /// What the stream shows.
+    pub stream_mode: Vec<Mode>,
+    /// Stop before these nodes.
+    pub interrupt_before: Option<Nodes>,
+    /// Stop after these nodes.
+    pub interrupt_after: Option<Nodes>,
+    /// Where to report the end.
+    pub webhook: Option<Arc<str>>,
+    /// Accepted and ignored: always null.
+    pub feedback_keys: Option<Value>,
+    /// The thread goes with the run.
+    pub temporary: bool,
+    /// Show events of subgraphs too.
+    pub subgraphs: bool,
+    /// Keep the events.
+    pub resumable: bool,
+    /// The older word for a durability other than `exit`.
+    pub checkpoint_during: bool,
+    /// When checkpoints are durable.
+    pub durability: Durability,
+}
+
+impl Kwargs {
+    /// What to keep of `request`. `metadata` is the run's metadata, already merged.
+    ///
+    /// `config.configurable` and `context` mirror each other when only one is given, and
+    /// `configurable` gains the ids and the address, as LangGraph's nodes expect them.
+    pub fn of(request: &Run, ids: &Ids, metadata: &Map, temporary: bool) -> Self {
+        let given = match request.config.get("configurable") {
+            Some(Value::Map(map)) => map.as_ref().clone(),
+            _ => Map::default(),
+        };
+        let context = if request.context.is_empty() {
+            given.clone()
+        } else {
+            request.context.clone()
+        };
+        let mut configurable = if given.is_empty() {
+            request.context.clone()
+        } else {
+            given
+        };
+        configurable.insert("langgraph_auth_user", Value::Null);
+        configurable.insert("langgraph_auth_user_id", "");
+        configurable.insert("langgraph_auth_permissions", Value::list(Vec::new()));
+        configurable.insert(
+            "langgraph_request_id",
+            Value::Str(request.request_id.clone()),
+        );
+        configurable.insert("run_id", ids.run.to_string());
+        configurable.insert("thread_id", ids.thread.to_string());
+        configurable.insert("graph_id", Value::Str(ids.graph.clone()));
+        configurable.insert("assistant_id", ids.assistant.to_string());
+        configurable.insert("user_id", "");
+        put_address(&mut configurable, &request.address);
+
+        let mut config = request.config.clone();
+        config.insert("configurable", Value::map(configurable));
+        config.insert("metadata", Value::map(metadata.clone()));
+        let durability = request.durability.unwrap_or(if temporary {
+            Durability::Exit
+        } else {
+            Durability::Async
+        });
+        Self {
+            input: request.input.clone(),
+            command: request.command.clone(),
+            config,
+            context,
+            stream_mode: request.stream_mode.clone(),
+            interrupt_before: request.interrupt_before.clone(),
+            interrupt_after: request.interrupt_after.clone(),
+            webhook: request.webhook.clone(),
+            feedback_keys: None,
+            temporary,
+            subgraphs: request.stream_subgraphs,
+            resumable: request.stream_resumable,
+            checkpoint_during: durability != Durability::Exit,
+            durability,
+        }
+    }
+
+    /// The form kept in `runs.kwargs` and shown to clients.
+    ///
+    /// # Errors
+    /// Only when a value is nested too deeply.
+    pub fn to_value(&self) -> Result<Value, EncodeError> {
+        to_value(self)
+    }
+
+    /// Reads what [`Kwargs::to_value`] made.
+    ///
+    /// # Errors
+    /// The row was written by something else.
+    pub fn from_value(value: &Value) -> Result<Self, DecodeError> {
+        from_value(value)
+    }
+
+    /// A field of `config.configurable`.
+    pub fn configurable(&self, key: &str) -> Option<&Value> {
+        self.config.get("configurable")?.get(key)
+    }
+
+    /// Where the run starts from; what `configurable` says when the request had no address.
+    pub fn address(&self) -> Address {
+        let text = |key| self.configurable(key).and_then(Value::as_str);
+        Address {
+            checkpoint: text("checkpoint_id").and_then(|id| id.parse::<CheckpointId>().ok()),
+            ns: text("checkpoint_ns").unwrap_or_default().into(),
+            map: self
+                .configurable("checkpoint_map")
+                .and_then(Value::as_map)
+                .cloned(),
+        }
+    }
+
+    /// `config.recursion_limit`, at least 1.
+    pub fn recursion_limit(&self) -> Option<usize> {
+        let limit = self.config.get("recursion_limit")?.as_u64()?;
+        usize::try_from(limit).ok()
+    }
+}
+
+fn put_address(configurable: &mut Map, address: &Address) {
+    let Some(id) = address.checkpoint else {
+        return;
+    };
+    configurable.insert("checkpoint_id", id.to_string());
+    configurable.insert("checkpoint_ns", Value::Str(address.ns.clone()));
+    if let Some(map) = &address.map {
+        configurable.insert("checkpoint_map", Value::map(map.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        runs::request::{Assistant, Star},
+        value,
+    };
+
+    #[test]
+    fn what_is_kept_of_a_request_reads_back_whole() {
+        let mut request = Run::of(Assistant::Graph("counter".into()));
+        request.input = Some(value!({"count": 1.0}));
+        request.context = Map::from([("tone", value!("dry"))]);
+        request.config = Map::from([("recursion_limit", value!(7))]);
+        request.interrupt_before = Some(Nodes::All(Star::Star));
+        request.interrupt_after = Some(Nodes::Named(vec!["last".into()]));
+        request.stream_mode = vec![Mode::MessagesTuple, Mode::Custom];
+        request.address.checkpoint = Some("1f1e52d3-b51d-655d-8000-078d7d9aa83f".parse().unwrap());
+        let ids = Ids {
+            run: RunId::mint(),
+            thread: ThreadId::mint(),
+            assistant: AssistantId::of_graph("counter"),
+            graph: "counter".into(),
+        };
+        let kwargs = Kwargs::of(&request, &ids, &Map::from([("m", value!(1))]), false);
+        let stored = kwargs.to_value().unwrap();
+        let back = Kwargs::from_value(&stored).unwrap();
+        assert_eq!(back.to_value().unwrap(), stored);
+        assert_eq!(stored["input"]["count"], value!(1.0));
+        assert_eq!(stored["interrupt_before"], "*");
+        assert_eq!(stored["stream_mode"][0], "messages-tuple");
+        assert_eq!(stored["durability"], "async");
+        assert_eq!(back.address(), request.address);
+        assert_eq!(back.recursion_limit(), Some(7));
+        assert_eq!(back.configurable("tone"), Some(&value!("dry")));
+        assert_eq!(back.configurable("graph_id"), Some(&value!("counter")));
+        assert_eq!(back.config.get("metadata"), Some(&value!({"m": 1})));
+    }
+
+    #[test]
+    fn a_stateless_run_is_saved_at_its_end_unless_asked_otherwise() {
+        let ids = Ids {
+            run: RunId::mint(),
+            thread: ThreadId::mint(),
+            assistant: AssistantId::of_graph("counter"),
+            graph: "counter".into(),
+        };
+        let mut request = Run::of(Assistant::Graph("counter".into()));
+        let kept = Kwargs::of(&request, &ids, &Map::default(), true);
+        assert_eq!(kept.durability, Durability::Exit);
+        assert!(!kept.checkpoint_during);
+        request.durability = Some(Durability::Sync);
+        let kept = Kwargs::of(&request, &ids, &Map::default(), true);
+        assert_eq!(kept.durability, Durability::Sync);
+    }
+}

@@ -1,0 +1,128 @@
+//! What a client asks of threads and their state, already validated, and what it gets.
+
+use std::sync::Arc;
+
+use super::Address;
+use crate::{
+    id::{CheckpointId, ThreadId},
+    tree,
+    value::{Map, Value},
+};
+
+/// A thread to create.
+#[derive(Clone, Debug, Default)]
+pub struct Create {
+    /// Its id; `None` for a new one.
+    pub id: Option<ThreadId>,
+    /// Client's metadata.
+    pub metadata: Map,
+    /// What to do when the id is taken.
+    pub if_exists: tree::IfExists,
+    /// State updates to apply, in order.
+    pub supersteps: Vec<Vec<Update>>,
+}
+
+/// One update of a superstep given at creation.
+#[derive(Clone, Debug, Default)]
+pub struct Update {
+    /// Channel values; `None` for null.
+    pub values: Option<Value>,
+    /// A command, see [`super::Command::parse`].
+    pub command: Option<Value>,
+    /// The node it is written as.
+    pub as_node: Option<Arc<str>>,
+}
+
+/// A thread as clients see it.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The row.
+    pub row: tree::Thread,
+    /// State of the last checkpoint in wire form; null without one.
+    pub values: Value,
+    /// Open interrupts by task id.
+    pub interrupts: Map,
+}
+
+/// Order of a list of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SortBy {
+    /// By id.
+    ThreadId,
+    /// By status.
+    Status,
+    /// By creation.
+    CreatedAt,
+    /// By last change.
+    #[default]
+    UpdatedAt,
+    /// By last change of the state.
+    StateUpdatedAt,
+}
+
+/// Status to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing left to do.
+    Idle,
+    /// A run is pending or running.
+    Busy,
+    /// The head has nodes that wait.
+    Interrupted,
+    /// The last run failed.
+    Error,
+}
+
+/// Which threads to count or list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only these; `None` for all.
+    pub ids: Option<Vec<ThreadId>>,
+    /// Containment on metadata.
+    pub metadata: Map,
+    /// Containment on the values of the last checkpoint.
+    pub values: Map,
+    /// Only this status.
+    pub status: Option<Status>,
+}
+
+/// A page of threads.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// Which ones.
+    pub filter: Filter,
+    /// At most so many; one more than the client asked, to know whether there are more.
+    pub limit: usize,
+    /// How many to skip.
+    pub offset: usize,
+    /// Order.
+    pub sort_by: SortBy,
+    /// Smallest first.
+    pub ascending: bool,
+    /// The answer shows values or interrupts; false allows leaving them out.
+    pub with_values: bool,
+}
+
+/// A page of a thread's history.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// At most so many; zero is an empty page of an existing thread.
+    pub limit: usize,
+    /// Strictly older than this checkpoint.
+    pub before: Option<CheckpointId>,
+    /// Containment on checkpoint metadata.
+    pub metadata: Option<Map>,
+    /// Namespace, and one checkpoint when it names one.
+    pub at: Address,
+}
+
+/// A state edit.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    /// Channel values; `None` for null.
+    pub values: Option<Value>,
+    /// The node it is written as.
+    pub as_node: Option<Arc<str>>,
+    /// The checkpoint to build on; the head without one.
+    pub at: Address,
+}
