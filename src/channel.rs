@@ -1,1 +1,141 @@
-//! Channels.
+//! Channels: the slots of a graph's state, and how the writes of a superstep change them.
+//!
+//! The kinds and their rules are those of LangGraph's channels of the same names. Everything is
+//! pure: a channel knows its value, and nothing of versions, checkpoints or names.
+
+use std::sync::Arc;
+
+use crate::message;
+use crate::value::{Map, Value};
+
+mod reducer;
+mod state;
+
+pub use reducer::{Fold, Reducer, Shape};
+pub use state::Channel;
+
+/// How a channel treats its writes.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// Keeps the last value; at most one write per superstep.
+    Last,
+    /// Keeps the last of several writes; a superstep without a write clears it.
+    Any,
+    /// Holds a value for one superstep.
+    Ephemeral {
+        /// Refuse more than one write per superstep; otherwise the last counts.
+        guard: bool,
+    },
+    /// Keeps the last value and is never stored.
+    Untracked {
+        /// Refuse more than one write per superstep; otherwise the last counts.
+        guard: bool,
+    },
+    /// Folds writes into its value.
+    Aggregate(Reducer),
+    /// Collects writes into a list; written lists are spread one level.
+    Topic {
+        /// Keep the items beyond the next superstep.
+        accumulate: bool,
+    },
+    /// Becomes available once all these names were written; consumed by the task it starts.
+    Barrier(Arc<[Arc<str>]>),
+    /// Keeps the last write, available only when nothing else is left to run.
+    LastAfterFinish,
+    /// A barrier that is available only when nothing else is left to run.
+    BarrierAfterFinish(Arc<[Arc<str>]>),
+}
+
+/// Why a channel refuses a write.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// LangGraph's INVALID_CONCURRENT_GRAPH_UPDATE.
+    #[error(
+        "Can receive only one value per step, got {0}; a key that several nodes write at once \
+         needs a reducer (INVALID_CONCURRENT_GRAPH_UPDATE)"
+    )]
+    Concurrent(usize),
+    /// Two overwrites in one superstep.
+    #[error("can receive only one overwrite per step")]
+    Overwrites,
+    /// A barrier was written by somebody it does not wait for.
+    #[error("a join waits for {expected:?}, not for {found}")]
+    Barrier {
+        /// Whom the barrier waits for.
+        expected: Vec<Arc<str>>,
+        /// What was written.
+        found: String,
+    },
+    /// A reducer cannot combine the value with the update.
+    #[error("the reducer `{reducer}` cannot combine a {value} with a {update}")]
+    Mismatch {
+        /// The reducer's name.
+        reducer: Arc<str>,
+        /// What kind of value the channel holds.
+        value: &'static str,
+        /// What kind of value was written.
+        update: &'static str,
+    },
+    /// A sum of integers beyond 64 bits.
+    #[error("the sum of {0} and {1} does not fit 64 bits")]
+    Overflow(String, String),
+    /// A write to a message channel is no message, or removes what is not there.
+    #[error(transparent)]
+    Message(#[from] message::Error),
+    /// Nested too deeply to be stored.
+    #[error("a value is nested more than {} levels deep", crate::value::MAX_DEPTH)]
+    TooDeep,
+    /// A stored value does not have the form of its channel's kind.
+    #[error("the stored value of a {kind} channel is a {found}: was the kind of the key changed?")]
+    Stored {
+        /// The channel's kind.
+        kind: &'static str,
+        /// What was found.
+        found: &'static str,
+    },
+    /// Raised by a custom reducer.
+    #[error("the reducer `{reducer}` failed: {reason}")]
+    Custom {
+        /// The reducer's name.
+        reducer: Arc<str>,
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The exception class under which LangGraph reports this.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Error::Concurrent(_) | Error::Overwrites | Error::Barrier { .. } => {
+                "InvalidUpdateError"
+            }
+            Error::Mismatch { .. } => "TypeError",
+            Error::Message(error) => error.class(),
+            Error::Overflow(..) | Error::TooDeep | Error::Stored { .. } | Error::Custom { .. } => {
+                "ValueError"
+            }
+        }
+    }
+}
+
+const OVERWRITE: &str = "__overwrite__";
+
+/// A write that replaces the value of an aggregate instead of being folded into it.
+pub fn overwrite(value: Value) -> Value {
+    Value::map(Map::from([(OVERWRITE, value)]))
+}
+
+/// What an overwrite replaces the value with, if this is one: `{"__overwrite__": v}` or
+/// `{"type": "__overwrite__", "value": v}`.
+pub fn as_overwrite(write: &Value) -> Option<&Value> {
+    let map = write.as_map()?;
+    match map.len() {
+        1 => map.get(OVERWRITE),
+        2 if map.get("type").and_then(Value::as_str) == Some(OVERWRITE) => map.get("value"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! LangChain's default fields: left out where messages are stored, filled in where they are shown.
+
+use super::coerce::coerce;
+use crate::value::{Map, Value};
+
+/// Whether a field says no more than its absence would.
+pub(super) fn is_default(kind: &str, key: &str, value: &Value) -> bool {
+    match key {
+        "name" | "id" => value.is_null(),
+        "additional_kwargs" | "response_metadata" => {
+            matches!(value, Value::Map(map) if map.is_empty())
+        }
+        "tool_calls" | "invalid_tool_calls" if kind == "ai" => match value {
+            Value::List(items) => items.is_empty(),
+            other => other.is_null(),
+        },
+        "usage_metadata" => kind == "ai" && value.is_null(),
+        "artifact" => kind == "tool" && value.is_null(),
+        "status" => kind == "tool" && value.as_str() == Some("success"),
+        _ => false,
+    }
+}
+
+fn empty_map() -> Value {
+    Value::map(Map::new())
+}
+
+fn empty_list() -> Value {
+    Value::list(Vec::new())
+}
+
+/// Messages as LangChain dumps them: every field of the type, in its order, unknown ones last.
+///
+/// Takes a message or a list; what is no message stays as it is.
+pub fn with_defaults(value: &Value) -> Value {
+    match value {
+        Value::List(items) => Value::list(items.iter().map(with_defaults).collect()),
+        Value::Map(_) => match coerce(value) {
+            Ok(message) => message
+                .as_map()
+                .map_or_else(|| value.clone(), |map| dump(map, None)),
+            Err(_) => value.clone(),
+        },
+        other => other.clone(),
+    }
+}
+
+/// A piece of a model's message as LangChain dumps it, with `tool_call_chunks` and
+/// `chunk_position`, under the type `AIMessageChunk`.
+pub fn chunk_with_defaults(value: &Value) -> Value {
+    match value {
+        Value::Map(map) => dump(map, Some("AIMessageChunk")),
+        other => other.clone(),
+    }
+}
+
+fn dump(message: &Map, chunk: Option<&'static str>) -> Value {
+    let kind = message
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let mut out = Map::with_capacity(12);
+    let mut field = |key: &str, default: fn() -> Value| {
+        out.insert(key, message.get(key).cloned().unwrap_or_else(default));
+    };
+    field("content", || "".into());
+    field("additional_kwargs", empty_map);
+    field("response_metadata", empty_map);
+    field("type", Value::default);
+    field("name", Value::default);
+    field("id", Value::default);
+    match kind {
+        _ if chunk.is_some() => {
+            field("tool_calls", empty_list);
+            field("invalid_tool_calls", empty_list);
+            field("usage_metadata", Value::default);
+            field("tool_call_chunks", empty_list);
+            field("chunk_position", Value::default);
+        }
+        "ai" => {
+            field("tool_calls", empty_list);
+            field("invalid_tool_calls", empty_list);
+            field("usage_metadata", Value::default);
+        }
+        "tool" => {
+            field("tool_call_id", Value::default);
+            field("artifact", Value::default);
+            field("status", || "success".into());
+        }
+        _ => {}
+    }
+    if let Some(kind) = chunk {
+        out.insert("type", kind);
+    }
+    for (key, value) in message {
+        if !out.contains_key(key) {
+            out.insert(key.clone(), value.clone());
+        }
+    }
+    Value::map(out)
+}
