@@ -52,7 +52,11 @@ pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
             return Ok(Stop::Done);
         }
         let before = breakpoints(level, true);
-        if stops_at(level, &before, tasks.iter().map(|task| (task.node, &task.name))) {
+        if stops_at(
+            level,
+            &before,
+            tasks.iter().map(|task| (task.node, &task.name)),
+        ) {
             return Ok(Stop::Breakpoint);
         }
         let hidden = tasks.iter().all(|task| task.node == START_NODE);
@@ -65,7 +69,11 @@ pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
         level.ran += u32::from(!hidden);
         let after = breakpoints(level, false);
         let ran = std::mem::take(&mut level.tasks);
-        if stops_at(level, &after, ran.iter().map(|task| (task.node, &task.name))) {
+        if stops_at(
+            level,
+            &after,
+            ran.iter().map(|task| (task.node, &task.name)),
+        ) {
             let next = level.plan();
             level.tell_checkpoint(&next);
             return Ok(Stop::Breakpoint);
@@ -86,10 +94,12 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
         };
         let input = level.input(task);
         if task.node != START_NODE {
-            level.scope.emit(Kind::Tasks, &level.ns, || Body::TaskStart {
-                task: info.clone(),
-                input: input.clone(),
-            });
+            level
+                .scope
+                .emit(Kind::Tasks, &level.ns, || Body::TaskStart {
+                    task: info.clone(),
+                    input: input.clone(),
+                });
         }
         jobs.push((info, input, saved));
     }
@@ -136,19 +146,46 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
             Ok(output) => Ended::Done(output),
             Err(error) => Ended::Failed(error),
         };
-        settle(level, index, ended, vec![], false, &mut failures, &mut questions).await?;
+        settle(
+            level,
+            index,
+            ended,
+            vec![],
+            false,
+            &mut failures,
+            &mut questions,
+        )
+        .await?;
     }
     if let Some((index, job)) = alone {
         // Nothing to run beside it: no need for a task of the runtime.
         let (ended, control) = Box::pin(task::run(level.scope.clone(), job)).await;
-        settle(level, index, ended, control, false, &mut failures, &mut questions).await?;
+        settle(
+            level,
+            index,
+            ended,
+            control,
+            false,
+            &mut failures,
+            &mut questions,
+        )
+        .await?;
     }
     while let Some(joined) = set.join_next().await {
         let Ok((index, (ended, control))) = joined else {
             return Err(Error::Cancelled);
         };
         let others = !set.is_empty();
-        settle(level, index, ended, control, others, &mut failures, &mut questions).await?;
+        settle(
+            level,
+            index,
+            ended,
+            control,
+            others,
+            &mut failures,
+            &mut questions,
+        )
+        .await?;
     }
     if level.scope.cancel.is_cancelled() {
         save::flush(level).await?;
@@ -349,7 +386,11 @@ fn tell_messages(level: &Level, index: usize, writes: &Writes) {
             continue;
         }
         let value = crate::channel::as_overwrite(value).unwrap_or(value);
-        let known = level.live.get(name).and_then(Value::as_list).unwrap_or_default();
+        let known = level
+            .live
+            .get(name)
+            .and_then(Value::as_list)
+            .unwrap_or_default();
         let one = std::slice::from_ref(value);
         for message in value.as_list().unwrap_or(one) {
             let Some(id) = message.get("id").and_then(Value::as_str) else {
@@ -362,11 +403,13 @@ fn tell_messages(level: &Level, index: usize, writes: &Writes) {
             if removal || old || !level.scope.said.lock().insert(id.into()) {
                 continue;
             }
-            level.scope.emit(Kind::Messages, &level.ns, || Body::Message {
-                message: message.clone(),
-                whole: true,
-                task: info.clone(),
-            });
+            level
+                .scope
+                .emit(Kind::Messages, &level.ns, || Body::Message {
+                    message: message.clone(),
+                    whole: true,
+                    task: info.clone(),
+                });
         }
     }
 }
@@ -374,7 +417,10 @@ fn tell_messages(level: &Level, index: usize, writes: &Writes) {
 /// The static breakpoints that hold: the request's, else the graph's.
 fn breakpoints(level: &Level, before: bool) -> Names {
     let (asked, own) = match before {
-        true => (&level.scope.interrupt_before, &level.graph().interrupt_before),
+        true => (
+            &level.scope.interrupt_before,
+            &level.graph().interrupt_before,
+        ),
         false => (&level.scope.interrupt_after, &level.graph().interrupt_after),
     };
     match asked {
@@ -394,7 +440,9 @@ fn stops_at<'a>(
     }
     let seen = level.live.seen.get(INTERRUPT);
     let changed = level.live.versions.iter().any(|(name, version)| {
-        let last = seen.and_then(|seen| seen.get(name)).map_or(0, |v| v.counter);
+        let last = seen
+            .and_then(|seen| seen.get(name))
+            .map_or(0, |v| v.counter);
         version.counter > last
     });
     changed && tasks.any(|(node, name)| node != START_NODE && names.contains(name))

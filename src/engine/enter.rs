@@ -170,8 +170,9 @@ async fn give(level: &mut Level, command: &Command, forks: bool) -> Result<(), E
     }
     for (name, value) in &command.update {
         let value = match level.graph().messages.contains(name) {
-            true => crate::message::mint_ids(value)
-                .map_err(|error| Error::value(error.to_string()))?,
+            true => {
+                crate::message::mint_ids(value).map_err(|error| Error::value(error.to_string()))?
+            }
             false => value.clone(),
         };
         writes.push((name.clone(), value));

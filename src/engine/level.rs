@@ -155,7 +155,11 @@ impl Level {
         for write in self.pending.iter().filter(|write| write.task == task) {
             match &*write.channel {
                 RESUME => {
-                    memory.answers = write.value.as_list().map(<[Value]>::to_vec).unwrap_or_default();
+                    memory.answers = write
+                        .value
+                        .as_list()
+                        .map(<[Value]>::to_vec)
+                        .unwrap_or_default();
                 }
                 STEP => {
                     if let Some(map) = write.value.as_map() {
@@ -310,9 +314,10 @@ impl Level {
 
     /// In `Exit` durability checkpoints are stored when the run ends.
     pub fn exits_late(&self) -> bool {
-        self.scope.journal.as_ref().is_some_and(|journal| {
-            journal.durability() == super::journal::Durability::Exit
-        })
+        self.scope
+            .journal
+            .as_ref()
+            .is_some_and(|journal| journal.durability() == super::journal::Durability::Exit)
     }
 
     /// The present state as a checkpoint that follows `parent`.

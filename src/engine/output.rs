@@ -23,12 +23,7 @@ type Writes = Vec<(Arc<str>, Value)>;
 /// # Errors
 /// A route fails or answers what it must not; a message cannot be read; a command is meant for
 /// the parent. Nothing of the task is kept then.
-pub fn writes(
-    wiring: &Wiring,
-    live: &Live,
-    node: usize,
-    output: Output,
-) -> Result<Writes, Error> {
+pub fn writes(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Result<Writes, Error> {
     if output.to_parent {
         return Err(Error::ParentCommand(Box::new(ToParent {
             writes: output.writes,

@@ -87,7 +87,10 @@ pub fn plan(
         for (index, send) in sends.iter().enumerate() {
             let name = send.get("node").and_then(Value::as_str).unwrap_or_default();
             let Some(node) = wiring.index(name).filter(|node| *node != START_NODE) else {
-                tracing::warn!(node = name, "fan-out to a node that does not exist: skipped");
+                tracing::warn!(
+                    node = name,
+                    "fan-out to a node that does not exist: skipped"
+                );
                 continue;
             };
             let name = wiring.name(node).clone();

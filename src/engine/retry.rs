@@ -41,7 +41,9 @@ pub fn wait(policies: &[Retry], error: &Error, attempt: usize) -> Option<Duratio
     if policy.jitter {
         seconds += rand::random::<f64>();
     }
-    Duration::try_from_secs_f64(seconds).ok().or(Some(policy.max_interval))
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .or(Some(policy.max_interval))
 }
 
 fn matches(policy: &Retry, error: &Error) -> bool {

@@ -126,9 +126,9 @@ pub async fn run(request: Request, start: Option<Start>) -> Finished {
             tell_finished_siblings(&mut level).map(|()| Ended::Asked(interrupts))
         }
         Ok(Stop::Breakpoint) => {
-            level.scope.emit(Kind::Updates, &level.ns, || {
-                Body::UpdateInterrupt(vec![])
-            });
+            level
+                .scope
+                .emit(Kind::Updates, &level.ns, || Body::UpdateInterrupt(vec![]));
             Ok(Ended::Breakpoint)
         }
         Err(error) => Err(error),

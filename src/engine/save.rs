@@ -144,10 +144,7 @@ fn nobody() -> Slot {
 ///
 /// # Errors
 /// The storage failed, or another writer took over.
-pub async fn steps(
-    journal: &Arc<super::journal::Journal>,
-    waiting: Waiting,
-) -> Result<(), Error> {
+pub async fn steps(journal: &Arc<super::journal::Journal>, waiting: Waiting) -> Result<(), Error> {
     journal.keep(waiting, false).await;
     Ok(journal.flush().await?)
 }

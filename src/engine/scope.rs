@@ -29,8 +29,12 @@ pub trait Items: Send + Sync + 'static {
     /// One value.
     async fn get(&self, namespace: &[String], key: &str) -> anyhow::Result<Option<Value>>;
     /// Writes a value; `None` deletes.
-    async fn put(&self, namespace: &[String], key: &str, value: Option<Value>)
-    -> anyhow::Result<()>;
+    async fn put(
+        &self,
+        namespace: &[String],
+        key: &str,
+        value: Option<Value>,
+    ) -> anyhow::Result<()>;
 }
 
 /// Shared by the root graph of a run and every graph inside it.

@@ -125,11 +125,12 @@ impl Host for TaskHost {
         if let Some(id) = message.get("id").and_then(Value::as_str) {
             self.scope.said.lock().insert(id.into());
         }
-        self.scope.emit(Kind::Messages, &self.graph_ns, || Body::Message {
-            message,
-            whole,
-            task: self.info.clone(),
-        });
+        self.scope
+            .emit(Kind::Messages, &self.graph_ns, || Body::Message {
+                message,
+                whole,
+                task: self.info.clone(),
+            });
     }
 
     fn interrupt(&self, _: &Task, question: Value) -> BoxFuture<'static, Value> {
@@ -374,11 +375,7 @@ fn graph_output(values: Value) -> Output {
 }
 
 /// Polls a node's future until it ends, asks, panics, takes too long or is cancelled.
-async fn guarded<T>(
-    host: &TaskHost,
-    job: &Job,
-    run: impl Future<Output = T>,
-) -> Result<T, Ended> {
+async fn guarded<T>(host: &TaskHost, job: &Job, run: impl Future<Output = T>) -> Result<T, Ended> {
     let run = AssertUnwindSafe(run).catch_unwind();
     let mut run = std::pin::pin!(run);
     let deadline = job.node.timeout.map(|limit| Instant::now() + limit);

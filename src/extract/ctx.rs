@@ -241,9 +241,7 @@ impl Ctx {
             } else {
                 whole = Some(chunk.clone());
             }
-            self.task
-                .host
-                .message(&self.task, chunk.to_value(), false);
+            self.task.host.message(&self.task, chunk.to_value(), false);
         }
         whole
             .map(Chunk::into_message)
@@ -262,10 +260,7 @@ impl Ctx {
     /// # Errors
     /// The graph's error, or values that do not fit.
     pub async fn call(&self, graph: &Arc<Compiled>, input: Value) -> anyhow::Result<Value> {
-        self.task
-            .host
-            .call(&self.task, graph.clone(), input)
-            .await
+        self.task.host.call(&self.task, graph.clone(), input).await
     }
 
     /// Keeps a value in the long-term memory shared between threads.

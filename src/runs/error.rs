@@ -1,8 +1,7 @@
 //! What the run service refuses or fails with.
 
 use crate::{
-    checkpoint,
-    engine,
+    checkpoint, engine,
     id::{CheckpointId, RunId, ThreadId},
 };
 

@@ -40,12 +40,7 @@ pub fn shown_messages(value: &Value) -> Value {
 }
 
 /// `{checkpoint_id, thread_id, checkpoint_ns}`, with `checkpoint_map` inside subgraphs.
-pub fn address(
-    thread: ThreadId,
-    ns: &str,
-    id: CheckpointId,
-    parents: Option<&Map>,
-) -> Value {
+pub fn address(thread: ThreadId, ns: &str, id: CheckpointId, parents: Option<&Map>) -> Value {
     let mut map = Map::with_capacity(4);
     map.insert("checkpoint_id", id.to_string());
     map.insert("thread_id", thread.to_string());
@@ -103,7 +98,13 @@ pub fn state(
     map.insert("parent_checkpoint", id(checkpoint.parent));
     map.insert(
         "interrupts",
-        Value::list(snapshot.interrupts().iter().map(Interrupt::to_value).collect()),
+        Value::list(
+            snapshot
+                .interrupts()
+                .iter()
+                .map(Interrupt::to_value)
+                .collect(),
+        ),
     );
     map.insert("checkpoint_id", checkpoint.id.to_string());
     map.insert(
