@@ -10,11 +10,23 @@ pub mod channel;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
+pub mod error;
+pub mod extract;
 pub mod failpoint;
+pub mod graph;
 pub mod id;
 pub mod message;
+pub mod prelude;
 pub mod runs;
+pub mod state;
 pub mod telemetry;
 pub mod time;
 pub mod tree;
 pub mod value;
+
+/// Named by the code the derive makes.
+#[doc(hidden)]
+pub use anyhow;
+
+/// What nodes return: any error will do.
+pub type Result<T, E = anyhow::Error> = std::result::Result<T, E>;
