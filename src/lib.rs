@@ -17,8 +17,17 @@ pub mod failpoint;
 pub mod graph;
 pub mod id;
 pub mod message;
+pub mod prelude;
 pub mod runs;
+pub mod state;
 pub mod telemetry;
 pub mod time;
 pub mod tree;
 pub mod value;
+
+/// Named by the code the derive makes.
+#[doc(hidden)]
+pub use anyhow;
+
+/// What nodes return: any error will do.
+pub type Result<T, E = anyhow::Error> = std::result::Result<T, E>;

@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     graph::{Compiled, Deps},
     id::TaskId,
-    message::{Chunk, Message},
+    message::{AiChunk, Message},
     value::{self, Map, Value},
 };
 
@@ -229,22 +229,28 @@ impl Ctx {
     /// The model's error, or a stream that ends without a chunk.
     pub async fn stream(
         &self,
-        tokens: impl Stream<Item = anyhow::Result<Chunk>> + Send,
+        tokens: impl Stream<Item = anyhow::Result<AiChunk>> + Send,
     ) -> anyhow::Result<Message> {
         let mut tokens = std::pin::pin!(tokens);
-        let mut whole: Option<Chunk> = None;
-        while let Some(chunk) = tokens.next().await {
-            let mut chunk = chunk?;
-            if let Some(whole) = &mut whole {
-                chunk.follow(whole);
-                whole.merge(&chunk);
-            } else {
-                whole = Some(chunk.clone());
+        let mut whole: Option<AiChunk> = None;
+        while let Some(piece) = tokens.next().await {
+            let mut piece = piece?;
+            match &mut whole {
+                Some(whole) => {
+                    piece.id.clone_from(&whole.id);
+                    whole.push(&piece);
+                }
+                None => {
+                    // Clients put pieces and message together by id, so the first piece has one.
+                    let mint = || uuid::Uuid::new_v4().to_string().into();
+                    piece.id.get_or_insert_with(mint);
+                    whole = Some(piece.clone());
+                }
             }
-            self.task.host.message(&self.task, chunk.to_value(), false);
+            self.task.host.message(&self.task, piece.to_value(), false);
         }
         whole
-            .map(Chunk::into_message)
+            .map(|whole| whole.message())
             .ok_or_else(|| anyhow::anyhow!("the model sent nothing"))
     }
 

@@ -1,0 +1,216 @@
+//! Parameters of node functions: each one names by its type what it needs.
+
+use std::{
+    any::{TypeId, type_name},
+    ops::Deref,
+    sync::Arc,
+};
+
+use serde::de::DeserializeOwned;
+
+use super::Ctx;
+use crate::{
+    state::{Channel, State, Unreadable},
+    value::{self, DecodeError, Value},
+};
+
+/// What a node's signature asks for; `build` checks it before anything runs.
+#[derive(Default)]
+pub struct Requires {
+    /// Channels its views read.
+    pub channels: Vec<Channel>,
+    /// Dependencies: the key in [`Deps`](crate::graph::Deps) and the name of the type.
+    pub deps: Vec<(TypeId, &'static str)>,
+    /// It takes an argument of its own.
+    pub arg: bool,
+    /// It may say itself what runs next.
+    pub commands: bool,
+}
+
+/// Why a parameter could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Rejection {
+    /// A channel does not fit the node's view.
+    #[error("node `{node}` cannot read {source}")]
+    State {
+        /// The node.
+        node: Arc<str>,
+        /// The channel, and what is wrong.
+        source: Unreadable,
+    },
+    /// The task has an argument where a state is wanted.
+    #[error(
+        "node `{node}` was started with an argument ({found}) that is no state: take it as `Arg<T>`"
+    )]
+    NotAState {
+        /// The node.
+        node: Arc<str>,
+        /// What the argument is.
+        found: &'static str,
+    },
+    /// The task has no argument.
+    #[error(
+        "node `{node}` takes an argument but was started without one: start it with `goto(\"{node}\").with(..)`"
+    )]
+    NoArgument {
+        /// The node.
+        node: Arc<str>,
+    },
+    /// The argument is something else.
+    #[error("the argument of node `{node}` is no `{wanted}`: {source}")]
+    Argument {
+        /// The node.
+        node: Arc<str>,
+        /// The type it wants.
+        wanted: &'static str,
+        /// What is wrong.
+        source: DecodeError,
+    },
+    /// The run's context is something else.
+    #[error("the run's context is no `{wanted}`, which node `{node}` needs: {source}")]
+    Config {
+        /// The node.
+        node: Arc<str>,
+        /// The type it wants.
+        wanted: &'static str,
+        /// What is wrong.
+        source: DecodeError,
+    },
+    /// Nobody gave the dependency.
+    #[error("node `{node}` needs `{dep}`: call `.provide(Arc<{dep}>)` on the graph")]
+    Dep {
+        /// The node.
+        node: Arc<str>,
+        /// Its type.
+        dep: &'static str,
+    },
+}
+
+/// A value that a node function can take as a parameter.
+#[diagnostic::on_unimplemented(
+    message = "a node cannot take `{Self}` as a parameter",
+    note = "parameters are a `#[derive(State)]` view, `Ctx`, `Arg<T>`, `Config<T>` or `Dep<T>`"
+)]
+pub trait FromTask: Sized + Send {
+    /// Says what the graph must have for this parameter.
+    fn requires(requires: &mut Requires) {
+        let _ = requires;
+    }
+
+    /// Makes the parameter for one task.
+    ///
+    /// # Errors
+    /// The task does not have what the parameter needs.
+    fn from_task(ctx: &Ctx) -> Result<Self, Rejection>;
+}
+
+/// Any state is a view: a node may name a smaller struct and decode only that. A task that was
+/// started with a map as its argument reads the view from that map.
+impl<T: State> FromTask for T {
+    fn requires(requires: &mut Requires) {
+        requires.channels.extend(T::channels());
+    }
+
+    fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
+        let (task, node) = (ctx.task(), ctx.task().node.clone());
+        match &task.input {
+            Value::Map(state) => {
+                T::decode(state).map_err(|source| Rejection::State { node, source })
+            }
+            other => Err(Rejection::NotAState {
+                node,
+                found: other.type_name(),
+            }),
+        }
+    }
+}
+
+impl FromTask for Ctx {
+    fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
+        Ok(ctx.clone())
+    }
+}
+
+/// The private argument of a fanned-out task: what `goto("node").with(argument)` gave it.
+#[derive(Clone, Debug)]
+pub struct Arg<T>(pub T);
+
+impl<T: DeserializeOwned + Send> FromTask for Arg<T> {
+    fn requires(requires: &mut Requires) {
+        requires.arg = true;
+    }
+
+    fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
+        let (task, node) = (ctx.task(), ctx.task().node.clone());
+        if !task.has_arg {
+            return Err(Rejection::NoArgument { node });
+        }
+        match value::from_value(&task.input) {
+            Ok(argument) => Ok(Self(argument)),
+            Err(source) => Err(Rejection::Argument {
+                node,
+                wanted: type_name::<T>(),
+                source,
+            }),
+        }
+    }
+}
+
+/// The run's settings: its `context`, or its `configurable` when it has none.
+#[derive(Clone, Debug)]
+pub struct Config<T>(pub T);
+
+impl<T: DeserializeOwned + Send> FromTask for Config<T> {
+    fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
+        let config = ctx.config();
+        let decoded = match &config.context {
+            Value::Map(map) if !map.is_empty() => value::from_value(&config.context),
+            _ => value::from_value(&Value::map(config.configurable.clone())),
+        };
+        decoded.map(Self).map_err(|source| Rejection::Config {
+            node: ctx.task().node.clone(),
+            wanted: type_name::<T>(),
+            source,
+        })
+    }
+}
+
+/// A shared dependency, given to the graph once with [`provide`](crate::graph::Graph::provide):
+/// a model, a client, a pool.
+pub struct Dep<T: ?Sized>(pub Arc<T>);
+
+impl<T: ?Sized + Send + Sync + 'static> FromTask for Dep<T> {
+    fn requires(requires: &mut Requires) {
+        let key = (TypeId::of::<Arc<T>>(), type_name::<T>());
+        requires.deps.push(key);
+    }
+
+    fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
+        let deps = &ctx.task().deps.0;
+        let dep = deps.get(&TypeId::of::<Arc<T>>());
+        match dep.and_then(|dep| dep.downcast_ref::<Arc<T>>()) {
+            Some(dep) => Ok(Self(dep.clone())),
+            None => Err(Rejection::Dep {
+                node: ctx.task().node.clone(),
+                dep: type_name::<T>(),
+            }),
+        }
+    }
+}
+
+impl<T: ?Sized> Clone for Dep<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: ?Sized> Deref for Dep<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

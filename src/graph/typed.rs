@@ -1,0 +1,148 @@
+//! Graphs over a derived state: nodes are plain async functions, routes look at a typed view.
+
+use std::{any::type_name, marker::PhantomData, sync::Arc};
+
+use super::{
+    Body, ChannelSpec, Goto, Graph, Handler, NodeOpts, Route,
+    builder::{Draft, names},
+    handler::{erase, gotos},
+};
+use crate::{
+    extract::Requires,
+    state::{IntoRoute, State},
+    value::Map,
+};
+
+impl<S: State> Default for Graph<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: State> Graph<S> {
+    /// An empty graph over the channels of `S`.
+    ///
+    /// ```
+    /// use backstitch::prelude::*;
+    ///
+    /// #[derive(State)]
+    /// struct Story {
+    ///     topic: String,
+    ///     #[state(append)]
+    ///     lines: Vec<String>,
+    ///     /// How often a line was added.
+    ///     #[state(merge = add)]
+    ///     rounds: u32,
+    /// }
+    ///
+    /// fn add(old: u32, new: u32) -> u32 {
+    ///     old + new
+    /// }
+    ///
+    /// async fn write(story: Story) -> Result<Update<Story>> {
+    ///     let line = format!("Line {} about {}.", story.rounds + 1, story.topic);
+    ///     Ok(Story::update().lines(line).rounds(1u32))
+    /// }
+    ///
+    /// fn enough(story: &Story) -> &'static str {
+    ///     if story.rounds < 3 { "write" } else { END }
+    /// }
+    ///
+    /// let graph = Graph::<Story>::new()
+    ///     .node_with("write", write, NodeOpts::new().retry(Retry::times(3)))
+    ///     .edge(START, "write")
+    ///     .route("write", enough, ["write", END])
+    ///     .build()?;
+    /// assert_eq!(graph.schemas.title, "Story");
+    /// # Ok::<_, backstitch::graph::Invalid>(())
+    /// ```
+    pub fn new() -> Self {
+        let channels = S::channels().into_iter();
+        Self {
+            draft: Draft {
+                title: S::NAME.to_owned(),
+                channels: channels
+                    .map(|channel| ChannelSpec {
+                        name: channel.name.into(),
+                        kind: channel.kind,
+                        schema: (channel.schema)(),
+                    })
+                    .collect(),
+                ..Draft::default()
+            },
+            state: PhantomData,
+        }
+    }
+
+    /// Adds a node: a plain `async fn` of up to four parameters, see [`Handler`].
+    pub fn node<Args: 'static>(
+        self,
+        name: impl Into<Arc<str>>,
+        handler: impl Handler<S, Args>,
+    ) -> Self {
+        self.node_with(name, handler, NodeOpts::new())
+    }
+
+    /// Adds a node with options.
+    pub fn node_with<Args: 'static>(
+        self,
+        name: impl Into<Arc<str>>,
+        handler: impl Handler<S, Args>,
+        opts: NodeOpts,
+    ) -> Self {
+        let mut requires = Requires::default();
+        handler.requires(&mut requires);
+        self.add(name.into(), Body::Function(erase(handler)), opts, requires)
+    }
+
+    /// Chooses what follows `from` by looking at the state with the node's own update applied.
+    /// `targets` is the closed list of answers: it draws the graph, `build` rejects names that
+    /// are no nodes, and choosing anything else fails the node.
+    pub fn route<V, R, N>(
+        mut self,
+        from: impl Into<Arc<str>>,
+        choose: impl Fn(&V) -> R + Send + Sync + 'static,
+        targets: impl IntoIterator<Item = N>,
+    ) -> Self
+    where
+        V: State,
+        R: IntoRoute,
+        N: Into<Arc<str>>,
+    {
+        let name = short_name(type_name_of(&choose));
+        let targets = names(targets);
+        let (route, allowed) = (name.clone(), targets.clone());
+        let choose = move |state: &Map| -> anyhow::Result<Vec<Goto>> {
+            let view = V::decode(state)
+                .map_err(|error| anyhow::anyhow!("the route `{route}` cannot read {error}"))?;
+            let chosen = gotos(choose(&view).into_route()?)?;
+            for goto in &chosen {
+                anyhow::ensure!(
+                    allowed.contains(&goto.node),
+                    "the route `{route}` chose `{}`, which is not in its list of targets",
+                    goto.node
+                );
+            }
+            Ok(chosen)
+        };
+        let route = Route {
+            name,
+            choose: Arc::new(choose),
+            targets: Some(targets.into_iter().map(|to| (to.clone(), to)).collect()),
+        };
+        self.draft.routes.push((from.into(), route));
+        self
+    }
+}
+
+fn type_name_of<T>(_: &T) -> &'static str {
+    type_name::<T>()
+}
+
+/// `pending_calls` of `my_agent::graph::pending_calls`; closures are called `route`.
+fn short_name(path: &str) -> Arc<str> {
+    match path.rsplit("::").next() {
+        Some(name) if !name.is_empty() && !name.contains(['{', '<', '>']) => name.into(),
+        _ => "route".into(),
+    }
+}

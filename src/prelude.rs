@@ -1,0 +1,21 @@
+//! Everything a graph author needs, in one import.
+//!
+//! ```
+//! use backstitch::prelude::*;
+//! ```
+
+pub use schemars::JsonSchema;
+pub use serde::{Deserialize, Serialize};
+pub use serde_json::json;
+
+pub use crate::{
+    Result,
+    error::Raised,
+    extract::{Arg, Config, Ctx, Dep},
+    graph::{Cache, Compiled, END, Graph, Invalid, Names, NodeOpts, Persist, Retry, START},
+    message::Message,
+    state::{Command, State, Target, Update, goto},
+    value::Value,
+};
+// The derive and the trait share their name.
+pub use backstitch_derive::State;

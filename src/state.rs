@@ -1,0 +1,104 @@
+//! Typed views of the state: which channels a struct has, how it is read and how it is updated.
+
+use crate::{channel::Kind, value::Map};
+
+pub mod command;
+pub mod decode;
+pub mod merge;
+pub mod update;
+
+pub use command::{Command, IntoRoute, Target, goto};
+pub use decode::Unreadable;
+pub use update::{Many, Writes};
+
+/// A struct whose fields are channels. Derive it.
+///
+/// ```
+/// use backstitch::prelude::*;
+///
+/// #[derive(State)]
+/// struct Chat {
+///     /// Merged by message id.
+///     #[state(messages)]
+///     messages: Vec<Message>,
+///     /// Every update adds items.
+///     #[state(append)]
+///     notes: Vec<String>,
+///     /// `add(old, update)` is the new value; it starts at 0.
+///     #[state(merge = add)]
+///     turns: u32,
+///     /// Lives for one superstep.
+///     #[state(ephemeral)]
+///     hint: Option<String>,
+///     /// Replaced by every update; empty text until then.
+///     #[state(default)]
+///     summary: String,
+/// }
+///
+/// fn add(old: u32, update: u32) -> u32 {
+///     old + update
+/// }
+///
+/// let update: Update<Chat> = Chat::update().notes("one").notes(["two", "three"]).turns(1u32);
+/// ```
+///
+/// | attribute | several updates in a superstep | nothing written yet |
+/// | --- | --- | --- |
+/// | none | an error | `None` for an `Option`, else an error |
+/// | `messages` | appended, replaced and removed by id; the field is a `Vec<Message>` | empty |
+/// | `append` | appended | empty |
+/// | `merge = f` | folded with `f`; `update = Type` if updates are of another type | `Default` |
+/// | `ephemeral` | an error; cleared by a superstep without an update | as none |
+/// | `untracked` | an error; never stored | as none |
+/// | `topic` | collected; cleared by the next superstep | empty |
+///
+/// `default` beside any of them reads an absent channel as `Default::default()`. On the struct,
+/// `#[state(crate = path)]` says where this crate is when it was renamed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a state",
+    note = "add `#[derive(State)]` to the struct: each field becomes a channel"
+)]
+pub trait State: Sized + Send + 'static {
+    /// The builder of partial updates that the derive makes: `Update<Chat>` is `ChatUpdate`.
+    type Update: Into<Writes> + Send;
+
+    /// Name of the struct.
+    const NAME: &'static str;
+
+    /// Its channels in the order of the fields.
+    fn channels() -> Vec<Channel>;
+
+    /// Reads the fields out of a map of channels.
+    ///
+    /// # Errors
+    /// A channel has no value yet and its field has no initial one, or the value does not fit.
+    fn decode(state: &Map) -> Result<Self, Unreadable>;
+}
+
+/// What a node of a graph over `S` returns: `Update<Chat>` is `ChatUpdate`.
+pub type Update<S> = <S as State>::Update;
+
+/// One field of a state.
+#[derive(Clone)]
+pub struct Channel {
+    /// Its name.
+    pub name: &'static str,
+    /// How updates are merged.
+    pub kind: Kind,
+    /// Makes the JSON schema of its value.
+    pub schema: fn() -> serde_json::Value,
+}
+
+impl Channel {
+    /// A channel that holds a `T`.
+    pub fn new<T: schemars::JsonSchema>(name: &'static str, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            schema: || schemars::schema_for!(T).to_value(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
