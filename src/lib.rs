@@ -20,6 +20,7 @@ pub mod message;
 pub mod prelude;
 pub mod runs;
 pub mod state;
+pub mod storage;
 pub mod telemetry;
 pub mod time;
 pub mod tree;

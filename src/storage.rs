@@ -1,0 +1,3 @@
+//! The databases: each room's storage trait, implemented once per database.
+
+pub mod sqlite;

@@ -1,0 +1,59 @@
+//! Columns to values: ids are 16 bytes, JSON is text, words are parsed.
+
+use std::{error::Error as StdError, fmt::Display, str::FromStr};
+
+use rusqlite::{Error, Result, Row, types::Type};
+use uuid::Uuid;
+
+use crate::value::{Map, Value};
+
+/// A column that this program cannot read.
+pub(super) fn unreadable(column: usize, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+    Error::FromSqlConversionFailure(column, Type::Text, why.into())
+}
+
+/// An id that is always there.
+pub(super) fn id<T: From<Uuid>>(row: &Row<'_>, column: usize) -> Result<T> {
+    let bytes: [u8; 16] = row.get(column)?;
+    Ok(T::from(Uuid::from_bytes(bytes)))
+}
+
+/// An id that may be NULL.
+pub(super) fn id_if<T: From<Uuid>>(row: &Row<'_>, column: usize) -> Result<Option<T>> {
+    let bytes: Option<[u8; 16]> = row.get(column)?;
+    Ok(bytes.map(|bytes| T::from(Uuid::from_bytes(bytes))))
+}
+
+/// A text with a form of its own.
+pub(super) fn parsed<T>(row: &Row<'_>, column: usize) -> Result<T>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    let text = row.get_ref(column)?.as_str()?;
+    text.parse()
+        .map_err(|why: T::Err| unreadable(column, why.to_string()))
+}
+
+/// Any JSON, or NULL.
+pub(super) fn json_if(row: &Row<'_>, column: usize) -> Result<Option<Value>> {
+    let Some(text) = row.get_ref(column)?.as_str_or_null()? else {
+        return Ok(None);
+    };
+    Value::from_json_slice(text.as_bytes())
+        .map(Some)
+        .map_err(|why| unreadable(column, why))
+}
+
+/// A JSON object.
+pub(super) fn json_map(row: &Row<'_>, column: usize) -> Result<Map> {
+    match json_if(row, column)? {
+        Some(Value::Map(map)) => Ok(std::sync::Arc::unwrap_or_clone(map)),
+        _ => Err(unreadable(column, "not a JSON object")),
+    }
+}
+
+/// The text of a JSON object.
+pub(super) fn map_text(map: &Map) -> String {
+    Value::map(map.clone()).to_json()
+}

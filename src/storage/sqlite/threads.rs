@@ -1,0 +1,260 @@
+//! Threads and the slots of their active branches.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{
+    Store, purge,
+    row::{id, id_if, json_if, json_map, map_text, unreadable},
+    runs,
+};
+use crate::{
+    checkpoint::{Error, Slot},
+    id::{BranchId, ThreadId, TreeId},
+    time::Timestamp,
+    tree::{self, IfExists, NewThread, Outcome, Thread},
+    value::{Map, Value},
+};
+
+#[async_trait]
+impl tree::Store for Store {
+    async fn create_thread(&self, new: NewThread) -> Result<Option<Thread>, Error> {
+        self.writer
+            .submit(move |db| {
+                if is_taken(db, new.id)? {
+                    return match new.if_exists {
+                        IfExists::Raise => Ok(None),
+                        IfExists::DoNothing => thread(db, new.id),
+                    };
+                }
+                insert(db, new.id, &new, Timestamp::now())?;
+                thread(db, new.id)
+            })
+            .await
+    }
+
+    async fn thread(&self, id: ThreadId) -> Result<Option<Thread>, Error> {
+        self.readers.read(move |db| thread(db, id)).await
+    }
+
+    async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<Option<Thread>, Error> {
+        self.writer
+            .submit(move |db| {
+                let Some(mut thread) = thread(db, id)? else {
+                    return Ok(None);
+                };
+                thread.metadata.extend(metadata);
+                let now = Timestamp::now();
+                db.prepare_cached(
+                    "UPDATE threads SET metadata = ?1, updated_at = ?2 WHERE thread_id = ?3",
+                )?
+                .execute(params![
+                    map_text(&thread.metadata),
+                    now.0,
+                    id.0.as_bytes()
+                ])?;
+                thread.updated_at = thread.updated_at.max(now);
+                Ok(Some(thread))
+            })
+            .await
+    }
+
+    async fn delete_thread(&self, id: ThreadId) -> Result<bool, Error> {
+        self.writer
+            .submit(move |db| match tree_of(db, id)? {
+                Some(tree) => purge::thread(db, tree, id).map(|()| true),
+                None => Ok(false),
+            })
+            .await
+    }
+
+    async fn take_slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
+        self.writer
+            .submit(move |db| {
+                let Some(mut slot) = slot(db, id)? else {
+                    return Ok(None);
+                };
+                let now = Timestamp::now();
+                // A run that is fenced off must not stay `running` for ever.
+                runs::end_running(db, &slot, now)?;
+                slot.epoch = raise_epoch(db, slot.tree, slot.branch)?;
+                Ok(Some(slot))
+            })
+            .await
+    }
+
+    async fn slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
+        self.readers.read(move |db| slot(db, id)).await
+    }
+
+    async fn settle(
+        &self,
+        slot: Slot,
+        outcome: Outcome,
+        error: Option<Value>,
+    ) -> Result<(), Error> {
+        self.writer
+            .submit(move |db| settle(db, &slot, outcome, error.as_ref(), Timestamp::now()))
+            .await
+    }
+}
+
+/// Whether the id names a thread, or the tombstone of one.
+pub(super) fn is_taken(db: &Connection, id: ThreadId) -> Result<bool, Error> {
+    Ok(db
+        .prepare_cached("SELECT 1 FROM threads WHERE thread_id = ?1")?
+        .exists([id.0.as_bytes()])?)
+}
+
+/// The tree of a living thread.
+pub(super) fn tree_of(db: &Connection, id: ThreadId) -> Result<Option<TreeId>, Error> {
+    Ok(db
+        .prepare_cached("SELECT tree_id FROM threads WHERE thread_id = ?1 AND deleted_at IS NULL")?
+        .query_row([id.0.as_bytes()], |row| super::row::id(row, 0))
+        .optional()?)
+}
+
+/// A root thread with its tree and its branch `main`.
+pub(super) fn insert(
+    db: &Connection,
+    id: ThreadId,
+    new: &NewThread,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let tree = TreeId::of_root(id);
+    let branch = BranchId::mint();
+    db.prepare_cached("INSERT INTO trees (tree_id, owner, created_at) VALUES (?1, ?2, ?3)")?
+        .execute(params![tree.0.as_bytes(), new.owner, now.0])?;
+    db.prepare_cached(
+        "INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, created_at, \
+         updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+    )?
+    .execute(params![
+        id.0.as_bytes(),
+        tree.0.as_bytes(),
+        branch.0.as_bytes(),
+        map_text(&new.metadata),
+        now.0,
+    ])?;
+    db.prepare_cached(
+        "INSERT INTO branches (tree_id, branch_id, thread_id, name, origin, created_at, \
+         updated_at) VALUES (?1, ?2, ?3, 'main', 'root', ?4, ?4)",
+    )?
+    .execute(params![
+        tree.0.as_bytes(),
+        branch.0.as_bytes(),
+        id.0.as_bytes(),
+        now.0,
+    ])?;
+    Ok(())
+}
+
+fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
+    Ok(db
+        .prepare_cached(
+            "SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \
+              (SELECT max(s.updated_at) FROM branches s \
+                WHERE s.tree_id = t.tree_id AND s.thread_id = t.thread_id), \
+              b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, \
+              b.error, \
+              EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
+                AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running') \
+                AND coalesce(r.branch_id, t.active_branch_id) = t.active_branch_id) \
+             FROM threads t JOIN branches b \
+               ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
+             WHERE t.thread_id = ?1 AND t.deleted_at IS NULL",
+        )?
+        .query_row([thread.0.as_bytes()], read_thread)
+        .optional()?)
+}
+
+fn read_thread(row: &Row<'_>) -> rusqlite::Result<Thread> {
+    let updated: i64 = row.get(5)?;
+    let state_updated: i64 = row.get(6)?;
+    Ok(Thread {
+        id: id(row, 0)?,
+        tree: id(row, 1)?,
+        metadata: json_map(row, 2)?,
+        config: json_map(row, 3)?,
+        created_at: Timestamp(row.get(4)?),
+        updated_at: Timestamp(updated.max(state_updated)),
+        state_updated_at: Timestamp(state_updated),
+        active_branch: id(row, 7)?,
+        head: id_if(row, 8)?,
+        head_depth: row.get(9)?,
+        epoch: row.get(10)?,
+        outcome: outcome(row, 11)?,
+        error: json_if(row, 12)?,
+        busy: row.get(13)?,
+    })
+}
+
+fn outcome(row: &Row<'_>, column: usize) -> rusqlite::Result<Outcome> {
+    let word = row.get_ref(column)?.as_str()?;
+    [Outcome::Idle, Outcome::Interrupted, Outcome::Error]
+        .into_iter()
+        .find(|outcome| outcome.as_str() == word)
+        .ok_or_else(|| unreadable(column, format!("`{word}` is not an outcome")))
+}
+
+/// The slot of a living thread's active branch.
+pub(super) fn slot(db: &Connection, thread: ThreadId) -> Result<Option<Slot>, Error> {
+    Ok(db
+        .prepare_cached(
+            "SELECT t.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth \
+             FROM threads t JOIN branches b \
+               ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
+             WHERE t.thread_id = ?1 AND t.deleted_at IS NULL",
+        )?
+        .query_row([thread.0.as_bytes()], |row| {
+            Ok(Slot {
+                tree: id(row, 0)?,
+                thread,
+                branch: id(row, 1)?,
+                epoch: row.get(2)?,
+                head: id_if(row, 3)?,
+                head_depth: row.get(4)?,
+            })
+        })
+        .optional()?)
+}
+
+/// Fences off whoever writes to the branch; answers the new epoch.
+pub(super) fn raise_epoch(db: &Connection, tree: TreeId, branch: BranchId) -> Result<i64, Error> {
+    Ok(db
+        .prepare_cached(
+            "UPDATE branches SET writer_epoch = writer_epoch + 1 \
+             WHERE tree_id = ?1 AND branch_id = ?2 RETURNING writer_epoch",
+        )?
+        .query_row(params![tree.0.as_bytes(), branch.0.as_bytes()], |row| {
+            row.get(0)
+        })?)
+}
+
+/// Notes how a branch was left, if the epoch still holds.
+pub(super) fn settle(
+    db: &Connection,
+    slot: &Slot,
+    outcome: Outcome,
+    error: Option<&Value>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let changed = db
+        .prepare_cached(
+            "UPDATE branches SET outcome = ?1, error = ?2, updated_at = ?3 \
+             WHERE tree_id = ?4 AND branch_id = ?5 AND writer_epoch = ?6",
+        )?
+        .execute(params![
+            outcome.as_str(),
+            error.map(Value::to_json),
+            now.0,
+            slot.tree.0.as_bytes(),
+            slot.branch.0.as_bytes(),
+            slot.epoch,
+        ])?;
+    if changed == 1 {
+        Ok(())
+    } else {
+        Err(Error::Fenced)
+    }
+}

@@ -1,0 +1,128 @@
+//! What every storage must do, said once and run against each of them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a panic is the failure of the test"
+)]
+
+mod conformance {
+    pub mod backend;
+    pub mod branches;
+    pub mod commits;
+    pub mod lists;
+    pub mod loads;
+    pub mod queue;
+    pub mod runs;
+    pub mod sqlite;
+    pub mod strategies;
+    pub mod threads;
+}
+
+use conformance::backend::Backend;
+
+/// Makes one test of every case for a backend. A case that is missing here is dead code, which
+/// the linter refuses.
+macro_rules! backend {
+    ($backend:ident, $open:path) => {
+        mod $backend {
+            use super::conformance;
+            backend!(@room $open, commits:
+                a_checkpoint_comes_back_with_every_field
+                odd_unicode_in_names_survives
+                nul_in_names_survives
+                depth_counts_along_the_branch
+                a_stale_head_is_refused_and_writes_nothing
+                a_stale_epoch_is_refused_and_writes_nothing
+                of_eight_writers_on_one_head_one_wins
+                a_commit_sent_again_is_answered_and_not_repeated
+                commits_of_one_call_keep_their_order_and_fail_alone
+                a_subgraph_row_keeps_its_depth_and_moves_no_head
+                many_threads_commit_at_once
+                events_are_numbered_without_a_gap_and_messages_know_theirs
+                the_first_result_of_a_task_wins
+                control_rows_are_replaced_when_asked
+            );
+            backend!(@room $open, loads:
+                what_does_not_exist_is_not_found
+                a_checkpoint_is_found_by_id_head_activity_and_age
+                without_values_there_are_writes_but_no_blobs
+                every_version_comes_with_its_chain_of_deltas
+                blobs_are_found_by_version
+                writes_are_ordered_by_path_task_and_index
+                subgraph_state_is_looked_up_along_the_path
+            );
+            backend!(@room $open, lists:
+                checkpoints_are_listed_newest_first
+                a_list_is_cut_by_namespace_limit_age_and_id
+                a_list_is_filtered_by_source_step_and_run
+                a_list_is_filtered_by_containment_in_metadata
+                listed_checkpoints_have_values_and_writes
+            );
+            backend!(@room $open, branches:
+                a_new_branch_comes_with_its_first_commit
+                automatic_names_never_collide
+                a_branch_can_open_with_a_flush_and_stay_inactive
+                opening_needs_the_source_to_be_held
+                an_open_sent_again_is_skipped
+                a_resumed_checkpoint_takes_its_pending_writes_along
+                copies_see_subgraph_rows_older_than_they_are
+                a_run_moves_to_the_branch_it_opens
+            );
+            backend!(@room $open, threads:
+                a_thread_comes_back_as_created
+                a_taken_id_is_refused_or_answered
+                metadata_is_merged_by_top_level_keys
+                a_slot_is_read_or_taken_over
+                a_writer_says_how_it_left_the_branch
+                state_changes_move_the_times
+                a_deleted_thread_leaves_no_row
+                nobody_writes_to_a_deleted_thread
+            );
+            backend!(@room $open, runs:
+                a_started_run_comes_back_with_every_field
+                a_run_without_a_worker_waits
+                a_run_needs_a_thread_and_a_free_id
+                a_run_brings_its_thread_metadata_and_config
+                a_run_ends_once
+                an_end_by_a_fenced_writer_is_refused
+                a_temporary_thread_goes_with_its_run
+                runs_are_listed_newest_first
+                the_end_of_a_run_settles_its_last_message
+            );
+            backend!(@room $open, queue:
+                runs_of_a_slot_are_claimed_one_by_one_in_order
+                a_run_is_claimed_once_however_many_ask
+                a_claim_takes_no_more_than_asked
+                a_run_waits_for_its_time
+                a_cancelled_run_is_fenced_off
+                cancelling_one_run_leaves_the_others
+                runs_of_a_dead_process_end_as_errors
+            );
+            backend!(@room $open, strategies:
+                reject_refuses_while_another_run_is_open
+                of_many_rejecting_runs_one_starts
+                enqueue_waits_behind_others
+                interrupt_ends_others_and_keeps_what_they_did
+                rollback_undoes_what_the_others_did
+                rollback_keeps_what_a_branch_stands_on
+                rollback_removes_a_branch_the_run_opened
+            );
+        }
+    };
+    (@room $open:path, $room:ident: $($case:ident)*) => {
+        mod $room {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    super::conformance::$room::$case(&$open().await).await;
+                }
+            )*
+        }
+    };
+}
+
+async fn sqlite_backend() -> Backend {
+    conformance::sqlite::open()
+}
+
+backend!(sqlite, crate::sqlite_backend);
