@@ -14,6 +14,7 @@ pub mod failpoint;
 pub mod id;
 pub mod message;
 pub mod runs;
+pub mod storage;
 pub mod telemetry;
 pub mod time;
 pub mod tree;

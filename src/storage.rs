@@ -1,0 +1,3 @@
+//! The databases behind the storage traits of the other rooms.
+
+pub mod postgres;
