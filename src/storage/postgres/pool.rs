@@ -1,0 +1,279 @@
+//! Connections: two pools, what an error means, and when to try again.
+
+use std::{str::FromStr, time::Duration};
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use tokio_postgres::{
+    Config, NoTls,
+    config::{Host, SslMode},
+};
+
+use super::{Error, Options};
+use crate::checkpoint;
+
+/// How long to wait for a free connection before the caller is told to come back.
+const ACQUIRE: Duration = Duration::from_secs(1);
+/// How long opening one connection may take, unless the URL says otherwise.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Pauses before further tries of a statement; together well below two seconds.
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(600),
+];
+/// Limits of a statement, and two choices of the planner: statements are few, fixed and look rows
+/// up by key, so planning each execution anew for its parameters costs more than it finds, and a
+/// plan made while a table was empty must not scan it for the rest of the connection's life.
+const SESSION: &str = "-c statement_timeout=5000 -c lock_timeout=1000 \
+    -c idle_in_transaction_session_timeout=10000 -c plan_cache_mode=force_generic_plan \
+    -c enable_seqscan=off -c jit=off";
+
+/// Unique keys that only a race can violate: two new branches chose one name, or two claims one
+/// branch. The next attempt sees the winner.
+const RACES: [&str; 2] = [
+    "branches_tree_id_thread_id_name_key",
+    "one_running_per_branch",
+];
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The database, the connection to it, or the pool.
+    Database(tokio_postgres::Error),
+    /// Trying again would not help.
+    Final(checkpoint::Error),
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<checkpoint::Error> for Failure {
+    fn from(error: checkpoint::Error) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl Failure {
+    /// Whether the same statement may well succeed in a moment.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Database(error) => is_passing(error),
+            Self::Final(_) => false,
+        }
+    }
+
+    pub(super) fn into_error(self) -> checkpoint::Error {
+        match self {
+            Self::Final(error) => error,
+            Self::Database(error) if is_passing(&error) => {
+                checkpoint::Error::Unavailable(describe(&error))
+            }
+            Self::Database(error) => checkpoint::Error::Database(describe(&error)),
+        }
+    }
+}
+
+/// Connection lost, shutting down, read-only after a failover, out of room or of connections,
+/// or in the way of another transaction.
+fn is_passing(error: &tokio_postgres::Error) -> bool {
+    let Some(code) = error.code() else {
+        // Without a code it is the connection that failed, unless our own parameters did.
+        return error.is_closed() || is_io(error);
+    };
+    let code = code.code();
+    if code == "23505" {
+        let lost_race = |db: &tokio_postgres::error::DbError| {
+            db.constraint().is_some_and(|name| RACES.contains(&name))
+        };
+        return error.as_db_error().is_some_and(lost_race);
+    }
+    ["08", "53", "57P"]
+        .iter()
+        .any(|class| code.starts_with(class))
+        || ["25006", "40001", "40P01", "55P03", "57014"].contains(&code)
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if cause.is::<std::io::Error>() {
+            return true;
+        }
+        source = cause.source();
+    }
+    error.to_string().contains("timeout waiting for server")
+}
+
+/// The server's message with its code, or the driver's message with its cause.
+fn describe(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(db) => format!("{} ({})", db.message(), db.code().code()),
+        None => match std::error::Error::source(error) {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        },
+    }
+}
+
+/// The connections of one process.
+#[derive(Clone)]
+pub(super) struct Pools {
+    /// For claims, commits, leases and the ends of runs.
+    pub(super) critical: Pool,
+    /// For everything else.
+    pub(super) reads: Pool,
+}
+
+impl Pools {
+    pub(super) async fn connect(options: &Options) -> Result<Self, Error> {
+        let config = configure(&options.url, SESSION)?;
+        let pool = |size: usize| {
+            let manager = Manager::from_config(
+                config.clone(),
+                NoTls,
+                ManagerConfig {
+                    recycling_method: RecyclingMethod::Fast,
+                },
+            );
+            Pool::builder(manager)
+                .max_size(size.max(1))
+                .wait_timeout(Some(ACQUIRE))
+                .create_timeout(Some(CONNECT))
+                .recycle_timeout(Some(ACQUIRE))
+                .runtime(Runtime::Tokio1)
+                .build()
+                .map_err(|error| Error::Migration(error.to_string()))
+        };
+        let pools = Self {
+            critical: pool(options.critical)?,
+            reads: pool(options.reads)?,
+        };
+        match pools.critical.get().await {
+            Ok(_) => Ok(pools),
+            Err(error) => Err(unreachable_at(&config, &reason(&error))),
+        }
+    }
+}
+
+/// Reads the URL and adds what every connection needs.
+pub(super) fn configure(url: &str, session: &str) -> Result<Config, Error> {
+    for mode in ["verify-ca", "verify-full"] {
+        if url.contains(&format!("sslmode={mode}")) {
+            return Err(Error::Tls(mode));
+        }
+    }
+    let mut config = Config::from_str(url).map_err(|error| Error::Url(describe(&error)))?;
+    if config.get_ssl_mode() == SslMode::Require {
+        return Err(Error::Tls("require"));
+    }
+    config
+        .ssl_mode(SslMode::Disable)
+        .keepalives(true)
+        .keepalives_idle(Duration::from_secs(10))
+        .keepalives_interval(Duration::from_secs(3))
+        .keepalives_retries(3)
+        .tcp_user_timeout(Duration::from_secs(15));
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("backstitch");
+    }
+    // What the URL sets comes last and so holds.
+    let options = match config.get_options() {
+        Some(own) => format!("{session} {own}"),
+        None => session.to_owned(),
+    };
+    config.options(options);
+    Ok(config)
+}
+
+/// Names host and database, never the password.
+pub(super) fn unreachable_at(config: &Config, reason: &str) -> Error {
+    let ports = config.get_ports();
+    let hosts: Vec<String> = config
+        .get_hosts()
+        .iter()
+        .enumerate()
+        .map(|(index, host)| {
+            let name = match host {
+                Host::Tcp(name) => name.clone(),
+                #[cfg(unix)]
+                Host::Unix(path) => path.display().to_string(),
+            };
+            let port = ports.get(index).or(ports.first()).unwrap_or(&5432);
+            format!("{name}:{port}")
+        })
+        .collect();
+    Error::Unreachable {
+        host: if hosts.is_empty() {
+            "an unnamed host".to_owned()
+        } else {
+            hosts.join(", ")
+        },
+        database: config
+            .get_dbname()
+            .or(config.get_user())
+            .unwrap_or_default()
+            .to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// Why the pool has no connection to give.
+fn reason(error: &deadpool_postgres::PoolError) -> String {
+    match error {
+        deadpool_postgres::PoolError::Backend(error) => describe(error),
+        deadpool_postgres::PoolError::Timeout(deadpool_postgres::TimeoutType::Wait) => {
+            "all connections are in use".to_owned()
+        }
+        deadpool_postgres::PoolError::Timeout(_) => "no answer in time".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A driver's failure of a first connection, in words.
+pub(super) fn connection_reason(error: &tokio_postgres::Error) -> String {
+    describe(error)
+}
+
+/// A connection from the pool.
+pub(super) async fn acquire(pool: &Pool) -> Result<Object, Failure> {
+    pool.get().await.map_err(|error| match error {
+        deadpool_postgres::PoolError::Backend(error) => Failure::Database(error),
+        other => Failure::Final(checkpoint::Error::Unavailable(reason(&other))),
+    })
+}
+
+/// Runs `work` on a connection; again, a few times, when what failed will pass.
+///
+/// `work` must be idempotent: the reply of an attempt that took effect may have been lost.
+pub(super) async fn retry<T, F, W>(pool: &Pool, work: F) -> Result<T, checkpoint::Error>
+where
+    F: Fn(Object) -> W,
+    W: Future<Output = Result<T, Failure>>,
+{
+    let mut pauses = PAUSES.iter();
+    loop {
+        let result = match acquire(pool).await {
+            Ok(client) => work(client).await,
+            Err(failure) => Err(failure),
+        };
+        match result {
+            Ok(value) => return Ok(value),
+            Err(failure) if failure.is_passing() => match pauses.next() {
+                Some(pause) => tokio::time::sleep(jitter(*pause)).await,
+                None => return Err(failure.into_error()),
+            },
+            Err(failure) => return Err(failure.into_error()),
+        }
+    }
+}
+
+/// Between half of the pause and all of it, so that losers of a lock do not meet again.
+fn jitter(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + 0.5 * rand::random::<f64>())
+}

@@ -1,0 +1,230 @@
+//! Threads and the slots of their active branches.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio_postgres::{Client, Row, Statement};
+use uuid::Uuid;
+
+use super::{
+    Store,
+    commit::prepare,
+    params::{Json, JsonText, Params, Time, column},
+    pool,
+};
+use crate::{
+    checkpoint::{Error, Slot},
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    tree::{self, IfExists, NewThread, Outcome, Thread},
+    value::{Map, Value},
+};
+
+/// A thread with its tree and its branch, unless the id is taken.
+pub(super) const CREATE: &str = "
+WITH t AS (
+  INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata)
+  SELECT $1, $1, $2, $4 WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
+  ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id),
+tr AS (INSERT INTO trees (tree_id, owner) SELECT thread_id, $3 FROM t ON CONFLICT DO NOTHING),
+b AS (
+  INSERT INTO branches (tree_id, branch_id, thread_id, name, origin)
+  SELECT thread_id, $2, thread_id, 'main', 'root' FROM t)
+SELECT 1 FROM t";
+
+const SELECT: &str = "
+SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
+       b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error,
+       EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
+                  AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy
+  FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
+ WHERE t.thread_id = $1 AND t.deleted_at IS NULL";
+
+const PATCH: &str = "
+UPDATE threads SET metadata = metadata || $2, updated_at = now() WHERE thread_id = $1 AND deleted_at IS NULL";
+
+const SLOT: &str = "
+SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth
+  FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
+ WHERE t.thread_id = $1 AND t.deleted_at IS NULL";
+
+const TAKE: &str = "
+UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM threads t
+ WHERE t.thread_id = $1 AND t.deleted_at IS NULL AND b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
+RETURNING b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth";
+
+const SETTLE: &str = "
+UPDATE branches SET outcome = $4, error = $5, updated_at = now()
+ WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3";
+
+/// Sends the creation of a thread. `run` is an id that must be free.
+pub(super) async fn send_create(
+    client: &Client,
+    statement: &Statement,
+    new: &NewThread,
+    branch: BranchId,
+    run: Option<Uuid>,
+) -> Result<bool, tokio_postgres::Error> {
+    let metadata = Json::of_map(&new.metadata);
+    let row = client
+        .query_opt(
+            statement,
+            &[&new.id.0, &branch.0, &new.owner, &metadata, &run],
+        )
+        .await?;
+    Ok(row.is_some())
+}
+
+/// A slot out of a row that names its columns as `branches` does.
+pub(super) fn slot_of(row: &Row) -> Result<Slot, Error> {
+    Ok(Slot {
+        tree: TreeId(column(row, "tree_id")?),
+        thread: ThreadId(column(row, "thread_id")?),
+        branch: BranchId(column(row, "branch_id")?),
+        epoch: column(row, "writer_epoch")?,
+        head: column::<Option<Uuid>>(row, "head_checkpoint_id")?.map(CheckpointId),
+        head_depth: column(row, "head_depth")?,
+    })
+}
+
+fn thread_of(row: &Row) -> Result<Thread, Error> {
+    let slot = slot_of(row)?;
+    Ok(Thread {
+        id: slot.thread,
+        tree: slot.tree,
+        metadata: column::<JsonText>(row, "metadata")?.map()?,
+        config: column::<JsonText>(row, "config")?.map()?,
+        created_at: column::<Time>(row, "created_at")?.0,
+        updated_at: column::<Time>(row, "updated_at")?.0,
+        state_updated_at: column::<Time>(row, "state_updated_at")?.0,
+        active_branch: slot.branch,
+        head: slot.head,
+        head_depth: slot.head_depth,
+        epoch: slot.epoch,
+        outcome: match column::<&str>(row, "outcome")? {
+            "idle" => Outcome::Idle,
+            "interrupted" => Outcome::Interrupted,
+            "error" => Outcome::Error,
+            other => return Err(Error::Corrupt(format!("`{other}` is not an outcome"))),
+        },
+        error: column::<Option<JsonText>>(row, "error")?
+            .map(|json| json.value())
+            .transpose()?,
+        busy: column(row, "busy")?,
+    })
+}
+
+#[async_trait]
+impl tree::Store for Store {
+    async fn create_thread(&self, new: NewThread) -> Result<Option<Thread>, Error> {
+        let branch = BranchId::mint();
+        let new = &new;
+        let row = pool::retry(&self.pools.reads, |mut client| async move {
+            let client = &mut client;
+            let create = prepare(client, CREATE).await?;
+            let select = prepare(client, SELECT).await?;
+            // The second statement sees what the first one wrote.
+            let id: Params<'_, 1> = [&new.id.0];
+            let (created, row) = tokio::join!(
+                biased;
+                send_create(client, &create, new, branch, None),
+                client.query_opt(&select, &id),
+            );
+            Ok((created?, row?))
+        })
+        .await?;
+        let (created, Some(row)) = row else {
+            return Ok(None);
+        };
+        let thread = thread_of(&row)?;
+        // The branch tells our thread from another's, also when the first reply was lost.
+        let ours = created || thread.active_branch == branch;
+        Ok((ours || new.if_exists == IfExists::DoNothing).then_some(thread))
+    }
+
+    async fn thread(&self, id: ThreadId) -> Result<Option<Thread>, Error> {
+        let row = pool::retry(&self.pools.reads, |mut client| async move {
+            let client = &mut client;
+            let statement = prepare(client, SELECT).await?;
+            Ok(client.query_opt(&statement, &[&id.0]).await?)
+        })
+        .await?;
+        row.as_ref().map(thread_of).transpose()
+    }
+
+    async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<Option<Thread>, Error> {
+        let metadata = Arc::new(metadata);
+        let metadata = &metadata;
+        let row = pool::retry(&self.pools.reads, |mut client| async move {
+            let client = &mut client;
+            let patch = prepare(client, PATCH).await?;
+            let select = prepare(client, SELECT).await?;
+            let json = Json::of_map(metadata);
+            let (by_id, change): (Params<'_, 1>, Params<'_, 2>) = ([&id.0], [&id.0, &json]);
+            let (patched, row) = tokio::join!(
+                biased;
+                client.execute(&patch, &change),
+                client.query_opt(&select, &by_id),
+            );
+            patched?;
+            Ok(row?)
+        })
+        .await?;
+        row.as_ref().map(thread_of).transpose()
+    }
+
+    async fn delete_thread(&self, id: ThreadId) -> Result<bool, Error> {
+        self.delete(id).await
+    }
+
+    async fn take_slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
+        self.slot_by(TAKE, id).await
+    }
+
+    async fn slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
+        self.slot_by(SLOT, id).await
+    }
+
+    async fn settle(
+        &self,
+        slot: Slot,
+        outcome: Outcome,
+        error: Option<Value>,
+    ) -> Result<(), Error> {
+        let error = &error;
+        let changed = pool::retry(&self.pools.critical, |mut client| async move {
+            let client = &mut client;
+            let statement = prepare(client, SETTLE).await?;
+            let error = error.as_ref().map(Json::of_value);
+            let changed = client
+                .execute(
+                    &statement,
+                    &[
+                        &slot.tree.0,
+                        &slot.branch.0,
+                        &slot.epoch,
+                        &outcome.as_str(),
+                        &error,
+                    ],
+                )
+                .await?;
+            Ok(changed)
+        })
+        .await?;
+        if changed == 0 {
+            return Err(Error::Fenced);
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    async fn slot_by(&self, text: &'static str, id: ThreadId) -> Result<Option<Slot>, Error> {
+        let row = pool::retry(&self.pools.critical, |mut client| async move {
+            let client = &mut client;
+            let statement = prepare(client, text).await?;
+            Ok(client.query_opt(&statement, &[&id.0]).await?)
+        })
+        .await?;
+        row.as_ref().map(slot_of).transpose()
+    }
+}
