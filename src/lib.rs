@@ -11,6 +11,7 @@ pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod failpoint;
+pub mod http;
 pub mod id;
 pub mod message;
 pub mod runs;
