@@ -34,11 +34,6 @@ impl<'a> Fields<'a> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// Whether the field is there, be it null.
-    pub fn has(&self, name: &str) -> bool {
-        self.map.contains_key(name)
-    }
-
     /// 422 for a field whose value makes no sense.
     pub fn refuse(&self, name: &str, reason: impl std::fmt::Display) -> Error {
         Error::invalid(format!("{reason}{}", place(&self.full(name))))
