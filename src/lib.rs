@@ -15,6 +15,7 @@ pub mod error;
 pub mod extract;
 pub mod failpoint;
 pub mod graph;
+pub mod http;
 pub mod id;
 pub mod message;
 pub mod prelude;

@@ -1,0 +1,33 @@
+//! The HTTP server: accepts connections, reads and checks requests, and writes answers and
+//! event streams as LangGraph's Agent Server does.
+
+mod api;
+mod assistants;
+mod body;
+mod cors;
+mod error;
+mod fields;
+mod options;
+mod params;
+mod render;
+mod router;
+mod runs;
+mod server;
+mod service;
+mod socket;
+mod sse;
+mod state;
+mod system;
+mod threads;
+mod wait;
+mod webhook;
+
+#[cfg(test)]
+mod tests;
+
+pub use api::{Api, Outcome, Streaming, Waiting, Xray, assistants as assistant_request};
+pub use cors::Cors;
+pub use error::Error;
+pub use options::Options;
+pub use server::Server;
+pub use sse::{FrameSource, OnDisconnect, frame};

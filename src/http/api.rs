@@ -1,0 +1,173 @@
+//! What the handlers ask of the rest of the program.
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+
+use super::{Error, FrameSource, OnDisconnect};
+use crate::{
+    id::{AssistantId, ThreadId},
+    runs::{
+        self,
+        request::{
+            self, Address, Assistant, CancelAction, Target,
+            threads::{Create, Edit, Filter, History, Search, View},
+        },
+    },
+    value::{Map, Value},
+};
+
+/// Requests about assistants.
+pub mod assistants {
+    use crate::value::Map;
+
+    /// Order of a list of assistants.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub enum SortBy {
+        /// By id.
+        AssistantId,
+        /// By creation.
+        #[default]
+        CreatedAt,
+        /// By last change.
+        UpdatedAt,
+        /// By name.
+        Name,
+        /// By graph.
+        GraphId,
+    }
+
+    /// A page of assistants.
+    #[derive(Clone, Debug, Default)]
+    pub struct Search {
+        /// Containment on metadata.
+        pub metadata: Map,
+        /// Only of this graph.
+        pub graph_id: Option<String>,
+        /// Only those whose name contains this, whatever its case.
+        pub name: Option<String>,
+        /// At most so many; one more than the client asked, to know whether there are more.
+        pub limit: usize,
+        /// How many to skip.
+        pub offset: usize,
+        /// Order.
+        pub sort_by: SortBy,
+        /// Smallest first.
+        pub ascending: bool,
+    }
+}
+
+/// How deep to draw subgraphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Xray {
+    /// So many levels; zero draws a subgraph as one node.
+    Levels(usize),
+    /// All of them.
+    All,
+}
+
+/// A stream of a run that was just created.
+pub struct Streaming {
+    /// The run.
+    pub run: Target,
+    /// Its frames; after the last one the run's row is final.
+    pub frames: Box<dyn FrameSource>,
+    /// What to do when the client leaves first.
+    pub on_disconnect: Option<OnDisconnect>,
+}
+
+/// The end of a run that was just created.
+pub struct Waiting {
+    /// The run.
+    pub run: Target,
+    /// The final values with `__interrupt__`, or `__error__`.
+    pub result: BoxFuture<'static, Value>,
+    /// What to do when the client leaves first.
+    pub on_disconnect: Option<OnDisconnect>,
+}
+
+/// The end of a run that exists already, and what to do when the client leaves first.
+pub type Outcome = (BoxFuture<'static, Value>, Option<OnDisconnect>);
+
+/// Everything HTTP clients can ask for. Requests arrive validated; a thread, run or assistant
+/// that does not exist is the implementation's to report. Objects of the engine (states,
+/// history, assistants, graphs) are returned in the form clients see.
+///
+/// A method may be dropped only at the end of the process: it runs to its end even when the
+/// client has gone.
+#[async_trait]
+pub trait Api: Send + Sync + 'static {
+    /// Whether dependencies answer.
+    async fn check(&self) -> Result<(), Error>;
+
+    /// Creates a thread. A failed superstep is an error with status 201: the thread exists.
+    async fn create_thread(&self, create: Create) -> Result<View, Error>;
+    /// One thread.
+    async fn thread(&self, id: ThreadId) -> Result<View, Error>;
+    /// Merges metadata.
+    async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<View, Error>;
+    /// Deletes a thread, cancelling what runs on it.
+    async fn delete_thread(&self, id: ThreadId) -> Result<(), Error>;
+    /// A page of threads.
+    async fn search_threads(&self, search: Search) -> Result<Vec<View>, Error>;
+    /// How many threads there are.
+    async fn count_threads(&self, filter: Filter) -> Result<u64, Error>;
+
+    /// State of a thread at its head or at a checkpoint, with or without nested states.
+    async fn state(&self, id: ThreadId, at: Address, subgraphs: bool) -> Result<Value, Error>;
+    /// States of a thread, newest first.
+    async fn history(&self, id: ThreadId, page: History) -> Result<Vec<Value>, Error>;
+    /// Changes the state: `{"checkpoint", "configurable", "checkpoint_id"}`.
+    async fn edit_state(&self, id: ThreadId, edit: Edit) -> Result<Value, Error>;
+
+    /// Creates a run, on a new temporary thread without `thread`, and lets it go.
+    async fn create_run(
+        &self,
+        thread: Option<ThreadId>,
+        run: request::Run,
+    ) -> Result<runs::Run, Error>;
+    /// Creates a run and watches it.
+    async fn stream_run(
+        &self,
+        thread: Option<ThreadId>,
+        run: request::Run,
+    ) -> Result<Streaming, Error>;
+    /// Creates a run and waits for its end.
+    async fn wait_run(&self, thread: Option<ThreadId>, run: request::Run)
+    -> Result<Waiting, Error>;
+    /// Runs of a thread, newest first.
+    async fn runs(
+        &self,
+        thread: ThreadId,
+        status: Option<runs::Status>,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<runs::Run>, Error>;
+    /// One run.
+    async fn run(&self, run: Target) -> Result<runs::Run, Error>;
+    /// Deletes a run with its checkpoints.
+    async fn delete_run(&self, run: Target) -> Result<(), Error>;
+    /// Waits for the end of a run; one that does not exist is an `__error__`.
+    async fn join_run(&self, run: Target, cancel_on_disconnect: bool) -> Result<Outcome, Error>;
+    /// Watches a run; one that does not exist is an `error` event.
+    async fn join_stream(
+        &self,
+        run: Target,
+        join: request::Join,
+    ) -> Result<(Box<dyn FrameSource>, Option<OnDisconnect>), Error>;
+    /// Cancels a run. With `wait` it returns when the run has stopped, with what it leaves.
+    async fn cancel_run(
+        &self,
+        run: Target,
+        action: CancelAction,
+        wait: bool,
+    ) -> Result<Option<Value>, Error>;
+
+    /// One assistant.
+    async fn assistant(&self, id: AssistantId) -> Result<Value, Error>;
+    /// A page of assistants.
+    async fn search_assistants(&self, search: assistants::Search) -> Result<Vec<Value>, Error>;
+    /// The drawing of an assistant's graph: `{"nodes", "edges"}`.
+    async fn graph(&self, assistant: Assistant, xray: Xray) -> Result<Value, Error>;
+    /// JSON schemas of an assistant's graph.
+    async fn schemas(&self, assistant: Assistant) -> Result<Value, Error>;
+}

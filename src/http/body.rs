@@ -1,0 +1,156 @@
+//! Bodies of requests and answers.
+
+use std::{convert::Infallible, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::{
+    HeaderMap, Response, StatusCode,
+    body::{Body as _, Incoming},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue},
+};
+use tokio::time::Instant;
+
+use super::Error;
+use crate::value::{JsonError, Value};
+
+/// Body of an answer.
+pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The slowest a body may come once the grace is over.
+const BYTES_PER_SECOND: f64 = 1000.0;
+
+/// A whole body.
+pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).boxed_unsync()
+}
+
+/// No body.
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}
+
+/// A text.
+pub(super) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(full(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// A JSON value.
+pub(super) fn json(status: StatusCode, value: &Value) -> Response<Body> {
+    let mut bytes = Vec::with_capacity(512);
+    value.write_json(&mut bytes);
+    let mut response = Response::new(full(bytes));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// Reads a body of at most `limit` bytes.
+///
+/// # Errors
+/// 413 as soon as the size is known to be too large, 408 when it comes too slowly, 400 when the
+/// connection breaks.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    mut body: Incoming,
+    limit: usize,
+    grace: Duration,
+) -> Result<Bytes, Error> {
+    let too_large = || {
+        Error::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("The request body is larger than the limit of {limit} bytes"),
+        )
+    };
+    let announced = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > limit as u64) {
+        return Err(too_large());
+    }
+    let begin = Instant::now();
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while !body.is_end_stream() {
+        let read = first.len() + rest.len();
+        let deadline = begin + grace + Duration::from_secs_f64(read as f64 / BYTES_PER_SECOND);
+        let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
+            Ok(None) => break,
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(_))) => return Err(Error::bad_request("The request body broke off")),
+            Err(_) => {
+                let detail = "The request body came too slowly";
+                return Err(Error::new(StatusCode::REQUEST_TIMEOUT, detail));
+            }
+        };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if read + data.len() > limit {
+            return Err(too_large());
+        }
+        // Most bodies come in one frame, which is then not copied.
+        if read == 0 {
+            first = data;
+            continue;
+        }
+        if rest.is_empty() {
+            rest.extend_from_slice(&std::mem::take(&mut first));
+        }
+        rest.extend_from_slice(&data);
+    }
+    Ok(if rest.is_empty() {
+        first
+    } else {
+        rest.freeze()
+    })
+}
+
+/// Parses a JSON body; its content type does not matter.
+///
+/// # Errors
+/// 422.
+pub(super) fn parse(bytes: &[u8]) -> Result<Value, Error> {
+    Value::from_json_slice(bytes).map_err(|error| match error {
+        JsonError::IntegerTooLarge { .. } => Error::invalid(sentence(&error.to_string())),
+        JsonError::Syntax { ref message, .. } if message.contains("recursion limit") => {
+            Error::invalid("JSON in the request body is nested too deeply: at most 128 levels")
+        }
+        JsonError::Syntax { .. } => Error::invalid("Invalid JSON in request body"),
+    })
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_that_cannot_be_kept_is_refused_with_the_reason() {
+        let detail = |text: &[u8]| {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.status, 422);
+            error.detail.into_owned()
+        };
+        assert_eq!(detail(b""), "Invalid JSON in request body");
+        assert_eq!(detail(b"{not json"), "Invalid JSON in request body");
+        assert_eq!(detail(b"NaN"), "Invalid JSON in request body");
+        let deep = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();
+        assert!(detail(&deep).contains("nested too deeply"));
+        assert!(detail(b"{\"a\": 18446744073709551616}").contains("does not fit 64 bits"));
+        assert_eq!(parse(b" {\"a\":1.0}").unwrap()["a"], Value::Float(1.0));
+    }
+}

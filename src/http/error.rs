@@ -1,0 +1,201 @@
+//! Error answers: `{"detail": "...", "code"?: "..."}`.
+
+use std::{borrow::Cow, fmt};
+
+use hyper::{
+    Response, StatusCode,
+    header::{HeaderValue, RETRY_AFTER},
+};
+use uuid::Uuid;
+
+use super::body::{self, Body};
+use crate::{
+    checkpoint,
+    id::{RunId, ThreadId},
+    value::{Map, Value},
+};
+
+/// A request that is answered with an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// What went wrong and what to do, for people.
+    pub detail: Cow<'static, str>,
+    /// A stable word for programs; only for conditions LangGraph's server does not have.
+    pub code: Option<&'static str>,
+}
+
+impl Error {
+    /// An error with this status.
+    pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+            code: None,
+        }
+    }
+
+    /// With a word for programs.
+    pub fn with_code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// 422: the request has the wrong form.
+    pub fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+
+    /// 400: the form is right, the content makes no sense here.
+    pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// 409: in conflict with the state of things.
+    pub fn conflict(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// 404: there is no such thing.
+    pub fn missing(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// 404 of an unknown route, and of things whose kind the answer does not name.
+    pub fn not_found() -> Self {
+        Self::missing("Not Found")
+    }
+
+    /// 404: no such thread.
+    pub fn no_thread(id: ThreadId) -> Self {
+        Self::missing(format!("Thread with ID {id} not found"))
+    }
+
+    /// 404 at the creation of a run.
+    pub fn no_thread_or_assistant() -> Self {
+        Self::missing("Thread or assistant not found.")
+    }
+
+    /// 404: a checkpoint that is not one of the thread.
+    pub fn no_checkpoint(id: impl fmt::Display) -> Self {
+        Self::missing(format!("Checkpoint {id} not found"))
+    }
+
+    /// 404: nothing to cancel, since the run is not there or has ended.
+    pub fn nothing_to_cancel(known: bool) -> Self {
+        Self::missing(if known {
+            "No matching runs to cancel. They may have ended already."
+        } else {
+            "No runs found to cancel."
+        })
+    }
+
+    /// 409: the thread id is taken.
+    pub fn thread_exists(id: ThreadId) -> Self {
+        Self::conflict(format!("Thread with ID {id} already exists"))
+    }
+
+    /// 409: a run with this id exists.
+    pub fn run_exists(id: RunId) -> Self {
+        Self::conflict(format!("Run with ID {id} already exists"))
+    }
+
+    /// 409: a run is pending or running, and the request said `reject`.
+    pub fn busy() -> Self {
+        Self::conflict(
+            "Thread is already running a task. Wait for it to finish or choose a different \
+             multitask strategy.",
+        )
+    }
+
+    /// 422: no registered graph has this name.
+    pub fn unknown_graph(name: &str, known: &[&str]) -> Self {
+        Self::invalid(format!(
+            "Invalid assistant: '{name}'. Must be either:\n- A valid assistant UUID, or\n\
+             - One of the registered graphs: {}",
+            known.join(", ")
+        ))
+    }
+
+    /// 503: come again later.
+    pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    /// 500 for a failure whose text is no client's business: it goes to the log under an id
+    /// that the answer names.
+    pub fn internal(cause: &dyn fmt::Display) -> Self {
+        let id = Uuid::new_v4();
+        tracing::error!(error_id = %id, error = %cause, "a request failed");
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("Internal Server Error (id {id}, see the server's log)"),
+        )
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let mut map = Map::default();
+        map.insert("detail", &*self.detail);
+        if let Some(code) = self.code {
+            map.insert("code", code);
+        }
+        let mut response = body::json(self.status, &Value::map(map));
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            let headers = response.headers_mut();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.status, self.detail)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<checkpoint::Error> for Error {
+    fn from(error: checkpoint::Error) -> Self {
+        use checkpoint::Error as E;
+        match &error {
+            E::Fenced => Self::conflict(
+                "Somebody else changed the thread at the same time. Read its state and try again.",
+            ),
+            E::Unavailable(_) => {
+                tracing::warn!(%error, "the database is not available");
+                Self::unavailable("The database is not available. Try again.")
+            }
+            E::Corrupt(_) | E::Database(_) => Self::internal(&error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_errors_have_a_status_and_keep_their_text_to_the_log() {
+        let of = |error: checkpoint::Error| Error::from(error);
+        assert_eq!(of(checkpoint::Error::Fenced).status, 409);
+        let unavailable = of(checkpoint::Error::Unavailable("secret dsn".into()));
+        assert_eq!(unavailable.status, 503);
+        assert!(
+            unavailable
+                .into_response()
+                .headers()
+                .contains_key("retry-after")
+        );
+        for error in [
+            checkpoint::Error::Database("secret".into()),
+            checkpoint::Error::Corrupt("secret".into()),
+        ] {
+            let error = of(error);
+            assert_eq!(error.status, 500);
+            assert!(!error.detail.contains("secret"));
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Ids in paths and parameters in query strings.
+
+use std::{borrow::Cow, str::FromStr};
+
+use percent_encoding::percent_decode_str;
+
+use super::{Error, fields};
+use crate::{
+    id::{AssistantId, CheckpointId, RunId, ThreadId},
+    runs::request::{Assistant, Mode},
+    value::Value,
+};
+
+/// Parameters of the path, still percent-encoded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path(pub Vec<(String, String)>);
+
+impl Path {
+    /// A parameter, decoded. An encoded slash or control character is refused: proxies and
+    /// servers disagree about what such a path means.
+    fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        let (_, raw) = self.0.iter().find(|(key, _)| *key == name)?;
+        let text = percent_decode_str(raw).decode_utf8().ok()?;
+        let harmless = !text.contains(|c: char| c == '/' || c == '\\' || c.is_control());
+        harmless.then_some(text)
+    }
+
+    fn id<T: FromStr>(&self, name: &str, what: &str) -> Result<T, Error> {
+        self.get(name)
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| Error::invalid(format!("Invalid {what} ID: must be a UUID")))
+    }
+
+    pub fn thread(&self) -> Result<ThreadId, Error> {
+        self.id("thread_id", "thread")
+    }
+
+    pub fn run(&self) -> Result<RunId, Error> {
+        self.id("run_id", "run")
+    }
+
+    pub fn assistant(&self) -> Result<AssistantId, Error> {
+        self.id("assistant_id", "assistant")
+    }
+
+    pub fn checkpoint(&self) -> Result<CheckpointId, Error> {
+        let id = self.get("checkpoint_id").and_then(|text| text.parse().ok());
+        id.ok_or_else(|| Error::invalid("Invalid checkpoint ID"))
+    }
+
+    /// An assistant by id or by the name of its graph.
+    pub fn assistant_or_graph(&self) -> Result<Assistant, Error> {
+        let text = self.get("assistant_id");
+        let text = text.ok_or_else(|| Error::invalid("Invalid assistant ID: must be a UUID"))?;
+        Ok(assistant(&text))
+    }
+}
+
+/// An assistant by id or by the name of its graph.
+pub(super) fn assistant(text: &str) -> Assistant {
+    match text.parse() {
+        Ok(id) => Assistant::Id(id),
+        Err(_) => Assistant::Graph(text.into()),
+    }
+}
+
+/// The query string.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn of(text: Option<&str>) -> Self {
+        let decode = |part: &str| {
+            let spaced = part.replace('+', " ");
+            percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+        };
+        let pairs = text
+            .unwrap_or_default()
+            .split('&')
+            .filter(|p| !p.is_empty());
+        Self(
+            pairs
+                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+                .map(|(key, value)| (decode(key), decode(value)))
+                .collect(),
+        )
+    }
+
+    /// The last value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let last = self.0.iter().rev().find(|(key, _)| key == name);
+        last.map(|(_, value)| value.as_str())
+    }
+
+    /// Every value of a parameter.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let named = self.0.iter().filter(move |(key, _)| key == name);
+        named.map(|(_, value)| value.as_str())
+    }
+
+    /// A flag: `1`, `0`, `true` and `false` are what clients send.
+    pub fn flag(&self, name: &str) -> Result<bool, Error> {
+        match self.get(name).map(str::to_ascii_lowercase).as_deref() {
+            None | Some("" | "0" | "false" | "no" | "off") => Ok(false),
+            Some("1" | "true" | "yes" | "on") => Ok(true),
+            Some(other) => Err(Error::invalid(format!("Invalid {name} {other}"))),
+        }
+    }
+
+    /// A whole number.
+    pub fn integer(&self, name: &str) -> Result<Option<i64>, Error> {
+        self.get(name)
+            .map(|text| text.parse())
+            .transpose()
+            .map_err(|_| {
+                let text = self.get(name).unwrap_or_default();
+                Error::invalid(format!("Invalid {name} {text}"))
+            })
+    }
+
+    /// One of a list of words.
+    pub fn word<T: Copy>(
+        &self,
+        name: &str,
+        words: &[(&'static str, T)],
+    ) -> Result<Option<T>, Error> {
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
+        let value = Value::str(text);
+        let reason = || {
+            Error::invalid(format!(
+                "{}, in `{name}`",
+                fields::not_one_of(&value, words)
+            ))
+        };
+        fields::pick(&value, words).map(Some).ok_or_else(reason)
+    }
+
+    /// Stream modes in every spelling clients use: repeated, separated by commas, or one JSON
+    /// array.
+    pub fn modes(&self) -> Result<Vec<Mode>, Error> {
+        let mut modes = Vec::new();
+        for text in self.all("stream_mode").chain(self.all("stream_modes")) {
+            let words: Vec<Value> = if text.starts_with('[') {
+                let list = Value::from_json_slice(text.as_bytes()).ok();
+                let list = list.as_ref().and_then(Value::as_list).map(<[_]>::to_vec);
+                list.ok_or_else(|| Error::invalid(format!("Invalid stream_mode {text}")))?
+            } else {
+                let words = text.split(',').filter(|word| !word.is_empty());
+                words.map(Value::str).collect()
+            };
+            for word in words {
+                let mode = fields::pick(&word, Mode::ALL).ok_or_else(|| {
+                    let reason = fields::not_one_of(&word, Mode::ALL);
+                    Error::invalid(format!("{reason}, in `stream_mode`"))
+                })?;
+                if !modes.contains(&mode) {
+                    modes.push(mode);
+                }
+            }
+        }
+        Ok(modes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoded_slashes_in_ids_are_refused_as_bad_ids() {
+        let id = "01a1faf4-ed9b-77dc-8ed1-cc6eef11d822";
+        let path = |raw: &str| Path(vec![("thread_id".to_owned(), raw.to_owned())]).thread();
+        assert!(path(id).is_ok());
+        assert!(path(&id.replace("01a", "%301a")).is_ok());
+        for bad in [
+            &format!("{id}%2Fstate"),
+            "%2e%2e%2f",
+            "%FF",
+            "nope",
+            "%00",
+            "",
+        ] {
+            let error = path(bad).unwrap_err();
+            assert_eq!(error.status, 422);
+            assert_eq!(error.detail, "Invalid thread ID: must be a UUID");
+        }
+    }
+
+    #[test]
+    fn stream_modes_are_read_in_every_spelling() {
+        let both = vec![Mode::Values, Mode::Custom];
+        for text in [
+            "stream_mode=%5B%22values%22%2C%22custom%22%5D",
+            "stream_mode=values&stream_mode=custom",
+            "stream_mode=values%2Ccustom",
+            "stream_modes=values,custom&stream_mode=",
+        ] {
+            assert_eq!(Query::of(Some(text)).modes().unwrap(), both, "{text}");
+        }
+        assert_eq!(
+            Query::of(Some("stream_mode=[1"))
+                .modes()
+                .unwrap_err()
+                .status,
+            422
+        );
+        assert_eq!(
+            Query::of(Some("stream_mode=x")).modes().unwrap_err().status,
+            422
+        );
+        assert!(Query::of(None).modes().unwrap().is_empty());
+    }
+
+    #[test]
+    fn flags_and_numbers_are_read_or_refused() {
+        let query = Query::of(Some("a=true&b=0&c=maybe&limit=abc&n=-1"));
+        assert!(query.flag("a").unwrap());
+        assert!(!query.flag("b").unwrap());
+        assert!(query.flag("c").is_err());
+        assert_eq!(
+            query.integer("limit").unwrap_err().detail,
+            "Invalid limit abc"
+        );
+        assert_eq!(query.integer("n").unwrap(), Some(-1));
+        assert_eq!(query.integer("none").unwrap(), None);
+    }
+}

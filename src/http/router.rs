@@ -1,0 +1,130 @@
+//! Which handler a path and a method belong to.
+
+use futures::future::BoxFuture;
+use hyper::{Method, Response};
+
+use super::{
+    Error, assistants, body::Body, params::Path, runs, service::Call, state, system, threads,
+};
+
+/// Answers a request.
+pub(super) type Handler = fn(Call) -> BoxFuture<'static, Result<Response<Body>, Error>>;
+
+/// The table of routes.
+pub(super) struct Routes(matchit::Router<Vec<(Method, Handler)>>);
+
+/// What the table says about a request.
+pub(super) enum Found {
+    /// Its handler and the parameters of its path.
+    Handler(Handler, Path),
+    /// The path exists, for these methods.
+    OtherMethods(String),
+    /// No such path.
+    Nothing,
+}
+
+macro_rules! routes {
+    ($($path:literal { $($method:ident $handler:path),* $(,)? })*) => {
+        &[$(($path, &[$((Method::$method, (|call| Box::pin($handler(call))) as Handler)),*])),*]
+    };
+}
+
+type Table = &'static [(&'static str, &'static [(Method, Handler)])];
+
+const TABLE: Table = routes! {
+    "/" { GET system::ok, HEAD system::ok }
+    "/ok" { GET system::ok, HEAD system::ok }
+    "/info" { GET system::info, HEAD system::info }
+    "/assistants/search" { POST assistants::search }
+    "/assistants/{assistant_id}" { GET assistants::get, HEAD assistants::get }
+    "/assistants/{assistant_id}/graph" { GET assistants::graph, HEAD assistants::graph }
+    "/assistants/{assistant_id}/schemas" { GET assistants::schemas, HEAD assistants::schemas }
+    "/threads" { POST threads::create }
+    "/threads/search" { POST threads::search }
+    "/threads/count" { POST threads::count }
+    "/threads/{thread_id}" {
+        GET threads::get, HEAD threads::get, PATCH threads::patch, DELETE threads::delete
+    }
+    "/threads/{thread_id}/state" { GET state::latest, HEAD state::latest, POST state::edit }
+    "/threads/{thread_id}/state/checkpoint" { POST state::by_object }
+    "/threads/{thread_id}/state/{checkpoint_id}" { GET state::by_id, HEAD state::by_id }
+    "/threads/{thread_id}/history" {
+        GET state::history_by_query, HEAD state::history_by_query, POST state::history_by_body
+    }
+    "/threads/{thread_id}/runs" { GET runs::list, HEAD runs::list, POST runs::create }
+    "/threads/{thread_id}/runs/stream" { POST runs::stream }
+    "/threads/{thread_id}/runs/wait" { POST runs::wait }
+    "/threads/{thread_id}/runs/{run_id}" { GET runs::get, HEAD runs::get, DELETE runs::delete }
+    "/threads/{thread_id}/runs/{run_id}/join" { GET runs::join }
+    "/threads/{thread_id}/runs/{run_id}/stream" { GET runs::join_stream }
+    "/threads/{thread_id}/runs/{run_id}/cancel" { POST runs::cancel }
+    "/runs" { POST runs::create_stateless }
+    "/runs/stream" { POST runs::stream_stateless }
+    "/runs/wait" { POST runs::wait_stateless }
+};
+
+impl Routes {
+    pub fn new() -> Self {
+        let mut router = matchit::Router::new();
+        for (path, methods) in TABLE {
+            let inserted = router.insert(*path, methods.to_vec());
+            debug_assert!(inserted.is_ok(), "{path}: {inserted:?}");
+        }
+        Self(router)
+    }
+
+    /// Matches the path as sent, so that an encoded slash never separates segments.
+    pub fn find(&self, method: &Method, path: &str) -> Found {
+        let Ok(matched) = self.0.at(path) else {
+            return Found::Nothing;
+        };
+        let methods = matched.value;
+        let Some((_, handler)) = methods.iter().find(|(name, _)| name == method) else {
+            let names: Vec<_> = methods.iter().map(|(name, _)| name.as_str()).collect();
+            return Found::OtherMethods(names.join(", "));
+        };
+        let params = matched.params.iter();
+        let params = params.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Found::Handler(*handler, Path(params.collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_of_the_table_is_reachable() {
+        let routes = Routes::new();
+        for (path, methods) in TABLE {
+            let example = path.replace(['{', '}'], "");
+            for (method, _) in *methods {
+                assert!(
+                    matches!(routes.find(method, &example), Found::Handler(..)),
+                    "{method} {path}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn unusual_paths_match_nothing() {
+        let routes = Routes::new();
+        for path in [
+            "/nope",
+            "/threads/",
+            "//threads",
+            "/threads/a/../b/x",
+            "/threads/a/state/",
+        ] {
+            assert!(
+                matches!(routes.find(&Method::GET, path), Found::Nothing),
+                "{path}"
+            );
+        }
+        let Found::OtherMethods(allow) = routes.find(&Method::PUT, "/threads") else {
+            panic!("PUT is not for threads");
+        };
+        assert_eq!(allow, "POST");
+    }
+}

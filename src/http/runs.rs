@@ -1,0 +1,241 @@
+//! Runs, on threads and stateless.
+
+use hyper::{
+    HeaderMap, Response, StatusCode,
+    header::{CONTENT_LOCATION, HeaderValue, LOCATION},
+};
+
+use super::{
+    Error,
+    body::{self, Body},
+    render,
+    service::Call,
+    sse,
+    threads::{LIST_DEFAULT, LIST_MAX},
+    wait,
+};
+use crate::{
+    id::ThreadId,
+    runs::{
+        Status,
+        request::{CancelAction, Join, Target},
+    },
+    value::{Map, Value},
+};
+
+mod parse;
+
+const COLUMNS: [&str; 9] = [
+    "run_id",
+    "thread_id",
+    "assistant_id",
+    "created_at",
+    "updated_at",
+    "status",
+    "metadata",
+    "kwargs",
+    "multitask_strategy",
+];
+
+/// `POST /threads/{thread_id}/runs`
+pub(super) async fn create(call: Call) -> Result<Response<Body>, Error> {
+    let thread = call.path.thread()?;
+    begin(call, Some(thread)).await
+}
+
+/// `POST /runs`
+pub(super) async fn create_stateless(call: Call) -> Result<Response<Body>, Error> {
+    begin(call, None).await
+}
+
+async fn begin(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body>, Error> {
+    let request = parse::run(&mut call, thread.is_none()).await?;
+    let run = call.api().create_run(thread, request).await?;
+    let mut response = body::json(StatusCode::OK, &Value::map(render::run(&run)));
+    let target = Target {
+        thread: run.thread,
+        run: run.id,
+    };
+    put(
+        response.headers_mut(),
+        CONTENT_LOCATION,
+        path(thread, target),
+    );
+    Ok(response)
+}
+
+/// `POST /threads/{thread_id}/runs/stream`
+pub(super) async fn stream(call: Call) -> Result<Response<Body>, Error> {
+    let thread = call.path.thread()?;
+    begin_stream(call, Some(thread)).await
+}
+
+/// `POST /runs/stream`
+pub(super) async fn stream_stateless(call: Call) -> Result<Response<Body>, Error> {
+    begin_stream(call, None).await
+}
+
+async fn begin_stream(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body>, Error> {
+    let request = parse::run(&mut call, thread.is_none()).await?;
+    let place = call.stream_place()?;
+    let streaming = call.api().stream_run(thread, request).await?;
+    let mut response = sse::respond(
+        streaming.frames,
+        streaming.on_disconnect,
+        call.shared.options.heartbeat,
+        call.shared.drain.clone(),
+        place,
+    );
+    let path = path(thread, streaming.run);
+    let headers = response.headers_mut();
+    put(headers, LOCATION, format!("{path}/stream"));
+    put(headers, CONTENT_LOCATION, path);
+    Ok(response)
+}
+
+/// `POST /threads/{thread_id}/runs/wait`
+pub(super) async fn wait(call: Call) -> Result<Response<Body>, Error> {
+    let thread = call.path.thread()?;
+    begin_wait(call, Some(thread)).await
+}
+
+/// `POST /runs/wait`
+pub(super) async fn wait_stateless(call: Call) -> Result<Response<Body>, Error> {
+    begin_wait(call, None).await
+}
+
+async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body>, Error> {
+    let request = parse::run(&mut call, thread.is_none()).await?;
+    let place = call.stream_place()?;
+    let waiting = call.api().wait_run(thread, request).await?;
+    let heartbeat = call.shared.options.heartbeat;
+    let mut response = wait::respond(waiting.result, waiting.on_disconnect, heartbeat, place);
+    // The way back to a stateless run leads through its temporary thread.
+    let path = path(Some(waiting.run.thread), waiting.run);
+    let headers = response.headers_mut();
+    put(headers, LOCATION, format!("{path}/join"));
+    put(headers, CONTENT_LOCATION, path);
+    Ok(response)
+}
+
+/// `GET /threads/{thread_id}/runs`
+pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
+    let thread = call.path.thread()?;
+    let query = &call.query;
+    let limit = query.integer("limit")?.unwrap_or(LIST_DEFAULT);
+    if !(1..=LIST_MAX).contains(&limit) {
+        return Err(Error::invalid(format!(
+            "Invalid limit {limit}: 1 to {LIST_MAX}"
+        )));
+    }
+    let offset = query.integer("offset")?.unwrap_or(0);
+    let offset = usize::try_from(offset);
+    let offset = offset.map_err(|_| Error::invalid("Invalid offset: 0 or more"))?;
+    let columns = columns(query.all("select").flat_map(|text| text.split(',')))?;
+    let status = query.get("status").filter(|text| !text.is_empty());
+    let (status, limit) = match status.map(str::parse::<Status>) {
+        None => (None, limit),
+        Some(Ok(status)) => (Some(status), limit),
+        // No run has a status of this name, but the thread must exist.
+        Some(Err(_)) => (None, 0),
+    };
+    let runs = call
+        .api()
+        .runs(thread, status, limit as usize, offset)
+        .await?;
+    let runs = runs.iter().take(limit as usize).map(|run| {
+        let map: Map = render::select(render::run(run), columns.as_deref());
+        Value::map(map)
+    });
+    Ok(body::json(StatusCode::OK, &Value::list(runs.collect())))
+}
+
+fn columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<Option<Vec<&'static str>>, Error> {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for name in names.filter(|name| !name.is_empty()) {
+        match COLUMNS.iter().find(|column| **column == name) {
+            Some(column) => known.push(*column),
+            None => unknown.push(name),
+        }
+    }
+    if !unknown.is_empty() {
+        let detail = format!("Invalid select columns: {unknown:?}. Expected: {COLUMNS:?}");
+        return Err(Error::invalid(detail));
+    }
+    Ok((!known.is_empty()).then_some(known))
+}
+
+/// `GET /threads/{thread_id}/runs/{run_id}`
+pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
+    let run = call.api().run(target(&call)?).await?;
+    Ok(body::json(StatusCode::OK, &Value::map(render::run(&run))))
+}
+
+/// `DELETE /threads/{thread_id}/runs/{run_id}`
+pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
+    call.api().delete_run(target(&call)?).await?;
+    Ok(body::empty(StatusCode::NO_CONTENT))
+}
+
+/// `GET /threads/{thread_id}/runs/{run_id}/join`
+pub(super) async fn join(call: Call) -> Result<Response<Body>, Error> {
+    let run = target(&call)?;
+    let cancel = call.query.flag("cancel_on_disconnect")?;
+    let place = call.stream_place()?;
+    let (result, on_disconnect) = call.api().join_run(run, cancel).await?;
+    let heartbeat = call.shared.options.heartbeat;
+    Ok(wait::respond(result, on_disconnect, heartbeat, place))
+}
+
+/// `GET /threads/{thread_id}/runs/{run_id}/stream`
+pub(super) async fn join_stream(call: Call) -> Result<Response<Body>, Error> {
+    let run = target(&call)?;
+    let join = Join {
+        modes: call.query.modes()?,
+        last_event_id: call.header("last-event-id").map(Into::into),
+        cancel_on_disconnect: call.query.flag("cancel_on_disconnect")?,
+    };
+    let place = call.stream_place()?;
+    let (frames, on_disconnect) = call.api().join_stream(run, join).await?;
+    Ok(sse::respond(
+        frames,
+        on_disconnect,
+        call.shared.options.heartbeat,
+        call.shared.drain.clone(),
+        place,
+    ))
+}
+
+/// `POST /threads/{thread_id}/runs/{run_id}/cancel`
+pub(super) async fn cancel(call: Call) -> Result<Response<Body>, Error> {
+    let run = target(&call)?;
+    let wait = call.query.flag("wait")?;
+    let action = call.query.word("action", CancelAction::ALL)?;
+    let action = action.unwrap_or(CancelAction::Interrupt);
+    Ok(match call.api().cancel_run(run, action, wait).await? {
+        Some(left) => body::json(StatusCode::OK, &left),
+        None => body::empty(StatusCode::ACCEPTED),
+    })
+}
+
+fn target(call: &Call) -> Result<Target, Error> {
+    Ok(Target {
+        thread: call.path.thread()?,
+        run: call.path.run()?,
+    })
+}
+
+/// Path of a run; a stateless one has none of a thread.
+fn path(thread: Option<ThreadId>, target: Target) -> String {
+    match thread {
+        Some(thread) => format!("/threads/{thread}/runs/{}", target.run),
+        None => format!("/runs/{}", target.run),
+    }
+}
+
+fn put(headers: &mut HeaderMap, name: hyper::header::HeaderName, path: String) {
+    // Ids have only characters that may stand in a header, so this never fails.
+    if let Ok(value) = HeaderValue::try_from(path) {
+        headers.insert(name, value);
+    }
+}

@@ -1,0 +1,225 @@
+//! A connection's socket, and what its keeper needs to know to close it in time.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep, sleep},
+};
+
+use super::Options;
+
+/// What happens on a connection. hyper's own head timeout starts before the first byte of a
+/// head and so would also end idle connections, and it does not cover the bytes by which the
+/// protocol version is told; hence this.
+#[derive(Debug)]
+pub(super) struct Activity(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    requests: usize,
+    served: bool,
+    /// In HTTP/2, bytes between requests need not be the head of one.
+    multiplexed: bool,
+    quiet_since: Instant,
+    head_since: Option<Instant>,
+}
+
+/// What is due on a connection at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing yet: look again then.
+    Look(Instant),
+    /// It was idle for long: say goodbye.
+    Goodbye,
+    /// A head did not come in time: hang up.
+    HangUp,
+}
+
+impl Activity {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State {
+            requests: 0,
+            served: false,
+            multiplexed: false,
+            quiet_since: Instant::now(),
+            head_since: None,
+        })))
+    }
+
+    /// A request begins; it ends when the guard is dropped.
+    pub fn enter(self: &Arc<Self>, multiplexed: bool) -> Busy {
+        let mut state = self.0.lock();
+        state.requests += 1;
+        state.served = true;
+        state.multiplexed |= multiplexed;
+        state.head_since = None;
+        Busy(self.clone())
+    }
+
+    fn bytes_came(&self) {
+        let mut state = self.0.lock();
+        if state.requests == 0 && state.head_since.is_none() {
+            state.head_since = Some(Instant::now());
+        }
+    }
+
+    pub fn due(&self, options: &Options) -> Due {
+        let state = self.0.lock();
+        let now = Instant::now();
+        let (time, due) = if state.requests > 0 {
+            (now + options.header_timeout, Due::Goodbye)
+        } else if !state.served {
+            (state.quiet_since + options.header_timeout, Due::HangUp)
+        } else if let (Some(since), false) = (state.head_since, state.multiplexed) {
+            (since + options.header_timeout, Due::HangUp)
+        } else {
+            (state.quiet_since + options.idle_timeout, Due::Goodbye)
+        };
+        if time > now {
+            // A head may begin at any time, and no later look may miss its limit by much.
+            Due::Look(time.min(now + options.header_timeout))
+        } else {
+            due
+        }
+    }
+}
+
+/// A request in progress.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Activity>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        state.requests -= 1;
+        state.quiet_since = Instant::now();
+    }
+}
+
+/// A socket that fails when the other side takes nothing for too long.
+pub(super) struct Socket {
+    stream: TcpStream,
+    activity: Arc<Activity>,
+    limit: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Socket {
+    pub fn new(stream: TcpStream, activity: Arc<Activity>, limit: Duration) -> Self {
+        Self {
+            stream,
+            activity,
+            limit,
+            stalled: None,
+        }
+    }
+
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        progress: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if progress.is_ready() {
+            self.stalled = None;
+            return progress;
+        }
+        let limit = self.limit;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            self.activity.bytes_came();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let progress = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.watch(cx, progress)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let progress = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.watch(cx, progress)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_slow_heads_and_idleness_each_have_their_limit() {
+        let options = Options::default();
+        let activity = Activity::new();
+        advance(Duration::from_secs(9)).await;
+        assert!(matches!(activity.due(&options), Due::Look(_)));
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(activity.due(&options), Due::HangUp, "nothing came");
+
+        let busy = activity.enter(false);
+        advance(Duration::from_secs(1000)).await;
+        assert!(
+            matches!(activity.due(&options), Due::Look(_)),
+            "a long request"
+        );
+        drop(busy);
+        advance(Duration::from_secs(59)).await;
+        assert!(matches!(activity.due(&options), Due::Look(_)));
+        activity.bytes_came();
+        advance(Duration::from_secs(10)).await;
+        assert_eq!(
+            activity.due(&options),
+            Due::HangUp,
+            "a head that does not end"
+        );
+
+        drop(activity.enter(false));
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(activity.due(&options), Due::Goodbye, "idle");
+    }
+}

@@ -1,0 +1,265 @@
+//! Server-sent events: frames, and the body that sends them.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::FutureExt;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::{
+    Response,
+    body::Frame,
+    header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue},
+};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::body::Body;
+
+/// Where the frames of a stream come from.
+///
+/// `next` must be safe to drop before it is ready: nothing may get lost by that.
+#[async_trait]
+pub trait FrameSource: Send + 'static {
+    /// The next whole frame or frames, as [`frame`] makes them; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes>;
+}
+
+/// Called when the client is gone before the stream ended.
+pub type OnDisconnect = Box<dyn FnOnce() + Send>;
+
+/// As many bytes are gathered into one chunk when more is ready at once.
+const CHUNK: usize = 64 << 10;
+
+/// Appends one event: lines in the order `event`, `data`, `id`, ended by CRLF. `data` must be
+/// compact JSON, which has no line breaks.
+pub fn frame(out: &mut impl BufMut, event: &str, data: &[u8], id: Option<&str>) {
+    out.put_slice(b"event: ");
+    out.put_slice(event.as_bytes());
+    out.put_slice(b"\r\ndata: ");
+    out.put_slice(data);
+    if let Some(id) = id {
+        out.put_slice(b"\r\nid: ");
+        out.put_slice(id.as_bytes());
+    }
+    out.put_slice(b"\r\n\r\n");
+}
+
+/// Runs the callback unless the stream ended first.
+pub(super) struct Departure(Option<OnDisconnect>);
+
+impl Departure {
+    pub fn new(callback: Option<OnDisconnect>) -> Self {
+        Self(callback)
+    }
+
+    pub fn ended(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        if let Some(callback) = self.0.take() {
+            callback();
+        }
+    }
+}
+
+/// The answer that streams `source` until it ends or the server drains.
+///
+/// `hold` lives as long as the stream does.
+pub(super) fn respond(
+    source: Box<dyn FrameSource>,
+    on_disconnect: Option<OnDisconnect>,
+    heartbeat: Duration,
+    drain: CancellationToken,
+    hold: impl Send + 'static,
+) -> Response<Body> {
+    let departure = Departure::new(on_disconnect);
+    let body = body(source, departure, heartbeat, drain, hold);
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CONNECTION, HeaderValue::from_static("keep-alive"));
+    let buffering = HeaderName::from_static("x-accel-buffering");
+    headers.insert(buffering, HeaderValue::from_static("no"));
+    let kind = HeaderValue::from_static("text/event-stream; charset=utf-8");
+    headers.insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn body(
+    mut source: Box<dyn FrameSource>,
+    mut departure: Departure,
+    heartbeat: Duration,
+    drain: CancellationToken,
+    hold: impl Send + 'static,
+) -> Body {
+    let stream = async_stream::stream! {
+        let _hold = hold;
+        let mut beats = tokio::time::interval_at(Instant::now() + heartbeat, heartbeat);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            let first = tokio::select! {
+                biased;
+                frames = source.next() => frames,
+                () = drain.cancelled() => None,
+                _ = beats.tick() => Some(Bytes::from_static(b": heartbeat\r\n\r\n")),
+            };
+            let Some(first) = first else {
+                departure.ended();
+                return;
+            };
+            let (chunk, more) = gather(&mut source, first);
+            if !more {
+                departure.ended();
+            }
+            yield Ok(Frame::data(chunk));
+            if !more {
+                return;
+            }
+        }
+    };
+    StreamBody::new(stream).boxed_unsync()
+}
+
+/// `first` with whatever else is ready at once; false when the source has ended.
+fn gather(source: &mut Box<dyn FrameSource>, first: Bytes) -> (Bytes, bool) {
+    let mut joined = BytesMut::new();
+    while first.len() + joined.len() < CHUNK {
+        match source.next().now_or_never() {
+            None => break,
+            Some(None) => return (join(first, joined), false),
+            Some(Some(frames)) => {
+                if joined.is_empty() {
+                    joined.reserve(first.len() + frames.len());
+                    joined.extend_from_slice(&first);
+                }
+                joined.extend_from_slice(&frames);
+            }
+        }
+    }
+    (join(first, joined), true)
+}
+
+fn join(first: Bytes, joined: BytesMut) -> Bytes {
+    if joined.is_empty() {
+        first
+    } else {
+        joined.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    struct Channel(mpsc::UnboundedReceiver<Bytes>);
+
+    #[async_trait]
+    impl FrameSource for Channel {
+        async fn next(&mut self) -> Option<Bytes> {
+            self.0.recv().await
+        }
+    }
+
+    struct Fixture {
+        send: Option<mpsc::UnboundedSender<Bytes>>,
+        body: Body,
+        drain: CancellationToken,
+        gone: Arc<AtomicBool>,
+    }
+
+    fn fixture() -> Fixture {
+        let (send, receive) = mpsc::unbounded_channel();
+        let drain = CancellationToken::new();
+        let gone = Arc::new(AtomicBool::new(false));
+        let flag = gone.clone();
+        let callback: OnDisconnect = Box::new(move || flag.store(true, Ordering::SeqCst));
+        let body = respond(
+            Box::new(Channel(receive)),
+            Some(callback),
+            Duration::from_secs(5),
+            drain.clone(),
+            (),
+        )
+        .into_body();
+        Fixture {
+            send: Some(send),
+            body,
+            drain,
+            gone,
+        }
+    }
+
+    async fn chunk(body: &mut Body) -> Option<String> {
+        let frame = body.frame().await?.unwrap();
+        Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
+    }
+
+    #[test]
+    fn lines_come_in_the_order_clients_expect_and_end_in_crlf() {
+        let mut out = Vec::new();
+        frame(&mut out, "values", br#"{"count":1}"#, None);
+        frame(&mut out, "custom", b"0", Some("1795212072667-0"));
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "event: values\r\ndata: {\"count\":1}\r\n\r\n\
+             event: custom\r\ndata: 0\r\nid: 1795212072667-0\r\n\r\n"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_shows_every_five_seconds_that_it_lives() {
+        let mut fixture = fixture();
+        let begin = Instant::now();
+        for beat in 1..=3 {
+            let text = chunk(&mut fixture.body).await.unwrap();
+            assert_eq!(text, ": heartbeat\r\n\r\n");
+            assert_eq!(begin.elapsed().as_secs(), beat * 5);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_that_are_ready_together_share_a_chunk() {
+        let mut fixture = fixture();
+        let send = fixture.send.take().unwrap();
+        for text in ["a", "b", "c"] {
+            send.send(Bytes::from(text)).unwrap();
+        }
+        assert_eq!(chunk(&mut fixture.body).await.unwrap(), "abc");
+        send.send(Bytes::from("d")).unwrap();
+        drop(send);
+        assert_eq!(chunk(&mut fixture.body).await.unwrap(), "d");
+        assert_eq!(chunk(&mut fixture.body).await, None);
+        drop(fixture.body);
+        assert!(!fixture.gone.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draining_sends_what_is_left_and_ends_without_counting_as_a_lost_client() {
+        let mut fixture = fixture();
+        let send = fixture.send.take().unwrap();
+        send.send(Bytes::from("last")).unwrap();
+        fixture.drain.cancel();
+        assert_eq!(chunk(&mut fixture.body).await.unwrap(), "last");
+        assert_eq!(chunk(&mut fixture.body).await, None);
+        drop(fixture.body);
+        assert!(!fixture.gone.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_dropped_before_its_end_reports_the_lost_client() {
+        let fixture = fixture();
+        drop(fixture.body);
+        assert!(fixture.gone.load(Ordering::SeqCst));
+    }
+}

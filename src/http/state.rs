@@ -1,0 +1,155 @@
+//! State and history of threads.
+
+use hyper::{Response, StatusCode};
+
+use super::{
+    Error,
+    body::{self, Body},
+    fields::Fields,
+    service::Call,
+    threads::{LIST_DEFAULT, LIST_MAX},
+};
+use crate::{
+    id::CheckpointId,
+    runs::request::{
+        Address,
+        threads::{Edit, History},
+    },
+    value::Value,
+};
+
+/// `GET /threads/{thread_id}/state`
+pub(super) async fn latest(call: Call) -> Result<Response<Body>, Error> {
+    let (id, subgraphs) = (call.path.thread()?, call.query.flag("subgraphs")?);
+    let state = call.api().state(id, Address::default(), subgraphs).await?;
+    Ok(body::json(StatusCode::OK, &state))
+}
+
+/// `GET /threads/{thread_id}/state/{checkpoint_id}`
+pub(super) async fn by_id(call: Call) -> Result<Response<Body>, Error> {
+    let (id, subgraphs) = (call.path.thread()?, call.query.flag("subgraphs")?);
+    let at = Address {
+        checkpoint: Some(call.path.checkpoint()?),
+        ..Address::default()
+    };
+    let state = call.api().state(id, at, subgraphs).await?;
+    Ok(body::json(StatusCode::OK, &state))
+}
+
+/// `POST /threads/{thread_id}/state/checkpoint`
+pub(super) async fn by_object(mut call: Call) -> Result<Response<Body>, Error> {
+    let id = call.path.thread()?;
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    if fields.any("checkpoint").is_none() {
+        return Err(fields.required("checkpoint"));
+    }
+    let subgraphs = fields.flag("subgraphs")?.unwrap_or(false);
+    let state = call.api().state(id, address(&fields)?, subgraphs).await?;
+    Ok(body::json(StatusCode::OK, &state))
+}
+
+/// `POST /threads/{thread_id}/state`
+pub(super) async fn edit(mut call: Call) -> Result<Response<Body>, Error> {
+    let id = call.path.thread()?;
+    let limit = call.shared.options.edit_limit;
+    let body = call.json_upto(limit).await?;
+    let fields = Fields::of(&body)?;
+    let values = match fields.any("values") {
+        Some(values @ (Value::Map(_) | Value::List(_))) => Some(values.clone()),
+        None => None,
+        Some(_) => fields.map("values")?.cloned().map(Value::map),
+    };
+    let edit = Edit {
+        values,
+        as_node: fields.text("as_node")?.cloned(),
+        at: address(&fields)?,
+    };
+    let answer = call.api().edit_state(id, edit).await?;
+    Ok(body::json(StatusCode::OK, &answer))
+}
+
+/// `GET /threads/{thread_id}/history`
+pub(super) async fn history_by_query(call: Call) -> Result<Response<Body>, Error> {
+    let id = call.path.thread()?;
+    let limit = call.query.integer("limit")?.unwrap_or(LIST_DEFAULT);
+    if limit > LIST_MAX {
+        let detail = format!("{limit} is greater than the maximum of {LIST_MAX}, in `limit`");
+        return Err(Error::invalid(detail));
+    }
+    let before = call.query.get("before").filter(|text| !text.is_empty());
+    let page = History {
+        // Zero and less are an empty page.
+        limit: usize::try_from(limit).unwrap_or(0),
+        before: before.map(checkpoint_id).transpose()?,
+        metadata: None,
+        at: Address::default(),
+    };
+    history(&call, id, page).await
+}
+
+/// `POST /threads/{thread_id}/history`
+pub(super) async fn history_by_body(mut call: Call) -> Result<Response<Body>, Error> {
+    let id = call.path.thread()?;
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let limit = fields
+        .integer("limit", 1, LIST_MAX)?
+        .unwrap_or(LIST_DEFAULT);
+    let page = History {
+        limit: usize::try_from(limit).unwrap_or(0),
+        before: before(&fields)?,
+        metadata: fields.map("metadata")?.cloned(),
+        at: address(&fields)?,
+    };
+    history(&call, id, page).await
+}
+
+async fn history(
+    call: &Call,
+    id: crate::id::ThreadId,
+    page: History,
+) -> Result<Response<Body>, Error> {
+    let states = call.api().history(id, page).await?;
+    Ok(body::json(StatusCode::OK, &Value::list(states)))
+}
+
+/// `before` as clients spell it: an id, a checkpoint, or a config.
+fn before(fields: &Fields<'_>) -> Result<Option<CheckpointId>, Error> {
+    let Some(value) = fields.any("before") else {
+        return Ok(None);
+    };
+    if let Some(text) = value.as_str() {
+        return checkpoint_id(text).map(Some);
+    }
+    let mut object = Fields::at(value, "before")?;
+    if let Some(config) = object.any("configurable") {
+        object = Fields::at(config, "before.configurable")?;
+    }
+    let text = object.text("checkpoint_id")?;
+    text.map(|text| checkpoint_id(text)).transpose()
+}
+
+/// The checkpoint a body names: `checkpoint_id`, and `checkpoint` for what else belongs to it.
+pub(super) fn address(fields: &Fields<'_>) -> Result<Address, Error> {
+    let mut address = Address::default();
+    if let Some(value) = fields.any("checkpoint") {
+        let object = Fields::at(value, "checkpoint")?;
+        let id = object
+            .text("checkpoint_id")?
+            .filter(|text| !text.is_empty());
+        address.checkpoint = id.map(|text| checkpoint_id(text)).transpose()?;
+        let ns = object.text("checkpoint_ns")?;
+        address.ns = ns.cloned().unwrap_or_default();
+        address.map = object.map("checkpoint_map")?.cloned();
+    }
+    if let Some(text) = fields.text("checkpoint_id")? {
+        address.checkpoint = Some(checkpoint_id(text)?);
+    }
+    Ok(address)
+}
+
+fn checkpoint_id(text: &str) -> Result<CheckpointId, Error> {
+    text.parse()
+        .map_err(|_| Error::invalid("Invalid checkpoint ID"))
+}

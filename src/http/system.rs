@@ -1,0 +1,41 @@
+//! Health and what this server is.
+
+use hyper::{Response, StatusCode};
+
+use super::{
+    Error,
+    body::{self, Body},
+    service::Call,
+};
+use crate::value;
+
+/// `GET /ok`
+pub(super) async fn ok(call: Call) -> Result<Response<Body>, Error> {
+    if call.query.flag("check_db")? {
+        call.api().check().await?;
+    }
+    let answer = value!({"ok": true, "services": {}});
+    Ok(body::json(StatusCode::OK, &answer))
+}
+
+/// `GET /info`
+pub(super) async fn info(_call: Call) -> Result<Response<Body>, Error> {
+    let answer = value!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "flags": {
+            "assistants": true,
+            "crons": true,
+            "langsmith": false,
+            "langsmith_tracing_replicas": false,
+            "langsmith_tracing_session_on_runs": false
+        },
+        "host": {
+            "kind": "self-hosted",
+            "project_id": null,
+            "host_revision_id": null,
+            "revision_id": null,
+            "tenant_id": null
+        }
+    });
+    Ok(body::json(StatusCode::OK, &answer))
+}

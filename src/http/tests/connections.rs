@@ -1,0 +1,245 @@
+//! Connections that are slow, idle, too many, or cut.
+
+use std::sync::atomic::Ordering;
+
+use tokio::time::{Instant, sleep};
+
+use super::*;
+
+fn impatient() -> Options {
+    Options {
+        header_timeout: Duration::from_millis(200),
+        body_grace: Duration::from_millis(200),
+        idle_timeout: Duration::from_millis(600),
+        stall_timeout: Duration::from_millis(300),
+        ..Options::default()
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_nothing_is_disconnected() {
+    let running = Running::start(impatient()).await;
+    let mut socket = running.connect().await;
+    let begin = Instant::now();
+    assert_eq!(rest(&mut socket).await, "");
+    assert!(begin.elapsed() >= Duration::from_millis(200));
+}
+
+#[tokio::test]
+async fn a_head_that_drips_is_cut_off_in_http_1_and_2() {
+    let running = Running::start(impatient()).await;
+    for text in [
+        "GET /ok HTTP/1.1\r\nx-a: aaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "PRI * HTTP/2.0\r\n\r\nSM",
+    ] {
+        let mut socket = running.connect().await;
+        let begin = Instant::now();
+        let mut cut = false;
+        for byte in text.bytes() {
+            if socket.write_all(&[byte]).await.is_err() {
+                cut = true;
+                break;
+            }
+            sleep(Duration::from_millis(40)).await;
+        }
+        assert!(cut || rest(&mut socket).await.is_empty());
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[tokio::test]
+async fn a_second_head_that_drips_is_cut_off_while_an_idle_connection_stays() {
+    let running = Running::start(impatient()).await;
+    let mut dripping = running.connect().await;
+    let mut idle = running.connect().await;
+    for socket in [&mut dripping, &mut idle] {
+        socket
+            .write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .unwrap();
+        read_until(socket, "{}}").await;
+    }
+    dripping.write_all(b"GET /ok HT").await.unwrap();
+    let begin = Instant::now();
+    rest(&mut dripping).await;
+    assert!(
+        begin.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        begin.elapsed()
+    );
+    idle.write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(
+        read_until(&mut idle, "{}}")
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
+    let begin = Instant::now();
+    rest(&mut idle).await;
+    let idle = begin.elapsed();
+    assert!(idle >= Duration::from_millis(500), "{idle:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_a_408() {
+    let running = Running::start(impatient()).await;
+    let mut socket = running.connect().await;
+    let head = "POST /threads HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let answer = rest(&mut socket).await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_a_413_before_it_is_read() {
+    let options = Options {
+        body_limit: 100,
+        edit_limit: 1000,
+        ..Options::default()
+    };
+    let running = Running::start(options).await;
+    let path = "/threads/search";
+    // Announced: nothing of the body is sent at all.
+    let mut socket = running.connect().await;
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 101\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    assert!(
+        read_until(&mut socket, "}")
+            .await
+            .starts_with("HTTP/1.1 413")
+    );
+    // Not announced.
+    let mut socket = running.connect().await;
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let chunk = format!("3c\r\n{}\r\n", " ".repeat(60));
+    socket.write_all(chunk.repeat(2).as_bytes()).await.unwrap();
+    assert!(
+        read_until(&mut socket, "}")
+            .await
+            .starts_with("HTTP/1.1 413")
+    );
+    // Just within, in two chunks.
+    let mut socket = running.connect().await;
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let chunk = format!(
+        "3c\r\n{}\r\n28\r\n{{\"limit\":1}}{}\r\n0\r\n\r\n",
+        " ".repeat(60),
+        " ".repeat(29)
+    );
+    socket.write_all(chunk.as_bytes()).await.unwrap();
+    assert!(
+        read_until(&mut socket, "]")
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
+    // A state edit may be larger.
+    let body = format!(r#"{{"values":{{"a":"{}"}}}}"#, "x".repeat(500));
+    let path = format!("/threads/{THREAD}/state");
+    let answer = running.ask("POST", &path, &[], Some(&body)).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_head_beyond_its_limits_is_a_431() {
+    let running = Running::start(Options::default()).await;
+    let large = format!("x-a: {}", "a".repeat(40_000));
+    let answer = running.ask("GET", "/ok", &[&large], None).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let many: Vec<_> = (0..120).map(|n| format!("x-{n}: a")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    let answer = running.ask("GET", "/ok", &many, None).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_without_being_asked() {
+    let running = Running::start(Options::default()).await;
+    let mut socket = running.connect().await;
+    let empty_settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    socket
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .await
+        .unwrap();
+    socket.write_all(&empty_settings).await.unwrap();
+    let mut head = [0; 9];
+    socket.read_exact(&mut head).await.unwrap();
+    assert_eq!(head[3], 4, "the first frame of a server is SETTINGS");
+}
+
+#[tokio::test]
+async fn connections_beyond_the_cap_wait_for_a_place() {
+    let options = Options {
+        max_connections: 1,
+        ..Options::default()
+    };
+    let running = Running::start(options).await;
+    let mut first = running.connect().await;
+    first
+        .write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    read_until(&mut first, "{}}").await;
+    let second = running.ask("GET", "/ok", &[], None);
+    let mut second = std::pin::pin!(second);
+    let early = timeout(Duration::from_millis(100), second.as_mut()).await;
+    assert!(early.is_err(), "there was no place yet");
+    drop(first);
+    assert!(second.await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_request_goes_on_to_its_end_when_the_client_hangs_up() {
+    let running = Running::start(Options::default()).await;
+    *running.fake.delay.lock() = Duration::from_millis(100);
+    let mut socket = running.connect().await;
+    let text = request("POST", "/threads", &[], Some("{}"));
+    socket.write_all(text.as_bytes()).await.unwrap();
+    sleep(Duration::from_millis(30)).await;
+    drop(socket);
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(running.fake.created.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn draining_lets_requests_finish_and_accepts_no_more() {
+    let running = Running::start(Options::default()).await;
+    *running.fake.delay.lock() = Duration::from_millis(200);
+    let mut idle = running.connect().await;
+    idle.write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    read_until(&mut idle, "{}}").await;
+    let mut busy = running.connect().await;
+    let text = request("POST", "/threads", &[], Some("{}"));
+    busy.write_all(text.as_bytes()).await.unwrap();
+    sleep(Duration::from_millis(50)).await;
+    running.drain.cancel();
+    assert_eq!(rest(&mut idle).await, "");
+    assert!(rest(&mut busy).await.starts_with("HTTP/1.1 200"));
+    timeout(Duration::from_secs(2), running.server)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(TcpStream::connect(running.address).await.is_err());
+}
+
+#[tokio::test]
+async fn draining_does_not_wait_longer_than_its_limit() {
+    let options = Options {
+        drain_limit: Duration::from_millis(100),
+        ..Options::default()
+    };
+    let running = Running::start(options).await;
+    *running.fake.delay.lock() = Duration::from_secs(3600);
+    let mut busy = running.connect().await;
+    let text = request("POST", "/threads", &[], Some("{}"));
+    busy.write_all(text.as_bytes()).await.unwrap();
+    sleep(Duration::from_millis(50)).await;
+    running.drain.cancel();
+    timeout(Duration::from_secs(2), running.server)
+        .await
+        .unwrap()
+        .unwrap();
+}

@@ -1,0 +1,267 @@
+//! Threads.
+
+use hyper::{
+    HeaderMap, Response, StatusCode,
+    header::{HeaderName, HeaderValue},
+};
+
+use super::{
+    Error,
+    assistants::ORDERS,
+    body::{self, Body},
+    fields::Fields,
+    render,
+    service::Call,
+};
+use crate::{
+    id::ThreadId,
+    runs::request::{
+        Command,
+        threads::{Create, Filter, Search, SortBy, Status, Update},
+    },
+    tree::IfExists,
+    value::{Map, Value},
+};
+
+/// Largest page of any list.
+pub(super) const LIST_MAX: i64 = 1000;
+/// Page of a list whose request does not say.
+pub(super) const LIST_DEFAULT: i64 = 10;
+/// Most keys of metadata.
+const METADATA_KEYS: usize = 64;
+/// Most bytes of metadata, as JSON.
+const METADATA_BYTES: usize = 16_000;
+
+const IF_EXISTS: &[(&str, IfExists)] = &[
+    ("raise", IfExists::Raise),
+    ("do_nothing", IfExists::DoNothing),
+];
+
+const STATUSES: &[(&str, Status)] = &[
+    ("idle", Status::Idle),
+    ("busy", Status::Busy),
+    ("interrupted", Status::Interrupted),
+    ("error", Status::Error),
+];
+
+const SORTS: &[(&str, SortBy)] = &[
+    ("thread_id", SortBy::ThreadId),
+    ("status", SortBy::Status),
+    ("created_at", SortBy::CreatedAt),
+    ("updated_at", SortBy::UpdatedAt),
+    ("state_updated_at", SortBy::StateUpdatedAt),
+];
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("thread_id", "thread_id"),
+    ("created_at", "created_at"),
+    ("updated_at", "updated_at"),
+    ("state_updated_at", "state_updated_at"),
+    ("metadata", "metadata"),
+    ("config", "config"),
+    ("context", "context"),
+    ("status", "status"),
+    ("values", "values"),
+    ("interrupts", "interrupts"),
+    ("error", "error"),
+];
+
+/// `POST /threads`
+pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
+    let limit = call.shared.options.edit_limit;
+    let body = call.json_upto(limit).await?;
+    let fields = Fields::of(&body)?;
+    let create = Create {
+        id: fields
+            .text("thread_id")?
+            .map(|text| thread_id(text))
+            .transpose()?,
+        metadata: metadata(&fields)?,
+        if_exists: fields.word("if_exists", IF_EXISTS)?.unwrap_or_default(),
+        supersteps: supersteps(&fields)?,
+    };
+    let view = call.api().create_thread(create).await?;
+    let thread = Value::map(render::thread(&view));
+    Ok(body::json(StatusCode::OK, &thread))
+}
+
+/// `GET /threads/{thread_id}`
+pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
+    let view = call.api().thread(call.path.thread()?).await?;
+    let thread = Value::map(render::thread(&view));
+    Ok(body::json(StatusCode::OK, &thread))
+}
+
+/// `PATCH /threads/{thread_id}`
+pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
+    let id = call.path.thread()?;
+    let body = call.json().await?;
+    let metadata = metadata(&Fields::of(&body)?)?;
+    let view = call.api().patch_thread(id, metadata).await?;
+    if call
+        .header("prefer")
+        .is_some_and(|text| text.contains("return=minimal"))
+    {
+        return Ok(body::empty(StatusCode::NO_CONTENT));
+    }
+    let thread = Value::map(render::thread(&view));
+    Ok(body::json(StatusCode::OK, &thread))
+}
+
+/// `DELETE /threads/{thread_id}`
+pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
+    call.api().delete_thread(call.path.thread()?).await?;
+    Ok(body::empty(StatusCode::NO_CONTENT))
+}
+
+/// `POST /threads/search`
+pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let limit = fields
+        .integer("limit", 1, LIST_MAX)?
+        .unwrap_or(LIST_DEFAULT) as usize;
+    let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize;
+    let select = fields.words("select", COLUMNS)?;
+    let extract = extract(&fields)?;
+    let shows = |name| {
+        select
+            .as_ref()
+            .is_none_or(|columns| columns.contains(&name))
+    };
+    let extracts = |name| extract.iter().any(|(_, path)| path.starts_with(name));
+    let search = Search {
+        filter: filter(&fields)?,
+        limit: limit + 1,
+        offset,
+        sort_by: fields.word("sort_by", SORTS)?.unwrap_or_default(),
+        ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
+        with_values: ["values", "interrupts"]
+            .iter()
+            .any(|name| shows(name) || extracts(name)),
+    };
+    let found = call.api().search_threads(search).await?;
+    let rendered = found.iter().map(|view| {
+        let whole = render::thread(view);
+        let extracted: Map = extract
+            .iter()
+            .map(|(alias, path)| (alias.as_str().into(), render::extract(&whole, path)))
+            .collect();
+        let mut map = render::select(whole, select.as_deref());
+        if !extracted.is_empty() {
+            map.insert("extracted", Value::map(extracted));
+        }
+        Value::map(map)
+    });
+    Ok(page(rendered.collect(), limit, offset))
+}
+
+/// `POST /threads/count`
+pub(super) async fn count(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let filter = filter(&Fields::of(&body)?)?;
+    let count = call.api().count_threads(filter).await?;
+    Ok(body::json(StatusCode::OK, &Value::from(count)))
+}
+
+/// A page of a list that was asked for one item more than `limit`, with the headers that say
+/// whether there are more. The total is no count, but what LangGraph's server sends.
+pub(super) fn page(mut items: Vec<Value>, limit: usize, offset: usize) -> Response<Body> {
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = offset.saturating_add(items.len());
+    let total = if more { next.saturating_add(1) } else { next };
+    let mut response = body::json(StatusCode::OK, &Value::list(items));
+    let headers: &mut HeaderMap = response.headers_mut();
+    let name = HeaderName::from_static("x-pagination-total");
+    headers.insert(name, HeaderValue::from(total));
+    if more {
+        let name = HeaderName::from_static("x-pagination-next");
+        headers.insert(name, HeaderValue::from(next));
+    }
+    response
+}
+
+/// Metadata within its limits.
+pub(super) fn metadata(fields: &Fields<'_>) -> Result<Map, Error> {
+    let map = fields.map("metadata")?.cloned().unwrap_or_default();
+    if map.len() > METADATA_KEYS {
+        let reason = format!(
+            "Metadata has {} keys, at most {METADATA_KEYS} are allowed",
+            map.len()
+        );
+        return Err(fields.refuse("metadata", reason));
+    }
+    let bytes = Value::map(map.clone()).to_json().len();
+    if bytes > METADATA_BYTES {
+        let reason = format!("Metadata has {bytes} bytes, at most {METADATA_BYTES} are allowed");
+        return Err(fields.refuse("metadata", reason));
+    }
+    Ok(map)
+}
+
+fn thread_id(text: &str) -> Result<ThreadId, Error> {
+    text.parse()
+        .map_err(|_| Error::invalid("Invalid thread ID: must be a UUID"))
+}
+
+fn filter(fields: &Fields<'_>) -> Result<Filter, Error> {
+    let ids = fields.texts("ids")?.map(|ids| {
+        ids.iter()
+            .map(|id| {
+                id.parse()
+                    .map_err(|_| Error::bad_request(format!("Invalid thread ID {id}")))
+            })
+            .collect::<Result<Vec<ThreadId>, _>>()
+    });
+    Ok(Filter {
+        ids: ids.transpose()?,
+        metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
+        values: fields.map("values")?.cloned().unwrap_or_default(),
+        status: fields.word("status", STATUSES)?,
+    })
+}
+
+fn extract(fields: &Fields<'_>) -> Result<Vec<(String, String)>, Error> {
+    const ROOTS: [&str; 4] = ["config", "interrupts", "metadata", "values"];
+    let mut paths = Vec::new();
+    for (alias, path) in fields.map("extract")?.into_iter().flat_map(Map::iter) {
+        let Some(path) = path.as_str() else {
+            let reason = format!("The path of `{alias}` must be a string");
+            return Err(fields.refuse("extract", reason));
+        };
+        let root = path.split(['.', '[']).next().unwrap_or_default();
+        if !ROOTS.contains(&root) {
+            let roots = ROOTS.join(", ");
+            let detail = format!("Extract path '{path}' must start with one of: {roots}");
+            return Err(Error::invalid(detail));
+        }
+        paths.push((alias.to_string(), path.to_owned()));
+    }
+    Ok(paths)
+}
+
+fn supersteps(fields: &Fields<'_>) -> Result<Vec<Vec<Update>>, Error> {
+    let steps = fields.list("supersteps")?.unwrap_or_default();
+    steps.iter().map(superstep).collect()
+}
+
+fn superstep(step: &Value) -> Result<Vec<Update>, Error> {
+    let step = Fields::at(step, "supersteps")?;
+    let updates = step.list("updates")?;
+    let updates = updates.ok_or_else(|| step.required("updates"))?;
+    updates.iter().map(update).collect()
+}
+
+fn update(update: &Value) -> Result<Update, Error> {
+    let fields = Fields::at(update, "supersteps.updates")?;
+    let command = fields.any("command").cloned();
+    if let Some(command) = &command {
+        Command::parse(command).map_err(Error::invalid)?;
+    }
+    Ok(Update {
+        values: fields.any("values").cloned(),
+        command,
+        as_node: fields.text("as_node")?.cloned(),
+    })
+}
