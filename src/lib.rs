@@ -22,6 +22,7 @@ pub mod prelude;
 pub mod runs;
 pub mod state;
 pub mod storage;
+pub mod stream;
 pub mod telemetry;
 pub mod time;
 pub mod tree;
