@@ -9,7 +9,7 @@ use crate::{
     runs::{
         self,
         request::{
-            self, Address, Assistant, CancelAction, Target,
+            self, Address, Assistant, Cancel, CancelAction, Prune, Target, Watch,
             threads::{Create, Edit, Filter, History, Search, View},
         },
     },
@@ -112,6 +112,23 @@ pub trait Api: Send + Sync + 'static {
     /// How many threads there are.
     async fn count_threads(&self, filter: Filter) -> Result<u64, Error>;
 
+    /// Copies a thread with its history.
+    async fn copy_thread(&self, _id: ThreadId) -> Result<View, Error> {
+        Err(Error::unsupported())
+    }
+    /// Deletes threads, or all but their latest checkpoint. Unknown ids are skipped.
+    async fn prune_threads(&self, _ids: Vec<ThreadId>, _how: Prune) -> Result<u64, Error> {
+        Err(Error::unsupported())
+    }
+    /// Watches all runs and edits of a thread, which need not exist; it never ends by itself.
+    async fn watch_thread(
+        &self,
+        _id: ThreadId,
+        _watch: Watch,
+    ) -> Result<Box<dyn FrameSource>, Error> {
+        Err(Error::unsupported())
+    }
+
     /// State of a thread at its head or at a checkpoint, with or without nested states.
     async fn state(&self, id: ThreadId, at: Address, subgraphs: bool) -> Result<Value, Error>;
     /// States of a thread, newest first.
@@ -161,6 +178,10 @@ pub trait Api: Send + Sync + 'static {
         action: CancelAction,
         wait: bool,
     ) -> Result<Option<Value>, Error>;
+    /// Cancels several runs; none at all is a 404.
+    async fn cancel_runs(&self, _which: Cancel, _action: CancelAction) -> Result<(), Error> {
+        Err(Error::unsupported())
+    }
 
     /// One assistant.
     async fn assistant(&self, id: AssistantId) -> Result<Value, Error>;

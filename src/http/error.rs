@@ -10,8 +10,9 @@ use uuid::Uuid;
 
 use super::body::{self, Body};
 use crate::{
-    checkpoint,
+    checkpoint, engine,
     id::{RunId, ThreadId},
+    runs,
     value::{Map, Value},
 };
 
@@ -118,6 +119,11 @@ impl Error {
         ))
     }
 
+    /// 501: this server cannot do that.
+    pub fn unsupported() -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, "Not Implemented")
+    }
+
     /// 503: come again later.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
@@ -173,6 +179,44 @@ impl From<checkpoint::Error> for Error {
     }
 }
 
+impl From<runs::Error> for Error {
+    fn from(error: runs::Error) -> Self {
+        use runs::Error as E;
+        match error {
+            E::NoThread(id) => Self::no_thread(id),
+            E::NoThreadOrAssistant => Self::no_thread_or_assistant(),
+            E::UnknownGraph { name, known } => {
+                let known: Vec<_> = known.iter().map(String::as_str).collect();
+                Self::unknown_graph(&name, &known)
+            }
+            E::NoRun(_) => Self::missing(error.to_string()),
+            E::NoCheckpoint(id) => Self::no_checkpoint(id),
+            E::ThreadExists(id) => Self::thread_exists(id),
+            E::RunExists(id) => Self::run_exists(id),
+            E::Busy => Self::busy(),
+            E::InFlight(_) => Self::conflict(error.to_string()),
+            E::NoGraph(_) | E::Invalid(_) => Self::bad_request(error.to_string()),
+            E::Draining => Self::unavailable("The server is shutting down. Try again."),
+            E::Storage(error) => error.into(),
+            E::Engine(error) => error.into(),
+        }
+    }
+}
+
+impl From<engine::Error> for Error {
+    fn from(error: engine::Error) -> Self {
+        use engine::Error as E;
+        match error {
+            E::Storage(error) => error.into(),
+            // The graph or its stored state is at fault, not the request.
+            E::Failed { ref class, .. } if class == "StateError" => Self::internal(&error),
+            E::Failed { message, .. } => Self::bad_request(message),
+            E::ParentCommand(_) => Self::bad_request(error.to_string()),
+            E::Cancelled => Self::conflict("The run was cancelled."),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,5 +241,40 @@ mod tests {
             assert_eq!(error.status, 500);
             assert!(!error.detail.contains("secret"));
         }
+    }
+
+    #[test]
+    fn what_the_run_service_refuses_has_the_status_clients_know() {
+        let id: ThreadId = "5a65802f-74fe-4e41-9a19-5fa219b2c04e".parse().unwrap();
+        let failed = |class: &str| engine::Error::failed(class, "Node nonode does not exist");
+        for (error, status, detail) in [
+            (
+                runs::Error::NoThread(id),
+                404,
+                format!("Thread with ID {id} not found"),
+            ),
+            (
+                runs::Error::NoThreadOrAssistant,
+                404,
+                "Thread or assistant not found.".into(),
+            ),
+            (
+                runs::Error::ThreadExists(id),
+                409,
+                format!("Thread with ID {id} already exists"),
+            ),
+            (runs::Error::Busy, 409, Error::busy().detail.into()),
+            (runs::Error::Invalid("no".into()), 400, "no".into()),
+            (
+                runs::Error::Engine(failed("InvalidUpdateError")),
+                400,
+                "Node nonode does not exist".into(),
+            ),
+        ] {
+            let error = Error::from(error);
+            assert_eq!((error.status.as_u16(), &*error.detail), (status, &*detail));
+        }
+        assert_eq!(Error::from(runs::Error::Draining).status, 503);
+        assert_eq!(Error::from(failed("StateError")).status, 500);
     }
 }

@@ -42,6 +42,9 @@ const TABLE: Table = routes! {
     "/threads" { POST threads::create }
     "/threads/search" { POST threads::search }
     "/threads/count" { POST threads::count }
+    "/threads/prune" { POST threads::prune }
+    "/threads/{thread_id}/copy" { POST threads::copy }
+    "/threads/{thread_id}/stream" { GET threads::watch }
     "/threads/{thread_id}" {
         GET threads::get, HEAD threads::get, PATCH threads::patch, DELETE threads::delete
     }
@@ -60,6 +63,8 @@ const TABLE: Table = routes! {
     "/threads/{thread_id}/runs/{run_id}/cancel" { POST runs::cancel }
     "/runs" { POST runs::create_stateless }
     "/runs/stream" { POST runs::stream_stateless }
+    "/runs/batch" { POST runs::create_batch }
+    "/runs/cancel" { POST runs::cancel_many }
     "/runs/wait" { POST runs::wait_stateless }
 };
 

@@ -167,7 +167,14 @@ fn columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<Option<Vec<&'stat
 
 /// `GET /threads/{thread_id}/runs/{run_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
-    let run = call.api().run(target(&call)?).await?;
+    let run = call.api().run(target(&call)?).await.map_err(|error| {
+        // The plain form here, unlike at deletion, is what LangGraph's server says.
+        if error.status == StatusCode::NOT_FOUND {
+            Error::not_found()
+        } else {
+            error
+        }
+    })?;
     Ok(body::json(StatusCode::OK, &Value::map(render::run(&run))))
 }
 
@@ -216,6 +223,27 @@ pub(super) async fn cancel(call: Call) -> Result<Response<Body>, Error> {
         Some(left) => body::json(StatusCode::OK, &left),
         None => body::empty(StatusCode::ACCEPTED),
     })
+}
+
+/// `POST /runs/cancel`
+pub(super) async fn cancel_many(mut call: Call) -> Result<Response<Body>, Error> {
+    let action = call.query.word("action", CancelAction::ALL)?;
+    let action = action.unwrap_or(CancelAction::Interrupt);
+    let body = call.json().await?;
+    let which = parse::cancel(&body)?;
+    call.api().cancel_runs(which, action).await?;
+    Ok(body::empty(StatusCode::NO_CONTENT))
+}
+
+/// `POST /runs/batch`
+pub(super) async fn create_batch(mut call: Call) -> Result<Response<Body>, Error> {
+    let requests = parse::batch(&mut call).await?;
+    let mut runs = Vec::with_capacity(requests.len());
+    for request in requests {
+        let run = call.api().create_run(None, request).await?;
+        runs.push(Value::map(render::run(&run)));
+    }
+    Ok(body::json(StatusCode::OK, &Value::list(runs)))
 }
 
 fn target(call: &Call) -> Result<Target, Error> {

@@ -86,6 +86,10 @@ pub(super) async fn handle(
     let busy = activity.enter(version == Version::HTTP_2);
     let origin = request.headers().get(ORIGIN).cloned();
     let is_head = request.method() == Method::HEAD;
+    let closes = request
+        .headers()
+        .get(CONNECTION)
+        .is_some_and(|value| value == "close");
 
     let cors = &shared.options.cors;
     let mut response = match cors.preflight(request.method(), request.headers()) {
@@ -93,7 +97,7 @@ pub(super) async fn handle(
         None => answer(&shared, request).await,
     };
     cors.mark(origin.as_ref(), response.headers_mut());
-    if version == Version::HTTP_2 {
+    if closes || version == Version::HTTP_2 {
         response.headers_mut().remove(CONNECTION);
     }
     if is_head {

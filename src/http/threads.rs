@@ -9,14 +9,15 @@ use super::{
     Error,
     assistants::ORDERS,
     body::{self, Body},
-    fields::Fields,
+    fields::{self, Fields},
     render,
     service::Call,
+    sse,
 };
 use crate::{
     id::ThreadId,
     runs::request::{
-        Command,
+        Command, Prune, ThreadMode, Watch,
         threads::{Create, Filter, Search, SortBy, Status, Update},
     },
     tree::IfExists,
@@ -162,6 +163,76 @@ pub(super) async fn count(mut call: Call) -> Result<Response<Body>, Error> {
     let filter = filter(&Fields::of(&body)?)?;
     let count = call.api().count_threads(filter).await?;
     Ok(body::json(StatusCode::OK, &Value::from(count)))
+}
+
+/// `POST /threads/{thread_id}/copy`
+pub(super) async fn copy(call: Call) -> Result<Response<Body>, Error> {
+    let view = call.api().copy_thread(call.path.thread()?).await?;
+    let thread = Value::map(render::thread(&view));
+    Ok(body::json(StatusCode::OK, &thread))
+}
+
+/// `POST /threads/prune`
+pub(super) async fn prune(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let ids = fields.texts("thread_ids")?;
+    let ids = ids.ok_or_else(|| fields.required("thread_ids"))?;
+    let ids = ids.iter().map(|id| thread_id(id));
+    let ids = ids.collect::<Result<Vec<_>, _>>()?;
+    let how = fields.word("strategy", Prune::ALL)?;
+    let how = how.unwrap_or(Prune::Delete);
+    let count = call.api().prune_threads(ids, how).await?;
+    let answer = Value::map(Map::from([("pruned_count", Value::from(count))]));
+    Ok(body::json(StatusCode::OK, &answer))
+}
+
+/// `GET /threads/{thread_id}/stream`
+pub(super) async fn watch(call: Call) -> Result<Response<Body>, Error> {
+    let id = call.path.thread()?;
+    let mut modes = Vec::new();
+    let asked = call
+        .query
+        .all("stream_modes")
+        .chain(call.query.all("stream_mode"));
+    for word in asked
+        .flat_map(|text| text.split(','))
+        .filter(|word| !word.is_empty())
+    {
+        let word = Value::str(word);
+        let mode = fields::pick(&word, ThreadMode::ALL).ok_or_else(|| {
+            let reason = fields::not_one_of(&word, ThreadMode::ALL);
+            Error::invalid(format!("{reason}, in `stream_modes`"))
+        })?;
+        modes.push(mode);
+    }
+    if modes.is_empty() {
+        modes.push(ThreadMode::RunModes);
+    }
+    let last_event_id = call.header("last-event-id").map(Into::into);
+    if last_event_id.as_deref().is_some_and(|id| !is_event_id(id)) {
+        let detail = "Invalid last-event-id: must be `-` or the id of an event of this stream";
+        return Err(Error::invalid(detail));
+    }
+    let watch = Watch {
+        modes,
+        last_event_id,
+    };
+    let place = call.stream_place()?;
+    let frames = call.api().watch_thread(id, watch).await?;
+    let heartbeat = call.shared.options.heartbeat;
+    let drain = call.shared.drain.clone();
+    Ok(sse::respond(frames, None, heartbeat, drain, place))
+}
+
+/// `-`, `-1`, a number, or two with a dash between.
+fn is_event_id(text: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.split_once('-') {
+        None => number(text),
+        Some(("", rest)) => rest.is_empty() || rest == "1",
+        Some((first, second)) => number(first) && number(second),
+    }
 }
 
 /// A page of a list that was asked for one item more than `limit`, with the headers that say

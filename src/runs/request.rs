@@ -14,6 +14,7 @@ mod command;
 mod kwargs;
 pub mod threads;
 
+pub use crate::stream::Mode;
 pub use command::{Command, Goto};
 pub use kwargs::{Ids, Kwargs};
 
@@ -37,27 +38,6 @@ macro_rules! words {
 }
 
 words! {
-    /// What a stream shows.
-    Mode {
-        /// The whole state after every superstep.
-        Values = "values",
-        /// Messages, accumulated.
-        Messages = "messages",
-        /// Messages as they grow, each with its metadata.
-        MessagesTuple = "messages-tuple",
-        /// Starts and ends of tasks.
-        Tasks = "tasks",
-        /// Checkpoints.
-        Checkpoints = "checkpoints",
-        /// What each task wrote.
-        Updates = "updates",
-        /// Raw events of nodes and models.
-        Events = "events",
-        /// Tasks and checkpoints with step and time.
-        Debug = "debug",
-        /// What nodes send themselves.
-        Custom = "custom",
-    }
     /// When a superstep's checkpoint must be durable.
     Durability {
         /// Before the next superstep starts.
@@ -94,6 +74,31 @@ words! {
         Interrupt = "interrupt",
         /// It is undone, and the run is deleted.
         Rollback = "rollback",
+    }
+    /// What a stream of a whole thread shows.
+    ThreadMode {
+        /// Everything of every run.
+        RunModes = "run_modes",
+        /// Starts and ends of runs.
+        Lifecycle = "lifecycle",
+        /// State edits.
+        StateUpdate = "state_update",
+    }
+    /// What pruning leaves of a thread.
+    Prune {
+        /// Nothing.
+        Delete = "delete",
+        /// The thread with its latest checkpoint.
+        KeepLatest = "keep_latest",
+    }
+    /// Which runs to cancel.
+    CancelStatus {
+        /// Those that wait.
+        Pending = "pending",
+        /// Those that are executed.
+        Running = "running",
+        /// Both.
+        All = "all",
     }
 }
 
@@ -218,6 +223,24 @@ pub struct Join {
     pub last_event_id: Option<Arc<str>>,
     /// Cancel the run when this client goes away.
     pub cancel_on_disconnect: bool,
+}
+
+/// How to watch a thread.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// What to show; never empty.
+    pub modes: Vec<ThreadMode>,
+    /// `Last-Event-ID` as sent: `-` from the start, or the id of an event.
+    pub last_event_id: Option<Arc<str>>,
+}
+
+/// Which runs to cancel together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cancel {
+    /// Every run in such a state.
+    Status(CancelStatus),
+    /// These of a thread.
+    Runs(ThreadId, Vec<RunId>),
 }
 
 /// A run of a thread by its ids.

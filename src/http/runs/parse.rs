@@ -15,8 +15,8 @@ use crate::{
     runs::{
         Strategy,
         request::{
-            Address, Command, Durability, IfNotExists, Mode, Nodes, OnCompletion, OnDisconnect,
-            Run, Star,
+            Address, Cancel, CancelStatus, Command, Durability, IfNotExists, Mode, Nodes,
+            OnCompletion, OnDisconnect, Run, Star,
         },
     },
     value::{Map, Value},
@@ -26,6 +26,9 @@ use crate::{
 const RECURSION_MAX: i64 = 10_000;
 /// Longest delay of a run.
 const AFTER_MAX: f64 = 366.0 * 86_400.0;
+
+/// Most runs created by one request.
+const BATCH_MAX: usize = 1000;
 
 const STRATEGIES: &[(&str, Strategy)] = &[
     ("reject", Strategy::Reject),
@@ -38,11 +41,56 @@ const STRATEGIES: &[(&str, Strategy)] = &[
 pub(super) async fn run(call: &mut Call, stateless: bool) -> Result<Run, Error> {
     let body = call.json().await?;
     let mut run = parse(&body, stateless, call.shared.options.webhook_allow_loopback)?;
-    run.request_id = match call.header("x-request-id").filter(|id| !id.is_empty()) {
+    run.request_id = request_id(call);
+    Ok(run)
+}
+
+/// Reads and checks a list of stateless runs: all of it before any is created.
+pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
+    let body = call.json().await?;
+    let Some(items) = body.as_list() else {
+        return Err(Error::invalid("A list of runs is needed"));
+    };
+    if items.len() > BATCH_MAX {
+        return Err(Error::invalid(format!(
+            "At most {BATCH_MAX} runs may be created together"
+        )));
+    }
+    let loopback = call.shared.options.webhook_allow_loopback;
+    let id = request_id(call);
+    let read = |item: &Value| {
+        parse(item, true, loopback).map(|run| Run {
+            request_id: id.clone(),
+            ..run
+        })
+    };
+    items.iter().map(read).collect()
+}
+
+/// Reads which runs to cancel.
+pub(super) fn cancel(body: &Value) -> Result<Cancel, Error> {
+    let fields = Fields::of(body)?;
+    if let Some(status) = fields.word("status", CancelStatus::ALL)? {
+        return Ok(Cancel::Status(status));
+    }
+    let (Some(thread), Some(runs)) = (fields.text("thread_id")?, fields.texts("run_ids")?) else {
+        return Err(Error::invalid(
+            "Either `status`, or `thread_id` and `run_ids` are needed",
+        ));
+    };
+    let thread = thread.parse();
+    let thread = thread.map_err(|_| Error::invalid("Invalid thread ID: must be a UUID"))?;
+    let runs = runs.iter().map(|id| id.parse());
+    let runs = runs.collect::<Result<Vec<_>, _>>();
+    let runs = runs.map_err(|_| Error::invalid("Invalid run ID: must be a UUID"))?;
+    Ok(Cancel::Runs(thread, runs))
+}
+
+fn request_id(call: &Call) -> Arc<str> {
+    match call.header("x-request-id").filter(|id| !id.is_empty()) {
         Some(id) => id.into(),
         None => Uuid::new_v4().to_string().into(),
-    };
-    Ok(run)
+    }
 }
 
 fn parse(body: &Value, stateless: bool, loopback_webhooks: bool) -> Result<Run, Error> {
@@ -339,5 +387,26 @@ mod tests {
     fn the_old_word_for_durability_is_understood() {
         let body = value!({"assistant_id": "a", "checkpoint_during": false});
         assert_eq!(parsed(body).unwrap().durability, Some(Durability::Exit));
+    }
+
+    #[test]
+    fn runs_to_cancel_are_named_by_status_or_by_id() {
+        let id = "5a65802f-74fe-4e41-9a19-5fa219b2c04e";
+        let all = cancel(&value!({"status": "all"})).unwrap();
+        assert_eq!(all, Cancel::Status(CancelStatus::All));
+        let some = cancel(&value!({"thread_id": id, "run_ids": [id]})).unwrap();
+        assert_eq!(
+            some,
+            Cancel::Runs(id.parse().unwrap(), vec![id.parse().unwrap()])
+        );
+        for body in [
+            value!({}),
+            value!({"status": "bogus"}),
+            value!({"thread_id": id}),
+            value!({"thread_id": "x", "run_ids": []}),
+            value!({"thread_id": id, "run_ids": ["x"]}),
+        ] {
+            assert_eq!(cancel(&body).unwrap_err().status, 422, "{body}");
+        }
     }
 }

@@ -235,3 +235,43 @@ async fn state_and_history_requests_are_read_in_every_spelling() {
     let asked = running.fake.asked.lock().clone();
     assert!(asked.contains(id) && asked.ends_with("true)"), "{asked}");
 }
+
+#[tokio::test]
+async fn lists_of_runs_are_checked_whole_before_any_is_created() {
+    let running = Running::start(Options::default()).await;
+    let good = r#"[{"assistant_id":"counter"},{"assistant_id":"counter"}]"#;
+    let answer = running.ask("POST", "/runs/batch", &[], Some(good)).await;
+    assert_eq!(answer.matches("\"run_id\"").count(), 2, "{answer}");
+    running.fake.asked.lock().clear();
+    let half = r#"[{"assistant_id":"counter"},{}]"#;
+    let answer = running.ask("POST", "/runs/batch", &[], Some(half)).await;
+    assert!(answer.starts_with("HTTP/1.1 422"), "{answer}");
+    assert_eq!(*running.fake.asked.lock(), "");
+}
+
+#[tokio::test]
+async fn watching_a_thread_checks_modes_and_the_last_event() {
+    let running = Running::start(Options::default()).await;
+    let path = |query: &str| format!("/threads/{THREAD}/stream{query}");
+    for (query, header, status) in [
+        ("?stream_modes=bogus", "x: y", 422),
+        ("", "last-event-id: bogus", 422),
+        ("", "last-event-id: 1-", 422),
+        (
+            "?stream_mode=lifecycle,state_update",
+            "last-event-id: -",
+            200,
+        ),
+        (
+            "?stream_modes=run_modes",
+            "last-event-id: 1795212072667-0",
+            200,
+        ),
+    ] {
+        let answer = running.ask("GET", &path(query), &[header], None).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{query} {header}: {answer}"
+        );
+    }
+}

@@ -22,7 +22,7 @@ use crate::{
     runs::{
         self, Strategy,
         request::{
-            self, Address, Assistant, CancelAction, Target,
+            self, Address, Assistant, CancelAction, Target, Watch,
             threads::{Create, Edit, Filter, History, Search, View},
         },
     },
@@ -175,6 +175,15 @@ impl Api for Fake {
     }
     async fn count_threads(&self, _filter: Filter) -> Result<u64, Error> {
         Ok(91)
+    }
+
+    async fn watch_thread(
+        &self,
+        _id: ThreadId,
+        watch: Watch,
+    ) -> Result<Box<dyn FrameSource>, Error> {
+        self.note(watch);
+        Ok(self.frames())
     }
 
     async fn state(&self, id: ThreadId, at: Address, subgraphs: bool) -> Result<Value, Error> {
