@@ -25,7 +25,17 @@ async fn open(running: &Running) -> (TcpStream, mpsc::UnboundedSender<Bytes>) {
     socket.write_all(text.as_bytes()).await.unwrap();
     send.send(Bytes::from("event: a\r\ndata: 1\r\n\r\n"))
         .unwrap();
-    read_until(&mut socket, "data: 1").await;
+    let head = read_until(&mut socket, "data: 1").await;
+    for header in [
+        "cache-control: no-store",
+        "connection: keep-alive",
+        "x-accel-buffering: no",
+        "content-type: text/event-stream; charset=utf-8",
+        "transfer-encoding: chunked",
+        "vary: Origin",
+    ] {
+        assert!(head.contains(&format!("\r\n{header}\r\n")), "{head}");
+    }
     (socket, send)
 }
 
