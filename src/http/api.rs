@@ -1,5 +1,7 @@
 //! What the handlers ask of the rest of the program.
 
+pub mod assistants;
+
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 
@@ -15,46 +17,6 @@ use crate::{
     },
     value::{Map, Value},
 };
-
-/// Requests about assistants.
-pub mod assistants {
-    use crate::value::Map;
-
-    /// Order of a list of assistants.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-    pub enum SortBy {
-        /// By id.
-        AssistantId,
-        /// By creation.
-        #[default]
-        CreatedAt,
-        /// By last change.
-        UpdatedAt,
-        /// By name.
-        Name,
-        /// By graph.
-        GraphId,
-    }
-
-    /// A page of assistants.
-    #[derive(Clone, Debug, Default)]
-    pub struct Search {
-        /// Containment on metadata.
-        pub metadata: Map,
-        /// Only of this graph.
-        pub graph_id: Option<String>,
-        /// Only those whose name contains this, whatever its case.
-        pub name: Option<String>,
-        /// At most so many; one more than the client asked, to know whether there are more.
-        pub limit: usize,
-        /// How many to skip.
-        pub offset: usize,
-        /// Order.
-        pub sort_by: SortBy,
-        /// Smallest first.
-        pub ascending: bool,
-    }
-}
 
 /// How deep to draw subgraphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +149,47 @@ pub trait Api: Send + Sync + 'static {
     async fn assistant(&self, id: AssistantId) -> Result<Value, Error>;
     /// A page of assistants.
     async fn search_assistants(&self, search: assistants::Search) -> Result<Vec<Value>, Error>;
+    /// How many assistants there are.
+    async fn count_assistants(&self, _filter: assistants::Filter) -> Result<u64, Error> {
+        Err(Error::unsupported())
+    }
+    /// Creates an assistant.
+    async fn create_assistant(&self, _create: assistants::Create) -> Result<Value, Error> {
+        Err(Error::unsupported())
+    }
+    /// Makes a new version of an assistant.
+    async fn patch_assistant(
+        &self,
+        _id: AssistantId,
+        _patch: assistants::Patch,
+    ) -> Result<Value, Error> {
+        Err(Error::unsupported())
+    }
+    /// Deletes an assistant, with its threads when asked.
+    async fn delete_assistant(&self, _id: AssistantId, _threads: bool) -> Result<(), Error> {
+        Err(Error::unsupported())
+    }
+    /// Versions of an assistant, newest first.
+    async fn assistant_versions(
+        &self,
+        _id: AssistantId,
+        _page: assistants::Versions,
+    ) -> Result<Vec<Value>, Error> {
+        Err(Error::unsupported())
+    }
+    /// Makes a version of an assistant the one that runs.
+    async fn pick_version(&self, _id: AssistantId, _version: i64) -> Result<Value, Error> {
+        Err(Error::unsupported())
+    }
+    /// Schemas of subgraphs by name, of all levels or the first, of one namespace or all.
+    async fn subgraphs(
+        &self,
+        _assistant: Assistant,
+        _namespace: Option<String>,
+        _recurse: bool,
+    ) -> Result<Value, Error> {
+        Err(Error::unsupported())
+    }
     /// The drawing of an assistant's graph: `{"nodes", "edges"}`.
     async fn graph(&self, assistant: Assistant, xray: Xray) -> Result<Value, Error>;
     /// JSON schemas of an assistant's graph.

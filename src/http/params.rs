@@ -48,6 +48,17 @@ impl Path {
         id.ok_or_else(|| Error::invalid("Invalid checkpoint ID"))
     }
 
+    /// The namespace of a subgraph, if the path has one.
+    pub fn namespace(&self) -> Result<Option<String>, Error> {
+        if !self.0.iter().any(|(key, _)| key == "namespace") {
+            return Ok(None);
+        }
+        match self.get("namespace") {
+            Some(text) => Ok(Some(text.into_owned())),
+            None => Err(Error::invalid("Invalid namespace")),
+        }
+    }
+
     /// An assistant by id or by the name of its graph.
     pub fn assistant_or_graph(&self) -> Result<Assistant, Error> {
         let text = self.get("assistant_id");

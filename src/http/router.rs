@@ -36,7 +36,20 @@ const TABLE: Table = routes! {
     "/ok" { GET system::ok, HEAD system::ok }
     "/info" { GET system::info, HEAD system::info }
     "/assistants/search" { POST assistants::search }
-    "/assistants/{assistant_id}" { GET assistants::get, HEAD assistants::get }
+    "/assistants" { POST assistants::create }
+    "/assistants/count" { POST assistants::count }
+    "/assistants/{assistant_id}" {
+        GET assistants::get, HEAD assistants::get,
+        PATCH assistants::patch, DELETE assistants::delete
+    }
+    "/assistants/{assistant_id}/versions" { POST assistants::versions }
+    "/assistants/{assistant_id}/latest" { POST assistants::latest }
+    "/assistants/{assistant_id}/subgraphs" {
+        GET assistants::subgraphs, HEAD assistants::subgraphs
+    }
+    "/assistants/{assistant_id}/subgraphs/{namespace}" {
+        GET assistants::subgraphs, HEAD assistants::subgraphs
+    }
     "/assistants/{assistant_id}/graph" { GET assistants::graph, HEAD assistants::graph }
     "/assistants/{assistant_id}/schemas" { GET assistants::schemas, HEAD assistants::schemas }
     "/threads" { POST threads::create }

@@ -25,6 +25,8 @@ use crate::{
 
 mod parse;
 
+pub(super) use parse::{config, config_or_context};
+
 const COLUMNS: [&str; 9] = [
     "run_id",
     "thread_id",

@@ -33,7 +33,8 @@ const METADATA_KEYS: usize = 64;
 /// Most bytes of metadata, as JSON.
 const METADATA_BYTES: usize = 16_000;
 
-const IF_EXISTS: &[(&str, IfExists)] = &[
+/// What to do when an id is taken.
+pub(super) const IF_EXISTS: &[(&str, IfExists)] = &[
     ("raise", IfExists::Raise),
     ("do_nothing", IfExists::DoNothing),
 ];

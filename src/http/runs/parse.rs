@@ -102,12 +102,7 @@ fn parse(body: &Value, stateless: bool, loopback_webhooks: bool) -> Result<Run, 
     run.command = command(&fields, stateless)?;
     run.config = config(&fields)?;
     run.context = fields.map("context")?.cloned().unwrap_or_default();
-    if !run.context.is_empty() && has_configurable(&run.config) {
-        return Err(Error::bad_request(
-            "Cannot specify both configurable and context. Prefer setting context alone: it \
-             replaces configurable.",
-        ));
-    }
+    config_or_context(&run.config, &run.context)?;
     run.metadata = threads::metadata(&fields)?;
     run.stream_mode = modes(&fields)?;
     run.stream_subgraphs = fields.flag("stream_subgraphs")?.unwrap_or(false);
@@ -155,7 +150,19 @@ fn command(fields: &Fields<'_>, stateless: bool) -> Result<Option<Value>, Error>
     Ok(Some(command))
 }
 
-fn config(fields: &Fields<'_>) -> Result<Map, Error> {
+/// 400 when both `config.configurable` and `context` say something.
+pub(in crate::http) fn config_or_context(config: &Map, context: &Map) -> Result<(), Error> {
+    if !context.is_empty() && has_configurable(config) {
+        return Err(Error::bad_request(
+            "Cannot specify both configurable and context. Prefer setting context alone: it \
+             replaces configurable.",
+        ));
+    }
+    Ok(())
+}
+
+/// The field `config`, its known fields checked.
+pub(in crate::http) fn config(fields: &Fields<'_>) -> Result<Map, Error> {
     let Some(value) = fields.any("config") else {
         return Ok(Map::default());
     };

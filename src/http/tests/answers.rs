@@ -275,3 +275,37 @@ async fn watching_a_thread_checks_modes_and_the_last_event() {
         );
     }
 }
+
+#[tokio::test]
+async fn assistants_are_checked_before_they_are_made() {
+    let running = Running::start(Options::default()).await;
+    for (body, status) in [
+        (r#"{"name":"x"}"#, 422),
+        (r#"{"graph_id":"agent","assistant_id":"nope"}"#, 422),
+        (
+            r#"{"graph_id":"agent","config":{"recursion_limit":0}}"#,
+            422,
+        ),
+        (
+            r#"{"graph_id":"agent","config":{"configurable":{"a":1}},"context":{"b":2}}"#,
+            400,
+        ),
+        // Valid, but not something this program of paper can do.
+        (r#"{"graph_id":"agent","name":"x","context":{"b":2}}"#, 501),
+    ] {
+        let answer = running.ask("POST", "/assistants", &[], Some(body)).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{body}: {answer}"
+        );
+    }
+    let named = running.ask("GET", "/assistants/agent", &[], None).await;
+    assert!(
+        named.starts_with("HTTP/1.1 422"),
+        "a graph's name is no assistant here: {named}"
+    );
+    let schemas = running
+        .ask("GET", "/assistants/agent/schemas", &[], None)
+        .await;
+    assert!(schemas.starts_with("HTTP/1.1 200"), "{schemas}");
+}
