@@ -76,7 +76,7 @@ async fn store(
         .frame
         .encode(&level.ns, &checkpoint, |name| match graph.channel(name) {
             Some(spec) => match &spec.kind {
-                Kind::Aggregate(reducer) => reducer.shape,
+                Kind::Aggregate(reducer) => reducer.shape(),
                 Kind::Topic { accumulate: true } => Shape::Append,
                 _ => Shape::Plain,
             },
