@@ -11,7 +11,7 @@ mod subscription;
 
 pub use hub::{Hub, Retention, Watch};
 pub use mode::{Mode, Modes, Unknown};
-pub use publisher::{Batch, KEPT, LAG, Options, Publisher};
+pub use publisher::{Batch, Limits, Options, Publisher};
 pub use subscription::{Since, Subscription};
 
 #[cfg(test)]

@@ -99,10 +99,9 @@ impl Buffer {
 
     /// Number of the oldest frame that is still here, or of the next one.
     pub fn first(&self) -> u64 {
-        self.chunks.front().map_or_else(
-            || self.next - self.marks.len() as u64,
-            |chunk| chunk.first,
-        )
+        self.chunks
+            .front()
+            .map_or_else(|| self.next - self.marks.len() as u64, |chunk| chunk.first)
     }
 
     /// Whether any frame was dropped.

@@ -12,10 +12,7 @@ use super::{
     shape::{Channels, interrupts},
 };
 use crate::{
-    engine::{
-        Body, Event,
-        event::TaskInfo,
-    },
+    engine::{Body, Event, event::TaskInfo},
     extract::RunConfig,
     graph::Compiled,
     id::{RunId, TaskId, ThreadId},
@@ -151,7 +148,9 @@ impl Encoder {
         let shown = ns.is_empty() || self.origin.subgraphs;
         match &event.body {
             Body::Custom(value) if shown && modes.has(Mode::Custom) => {
-                frames.push(Mode::Custom.into(), "custom", ns, |out| value.write_json(out));
+                frames.push(Mode::Custom.into(), "custom", ns, |out| {
+                    value.write_json(out)
+                });
             }
             Body::Values(state) if shown && modes.has(Mode::Values) => {
                 frames.push(Mode::Values.into(), "values", ns, |out| {
@@ -325,13 +324,7 @@ fn fields(out: &mut Vec<u8>, map: &Map) {
 }
 
 /// A payload with step and time around it.
-fn debug(
-    frames: &mut Buffer,
-    ns: &str,
-    step: i64,
-    kind: &str,
-    payload: impl FnOnce(&mut Vec<u8>),
-) {
+fn debug(frames: &mut Buffer, ns: &str, step: i64, kind: &str, payload: impl FnOnce(&mut Vec<u8>)) {
     frames.push(Mode::Debug.into(), "debug", ns, |out| {
         out.extend_from_slice(b"{\"step\":");
         number(out, step);

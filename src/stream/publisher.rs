@@ -26,10 +26,24 @@ use crate::{
     id::{RunId, ThreadId},
 };
 
-/// How far a reader of a stream that cannot be resumed may fall behind, in bytes.
-pub const LAG: usize = 16 << 20;
-/// What a stream that can be resumed keeps, in bytes.
-pub const KEPT: usize = 64 << 20;
+/// Memory one stream may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How far a reader of a stream that cannot be resumed may fall behind, in bytes.
+    pub lag: usize,
+    /// What a stream that can be resumed keeps, in bytes; the oldest frames go first.
+    pub kept: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            lag: 16 << 20,
+            kept: 64 << 20,
+        }
+    }
+}
+
 /// What is kept without need before old frames are looked for, in bytes.
 const SLACK: usize = 256 << 10;
 
@@ -56,6 +70,8 @@ pub struct Options {
     /// Frames are shown only once [`Publisher::release`] names them: for streams that are
     /// delivered after they were stored.
     pub held: bool,
+    /// Memory the stream may take.
+    pub limits: Limits,
 }
 
 /// The stream of one run. Ends only with [`close`](Publisher::close).
@@ -63,6 +79,7 @@ pub struct Publisher {
     run: RunId,
     thread: ThreadId,
     resumable: bool,
+    limits: Limits,
     modes: Modes,
     /// Kinds wanted of the root graph, and of graphs inside it, as bits.
     wanted: [u8; 2],
@@ -136,6 +153,7 @@ impl Publisher {
             run: options.run,
             thread: options.thread,
             resumable: options.resumable,
+            limits: options.limits,
             modes,
             wanted: [kinds(modes), inside],
             grows: encoder.grows(),
@@ -310,12 +328,12 @@ impl Publisher {
 
     fn trim(&self, state: &mut State) {
         if self.resumable {
-            state.buffer.shrink_to(KEPT);
+            state.buffer.shrink_to(self.limits.kept);
         } else {
             let mut oldest = state.buffer.next();
             for reader in state.readers.values_mut() {
                 if let Some(next) = *reader {
-                    if state.buffer.behind(next) > LAG as u64 {
+                    if state.buffer.behind(next) > self.limits.lag as u64 {
                         *reader = None;
                     } else {
                         oldest = oldest.min(next);

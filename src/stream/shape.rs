@@ -262,7 +262,10 @@ mod tests {
         }];
         let list = value!([{"value": "A?", "id": "1f", "response_schema": null}]);
         for (state, expected) in [
-            (value!({"a": 1}), value!({"a": 1, "__interrupt__": (list.clone())})),
+            (
+                value!({"a": 1}),
+                value!({"a": 1, "__interrupt__": (list.clone())}),
+            ),
             (value!({}), value!({"__interrupt__": (list.clone())})),
             (value!(3), value!({"__interrupt__": (list.clone())})),
         ] {

@@ -46,6 +46,10 @@ fn options(modes: &[Mode]) -> Options {
         branch_in_metadata: None,
         after: 0,
         held: false,
+        limits: Limits {
+            lag: 1 << 20,
+            kept: 4 << 20,
+        },
     }
 }
 

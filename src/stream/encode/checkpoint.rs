@@ -16,12 +16,11 @@ impl Encoder {
         info: &CheckpointInfo,
         debug: bool,
     ) {
-        let or_null = |out: &mut Vec<u8>, write: &dyn Fn(&mut Vec<u8>, CheckpointId)| {
-            match info.parent {
+        let or_null =
+            |out: &mut Vec<u8>, write: &dyn Fn(&mut Vec<u8>, CheckpointId)| match info.parent {
                 Some(parent) => write(out, parent),
                 None => out.extend_from_slice(b"null"),
-            }
-        };
+            };
         out.extend_from_slice(b"{\"config\":");
         self.config_of(out, ns, info.id, &info.parents);
         out.extend_from_slice(b",\"parent_config\":");

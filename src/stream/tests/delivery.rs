@@ -107,36 +107,39 @@ fn count(reader: &mut Subscription) -> usize {
 
 #[tokio::test]
 async fn a_reader_far_behind_is_cut_off_and_the_others_are_not() {
-    let publisher = Publisher::new(options(&[Mode::Custom]));
+    let options = options(&[Mode::Custom]);
+    let lag = options.limits.lag;
+    let publisher = Publisher::new(options);
     let mut slow = publisher.subscribe(Since::Start, &[]);
     let mut quick = publisher.subscribe(Since::Start, &[]);
-    let text = Value::from("x".repeat(LAG / 10));
+    let text = Value::from("x".repeat(lag / 10));
     let mut seen = 0;
-    for _ in 0..12 {
+    for _ in 0..16 {
         publisher.emit(custom(text.clone()));
         seen += count(&mut quick);
     }
     // What the slow one has not read is not kept for it.
-    assert!(publisher.size() < LAG / 4, "{}", publisher.size());
+    assert!(publisher.size() < lag / 2, "{}", publisher.size());
     let told = now(&mut slow);
     assert_eq!(names(&told), ["error"]);
     assert_eq!(told[0].1.get("error").unwrap(), "SlowReader");
     assert!(slow.next().await.is_none());
-    assert_eq!(seen, 13);
+    assert_eq!(seen, 17);
 }
 
 #[tokio::test]
 async fn frames_that_are_gone_are_announced() {
     let mut options = options(&[Mode::Custom]);
     options.resumable = true;
+    let kept = options.limits.kept;
     let publisher = Publisher::new(options);
-    let text = Value::from("x".repeat(KEPT / 8));
+    let text = Value::from("x".repeat(kept / 8));
     for _ in 0..10 {
         publisher.emit(custom(text.clone()));
     }
     publisher.emit(custom("end"));
     publisher.close();
-    assert!(publisher.size() <= KEPT);
+    assert!(publisher.size() <= kept);
     let mut reader = publisher.subscribe(Since::After(3), &[]);
     let gap = parse(&reader.next().await.unwrap());
     assert_eq!(names(&gap), ["gap"]);

@@ -20,7 +20,10 @@ fn read(text: &str) -> Vec<(String, Value)> {
     text.lines()
         .map(|line| {
             let (name, data) = line.split_once(' ').unwrap();
-            (name.into(), Value::from_json_slice(data.as_bytes()).unwrap())
+            (
+                name.into(),
+                Value::from_json_slice(data.as_bytes()).unwrap(),
+            )
         })
         .collect()
 }
@@ -117,9 +120,7 @@ impl Replay {
             result: unless_null(task, "result"),
             child_ns: match (task.get("checkpoint"), unless_null(task, "state")) {
                 (Some(inner), _) => Some(text(inner, "checkpoint_ns")),
-                (_, Some(state)) => {
-                    Some(text(state.get("configurable").unwrap(), "checkpoint_ns"))
-                }
+                (_, Some(state)) => Some(text(state.get("configurable").unwrap(), "checkpoint_ns")),
                 _ => None,
             },
         };
@@ -201,7 +202,11 @@ impl Replay {
             // With both modes the task event stands for both frames.
             "tasks" => {
                 let done = self.steps.len() as i64;
-                let step = if data.get("triggers").is_some() { done + 1 } else { done };
+                let step = if data.get("triggers").is_some() {
+                    done + 1
+                } else {
+                    done
+                };
                 self.task_body(data, step)
             }
             "checkpoints" => self.checkpoint(data),

@@ -96,8 +96,22 @@ async fn callback_events_tell_of_nodes_everywhere() {
     ));
     let seen = now(&mut reader);
     assert_eq!(names(&seen), ["events", "events"]);
-    let keys: Vec<&str> = seen[0].1.as_map().unwrap().keys().map(|key| &**key).collect();
-    let expected = ["event", "data", "name", "tags", "run_id", "metadata", "parent_ids"];
+    let keys: Vec<&str> = seen[0]
+        .1
+        .as_map()
+        .unwrap()
+        .keys()
+        .map(|key| &**key)
+        .collect();
+    let expected = [
+        "event",
+        "data",
+        "name",
+        "tags",
+        "run_id",
+        "metadata",
+        "parent_ids",
+    ];
     assert_eq!(keys, expected);
     assert_eq!(seen[0].1.get("event").unwrap(), "on_chain_start");
     assert_eq!(seen[1].1.get("event").unwrap(), "on_chain_end");
@@ -125,7 +139,10 @@ async fn a_cached_update_says_so_and_several_writes_are_a_list() {
     let seen = now(&mut reader);
     let cached = value!({"split": null, "__metadata__": {"cached": true}});
     assert_eq!(seen[1].1, cached);
-    assert_eq!(seen[2].1, value!({"split": [{"log": ["a"]}, {"log": ["b"]}]}));
+    assert_eq!(
+        seen[2].1,
+        value!({"split": [{"log": ["a"]}, {"log": ["b"]}]})
+    );
 }
 
 #[test]

@@ -7,8 +7,22 @@ use crate::{engine::Sink, value};
 
 const EVENTS: u32 = 400_000;
 
+/// Time on the processor so far, of all threads.
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks = stat.split(' ').skip(13).take(2);
+    let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+fn report(name: &str, wall: Duration, cpu: Duration) {
+    let rate = f64::from(EVENTS) / wall.as_secs_f64();
+    let each = cpu.as_secs_f64() * 1e6 / f64::from(EVENTS);
+    println!("{name}: {rate:.0} events/s, {each:.2} us of CPU each");
+}
+
 async fn pass(name: &str, modes: &[Mode], streams: u32, make: fn(u32) -> Event) {
-    let began = Instant::now();
+    let (began, used) = (Instant::now(), cpu());
     let mut tasks = vec![];
     let each = EVENTS / streams;
     for _ in 0..streams {
@@ -29,24 +43,34 @@ async fn pass(name: &str, modes: &[Mode], streams: u32, make: fn(u32) -> Event) 
                 }
             }
             publisher.close();
-            0
+            1
         }));
     }
-    let mut bytes = 0;
     for task in tasks {
-        bytes += task.await.unwrap();
+        assert!(task.await.unwrap() > 0);
     }
-    let took = began.elapsed();
-    let rate = f64::from(EVENTS) / took.as_secs_f64();
-    let share = Duration::from_secs(1).as_micros() as f64 / rate;
-    println!("{name}: {rate:.0} events/s, {share:.2} us each, {bytes} bytes");
+    report(name, began.elapsed(), cpu() - used);
+}
+
+/// Encoding alone, one thread, the event already built.
+fn encode(name: &str, modes: &[Mode], event: Event) {
+    let publisher = Publisher::new(options(modes));
+    let mut reader = publisher.subscribe(Since::Live, &[]);
+    let (began, used) = (Instant::now(), cpu());
+    for number in 0..EVENTS {
+        publisher.emit(event.clone());
+        if number % 16 == 0 {
+            let _ = futures::FutureExt::now_or_never(reader.next());
+        }
+    }
+    report(name, began.elapsed(), cpu() - used);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures; says nothing on a busy machine"]
 async fn events_per_second() {
-    pass("custom", &[Mode::Custom], 16, |n| custom(value!({"token": "hello ", "n": n}))).await;
-    pass("messages-tuple", &[Mode::MessagesTuple], 16, |_| {
+    let token = |n: u32| custom(value!({"token": "hello ", "n": n}));
+    let chunk = |_: u32| {
         thread_local! {
             static TASK: Arc<TaskInfo> = task("model", "model:7");
         }
@@ -56,6 +80,9 @@ async fn events_per_second() {
             task: TASK.with(Arc::clone),
         };
         event("", body)
-    })
-    .await;
+    };
+    encode("custom, encoding", &[Mode::Custom], token(1));
+    encode("messages-tuple, encoding", &[Mode::MessagesTuple], chunk(1));
+    pass("custom", &[Mode::Custom], 16, token).await;
+    pass("messages-tuple", &[Mode::MessagesTuple], 16, chunk).await;
 }
