@@ -75,7 +75,7 @@ impl Mode {
             Self::Tasks => &[Kind::Tasks],
             Self::Checkpoints => &[Kind::Checkpoints],
             Self::Updates => &[Kind::Updates],
-            Self::Events => &[Kind::Tasks, Kind::Values],
+            Self::Events => &[Kind::Tasks],
             Self::Debug => &[Kind::Tasks, Kind::Checkpoints],
             Self::Custom => &[Kind::Custom],
         }
@@ -116,6 +116,11 @@ impl FromStr for Mode {
 pub struct Modes(u16);
 
 impl Modes {
+    /// Marks the first frame of a stream; readers who ask for certain modes do not see it.
+    pub(super) const METADATA: Self = Self(1 << 14);
+    /// Marks frames that every reader sees.
+    pub(super) const ALWAYS: Self = Self(1 << 15);
+
     /// Whether the mode is in the set.
     pub fn has(self, mode: Mode) -> bool {
         self.0 & mode.bit() != 0
@@ -129,6 +134,16 @@ impl Modes {
     /// Whether any mode is in both sets.
     pub(super) fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Whether every mode of this set is in the other.
+    pub(super) fn within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// Both sets together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Whether any mode of the set is made of such events.

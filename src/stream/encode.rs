@@ -1,0 +1,339 @@
+//! From the engine's events to frames, mode by mode, in the form LangGraph's server sends.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use super::{
+    buffer::Buffer,
+    frame::{number, plain, text},
+    mode::{Mode, Modes},
+    shape::{Channels, interrupts},
+};
+use crate::{
+    engine::{Body, Event, event::TaskInfo},
+    extract::RunConfig,
+    graph::Compiled,
+    id::{RunId, TaskId, ThreadId},
+    time::Timestamp,
+    value::{Map, Value},
+};
+
+mod checkpoint;
+mod messages;
+
+/// Which run is told of, and to whom.
+pub struct Origin {
+    /// The run.
+    pub run: RunId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Its attempt, from 1.
+    pub attempt: i32,
+    /// Named in the first frame.
+    pub branch: Option<Arc<str>>,
+    /// What was asked for.
+    pub modes: Modes,
+    /// Graphs inside the graph are told of too.
+    pub subgraphs: bool,
+}
+
+/// Encodes the events of one run.
+pub struct Encoder {
+    origin: Origin,
+    channels: Channels,
+    /// Fields of `metadata` that all tasks share, without braces.
+    shared: Vec<u8>,
+    /// Fields of `configurable` that all checkpoints share, each followed by a comma.
+    configurable: Vec<u8>,
+    tags: Vec<Arc<str>>,
+    /// `metadata` of message events, per task.
+    tasks: HashMap<TaskId, messages::Metadata>,
+    /// Messages as far as they have grown, by id.
+    growing: HashMap<Arc<str>, crate::message::AiChunk>,
+    /// Messages whose metadata was sent.
+    announced: HashSet<Arc<str>>,
+    /// Inputs of running tasks, for their ends in `events`.
+    inputs: HashMap<TaskId, Value>,
+}
+
+impl Encoder {
+    /// For the events of one run of `graph`.
+    pub fn new(origin: Origin, graph: &Arc<Compiled>) -> Self {
+        let mut encoder = Self {
+            origin,
+            channels: Channels::of(graph),
+            shared: vec![],
+            configurable: vec![],
+            tags: vec![],
+            tasks: HashMap::new(),
+            growing: HashMap::new(),
+            announced: HashSet::new(),
+            inputs: HashMap::new(),
+        };
+        encoder.config(&RunConfig::default());
+        encoder
+    }
+
+    /// Takes over what the run's config says.
+    pub fn config(&mut self, config: &RunConfig) {
+        let ids = [
+            ("run_id", Value::from(self.origin.run.to_string())),
+            ("thread_id", Value::from(self.origin.thread.to_string())),
+        ];
+        let mut metadata = config.metadata.clone();
+        for key in ["graph_id", "assistant_id"] {
+            if let (false, Some(id)) = (metadata.contains_key(key), config.configurable.get(key)) {
+                metadata.insert(key, id.clone());
+            }
+        }
+        metadata.insert("run_attempt", i64::from(self.origin.attempt));
+        metadata.insert("run_id", ids[0].1.clone());
+        self.shared.clear();
+        fields(&mut self.shared, &metadata);
+
+        let mut configurable = config.configurable.clone();
+        configurable.retain(|key, _| {
+            !key.starts_with("__")
+                && !matches!(&**key, "checkpoint_id" | "checkpoint_ns" | "checkpoint_map")
+        });
+        for (key, id) in ids {
+            configurable.insert(key, id);
+        }
+        self.configurable.clear();
+        fields(&mut self.configurable, &configurable);
+        self.configurable.push(b',');
+        self.tags.clone_from(&config.tags);
+        self.tasks.clear();
+    }
+
+    /// The first frame: the run has started.
+    pub fn start(&self, frames: &mut Buffer) {
+        frames.push(Modes::METADATA, "metadata", "", |out| {
+            out.extend_from_slice(b"{\"run_id\":");
+            plain(out, self.origin.run);
+            out.extend_from_slice(b",\"attempt\":");
+            number(out, i64::from(self.origin.attempt));
+            if let Some(branch) = &self.origin.branch {
+                out.extend_from_slice(b",\"branch\":");
+                text(out, branch);
+            }
+            out.push(b'}');
+        });
+    }
+
+    /// Whether messages are sent as they have grown, which takes every piece of them.
+    pub fn grows(&self) -> bool {
+        let modes = self.origin.modes;
+        modes.has(Mode::Messages) && !modes.has(Mode::MessagesTuple)
+    }
+
+    /// Takes note of an event that nobody hears.
+    pub fn miss(&mut self, event: &Event) {
+        if let Body::Message {
+            message,
+            whole: false,
+            ..
+        } = &event.body
+            && self.grows()
+        {
+            self.grow(message);
+        }
+    }
+
+    /// The frames of one event.
+    pub fn encode(&mut self, frames: &mut Buffer, event: &Event) {
+        let (ns, modes) = (&*event.ns, self.origin.modes);
+        let shown = ns.is_empty() || self.origin.subgraphs;
+        match &event.body {
+            Body::Custom(value) if shown && modes.has(Mode::Custom) => {
+                frames.push(Mode::Custom.into(), "custom", ns, |out| {
+                    value.write_json(out)
+                });
+            }
+            Body::Values(state) if shown && modes.has(Mode::Values) => {
+                frames.push(Mode::Values.into(), "values", ns, |out| {
+                    self.channels.write(out, state);
+                });
+            }
+            Body::ValuesInterrupt(state, asked) if shown && modes.has(Mode::Values) => {
+                frames.push(Mode::Values.into(), "values", ns, |out| {
+                    self.channels.write_asked(out, state, asked);
+                });
+            }
+            Body::Update {
+                node,
+                update,
+                cached,
+            } if shown && modes.has(Mode::Updates) => {
+                frames.push(Mode::Updates.into(), "updates", ns, |out| {
+                    out.push(b'{');
+                    text(out, node);
+                    out.push(b':');
+                    self.channels.write_update(out, update);
+                    if *cached {
+                        out.extend_from_slice(b",\"__metadata__\":{\"cached\":true}");
+                    }
+                    out.push(b'}');
+                });
+            }
+            Body::UpdateInterrupt(asked) if shown && modes.has(Mode::Updates) => {
+                frames.push(Mode::Updates.into(), "updates", ns, |out| {
+                    self.channels.write_asked(out, &Value::Null, asked);
+                });
+            }
+            Body::Message {
+                message,
+                whole,
+                task,
+            } if shown => self.message(frames, ns, message, *whole, task),
+            Body::TaskStart { task, input } => self.task_start(frames, ns, shown, task, input),
+            Body::TaskEnd {
+                task,
+                error,
+                result,
+                interrupts: asked,
+            } => {
+                let end = |out: &mut Vec<u8>| {
+                    self.task_head(out, task);
+                    out.extend_from_slice(b",\"error\":");
+                    error.as_ref().unwrap_or(&Value::Null).write_json(out);
+                    out.extend_from_slice(b",\"result\":");
+                    self.channels.write(out, result);
+                    out.extend_from_slice(b",\"interrupts\":");
+                    interrupts(out, asked);
+                    out.push(b'}');
+                };
+                if shown && modes.has(Mode::Tasks) {
+                    frames.push(Mode::Tasks.into(), "tasks", ns, end);
+                }
+                if shown && modes.has(Mode::Debug) {
+                    debug(frames, ns, task.step, "task_result", end);
+                }
+                if modes.has(Mode::Events) {
+                    let input = self.inputs.remove(&task.id);
+                    if error.is_none() && asked.is_empty() {
+                        self.callback(frames, "on_chain_end", task, |out, channels| {
+                            out.extend_from_slice(b"\"output\":");
+                            channels.write(out, result);
+                            if let Some(input) = &input {
+                                out.extend_from_slice(b",\"input\":");
+                                channels.write(out, input);
+                            }
+                        });
+                    }
+                }
+            }
+            Body::Checkpoint(info) if shown => {
+                if modes.has(Mode::Checkpoints) {
+                    frames.push(Mode::Checkpoints.into(), "checkpoints", ns, |out| {
+                        self.checkpoint(out, ns, info, false);
+                    });
+                }
+                if modes.has(Mode::Debug) {
+                    debug(frames, ns, info.step, "checkpoint", |out| {
+                        self.checkpoint(out, ns, info, true);
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn task_start(
+        &mut self,
+        frames: &mut Buffer,
+        ns: &str,
+        shown: bool,
+        task: &TaskInfo,
+        input: &Value,
+    ) {
+        let modes = self.origin.modes;
+        let start = |out: &mut Vec<u8>| {
+            self.task_head(out, task);
+            out.extend_from_slice(b",\"input\":");
+            self.channels.write(out, input);
+            out.extend_from_slice(b",\"triggers\":");
+            super::frame::list(out, task.triggers.iter(), |out, name| text(out, name));
+            out.extend_from_slice(b",\"metadata\":{");
+            out.extend_from_slice(&self.shared);
+            out.extend_from_slice(b"}}");
+        };
+        if shown && modes.has(Mode::Tasks) {
+            frames.push(Mode::Tasks.into(), "tasks", ns, start);
+        }
+        if shown && modes.has(Mode::Debug) {
+            debug(frames, ns, task.step, "task", start);
+        }
+        if modes.has(Mode::Events) {
+            self.inputs.insert(task.id, input.clone());
+            self.callback(frames, "on_chain_start", task, |out, channels| {
+                out.extend_from_slice(b"\"input\":");
+                channels.write(out, input);
+            });
+        }
+    }
+
+    fn task_head(&self, out: &mut Vec<u8>, task: &TaskInfo) {
+        out.extend_from_slice(b"{\"id\":");
+        plain(out, task.id);
+        out.extend_from_slice(b",\"name\":");
+        text(out, &task.name);
+    }
+
+    /// A callback event in LangChain's form, of a node.
+    fn callback(
+        &self,
+        frames: &mut Buffer,
+        event: &str,
+        task: &TaskInfo,
+        data: impl FnOnce(&mut Vec<u8>, &Channels),
+    ) {
+        frames.push(Mode::Events.into(), "events", "", |out| {
+            out.extend_from_slice(b"{\"event\":");
+            text(out, event);
+            out.extend_from_slice(b",\"data\":{");
+            data(out, &self.channels);
+            out.extend_from_slice(b"},\"name\":");
+            text(out, &task.name);
+            out.extend_from_slice(b",\"tags\":[\"graph:step:");
+            let step = task.step.to_string();
+            out.extend_from_slice(step.as_bytes());
+            out.extend_from_slice(b"\"],\"run_id\":");
+            plain(out, task.id);
+            out.extend_from_slice(b",\"metadata\":{");
+            self.task_metadata(out, task);
+            out.extend_from_slice(b"},\"parent_ids\":[");
+            plain(out, self.origin.run);
+            out.extend_from_slice(b"]}");
+        });
+    }
+}
+
+/// The fields of a map, without braces.
+fn fields(out: &mut Vec<u8>, map: &Map) {
+    for (index, (key, value)) in map.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        text(out, key);
+        out.push(b':');
+        value.write_json(out);
+    }
+}
+
+/// A payload with step and time around it.
+fn debug(frames: &mut Buffer, ns: &str, step: i64, kind: &str, payload: impl FnOnce(&mut Vec<u8>)) {
+    frames.push(Mode::Debug.into(), "debug", ns, |out| {
+        out.extend_from_slice(b"{\"step\":");
+        number(out, step);
+        out.extend_from_slice(b",\"timestamp\":");
+        plain(out, Timestamp::now());
+        out.extend_from_slice(b",\"type\":");
+        text(out, kind);
+        out.extend_from_slice(b",\"payload\":");
+        payload(out);
+        out.push(b'}');
+    });
+}

@@ -1,0 +1,185 @@
+//! Chat messages as the modes `messages-tuple` and `messages` show them.
+
+use std::sync::Arc;
+
+use super::Encoder;
+use crate::{
+    engine::event::TaskInfo,
+    message::{AiChunk, ToolCallChunk},
+    stream::{
+        buffer::Buffer,
+        frame::{list, number, text},
+        mode::Mode,
+        shape,
+    },
+    value::{Map, Value},
+};
+
+/// So many tasks keep their metadata ready; beyond that it is made anew.
+const TASKS: usize = 256;
+
+/// `metadata` of the messages of one task, ready to send.
+pub struct Metadata {
+    chunk: Box<[u8]>,
+    whole: Box<[u8]>,
+}
+
+impl Encoder {
+    pub(super) fn message(
+        &mut self,
+        frames: &mut Buffer,
+        ns: &str,
+        message: &Value,
+        whole: bool,
+        task: &Arc<TaskInfo>,
+    ) {
+        if self.origin.modes.has(Mode::MessagesTuple) {
+            let metadata = self.metadata(ns, whole, task);
+            frames.push(Mode::MessagesTuple.into(), "messages", ns, |out| {
+                out.push(b'[');
+                match whole {
+                    true => shape::message(out, message),
+                    false => shape::chunk(out, message),
+                }
+                out.push(b',');
+                out.extend_from_slice(metadata);
+                out.push(b']');
+            });
+        } else if self.origin.modes.has(Mode::Messages) {
+            self.grown(frames, ns, message, whole, task);
+        }
+    }
+
+    /// A message as far as it has grown, after its metadata if it is new.
+    fn grown(
+        &mut self,
+        frames: &mut Buffer,
+        ns: &str,
+        message: &Value,
+        whole: bool,
+        task: &Arc<TaskInfo>,
+    ) {
+        let id = id_of(message);
+        if self.announced.insert(id.clone()) {
+            let metadata = self.metadata(ns, whole, task);
+            frames.push(Mode::Messages.into(), "messages/metadata", "", |out| {
+                out.push(b'{');
+                text(out, &id);
+                out.extend_from_slice(b":{\"metadata\":");
+                out.extend_from_slice(metadata);
+                out.extend_from_slice(b"}}");
+            });
+        }
+        let (event, shown) = match whole {
+            true => {
+                self.growing.remove(&id);
+                ("messages/complete", message.clone())
+            }
+            false => ("messages/partial", self.grow(message)),
+        };
+        frames.push(Mode::Messages.into(), event, "", |out| {
+            list(out, [&shown], shape::message);
+        });
+    }
+
+    /// Adds a piece to its message and answers the message so far.
+    pub(super) fn grow(&mut self, piece: &Value) -> Value {
+        let id = id_of(piece);
+        let piece = chunk_of(piece);
+        let last = piece.last;
+        let sum = self.growing.entry(id.clone()).or_default();
+        sum.push(&piece);
+        let shown = sum.message().into();
+        if last {
+            self.growing.remove(&id);
+        }
+        shown
+    }
+
+    fn metadata(&mut self, ns: &str, whole: bool, task: &TaskInfo) -> &[u8] {
+        if self.tasks.len() >= TASKS && !self.tasks.contains_key(&task.id) {
+            self.tasks.clear();
+        }
+        if !self.tasks.contains_key(&task.id) {
+            let mut out = vec![b'{'];
+            self.task_metadata(&mut out, task);
+            let mut chunk = out.clone();
+            out.push(b'}');
+            // Inside another graph a model is told of the graph it runs in, else of its task.
+            let around = if ns.is_empty() { &*task.ns } else { ns };
+            chunk.extend_from_slice(b",\"checkpoint_ns\":");
+            text(&mut chunk, around);
+            chunk.push(b'}');
+            let metadata = Metadata {
+                chunk: chunk.into(),
+                whole: out.into(),
+            };
+            self.tasks.insert(task.id, metadata);
+        }
+        let found = self.tasks.get(&task.id);
+        found.map_or(b"{}", |ready| match whole {
+            true => &ready.whole,
+            false => &ready.chunk,
+        })
+    }
+
+    /// The fields of a task's metadata, without braces.
+    pub(super) fn task_metadata(&self, out: &mut Vec<u8>, task: &TaskInfo) {
+        out.extend_from_slice(&self.shared);
+        out.extend_from_slice(b",\"thread_id\":");
+        super::plain(out, self.origin.thread);
+        if !self.tags.is_empty() {
+            out.extend_from_slice(b",\"tags\":");
+            list(out, &self.tags, |out, tag| text(out, tag));
+        }
+        out.extend_from_slice(b",\"langgraph_step\":");
+        number(out, task.step);
+        out.extend_from_slice(b",\"langgraph_node\":");
+        text(out, &task.name);
+        out.extend_from_slice(b",\"langgraph_triggers\":");
+        list(out, task.triggers.iter(), |out, name| text(out, name));
+        out.extend_from_slice(b",\"langgraph_path\":");
+        task.path.write_json(out);
+        out.extend_from_slice(b",\"langgraph_checkpoint_ns\":");
+        text(out, &task.ns);
+    }
+}
+
+fn id_of(message: &Value) -> Arc<str> {
+    match message.get("id") {
+        Some(Value::Str(id)) => id.clone(),
+        _ => "".into(),
+    }
+}
+
+/// A piece from its stored form.
+fn chunk_of(value: &Value) -> AiChunk {
+    let str_of = |value: &Value, key| match value.get(key) {
+        Some(Value::Str(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let map_of = |key| value.get(key).and_then(Value::as_map).cloned();
+    let pieces = value.get("tool_call_chunks").and_then(Value::as_list);
+    AiChunk {
+        id: str_of(value, "id"),
+        name: str_of(value, "name"),
+        content: value.get("content").cloned().unwrap_or_default(),
+        tool_call_chunks: pieces
+            .unwrap_or_default()
+            .iter()
+            .map(|piece| ToolCallChunk {
+                name: str_of(piece, "name"),
+                args: str_of(piece, "args").map_or_else(String::new, |args| args.to_string()),
+                id: str_of(piece, "id"),
+                index: piece.get("index").and_then(Value::as_i64),
+            })
+            .collect(),
+        usage_metadata: value
+            .get("usage_metadata")
+            .filter(|usage| !usage.is_null())
+            .cloned(),
+        response_metadata: map_of("response_metadata").unwrap_or_else(Map::new),
+        additional_kwargs: map_of("additional_kwargs").unwrap_or_else(Map::new),
+        last: value.get("chunk_position").and_then(Value::as_str) == Some("last"),
+    }
+}

@@ -1,0 +1,110 @@
+//! One reader of a run's stream.
+
+use std::{pin::pin, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{
+    frame,
+    mode::Modes,
+    publisher::{Found, Publisher},
+};
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// With the first frame that is still there.
+    Start,
+    /// With what comes from now on.
+    Live,
+    /// After the frame of this number.
+    After(u64),
+}
+
+impl Since {
+    /// What a `Last-Event-ID` header means: `-`, `-1` and `0` the start, a number what comes
+    /// after it. What is no id of ours cannot be found, as no header, and means from now on.
+    pub fn last_event_id(header: Option<&str>) -> Self {
+        match header.map(str::trim) {
+            Some("-" | "-1" | "0") => Self::Start,
+            Some(id) => id.parse().map_or(Self::Live, Self::After),
+            None => Self::Live,
+        }
+    }
+}
+
+/// One reader. Dropping it leaves the stream.
+pub struct Subscription {
+    publisher: Arc<Publisher>,
+    id: u64,
+    filter: Option<Modes>,
+    ended: bool,
+}
+
+impl Subscription {
+    pub(super) fn new(publisher: Arc<Publisher>, id: u64, filter: Option<Modes>) -> Self {
+        Self {
+            publisher,
+            id,
+            filter,
+            ended: false,
+        }
+    }
+
+    /// Whole frames: all that came since the last call, at most about 64 KiB. `None` once the
+    /// stream has ended and all of it was read.
+    ///
+    /// Nothing is lost when the call is dropped before it answers. A reader that fell too far
+    /// behind gets an `error` event and the end; one that comes back for frames that are gone
+    /// gets a `gap` event with the first and the last number of those.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        let mut found = self.publisher.read(self.id, self.filter);
+        while matches!(found, Found::Nothing) {
+            let publisher = &*self.publisher;
+            let mut news = pin!(publisher.news().notified());
+            // Listen first, look then: what comes in between is not missed.
+            news.as_mut().enable();
+            found = publisher.read(self.id, self.filter);
+            if matches!(found, Found::Nothing) {
+                news.await;
+                found = publisher.read(self.id, self.filter);
+            }
+        }
+        match found {
+            Found::Frames(bytes) => Some(bytes),
+            Found::Gap(first, last) => {
+                let data = format!("{{\"first\":{first},\"last\":{last}}}");
+                Some(notice("gap", &data))
+            }
+            Found::Lagged => {
+                self.ended = true;
+                let data = "{\"error\":\"SlowReader\",\"message\":\"The stream was read too \
+                            slowly and has been cut off; the run goes on. Ask for a resumable \
+                            stream to be able to come back.\"}";
+                Some(notice("error", data))
+            }
+            Found::Nothing | Found::End => {
+                self.ended = true;
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.publisher.leave(self.id);
+    }
+}
+
+/// A frame for one reader only, which has no number.
+fn notice(event: &str, data: &str) -> Bytes {
+    let mut out = Vec::with_capacity(data.len() + 32);
+    frame::open(&mut out, event, "");
+    out.extend_from_slice(data.as_bytes());
+    frame::close(&mut out, None);
+    out.into()
+}

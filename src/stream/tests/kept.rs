@@ -1,0 +1,90 @@
+//! Which streams a process keeps.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{engine::Sink, value};
+
+fn kept() -> Arc<Publisher> {
+    let mut options = options(&[Mode::Custom]);
+    options.resumable = true;
+    let publisher = Publisher::new(options);
+    publisher.emit(custom("x".repeat(1000).as_str()));
+    publisher
+}
+
+#[tokio::test(start_paused = true)]
+async fn finished_streams_are_kept_for_a_while_if_they_can_be_resumed() {
+    let hub = Hub::new(Retention::default());
+    let (passing, lasting) = (Publisher::new(options(&[])), kept());
+    for publisher in [&passing, &lasting] {
+        hub.insert(publisher.clone());
+        assert!(hub.get(publisher.run()).is_some());
+        hub.finish(publisher);
+        assert!(publisher.is_closed());
+    }
+    assert!(hub.get(passing.run()).is_none());
+    tokio::time::advance(Duration::from_secs(599)).await;
+    assert!(hub.get(lasting.run()).is_some());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(hub.get(lasting.run()).is_none());
+    hub.sweep();
+    assert_eq!(Arc::strong_count(&lasting), 1);
+}
+
+#[tokio::test]
+async fn the_oldest_finished_streams_make_room() {
+    let hub = Hub::new(Retention {
+        bytes: 3000,
+        ..Retention::default()
+    });
+    let all = [kept(), kept(), kept(), kept()];
+    for publisher in &all {
+        hub.insert(publisher.clone());
+    }
+    for publisher in &all[..3] {
+        hub.finish(publisher);
+    }
+    let here: Vec<bool> = all.iter().map(|one| hub.get(one.run()).is_some()).collect();
+    // What still runs is never taken away.
+    assert_eq!(here, [false, true, true, true]);
+    hub.remove(all[1].run());
+    hub.finish(&all[3]);
+    assert!(hub.get(all[2].run()).is_some() && hub.get(all[3].run()).is_some());
+}
+
+#[tokio::test]
+async fn another_attempt_takes_the_place_of_a_run() {
+    let hub = Hub::new(Retention::default());
+    let old = kept();
+    hub.insert(old.clone());
+    let mut again = options(&[Mode::Custom]);
+    (again.run, again.resumable, again.after) = (old.run(), true, old.last());
+    let new = Publisher::new(again);
+    hub.insert(new.clone());
+    hub.finish(&old);
+    let found = hub.get(old.run()).unwrap();
+    assert!(Arc::ptr_eq(&found, &new) && !found.is_closed());
+    new.start();
+    assert_eq!(new.last(), old.last() + 1);
+}
+
+#[tokio::test]
+async fn a_watcher_of_a_thread_gets_its_streams_before_they_start() {
+    let hub = Hub::new(Retention::default());
+    let (first, other) = (kept(), kept());
+    hub.insert(first.clone());
+    hub.insert(other);
+    let mut watch = hub.subscribe_thread(first.thread());
+    assert_eq!(watch.current.len(), 1);
+    let mut next = options(&[Mode::Custom]);
+    next.thread = first.thread();
+    let next = Publisher::new(next);
+    hub.insert(next.clone());
+    let seen = watch.later.recv().await.unwrap();
+    let mut reader = seen.subscribe(Since::Start, &[]);
+    next.emit(custom(1));
+    assert_eq!(now(&mut reader)[1].1, value!(1));
+    drop(watch);
+    assert_eq!(hub.subscribe_thread(first.thread()).current.len(), 2);
+}
