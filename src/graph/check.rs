@@ -400,7 +400,9 @@ fn reachable(draft: &Draft) -> Option<HashSet<&str>> {
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a Arc<str>>) -> String {
-    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
     if names.is_empty() {
         "none".to_owned()
     } else {

@@ -181,3 +181,32 @@ fn a_command_keeps_update_targets_and_addressee() {
     assert_eq!(writes.finish(), Ok(vec![("sum".into(), value!(1))]));
     assert_eq!(targets, [goto("a"), goto("b").with(2)]);
 }
+
+mod renamed {
+    pub use crate as stitch;
+}
+
+#[test]
+fn the_derive_finds_the_crate_under_another_name() {
+    #[derive(State)]
+    #[state(crate = renamed::stitch)]
+    struct Small {
+        #[state(append)]
+        list: Vec<u32>,
+    }
+    let small = Small::decode(&state(value!({ "list": [1] }))).expect("fits");
+    assert_eq!(small.list, [1]);
+}
+
+#[test]
+fn a_typed_reducer_starts_at_its_default_and_names_itself_in_errors() {
+    let channels = All::channels();
+    let find = |name| channels.iter().find(|channel| channel.name == name);
+    let Some(crate::channel::Kind::Aggregate(sum)) = find("sum").map(|c| c.kind.clone()) else {
+        panic!("`sum` is an aggregate")
+    };
+    assert_eq!(sum.initial(), &value!(0));
+    assert_eq!(sum.fold(value!(2), &value!(3)), Ok(value!(5)));
+    let error = sum.fold(value!(2), &value!("three")).expect_err("no number");
+    assert!(error.to_string().contains("reducer `add` failed"), "{error}");
+}

@@ -61,7 +61,14 @@ fn every_problem_is_reported_at_once() {
         .build()
         .err()
         .expect("a graph with mistakes");
-    insta::assert_snapshot!(invalid, @"");
+    insta::assert_snapshot!(invalid, @r"
+    the graph does not hold together:
+      there are two nodes `write`: give one of them another name
+      the node name `a|b` is reserved: it must not be empty, begin with `__` or contain `|` or `:`
+      the recursion limit is 0, which lets no node run
+      the edge `write` to `nowhere` names `nowhere`, which is not a node (nodes: `write`, `a|b`)
+      nothing follows START: add `.edge(START, ..)`
+    ");
 }
 
 #[test]

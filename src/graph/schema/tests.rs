@@ -1,5 +1,5 @@
 use super::*;
-use crate::prelude::*;
+use crate::prelude::{Deserialize, Graph, JsonSchema, START, Serialize, State};
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Joke {
