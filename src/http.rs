@@ -3,6 +3,7 @@
 
 mod api;
 mod assistants;
+mod backend;
 mod body;
 mod cors;
 mod error;

@@ -20,6 +20,7 @@ pub mod id;
 pub mod message;
 pub mod prelude;
 pub mod runs;
+pub mod server;
 pub mod state;
 pub mod storage;
 pub mod stream;
@@ -27,6 +28,8 @@ pub mod telemetry;
 pub mod time;
 pub mod tree;
 pub mod value;
+
+pub use server::Server;
 
 /// Named by the code the derive makes.
 #[doc(hidden)]

@@ -300,6 +300,29 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
     })
 }
 
+/// A checkpoint that was decoded before, with the pending writes it has now.
+///
+/// # Errors
+/// A row that this version cannot read.
+pub fn with_writes(cached: &Decoded, stored: &Stored) -> Result<Decoded, Error> {
+    let (writes, references) = decode_writes(&stored.writes)?;
+    Ok(Decoded {
+        checkpoint: cached.checkpoint.clone(),
+        frame: cached.frame.clone(),
+        writes,
+        references,
+    })
+}
+
+impl Decoded {
+    /// About how many bytes it takes in memory.
+    pub fn weight(&self) -> usize {
+        let held = self.frame.channels.values();
+        let blobs: usize = held.map(|held| held.full_bytes + held.chain_bytes).sum();
+        1024 + 2 * blobs + 128 * self.checkpoint.versions.len()
+    }
+}
+
 /// Blobs by channel and version, to resolve chains of deltas.
 pub struct Chains<'a>(HashMap<(&'a str, Version), &'a BlobRow>);
 

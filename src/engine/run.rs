@@ -78,6 +78,8 @@ pub struct Finished {
     pub next: Vec<Arc<str>>,
     /// The state it shows, as of the last superstep.
     pub values: Value,
+    /// The last checkpoint, when nothing is pending at it: what the next run starts from.
+    pub last: Option<frame::Decoded>,
 }
 
 /// How a run ended without failing.
@@ -96,21 +98,17 @@ pub enum Ended {
 /// Without `start` nothing is stored.
 pub async fn run(request: Request, start: Option<Start>) -> Finished {
     let wiring = Arc::new(Wiring::new(request.graph.clone()));
-    let mut level = match open(&request, wiring, start) {
-        Ok(level) => level,
+    let (mut level, entry) = match open(&request, wiring, start) {
+        Ok(opened) => opened,
         Err(error) => {
             return Finished {
                 result: Err(error),
                 slot: None,
                 next: vec![],
                 values: Value::Null,
+                last: None,
             };
         }
-    };
-    let (entry, mut level) = {
-        let (entry, opened) = (level.1, level.0);
-        level = (opened, Entry::nothing());
-        (entry, level.0)
     };
     let result = async {
         if level.scope.config.recursion_limit == 0 {
@@ -155,11 +153,19 @@ async fn settle(mut level: Level, mut result: Result<Ended, Error>) -> Finished 
         Ok(Ended::Done) => vec![],
         _ => level.plan().into_iter().map(|task| task.name).collect(),
     };
+    let done = matches!(result, Ok(Ended::Done)) && level.current.stored == Some(level.current.id);
+    let last = done.then(|| frame::Decoded {
+        checkpoint: level.checkpoint(level.current.parent),
+        frame: level.frame.clone(),
+        writes: vec![],
+        references: vec![],
+    });
     Finished {
         values: level.live.output(&level.wiring),
         result,
         slot,
         next,
+        last,
     }
 }
 

@@ -1,0 +1,410 @@
+//! The run service behind the handlers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::FutureExt;
+
+use super::{
+    Api, Error, FrameSource, OnDisconnect, Outcome, Streaming, Waiting, Xray, api::assistants,
+};
+use crate::{
+    graph::draw,
+    id::{AssistantId, RunId, ThreadId},
+    runs::{
+        self, End, Live, Service, Status,
+        request::{
+            self, Address, Assistant, CancelAction, OnDisconnect as Policy, Target,
+            threads::{Create, Edit, Filter, History, Search, View},
+        },
+    },
+    stream::{Since, Subscription},
+    tree::NewThread,
+    value::{Map, Value},
+};
+
+/// Frames of a run.
+struct Frames(Subscription);
+
+#[async_trait]
+impl FrameSource for Frames {
+    async fn next(&mut self) -> Option<Bytes> {
+        self.0.next().await
+    }
+}
+
+/// Frames that are all there already.
+struct Ready(Option<Bytes>);
+
+#[async_trait]
+impl FrameSource for Ready {
+    async fn next(&mut self) -> Option<Bytes> {
+        self.0.take()
+    }
+}
+
+fn no_such_run() -> Value {
+    let mut map = Map::new();
+    map.insert("error", "HTTPException");
+    map.insert("message", "404: Run not found");
+    Value::map(map)
+}
+
+/// Cancels the run when its client leaves, if that was asked for.
+fn on_disconnect(service: &Service, run: Target, policy: Policy) -> Option<OnDisconnect> {
+    (policy == Policy::Cancel).then(|| {
+        let service = service.clone();
+        let leave: OnDisconnect = Box::new(move || {
+            tokio::spawn(async move {
+                if let Err(error) = service.cancel(run.thread, run.run).await {
+                    tracing::warn!(%error, "a run whose client left could not be cancelled");
+                }
+            });
+        });
+        leave
+    })
+}
+
+async fn body_of(live: Live) -> Value {
+    match live.ended().await {
+        Some(end) => end.body(),
+        None => Value::map(Map::new()),
+    }
+}
+
+async fn view(service: &Service, row: crate::tree::Thread) -> Result<View, Error> {
+    let (values, interrupts) = service.shown(&row).await?;
+    Ok(View {
+        row,
+        values,
+        interrupts,
+    })
+}
+
+#[async_trait]
+impl Api for Service {
+    async fn check(&self) -> Result<(), Error> {
+        Ok(self.ping().await?)
+    }
+
+    async fn create_thread(&self, create: Create) -> Result<View, Error> {
+        let id = create.id.unwrap_or_else(ThreadId::mint);
+        let created = self
+            .new_thread(NewThread {
+                id,
+                metadata: create.metadata,
+                owner: "local".to_owned(),
+                if_exists: create.if_exists,
+            })
+            .await?;
+        if !create.supersteps.is_empty() {
+            return Err(Error::unsupported());
+        }
+        view(self, created).await
+    }
+
+    async fn thread(&self, id: ThreadId) -> Result<View, Error> {
+        let row = Service::thread(self, id).await?;
+        view(self, row).await
+    }
+
+    async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<View, Error> {
+        let row = self.patch(id, metadata).await?;
+        view(self, row).await
+    }
+
+    async fn delete_thread(&self, id: ThreadId) -> Result<(), Error> {
+        Ok(self.delete(id).await?)
+    }
+
+    async fn search_threads(&self, _search: Search) -> Result<Vec<View>, Error> {
+        Err(Error::unsupported())
+    }
+
+    async fn count_threads(&self, _filter: Filter) -> Result<u64, Error> {
+        Err(Error::unsupported())
+    }
+
+    async fn state(&self, id: ThreadId, at: Address, subgraphs: bool) -> Result<Value, Error> {
+        Ok(Service::state(self, id, &at, subgraphs).await?)
+    }
+
+    async fn history(&self, id: ThreadId, page: History) -> Result<Vec<Value>, Error> {
+        Ok(Service::history(self, id, &page).await?)
+    }
+
+    async fn edit_state(&self, _id: ThreadId, _edit: Edit) -> Result<Value, Error> {
+        Err(Error::unsupported())
+    }
+
+    async fn create_run(
+        &self,
+        thread: Option<ThreadId>,
+        run: request::Run,
+    ) -> Result<runs::Run, Error> {
+        Ok(self.create(thread, run, false).await?.run)
+    }
+
+    async fn stream_run(
+        &self,
+        thread: Option<ThreadId>,
+        run: request::Run,
+    ) -> Result<Streaming, Error> {
+        let policy = run.on_disconnect;
+        let new = self.create(thread, run, true).await?;
+        let target = Target {
+            thread: new.run.thread,
+            run: new.run.id,
+        };
+        let frames: Box<dyn FrameSource> = match new.frames {
+            Some(frames) => Box::new(Frames(frames)),
+            None => Box::new(Ready(None)),
+        };
+        Ok(Streaming {
+            run: target,
+            frames,
+            on_disconnect: on_disconnect(self, target, policy),
+        })
+    }
+
+    async fn wait_run(
+        &self,
+        thread: Option<ThreadId>,
+        run: request::Run,
+    ) -> Result<Waiting, Error> {
+        let policy = run.on_disconnect;
+        let new = self.create(thread, run, false).await?;
+        let target = Target {
+            thread: new.run.thread,
+            run: new.run.id,
+        };
+        Ok(Waiting {
+            run: target,
+            result: body_of(new.live).boxed(),
+            on_disconnect: on_disconnect(self, target, policy),
+        })
+    }
+
+    async fn runs(
+        &self,
+        thread: ThreadId,
+        status: Option<Status>,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<runs::Run>, Error> {
+        Ok(self.list_runs(thread, status, limit, offset).await?)
+    }
+
+    async fn run(&self, run: Target) -> Result<runs::Run, Error> {
+        let found = self.find_run(run.thread, run.run).await?;
+        found.ok_or_else(Error::not_found)
+    }
+
+    async fn delete_run(&self, _run: Target) -> Result<(), Error> {
+        Err(Error::unsupported())
+    }
+
+    async fn join_run(&self, run: Target, cancel_on_disconnect: bool) -> Result<Outcome, Error> {
+        let policy = match cancel_on_disconnect {
+            true => Policy::Cancel,
+            false => Policy::Continue,
+        };
+        if let Some(live) = self.live(run.run) {
+            let leave = on_disconnect(self, run, policy);
+            return Ok((body_of(live).boxed(), leave));
+        }
+        let service = self.clone();
+        let found = self.find_run(run.thread, run.run).await?;
+        let Some(row) = found else {
+            let mut map = Map::new();
+            map.insert("__error__", no_such_run());
+            return Ok((futures::future::ready(Value::map(map)).boxed(), None));
+        };
+        let result = async move { service.end_of(row.thread, run.run).await };
+        Ok((result.boxed(), on_disconnect(self, run, policy)))
+    }
+
+    async fn join_stream(
+        &self,
+        run: Target,
+        join: request::Join,
+    ) -> Result<(Box<dyn FrameSource>, Option<OnDisconnect>), Error> {
+        let since = Since::last_event_id(join.last_event_id.as_deref());
+        if let Some(publisher) = self.stream(run.run) {
+            // What was never kept cannot be replayed.
+            let since = match publisher.resumable() {
+                true => since,
+                false => Since::Live,
+            };
+            let policy = match join.cancel_on_disconnect {
+                true => Policy::Cancel,
+                false => Policy::Continue,
+            };
+            let frames = Frames(publisher.subscribe(since, &join.modes));
+            return Ok((Box::new(frames), on_disconnect(self, run, policy)));
+        }
+        let known = self.find_run(run.thread, run.run).await?.is_some();
+        let bytes = (!known).then(|| {
+            let mut bytes = bytes::BytesMut::new();
+            super::frame(
+                &mut bytes,
+                "error",
+                no_such_run().to_json().as_bytes(),
+                None,
+            );
+            bytes.freeze()
+        });
+        Ok((Box::new(Ready(bytes)), None))
+    }
+
+    async fn cancel_run(
+        &self,
+        run: Target,
+        action: CancelAction,
+        wait: bool,
+    ) -> Result<Option<Value>, Error> {
+        if action == CancelAction::Rollback {
+            return Err(Error::unsupported());
+        }
+        let live = self.live(run.run);
+        if !self.cancel(run.thread, run.run).await? {
+            let known = self.find_run(run.thread, run.run).await?.is_some();
+            return Err(Error::nothing_to_cancel(known));
+        }
+        if !wait {
+            return Ok(None);
+        }
+        let body = match live {
+            Some(live) => live.ended().await.map(|end: Arc<End>| end.body()),
+            None => None,
+        };
+        Ok(Some(body.unwrap_or_else(|| Value::map(Map::new()))))
+    }
+
+    async fn assistant(&self, id: AssistantId) -> Result<Value, Error> {
+        Service::assistant(self, id).ok_or_else(Error::not_found)
+    }
+
+    async fn search_assistants(&self, search: assistants::Search) -> Result<Vec<Value>, Error> {
+        let text = |value: &Value, key: &str| {
+            value
+                .get(key)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let mut found: Vec<Value> = self
+            .assistants()
+            .into_iter()
+            .filter(|one| {
+                let graph = text(one, "graph_id");
+                search.graph_id.as_ref().is_none_or(|id| *id == graph)
+                    && search.name.as_ref().is_none_or(|name| {
+                        graph.to_lowercase().contains(&name.to_lowercase())
+                    })
+                    && search.metadata.iter().all(|(key, value)| {
+                        one.get("metadata").and_then(|map| map.get(key)) == Some(value)
+                    })
+            })
+            .collect();
+        let key = match search.sort_by {
+            assistants::SortBy::AssistantId => "assistant_id",
+            assistants::SortBy::Name => "name",
+            assistants::SortBy::GraphId => "graph_id",
+            assistants::SortBy::CreatedAt | assistants::SortBy::UpdatedAt => "created_at",
+        };
+        found.sort_by_key(|one| text(one, key));
+        if !search.ascending {
+            found.reverse();
+        }
+        Ok(found
+            .into_iter()
+            .skip(search.offset)
+            .take(search.limit)
+            .collect())
+    }
+
+    async fn graph(&self, assistant: Assistant, xray: Xray) -> Result<Value, Error> {
+        let (_, graph) = Service::graph(self, &assistant)?;
+        let depth = match xray {
+            Xray::Levels(levels) => levels,
+            Xray::All => usize::MAX,
+        };
+        Ok(draw::draw(&graph, depth).to_json())
+    }
+
+    async fn schemas(&self, assistant: Assistant) -> Result<Value, Error> {
+        let (id, graph) = Service::graph(self, &assistant)?;
+        let name = Service::assistant(self, id)
+            .and_then(|one| one.get("graph_id").cloned())
+            .unwrap_or_default();
+        let schemas = &graph.schemas;
+        let of = |schema: &serde_json::Value| Value::from_serde_json(schema.clone());
+        let mut map = Map::with_capacity(6);
+        map.insert("graph_id", name);
+        map.insert("input_schema", of(&schemas.input));
+        map.insert("output_schema", of(&schemas.output));
+        map.insert("state_schema", of(&schemas.state));
+        map.insert(
+            "config_schema",
+            match &schemas.context {
+                Some(context) => of(context),
+                None => Value::map(Map::new()),
+            },
+        );
+        map.insert("context_schema", schemas.context.as_ref().map(of));
+        Ok(Value::map(map))
+    }
+}
+
+impl Service {
+    /// How a run ended that this process does not execute: asked of the storage until it is
+    /// final.
+    async fn end_of(&self, thread: ThreadId, run: RunId) -> Value {
+        loop {
+            match self.find_run(thread, run).await {
+                Ok(Some(row)) if row.status.is_final() => {
+                    let mut map = Map::new();
+                    if let Some(error) = row.error {
+                        map.insert("__error__", error);
+                        return Value::map(map);
+                    }
+                    return match self.shown_of(thread).await {
+                        Ok((values, interrupts)) => ended_body(values, &interrupts),
+                        Err(error) => {
+                            tracing::warn!(%error, "the values of a run could not be read");
+                            Value::map(map)
+                        }
+                    };
+                }
+                Ok(Some(_)) => tokio::time::sleep(std::time::Duration::from_millis(500)).await,
+                Ok(None) => {
+                    let mut map = Map::new();
+                    map.insert("__error__", no_such_run());
+                    return Value::map(map);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a run could not be read");
+                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Values and open questions as `/join` answers them.
+fn ended_body(values: Value, interrupts: &Map) -> Value {
+    let asked: Vec<crate::engine::Interrupt> = interrupts
+        .values()
+        .flat_map(|list| list.as_list().unwrap_or_default())
+        .filter_map(crate::engine::Interrupt::from_value)
+        .collect();
+    End {
+        status: Status::Success,
+        values,
+        interrupts: asked,
+        error: None,
+    }
+    .body()
+}

@@ -1,0 +1,255 @@
+//! Creating runs: resolve the assistant, write the row, and start at once when the slot is free.
+
+use std::sync::Arc;
+
+use super::{
+    Created, Error, NewRun, Run, Service,
+    live::{Held, Live},
+    request::{self, Ids, IfNotExists, Kwargs, OnCompletion},
+};
+use crate::{
+    checkpoint::{At, Query},
+    id::{RunId, ThreadId, TreeId},
+    stream::{self, Publisher},
+    tree::{IfExists, NewThread},
+    value::{Map, Value},
+};
+
+/// A run that was just created.
+pub struct New {
+    /// The row.
+    pub run: Run,
+    /// Its stream and its end.
+    pub live: Live,
+    /// Its stream from the first event on, if it is to be watched.
+    pub frames: Option<stream::Subscription>,
+}
+
+impl Service {
+    /// Creates a run on `thread`, or on a new one that goes with the run. It is durable when
+    /// this returns, and already running if its slot was free.
+    ///
+    /// # Errors
+    /// No such thread, assistant or checkpoint; the slot is taken and the request says
+    /// `reject`; the storage failed.
+    pub async fn create(
+        &self,
+        thread: Option<ThreadId>,
+        request: request::Run,
+        watch: bool,
+    ) -> Result<New, Error> {
+        if self.inner.drain.is_cancelled() {
+            return Err(Error::Draining);
+        }
+        let (assistant, registered) = self.registered(&request.assistant)?;
+        let temporary = thread.is_none() && request.on_completion == OnCompletion::Delete;
+        let ids = Ids {
+            run: RunId::mint(),
+            thread: thread.unwrap_or_else(ThreadId::mint),
+            assistant,
+            graph: registered.name.clone(),
+        };
+        if let Some(command) = &request.command {
+            request::Command::parse(command).map_err(Error::Invalid)?;
+        }
+        let address = request.address.checkpoint;
+        if let (Some(id), Some(thread)) = (address, thread) {
+            self.must_have(thread, id).await?;
+        }
+        let metadata = run_metadata(&request, &ids);
+        let kwargs = Kwargs::of(&request, &ids, &metadata, temporary);
+        let stored = kwargs
+            .to_value()
+            .map_err(|error| Error::Invalid(error.to_string()))?;
+        let publisher = Publisher::new(stream::Options {
+            run: ids.run,
+            thread: ids.thread,
+            attempt: 1,
+            modes: request.stream_mode.clone(),
+            subgraphs: request.stream_subgraphs,
+            resumable: request.stream_resumable,
+            graph: registered.graph.clone(),
+            branch_in_metadata: None,
+            after: 0,
+            held: false,
+            limits: stream::Limits::default(),
+        });
+        let frames = watch.then(|| publisher.subscribe(stream::Since::Start, &[]));
+        let held = Held::new(publisher.clone());
+        let live = held.live.clone();
+        // A run that is queued may be taken by the worker before the storage's answer is here.
+        self.inner.hub.insert(publisher.clone());
+        self.inner.active.lock().waiting.insert(ids.run, held);
+        let created = self
+            .inner
+            .parts
+            .runs
+            .create_run(NewRun {
+                id: ids.run,
+                thread: ids.thread,
+                create_thread: new_thread(&request, &ids, thread),
+                assistant,
+                metadata,
+                kwargs: stored,
+                address,
+                strategy: request.multitask_strategy,
+                after: request.after,
+                temporary,
+                claim: Some(self.inner.worker),
+                thread_metadata: thread_metadata(&ids),
+                thread_config: thread_config(&request),
+            })
+            .await;
+        let refused = match created {
+            Ok(Created::Started(run, slot)) => {
+                self.supersede(&request, &run).await;
+                let run = *run;
+                self.execute(run.clone(), slot);
+                return Ok(New { run, live, frames });
+            }
+            Ok(Created::Queued(run)) => {
+                self.supersede(&request, &run).await;
+                self.inner.wake.notify_one();
+                return Ok(New {
+                    run: *run,
+                    live,
+                    frames,
+                });
+            }
+            Ok(Created::Busy) => Error::Busy,
+            Ok(Created::NoThread) => Error::NoThreadOrAssistant,
+            Ok(Created::Exists) => Error::RunExists(ids.run),
+            Err(error) => error.into(),
+        };
+        self.inner.active.lock().waiting.remove(&ids.run);
+        self.inner.hub.remove(ids.run);
+        Err(refused)
+    }
+
+    /// Stops what a run with strategy `interrupt` or `rollback` has ended in the storage.
+    async fn supersede(&self, request: &request::Run, run: &Run) {
+        use super::Strategy::{Interrupt, Rollback};
+        if !matches!(request.multitask_strategy, Interrupt | Rollback) {
+            return;
+        }
+        let others: Vec<Live> = {
+            let active = self.inner.active.lock();
+            let same = |live: &Live| {
+                live.publisher.thread() == run.thread && live.publisher.run() != run.id
+            };
+            let running = active.running.values().filter(|live| same(live)).cloned();
+            let waiting = active
+                .waiting
+                .values()
+                .map(|held| held.live.clone())
+                .filter(same);
+            running.chain(waiting).collect()
+        };
+        for other in others {
+            other.cancel.cancel();
+            self.forget_waiting(other.publisher.run());
+        }
+    }
+
+    /// Ends the stream of a run that was cancelled before it started.
+    pub(super) fn forget_waiting(&self, run: RunId) {
+        let held = self.inner.active.lock().waiting.remove(&run);
+        if let Some(held) = held {
+            held.live.publisher.close();
+            self.inner.hub.finish(&held.live.publisher);
+            held.end.send_replace(Some(Arc::new(super::End {
+                status: super::Status::Interrupted,
+                values: Value::map(Map::new()),
+                interrupts: vec![],
+                error: None,
+            })));
+        }
+    }
+
+    /// Refuses a checkpoint the thread does not have.
+    pub(super) async fn must_have(
+        &self,
+        thread: ThreadId,
+        id: crate::id::CheckpointId,
+    ) -> Result<(), Error> {
+        let row = self.inner.parts.tree.thread(thread).await?;
+        let row = row.ok_or(Error::NoThreadOrAssistant)?;
+        let found = self
+            .inner
+            .parts
+            .saver
+            .load(Query {
+                tree: row.tree,
+                thread,
+                ns: "".into(),
+                at: At::Id(id),
+                values: false,
+            })
+            .await?;
+        match found {
+            Some(stored) if stored.row.thread == thread || row.tree != TreeId::of_root(thread) => {
+                Ok(())
+            }
+            _ => Err(Error::NoCheckpoint(id)),
+        }
+    }
+}
+
+fn new_thread(
+    request: &request::Run,
+    ids: &Ids,
+    thread: Option<ThreadId>,
+) -> Option<NewThread> {
+    let wanted = thread.is_none() || request.if_not_exists == IfNotExists::Create;
+    wanted.then(|| {
+        let mut metadata = thread_metadata(ids);
+        if let Some(Value::Map(own)) = request.config.get("metadata") {
+            metadata.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
+        metadata.extend(
+            request
+                .metadata
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
+        NewThread {
+            id: ids.thread,
+            metadata,
+            owner: "local".to_owned(),
+            if_exists: IfExists::DoNothing,
+        }
+    })
+}
+
+fn thread_metadata(ids: &Ids) -> Map {
+    let mut map = Map::with_capacity(2);
+    map.insert("graph_id", Value::Str(ids.graph.clone()));
+    map.insert("assistant_id", ids.assistant.to_string());
+    map
+}
+
+/// What a thread collects of its runs' config: everything but `configurable`.
+fn thread_config(request: &request::Run) -> Map {
+    let mut config = request.config.clone();
+    config.remove("configurable");
+    config.insert("configurable", Value::map(Map::new()));
+    config
+}
+
+/// Metadata of a run: assistant's, config's, the request's; later wins, ids are forced.
+fn run_metadata(request: &request::Run, ids: &Ids) -> Map {
+    let mut map = Map::new();
+    map.insert("created_by", "system");
+    if let Some(Value::Map(own)) = request.config.get("metadata") {
+        map.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+    map.extend(
+        request
+            .metadata
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone())),
+    );
+    map.insert("graph_id", Value::Str(ids.graph.clone()));
+    map.insert("assistant_id", ids.assistant.to_string());
+    map
+}

@@ -1,0 +1,423 @@
+//! Executing a claimed run from its base checkpoint to its final row.
+
+use std::sync::Arc;
+
+use super::{
+    Claimed, End, Error, Finish, Run, Service, Status,
+    live::{Held, Live},
+    request::{self, Kwargs, Nodes},
+    service::Registered,
+    view,
+};
+use crate::{
+    checkpoint::{At, NewBranch, Query, Slot, frame::{self, Decoded}},
+    engine::{self, Command, Ended, Input, Request, Start},
+    extract::RunConfig,
+    fail_point,
+    graph::{Goto, Names},
+    id::{BranchId, CheckpointId},
+    stream::{self, Publisher},
+    tree::Outcome,
+    value::{Map, Value},
+};
+
+impl Service {
+    /// Executes a run that holds its slot, on a task of its own.
+    pub(super) fn execute(&self, run: Run, slot: Slot) {
+        let service = self.clone();
+        let held = self.take_up(&run);
+        self.inner.tracker.spawn(async move {
+            service.run_to_end(run, slot, held).await;
+            // The next run of the slot may start.
+            service.inner.wake.notify_one();
+        });
+    }
+
+    /// Executes runs that were taken from the queue.
+    pub(super) fn execute_claimed(&self, claimed: Vec<Claimed>) {
+        for claimed in claimed {
+            self.execute(claimed.run, claimed.slot);
+        }
+    }
+
+    /// The stream and the end of a run, made here if somebody else created it.
+    fn take_up(&self, run: &Run) -> Option<Held> {
+        let mut active = self.inner.active.lock();
+        let held = match active.waiting.remove(&run.id) {
+            Some(held) => held,
+            None => {
+                let kwargs = Kwargs::from_value(&run.kwargs).ok()?;
+                let (_, registered) = self
+                    .registered(&request::Assistant::Id(run.assistant))
+                    .ok()?;
+                let publisher = Publisher::new(stream::Options {
+                    run: run.id,
+                    thread: run.thread,
+                    attempt: run.attempt,
+                    modes: kwargs.stream_mode,
+                    subgraphs: kwargs.subgraphs,
+                    resumable: kwargs.resumable,
+                    graph: registered.graph.clone(),
+                    branch_in_metadata: None,
+                    after: 0,
+                    held: false,
+                    limits: stream::Limits::default(),
+                });
+                self.inner.hub.insert(publisher.clone());
+                Held::new(publisher)
+            }
+        };
+        active.running.insert(run.id, held.live.clone());
+        Some(held)
+    }
+
+    async fn run_to_end(&self, run: Run, slot: Slot, held: Option<Held>) {
+        let Some(held) = held else {
+            // The graph is gone, or the row is from another version: say so and free the slot.
+            let error = engine::Error::value("this server has no graph for the run's assistant");
+            self.finish(&run, slot, Status::Error, Outcome::Error, Some(error.to_value()))
+                .await;
+            return;
+        };
+        let publisher = held.live.publisher.clone();
+        publisher.start();
+        let finished = self.attempt(&run, slot, &held.live).await;
+        let end = self.conclude(&run, slot, finished, &publisher).await;
+        publisher.close();
+        self.inner.hub.finish(&publisher);
+        self.inner.active.lock().running.remove(&run.id);
+        held.end.send_replace(Some(Arc::new(end)));
+    }
+
+    async fn attempt(
+        &self,
+        run: &Run,
+        slot: Slot,
+        live: &Live,
+    ) -> Result<(Arc<Registered>, engine::Finished), Error> {
+        let (_, registered) = self.registered(&request::Assistant::Id(run.assistant))?;
+        let kwargs = Kwargs::from_value(&run.kwargs)
+            .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;
+        fail_point!("runs::claimed");
+        let start = self.starting_point(run, slot).await?;
+        let request = Request {
+            graph: registered.graph.clone(),
+            input: input_of(&kwargs)?,
+            config: self.config_of(run, &kwargs, &registered),
+            run: Some(run.id),
+            interrupt_before: kwargs.interrupt_before.as_ref().map(names),
+            interrupt_after: kwargs.interrupt_after.as_ref().map(names),
+            durability: match kwargs.durability {
+                request::Durability::Sync => engine::Durability::Sync,
+                request::Durability::Async => engine::Durability::Async,
+                request::Durability::Exit => engine::Durability::Exit,
+            },
+            items: self.inner.parts.items.clone(),
+            sink: live.publisher.clone(),
+            cancel: live.cancel.clone(),
+        };
+        let work = engine::run(request, Some(start));
+        let finished = match tokio::time::timeout(self.inner.options.timeout, Box::pin(work)).await
+        {
+            Ok(finished) => finished,
+            Err(_) => {
+                live.cancel.cancel();
+                engine::Finished {
+                    result: Err(engine::Error::failed(
+                        "TimeoutError",
+                        "the run took longer than this server allows",
+                    )),
+                    slot: None,
+                    next: vec![],
+                    values: Value::Null,
+                    last: None,
+                }
+            }
+        };
+        Ok((registered, finished))
+    }
+
+    /// The base checkpoint of a run, and the branch it will write to.
+    async fn starting_point(&self, run: &Run, slot: Slot) -> Result<Start, Error> {
+        let base_id = run.address.or(slot.head);
+        let superseded = run.address.is_some() && run.address != slot.head;
+        let mut base = match base_id {
+            Some(id) => Some(self.load(run, slot, id).await?),
+            None => None,
+        };
+        let mut target = slot;
+        let mut open = None;
+        if superseded {
+            let depth = base.as_ref().map_or(-1, |base| base.checkpoint.depth);
+            let branch = BranchId::mint();
+            open = Some(NewBranch {
+                id: branch,
+                base: base_id,
+                base_depth: depth,
+                source: slot,
+                origin: "checkpoint",
+                activate: true,
+                copy_writes: false,
+                run: Some(run.id),
+            });
+            target = Slot {
+                branch,
+                epoch: 1,
+                head: base_id,
+                head_depth: depth,
+                ..slot
+            };
+        }
+        if let Some(base) = &mut base {
+            let owner = owner_of_writes(base, slot.branch);
+            base.writes.retain(|(branch, _)| *branch == owner);
+        }
+        Ok(Start {
+            saver: self.inner.parts.saver.clone(),
+            slot: target,
+            open,
+            base,
+            addressed: run.address.is_some(),
+            superseded,
+            floor: slot.head,
+        })
+    }
+
+    /// A checkpoint with its pending writes; its values come from the cache when they can.
+    async fn load(&self, run: &Run, slot: Slot, id: CheckpointId) -> Result<Decoded, Error> {
+        let cached = self.inner.cache.get(slot.tree, id);
+        let stored = self
+            .inner
+            .parts
+            .saver
+            .load(Query {
+                tree: slot.tree,
+                thread: run.thread,
+                ns: "".into(),
+                at: At::Id(id),
+                values: cached.is_none(),
+            })
+            .await?
+            .ok_or(Error::NoCheckpoint(id))?;
+        let decoded = match cached {
+            Some(cached) => frame::with_writes(&cached, &stored)?,
+            None => frame::decode(&stored)?,
+        };
+        self.resolve(slot.tree, &"".into(), decoded).await
+    }
+
+    fn config_of(&self, run: &Run, kwargs: &Kwargs, registered: &Registered) -> RunConfig {
+        let map = |key: &str| {
+            kwargs
+                .config
+                .get(key)
+                .and_then(Value::as_map)
+                .cloned()
+                .unwrap_or_default()
+        };
+        let mut configurable = map("configurable");
+        configurable.insert("checkpoint_ns", "");
+        configurable.remove("checkpoint_id");
+        configurable.remove("checkpoint_map");
+        let mut metadata = map("metadata");
+        metadata.insert("run_attempt", i64::from(run.attempt));
+        metadata.insert("run_id", run.id.to_string());
+        let tags = kwargs
+            .config
+            .get("tags")
+            .and_then(Value::as_list)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(Value::as_str)
+            .map(Into::into)
+            .collect();
+        let limit = kwargs
+            .recursion_limit()
+            .and_then(|limit| u32::try_from(limit).ok())
+            .or(registered.graph.recursion_limit)
+            .unwrap_or(self.inner.options.recursion_limit);
+        RunConfig {
+            configurable,
+            metadata,
+            tags,
+            recursion_limit: limit,
+            context: context_of(&registered.graph.schemas.context, &kwargs.context),
+        }
+    }
+
+    /// Writes the final row, tells the stream of a failure, and sums up.
+    async fn conclude(
+        &self,
+        run: &Run,
+        slot: Slot,
+        finished: Result<(Arc<Registered>, engine::Finished), Error>,
+        publisher: &Arc<Publisher>,
+    ) -> End {
+        let (mut status, mut outcome, mut error, mut at) =
+            (Status::Success, Outcome::Idle, None, slot);
+        let (mut values, mut interrupts) = (Value::map(Map::new()), vec![]);
+        match finished {
+            Ok((registered, finished)) => {
+                at = finished.slot.unwrap_or(slot);
+                values = view::shown_values(&registered.graph, &finished.values);
+                match finished.result {
+                    Ok(Ended::Done) => {}
+                    Ok(Ended::Breakpoint) => outcome = Outcome::Interrupted,
+                    Ok(Ended::Asked(asked)) => {
+                        outcome = Outcome::Interrupted;
+                        interrupts = asked;
+                    }
+                    Err(engine::Error::Cancelled) => {
+                        status = Status::Interrupted;
+                        outcome = left_over(&finished.next);
+                    }
+                    Err(failure) => {
+                        status = match failure.class() {
+                            "TimeoutError" => Status::Timeout,
+                            _ => Status::Error,
+                        };
+                        outcome = Outcome::Error;
+                        error = Some(failure);
+                    }
+                }
+                if let Some(last) = finished.last {
+                    self.inner.cache.put(slot.tree, last);
+                }
+            }
+            Err(failure) => {
+                status = Status::Error;
+                outcome = Outcome::Error;
+                error = Some(match failure {
+                    Error::Engine(error) => error,
+                    Error::Storage(error) => engine::Error::Storage(error),
+                    other => engine::Error::value(other.to_string()),
+                });
+            }
+        }
+        if let Some(failure) = &error {
+            tracing::warn!(run = %run.id, thread = %run.thread, error = %failure, "run failed");
+        }
+        let fenced = matches!(
+            &error,
+            Some(engine::Error::Storage(crate::checkpoint::Error::Fenced))
+        );
+        let shown = error.as_ref().map(engine::Error::to_value);
+        if fenced {
+            // Somebody cancelled or took over: their row is the truth, and the stream just ends.
+            status = Status::Interrupted;
+        } else {
+            self.finish(run, at, status, outcome, shown.clone()).await;
+            if let Some(failure) = &error {
+                publisher.error(failure.class(), &failure.message());
+            }
+        }
+        End {
+            status,
+            values,
+            interrupts,
+            error: shown.filter(|_| !fenced),
+        }
+    }
+
+    async fn finish(
+        &self,
+        run: &Run,
+        slot: Slot,
+        status: Status,
+        outcome: Outcome,
+        error: Option<Value>,
+    ) {
+        fail_point!("runs::before_finish");
+        let finish = Finish {
+            slot,
+            run: run.id,
+            status,
+            outcome,
+            error,
+            delete_thread: run.temporary,
+        };
+        let mut wait = std::time::Duration::from_millis(50);
+        for _ in 0..8 {
+            match self.inner.parts.runs.finish(finish.clone()).await {
+                Ok(()) | Err(crate::checkpoint::Error::Fenced) => return,
+                Err(error) => {
+                    tracing::error!(run = %run.id, %error, "the end of a run could not be stored");
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                }
+            }
+        }
+    }
+}
+
+/// What a cancelled run leaves: nodes that wait, or nothing.
+fn left_over(next: &[Arc<str>]) -> Outcome {
+    match next.is_empty() {
+        true => Outcome::Idle,
+        false => Outcome::Interrupted,
+    }
+}
+
+/// Whose pending writes count at a base: those of the slot's branch if it has any there, else
+/// those of the branch that was there first.
+pub(super) fn owner_of_writes(base: &Decoded, branch: BranchId) -> BranchId {
+    if base.writes.iter().any(|(owner, _)| *owner == branch) {
+        return branch;
+    }
+    base.writes
+        .iter()
+        .map(|(owner, _)| *owner)
+        .min()
+        .unwrap_or(branch)
+}
+
+fn names(nodes: &Nodes) -> Names {
+    match nodes {
+        Nodes::All(_) => Names::All,
+        Nodes::Named(names) => Names::Some(names.clone()),
+    }
+}
+
+fn input_of(kwargs: &Kwargs) -> Result<Input, Error> {
+    if let Some(command) = &kwargs.command {
+        let command = request::Command::parse(command).map_err(Error::Invalid)?;
+        let goto = command
+            .goto
+            .into_iter()
+            .map(|goto| match goto {
+                request::Goto::Node(node) => Goto { node, arg: None },
+                request::Goto::Send { node, input } => Goto {
+                    node,
+                    arg: Some(input),
+                },
+            })
+            .collect();
+        return Ok(Input::Command(Command {
+            resume: command.resume,
+            update: command.update.unwrap_or_default(),
+            goto,
+            to_parent: false,
+        }));
+    }
+    Ok(match &kwargs.input {
+        Some(input) => Input::Value(input.clone()),
+        None => Input::Null,
+    })
+}
+
+/// The context as far as the graph's schema knows it; all of it without a schema.
+fn context_of(schema: &Option<serde_json::Value>, context: &Map) -> Value {
+    let known = schema
+        .as_ref()
+        .and_then(|schema| schema.get("properties"))
+        .and_then(serde_json::Value::as_object);
+    let map = match known {
+        Some(known) => context
+            .iter()
+            .filter(|(key, _)| known.contains_key(&***key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+        None => context.clone(),
+    };
+    Value::map(map)
+}

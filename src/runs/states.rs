@@ -1,0 +1,291 @@
+//! States of threads: now, at a checkpoint, and over time.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{
+    Error, Service,
+    execute::owner_of_writes,
+    request::{Address, threads::History},
+    service::Registered,
+    view,
+};
+use crate::{
+    checkpoint::{
+        At, List, Query, Stored,
+        frame::{self, Chains, Decoded},
+    },
+    engine::{
+        Interrupt,
+        view::{Snapshot, snapshot},
+        wiring::Wiring,
+    },
+    graph::{Body, Compiled, Persist},
+    id::{ThreadId, TreeId},
+    tree::Thread,
+    value::{Map, Value},
+};
+
+impl Service {
+    /// The thread's row.
+    ///
+    /// # Errors
+    /// No such thread, or the storage failed.
+    pub async fn thread(&self, id: ThreadId) -> Result<Thread, Error> {
+        let row = self.inner.parts.tree.thread(id).await?;
+        row.ok_or(Error::NoThread(id))
+    }
+
+    /// The graph of a thread: that of its last run, or what its metadata says.
+    pub(super) fn graph_of(&self, thread: &Thread) -> Option<Arc<Registered>> {
+        let name = thread.metadata.get("graph_id").and_then(Value::as_str)?;
+        self.inner.graphs.get(name).cloned()
+    }
+
+    /// The state of a thread, in the form clients see.
+    ///
+    /// # Errors
+    /// No such thread, stored values that do not fit the graph, or the storage failed.
+    pub async fn state(
+        &self,
+        id: ThreadId,
+        at: &Address,
+        subgraphs: bool,
+    ) -> Result<Value, Error> {
+        let thread = self.thread(id).await?;
+        let Some(registered) = self.graph_of(&thread) else {
+            return Ok(view::empty_state(id, at.checkpoint));
+        };
+        let (graph, wiring) = match at.ns.is_empty() {
+            true => (registered.graph.clone(), registered.wiring.clone()),
+            false => {
+                let graph = graph_at(&registered.graph, &at.ns).ok_or_else(|| {
+                    Error::Invalid(format!("there is no subgraph at `{}`", at.ns))
+                })?;
+                (graph.clone(), Arc::new(Wiring::new(graph)))
+            }
+        };
+        let wanted = match (at.checkpoint, at.ns.is_empty()) {
+            (Some(checkpoint), _) => At::Id(checkpoint),
+            (None, true) => At::ActiveHead,
+            (None, false) => At::Newest,
+        };
+        let found = self
+            .find(&thread, &at.ns, wanted)
+            .await?;
+        let Some(mut decoded) = found else {
+            return Ok(view::empty_state(id, at.checkpoint));
+        };
+        let owner = owner_of_writes(&decoded, thread.active_branch);
+        decoded.writes.retain(|(branch, _)| *branch == owner);
+        let live = at.checkpoint.is_none();
+        let snapshot = snapshot(&wiring, &at.ns, &decoded, live)?;
+        let nested = match subgraphs {
+            true => self.nested_states(&thread, &graph, &snapshot).await?,
+            false => HashMap::new(),
+        };
+        Ok(view::state(id, &graph, &snapshot, &|ns| {
+            nested.get(ns).cloned()
+        }))
+    }
+
+    /// Live states of the graphs inside the tasks of a state.
+    fn nested_states<'a>(
+        &'a self,
+        thread: &'a Thread,
+        graph: &'a Arc<Compiled>,
+        of: &'a Snapshot,
+    ) -> BoxFuture<'a, Result<HashMap<String, Value>, Error>> {
+        async move {
+            let mut states = HashMap::new();
+            for task in &of.tasks {
+                let Some(ns) = &task.child_ns else { continue };
+                let Some(child) = graph.node(&task.name).and_then(inner_graph) else {
+                    continue;
+                };
+                let stored_ns: Arc<str> = match child.persist {
+                    Persist::Thread => crate::engine::subgraph::without_tasks(ns).into(),
+                    _ => ns.clone(),
+                };
+                let Some(mut decoded) = self.find(thread, &stored_ns, At::Newest).await? else {
+                    continue;
+                };
+                let owner = owner_of_writes(&decoded, thread.active_branch);
+                decoded.writes.retain(|(branch, _)| *branch == owner);
+                let wiring = Wiring::new(child.clone());
+                let inner = snapshot(&wiring, &stored_ns, &decoded, true)?;
+                let deeper = self.nested_states(thread, &child, &inner).await?;
+                let state = view::state(thread.id, &child, &inner, &|ns| deeper.get(ns).cloned());
+                states.insert(ns.to_string(), state);
+            }
+            Ok(states)
+        }
+        .boxed()
+    }
+
+    async fn find(
+        &self,
+        thread: &Thread,
+        ns: &Arc<str>,
+        at: At,
+    ) -> Result<Option<Decoded>, Error> {
+        let stored = self
+            .inner
+            .parts
+            .saver
+            .load(Query {
+                tree: thread.tree,
+                thread: thread.id,
+                ns: ns.clone(),
+                at,
+                values: true,
+            })
+            .await?;
+        match stored {
+            Some(stored) => Ok(Some(self.decoded(thread.tree, &stored).await?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn decoded(&self, tree: TreeId, stored: &Stored) -> Result<Decoded, Error> {
+        let decoded = frame::decode(stored)?;
+        self.resolve(tree, &stored.row.ns, decoded).await
+    }
+
+    /// Fills in writes that point to the blobs they became.
+    pub(super) async fn resolve(
+        &self,
+        tree: TreeId,
+        ns: &Arc<str>,
+        mut decoded: Decoded,
+    ) -> Result<Decoded, Error> {
+        if decoded.references.is_empty() {
+            return Ok(decoded);
+        }
+        let references = std::mem::take(&mut decoded.references);
+        let wanted = references
+            .iter()
+            .map(|(at, version)| (decoded.writes[*at].1.channel.clone(), *version))
+            .collect();
+        let rows = self
+            .inner
+            .parts
+            .saver
+            .blobs(tree, ns.clone(), wanted)
+            .await?;
+        let chains = Chains::new(&rows);
+        for (at, version) in references {
+            let write = &mut decoded.writes[at].1;
+            let items = chains
+                .items(&write.channel, version)
+                .map_err(crate::checkpoint::Error::Corrupt)?;
+            write.value = items.unwrap_or_default();
+        }
+        Ok(decoded)
+    }
+
+    /// States of a thread, newest first, in the form clients see.
+    ///
+    /// # Errors
+    /// No such thread, stored values that do not fit the graph, or the storage failed.
+    pub async fn history(&self, id: ThreadId, page: &History) -> Result<Vec<Value>, Error> {
+        let thread = self.thread(id).await?;
+        let Some(registered) = self.graph_of(&thread) else {
+            return Ok(vec![]);
+        };
+        if page.limit == 0 {
+            return Ok(vec![]);
+        }
+        let Some(graph) = graph_at(&registered.graph, &page.at.ns) else {
+            return Ok(vec![]);
+        };
+        let wiring = match page.at.ns.is_empty() {
+            true => registered.wiring.clone(),
+            false => Arc::new(Wiring::new(graph.clone())),
+        };
+        let rows = self
+            .inner
+            .parts
+            .saver
+            .list(List {
+                tree: thread.tree,
+                thread: id,
+                ns: Some(page.at.ns.clone()),
+                before: page.before,
+                id: page.at.checkpoint,
+                metadata: page.metadata.clone(),
+                limit: page.limit,
+            })
+            .await?;
+        let mut states = Vec::with_capacity(rows.len());
+        for stored in &rows {
+            let mut decoded = self.decoded(thread.tree, stored).await?;
+            let at_head = thread.head == Some(stored.row.id);
+            let owner = match at_head {
+                true => owner_of_writes(&decoded, thread.active_branch),
+                // A superstep's record shows what its first continuation wrote.
+                false => decoded
+                    .writes
+                    .iter()
+                    .map(|(branch, _)| *branch)
+                    .min()
+                    .unwrap_or(thread.active_branch),
+            };
+            decoded.writes.retain(|(branch, _)| *branch == owner);
+            let snapshot = snapshot(&wiring, &page.at.ns, &decoded, false)?;
+            states.push(view::state(id, &graph, &snapshot, &|_| None));
+        }
+        Ok(states)
+    }
+
+    /// Values and open questions of a thread's head: `values`, and questions by task id.
+    ///
+    /// # Errors
+    /// Stored values that do not fit the graph, or the storage failed.
+    pub async fn shown(&self, thread: &Thread) -> Result<(Value, Map), Error> {
+        let (Some(registered), Some(_)) = (self.graph_of(thread), thread.head) else {
+            return Ok((Value::Null, Map::new()));
+        };
+        let Some(mut decoded) = self.find(thread, &"".into(), At::ActiveHead).await? else {
+            return Ok((Value::Null, Map::new()));
+        };
+        let owner = owner_of_writes(&decoded, thread.active_branch);
+        decoded.writes.retain(|(branch, _)| *branch == owner);
+        let live = snapshot(&registered.wiring, &"".into(), &decoded, true)?;
+        let mut interrupts = Map::new();
+        for task in live.tasks.iter().filter(|task| !task.interrupts.is_empty()) {
+            let asked = task.interrupts.iter().map(Interrupt::to_value).collect();
+            interrupts.insert(task.id.to_string(), Value::list(asked));
+        }
+        // The row shows the state of the last superstep, not results that wait for siblings.
+        decoded.writes.clear();
+        let values = snapshot(&registered.wiring, &"".into(), &decoded, false)?.values;
+        Ok((view::shown_values(&registered.graph, &values), interrupts))
+    }
+}
+
+/// The graph a node runs.
+fn inner_graph(node: &crate::graph::Node) -> Option<Arc<Compiled>> {
+    match &node.body {
+        Body::Graph(graph) => Some(graph.clone()),
+        Body::Function(_) => node.calls.first().map(|(_, graph)| graph.clone()),
+    }
+}
+
+/// The graph a namespace belongs to.
+fn graph_at(root: &Arc<Compiled>, ns: &str) -> Option<Arc<Compiled>> {
+    let mut graph = root.clone();
+    if ns.is_empty() {
+        return Some(graph);
+    }
+    for level in ns.split('|') {
+        let node = level.split_once(':').map_or(level, |(node, _)| node);
+        if node.parse::<usize>().is_ok() {
+            // The number of a further call within one task.
+            continue;
+        }
+        graph = graph.node(node).and_then(inner_graph)?;
+    }
+    Some(graph)
+}

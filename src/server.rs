@@ -1,0 +1,174 @@
+//! From graphs to a server: command line, storage, run service, HTTP, drain.
+
+use std::{io::Write, process::ExitCode, sync::Arc};
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli,
+    config::{Settings, Storage},
+    graph::Compiled,
+    http,
+    runs::{self, Parts, Service},
+    storage::{postgres, sqlite},
+};
+
+/// A server for some graphs: the `main` of a graph author.
+///
+/// ```no_run
+/// use backstitch::{prelude::*, Server};
+///
+/// #[derive(State)]
+/// struct Greeting {
+///     name: String,
+///     text: Option<String>,
+/// }
+///
+/// async fn greet(state: Greeting) -> Update<Greeting> {
+///     Greeting::update().text(format!("Hello {}!", state.name))
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> std::process::ExitCode {
+///     Server::new()
+///         .graph("greeter", Graph::<Greeting>::new().node("greet", greet).edge(START, "greet").build())
+///         .run()
+///         .await
+/// }
+/// ```
+#[derive(Default)]
+pub struct Server {
+    graphs: Vec<(Arc<str>, Arc<Compiled>)>,
+    problems: Vec<String>,
+}
+
+impl Server {
+    /// A server without graphs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a graph under the name clients use as `assistant_id`. A graph that did not
+    /// build is reported when the server starts, with all its problems.
+    pub fn graph<E: std::fmt::Display>(
+        mut self,
+        name: impl Into<Arc<str>>,
+        graph: Result<Arc<Compiled>, E>,
+    ) -> Self {
+        let name = name.into();
+        if self.graphs.iter().any(|(other, _)| *other == name) {
+            self.problems.push(format!("two graphs are named `{name}`"));
+        }
+        match graph {
+            Ok(graph) => self.graphs.push((name, graph)),
+            Err(error) => self.problems.push(format!("graph `{name}`: {error}")),
+        }
+        self
+    }
+
+    /// Does what the command line asks for, by default: serves until SIGTERM or SIGINT, then
+    /// drains. The first line on stdout is `listening on http://HOST:PORT`.
+    pub async fn run(self) -> ExitCode {
+        let serve = async move |settings: Settings| {
+            if !self.problems.is_empty() {
+                anyhow::bail!("{}", self.problems.join("\n"));
+            }
+            serve(self.graphs, settings).await
+        };
+        cli::run(serve, migrate).await
+    }
+}
+
+async fn migrate(settings: Settings) -> anyhow::Result<()> {
+    match &settings.storage {
+        Storage::Postgres(url) => {
+            let applied = postgres::migrate(url.expose()).await?;
+            tracing::info!(applied, "the database has the newest schema");
+        }
+        // Opening it brings it to the newest schema.
+        Storage::Sqlite(_) | Storage::Memory => drop(open(&settings).await?),
+    }
+    Ok(())
+}
+
+/// The storage the settings name, in its three roles.
+async fn open(settings: &Settings) -> anyhow::Result<Parts> {
+    fn parts<T: crate::checkpoint::Saver + crate::tree::Store + runs::Store>(store: T) -> Parts {
+        let store = Arc::new(store);
+        Parts {
+            saver: store.clone(),
+            tree: store.clone(),
+            runs: store,
+            items: None,
+        }
+    }
+    Ok(match &settings.storage {
+        Storage::Postgres(url) => {
+            parts(postgres::Store::connect(postgres::Options::new(url.expose())).await?)
+        }
+        Storage::Sqlite(folder) => {
+            let options = sqlite::Options {
+                path: folder.clone(),
+                synchronous_off: false,
+            };
+            parts(tokio::task::spawn_blocking(move || sqlite::Store::open(options)).await??)
+        }
+        Storage::Memory => parts(tokio::task::spawn_blocking(sqlite::Store::private).await??),
+    })
+}
+
+async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> anyhow::Result<()> {
+    if !settings.api_keys.is_empty() {
+        anyhow::bail!(
+            "BACKSTITCH_API_KEYS is set, but this version cannot authenticate clients yet: \
+             unset it and keep the server on a private address"
+        );
+    }
+    let parts = open(&settings).await?;
+    let drain = CancellationToken::new();
+    let service = Service::new(parts, graphs, runs::Options::default(), drain.clone());
+    service.start().await.context("the storage failed")?;
+    let address = (settings.host.as_str(), settings.port);
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!(
+            "cannot listen on {}:{}; choose another port with PORT=... or --port",
+            settings.host, settings.port
+        )
+    })?;
+    let local = listener.local_addr()?;
+    announce(&format!("listening on http://{local}"))?;
+    let options = http::Options {
+        webhook_allow_loopback: settings.webhook_allow_loopback,
+        ..http::Options::default()
+    };
+    let api = Arc::new(service.clone());
+    let server = tokio::spawn(http::Server::new(api, options, drain.clone()).serve(listener));
+    asked_to_stop().await?;
+    tracing::info!("draining");
+    drain.cancel();
+    service.drain().await;
+    server.await?;
+    Ok(())
+}
+
+/// Unlike `println!`, does not panic when nobody reads stdout any more.
+fn announce(line: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+async fn asked_to_stop() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
