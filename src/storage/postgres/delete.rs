@@ -105,16 +105,17 @@ keep AS (
    WHERE c.depth > (SELECT depth FROM base))
 SELECT array_agg(checkpoint_id) AS ids FROM run_rows r WHERE NOT EXISTS (SELECT 1 FROM keep k WHERE k.checkpoint_id = r.checkpoint_id)";
 
-/// The head goes back; what the run left at the base itself goes too, except the questions that
-/// were open when it began.
+/// The head goes back.
 const HEAD_BACK: &str = "
 UPDATE branches SET head_checkpoint_id = $3, version = version + 1, updated_at = now(), outcome = 'idle', error = NULL,
        head_depth = COALESCE((SELECT depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3), -1)
  WHERE tree_id = $1 AND branch_id = $2";
 
-/// A branch that the undone run had made goes, and its source is active again.
+/// A branch that the undone run had made goes, and its source is active again. Runs that waited
+/// on it float again.
 const CLOSE_BRANCH: &str = "
-WITH b AS (DELETE FROM branches WHERE tree_id = $1 AND branch_id = $2 AND source_branch_id IS NOT NULL RETURNING source_branch_id)
+WITH b AS (DELETE FROM branches WHERE tree_id = $1 AND branch_id = $2 AND source_branch_id IS NOT NULL RETURNING source_branch_id),
+r AS (UPDATE runs SET branch_id = NULL WHERE tree_id = $1 AND thread_id = $3 AND branch_id = $2 AND status = 'pending')
 UPDATE threads t SET active_branch_id = b.source_branch_id, updated_at = now() FROM b
  WHERE t.thread_id = $3 AND t.active_branch_id = $2";
 

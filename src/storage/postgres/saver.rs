@@ -173,8 +173,8 @@ SELECT k.channel, k.version, k.base_version, x.chain_bytes, x.type, x.blob
 impl Saver for Store {
     async fn load(&self, query: Query) -> Result<Option<Stored>, Error> {
         let query = &query;
-        let row = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let row = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let (tree, ns) = (query.tree.0, query.ns.as_ref());
             let one = |text, id: Uuid| (text, id);
             let (text, id) = match &query.at {
@@ -217,8 +217,8 @@ impl Saver for Store {
             return Ok(Vec::new());
         };
         let (list, filter) = (&list, &filter);
-        let rows = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let rows = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let before = list.before.map(|id| id.0);
             let id = list.id.map(|id| id.0);
             let limit = i64::try_from(list.limit).unwrap_or(i64::MAX);
@@ -265,8 +265,8 @@ impl Saver for Store {
             .map(|(channel, version)| (channel.as_ref(), version.to_string()))
             .unzip();
         let (channels, versions, ns) = (&channels, &versions, ns.as_ref());
-        let rows = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let rows = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let statement = prepare(client, BLOBS).await?;
             Ok(client
                 .query(&statement, &[&tree.0, &ns, channels, versions])
