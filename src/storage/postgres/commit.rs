@@ -1,5 +1,7 @@
 //! Supersteps and task results: one fenced statement each.
 
+use std::borrow::Cow;
+
 use deadpool_postgres::Object;
 use futures::future::join_all;
 use tokio_postgres::{Client, Statement, types::ToSql};
@@ -7,7 +9,7 @@ use uuid::Uuid;
 
 use super::{
     Store, open,
-    params::{Json, Time},
+    params::{Json, Time, name},
     pool::{self, Failure},
 };
 use crate::checkpoint::{BlobRow, Commit, Error, Flush, WriteRow};
@@ -122,7 +124,7 @@ const PIPELINE: usize = 16;
 /// Columns of blob rows.
 #[derive(Default)]
 struct Blobs<'a> {
-    channels: Vec<&'a str>,
+    channels: Vec<Cow<'a, str>>,
     versions: Vec<String>,
     bases: Vec<Option<String>>,
     chains: Vec<i32>,
@@ -134,7 +136,7 @@ impl<'a> Blobs<'a> {
     fn of(rows: &'a [BlobRow]) -> Self {
         let mut columns = Self::default();
         for row in rows {
-            columns.channels.push(&row.channel);
+            columns.channels.push(name(&row.channel));
             columns.versions.push(row.version.to_string());
             columns.bases.push(row.base.map(|base| base.to_string()));
             columns.chains.push(row.chain_bytes);
@@ -148,12 +150,12 @@ impl<'a> Blobs<'a> {
 /// Columns of write rows.
 #[derive(Default)]
 struct Writes<'a> {
-    nss: Vec<&'a str>,
+    nss: Vec<Cow<'a, str>>,
     checkpoints: Vec<Uuid>,
     tasks: Vec<Uuid>,
     idxs: Vec<i32>,
-    paths: Vec<&'a str>,
-    channels: Vec<Option<&'a str>>,
+    paths: Vec<Cow<'a, str>>,
+    channels: Vec<Option<Cow<'a, str>>>,
     tags: Vec<&'a str>,
     bytes: Vec<&'a [u8]>,
     upserts: Vec<bool>,
@@ -163,12 +165,12 @@ impl<'a> Writes<'a> {
     fn of(rows: &'a [WriteRow]) -> Self {
         let mut columns = Self::default();
         for row in rows {
-            columns.nss.push(&row.ns);
+            columns.nss.push(name(&row.ns));
             columns.checkpoints.push(row.checkpoint.0);
             columns.tasks.push(row.task.0);
             columns.idxs.push(row.idx);
-            columns.paths.push(&row.path);
-            columns.channels.push(row.channel.as_deref());
+            columns.paths.push(name(&row.path));
+            columns.channels.push(row.channel.as_deref().map(name));
             columns.tags.push(&row.tag);
             columns.bytes.push(&row.bytes);
             columns.upserts.push(row.upsert);
@@ -230,7 +232,7 @@ async fn send(
     let envelope = Json::new(row.envelope.as_str());
     let metadata = Json::new(row.metadata.as_str());
     let created_at = Time(row.created_at);
-    let ns = row.ns.as_ref();
+    let ns = name(&row.ns);
     let (count, nodes, events);
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![
         &slot.tree.0,
