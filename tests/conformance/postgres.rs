@@ -23,7 +23,7 @@ pub async fn open() -> Backend {
         trees: store.clone(),
         runs: store,
         probe: Box::new(Session(client)),
-        keep: Box::new(database),
+        _keep: Box::new(database),
     }
 }
 
