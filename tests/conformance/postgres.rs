@@ -95,7 +95,12 @@ impl Probe for Session {
         rows.iter()
             .map(|row| {
                 let settled: Option<Uuid> = row.get(3);
-                (row.get(0), row.get(1), row.get(2), settled.map(CheckpointId))
+                (
+                    row.get(0),
+                    row.get(1),
+                    row.get(2),
+                    settled.map(CheckpointId),
+                )
             })
             .collect()
     }
