@@ -11,12 +11,15 @@ mod conformance {
     pub mod commits;
     pub mod lists;
     pub mod loads;
+    pub mod postgres;
     pub mod queue;
     pub mod runs;
     pub mod sqlite;
     pub mod strategies;
     pub mod threads;
 }
+
+mod support;
 
 use conformance::backend::Backend;
 
@@ -126,3 +129,9 @@ async fn sqlite_backend() -> Backend {
 }
 
 backend!(sqlite, crate::sqlite_backend);
+
+async fn postgres_backend() -> Backend {
+    conformance::postgres::open().await
+}
+
+backend!(postgres, crate::postgres_backend);

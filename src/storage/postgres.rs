@@ -8,6 +8,7 @@ use std::fmt;
 mod commit;
 mod create;
 mod delete;
+mod flush;
 mod migrate;
 mod open;
 mod params;
@@ -16,9 +17,6 @@ mod read;
 mod run;
 mod saver;
 mod thread;
-
-#[cfg(test)]
-mod tests;
 
 pub use migrate::migrate;
 

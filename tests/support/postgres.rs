@@ -16,8 +16,7 @@ const TEMPLATE_LOCK: i64 = 0x6261_636b_7374_6974;
 
 /// Brings an empty database to the newest schema. The only place where the harness knows how.
 async fn migrate(url: &str) {
-    // HOOK(storage): backstitch::storage::postgres::migrate(url).await.unwrap();
-    let _ = url;
+    backstitch::storage::postgres::migrate(url).await.unwrap();
 }
 
 /// A database of one test, dropped with this value.

@@ -1,4 +1,6 @@
-//! Supersteps and task results: one fenced statement each.
+//! Supersteps: one fenced statement each.
+
+use std::borrow::Cow;
 
 use deadpool_postgres::Object;
 use futures::future::join_all;
@@ -6,11 +8,13 @@ use tokio_postgres::{Client, Statement, types::ToSql};
 use uuid::Uuid;
 
 use super::{
-    Store, open,
-    params::{Json, Time},
+    Store,
+    flush::Writes,
+    open,
+    params::{Json, Time, name},
     pool::{self, Failure},
 };
-use crate::checkpoint::{BlobRow, Commit, Error, Flush, WriteRow};
+use crate::checkpoint::{BlobRow, Commit, Error, WriteRow};
 
 /// A superstep of the root graph without messages and events, whose writes are results at the
 /// parent checkpoint.
@@ -96,23 +100,6 @@ o AS (
   ON CONFLICT DO NOTHING)
 SELECT $30::int FROM f";
 
-/// Task results ahead of their checkpoint. The lock is shared, so that flushes of parallel tasks
-/// do not queue behind each other, and yet waits for a takeover in progress.
-const FLUSH: &str = "
-WITH f AS (SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR SHARE),
-x AS (
-  SELECT x.* FROM f, unnest($4::text[], $5::uuid[], $6::uuid[], $7::int[], $8::text[], $9::text[], $10::text[], $11::bytea[], $12::bool[])
-    x(ns, cp, task, idx, path, channel, type, writes, upsert)),
-k AS (
-  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert AND idx < 0
-  ON CONFLICT (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx) DO UPDATE SET type = EXCLUDED.type, writes = EXCLUDED.writes),
-o AS (
-  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT (upsert AND idx < 0)
-  ON CONFLICT DO NOTHING)
-SELECT 1 AS ok FROM f";
-
 /// What became of a branch, to settle a commit whose reply is not known.
 const HEAD: &str = "SELECT head_checkpoint_id, head_depth, writer_epoch FROM branches WHERE tree_id = $1 AND branch_id = $2";
 
@@ -122,7 +109,7 @@ const PIPELINE: usize = 16;
 /// Columns of blob rows.
 #[derive(Default)]
 struct Blobs<'a> {
-    channels: Vec<&'a str>,
+    channels: Vec<Cow<'a, str>>,
     versions: Vec<String>,
     bases: Vec<Option<String>>,
     chains: Vec<i32>,
@@ -134,44 +121,12 @@ impl<'a> Blobs<'a> {
     fn of(rows: &'a [BlobRow]) -> Self {
         let mut columns = Self::default();
         for row in rows {
-            columns.channels.push(&row.channel);
+            columns.channels.push(name(&row.channel));
             columns.versions.push(row.version.to_string());
             columns.bases.push(row.base.map(|base| base.to_string()));
             columns.chains.push(row.chain_bytes);
             columns.tags.push(&row.tag);
             columns.bytes.push(&row.bytes);
-        }
-        columns
-    }
-}
-
-/// Columns of write rows.
-#[derive(Default)]
-struct Writes<'a> {
-    nss: Vec<&'a str>,
-    checkpoints: Vec<Uuid>,
-    tasks: Vec<Uuid>,
-    idxs: Vec<i32>,
-    paths: Vec<&'a str>,
-    channels: Vec<Option<&'a str>>,
-    tags: Vec<&'a str>,
-    bytes: Vec<&'a [u8]>,
-    upserts: Vec<bool>,
-}
-
-impl<'a> Writes<'a> {
-    fn of(rows: &'a [WriteRow]) -> Self {
-        let mut columns = Self::default();
-        for row in rows {
-            columns.nss.push(&row.ns);
-            columns.checkpoints.push(row.checkpoint.0);
-            columns.tasks.push(row.task.0);
-            columns.idxs.push(row.idx);
-            columns.paths.push(&row.path);
-            columns.channels.push(row.channel.as_deref());
-            columns.tags.push(&row.tag);
-            columns.bytes.push(&row.bytes);
-            columns.upserts.push(row.upsert);
         }
         columns
     }
@@ -230,7 +185,7 @@ async fn send(
     let envelope = Json::new(row.envelope.as_str());
     let metadata = Json::new(row.metadata.as_str());
     let created_at = Time(row.created_at);
-    let ns = row.ns.as_ref();
+    let ns = name(&row.ns);
     let (count, nodes, events);
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![
         &slot.tree.0,
@@ -384,60 +339,11 @@ impl Store {
         })
         .await
     }
-
-    /// See [`Saver::flush`](crate::checkpoint::Saver::flush).
-    pub(super) async fn flush_writes(&self, flush: Flush) -> Result<(), Error> {
-        let flush = &flush;
-        let written = pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
-            let statement = prepare(client, FLUSH).await?;
-            let Some(new) = &flush.open else {
-                return Ok(send_flush(client, &statement, flush).await?);
-            };
-            let transaction = client.transaction().await?;
-            let opened = open::open(transaction.client(), &flush.slot, new).await?;
-            let written = opened && send_flush(transaction.client(), &statement, flush).await?;
-            if written {
-                transaction.commit().await?;
-            }
-            Ok(written)
-        })
-        .await?;
-        if written { Ok(()) } else { Err(Error::Fenced) }
-    }
 }
 
 /// Prepared once per connection.
 pub(super) async fn prepare(client: &Object, text: &'static str) -> Result<Statement, Failure> {
     Ok(client.prepare_cached(text).await?)
-}
-
-async fn send_flush(
-    client: &Client,
-    statement: &Statement,
-    flush: &Flush,
-) -> Result<bool, tokio_postgres::Error> {
-    let writes = Writes::of(&flush.writes);
-    let row = client
-        .query_opt(
-            statement,
-            &[
-                &flush.slot.tree.0,
-                &flush.slot.branch.0,
-                &flush.slot.epoch,
-                &writes.nss,
-                &writes.checkpoints,
-                &writes.tasks,
-                &writes.idxs,
-                &writes.paths,
-                &writes.channels,
-                &writes.tags,
-                &writes.bytes,
-                &writes.upserts,
-            ],
-        )
-        .await?;
-    Ok(row.is_some())
 }
 
 /// A transaction in one round trip. The requests leave in the order in which the futures are

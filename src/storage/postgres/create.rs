@@ -21,7 +21,7 @@ use crate::{
 
 /// Makes those who create runs in one slot take turns. The statements after it see what the
 /// winner wrote, which a single statement would not.
-const LOCK: &str = "
+pub(super) const LOCK: &str = "
 SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE OF b";
 
@@ -64,7 +64,7 @@ const EXISTING: &str = concat!(
       WHERE r.run_id = $1"
 );
 
-/// Ends what is in the slot of the active branch. `$2`: runs of the slot leave no trace.
+/// Ends what is in the slot of the active branch; answers the run that was running.
 const END_OTHERS: &str = "
 WITH t AS (SELECT t.tree_id, t.thread_id, t.active_branch_id FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NULL),
 o AS (
@@ -73,7 +73,8 @@ o AS (
      AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id FOR UPDATE OF r),
 h AS (SELECT b.head_checkpoint_id FROM branches b, t WHERE b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id),
 f AS (
-  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = 'interrupted', error = NULL, updated_at = now() FROM o
+  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.outcome ELSE 'interrupted' END,
+         error = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END, updated_at = now() FROM o
    WHERE o.status = 'running' AND b.tree_id = o.tree_id AND b.branch_id = o.branch_id),
 u AS (
   UPDATE runs r SET status = 'interrupted', updated_at = now(),
@@ -216,14 +217,16 @@ async fn after_others(
             )
             .await?;
     }
-    connection.query_opt(&lock, &[&new.thread.0]).await?;
-    let ended = connection.query(&end_others, &[&new.thread.0]).await?;
-    if new.strategy == Strategy::Rollback {
+    // Undoing a run may make another branch active, and so mean another slot.
+    loop {
+        connection.query_opt(&lock, &[&new.thread.0]).await?;
+        let ended = connection.query(&end_others, &[&new.thread.0]).await?;
+        if new.strategy != Strategy::Rollback || ended.is_empty() {
+            break;
+        }
         for row in &ended {
             delete::roll_back(connection, row, new.thread.0).await?;
         }
-        // Undoing a branch makes another one active.
-        connection.query_opt(&lock, &[&new.thread.0]).await?;
     }
     let row = insert(connection, &create, new, kwargs).await?;
     // A run that exists already must not have ended others.

@@ -10,7 +10,10 @@ use super::{
     params::{Params, column},
     pool::{self, Failure},
 };
-use crate::{checkpoint::Error, id::ThreadId};
+use crate::{
+    checkpoint::Error,
+    id::{TaskId, ThreadId},
+};
 
 /// Lets the rest of the transaction delete events.
 const ALLOW_PURGE: &str = "SELECT set_config('backstitch.purge', 'on', true)";
@@ -105,16 +108,50 @@ keep AS (
    WHERE c.depth > (SELECT depth FROM base))
 SELECT array_agg(checkpoint_id) AS ids FROM run_rows r WHERE NOT EXISTS (SELECT 1 FROM keep k WHERE k.checkpoint_id = r.checkpoint_id)";
 
-/// The head goes back; what the run left at the base itself goes too, except the questions that
-/// were open when it began.
+/// The head goes back. The branch is as it was: with an open question at its base or without.
 const HEAD_BACK: &str = "
-UPDATE branches SET head_checkpoint_id = $3, version = version + 1, updated_at = now(), outcome = 'idle', error = NULL,
+UPDATE branches SET head_checkpoint_id = $3, version = version + 1, updated_at = now(), error = NULL,
+       outcome = CASE WHEN EXISTS (SELECT 1 FROM checkpoint_writes WHERE tree_id = $1 AND branch_id = $2 AND checkpoint_ns = ''
+                                      AND checkpoint_id = $3 AND idx = -3) THEN 'interrupted' ELSE 'idle' END,
        head_depth = COALESCE((SELECT depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3), -1)
  WHERE tree_id = $1 AND branch_id = $2";
 
-/// A branch that the undone run had made goes, and its source is active again.
+/// What the run decided at its base: results of tasks that had asked, and answers it brought.
+const CLEAN_BASE: &str = "
+DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2 AND w.checkpoint_ns = '' AND w.checkpoint_id = $3
+   AND (w.task_id = $4 OR (w.idx = 0 AND EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.branch_id = $2
+          AND o.checkpoint_ns = '' AND o.checkpoint_id = $3 AND o.task_id = w.task_id AND o.idx = -3)))";
+
+/// Versions that checkpoints about to go name.
+const NAMED: &str = "
+SELECT array_agg(x.checkpoint_ns) AS nss, array_agg(x.key) AS channels, array_agg(x.value) AS versions FROM (
+  SELECT DISTINCT c.checkpoint_ns, v.key, v.value FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
+   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($2)
+  UNION SELECT c.checkpoint_ns, v.key, v.value FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
+   WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)) x";
+
+/// Those of them that nothing else names. A version made after the base is named by checkpoints
+/// after it alone, so the base and what is deeper are all there is to look at.
+const DROP_NAMED: &str = "
+WITH RECURSIVE gone AS (SELECT x.ns COLLATE \"C\" AS ns, x.channel COLLATE \"C\" AS channel, x.version COLLATE \"C\" AS version
+    FROM unnest($2::text[], $3::text[], $4::text[]) x(ns, channel, version)),
+live AS (
+  SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
+    FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
+   WHERE c.tree_id = $1 AND (c.checkpoint_ns <> '' OR c.depth >=
+         COALESCE((SELECT b.depth FROM checkpoints b WHERE b.tree_id = $1 AND b.checkpoint_ns = '' AND b.checkpoint_id = $5), 0))
+  UNION
+  SELECT b.checkpoint_ns, b.channel, b.base_version FROM live l CROSS JOIN LATERAL (
+    SELECT b.* FROM checkpoint_blobs b WHERE b.tree_id = $1 AND b.checkpoint_ns = l.checkpoint_ns AND b.channel = l.channel
+       AND b.version = l.version LIMIT 1) b WHERE b.base_version IS NOT NULL)
+DELETE FROM checkpoint_blobs b USING gone g WHERE b.tree_id = $1 AND b.checkpoint_ns = g.ns AND b.channel = g.channel AND b.version = g.version
+   AND NOT EXISTS (SELECT 1 FROM live l WHERE l.checkpoint_ns = g.ns AND l.channel = g.channel AND l.version = g.version)";
+
+/// A branch that the undone run had made goes, and its source is active again. Runs that waited
+/// on it float again.
 const CLOSE_BRANCH: &str = "
-WITH b AS (DELETE FROM branches WHERE tree_id = $1 AND branch_id = $2 AND source_branch_id IS NOT NULL RETURNING source_branch_id)
+WITH b AS (DELETE FROM branches WHERE tree_id = $1 AND branch_id = $2 AND source_branch_id IS NOT NULL RETURNING source_branch_id),
+r AS (UPDATE runs SET branch_id = NULL WHERE tree_id = $1 AND thread_id = $3 AND branch_id = $2 AND status = 'pending')
 UPDATE threads t SET active_branch_id = b.source_branch_id, updated_at = now() FROM b
  WHERE t.thread_id = $3 AND t.active_branch_id = $2";
 
@@ -204,6 +241,9 @@ pub(super) async fn roll_back(client: &Client, row: &Row, thread: Uuid) -> Resul
     let base: Option<Uuid> = column(row, "base_checkpoint_id")?;
     let head: Option<Uuid> = column(row, "head_checkpoint_id")?;
     client.execute(HEAD_BACK, &[&tree, &branch, &base]).await?;
+    client
+        .execute(CLEAN_BASE, &[&tree, &branch, &base, &TaskId::NULL.0])
+        .await?;
     if column::<bool>(row, "opened_branch")? {
         client
             .execute(CLOSE_BRANCH, &[&tree, &branch, &thread])
@@ -213,8 +253,18 @@ pub(super) async fn roll_back(client: &Client, row: &Row, thread: Uuid) -> Resul
         .query_one(UNDONE, &[&tree, &head, &base])
         .await?
         .try_get("ids")?;
-    if let Some(undone) = undone {
-        client.execute(DROP_CHECKPOINTS, &[&tree, &undone]).await?;
+    let Some(undone) = undone else {
+        return Ok(());
+    };
+    let named = client.query_one(NAMED, &[&tree, &undone]).await?;
+    client.execute(DROP_CHECKPOINTS, &[&tree, &undone]).await?;
+    let nss: Option<Vec<&str>> = named.try_get("nss")?;
+    let channels: Option<Vec<&str>> = named.try_get("channels")?;
+    let versions: Option<Vec<&str>> = named.try_get("versions")?;
+    if nss.is_some() {
+        client
+            .execute(DROP_NAMED, &[&tree, &nss, &channels, &versions, &base])
+            .await?;
     }
     Ok(())
 }

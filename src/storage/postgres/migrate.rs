@@ -8,10 +8,6 @@ use super::{
 };
 
 mod embedded {
-    #![expect(
-        clippy::unwrap_used,
-        reason = "made by a macro of the migration library from the files in this repository"
-    )]
     refinery::embed_migrations!("sql/postgres");
 }
 

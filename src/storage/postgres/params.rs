@@ -47,19 +47,53 @@ impl ToSql for Time {
     to_sql_checked!();
 }
 
-/// JSON text for a `jsonb` parameter. Never holds what `jsonb` refuses.
+/// Postgres's `text` and `jsonb` cannot hold NUL, names of people can. It is kept as this
+/// character and `0`; the character itself is kept as itself and `1`.
+const ESCAPE: char = '\u{1a}';
+
+/// A name on its way in.
+pub(super) fn name(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\0', ESCAPE]) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for char in text.chars() {
+        match char {
+            '\0' => out.extend([ESCAPE, '0']),
+            ESCAPE => out.extend([ESCAPE, '1']),
+            other => out.push(other),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A name on its way out.
+pub(super) fn unname(text: &str) -> Arc<str> {
+    if !text.contains(ESCAPE) {
+        return Arc::from(text);
+    }
+    let zero: String = [ESCAPE, '0'].into_iter().collect();
+    let own: String = [ESCAPE, '1'].into_iter().collect();
+    // The character is always followed by a digit, so neither step makes work for the other.
+    Arc::from(text.replace(&zero, "\0").replace(&own, "\u{1a}"))
+}
+
+/// JSON text for a `jsonb` parameter. Strings and keys in it are kept as [`name`] keeps names.
 #[derive(Debug)]
 pub(super) struct Json<'a>(Cow<'a, str>);
 
 impl<'a> Json<'a> {
-    /// `jsonb` cannot hold NUL. Texts given to storage are free of it, so this is the last line
-    /// of defence: an escaped NUL becomes U+FFFD instead of failing the transaction.
     pub(super) fn new(text: impl Into<Cow<'a, str>>) -> Self {
         let text = text.into();
-        Self(if text.contains("\\u0000") {
-            Cow::Owned(without_nul(&text))
-        } else {
+        let plain = !text.contains("\\u0000") && !text.contains("\\u001");
+        Self(if plain {
             text
+        } else {
+            Cow::Owned(rewrite(&text, |escape| match escape {
+                "u0000" => Some("\\u001a0"),
+                "u001a" | "u001A" => Some("\\u001a1"),
+                _ => None,
+            }))
         })
     }
 
@@ -72,16 +106,17 @@ impl<'a> Json<'a> {
     }
 }
 
-/// A backslash starts an escape of two characters, so `\\u0000` (an escaped backslash) stays.
-fn without_nul(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+/// Replaces escapes of four digits, looked up by their text without the backslash. In `\\\\u0000`
+/// the first backslash escapes the second, so nothing is replaced there.
+fn rewrite(text: &str, replacement: impl Fn(&str) -> Option<&'static str>) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        if let Some(after) = rest.strip_prefix("\\u0000") {
-            out.push_str("\\ufffd");
-            rest = after;
+        if let Some(new) = rest.get(1..6).and_then(&replacement) {
+            out.push_str(new);
+            rest = &rest[6..];
         } else {
             let mut chars = rest.chars();
             out.extend(chars.by_ref().take(2));
@@ -112,13 +147,43 @@ pub(super) struct JsonText(pub(super) String);
 impl<'a> FromSql<'a> for JsonText {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Fault> {
         match raw.split_first() {
-            Some((1, text)) => Ok(Self(std::str::from_utf8(text)?.to_owned())),
+            Some((1, text)) => {
+                let text = std::str::from_utf8(text)?;
+                Ok(Self(if text.contains("\\u001a") {
+                    unescape(text)
+                } else {
+                    text.to_owned()
+                }))
+            }
             _ => Err("unknown form of jsonb".into()),
         }
     }
     fn accepts(ty: &Type) -> bool {
         *ty == Type::JSONB
     }
+}
+
+/// The reverse of what [`Json::new`] does.
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        if let Some(after) = rest.strip_prefix("\\u001a0") {
+            out.push_str("\\u0000");
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix("\\u001a1") {
+            out.push_str("\\u001a");
+            rest = after;
+        } else {
+            let mut chars = rest.chars();
+            out.extend(chars.by_ref().take(2));
+            rest = chars.as_str();
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
 impl JsonText {
@@ -160,8 +225,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nul_is_replaced_but_an_escaped_backslash_is_not_mistaken_for_it() {
-        let json = Json::new(r#"{"a":"x\u0000y","b":"\\u0000","c":"\\\u0000"}"#);
-        assert_eq!(json.0, r#"{"a":"x\ufffdy","b":"\\u0000","c":"\\\ufffd"}"#);
+    fn json_with_nul_comes_back_as_it_was() {
+        let text = r#"{"a\u0000":"x\u0000y","b":"\\u0000","c":"\\\u0000","d":"\u001a0\u001a"}"#;
+        let sent = Json::new(text).0;
+        assert!(!sent.replace(r"\\u0000", "").contains("u0000"), "{sent}");
+        assert_eq!(unescape(&sent), text);
+    }
+
+    #[test]
+    fn names_with_nul_come_back_as_they_were() {
+        for text in ["", "a", "\0", "a\0b\u{1a}", "\u{1a}0", "\u{1a}\0\u{1a}1"] {
+            assert!(!name(text).contains('\0'));
+            assert_eq!(&*unname(&name(text)), text);
+        }
     }
 }

@@ -145,7 +145,7 @@ impl Pools {
                 .recycle_timeout(Some(ACQUIRE))
                 .runtime(Runtime::Tokio1)
                 .build()
-                .map_err(|error| Error::Migration(error.to_string()))
+                .map_err(|error| unreachable_at(&config, &error.to_string()))
         };
         let pools = Self {
             critical: pool(options.critical)?,

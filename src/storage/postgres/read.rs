@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::params::{JsonText, Time, column, version, word};
+use super::params::{JsonText, Time, column, unname, version, word};
 use crate::{
     checkpoint::{BlobRow, CheckpointRow, Error, WriteRow},
     id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn row_of(row: &Row) -> Result<CheckpointRow, Error> {
     let id = |name| column::<Option<Uuid>>(row, name);
     Ok(CheckpointRow {
-        ns: Arc::from(column::<&str>(row, "checkpoint_ns")?),
+        ns: unname(column(row, "checkpoint_ns")?),
         id: CheckpointId(column(row, "checkpoint_id")?),
         parent: id("parent_checkpoint_id")?.map(CheckpointId),
         root: id("root_checkpoint_id")?.map(CheckpointId),
@@ -47,7 +47,7 @@ pub(super) fn blobs_of(row: &Row, ns: impl Fn(usize) -> Arc<str>) -> Result<Vec<
     for (index, bytes) in bytes.into_iter().enumerate() {
         blobs.push(BlobRow {
             ns: ns(index),
-            channel: Arc::from(channels[index]),
+            channel: unname(channels[index]),
             version: version(versions[index])?,
             base: bases[index].map(version).transpose()?,
             chain_bytes: chains[index],
@@ -62,7 +62,7 @@ pub(super) fn blobs_of(row: &Row, ns: impl Fn(usize) -> Arc<str>) -> Result<Vec<
 pub(super) fn blob_of(row: &Row, ns: &str) -> Result<BlobRow, Error> {
     Ok(BlobRow {
         ns: Arc::from(ns),
-        channel: Arc::from(column::<&str>(row, "channel")?),
+        channel: unname(column(row, "channel")?),
         version: version(column(row, "version")?)?,
         base: column::<Option<&str>>(row, "base_version")?
             .map(version)
@@ -93,8 +93,8 @@ pub(super) fn writes_of(row: &Row, at: &CheckpointRow) -> Result<Vec<WriteRow>, 
             branch: BranchId(branches[index]),
             task: TaskId(tasks[index]),
             idx: idxs[index],
-            path: Arc::from(paths[index]),
-            channel: channels[index].map(Arc::from),
+            path: unname(paths[index]),
+            channel: channels[index].map(unname),
             tag: Arc::from(tags[index]),
             bytes,
             upsert: false,

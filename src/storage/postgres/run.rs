@@ -76,12 +76,14 @@ SELECT 1 FROM branches b WHERE (b.tree_id, b.branch_id) IN (
    WHERE t.thread_id = $1 AND r.status IN ('pending', 'running') AND ($2::uuid IS NULL OR r.run_id = $2))
  ORDER BY b.branch_id FOR NO KEY UPDATE";
 
+/// The branch stays as it was unless the run moved its head.
 const CANCEL: &str = "
 WITH o AS (
-  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id
+  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id
    WHERE t.thread_id = $1 AND r.status IN ('pending', 'running') AND ($2::uuid IS NULL OR r.run_id = $2) FOR UPDATE OF r),
 f AS (
-  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = 'interrupted', error = NULL, updated_at = now() FROM o
+  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.outcome ELSE 'interrupted' END,
+         error = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END, updated_at = now() FROM o
    WHERE o.status = 'running' AND b.tree_id = o.tree_id AND b.branch_id = o.branch_id
   RETURNING b.branch_id, b.head_checkpoint_id),
 u AS (
@@ -196,8 +198,8 @@ impl runs::Store for Store {
 
     async fn claim(&self, worker: WorkerId, limit: usize) -> Result<Vec<Claimed>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut rows = pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
+        let mut rows = pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
             let statement = prepare(client, CLAIM).await?;
             Ok(client.query(&statement, &[&worker.0, &limit]).await?)
         })
@@ -253,8 +255,8 @@ impl runs::Store for Store {
     }
 
     async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
-        let row = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let row = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let statement = prepare(client, RUN).await?;
             Ok(client.query_opt(&statement, &[&thread.0, &run.0]).await?)
         })
@@ -271,8 +273,8 @@ impl runs::Store for Store {
     ) -> Result<Vec<Run>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        let rows = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let rows = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let statement = prepare(client, RUNS).await?;
             let status = status.map(Status::as_str);
             Ok(client
@@ -284,8 +286,8 @@ impl runs::Store for Store {
     }
 
     async fn cancel(&self, thread: ThreadId, run: Option<RunId>) -> Result<Vec<RunId>, Error> {
-        let rows = pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
+        let rows = pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
             let lock = prepare(client, LOCK_SLOTS).await?;
             let cancel = prepare(client, CANCEL).await?;
             let run = run.map(|run| run.0);
@@ -308,8 +310,8 @@ impl runs::Store for Store {
     }
 
     async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error> {
-        pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
+        pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
             let statement = prepare(client, RENEW).await?;
             client
                 .execute(&statement, &[&worker.0, &lease.as_secs_f64()])
@@ -320,8 +322,8 @@ impl runs::Store for Store {
     }
 
     async fn retire(&self, worker: WorkerId) -> Result<(), Error> {
-        pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
+        pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
             let statement = prepare(client, RETIRE).await?;
             client.execute(&statement, &[&worker.0]).await?;
             Ok(())
@@ -330,8 +332,8 @@ impl runs::Store for Store {
     }
 
     async fn recover(&self, me: WorkerId) -> Result<Vec<RunId>, Error> {
-        let rows = pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
+        let rows = pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
             let recover = prepare(client, RECOVER).await?;
             let forget = prepare(client, FORGET).await?;
             let error = Json::new(

@@ -1,6 +1,7 @@
 //! Reading checkpoints: one statement, whatever is asked for.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use super::{
     Store,
     commit::prepare,
-    params::{Json, version},
+    params::{Json, name, unname, version},
     pool,
     read::{self, blobs_of, row_of, writes_of},
 };
@@ -173,9 +174,9 @@ SELECT k.channel, k.version, k.base_version, x.chain_bytes, x.type, x.blob
 impl Saver for Store {
     async fn load(&self, query: Query) -> Result<Option<Stored>, Error> {
         let query = &query;
-        let row = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
-            let (tree, ns) = (query.tree.0, query.ns.as_ref());
+        let row = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
+            let (tree, ns) = (query.tree.0, name(&query.ns));
             let one = |text, id: Uuid| (text, id);
             let (text, id) = match &query.at {
                 At::Id(id) => one(BY_ID, id.0),
@@ -217,8 +218,8 @@ impl Saver for Store {
             return Ok(Vec::new());
         };
         let (list, filter) = (&list, &filter);
-        let rows = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let rows = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let before = list.before.map(|id| id.0);
             let id = list.id.map(|id| id.0);
             let limit = i64::try_from(list.limit).unwrap_or(i64::MAX);
@@ -236,7 +237,7 @@ impl Saver for Store {
                 &metadata,
                 &limit,
             ];
-            let ns = list.ns.as_deref();
+            let ns = list.ns.as_deref().map(name);
             if ns.is_some() {
                 params.push(&ns);
             }
@@ -260,20 +261,20 @@ impl Saver for Store {
         ns: Arc<str>,
         wanted: Vec<(Arc<str>, Version)>,
     ) -> Result<Vec<BlobRow>, Error> {
-        let (channels, versions): (Vec<&str>, Vec<String>) = wanted
+        let (channels, versions): (Vec<Cow<'_, str>>, Vec<String>) = wanted
             .iter()
-            .map(|(channel, version)| (channel.as_ref(), version.to_string()))
+            .map(|(channel, version)| (name(channel), version.to_string()))
             .unzip();
-        let (channels, versions, ns) = (&channels, &versions, ns.as_ref());
-        let rows = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let (channels, versions, at) = (&channels, &versions, &name(&ns));
+        let rows = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let statement = prepare(client, BLOBS).await?;
             Ok(client
-                .query(&statement, &[&tree.0, &ns, channels, versions])
+                .query(&statement, &[&tree.0, at, channels, versions])
                 .await?)
         })
         .await?;
-        rows.iter().map(|row| read::blob_of(row, ns)).collect()
+        rows.iter().map(|row| read::blob_of(row, &ns)).collect()
     }
 }
 
@@ -325,7 +326,11 @@ fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
         return Ok(Vec::new());
     };
     let nss: Option<Vec<String>> = super::params::column(first, "b_nss")?;
-    let nss: Vec<Arc<str>> = nss.unwrap_or_default().into_iter().map(Arc::from).collect();
+    let nss: Vec<Arc<str>> = nss
+        .unwrap_or_default()
+        .iter()
+        .map(|ns| unname(ns))
+        .collect();
     let all = blobs_of(first, |index| {
         nss.get(index).cloned().unwrap_or_else(|| Arc::from(""))
     })?;

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::{
     Store,
     commit::prepare,
+    create,
     params::{Json, JsonText, Params, Time, column},
     pool,
 };
@@ -47,10 +48,17 @@ SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id
   FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL";
 
+/// A run that holds the slot ends with it. Behind the lock of `create`, so that a claim that was
+/// quicker is seen.
 const TAKE: &str = "
-UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM threads t
- WHERE t.thread_id = $1 AND t.deleted_at IS NULL AND b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
-RETURNING b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth";
+WITH b AS (
+  UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM threads t
+   WHERE t.thread_id = $1 AND t.deleted_at IS NULL AND b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
+  RETURNING b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
+r AS (
+  UPDATE runs r SET status = 'interrupted', last_checkpoint_id = b.head_checkpoint_id, updated_at = now() FROM b
+   WHERE r.tree_id = b.tree_id AND r.thread_id = b.thread_id AND r.branch_id = b.branch_id AND r.status = 'running')
+SELECT * FROM b";
 
 const SETTLE: &str = "
 UPDATE branches SET outcome = $4, error = $5, updated_at = now()
@@ -118,8 +126,8 @@ impl tree::Store for Store {
     async fn create_thread(&self, new: NewThread) -> Result<Option<Thread>, Error> {
         let branch = BranchId::mint();
         let new = &new;
-        let row = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let row = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let create = prepare(client, CREATE).await?;
             let select = prepare(client, SELECT).await?;
             // The second statement sees what the first one wrote.
@@ -142,8 +150,8 @@ impl tree::Store for Store {
     }
 
     async fn thread(&self, id: ThreadId) -> Result<Option<Thread>, Error> {
-        let row = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let row = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let statement = prepare(client, SELECT).await?;
             Ok(client.query_opt(&statement, &[&id.0]).await?)
         })
@@ -154,8 +162,8 @@ impl tree::Store for Store {
     async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<Option<Thread>, Error> {
         let metadata = Arc::new(metadata);
         let metadata = &metadata;
-        let row = pool::retry(&self.pools.reads, |mut client| async move {
-            let client = &mut client;
+        let row = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
             let patch = prepare(client, PATCH).await?;
             let select = prepare(client, SELECT).await?;
             let json = Json::of_map(metadata);
@@ -177,11 +185,35 @@ impl tree::Store for Store {
     }
 
     async fn take_slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
-        self.slot_by(TAKE, id).await
+        let row = pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
+            let lock = prepare(client, create::LOCK).await?;
+            let take = prepare(client, TAKE).await?;
+            let id: Params<'_, 1> = [&id.0];
+            let (begin, locked, row, end) = tokio::join!(
+                biased;
+                client.batch_execute("BEGIN"),
+                client.query_opt(&lock, &id),
+                client.query_opt(&take, &id),
+                client.batch_execute("COMMIT"),
+            );
+            begin?;
+            locked?;
+            let row = row?;
+            end?;
+            Ok(row)
+        })
+        .await?;
+        row.as_ref().map(slot_of).transpose()
     }
 
     async fn slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
-        self.slot_by(SLOT, id).await
+        let row = pool::retry(&self.pools.critical, |client| async move {
+            let statement = prepare(&client, SLOT).await?;
+            Ok(client.query_opt(&statement, &[&id.0]).await?)
+        })
+        .await?;
+        row.as_ref().map(slot_of).transpose()
     }
 
     async fn settle(
@@ -191,8 +223,8 @@ impl tree::Store for Store {
         error: Option<Value>,
     ) -> Result<(), Error> {
         let error = &error;
-        let changed = pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
+        let changed = pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
             let statement = prepare(client, SETTLE).await?;
             let error = error.as_ref().map(Json::of_value);
             let changed = client
@@ -214,17 +246,5 @@ impl tree::Store for Store {
             return Err(Error::Fenced);
         }
         Ok(())
-    }
-}
-
-impl Store {
-    async fn slot_by(&self, text: &'static str, id: ThreadId) -> Result<Option<Slot>, Error> {
-        let row = pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
-            let statement = prepare(client, text).await?;
-            Ok(client.query_opt(&statement, &[&id.0]).await?)
-        })
-        .await?;
-        row.as_ref().map(slot_of).transpose()
     }
 }

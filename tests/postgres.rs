@@ -1,0 +1,216 @@
+//! What only Postgres has: migrations by several processes, connection errors, fencing between
+//! connections, leases.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use backstitch::{
+    checkpoint::{CheckpointRow, Commit, Error, Saver, Slot, Source},
+    id::{AssistantId, CheckpointId, RunId, ThreadId, WorkerId},
+    runs::{Created, NewRun, Status, Store as _, Strategy},
+    storage::postgres::{self, Options, Store},
+    time::Timestamp,
+    tree::{IfExists, NewThread, Store as _},
+    value::{Map, Value},
+};
+use support::postgres::{Database, database, empty_database};
+
+async fn store() -> (Database, Store) {
+    let database = database().await;
+    let store = Store::connect(Options::new(&database.url)).await.unwrap();
+    (database, store)
+}
+
+fn new_thread(id: ThreadId) -> NewThread {
+    NewThread {
+        id,
+        metadata: Map::from([("kind", Value::str("test"))]),
+        owner: "local".to_owned(),
+        if_exists: IfExists::Raise,
+    }
+}
+
+async fn slot(store: &Store) -> Slot {
+    let id = ThreadId::mint();
+    store.create_thread(new_thread(id)).await.unwrap().unwrap();
+    store.take_slot(id).await.unwrap().unwrap()
+}
+
+fn new_run(thread: ThreadId, claim: WorkerId) -> NewRun {
+    NewRun {
+        id: RunId::mint(),
+        thread,
+        create_thread: None,
+        assistant: AssistantId::of_graph("agent"),
+        metadata: Map::new(),
+        kwargs: Value::Null,
+        address: None,
+        strategy: Strategy::Enqueue,
+        after: Duration::ZERO,
+        temporary: false,
+        claim: Some(claim),
+        thread_metadata: Map::new(),
+        thread_config: Map::new(),
+    }
+}
+
+fn superstep(slot: &Slot, parent: Option<CheckpointId>, step: i64) -> Commit {
+    Commit {
+        slot: *slot,
+        open: None,
+        checkpoint: CheckpointRow {
+            ns: "".into(),
+            id: CheckpointId::mint(step, parent),
+            parent,
+            root: None,
+            depth: 0,
+            thread: slot.thread,
+            branch: slot.branch,
+            run: None,
+            source: Source::Loop,
+            step,
+            last_node: None,
+            event_number: 0,
+            envelope: r#"{"channel_versions":{}}"#.to_owned(),
+            metadata: "{}".to_owned(),
+            created_at: Timestamp::now(),
+        },
+        blobs: Vec::new(),
+        writes: Vec::new(),
+        nodes: Vec::new(),
+        events: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn several_processes_may_migrate_one_database_at_once() {
+    let database = empty_database().await;
+    let all = (0..4).map(|_| postgres::migrate(&database.url));
+    let applied = futures::future::join_all(all).await;
+    let applied: usize = applied.into_iter().map(Result::unwrap).sum();
+    assert_eq!(applied, 1);
+    let store = Store::connect(Options::new(&database.url)).await.unwrap();
+    slot(&store).await;
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_program_is_refused_naming_both_versions() {
+    let database = database().await;
+    let (client, connection) = tokio_postgres::connect(&database.url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    client
+        .batch_execute(
+            "INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
+             SELECT 999, 'from_the_future', applied_on, '1' FROM refinery_schema_history LIMIT 1",
+        )
+        .await
+        .unwrap();
+    let error = postgres::migrate(&database.url).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("999") && text.contains("up to 1"), "{text}");
+}
+
+#[tokio::test]
+async fn an_unreachable_database_is_named_without_the_password() {
+    let url = "postgres://someone:hunter2@127.0.0.1:1/shop";
+    for error in [
+        Store::connect(Options::new(url)).await.unwrap_err(),
+        postgres::migrate(url).await.unwrap_err(),
+    ] {
+        let text = format!("{error} {error:?}");
+        assert!(
+            text.contains("127.0.0.1:1") && text.contains("shop"),
+            "{text}"
+        );
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn required_encryption_is_an_error_and_never_plain_text() {
+    for mode in ["require", "verify-full"] {
+        let url = format!("postgres://someone@127.0.0.1:1/shop?sslmode={mode}");
+        let text = Store::connect(Options::new(url))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains(mode) && text.contains("TLS"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn commits_of_one_branch_that_are_sent_again_tell_the_same_depths() {
+    let (_database, store) = store().await;
+    let slot = slot(&store).await;
+    let first = superstep(&slot, None, -1);
+    let second = superstep(&slot, Some(first.checkpoint.id), 0);
+    let both = vec![first, second];
+    for _ in 0..2 {
+        let depths = store.commit(both.clone()).await;
+        let depths: Vec<i32> = depths.into_iter().map(Result::unwrap).collect();
+        assert_eq!(depths, [0, 1]);
+    }
+}
+
+#[tokio::test]
+async fn runs_of_a_worker_whose_lease_lapsed_are_ended() {
+    let (_database, store) = store().await;
+    let thread = slot(&store).await.thread;
+    let (dead, alive) = (WorkerId::mint(), WorkerId::mint());
+    store.renew(dead, Duration::from_secs(3600)).await.unwrap();
+    store.renew(alive, Duration::from_secs(3600)).await.unwrap();
+    let run = new_run(thread, dead);
+    let Created::Started(run, slot) = store.create_run(run).await.unwrap() else {
+        panic!("the slot was free");
+    };
+    assert!(store.recover(alive).await.unwrap().is_empty());
+    store.renew(dead, Duration::ZERO).await.unwrap();
+    assert_eq!(store.recover(alive).await.unwrap(), [run.id]);
+    let row = store.run(thread, run.id).await.unwrap().unwrap();
+    assert_eq!(row.status, Status::Error);
+    let error = row.error.unwrap();
+    assert_eq!(
+        error.get("error").and_then(Value::as_str),
+        Some("WorkerLost")
+    );
+    let refused = store
+        .commit(vec![superstep(&slot, None, -1)])
+        .await
+        .remove(0);
+    assert!(matches!(refused, Err(Error::Fenced)));
+}
+
+#[tokio::test]
+async fn lost_connections_are_replaced_without_the_writer_noticing() {
+    let (database, store) = store().await;
+    let slot = slot(&store).await;
+    let (client, connection) = tokio_postgres::connect(&database.url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut parent = None;
+    for step in 0..3 {
+        let ended = client
+            .query(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                  WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                &[],
+            )
+            .await
+            .unwrap();
+        assert!(!ended.is_empty());
+        let next = superstep(&slot, parent, step);
+        parent = Some(next.checkpoint.id);
+        let depth = store.commit(vec![next]).await.remove(0).unwrap();
+        assert_eq!(i64::from(depth), step);
+    }
+    assert!(store.thread(slot.thread).await.unwrap().unwrap().head == parent);
+}
