@@ -24,7 +24,7 @@ pub struct Backend {
     /// Looks into the tables where no trait method does.
     pub probe: Box<dyn Probe>,
     /// The database, dropped last.
-    pub keep: Box<dyn Any + Send + Sync>,
+    pub _keep: Box<dyn Any + Send + Sync>,
 }
 
 /// Looks at rows past the traits.
@@ -233,12 +233,7 @@ pub fn superstep(slot: &Slot, parent: Option<CheckpointId>, step: i64) -> Commit
 }
 
 /// A commit of a subgraph's checkpoint below `root`.
-pub fn substep(
-    slot: &Slot,
-    ns: &str,
-    root: CheckpointId,
-    parent: Option<CheckpointId>,
-) -> Commit {
+pub fn substep(slot: &Slot, ns: &str, root: CheckpointId, parent: Option<CheckpointId>) -> Commit {
     let mut commit = superstep(slot, parent, 0);
     commit.checkpoint.ns = ns.into();
     commit.checkpoint.root = Some(root);
@@ -260,7 +255,11 @@ pub fn blob(channel: &str, version: Version, base: Option<Version>, bytes: &[u8]
         channel: channel.into(),
         version,
         base,
-        chain_bytes: if base.is_some() { bytes.len() as i32 } else { 0 },
+        chain_bytes: if base.is_some() {
+            bytes.len() as i32
+        } else {
+            0
+        },
         tag: "bincode".into(),
         bytes: bytes.to_vec(),
     }

@@ -9,7 +9,11 @@ use backstitch::{
 use super::backend::*;
 
 /// Commits the first checkpoint of a new active branch.
-async fn open_branch(b: &Backend, source: &Slot, base: (CheckpointId, i32)) -> (Slot, CheckpointId) {
+async fn open_branch(
+    b: &Backend,
+    source: &Slot,
+    base: (CheckpointId, i32),
+) -> (Slot, CheckpointId) {
     let (open, slot) = fork(source, Some(base));
     let mut commit = superstep(&slot, Some(base.0), 1);
     commit.open = Some(open);
@@ -51,7 +55,14 @@ pub async fn automatic_names_never_collide(b: &Backend) {
     names.sort();
     assert_eq!(
         names,
-        ["main", "main-v2", "main-v3", "main-v3-v2", "main-v3-v3", "main-v4"]
+        [
+            "main",
+            "main-v2",
+            "main-v3",
+            "main-v3-v2",
+            "main-v3-v3",
+            "main-v4"
+        ]
     );
 }
 

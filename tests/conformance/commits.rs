@@ -47,7 +47,10 @@ pub async fn a_checkpoint_comes_back_with_every_field(b: &Backend) {
     let stored = b.by_id(&slot, sent.id).await.unwrap();
     let row = stored.row;
     assert_eq!(&*row.ns, "");
-    assert_eq!((row.id, row.parent, row.root), (sent.id, Some(parent), None));
+    assert_eq!(
+        (row.id, row.parent, row.root),
+        (sent.id, Some(parent), None)
+    );
     assert_eq!((row.depth, row.step), (1, 7));
     assert_eq!((row.thread, row.branch), (slot.thread, slot.branch));
     assert_eq!(row.run, sent.run);
@@ -59,7 +62,10 @@ pub async fn a_checkpoint_comes_back_with_every_field(b: &Backend) {
     assert_eq!(row.created_at, sent.created_at);
     let [text] = stored.blobs.try_into().unwrap();
     assert_eq!((&*text.ns, &*text.channel), ("", "text"));
-    assert_eq!((text.version, text.base, text.chain_bytes), (version, None, 0));
+    assert_eq!(
+        (text.version, text.base, text.chain_bytes),
+        (version, None, 0)
+    );
     assert_eq!((&*text.tag, text.bytes), ("bincode", bytes.clone()));
     assert!(stored.writes.is_empty(), "writes belong to the parent");
 
@@ -71,7 +77,10 @@ pub async fn a_checkpoint_comes_back_with_every_field(b: &Backend) {
     assert_eq!(&*output.path, "~__pregel_pull, x");
     assert_eq!(output.channel, None);
     assert_eq!((&*output.tag, output.bytes), ("bincode", bytes));
-    assert_eq!((memo.task, memo.idx, memo.bytes), (task(9), -5, b"memo".to_vec()));
+    assert_eq!(
+        (memo.task, memo.idx, memo.bytes),
+        (task(9), -5, b"memo".to_vec())
+    );
     assert_eq!(memo.channel.as_deref(), Some("__step__"));
 }
 
@@ -139,7 +148,10 @@ pub async fn depth_counts_along_the_branch(b: &Backend) {
         assert_eq!(b.commit(commit).await, depth);
     }
     let now = b.trees.slot(slot.thread).await.unwrap().unwrap();
-    assert_eq!((now.head, now.head_depth, now.epoch), (parent, 2, slot.epoch));
+    assert_eq!(
+        (now.head, now.head_depth, now.epoch),
+        (parent, 2, slot.epoch)
+    );
     let head = b.load(&slot, "", At::ActiveHead).await.unwrap();
     assert_eq!(head.row.depth, 2);
 }
@@ -154,10 +166,16 @@ pub async fn a_stale_head_is_refused_and_writes_nothing(b: &Backend) {
         commit.writes = vec![result(ids[0], 1, b"x")];
         commit.events = vec![event("MessageAdded")];
         let refused = b.try_commit(commit).await;
-        assert!(matches!(refused, Err(Error::Fenced)), "{parent:?}: {refused:?}");
+        assert!(
+            matches!(refused, Err(Error::Fenced)),
+            "{parent:?}: {refused:?}"
+        );
     }
     assert_eq!(b.rows(&slot).await, before);
-    assert_eq!(b.trees.slot(slot.thread).await.unwrap().unwrap().head, Some(ids[1]));
+    assert_eq!(
+        b.trees.slot(slot.thread).await.unwrap().unwrap().head,
+        Some(ids[1])
+    );
 }
 
 pub async fn a_stale_epoch_is_refused_and_writes_nothing(b: &Backend) {
@@ -264,7 +282,10 @@ pub async fn a_subgraph_row_keeps_its_depth_and_moves_no_head(b: &Backend) {
     assert_eq!((now.head, now.head_depth), (Some(head), 0));
     let row = b.load(&slot, "child:1", At::Id(id)).await.unwrap().row;
     assert_eq!((row.depth, row.root), (4, Some(head)));
-    assert!(b.by_id(&slot, id).await.is_none(), "not in the root namespace");
+    assert!(
+        b.by_id(&slot, id).await.is_none(),
+        "not in the root namespace"
+    );
 }
 
 pub async fn many_threads_commit_at_once(b: &Backend) {
@@ -388,7 +409,10 @@ pub async fn events_are_numbered_without_a_gap_and_messages_know_theirs(b: &Back
         ("d", Some(1), 1),
         ("e", None, 1),
     ];
-    assert_eq!(known, expected.map(|(id, event, depth)| (id.to_owned(), event, depth)));
+    assert_eq!(
+        known,
+        expected.map(|(id, event, depth)| (id.to_owned(), event, depth))
+    );
     for (id, newest) in [(first, 2), (second, 3), (third, 3)] {
         let row = b.by_id(&slot, id).await.unwrap().row;
         assert_eq!(row.event_number, newest);

@@ -144,7 +144,10 @@ pub async fn a_list_is_filtered_by_source_step_and_run(b: &Backend) {
     assert_eq!(f.matching(value!({"step": 2})).await, [3, 4]);
     assert_eq!(f.matching(value!({"step": (-1)})).await, [0]);
     assert_eq!(f.matching(value!({"step": 2, "source": "fork"})).await, [4]);
-    assert_eq!(f.matching(value!({"run_id": (run.to_string())})).await, [0, 1]);
+    assert_eq!(
+        f.matching(value!({"run_id": (run.to_string())})).await,
+        [0, 1]
+    );
     let both = value!({"run_id": (run.to_string()), "source": "loop"});
     assert_eq!(f.matching(both).await, [1]);
     for nothing in [
@@ -186,7 +189,10 @@ pub async fn a_list_is_filtered_by_containment_in_metadata(b: &Backend) {
     assert_eq!(f.matching(value!({"tags": []})).await, [0, 1]);
     assert_eq!(f.matching(value!({"deep": {"k": {"w": 2}}})).await, [0]);
     assert_eq!(f.matching(value!({"deep": {"k": {}}})).await, [0, 1]);
-    assert_eq!(f.matching(value!({"user": "a", "source": "loop"})).await, [0]);
+    assert_eq!(
+        f.matching(value!({"user": "a", "source": "loop"})).await,
+        [0]
+    );
     for nothing in [
         value!({"user": "c"}),
         value!({"user": ["a"]}),

@@ -11,7 +11,12 @@ use super::backend::*;
 
 pub async fn what_does_not_exist_is_not_found(b: &Backend) {
     let slot = b.slot().await;
-    for at in [At::ActiveHead, At::Newest, At::Head(slot.branch), At::Head(unknown())] {
+    for at in [
+        At::ActiveHead,
+        At::Newest,
+        At::Head(slot.branch),
+        At::Head(unknown()),
+    ] {
         assert!(b.load(&slot, "", at).await.is_none(), "empty branch");
     }
     let id = b.line(&slot, None, 1).await[0];
@@ -85,7 +90,10 @@ fn keys(blobs: &[BlobRow]) -> Vec<(String, String)> {
 }
 
 fn version(counter: u64) -> Version {
-    Version { counter, salt: 0xab }
+    Version {
+        counter,
+        salt: 0xab,
+    }
 }
 
 fn key(channel: &str, counter: u64) -> (String, String) {
@@ -117,11 +125,19 @@ async fn chains(b: &Backend) -> (backstitch::checkpoint::Slot, Vec<CheckpointId>
 pub async fn every_version_comes_with_its_chain_of_deltas(b: &Backend) {
     let (slot, ids) = chains(b).await;
     let loaded = async |id| b.by_id(&slot, id).await.unwrap().blobs;
-    assert_eq!(keys(&loaded(ids[0]).await), [key("list", 1), key("text", 2)]);
+    assert_eq!(
+        keys(&loaded(ids[0]).await),
+        [key("list", 1), key("text", 2)]
+    );
     let third = loaded(ids[2]).await;
     assert_eq!(
         keys(&third),
-        [key("list", 1), key("list", 2), key("list", 3), key("text", 2)]
+        [
+            key("list", 1),
+            key("list", 2),
+            key("list", 3),
+            key("text", 2)
+        ]
     );
     for (counter, base) in [(3, Some(2)), (2, Some(1)), (1, None)] {
         let row = third
@@ -152,7 +168,12 @@ pub async fn blobs_are_found_by_version(b: &Backend) {
     // A base that two of them share comes once.
     assert_eq!(
         find(&[("list", 2), ("list", 3), ("text", 2)]).await,
-        [key("list", 1), key("list", 2), key("list", 3), key("text", 2)]
+        [
+            key("list", 1),
+            key("list", 2),
+            key("list", 3),
+            key("text", 2)
+        ]
     );
     assert!(find(&[("text", 9), ("nothing", 1)]).await.is_empty());
     assert!(find(&[]).await.is_empty());

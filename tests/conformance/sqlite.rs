@@ -24,7 +24,7 @@ pub fn open() -> Backend {
         trees: store.clone(),
         runs: store,
         probe: Box::new(File(folder.path().join("backstitch.db"))),
-        keep: Box::new(folder),
+        _keep: Box::new(folder),
     }
 }
 
@@ -67,7 +67,9 @@ impl Probe for File {
 
     async fn branch_names(&self, thread: ThreadId) -> Vec<String> {
         self.open()
-            .prepare("SELECT name FROM branches WHERE thread_id = ?1 ORDER BY created_at, branch_id")
+            .prepare(
+                "SELECT name FROM branches WHERE thread_id = ?1 ORDER BY created_at, branch_id",
+            )
             .unwrap()
             .query_map([thread.0.as_bytes()], |row| row.get(0))
             .unwrap()

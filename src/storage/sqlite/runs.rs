@@ -135,7 +135,7 @@ impl runs::Store for Store {
                 let mut ended = Vec::new();
                 for open in open_runs(db, thread, None)? {
                     if run.is_none_or(|run| run == open.run) {
-                        interrupt(db, &open, now)?;
+                        interrupt(db, &open, true, now)?;
                         ended.push(open.run);
                     }
                 }
@@ -226,14 +226,15 @@ fn open_runs(
     rows.map(|row| row.map_err(Error::from)).collect()
 }
 
-/// Ends a run from outside. Its worker, if it has one, is fenced off; the branch stays as it was
-/// unless the run moved it.
-fn interrupt(db: &Connection, open: &Open, now: Timestamp) -> Result<(), Error> {
+/// Ends a run from outside. Its worker, if it has one, is fenced off. The branch is marked
+/// interrupted when the run moved it and its work is kept.
+fn interrupt(db: &Connection, open: &Open, keep: bool, now: Timestamp) -> Result<(), Error> {
     let head: Option<CheckpointId> = if open.running {
         db.prepare_cached(
             "UPDATE branches SET writer_epoch = writer_epoch + 1, updated_at = ?3, \
-             error = CASE WHEN head_checkpoint_id IS ?4 THEN error END, \
-             outcome = CASE WHEN head_checkpoint_id IS ?4 THEN outcome ELSE 'interrupted' END \
+             error = CASE WHEN NOT ?5 OR head_checkpoint_id IS ?4 THEN error END, \
+             outcome = CASE WHEN NOT ?5 OR head_checkpoint_id IS ?4 THEN outcome \
+               ELSE 'interrupted' END \
              WHERE tree_id = ?1 AND branch_id = ?2 RETURNING head_checkpoint_id",
         )?
         .query_row(
@@ -242,6 +243,7 @@ fn interrupt(db: &Connection, open: &Open, now: Timestamp) -> Result<(), Error> 
                 open.branch.0.as_bytes(),
                 now.0,
                 open.base.as_ref().map(|id| id.0.as_bytes()),
+                keep,
             ],
             |row| id_if(row, 0),
         )?
@@ -264,7 +266,7 @@ fn interrupt(db: &Connection, open: &Open, now: Timestamp) -> Result<(), Error> 
 pub(super) fn end_running(db: &Connection, slot: &Slot, now: Timestamp) -> Result<(), Error> {
     for open in open_runs(db, slot.thread, Some(slot.branch))? {
         if open.running {
-            interrupt(db, &open, now)?;
+            interrupt(db, &open, true, now)?;
         }
     }
     Ok(())
@@ -342,11 +344,10 @@ fn create(db: &Connection, new: NewRun, kwargs: &[u8], now: Timestamp) -> Result
         Strategy::Interrupt | Strategy::Rollback => {
             // Undoing a run may change which slot is meant.
             while !others.is_empty() {
+                let keep = new.strategy == Strategy::Interrupt;
                 for open in &others {
-                    interrupt(db, open, now)?;
-                }
-                if new.strategy == Strategy::Rollback {
-                    for open in others.iter().filter(|open| open.running) {
+                    interrupt(db, open, keep, now)?;
+                    if open.running && !keep {
                         undo(db, open)?;
                     }
                 }
