@@ -267,7 +267,7 @@ mod tests {
                 value!({"a": 1, "__interrupt__": (list.clone())}),
             ),
             (value!({}), value!({"__interrupt__": (list.clone())})),
-            (value!(3), value!({"__interrupt__": (list.clone())})),
+            (value!(3), value!({"__interrupt__": (list)})),
         ] {
             let channels = Channels::default();
             assert_eq!(

@@ -1,6 +1,8 @@
 //! How fast events pass, by hand: `cargo test --release --lib stream -- --ignored --nocapture`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::*;
 use crate::{engine::Sink, value};
