@@ -84,7 +84,7 @@ impl Server {
 async fn migrate(settings: Settings) -> anyhow::Result<()> {
     match &settings.storage {
         Storage::Postgres(url) => {
-            let applied = postgres::migrate(url.expose()).await?;
+            let applied = postgres::migrate(url.reveal()).await?;
             tracing::info!(applied, "the database has the newest schema");
         }
         // Opening it brings it to the newest schema.
@@ -106,7 +106,7 @@ async fn open(settings: &Settings) -> anyhow::Result<Parts> {
     }
     Ok(match &settings.storage {
         Storage::Postgres(url) => {
-            parts(postgres::Store::connect(postgres::Options::new(url.expose())).await?)
+            parts(postgres::Store::connect(postgres::Options::new(url.reveal())).await?)
         }
         Storage::Sqlite(folder) => {
             let options = sqlite::Options {

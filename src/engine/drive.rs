@@ -159,7 +159,7 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
     }
     if let Some((index, job)) = alone {
         // Nothing to run beside it: no need for a task of the runtime.
-        let (ended, control) = Box::pin(task::run(level.scope.clone(), job)).await;
+        let (ended, control) = task::run(level.scope.clone(), job).await;
         settle(
             level,
             index,

@@ -272,7 +272,14 @@ pub struct Job {
 }
 
 /// Runs a task to its end: attempts, waits, timeouts. Nothing a node does escapes from here.
-pub async fn run(scope: Arc<Scope>, job: Job) -> (Ended, Control) {
+///
+/// The future's type is named: a task may run a graph that runs tasks, and the compiler cannot
+/// see through that circle whether they may move between threads.
+pub fn run(scope: Arc<Scope>, job: Job) -> BoxFuture<'static, (Ended, Control)> {
+    attempts(scope, job).boxed()
+}
+
+async fn attempts(scope: Arc<Scope>, job: Job) -> (Ended, Control) {
     let mut attempt = 1;
     loop {
         let (ended, control) = attempt_once(&scope, &job, attempt).await;

@@ -299,11 +299,11 @@ impl Api for Service {
             .into_iter()
             .filter(|one| {
                 let graph = text(one, "graph_id");
-                search.graph_id.as_ref().is_none_or(|id| *id == graph)
-                    && search.name.as_ref().is_none_or(|name| {
+                search.filter.graph_id.as_ref().is_none_or(|id| *id == graph)
+                    && search.filter.name.as_ref().is_none_or(|name| {
                         graph.to_lowercase().contains(&name.to_lowercase())
                     })
-                    && search.metadata.iter().all(|(key, value)| {
+                    && search.filter.metadata.iter().all(|(key, value)| {
                         one.get("metadata").and_then(|map| map.get(key)) == Some(value)
                     })
             })
@@ -331,7 +331,7 @@ impl Api for Service {
             Xray::Levels(levels) => levels,
             Xray::All => usize::MAX,
         };
-        Ok(draw::draw(&graph, depth).to_json())
+        Ok(Value::from_serde_json(draw::draw(&graph, depth).to_json()))
     }
 
     async fn schemas(&self, assistant: Assistant) -> Result<Value, Error> {
