@@ -7,16 +7,23 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
     Store, purge,
-    row::{id, id_if, json_if, json_map, map_text, parsed, unreadable},
+    row::{id, id_if, json_if, json_map, parsed, unreadable},
     threads,
 };
 use crate::{
     checkpoint::{Error, Slot, codec},
-    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
+    id::{RunId, ThreadId, WorkerId},
     runs::{self, Claimed, Created, Finish, NewRun, Run, Status, Strategy},
     time::Timestamp,
-    value::{Map, Value},
+    value::Value,
 };
+
+mod create;
+mod open;
+
+use create::create;
+pub(super) use open::end_running;
+use open::{interrupt, open_runs, recover};
 
 macro_rules! select {
     ($($rest:literal),+) => {
@@ -65,6 +72,11 @@ fn strategy(row: &Row<'_>, column: usize) -> rusqlite::Result<Strategy> {
     .into_iter()
     .find(|strategy| strategy.as_str() == word)
     .ok_or_else(|| unreadable(column, format!("`{word}` is not a multitask strategy")))
+}
+
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+    Timestamp(time.0.saturating_add(micros))
 }
 
 #[async_trait]
@@ -177,299 +189,6 @@ impl runs::Store for Store {
     }
 }
 
-fn later(time: Timestamp, by: Duration) -> Timestamp {
-    let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-    Timestamp(time.0.saturating_add(micros))
-}
-
-/// A run that is pending or running, and the slot it contends for.
-struct Open {
-    run: RunId,
-    running: bool,
-    tree: TreeId,
-    thread: ThreadId,
-    branch: BranchId,
-    base: Option<CheckpointId>,
-}
-
-/// Pending and running runs of a thread, or of one slot of it, in order of creation.
-fn open_runs(
-    db: &Connection,
-    thread: ThreadId,
-    branch: Option<BranchId>,
-) -> Result<Vec<Open>, Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT r.run_id, r.status = 'running', r.tree_id, \
-                coalesce(r.branch_id, t.active_branch_id), r.base_checkpoint_id \
-           FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id \
-            AND r.status IN ('pending', 'running') \
-          WHERE t.thread_id = ?1 \
-            AND (?2 IS NULL OR coalesce(r.branch_id, t.active_branch_id) = ?2) \
-          ORDER BY r.seq",
-    )?;
-    let rows = statement.query_map(
-        params![
-            thread.0.as_bytes(),
-            branch.as_ref().map(|id| id.0.as_bytes())
-        ],
-        |row| {
-            Ok(Open {
-                run: id(row, 0)?,
-                running: row.get(1)?,
-                tree: id(row, 2)?,
-                thread,
-                branch: id(row, 3)?,
-                base: id_if(row, 4)?,
-            })
-        },
-    )?;
-    rows.map(|row| row.map_err(Error::from)).collect()
-}
-
-/// Ends a run from outside. Its worker, if it has one, is fenced off. The branch is marked
-/// interrupted when the run moved it and its work is kept.
-fn interrupt(db: &Connection, open: &Open, keep: bool, now: Timestamp) -> Result<(), Error> {
-    let head: Option<CheckpointId> = if open.running {
-        db.prepare_cached(
-            "UPDATE branches SET writer_epoch = writer_epoch + 1, updated_at = ?3, \
-             error = CASE WHEN NOT ?5 OR head_checkpoint_id IS ?4 THEN error END, \
-             outcome = CASE WHEN NOT ?5 OR head_checkpoint_id IS ?4 THEN outcome \
-               ELSE 'interrupted' END \
-             WHERE tree_id = ?1 AND branch_id = ?2 RETURNING head_checkpoint_id",
-        )?
-        .query_row(
-            params![
-                open.tree.0.as_bytes(),
-                open.branch.0.as_bytes(),
-                now.0,
-                open.base.as_ref().map(|id| id.0.as_bytes()),
-                keep,
-            ],
-            |row| id_if(row, 0),
-        )?
-    } else {
-        None
-    };
-    db.prepare_cached(
-        "UPDATE runs SET status = 'interrupted', last_checkpoint_id = ?2, updated_at = ?3 \
-         WHERE run_id = ?1 AND status IN ('pending', 'running')",
-    )?
-    .execute(params![
-        open.run.0.as_bytes(),
-        head.as_ref().map(|id| id.0.as_bytes()),
-        now.0,
-    ])?;
-    Ok(())
-}
-
-/// Ends the run that holds a slot, if one does.
-pub(super) fn end_running(db: &Connection, slot: &Slot, now: Timestamp) -> Result<(), Error> {
-    for open in open_runs(db, slot.thread, Some(slot.branch))? {
-        if open.running {
-            interrupt(db, &open, true, now)?;
-        }
-    }
-    Ok(())
-}
-
-/// Undoes what an interrupted run wrote. A branch it created goes, and the branch it came from
-/// is active again.
-fn undo(db: &Connection, open: &Open) -> Result<(), Error> {
-    let tree = open.tree.0.as_bytes();
-    let branch = open.branch.0.as_bytes();
-    let created: Option<(BranchId, Option<[u8; 16]>)> = db
-        .prepare_cached(
-            "SELECT s.branch_id, b.head_checkpoint_id FROM branches b JOIN branches s \
-               ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id \
-             WHERE b.tree_id = ?1 AND b.branch_id = ?2 AND b.run_id = ?3",
-        )?
-        .query_row(params![tree, branch, open.run.0.as_bytes()], |row| {
-            Ok((id(row, 0)?, row.get(1)?))
-        })
-        .optional()?;
-    let Some((source, head)) = created else {
-        return purge::roll_back(db, open.tree, open.branch, open.base);
-    };
-    db.prepare_cached(
-        "UPDATE threads SET active_branch_id = ?1 WHERE thread_id = ?2 AND active_branch_id = ?3",
-    )?
-    .execute(params![
-        source.0.as_bytes(),
-        open.thread.0.as_bytes(),
-        branch
-    ])?;
-    // Runs that waited behind it on the new branch float again.
-    db.prepare_cached(
-        "UPDATE runs SET branch_id = NULL WHERE tree_id = ?1 AND branch_id = ?2 \
-         AND status = 'pending' AND thread_id = ?3",
-    )?
-    .execute(params![tree, branch, open.thread.0.as_bytes()])?;
-    db.prepare_cached("DELETE FROM branches WHERE tree_id = ?1 AND branch_id = ?2")?
-        .execute(params![tree, branch])?;
-    let base = open.base.as_ref().map(|id| id.0.as_bytes());
-    if head.as_ref() == base {
-        return Ok(());
-    }
-    purge::unpinned(db, open.tree, head, base)
-}
-
-fn create(db: &Connection, new: NewRun, kwargs: &[u8], now: Timestamp) -> Result<Created, Error> {
-    let exists = db
-        .prepare_cached("SELECT 1 FROM runs WHERE run_id = ?1")?
-        .exists([new.id.0.as_bytes()])?;
-    if exists {
-        return Ok(Created::Exists);
-    }
-    let mut slot = match threads::slot(db, new.thread)? {
-        Some(slot) => slot,
-        None => {
-            let Some(thread) = &new.create_thread else {
-                return Ok(Created::NoThread);
-            };
-            if threads::is_taken(db, new.thread)? {
-                // The tombstone of a deleted thread.
-                return Ok(Created::NoThread);
-            }
-            threads::insert(db, new.thread, thread, now)?;
-            match threads::slot(db, new.thread)? {
-                Some(slot) => slot,
-                None => return Ok(Created::NoThread),
-            }
-        }
-    };
-    let mut others = open_runs(db, new.thread, Some(slot.branch))?;
-    match new.strategy {
-        Strategy::Reject if !others.is_empty() => return Ok(Created::Busy),
-        Strategy::Reject | Strategy::Enqueue => {}
-        Strategy::Interrupt | Strategy::Rollback => {
-            // Undoing a run may change which slot is meant.
-            while !others.is_empty() {
-                let keep = new.strategy == Strategy::Interrupt;
-                for open in &others {
-                    interrupt(db, open, keep, now)?;
-                    if open.running && !keep {
-                        undo(db, open)?;
-                    }
-                }
-                match threads::slot(db, new.thread)? {
-                    Some(next) => slot = next,
-                    None => return Ok(Created::NoThread),
-                }
-                others = open_runs(db, new.thread, Some(slot.branch))?;
-            }
-        }
-    }
-    merge_into_thread(db, &new, now)?;
-    let claim = new
-        .claim
-        .filter(|_| others.is_empty() && new.after.is_zero());
-    let mut run = Run {
-        id: new.id,
-        tree: slot.tree,
-        thread: new.thread,
-        branch: None,
-        assistant: new.assistant,
-        status: Status::Pending,
-        metadata: new.metadata,
-        kwargs: new.kwargs,
-        address: new.address,
-        strategy: new.strategy,
-        attempt: 0,
-        temporary: new.temporary,
-        error: None,
-        last_checkpoint: None,
-        run_at: later(now, new.after),
-        created_at: now,
-        updated_at: now,
-    };
-    if claim.is_some() {
-        slot.epoch = threads::raise_epoch(db, slot.tree, slot.branch)?;
-        run.branch = Some(slot.branch);
-        run.status = Status::Running;
-        run.attempt = 1;
-    }
-    let held = claim.map(|worker| (worker, &slot));
-    insert(db, &run, kwargs, held)?;
-    Ok(match claim {
-        Some(_) => Created::Started(Box::new(run), slot),
-        None => Created::Queued(Box::new(run)),
-    })
-}
-
-fn insert(
-    db: &Connection,
-    run: &Run,
-    kwargs: &[u8],
-    held: Option<(WorkerId, &Slot)>,
-) -> Result<(), Error> {
-    let base = held.and_then(|(_, slot)| slot.head);
-    db.prepare_cached(
-        "INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, \
-         temporary, address, base_checkpoint_id, epoch, worker_id, attempt, run_at, created_at, \
-         updated_at, metadata, type, kwargs) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16, ?17, \
-         ?18)",
-    )?
-    .execute(params![
-        run.tree.0.as_bytes(),
-        run.id.0.as_bytes(),
-        run.thread.0.as_bytes(),
-        run.branch.as_ref().map(|id| id.0.as_bytes()),
-        run.assistant.0.as_bytes(),
-        run.status.as_str(),
-        run.strategy.as_str(),
-        run.temporary,
-        run.address.as_ref().map(|id| id.0.as_bytes()),
-        base.as_ref().map(|id| id.0.as_bytes()),
-        held.map(|(_, slot)| slot.epoch),
-        held.as_ref().map(|(worker, _)| worker.0.as_bytes()),
-        run.attempt,
-        run.run_at.0,
-        run.created_at.0,
-        map_text(&run.metadata),
-        codec::BINCODE,
-        kwargs,
-    ])?;
-    Ok(())
-}
-
-/// Top level keys; nothing is written when nothing changes.
-fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<(), Error> {
-    if new.thread_metadata.is_empty() && new.thread_config.is_empty() {
-        return Ok(());
-    }
-    let (mut metadata, mut config) = db
-        .prepare_cached("SELECT metadata, config FROM threads WHERE thread_id = ?1")?
-        .query_row([new.thread.0.as_bytes()], |row| {
-            Ok((json_map(row, 0)?, json_map(row, 1)?))
-        })?;
-    let changed =
-        merge(&mut metadata, &new.thread_metadata) | merge(&mut config, &new.thread_config);
-    if changed {
-        db.prepare_cached(
-            "UPDATE threads SET metadata = ?1, config = ?2, updated_at = ?3 WHERE thread_id = ?4",
-        )?
-        .execute(params![
-            map_text(&metadata),
-            map_text(&config),
-            now.0,
-            new.thread.0.as_bytes()
-        ])?;
-    }
-    Ok(())
-}
-
-fn merge(into: &mut Map, from: &Map) -> bool {
-    let mut changed = false;
-    for (key, value) in from {
-        if into.get(key) != Some(value) {
-            into.insert(key.clone(), value);
-            changed = true;
-        }
-    }
-    changed
-}
-
 fn claim(
     db: &Connection,
     worker: WorkerId,
@@ -566,34 +285,4 @@ fn end_well(db: &Connection, finish: &Finish, now: Timestamp) -> Result<(), Erro
         ])?;
     }
     Ok(())
-}
-
-/// One process uses a database, so whatever another one left `running` is dead.
-fn recover(db: &Connection, me: WorkerId, now: Timestamp) -> Result<Vec<RunId>, Error> {
-    let error = Value::map(Map::from([
-        ("error", Value::str("WorkerLost")),
-        (
-            "message",
-            Value::str("the process that executed this run ended before the run did"),
-        ),
-    ]))
-    .to_json();
-    db.prepare_cached(
-        "UPDATE branches SET writer_epoch = writer_epoch + 1, outcome = 'error', error = ?2, \
-         updated_at = ?3 WHERE (tree_id, branch_id) IN (SELECT tree_id, branch_id FROM runs \
-           WHERE status = 'running' AND worker_id IS NOT ?1)",
-    )?
-    .execute(params![me.0.as_bytes(), error, now.0])?;
-    let lost = db
-        .prepare_cached(
-            "UPDATE runs SET status = 'error', error = ?2, updated_at = ?3, \
-             last_checkpoint_id = (SELECT b.head_checkpoint_id FROM branches b \
-               WHERE b.tree_id = runs.tree_id AND b.branch_id = runs.branch_id) \
-             WHERE status = 'running' AND worker_id IS NOT ?1 RETURNING run_id",
-        )?
-        .query_map(params![me.0.as_bytes(), error, now.0], |row| id(row, 0))?
-        .collect::<Result<_, _>>()?;
-    db.prepare_cached("DELETE FROM workers WHERE worker_id <> ?1")?
-        .execute([me.0.as_bytes()])?;
-    Ok(lost)
 }

@@ -1,0 +1,181 @@
+//! A new run: what it does to others of its slot, and whether it starts at once.
+
+use rusqlite::{Connection, params};
+
+use super::{
+    super::{
+        row::{json_map, map_text},
+        threads,
+    },
+    later,
+    open::{interrupt, open_runs, undo},
+};
+use crate::{
+    checkpoint::{Error, Slot, codec},
+    id::WorkerId,
+    runs::{Created, NewRun, Run, Status, Strategy},
+    time::Timestamp,
+    value::Map,
+};
+
+pub(super) fn create(
+    db: &Connection,
+    new: NewRun,
+    kwargs: &[u8],
+    now: Timestamp,
+) -> Result<Created, Error> {
+    let exists = db
+        .prepare_cached("SELECT 1 FROM runs WHERE run_id = ?1")?
+        .exists([new.id.0.as_bytes()])?;
+    if exists {
+        return Ok(Created::Exists);
+    }
+    let mut slot = match threads::slot(db, new.thread)? {
+        Some(slot) => slot,
+        None => {
+            let Some(thread) = &new.create_thread else {
+                return Ok(Created::NoThread);
+            };
+            if threads::is_taken(db, new.thread)? {
+                // The tombstone of a deleted thread.
+                return Ok(Created::NoThread);
+            }
+            threads::insert(db, new.thread, thread, now)?;
+            match threads::slot(db, new.thread)? {
+                Some(slot) => slot,
+                None => return Ok(Created::NoThread),
+            }
+        }
+    };
+    let mut others = open_runs(db, new.thread, Some(slot.branch))?;
+    match new.strategy {
+        Strategy::Reject if !others.is_empty() => return Ok(Created::Busy),
+        Strategy::Reject | Strategy::Enqueue => {}
+        Strategy::Interrupt | Strategy::Rollback => {
+            // Undoing a run may change which slot is meant.
+            while !others.is_empty() {
+                let keep = new.strategy == Strategy::Interrupt;
+                for open in &others {
+                    interrupt(db, open, keep, now)?;
+                    if open.running && !keep {
+                        undo(db, open)?;
+                    }
+                }
+                match threads::slot(db, new.thread)? {
+                    Some(next) => slot = next,
+                    None => return Ok(Created::NoThread),
+                }
+                others = open_runs(db, new.thread, Some(slot.branch))?;
+            }
+        }
+    }
+    merge_into_thread(db, &new, now)?;
+    let claim = new
+        .claim
+        .filter(|_| others.is_empty() && new.after.is_zero());
+    let mut run = Run {
+        id: new.id,
+        tree: slot.tree,
+        thread: new.thread,
+        branch: None,
+        assistant: new.assistant,
+        status: Status::Pending,
+        metadata: new.metadata,
+        kwargs: new.kwargs,
+        address: new.address,
+        strategy: new.strategy,
+        attempt: 0,
+        temporary: new.temporary,
+        error: None,
+        last_checkpoint: None,
+        run_at: later(now, new.after),
+        created_at: now,
+        updated_at: now,
+    };
+    if claim.is_some() {
+        slot.epoch = threads::raise_epoch(db, slot.tree, slot.branch)?;
+        run.branch = Some(slot.branch);
+        run.status = Status::Running;
+        run.attempt = 1;
+    }
+    let held = claim.map(|worker| (worker, &slot));
+    insert(db, &run, kwargs, held)?;
+    Ok(match claim {
+        Some(_) => Created::Started(Box::new(run), slot),
+        None => Created::Queued(Box::new(run)),
+    })
+}
+
+fn insert(
+    db: &Connection,
+    run: &Run,
+    kwargs: &[u8],
+    held: Option<(WorkerId, &Slot)>,
+) -> Result<(), Error> {
+    let base = held.and_then(|(_, slot)| slot.head);
+    db.prepare_cached(
+        "INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, \
+         temporary, address, base_checkpoint_id, epoch, worker_id, attempt, run_at, created_at, \
+         updated_at, metadata, type, kwargs) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16, ?17, \
+         ?18)",
+    )?
+    .execute(params![
+        run.tree.0.as_bytes(),
+        run.id.0.as_bytes(),
+        run.thread.0.as_bytes(),
+        run.branch.as_ref().map(|id| id.0.as_bytes()),
+        run.assistant.0.as_bytes(),
+        run.status.as_str(),
+        run.strategy.as_str(),
+        run.temporary,
+        run.address.as_ref().map(|id| id.0.as_bytes()),
+        base.as_ref().map(|id| id.0.as_bytes()),
+        held.map(|(_, slot)| slot.epoch),
+        held.as_ref().map(|(worker, _)| worker.0.as_bytes()),
+        run.attempt,
+        run.run_at.0,
+        run.created_at.0,
+        map_text(&run.metadata),
+        codec::BINCODE,
+        kwargs,
+    ])?;
+    Ok(())
+}
+
+/// Top level keys; nothing is written when nothing changes.
+fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<(), Error> {
+    if new.thread_metadata.is_empty() && new.thread_config.is_empty() {
+        return Ok(());
+    }
+    let (mut metadata, mut config) = db
+        .prepare_cached("SELECT metadata, config FROM threads WHERE thread_id = ?1")?
+        .query_row([new.thread.0.as_bytes()], |row| {
+            Ok((json_map(row, 0)?, json_map(row, 1)?))
+        })?;
+    let changed =
+        merge(&mut metadata, &new.thread_metadata) | merge(&mut config, &new.thread_config);
+    if changed {
+        db.prepare_cached(
+            "UPDATE threads SET metadata = ?1, config = ?2, updated_at = ?3 WHERE thread_id = ?4",
+        )?
+        .execute(params![
+            map_text(&metadata),
+            map_text(&config),
+            now.0,
+            new.thread.0.as_bytes()
+        ])?;
+    }
+    Ok(())
+}
+
+fn merge(into: &mut Map, from: &Map) -> bool {
+    let mut changed = false;
+    for (key, value) in from {
+        if into.get(key) != Some(value) {
+            into.insert(key.clone(), value);
+            changed = true;
+        }
+    }
+    changed
+}

@@ -1,0 +1,184 @@
+//! Runs that are pending or running, and how others end them.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::super::{
+    purge,
+    row::{id, id_if},
+};
+use crate::{
+    checkpoint::{Error, Slot},
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
+    time::Timestamp,
+    value::{Map, Value},
+};
+
+/// A run that is pending or running, and the slot it contends for.
+pub(super) struct Open {
+    pub(super) run: RunId,
+    pub(super) running: bool,
+    tree: TreeId,
+    thread: ThreadId,
+    branch: BranchId,
+    base: Option<CheckpointId>,
+}
+
+/// Pending and running runs of a thread, or of one slot of it, in order of creation.
+pub(super) fn open_runs(
+    db: &Connection,
+    thread: ThreadId,
+    branch: Option<BranchId>,
+) -> Result<Vec<Open>, Error> {
+    let mut statement = db.prepare_cached(
+        "SELECT r.run_id, r.status = 'running', r.tree_id, \
+                coalesce(r.branch_id, t.active_branch_id), r.base_checkpoint_id \
+           FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id \
+            AND r.status IN ('pending', 'running') \
+          WHERE t.thread_id = ?1 \
+            AND (?2 IS NULL OR coalesce(r.branch_id, t.active_branch_id) = ?2) \
+          ORDER BY r.seq",
+    )?;
+    let rows = statement.query_map(
+        params![
+            thread.0.as_bytes(),
+            branch.as_ref().map(|id| id.0.as_bytes())
+        ],
+        |row| {
+            Ok(Open {
+                run: id(row, 0)?,
+                running: row.get(1)?,
+                tree: id(row, 2)?,
+                thread,
+                branch: id(row, 3)?,
+                base: id_if(row, 4)?,
+            })
+        },
+    )?;
+    rows.map(|row| row.map_err(Error::from)).collect()
+}
+
+/// Ends a run from outside. Its worker, if it has one, is fenced off. The branch is marked
+/// interrupted when the run moved it and its work is kept.
+pub(super) fn interrupt(
+    db: &Connection,
+    open: &Open,
+    keep: bool,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let head: Option<CheckpointId> = if open.running {
+        db.prepare_cached(
+            "UPDATE branches SET writer_epoch = writer_epoch + 1, updated_at = ?3, \
+             error = CASE WHEN NOT ?5 OR head_checkpoint_id IS ?4 THEN error END, \
+             outcome = CASE WHEN NOT ?5 OR head_checkpoint_id IS ?4 THEN outcome \
+               ELSE 'interrupted' END \
+             WHERE tree_id = ?1 AND branch_id = ?2 RETURNING head_checkpoint_id",
+        )?
+        .query_row(
+            params![
+                open.tree.0.as_bytes(),
+                open.branch.0.as_bytes(),
+                now.0,
+                open.base.as_ref().map(|id| id.0.as_bytes()),
+                keep,
+            ],
+            |row| id_if(row, 0),
+        )?
+    } else {
+        None
+    };
+    db.prepare_cached(
+        "UPDATE runs SET status = 'interrupted', last_checkpoint_id = ?2, updated_at = ?3 \
+         WHERE run_id = ?1 AND status IN ('pending', 'running')",
+    )?
+    .execute(params![
+        open.run.0.as_bytes(),
+        head.as_ref().map(|id| id.0.as_bytes()),
+        now.0,
+    ])?;
+    Ok(())
+}
+
+/// Ends the run that holds a slot, if one does.
+pub(in super::super) fn end_running(
+    db: &Connection,
+    slot: &Slot,
+    now: Timestamp,
+) -> Result<(), Error> {
+    for open in open_runs(db, slot.thread, Some(slot.branch))? {
+        if open.running {
+            interrupt(db, &open, true, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Undoes what an interrupted run wrote. A branch it created goes, and the branch it came from
+/// is active again.
+pub(super) fn undo(db: &Connection, open: &Open) -> Result<(), Error> {
+    let tree = open.tree.0.as_bytes();
+    let branch = open.branch.0.as_bytes();
+    let created: Option<(BranchId, Option<[u8; 16]>)> = db
+        .prepare_cached(
+            "SELECT s.branch_id, b.head_checkpoint_id FROM branches b JOIN branches s \
+               ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id \
+             WHERE b.tree_id = ?1 AND b.branch_id = ?2 AND b.run_id = ?3",
+        )?
+        .query_row(params![tree, branch, open.run.0.as_bytes()], |row| {
+            Ok((id(row, 0)?, row.get(1)?))
+        })
+        .optional()?;
+    let Some((source, head)) = created else {
+        return purge::roll_back(db, open.tree, open.branch, open.base);
+    };
+    db.prepare_cached(
+        "UPDATE threads SET active_branch_id = ?1 WHERE thread_id = ?2 AND active_branch_id = ?3",
+    )?
+    .execute(params![
+        source.0.as_bytes(),
+        open.thread.0.as_bytes(),
+        branch
+    ])?;
+    // Runs that waited behind it on the new branch float again.
+    db.prepare_cached(
+        "UPDATE runs SET branch_id = NULL WHERE tree_id = ?1 AND branch_id = ?2 \
+         AND status = 'pending' AND thread_id = ?3",
+    )?
+    .execute(params![tree, branch, open.thread.0.as_bytes()])?;
+    db.prepare_cached("DELETE FROM branches WHERE tree_id = ?1 AND branch_id = ?2")?
+        .execute(params![tree, branch])?;
+    let base = open.base.as_ref().map(|id| id.0.as_bytes());
+    if head.as_ref() == base {
+        return Ok(());
+    }
+    purge::unpinned(db, open.tree, head, base)
+}
+
+/// One process uses a database, so whatever another one left `running` is dead.
+pub(super) fn recover(db: &Connection, me: WorkerId, now: Timestamp) -> Result<Vec<RunId>, Error> {
+    let error = Value::map(Map::from([
+        ("error", Value::str("WorkerLost")),
+        (
+            "message",
+            Value::str("the process that executed this run ended before the run did"),
+        ),
+    ]))
+    .to_json();
+    db.prepare_cached(
+        "UPDATE branches SET writer_epoch = writer_epoch + 1, outcome = 'error', error = ?2, \
+         updated_at = ?3 WHERE (tree_id, branch_id) IN (SELECT tree_id, branch_id FROM runs \
+           WHERE status = 'running' AND worker_id IS NOT ?1)",
+    )?
+    .execute(params![me.0.as_bytes(), error, now.0])?;
+    let lost = db
+        .prepare_cached(
+            "UPDATE runs SET status = 'error', error = ?2, updated_at = ?3, \
+             last_checkpoint_id = (SELECT b.head_checkpoint_id FROM branches b \
+               WHERE b.tree_id = runs.tree_id AND b.branch_id = runs.branch_id) \
+             WHERE status = 'running' AND worker_id IS NOT ?1 RETURNING run_id",
+        )?
+        .query_map(params![me.0.as_bytes(), error, now.0], |row| id(row, 0))?
+        .collect::<Result<_, _>>()?;
+    db.prepare_cached("DELETE FROM workers WHERE worker_id <> ?1")?
+        .execute([me.0.as_bytes()])?;
+    Ok(lost)
+}
