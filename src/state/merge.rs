@@ -50,15 +50,20 @@ where
     // A default that has no encoded form shows as null and fails the first update by name.
     let initial = to_value(&T::default()).unwrap_or_default();
     let reducer = name.clone();
-    Kind::Aggregate(Reducer::custom(name, initial, move |old, update: &Value| {
-        let failed = |reason: String| Error::Custom {
-            reducer: reducer.clone(),
-            reason,
-        };
-        let old = from_value(&old).map_err(|error| failed(format!("its value: {error}")))?;
-        let update = from_value(update).map_err(|error| failed(format!("an update: {error}")))?;
-        to_value(&fold(old, update)).map_err(|error| failed(format!("its result: {error}")))
-    }))
+    Kind::Aggregate(Reducer::custom(
+        name,
+        initial,
+        move |old, update: &Value| {
+            let failed = |reason: String| Error::Custom {
+                reducer: reducer.clone(),
+                reason,
+            };
+            let old = from_value(&old).map_err(|error| failed(format!("its value: {error}")))?;
+            let update =
+                from_value(update).map_err(|error| failed(format!("an update: {error}")))?;
+            to_value(&fold(old, update)).map_err(|error| failed(format!("its result: {error}")))
+        },
+    ))
 }
 
 /// `add` of `my_agent::state::add`.

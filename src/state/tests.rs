@@ -207,6 +207,11 @@ fn a_typed_reducer_starts_at_its_default_and_names_itself_in_errors() {
     };
     assert_eq!(sum.initial(), &value!(0));
     assert_eq!(sum.fold(value!(2), &value!(3)), Ok(value!(5)));
-    let error = sum.fold(value!(2), &value!("three")).expect_err("no number");
-    assert!(error.to_string().contains("reducer `add` failed"), "{error}");
+    let error = sum
+        .fold(value!(2), &value!("three"))
+        .expect_err("no number");
+    assert!(
+        error.to_string().contains("reducer `add` failed"),
+        "{error}"
+    );
 }

@@ -84,7 +84,11 @@ fn routes_keep_the_order_of_registration() {
 
 #[test]
 fn all_channels_are_input_and_output_unless_said() {
-    let both = || graph(&["a"]).channel("y", Kind::Aggregate(Reducer::messages())).edge(START, "a");
+    let both = || {
+        graph(&["a"])
+            .channel("y", Kind::Aggregate(Reducer::messages()))
+            .edge(START, "a")
+    };
     let plain = both().build().expect("sound");
     assert_eq!(strings(&plain.input), ["x", "y"]);
     assert_eq!(strings(&plain.output), ["x", "y"]);
