@@ -98,6 +98,9 @@ pub struct Join {
     pub to: Arc<str>,
 }
 
+/// Whether an error is worth another attempt.
+pub type RetryOn = Arc<dyn Fn(&anyhow::Error) -> bool + Send + Sync>;
+
 /// When a failed node is tried again (LangGraph's retry policy).
 #[derive(Clone)]
 pub struct Retry {
@@ -112,8 +115,11 @@ pub struct Retry {
     /// Add up to one second at random.
     pub jitter: bool,
     /// Which errors are tried again; `None` means LangGraph's default choice.
-    pub retry_on: Option<Arc<dyn Fn(&anyhow::Error) -> bool + Send + Sync>>,
+    pub retry_on: Option<RetryOn>,
 }
+
+/// Picks the part of a node's input that counts.
+pub type CacheKey = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 
 /// Reuse of a node's result for equal inputs.
 #[derive(Clone)]
@@ -121,7 +127,7 @@ pub struct Cache {
     /// How long a result holds; `None` for ever.
     pub ttl: Option<Duration>,
     /// The part of the input that counts; `None` for all of it.
-    pub key: Option<Arc<dyn Fn(&Value) -> Value + Send + Sync>>,
+    pub key: Option<CacheKey>,
 }
 
 /// One node.

@@ -192,7 +192,9 @@ fn a_dependency_is_found_by_its_type_even_behind_a_trait() {
         .expect("sound");
     let deps = graph.deps.clone();
     let given = ctx(value!({}), false, RunConfig::default(), deps);
-    let dep = Dep::<dyn Greets>::from_task(&given).ok().expect("provided");
+    let Ok(dep) = Dep::<dyn Greets>::from_task(&given) else {
+        panic!("it was provided")
+    };
     assert_eq!(dep.greet(), "Hello");
     let none = message(Dep::<English>::from_task(&given));
     assert!(none.contains("call `.provide("), "{none}");
