@@ -291,18 +291,16 @@ impl Entry {
 
 /// Scalars of the run's metadata and configurable that checkpoints note (LangGraph's rule).
 fn checkpoint_metadata(config: &RunConfig) -> Map {
-    const SKIP: [&str; 10] = [
+    const SKIP: [&str; 7] = [
         "thread_id",
         "checkpoint_id",
         "checkpoint_ns",
         "checkpoint_map",
-        "langgraph_step",
-        "langgraph_node",
-        "langgraph_triggers",
-        "langgraph_path",
-        "langgraph_checkpoint_ns",
         // Has a column of its own.
         "run_id",
+        // The same for every run: not worth a copy per superstep.
+        "created_by",
+        "run_attempt",
     ];
     let mut metadata = Map::new();
     for (key, value) in config.metadata.iter().chain(&config.configurable) {
@@ -312,6 +310,8 @@ fn checkpoint_metadata(config: &RunConfig) -> Map {
         );
         if scalar
             && !key.starts_with("__")
+            && !key.starts_with("langgraph_")
+            && *value != *""
             && !SKIP.contains(&&**key)
             && !metadata.contains_key(key)
         {

@@ -1,0 +1,180 @@
+//! From rows back to checkpoints: envelopes, chains of deltas, pending writes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Frame, Held, text::read_versions, writes::decode_writes};
+use crate::{
+    checkpoint::{BlobRow, Checkpoint, Error, Pending, Stored, Version, codec, delta},
+    id::BranchId,
+    value::Value,
+};
+
+/// A stored checkpoint, decoded.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// What is stored of it.
+    pub frame: Frame,
+    /// Pending writes with the branch they belong to.
+    pub writes: Vec<(BranchId, Pending)>,
+    /// Writes that point to a blob of a later checkpoint: position in `writes`, version.
+    pub references: Vec<(usize, Version)>,
+}
+
+/// Decodes a checkpoint, its values and its pending writes.
+///
+/// # Errors
+/// A row that this version cannot read; the text names channel and checkpoint.
+pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
+    let row = &stored.row;
+    let corrupt = |what: String| Error::Corrupt(format!("checkpoint {}: {what}", row.id));
+    let envelope = Value::from_json_slice(row.envelope.as_bytes())
+        .map_err(|error| corrupt(format!("envelope: {error}")))?;
+    let versions = read_versions(envelope.get("channel_versions"))
+        .map_err(|error| corrupt(error.to_string()))?;
+    let mut seen = BTreeMap::new();
+    if let Some(map) = envelope.get("versions_seen").and_then(Value::as_map) {
+        for (node, versions) in map {
+            let versions =
+                read_versions(Some(versions)).map_err(|error| corrupt(error.to_string()))?;
+            seen.insert(node.clone(), versions);
+        }
+    }
+    let updated = envelope
+        .get("updated_channels")
+        .and_then(Value::as_list)
+        .map(|names| {
+            names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(Into::into)
+                .collect()
+        });
+    let mut values = BTreeMap::new();
+    if let Some(map) = envelope.get("channel_values").and_then(Value::as_map) {
+        for (name, value) in map {
+            values.insert(name.clone(), value.clone());
+        }
+    }
+    let mut frame = Frame::default();
+    let chains = Chains::new(&stored.blobs);
+    for (name, version) in &versions {
+        if values.contains_key(name) {
+            continue;
+        }
+        let Some(held) = chains
+            .resolve(name, *version)
+            .map_err(|error| corrupt(format!("channel `{name}`: {error}")))?
+        else {
+            continue;
+        };
+        values.insert(name.clone(), held.value.clone());
+        frame.channels.insert(name.clone(), held);
+    }
+    let metadata = Value::from_json_slice(row.metadata.as_bytes())
+        .map_err(|error| corrupt(format!("metadata: {error}")))?;
+    let checkpoint = Checkpoint {
+        id: row.id,
+        parent: row.parent,
+        step: row.step,
+        source: row.source,
+        created_at: row.created_at,
+        values,
+        versions,
+        seen,
+        updated,
+        metadata: metadata.as_map().cloned().unwrap_or_default(),
+        run: row.run,
+        thread: row.thread,
+        branch: row.branch,
+        depth: row.depth,
+        root: row.root,
+        last_node: row.last_node,
+        event_number: row.event_number,
+    };
+    let (writes, references) = decode_writes(&stored.writes)?;
+    Ok(Decoded {
+        checkpoint,
+        frame,
+        writes,
+        references,
+    })
+}
+
+/// A checkpoint that was decoded before, with the pending writes it has now.
+///
+/// # Errors
+/// A row that this version cannot read.
+pub fn with_writes(cached: &Decoded, stored: &Stored) -> Result<Decoded, Error> {
+    let (writes, references) = decode_writes(&stored.writes)?;
+    Ok(Decoded {
+        checkpoint: cached.checkpoint.clone(),
+        frame: cached.frame.clone(),
+        writes,
+        references,
+    })
+}
+
+impl Decoded {
+    /// About how many bytes it takes in memory.
+    pub fn weight(&self) -> usize {
+        let held = self.frame.channels.values();
+        let blobs: usize = held.map(|held| held.full_bytes + held.chain_bytes).sum();
+        1024 + 2 * blobs + 128 * self.checkpoint.versions.len()
+    }
+}
+
+/// Blobs by channel and version, to resolve chains of deltas.
+pub struct Chains<'a>(HashMap<(&'a str, Version), &'a BlobRow>);
+
+impl<'a> Chains<'a> {
+    /// Indexes rows.
+    pub fn new(rows: &'a [BlobRow]) -> Self {
+        Self(
+            rows.iter()
+                .map(|row| ((&*row.channel, row.version), row))
+                .collect(),
+        )
+    }
+
+    fn resolve(&self, channel: &str, version: Version) -> Result<Option<Held>, String> {
+        let Some(mut row) = self.0.get(&(channel, version)).copied() else {
+            return Ok(None);
+        };
+        let (top, mut deltas) = (row, vec![]);
+        while let Some(base) = row.base {
+            deltas.push(row);
+            row =
+                self.0.get(&(channel, base)).copied().ok_or_else(|| {
+                    format!("version {base}, on which {version} builds, is missing")
+                })?;
+            if deltas.len() > self.0.len() {
+                return Err("its versions build on each other in a circle".to_owned());
+            }
+        }
+        let mut value = codec::decode(&row.tag, &row.bytes).map_err(|error| error.to_string())?;
+        for delta in deltas.iter().rev() {
+            let delta = delta::decode(&delta.bytes).map_err(|error| error.to_string())?;
+            value = delta::apply(value, &delta).map_err(|error| error.to_string())?;
+        }
+        Ok(Some(Held {
+            version,
+            value,
+            chain_bytes: usize::try_from(top.chain_bytes).unwrap_or(0),
+            full_bytes: row.bytes.len(),
+        }))
+    }
+
+    /// The items a delta appended: what a reference in a write stands for.
+    ///
+    /// # Errors
+    /// The row cannot be read.
+    pub fn items(&self, channel: &str, version: Version) -> Result<Option<Value>, String> {
+        let Some(row) = self.0.get(&(channel, version)) else {
+            return Ok(None);
+        };
+        let delta = delta::decode(&row.bytes).map_err(|error| error.to_string())?;
+        Ok(Some(Value::list(delta.items)))
+    }
+}

@@ -1,0 +1,162 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::*;
+use crate::{
+    checkpoint::{Pending, Source, Stored},
+    id::{BranchId, CheckpointId, TaskId, ThreadId},
+    time::Timestamp,
+    value::{Map, Value},
+};
+
+fn checkpoint(values: &[(&str, Value, u64)]) -> Checkpoint {
+    let version = |counter| Version { counter, salt: 7 };
+    Checkpoint {
+        id: CheckpointId::mint(0, []),
+        parent: None,
+        step: 0,
+        source: Source::Loop,
+        created_at: Timestamp(1),
+        values: values
+            .iter()
+            .map(|(name, value, _)| (Arc::from(*name), value.clone()))
+            .collect(),
+        versions: values
+            .iter()
+            .map(|(name, _, counter)| (Arc::from(*name), version(*counter)))
+            .collect(),
+        seen: BTreeMap::new(),
+        updated: None,
+        metadata: Map::new(),
+        run: None,
+        thread: ThreadId::mint(),
+        branch: BranchId::mint(),
+        depth: 0,
+        root: None,
+        last_node: None,
+        event_number: 0,
+    }
+}
+
+fn stored(encoded: &Encoded, blobs: Vec<BlobRow>) -> Stored {
+    Stored {
+        row: encoded.row.clone(),
+        blobs,
+        writes: vec![],
+    }
+}
+
+fn list(items: usize) -> Value {
+    Value::list((0..items).map(|i| format!("item {i}").into()).collect())
+}
+
+#[test]
+fn values_that_jsonb_would_change_go_to_blobs_and_come_back_as_they_were() {
+    let odd = [
+        ("nul", Value::from("a\0b")),
+        ("nan", Value::Float(f64::NAN)),
+        ("inf", Value::Float(f64::INFINITY)),
+        ("minus_zero", Value::Float(-0.0)),
+        ("big", Value::Float(1e22)),
+        ("huge", Value::Uint(u64::MAX)),
+        ("list", list(2)),
+    ];
+    let plain = [
+        ("int", Value::Int(-3)),
+        ("float", Value::Float(2.0)),
+        ("text", Value::from("ü\u{1F600}\"\\")),
+        ("none", Value::Null),
+        ("yes", Value::Bool(true)),
+    ];
+    let all: Vec<(&str, Value, u64)> = odd
+        .iter()
+        .chain(&plain)
+        .map(|(name, value)| (*name, value.clone(), 1))
+        .collect();
+    let encoded =
+        Frame::default().encode(&"".into(), &checkpoint(&all), |_| Shape::Plain);
+    assert_eq!(encoded.blobs.len(), odd.len());
+    let back = decode(&stored(&encoded, encoded.blobs.clone())).unwrap();
+    for (name, value, _) in &all {
+        let found = &back.checkpoint.values[*name];
+        let same = match (value, found) {
+            (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+            (a, b) => a == b,
+        };
+        assert!(same, "{name}: {value:?} became {found:?}");
+    }
+}
+
+#[test]
+fn a_growing_list_costs_what_it_gains_and_resolves_through_its_chain() {
+    let mut frame = Frame::default();
+    let (mut blobs, mut bytes, mut last) = (vec![], 0, None);
+    let turns = 300;
+    for turn in 1..=turns {
+        let state = checkpoint(&[("log", list(turn), turn as u64)]);
+        let encoded = frame.encode(&"".into(), &state, |_| Shape::Append);
+        bytes += encoded.blobs.iter().map(|row| row.bytes.len()).sum::<usize>();
+        blobs.extend(encoded.blobs.clone());
+        last = Some(encoded);
+    }
+    let whole = codec::encode(&list(turns)).len();
+    assert!(bytes < 3 * whole, "{bytes} bytes for {whole}");
+    let back = decode(&stored(&last.unwrap(), blobs)).unwrap();
+    assert_eq!(back.checkpoint.values["log"], list(turns));
+}
+
+#[test]
+fn only_channels_whose_version_moved_make_rows() {
+    let mut frame = Frame::default();
+    let first = checkpoint(&[("a", list(3), 1), ("b", list(3), 1)]);
+    assert_eq!(frame.encode(&"".into(), &first, |_| Shape::Append).blobs.len(), 2);
+    let second = checkpoint(&[("a", list(4), 2), ("b", list(3), 1)]);
+    let rows = frame.encode(&"".into(), &second, |_| Shape::Append).blobs;
+    assert_eq!(rows.len(), 1);
+    assert_eq!((&*rows[0].channel, rows[0].base.map(|v| v.counter)), ("a", Some(1)));
+}
+
+#[test]
+fn a_missing_link_of_a_chain_is_an_error_that_names_the_channel() {
+    let mut frame = Frame::default();
+    frame.encode(&"".into(), &checkpoint(&[("log", list(50), 1)]), |_| Shape::Append);
+    let encoded =
+        frame.encode(&"".into(), &checkpoint(&[("log", list(51), 2)]), |_| Shape::Append);
+    let error = decode(&stored(&encoded, encoded.blobs.clone())).unwrap_err();
+    assert!(error.to_string().contains("`log`"), "{error}");
+}
+
+#[test]
+fn a_write_that_became_a_delta_is_stored_as_a_reference_to_it() {
+    let mut frame = Frame::default();
+    frame.encode(&"".into(), &checkpoint(&[("log", list(50), 1)]), |_| Shape::Append);
+    let encoded =
+        frame.encode(&"".into(), &checkpoint(&[("log", list(51), 2)]), |_| Shape::Append);
+    let item = Value::list(vec!["item 50".into()]);
+    let write = Pending {
+        task: TaskId::derive(CheckpointId::mint(0, []), ["x"]),
+        path: "~".into(),
+        idx: 0,
+        channel: "log".into(),
+        value: item.clone(),
+    };
+    let at = CheckpointId::mint(0, []);
+    let branch = BranchId::mint();
+    let rows = encode_writes(&"".into(), at, branch, &[write], Some(&encoded.appended));
+    let mut with_writes = stored(&encoded, vec![]);
+    with_writes.row.envelope = "{}".into();
+    with_writes.writes = rows;
+    let back = decode(&with_writes).unwrap();
+    let (position, version) = back.references[0];
+    assert_eq!((position, version.counter), (0, 2));
+    let found = Chains::new(&encoded.blobs).items("log", version).unwrap();
+    assert_eq!(found, Some(item));
+}
+
+#[test]
+fn metadata_loses_nul_and_nothing_else() {
+    let mut state = checkpoint(&[]);
+    state.metadata.insert("a\0b", "x\0y");
+    state.metadata.insert("path", "C:\\u0000");
+    let encoded = Frame::default().encode(&"".into(), &state, |_| Shape::Plain);
+    assert_eq!(encoded.row.metadata, r#"{"ab":"xy","path":"C:\\u0000"}"#);
+}

@@ -1,0 +1,84 @@
+//! The envelope as JSON text: what JSONB keeps, versions, metadata.
+
+use crate::{
+    checkpoint::{BadVersion, Versions},
+    value::{Map, Value},
+};
+
+/// Whether JSONB gives this value back as it was, under this name.
+pub(super) fn fits_jsonb(name: &str, value: &Value) -> bool {
+    !name.contains('\0')
+        && match value {
+            Value::Null | Value::Bool(_) | Value::Int(_) => true,
+            Value::Float(float) => {
+                let text = value.to_json();
+                float.is_finite()
+                    && (*float != 0.0 || float.is_sign_positive())
+                    && text.contains('.')
+                    && !text.contains(['e', 'E'])
+            }
+            Value::Str(text) => !text.contains('\0'),
+            _ => false,
+        }
+}
+
+pub(super) fn comma(out: &mut String, first: &mut bool) {
+    if !std::mem::take(first) {
+        out.push(',');
+    }
+}
+
+pub(super) fn quote(out: &mut String, text: &str) {
+    if text.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\') {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&Value::from(text).to_json());
+    }
+}
+
+pub(super) fn write_versions(out: &mut String, versions: &Versions) {
+    use std::fmt::Write as _;
+    out.push('{');
+    let mut first = true;
+    for (name, version) in versions {
+        comma(out, &mut first);
+        quote(out, name);
+        // Writing to a String cannot fail.
+        let _ = write!(out, ":\"{version}\"");
+    }
+    out.push('}');
+}
+
+pub(super) fn read_versions(value: Option<&Value>) -> Result<Versions, BadVersion> {
+    let mut versions = Versions::new();
+    if let Some(map) = value.and_then(Value::as_map) {
+        for (name, version) in map {
+            versions.insert(name.clone(), version.as_str().unwrap_or_default().parse()?);
+        }
+    }
+    Ok(versions)
+}
+
+/// Metadata as JSON text. JSONB refuses NUL, so it is stripped, as LangGraph does.
+pub(super) fn without_nul(metadata: &Map) -> String {
+    fn strip(value: &Value) -> Value {
+        match value {
+            Value::Str(text) if text.contains('\0') => text.replace('\0', "").into(),
+            Value::List(items) => Value::list(items.iter().map(strip).collect()),
+            Value::Map(map) => Value::map(strip_map(map)),
+            other => other.clone(),
+        }
+    }
+    fn strip_map(map: &Map) -> Map {
+        map.iter()
+            .map(|(key, value)| (key.replace('\0', "").into(), strip(value)))
+            .collect()
+    }
+    let text = Value::map(metadata.clone()).to_json();
+    match text.contains("\\u0000") {
+        true => Value::map(strip_map(metadata)).to_json(),
+        false => text,
+    }
+}

@@ -1,0 +1,114 @@
+//! Writes of tasks: one row of output per task, one row per control channel.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::Made;
+use crate::{
+    checkpoint::{Error, Pending, Version, WriteRow, codec},
+    id::{BranchId, CheckpointId, TaskId},
+    value::Value,
+};
+
+/// Encodes the writes of one task: one row of output, one row per control channel.
+///
+/// With `appended` a write whose value is what a delta added is stored as a reference to it.
+pub fn encode_writes(
+    ns: &Arc<str>,
+    checkpoint: CheckpointId,
+    branch: BranchId,
+    writes: &[Pending],
+    appended: Option<&HashMap<Arc<str>, Made>>,
+) -> Vec<WriteRow> {
+    let Some(first) = writes.first() else {
+        return vec![];
+    };
+    let (task, path) = (first.task, first.path.clone());
+    let control_only = writes.iter().all(|write| write.idx < 0);
+    let row = |idx, channel, value: Value| WriteRow {
+        ns: ns.clone(),
+        checkpoint,
+        branch,
+        task,
+        idx,
+        path: path.clone(),
+        channel,
+        tag: codec::BINCODE.into(),
+        bytes: codec::encode(&value),
+        // The client's own writes are only ever replaced by the holder of the slot.
+        upsert: control_only || task == TaskId::NULL,
+    };
+    let mut rows: Vec<WriteRow> = vec![];
+    let mut output = vec![];
+    for write in writes {
+        let entry = |value: Value| {
+            Value::list(vec![
+                Value::Int(write.idx.into()),
+                Value::Str(write.channel.clone()),
+                value,
+            ])
+        };
+        if write.idx < 0 {
+            // Of several writes to one control channel the last one counts.
+            rows.retain(|row| row.idx != write.idx);
+            let list = Value::list(vec![entry(write.value.clone())]);
+            rows.push(row(write.idx, Some(write.channel.clone()), list));
+            continue;
+        }
+        let made = appended
+            .and_then(|appended| appended.get(&write.channel))
+            .filter(|made| write.value.as_list() == Some(&made.items));
+        output.push(match made {
+            Some(made) => Value::list(vec![
+                Value::Int(write.idx.into()),
+                Value::Str(write.channel.clone()),
+                Value::Null,
+                made.version.to_string().into(),
+            ]),
+            None => entry(write.value.clone()),
+        });
+    }
+    if !output.is_empty() {
+        rows.push(row(0, None, Value::list(output)));
+    }
+    rows
+}
+
+pub(super) type DecodedWrites = (Vec<(BranchId, Pending)>, Vec<(usize, Version)>);
+
+/// Decodes rows of writes, ordered by path, task and index.
+pub(super) fn decode_writes(rows: &[WriteRow]) -> Result<DecodedWrites, Error> {
+    let (mut writes, mut references) = (vec![], vec![]);
+    for row in rows {
+        let corrupt = |what: &str| Error::Corrupt(format!("writes of task {}: {what}", row.task));
+        let list =
+            codec::decode(&row.tag, &row.bytes).map_err(|error| corrupt(&error.to_string()))?;
+        let list = list.as_list().ok_or_else(|| corrupt("not a list"))?;
+        for entry in list {
+            let fields = entry
+                .as_list()
+                .ok_or_else(|| corrupt("an entry is no list"))?;
+            let (Some(idx), Some(channel), Some(value)) = (
+                fields.first().and_then(Value::as_i64),
+                fields.get(1).and_then(Value::as_str),
+                fields.get(2),
+            ) else {
+                return Err(corrupt("an entry lacks a field"));
+            };
+            if let Some(version) = fields.get(3).and_then(Value::as_str) {
+                let version = version.parse().map_err(|_| corrupt("a bad reference"))?;
+                references.push((writes.len(), version));
+            }
+            writes.push((
+                row.branch,
+                Pending {
+                    task: row.task,
+                    path: row.path.clone(),
+                    idx: i32::try_from(idx).map_err(|_| corrupt("an index is out of range"))?,
+                    channel: channel.into(),
+                    value: value.clone(),
+                },
+            ));
+        }
+    }
+    Ok((writes, references))
+}
