@@ -1,1 +1,333 @@
-//! To come.
+//! How values become bytes and come back. The only file that names bincode.
+//!
+//! Every stored value has a tag beside it. `bincode` is this program's own form: a format byte,
+//! then per value a kind byte and its content in bincode's standard configuration (variable-length
+//! integers, little endian). `json` is the readable form, `null` an empty one. Anything else is
+//! kept as an opaque value and never interpreted.
+
+use std::sync::Arc;
+
+use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bincode::de::read::BorrowReader;
+use bincode::de::{BorrowDecode, BorrowDecoder, Decode};
+use bincode::enc::write::Writer;
+use bincode::enc::{Encode, Encoder};
+use bincode::error::{DecodeError, EncodeError};
+use bytes::Bytes;
+
+use crate::value::{self, JsonError, Map, Opaque, Value};
+
+/// Tag of this program's own binary form.
+pub const BINCODE: &str = "bincode";
+/// Tag of JSON text.
+pub const JSON: &str = "json";
+/// Tag of null, which has no bytes.
+pub const NULL: &str = "null";
+/// Tag of a change to an earlier value, see [`delta`](super::delta); no value by itself.
+pub const DELTA: &str = "delta";
+
+/// The version of the binary form, its first byte.
+const FORMAT: u8 = 1;
+
+/// How many bytes a stored value may have: the most a Postgres field holds.
+pub const MAX_BYTES: usize = 1 << 30;
+
+/// How deeply a stored value may be nested: what is accepted from outside, and room for the
+/// lists the engine puts around it.
+pub const MAX_DEPTH: usize = value::MAX_DEPTH + 8;
+
+const CONFIG: Configuration<LittleEndian, Varint, Limit<MAX_BYTES>> =
+    bincode::config::standard().with_limit::<MAX_BYTES>();
+
+/// The kind byte of each value. Stored: never renumber.
+mod kind {
+    pub(super) const NULL: u8 = 0;
+    pub(super) const FALSE: u8 = 1;
+    pub(super) const TRUE: u8 = 2;
+    pub(super) const INT: u8 = 3;
+    pub(super) const UINT: u8 = 4;
+    pub(super) const FLOAT: u8 = 5;
+    pub(super) const STR: u8 = 6;
+    pub(super) const BYTES: u8 = 7;
+    pub(super) const LIST: u8 = 8;
+    pub(super) const MAP: u8 = 9;
+    pub(super) const OPAQUE: u8 = 10;
+}
+
+/// Why stored bytes are not read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Written by a later version of this program.
+    #[error(
+        "binary value of format {0}; this version reads format {FORMAT}: is it older than the one that wrote?"
+    )]
+    Format(u8),
+    /// Cut off, damaged, or nested too deeply.
+    #[error("damaged binary value: {0}")]
+    Damaged(String),
+    /// Bytes are left over after the value.
+    #[error("damaged binary value: {0} bytes too many")]
+    Trailing(usize),
+    /// Longer than [`MAX_BYTES`].
+    #[error("stored value of {0} bytes is longer than {MAX_BYTES}")]
+    TooLong(usize),
+    /// Damaged JSON.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// A delta was read as a value, or does not fit its base.
+    #[error("damaged delta: {0}")]
+    Delta(String),
+}
+
+/// In which form values are written where there is a choice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The binary form.
+    #[default]
+    Bincode,
+    /// JSON where it keeps the value unchanged, otherwise the binary form.
+    Json,
+}
+
+/// Encodes a value in the binary form, tag [`BINCODE`].
+///
+/// A value nested deeper than [`MAX_DEPTH`] would not be read again: such values are refused
+/// where they are accepted ([`Value::is_deeper_than`]).
+pub fn encode(value: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    out.push(FORMAT);
+    // Fails only when the writer fails, and memory does not.
+    let result = bincode::encode_into_std_write(value, &mut out, CONFIG);
+    debug_assert!(result.is_ok(), "values are always encodable: {result:?}");
+    out
+}
+
+/// Encodes a value as a row holds it: tag and bytes. An opaque value goes back as it came.
+pub fn encode_tagged(value: &Value, format: Format) -> (Arc<str>, Vec<u8>) {
+    match value {
+        Value::Opaque(opaque) if !is_known(&opaque.tag) => {
+            (opaque.tag.clone(), opaque.bytes.to_vec())
+        }
+        value if format == Format::Json && survives_json(value) => {
+            (JSON.into(), value.to_json().into_bytes())
+        }
+        value => (BINCODE.into(), encode(value)),
+    }
+}
+
+fn is_known(tag: &str) -> bool {
+    matches!(tag, BINCODE | JSON | NULL | DELTA)
+}
+
+fn survives_json(value: &Value) -> bool {
+    fn scan(value: &Value, depth: usize) -> bool {
+        match value {
+            Value::Bytes(_) | Value::Opaque(_) => false,
+            Value::Float(f) => f.is_finite(),
+            // The JSON reader stops one level before its limit.
+            Value::List(items) => depth > 1 && items.iter().all(|item| scan(item, depth - 1)),
+            Value::Map(map) => depth > 1 && map.values().all(|v| scan(v, depth - 1)),
+            _ => true,
+        }
+    }
+    scan(value, value::MAX_DEPTH)
+}
+
+/// Decodes a stored value by its tag. An unknown tag gives an opaque value.
+///
+/// Safe on any bytes: depth and size are limited, and no length found in the bytes is trusted
+/// for an allocation.
+///
+/// # Errors
+/// Bytes that are not what the tag says.
+pub fn decode(tag: &str, bytes: &[u8]) -> Result<Value, Error> {
+    if bytes.len() > MAX_BYTES {
+        return Err(Error::TooLong(bytes.len()));
+    }
+    match tag {
+        BINCODE => decode_binary(bytes),
+        JSON => Ok(Value::from_json_slice(bytes)?),
+        NULL if bytes.is_empty() => Ok(Value::Null),
+        NULL => Err(Error::Trailing(bytes.len())),
+        DELTA => Err(Error::Delta(
+            "it was read without the value it changes".into(),
+        )),
+        tag => Ok(Value::Opaque(Arc::new(Opaque {
+            tag: tag.into(),
+            bytes: Bytes::copy_from_slice(bytes),
+        }))),
+    }
+}
+
+fn decode_binary(bytes: &[u8]) -> Result<Value, Error> {
+    let Some((&format, content)) = bytes.split_first() else {
+        return Err(Error::Damaged("it is empty".into()));
+    };
+    if format != FORMAT {
+        return Err(Error::Format(format));
+    }
+    let (Root(value), used) = bincode::borrow_decode_from_slice(content, CONFIG)
+        .map_err(|error| Error::Damaged(error.to_string()))?;
+    match content.len() - used {
+        0 => Ok(value),
+        left => Err(Error::Trailing(left)),
+    }
+}
+
+impl Encode for Value {
+    fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
+        match self {
+            Value::Null => kind::NULL.encode(encoder),
+            Value::Bool(false) => kind::FALSE.encode(encoder),
+            Value::Bool(true) => kind::TRUE.encode(encoder),
+            Value::Int(i) => {
+                kind::INT.encode(encoder)?;
+                i.encode(encoder)
+            }
+            Value::Uint(u) => {
+                kind::UINT.encode(encoder)?;
+                u.encode(encoder)
+            }
+            Value::Float(f) => {
+                kind::FLOAT.encode(encoder)?;
+                f.encode(encoder)
+            }
+            Value::Str(text) => {
+                kind::STR.encode(encoder)?;
+                write_bytes(text.as_bytes(), encoder)
+            }
+            Value::Bytes(bytes) => {
+                kind::BYTES.encode(encoder)?;
+                write_bytes(bytes, encoder)
+            }
+            Value::List(items) => {
+                kind::LIST.encode(encoder)?;
+                (items.len() as u64).encode(encoder)?;
+                items.iter().try_for_each(|item| item.encode(encoder))
+            }
+            Value::Map(map) => {
+                kind::MAP.encode(encoder)?;
+                (map.len() as u64).encode(encoder)?;
+                map.iter().try_for_each(|(key, value)| {
+                    write_bytes(key.as_bytes(), encoder)?;
+                    value.encode(encoder)
+                })
+            }
+            Value::Opaque(opaque) => {
+                kind::OPAQUE.encode(encoder)?;
+                write_bytes(opaque.tag.as_bytes(), encoder)?;
+                write_bytes(&opaque.bytes, encoder)
+            }
+        }
+    }
+}
+
+fn write_bytes<E: Encoder>(bytes: &[u8], encoder: &mut E) -> Result<(), EncodeError> {
+    (bytes.len() as u64).encode(encoder)?;
+    encoder.writer().write(bytes)
+}
+
+/// The outermost value: where the counting of levels starts.
+struct Root(Value);
+
+impl<'de, C> BorrowDecode<'de, C> for Root {
+    fn borrow_decode<D: BorrowDecoder<'de, Context = C>>(
+        decoder: &mut D,
+    ) -> Result<Self, DecodeError> {
+        read(decoder, MAX_DEPTH, &mut Keys::default()).map(Root)
+    }
+}
+
+fn read<'de, D: BorrowDecoder<'de>>(
+    decoder: &mut D,
+    levels: usize,
+    keys: &mut Keys,
+) -> Result<Value, DecodeError> {
+    // Capacity is reserved for at most this many items ahead of reading them.
+    const AHEAD: usize = 256;
+    match u8::decode(decoder)? {
+        kind::NULL => Ok(Value::Null),
+        kind::FALSE => Ok(Value::Bool(false)),
+        kind::TRUE => Ok(Value::Bool(true)),
+        kind::INT => i64::decode(decoder).map(Value::Int),
+        kind::UINT => u64::decode(decoder).map(Value::from),
+        kind::FLOAT => f64::decode(decoder).map(Value::Float),
+        kind::STR => Ok(Value::Str(read_str(decoder)?.into())),
+        kind::BYTES => Ok(Value::Bytes(Bytes::copy_from_slice(read_bytes(decoder)?))),
+        kind::LIST => {
+            let levels = deeper(levels)?;
+            let len = read_len(decoder)?;
+            let mut items = Vec::with_capacity(len.min(AHEAD));
+            for _ in 0..len {
+                items.push(read(decoder, levels, keys)?);
+            }
+            Ok(Value::list(items))
+        }
+        kind::MAP => {
+            let levels = deeper(levels)?;
+            let len = read_len(decoder)?;
+            let mut map = Map::with_capacity(len.min(AHEAD));
+            for _ in 0..len {
+                let key = keys.get(read_str(decoder)?);
+                map.insert(key, read(decoder, levels, keys)?);
+            }
+            Ok(Value::map(map))
+        }
+        kind::OPAQUE => {
+            let tag = read_str(decoder)?.into();
+            let bytes = Bytes::copy_from_slice(read_bytes(decoder)?);
+            Ok(Value::Opaque(Arc::new(Opaque { tag, bytes })))
+        }
+        other => Err(DecodeError::OtherString(format!(
+            "kind {other} of a value is unknown"
+        ))),
+    }
+}
+
+fn deeper(levels: usize) -> Result<usize, DecodeError> {
+    levels
+        .checked_sub(1)
+        .ok_or(DecodeError::Other("it is nested too deeply"))
+}
+
+fn read_len<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<usize, DecodeError> {
+    let len = u64::decode(decoder)?;
+    usize::try_from(len).map_err(|_| DecodeError::OutsideUsizeRange(len))
+}
+
+fn read_bytes<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<&'de [u8], DecodeError> {
+    let len = read_len(decoder)?;
+    decoder.claim_bytes_read(len)?;
+    decoder.borrow_reader().take_bytes(len)
+}
+
+fn read_str<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<&'de str, DecodeError> {
+    std::str::from_utf8(read_bytes(decoder)?).map_err(|inner| DecodeError::Utf8 { inner })
+}
+
+/// Keys met lately. A list of messages repeats a handful of keys thousands of times.
+#[derive(Default)]
+struct Keys {
+    recent: Vec<Arc<str>>,
+    oldest: usize,
+}
+
+impl Keys {
+    fn get(&mut self, key: &str) -> Arc<str> {
+        const MOST: usize = 16;
+        if let Some(known) = self.recent.iter().find(|known| &***known == key) {
+            return known.clone();
+        }
+        let new: Arc<str> = key.into();
+        if self.recent.len() < MOST {
+            self.recent.push(new.clone());
+        } else if let Some(place) = self.recent.get_mut(self.oldest) {
+            *place = new.clone();
+            self.oldest = (self.oldest + 1) % MOST;
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -88,8 +88,14 @@ impl Frame {
             {
                 continue;
             }
-            let (row, held, made) =
-                blob(ns, name, *version, value, self.channels.get(name), shape(name));
+            let (row, held, made) = blob(
+                ns,
+                name,
+                *version,
+                value,
+                self.channels.get(name),
+                shape(name),
+            );
             if let Some(made) = made {
                 appended.insert(name.clone(), made);
             }
@@ -236,7 +242,13 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
     let updated = envelope
         .get("updated_channels")
         .and_then(Value::as_list)
-        .map(|names| names.iter().filter_map(Value::as_str).map(Into::into).collect());
+        .map(|names| {
+            names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(Into::into)
+                .collect()
+        });
     let mut values = BTreeMap::new();
     if let Some(map) = envelope.get("channel_values").and_then(Value::as_map) {
         for (name, value) in map {
@@ -308,11 +320,10 @@ impl<'a> Chains<'a> {
         let (top, mut deltas) = (row, vec![]);
         while let Some(base) = row.base {
             deltas.push(row);
-            row = self
-                .0
-                .get(&(channel, base))
-                .copied()
-                .ok_or_else(|| format!("version {base}, on which {version} builds, is missing"))?;
+            row =
+                self.0.get(&(channel, base)).copied().ok_or_else(|| {
+                    format!("version {base}, on which {version} builds, is missing")
+                })?;
             if deltas.len() > self.0.len() {
                 return Err("its versions build on each other in a circle".to_owned());
             }
@@ -413,12 +424,14 @@ type DecodedWrites = (Vec<(BranchId, Pending)>, Vec<(usize, Version)>);
 fn decode_writes(rows: &[WriteRow]) -> Result<DecodedWrites, Error> {
     let (mut writes, mut references) = (vec![], vec![]);
     for row in rows {
-        let corrupt =
-            |what: &str| Error::Corrupt(format!("writes of task {}: {what}", row.task));
-        let list = codec::decode(&row.tag, &row.bytes).map_err(|error| corrupt(&error.to_string()))?;
+        let corrupt = |what: &str| Error::Corrupt(format!("writes of task {}: {what}", row.task));
+        let list =
+            codec::decode(&row.tag, &row.bytes).map_err(|error| corrupt(&error.to_string()))?;
         let list = list.as_list().ok_or_else(|| corrupt("not a list"))?;
         for entry in list {
-            let fields = entry.as_list().ok_or_else(|| corrupt("an entry is no list"))?;
+            let fields = entry
+                .as_list()
+                .ok_or_else(|| corrupt("an entry is no list"))?;
             let (Some(idx), Some(channel), Some(value)) = (
                 fields.first().and_then(Value::as_i64),
                 fields.get(1).and_then(Value::as_str),
