@@ -315,4 +315,6 @@ macro_rules! value {
 }
 
 #[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
 mod tests;

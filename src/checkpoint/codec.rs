@@ -23,8 +23,6 @@ pub const BINCODE: &str = "bincode";
 pub const JSON: &str = "json";
 /// Tag of null, which has no bytes.
 pub const NULL: &str = "null";
-/// Tag of a change to an earlier value, see [`delta`](super::delta); no value by itself.
-pub const DELTA: &str = "delta";
 
 /// The version of the binary form, its first byte.
 const FORMAT: u8 = 1;
@@ -74,7 +72,7 @@ pub enum Error {
     /// Damaged JSON.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// A delta was read as a value, or does not fit its base.
+    /// Bytes that are no delta, or one that does not fit its base.
     #[error("damaged delta: {0}")]
     Delta(String),
 }
@@ -116,7 +114,7 @@ pub fn encode_tagged(value: &Value, format: Format) -> (Arc<str>, Vec<u8>) {
 }
 
 fn is_known(tag: &str) -> bool {
-    matches!(tag, BINCODE | JSON | NULL | DELTA)
+    matches!(tag, BINCODE | JSON | NULL)
 }
 
 fn survives_json(value: &Value) -> bool {
@@ -149,9 +147,6 @@ pub fn decode(tag: &str, bytes: &[u8]) -> Result<Value, Error> {
         JSON => Ok(Value::from_json_slice(bytes)?),
         NULL if bytes.is_empty() => Ok(Value::Null),
         NULL => Err(Error::Trailing(bytes.len())),
-        DELTA => Err(Error::Delta(
-            "it was read without the value it changes".into(),
-        )),
         tag => Ok(Value::Opaque(Arc::new(Opaque {
             tag: tag.into(),
             bytes: Bytes::copy_from_slice(bytes),

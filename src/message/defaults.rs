@@ -15,7 +15,7 @@ pub(super) fn is_default(kind: &str, key: &str, value: &Value) -> bool {
             other => other.is_null(),
         },
         "usage_metadata" => kind == "ai" && value.is_null(),
-        "artifact" => kind == "tool" && value.is_null(),
+        "artifact" | "tool_call_id" => kind == "tool" && value.is_null(),
         "status" => kind == "tool" && value.as_str() == Some("success"),
         _ => false,
     }
