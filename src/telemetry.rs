@@ -30,7 +30,8 @@ pub enum Error {
 /// # Errors
 /// When the filter cannot be read or a subscriber was set before.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
-    let filter = parse(filter)?;
+    // What a library says of its daily work is not for operators.
+    let filter = quiet(parse(filter)?, filter);
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
@@ -63,6 +64,14 @@ fn parse(filter: &str) -> Result<EnvFilter, Error> {
     EnvFilter::builder()
         .parse(filter)
         .map_err(|error| wrong(error.to_string()))
+}
+
+/// Migrations talk of every step; unless the filter names them, only warnings pass.
+fn quiet(filter: EnvFilter, text: &str) -> EnvFilter {
+    match "refinery_core=warn".parse() {
+        Ok(directive) if !text.contains("refinery") => filter.add_directive(directive),
+        _ => filter,
+    }
 }
 
 #[cfg(test)]
