@@ -53,8 +53,13 @@ deny:
 		echo "NOT CHECKED: advisories, because their database cannot be fetched from here" >&2; \
 	fi
 
-bench: tools ## measure the engine and the storages
-	$(CARGO) bench --workspace
+bench: tools ## measure durable supersteps through the server against the databases alone
+	$(CARGO) build --release --examples
+	@dir=$${TMPDIR:-/tmp}/backstitch-bench-$$(id -u); \
+	trap 'bash tests/support/postgres.sh stop "$$dir"' EXIT; \
+	url=$${TEST_DATABASE_URL:-$$(POSTGRES_DURABLE=1 bash tests/support/postgres.sh start "$$dir")}; \
+	mkdir -p "$$dir"; touch "$$dir/users"; \
+	TEST_DATABASE_URL=$$url flock -s "$$dir/users" "$${CARGO_TARGET_DIR:-target}/release/examples/bench"
 
 docs: tools ## build the manual of the library and say where it is
 	$(CARGO) doc --workspace --no-deps --all-features

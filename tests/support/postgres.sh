@@ -109,12 +109,14 @@ create() {
         { cat "$dir/initdb.log" >&2; fail "initdb failed; its output is above"; }
     rm -f "$dir/data.password"
     # Nothing here outlives the machine: no fsync. A killed server still finds its pages in the
-    # system's cache, so that crash tests mean something.
-    as_owner tee -a "$dir/data/postgresql.conf" >/dev/null <<'CONF'
+    # system's cache, so that crash tests mean something. Measurements want it on.
+    local durable=off
+    [[ ${POSTGRES_DURABLE:-} != 1 ]] || durable=on
+    as_owner tee -a "$dir/data/postgresql.conf" >/dev/null <<CONF
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
-fsync = off
-full_page_writes = off
+fsync = $durable
+full_page_writes = $durable
 max_connections = 300
 shared_buffers = 64MB
 wal_level = minimal
