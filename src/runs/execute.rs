@@ -10,7 +10,10 @@ use super::{
     view,
 };
 use crate::{
-    checkpoint::{At, NewBranch, Query, Slot, frame::{self, Decoded}},
+    checkpoint::{
+        At, NewBranch, Query, Slot,
+        frame::{self, Decoded},
+    },
     engine::{self, Command, Ended, Input, Request, Start},
     extract::RunConfig,
     fail_point,
@@ -75,8 +78,14 @@ impl Service {
         let Some(held) = held else {
             // The graph is gone, or the row is from another version: say so and free the slot.
             let error = engine::Error::value("this server has no graph for the run's assistant");
-            self.finish(&run, slot, Status::Error, Outcome::Error, Some(error.to_value()))
-                .await;
+            self.finish(
+                &run,
+                slot,
+                Status::Error,
+                Outcome::Error,
+                Some(error.to_value()),
+            )
+            .await;
             return;
         };
         let publisher = held.live.publisher.clone();
