@@ -162,7 +162,7 @@ async fn give(level: &mut Level, command: &Command, forks: bool) -> Result<(), E
                 return Err(Error::failed(
                     "RuntimeError",
                     "When there are multiple pending interrupts, you must specify the interrupt \
-                     id when resuming: send {\"<interrupt id>\": <answer>}.",
+                     id when resuming.",
                 ));
             }
             writes.push((RESUME.into(), resume.clone()));

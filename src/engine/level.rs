@@ -47,8 +47,8 @@ pub struct Level {
     pub updated: Option<BTreeSet<Arc<str>>>,
     /// Tasks of the current superstep.
     pub tasks: Vec<Planned>,
-    /// Number of the next superstep.
-    pub step: i64,
+    /// A checkpoint of the present state was stored by this run.
+    pub saved: bool,
     /// Supersteps of nodes run so far in this call.
     pub ran: u32,
     /// Saved results are not handed back in the first superstep.
@@ -361,7 +361,7 @@ impl Level {
             "GraphRecursionError",
             format!(
                 "Recursion limit of {limit} reached without hitting a stop condition. \
-                 Raise the config key `recursion_limit` if the graph needs more supersteps."
+                 You can increase the limit by setting the `recursion_limit` config key."
             ),
         )
     }

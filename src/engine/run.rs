@@ -153,7 +153,10 @@ async fn settle(mut level: Level, mut result: Result<Ended, Error>) -> Finished 
         Ok(Ended::Done) => vec![],
         _ => level.plan().into_iter().map(|task| task.name).collect(),
     };
-    let done = matches!(result, Ok(Ended::Done)) && level.current.stored == Some(level.current.id);
+    // A command may have changed the state without a checkpoint: then there is nothing to keep.
+    let done = level.saved
+        && matches!(result, Ok(Ended::Done))
+        && level.current.stored == Some(level.current.id);
     let last = done.then(|| frame::Decoded {
         checkpoint: level.checkpoint(level.current.parent),
         frame: level.frame.clone(),
@@ -269,7 +272,7 @@ fn open(
         pending,
         updated,
         tasks: vec![],
-        step: 0,
+        saved: false,
         ran: 0,
         replaying: false,
         resuming: false,

@@ -107,6 +107,7 @@ async fn store(
     };
     journal.commit(commit).await?;
     level.current.stored = Some(checkpoint.id);
+    level.saved = true;
     Ok(())
 }
 

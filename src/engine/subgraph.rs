@@ -229,7 +229,7 @@ async fn open(
         pending,
         updated,
         tasks: vec![],
-        step: 0,
+        saved: false,
         ran: 0,
         replaying: false,
         resuming: false,

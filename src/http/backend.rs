@@ -143,7 +143,10 @@ impl Api for Service {
         thread: Option<ThreadId>,
         run: request::Run,
     ) -> Result<runs::Run, Error> {
-        Ok(self.create(thread, run, false).await?.run)
+        let mut row = self.create(thread, run, false).await?.run;
+        // The answer tells of the moment of creation, even when the run has begun meanwhile.
+        row.status = Status::Pending;
+        Ok(row)
     }
 
     async fn stream_run(

@@ -206,13 +206,18 @@ pub(super) async fn join_stream(call: Call) -> Result<Response<Body>, Error> {
     };
     let place = call.stream_place()?;
     let (frames, on_disconnect) = call.api().join_stream(run, join).await?;
-    Ok(sse::respond(
+    let mut response = sse::respond(
         frames,
         on_disconnect,
         call.shared.options.heartbeat,
         call.shared.drain.clone(),
         place,
-    ))
+    );
+    let path = path(Some(run.thread), run);
+    let headers = response.headers_mut();
+    put(headers, LOCATION, format!("{path}/stream"));
+    put(headers, CONTENT_LOCATION, path);
+    Ok(response)
 }
 
 /// `POST /threads/{thread_id}/runs/{run_id}/cancel`

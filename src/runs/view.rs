@@ -134,7 +134,7 @@ pub fn empty_state(thread: ThreadId, asked: Option<CheckpointId>) -> Value {
     map.insert("checkpoint", checkpoint);
     map.insert("parent_checkpoint", Value::Null);
     map.insert("interrupts", Value::list(vec![]));
-    map.insert("checkpoint_id", Value::Null);
+    map.insert("checkpoint_id", asked.map(|id| id.to_string()));
     map.insert("parent_checkpoint_id", Value::Null);
     Value::map(map)
 }
