@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{Error, fields};
 use crate::{
-    id::{AssistantId, CheckpointId, RunId, ThreadId},
+    id::{AssistantId, RunId, ThreadId},
     runs::request::{Assistant, Mode},
     value::Value,
 };
@@ -43,9 +43,9 @@ impl Path {
         self.id("assistant_id", "assistant")
     }
 
-    pub fn checkpoint(&self) -> Result<CheckpointId, Error> {
-        let id = self.get("checkpoint_id").and_then(|text| text.parse().ok());
-        id.ok_or_else(|| Error::invalid("Invalid checkpoint ID"))
+    /// The checkpoint as written, which need not be an id.
+    pub fn checkpoint(&self) -> std::borrow::Cow<'_, str> {
+        self.get("checkpoint_id").unwrap_or_default()
     }
 
     /// The namespace of a subgraph, if the path has one.

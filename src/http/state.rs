@@ -28,8 +28,16 @@ pub(super) async fn latest(call: Call) -> Result<Response<Body>, Error> {
 /// `GET /threads/{thread_id}/state/{checkpoint_id}`
 pub(super) async fn by_id(call: Call) -> Result<Response<Body>, Error> {
     let (id, subgraphs) = (call.path.thread()?, call.query.flag("subgraphs")?);
+    let text = call.path.checkpoint();
+    let Ok(checkpoint) = text.parse() else {
+        // A text that is no id names no checkpoint: clients get the same empty state as for an
+        // id that the thread does not have.
+        call.api().thread(id).await?;
+        let state = crate::runs::view::empty_state(id, Some(&text));
+        return Ok(body::json(StatusCode::OK, &state));
+    };
     let at = Address {
-        checkpoint: Some(call.path.checkpoint()?),
+        checkpoint: Some(checkpoint),
         ..Address::default()
     };
     let state = call.api().state(id, at, subgraphs).await?;

@@ -50,7 +50,7 @@ impl Service {
     pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value, Error> {
         let thread = self.thread(id).await?;
         let Some(registered) = self.graph_of(&thread) else {
-            return Ok(view::empty_state(id, at.checkpoint));
+            return Ok(empty(id, at));
         };
         let (graph, wiring) = match at.ns.is_empty() {
             true => (registered.graph.clone(), registered.wiring.clone()),
@@ -68,7 +68,7 @@ impl Service {
         };
         let found = self.find(&thread, &at.ns, wanted).await?;
         let Some(mut decoded) = found else {
-            return Ok(view::empty_state(id, at.checkpoint));
+            return Ok(empty(id, at));
         };
         let owner = owner_of_writes(&decoded, thread.active_branch);
         decoded.writes.retain(|(branch, _)| *branch == owner);
@@ -251,6 +251,12 @@ impl Service {
         let values = snapshot(&registered.wiring, &"".into(), &decoded, false)?.values;
         Ok((view::shown_values(&registered.graph, &values), interrupts))
     }
+}
+
+/// What there is to see at an address where nothing is.
+fn empty(thread: ThreadId, at: &Address) -> Value {
+    let asked = at.checkpoint.map(|id| id.to_string());
+    view::empty_state(thread, asked.as_deref())
 }
 
 /// The graph a node runs.

@@ -115,12 +115,12 @@ pub fn state(
 }
 
 /// The state of a thread on which nothing was stored, or at a checkpoint it does not have.
-pub fn empty_state(thread: ThreadId, asked: Option<CheckpointId>) -> Value {
+pub fn empty_state(thread: ThreadId, asked: Option<&str>) -> Value {
     let checkpoint = match asked {
         None => Value::Null,
         Some(id) => {
             let mut map = Map::new();
-            map.insert("checkpoint_id", id.to_string());
+            map.insert("checkpoint_id", id);
             map.insert("thread_id", thread.to_string());
             Value::map(map)
         }
@@ -134,7 +134,7 @@ pub fn empty_state(thread: ThreadId, asked: Option<CheckpointId>) -> Value {
     map.insert("checkpoint", checkpoint);
     map.insert("parent_checkpoint", Value::Null);
     map.insert("interrupts", Value::list(vec![]));
-    map.insert("checkpoint_id", asked.map(|id| id.to_string()));
+    map.insert("checkpoint_id", asked);
     map.insert("parent_checkpoint_id", Value::Null);
     Value::map(map)
 }
