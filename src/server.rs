@@ -106,6 +106,8 @@ async fn open(settings: &Settings) -> anyhow::Result<Parts> {
     }
     Ok(match &settings.storage {
         Storage::Postgres(url) => {
+            // Under an advisory lock: replicas may start at once.
+            postgres::migrate(url.reveal()).await?;
             parts(postgres::Store::connect(postgres::Options::new(url.reveal())).await?)
         }
         Storage::Sqlite(folder) => {
