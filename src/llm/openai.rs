@@ -12,9 +12,9 @@ mod answer;
 mod request;
 
 /// Where requests go unless the environment says otherwise.
-const DEFAULT_BASE: &str = "https://api.openai.com/v1";
+pub const DEFAULT_BASE: &str = "https://api.openai.com/v1";
 /// The model that is asked unless the environment says otherwise.
-const DEFAULT_MODEL: &str = "gpt-4o-mini";
+pub const DEFAULT_MODEL: &str = "gpt-4o-mini";
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// Models that think before they speak are silent for minutes.
