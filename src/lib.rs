@@ -17,6 +17,7 @@ pub mod failpoint;
 pub mod graph;
 pub mod http;
 pub mod id;
+pub mod llm;
 pub mod message;
 pub mod prelude;
 pub mod runs;

@@ -1,28 +1,16 @@
 //! The bundled server: demo graphs behind the Agent Server protocol.
 
-use backstitch::{Server, prelude::*};
+use backstitch::Server;
 
-#[derive(State)]
-struct Counter {
-    #[state(merge = add)]
-    count: i64,
-    #[state(append)]
-    log: Vec<String>,
-}
-
-fn add(old: i64, new: i64) -> i64 {
-    old + new
-}
-
-async fn first() -> Update<Counter> {
-    Counter::update().count(1i64).log("first")
-}
+mod demo;
 
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
-    let graph = Graph::<Counter>::new()
-        .node("first", first)
-        .edge(START, "first")
-        .build();
-    Server::new().graph("counter", graph).run().await
+    let model = demo::Model::choose();
+    Server::new()
+        .notice(model.notice())
+        .graph("chat", demo::chat::graph(&model))
+        .graph("research", demo::research::graph(&model))
+        .run()
+        .await
 }

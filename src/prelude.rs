@@ -8,11 +8,15 @@ pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};
 pub use serde_json::json;
 
+/// The model at an OpenAI-compatible server.
+#[cfg(feature = "openai")]
+pub use crate::llm::openai;
 pub use crate::{
     Result,
     error::Raised,
     extract::{Arg, Config, Ctx, Dep},
     graph::{Cache, Compiled, END, Graph, Invalid, Names, NodeOpts, Persist, Retry, START},
+    llm::{ChatModel, ScriptedModel, Tool, tool, tool_node},
     message::Message,
     state::{Command, State, Target, Update, goto},
     value::Value,

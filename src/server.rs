@@ -42,6 +42,7 @@ use crate::{
 pub struct Server {
     graphs: Vec<(Arc<str>, Arc<Compiled>)>,
     problems: Vec<String>,
+    notices: Vec<String>,
 }
 
 impl Server {
@@ -68,12 +69,21 @@ impl Server {
         self
     }
 
+    /// Logs this line when the server starts, for example which model the graphs use.
+    pub fn notice(mut self, line: impl Into<String>) -> Self {
+        self.notices.push(line.into());
+        self
+    }
+
     /// Does what the command line asks for, by default: serves until SIGTERM or SIGINT, then
     /// drains. The first line on stdout is `listening on http://HOST:PORT`.
     pub async fn run(self) -> ExitCode {
         let serve = async move |settings: Settings| {
             if !self.problems.is_empty() {
                 anyhow::bail!("{}", self.problems.join("\n"));
+            }
+            for notice in &self.notices {
+                tracing::info!("{notice}");
             }
             serve(self.graphs, settings).await
         };

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// Heights of the rooms.
-const ROOMS: [(&str, u8); 26] = [
+const ROOMS: [(&str, u8); 27] = [
     ("value", 0),
     ("id", 0),
     ("error", 0),
@@ -36,6 +36,8 @@ const ROOMS: [(&str, u8); 26] = [
     ("telemetry", 8),
     ("server", 8),
     ("cli", 8),
+    // Graphs of the bundled server, modules of the binary alone.
+    ("demo", 9),
     ("main", 9),
     // The author's door shows things of many rooms and is used by none.
     ("prelude", 9),

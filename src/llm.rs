@@ -1,0 +1,137 @@
+//! Chat models and tools: one trait for models, a client for OpenAI-compatible servers, scripted
+//! models for tests and demonstrations, and functions that models may call.
+
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+
+use crate::message::{AiChunk, Message, ToolCallChunk};
+
+#[cfg(feature = "openai")]
+pub mod openai;
+mod scripted;
+mod tools;
+
+pub use scripted::ScriptedModel;
+pub use tools::{Answer, Call, Tool, tool, tool_node};
+
+/// The pieces of a model's answer as they come in; [`Ctx::stream`](crate::extract::Ctx::stream)
+/// forwards them to clients and adds them up.
+pub type Tokens = BoxStream<'static, anyhow::Result<AiChunk>>;
+
+/// A chat model. Graphs get it as a dependency, so that tests can put a [`ScriptedModel`] in its
+/// place:
+///
+/// ```
+/// use std::sync::Arc;
+/// use backstitch::prelude::*;
+///
+/// #[derive(State)]
+/// struct Chat {
+///     #[state(messages)]
+///     messages: Vec<Message>,
+/// }
+///
+/// async fn answer(chat: Chat, model: Dep<dyn ChatModel>, ctx: Ctx) -> Result<Update<Chat>> {
+///     let reply = ctx.stream(model.stream(&chat.messages, &[])).await?;
+///     Ok(Chat::update().messages(reply))
+/// }
+///
+/// let model: Arc<dyn ChatModel> = Arc::new(ScriptedModel::replying([Message::ai("Hello!")]));
+/// let graph = Graph::<Chat>::new()
+///     .provide(model)
+///     .node("answer", answer)
+///     .edge(START, "answer")
+///     .build()?;
+/// # Ok::<_, backstitch::graph::Invalid>(())
+/// ```
+pub trait ChatModel: Send + Sync + 'static {
+    /// Starts an answer to `messages`; the model may ask to call `tools`. Nothing fails before
+    /// the first piece is awaited, and dropping the stream stops the model.
+    fn stream(&self, messages: &[Message], tools: &[Arc<Tool>]) -> Tokens;
+}
+
+/// Why a model did not answer. Nodes may look for it in their errors, for example to choose
+/// what is worth another attempt.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A scripted model was asked once too often.
+    #[error("the script has {replies} replies, but the conversation asks for one more")]
+    ScriptEnds {
+        /// How many replies the script has.
+        replies: usize,
+    },
+    /// The client for HTTP and TLS could not be set up.
+    #[error("the client for models cannot start: {0}")]
+    Client(String),
+    /// A message that the protocol of the model has no form for.
+    #[error("message {index} of the conversation cannot be sent to the model: {reason}")]
+    Message {
+        /// Its place in the conversation, from 0.
+        index: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The request could not be made of the messages and tools.
+    #[error("the request cannot be sent to the model: {0}")]
+    Request(String),
+    /// Nobody answered.
+    #[error("the model at {at} cannot be reached: {reason}")]
+    Unreachable {
+        /// Base URL.
+        at: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The server answered with an error.
+    #[error("the model at {at} refused with {status}: {reason}")]
+    Refused {
+        /// Base URL.
+        at: String,
+        /// Status of HTTP.
+        status: u16,
+        /// What the server said.
+        reason: String,
+    },
+    /// The answer ended before the model said that it is done.
+    #[error("the answer of the model at {at} broke off: {reason}")]
+    Broken {
+        /// Base URL.
+        at: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The answer is not what the protocol says.
+    #[error("the model at {at} sent what cannot be read: {reason}")]
+    Unreadable {
+        /// Base URL.
+        at: String,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// A whole answer in pieces as a model would send them: word by word, then its tool calls, then
+/// the mark of the end.
+fn pieces(message: &Message) -> Vec<AiChunk> {
+    let text = message.text();
+    let mut pieces: Vec<AiChunk> = text.split_inclusive(' ').map(AiChunk::text).collect();
+    let calls = (0i64..).zip(message.tool_calls());
+    pieces.extend(calls.map(|(index, call)| AiChunk {
+        tool_call_chunks: vec![ToolCallChunk {
+            name: Some(call.name),
+            args: call.args.to_json(),
+            id: call.id,
+            index: Some(index),
+        }],
+        ..AiChunk::default()
+    }));
+    pieces.push(AiChunk {
+        last: true,
+        ..AiChunk::default()
+    });
+    if let (Some(first), Some(id)) = (pieces.first_mut(), message.id()) {
+        first.id = Some(id.into());
+    }
+    pieces
+}

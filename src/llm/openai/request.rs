@@ -1,0 +1,120 @@
+//! Messages and tools in the form OpenAI's chat completions take them.
+
+use std::sync::Arc;
+
+use async_openai::types::chat::CreateChatCompletionRequest;
+use serde_json::{Value as Json, json};
+
+use crate::{
+    llm::{Error, Tool},
+    message::{Message, Role},
+    value::Value,
+};
+
+/// The request for a streamed answer.
+///
+/// # Errors
+/// A message that has no form there.
+pub(super) fn request(
+    model: &str,
+    messages: &[Message],
+    tools: &[Arc<Tool>],
+) -> Result<CreateChatCompletionRequest, Error> {
+    let mut request = CreateChatCompletionRequest {
+        model: model.to_owned(),
+        ..Default::default()
+    };
+    for (index, sent) in messages.iter().enumerate() {
+        let failed = |reason| Error::Message { index, reason };
+        let form = message(sent).map_err(failed)?;
+        let form = serde_json::from_value(form).map_err(|error| failed(error.to_string()))?;
+        request.messages.push(form);
+    }
+    let unsendable = |error: serde_json::Error| Error::Request(error.to_string());
+    let options = serde_json::from_value(json!({"include_usage": true}));
+    request.stream_options = Some(options.map_err(unsendable)?);
+    if !tools.is_empty() {
+        let tools: Json = tools.iter().map(|tool| function(tool)).collect();
+        request.tools = Some(serde_json::from_value(tools).map_err(unsendable)?);
+    }
+    Ok(request)
+}
+
+fn function(tool: &Tool) -> Json {
+    json!({
+        "type": "function",
+        "function": {
+            "name": tool.name(),
+            "description": tool.description(),
+            "parameters": tool.parameters(),
+        },
+    })
+}
+
+fn message(message: &Message) -> Result<Json, String> {
+    let text = message.text();
+    let mut out = match message.role() {
+        Role::Human => json!({"role": "user", "content": parts(message.content())}),
+        Role::Ai => assistant(message, text),
+        Role::System => {
+            let mark = message
+                .get("additional_kwargs")
+                .map(|more| &more["__openai_role__"]);
+            let developer = mark.is_some_and(|mark| *mark == "developer");
+            json!({"role": if developer { "developer" } else { "system" }, "content": text})
+        }
+        Role::Tool => {
+            let id = message
+                .tool_call_id()
+                .ok_or("it does not say which call it answers")?;
+            return Ok(json!({"role": "tool", "content": text, "tool_call_id": id}));
+        }
+        Role::Function => json!({"role": "function", "content": text}),
+        Role::Chat => {
+            let role = message
+                .get("role")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            json!({"role": role, "content": text})
+        }
+        Role::Remove => return Err("it is an order to remove one".to_owned()),
+        Role::Other(kind) => return Err(format!("its type `{kind}` is unknown")),
+    };
+    if let Some(name) = message.name() {
+        out["name"] = name.into();
+    }
+    Ok(out)
+}
+
+fn assistant(message: &Message, text: String) -> Json {
+    let calls: Vec<Json> = message
+        .tool_calls()
+        .iter()
+        .map(|call| {
+            json!({
+                "id": call.id.as_deref().unwrap_or_default(),
+                "type": "function",
+                "function": {"name": &*call.name, "arguments": call.args.to_json()},
+            })
+        })
+        .collect();
+    match (text.is_empty(), calls.is_empty()) {
+        (_, true) => json!({"role": "assistant", "content": text}),
+        (true, false) => json!({"role": "assistant", "tool_calls": calls}),
+        (false, false) => json!({"role": "assistant", "content": text, "tool_calls": calls}),
+    }
+}
+
+/// What a person says may hold images and files; texts among them are parts too.
+fn parts(content: &Value) -> Json {
+    match content.as_list() {
+        Some(parts) => parts
+            .iter()
+            .map(|part| match part.as_str() {
+                Some(text) => json!({"type": "text", "text": text}),
+                None => part.to_json_value(),
+            })
+            .collect(),
+        None => content.to_json_value(),
+    }
+}

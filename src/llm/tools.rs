@@ -1,0 +1,208 @@
+//! Functions that models may call, and the node that calls them.
+
+use std::{future::Future, sync::Arc};
+
+use anyhow::Context;
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+
+use crate::{
+    extract::{Arg, Ctx, FromTask, Rejection, Requires},
+    graph::{IntoOutput, Output},
+    message::{Message, ToolCall},
+    state::{self, merge},
+    value::{self, Value},
+};
+
+/// The channel that holds the conversation.
+const MESSAGES: &str = "messages";
+
+type Function = dyn Fn(&Value, Ctx) -> BoxFuture<'static, anyhow::Result<Value>> + Send + Sync;
+
+/// A function that a model may call.
+pub struct Tool {
+    name: Arc<str>,
+    description: String,
+    parameters: serde_json::Value,
+    function: Box<Function>,
+}
+
+/// Makes a tool of an async function. Models see `name`, the JSON schema of the arguments and,
+/// as the tool's description, the doc comment of the arguments' type.
+///
+/// ```
+/// use backstitch::prelude::*;
+///
+/// /// Looks up the weather in a city.
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Weather {
+///     /// Its name in English.
+///     city: String,
+/// }
+///
+/// async fn weather(args: Weather, _: Ctx) -> Result<String> {
+///     Ok(format!("21 °C and clear in {}", args.city))
+/// }
+///
+/// let weather = tool("weather", weather);
+/// assert_eq!(weather.description(), "Looks up the weather in a city.");
+/// assert_eq!(weather.parameters()["properties"]["city"]["type"], "string");
+/// ```
+pub fn tool<Args, Out, Fut>(
+    name: impl Into<Arc<str>>,
+    function: impl Fn(Args, Ctx) -> Fut + Send + Sync + 'static,
+) -> Arc<Tool>
+where
+    Args: DeserializeOwned + JsonSchema,
+    Out: Serialize,
+    Fut: Future<Output = anyhow::Result<Out>> + Send + 'static,
+{
+    let mut parameters = schemars::schema_for!(Args).to_value();
+    let mut description = String::new();
+    if let Some(schema) = parameters.as_object_mut() {
+        if let Some(serde_json::Value::String(text)) = schema.remove("description") {
+            description = text;
+        }
+        schema.remove("$schema");
+        schema.remove("title");
+        // Some servers insist on it, and a type without fields has none.
+        schema.entry("properties").or_insert_with(|| json!({}));
+    }
+    let function = move |args: &Value, ctx: Ctx| -> BoxFuture<'static, anyhow::Result<Value>> {
+        match value::from_value(args) {
+            Ok(args) => {
+                let work = function(args, ctx);
+                Box::pin(async move { Ok(value::to_value(&work.await?)?) })
+            }
+            Err(error) => Box::pin(async move { Err(error).context("the arguments do not fit") }),
+        }
+    };
+    Arc::new(Tool {
+        name: name.into(),
+        description,
+        parameters,
+        function: Box::new(function),
+    })
+}
+
+impl Tool {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it does; empty if nobody said.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// JSON schema of its arguments.
+    pub fn parameters(&self) -> &serde_json::Value {
+        &self.parameters
+    }
+
+    /// Calls it.
+    ///
+    /// # Errors
+    /// Arguments of another shape, and what the function itself returns.
+    pub async fn call(&self, args: &Value, ctx: Ctx) -> anyhow::Result<Value> {
+        (self.function)(args, ctx).await
+    }
+}
+
+/// What a [`tool_node`] takes: the tool call that started its task, `goto("tools").with(call)`.
+pub struct Call(ToolCall);
+
+impl FromTask for Call {
+    fn requires(requires: &mut Requires) {
+        Arg::<ToolCall>::requires(requires);
+        let messages = state::Channel::new::<Vec<Message>>(MESSAGES, merge::messages());
+        requires.channels.push(messages);
+    }
+
+    fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
+        Arg::from_task(ctx).map(|Arg(call)| Self(call))
+    }
+}
+
+/// What a [`tool_node`] returns: a tool's answer for the channel `messages`.
+pub struct Answer(Message);
+
+impl<S> IntoOutput<S> for Answer {
+    fn into_output(self) -> anyhow::Result<Output> {
+        let answers = Value::list(vec![self.0.into()]);
+        Ok(Output::update([(MESSAGES, answers)]))
+    }
+}
+
+/// A node that runs one tool call and adds the answer to the channel `messages`. Fan out to it,
+/// one task per call:
+///
+/// ```
+/// # use backstitch::prelude::*;
+/// # #[derive(State)]
+/// # struct Chat {
+/// #     #[state(messages)]
+/// #     messages: Vec<Message>,
+/// # }
+/// fn pending_calls(chat: &Chat) -> Vec<Target> {
+///     let calls = chat.messages.last().map(Message::tool_calls).unwrap_or_default();
+///     if calls.is_empty() {
+///         return vec![goto(END)];
+///     }
+///     calls.iter().map(|call| goto("tools").with(call)).collect()
+/// }
+/// # async fn agent(_: Chat) {}
+/// # let tools = vec![];
+/// Graph::<Chat>::new()
+///     .node("agent", agent)
+///     .node("tools", tool_node(tools))
+///     .edge(START, "agent")
+///     .route("agent", pending_calls, ["tools", END])
+///     .edge("tools", "agent")
+///     .build()?;
+/// # Ok::<_, backstitch::graph::Invalid>(())
+/// ```
+///
+/// A tool that fails, is unknown or cannot read its arguments does not fail the run: the model
+/// gets the error's text as the answer and can do better. Tools may use their [`Ctx`] as nodes
+/// do, for events, durable steps and questions to a human.
+pub fn tool_node(
+    tools: impl IntoIterator<Item = Arc<Tool>>,
+) -> impl Fn(Call, Ctx) -> BoxFuture<'static, Answer> + Send + Sync + 'static {
+    let tools: Arc<[Arc<Tool>]> = tools.into_iter().collect();
+    move |Call(call), ctx| {
+        let tools = tools.clone();
+        Box::pin(async move { Answer(answer(&tools, &call, ctx).await) })
+    }
+}
+
+async fn answer(tools: &[Arc<Tool>], call: &ToolCall, ctx: Ctx) -> Message {
+    let message = |content: Value| {
+        Message::tool(content, call.id.clone().unwrap_or_default()).with_name(call.name.clone())
+    };
+    let result = match tools.iter().find(|tool| tool.name == call.name) {
+        Some(tool) => tool.call(&call.args, ctx).await,
+        None => {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+            Err(anyhow::anyhow!(
+                "there is no tool `{}`, only: {}",
+                call.name,
+                names.join(", ")
+            ))
+        }
+    };
+    match result {
+        Ok(Value::Str(text)) => message(Value::Str(text)),
+        Ok(other) => message(other.to_json().into()),
+        Err(error) => {
+            tracing::debug!(tool = %call.name, error = format!("{error:#}"), "a tool failed");
+            message(format!("Error: {error:#}").into()).with_field("status", "error")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use std::{collections::HashMap, sync::atomic::AtomicUsize};
+
+use super::*;
+use crate::{
+    extract::{Host, RunConfig, Task},
+    graph::{Compiled, Deps},
+    id::TaskId,
+    prelude::*,
+    value,
+};
+
+/// The tools of these tests ask nothing of the engine.
+struct NoEngine;
+
+impl Host for NoEngine {
+    fn emit(&self, _: &Task, _: Value) {}
+    fn message(&self, _: &Task, _: Value, _: bool) {}
+    fn interrupt(&self, _: &Task, _: Value) -> BoxFuture<'static, Value> {
+        Box::pin(futures::future::pending())
+    }
+    fn refuse(&self, _: &Task, _: anyhow::Error) -> BoxFuture<'static, ()> {
+        Box::pin(futures::future::pending())
+    }
+    fn step(&self, _: &Task, _: &str) -> Option<Value> {
+        None
+    }
+    fn save_step(&self, _: &Task, _: String, _: Value) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async { anyhow::bail!("no engine") })
+    }
+    fn call(&self, _: &Task, _: Arc<Compiled>, _: Value) -> BoxFuture<'static, Result<Value>> {
+        Box::pin(async { anyhow::bail!("no engine") })
+    }
+    fn remember(
+        &self,
+        _: Vec<String>,
+        _: String,
+        _: Option<Value>,
+    ) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async { anyhow::bail!("no engine") })
+    }
+    fn recall(&self, _: Vec<String>, _: String) -> BoxFuture<'static, Result<Option<Value>>> {
+        Box::pin(async { anyhow::bail!("no engine") })
+    }
+    fn remaining_steps(&self) -> u32 {
+        0
+    }
+}
+
+fn task(call: &ToolCall) -> Ctx {
+    Ctx::new(Arc::new(Task {
+        id: TaskId::NULL,
+        node: "tools".into(),
+        ns: "tools:1".into(),
+        step: 1,
+        triggers: Arc::new([]),
+        path: "~__pregel_push, 0".into(),
+        input: value::to_value(call).expect("a call has a stored form"),
+        has_arg: true,
+        config: Arc::new(RunConfig::default()),
+        deps: Deps::default(),
+        host: Arc::new(NoEngine),
+        steps: parking_lot::Mutex::new(HashMap::new()),
+        attempt: AtomicUsize::new(1),
+    }))
+}
+
+/// Divides whole numbers.
+#[derive(Deserialize, JsonSchema)]
+struct Divide {
+    /// What is divided.
+    a: i64,
+    b: i64,
+}
+
+#[derive(Serialize)]
+struct Quotient {
+    whole: i64,
+    rest: i64,
+}
+
+async fn divide(Divide { a, b }: Divide, _: Ctx) -> Result<Quotient> {
+    let whole = a.checked_div(b).context("the divisor is 0")?;
+    Ok(Quotient {
+        whole,
+        rest: a - whole * b,
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+async fn clock(_: Nothing, _: Ctx) -> Result<&'static str> {
+    Ok("noon")
+}
+
+/// Runs a call through the node and gives the message it adds.
+async fn run(name: &str, args: Value) -> Message {
+    let node = tool_node([tool("divide", divide), tool("clock", clock)]);
+    let ctx = task(&ToolCall {
+        id: Some("call_7".into()),
+        name: name.into(),
+        args,
+    });
+    let call = Call::from_task(&ctx).expect("the argument is a call");
+    let Answer(message) = node(call, ctx).await;
+    assert_eq!(message.tool_call_id(), Some("call_7"));
+    assert_eq!(message.name(), Some(name));
+    message
+}
+
+fn status(message: &Message) -> Option<&str> {
+    message.get("status").and_then(Value::as_str)
+}
+
+#[test]
+fn a_model_sees_the_doc_comments_and_types_of_the_arguments() {
+    let divide = tool("divide", divide);
+    assert_eq!(divide.description(), "Divides whole numbers.");
+    let parameters = divide.parameters();
+    assert_eq!(parameters["type"], "object");
+    assert_eq!(
+        parameters["properties"]["a"]["description"],
+        "What is divided."
+    );
+    assert_eq!(parameters["required"], json!(["a", "b"]));
+    let clock = tool("clock", clock);
+    assert_eq!(
+        *clock.parameters(),
+        json!({"type": "object", "properties": {}})
+    );
+}
+
+#[tokio::test]
+async fn texts_are_answered_as_they_are_and_other_results_as_json() {
+    let text = run("clock", value!({})).await;
+    assert_eq!((text.text().as_str(), status(&text)), ("noon", None));
+    let json = run("divide", value!({"a": 7, "b": 2})).await;
+    assert_eq!(json.text(), r#"{"whole":3,"rest":1}"#);
+}
+
+#[tokio::test]
+async fn a_failing_tool_answers_with_its_error() {
+    let failed = run("divide", value!({"a": 1, "b": 0})).await;
+    assert_eq!(failed.text(), "Error: the divisor is 0");
+    assert_eq!(status(&failed), Some("error"));
+    let unfit = run("divide", value!({"a": "one", "b": 0})).await;
+    assert!(
+        unfit
+            .text()
+            .starts_with("Error: the arguments do not fit: "),
+        "{unfit:?}"
+    );
+    let unknown = run("multiply", value!({})).await;
+    assert_eq!(
+        unknown.text(),
+        "Error: there is no tool `multiply`, only: divide, clock"
+    );
+}
+
+#[test]
+fn a_graph_without_messages_cannot_have_a_tool_node() {
+    #[derive(State)]
+    struct Mute {
+        text: String,
+    }
+    let built = Graph::<Mute>::new()
+        .node("tools", tool_node([tool("clock", clock)]))
+        .route(START, |_: &Mute| goto("tools").with("x"), ["tools"])
+        .build();
+    let Err(error) = built else {
+        panic!("there is no channel `messages`")
+    };
+    assert!(error.to_string().contains("`messages`"), "{error}");
+}
