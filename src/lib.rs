@@ -17,6 +17,7 @@ pub mod failpoint;
 pub mod graph;
 pub mod http;
 pub mod id;
+pub mod local;
 pub mod message;
 pub mod prelude;
 pub mod runs;
@@ -29,6 +30,7 @@ pub mod time;
 pub mod tree;
 pub mod value;
 
+pub use local::Local;
 pub use server::Server;
 
 /// Named by the code the derive makes.

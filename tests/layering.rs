@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// Heights of the rooms.
-const ROOMS: [(&str, u8); 26] = [
+const ROOMS: [(&str, u8); 27] = [
     ("value", 0),
     ("id", 0),
     ("error", 0),
@@ -35,6 +35,7 @@ const ROOMS: [(&str, u8); 26] = [
     ("config", 8),
     ("telemetry", 8),
     ("server", 8),
+    ("local", 8),
     ("cli", 8),
     ("main", 9),
     // The author's door shows things of many rooms and is used by none.
@@ -42,7 +43,7 @@ const ROOMS: [(&str, u8); 26] = [
 ];
 
 /// Rooms that only these others may name, whatever their heights.
-const CLOSED_ROOMS: [(&str, &[&str]); 1] = [("storage", &["storage", "cli", "server"])];
+const CLOSED_ROOMS: [(&str, &[&str]); 1] = [("storage", &["storage", "cli", "server", "local"])];
 
 /// Foreign crates that stay behind one door: (crate, the only paths that may name it).
 const CLOSED_CRATES: [(&str, &[&str]); 10] = [
