@@ -171,6 +171,38 @@ pub struct Slot {
     pub head_depth: i32,
 }
 
+impl Slot {
+    /// A new branch of the slot's thread that begins at `base` (`base_depth` -1 without one), to
+    /// be active, and the right to write to it once it is there.
+    pub fn branch_off(
+        self,
+        base: Option<CheckpointId>,
+        base_depth: i32,
+        origin: &'static str,
+        run: Option<RunId>,
+    ) -> (NewBranch, Self) {
+        let id = BranchId::mint();
+        let new = NewBranch {
+            id,
+            base,
+            base_depth,
+            source: self,
+            origin,
+            activate: true,
+            copy_writes: false,
+            run,
+        };
+        let target = Self {
+            branch: id,
+            epoch: 1,
+            head: base,
+            head_depth: base_depth,
+            ..self
+        };
+        (new, target)
+    }
+}
+
 /// One write of a task that is not part of a checkpoint yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pending {

@@ -3,6 +3,7 @@
 
 pub mod apply;
 pub mod drive;
+pub mod edit;
 pub mod enter;
 pub mod error;
 pub mod event;
@@ -21,6 +22,7 @@ pub mod task;
 pub mod view;
 pub mod wiring;
 
+pub use edit::{Edit, Edited, StateUpdate};
 pub use enter::{Command, Input};
 pub use error::Error;
 pub use event::{Body, Event, Interrupt, Kind, Silent, Sink};

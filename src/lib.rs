@@ -18,6 +18,7 @@ pub mod graph;
 pub mod http;
 pub mod id;
 pub mod llm;
+pub mod local;
 pub mod message;
 pub mod prelude;
 pub mod runs;
@@ -30,6 +31,7 @@ pub mod time;
 pub mod tree;
 pub mod value;
 
+pub use local::Local;
 pub use server::Server;
 
 /// Named by the code the derive makes.

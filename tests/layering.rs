@@ -35,6 +35,7 @@ const ROOMS: [(&str, u8); 27] = [
     ("config", 8),
     ("telemetry", 8),
     ("server", 8),
+    ("local", 8),
     ("cli", 8),
     // Graphs of the bundled server, modules of the binary alone.
     ("demo", 9),
@@ -44,7 +45,7 @@ const ROOMS: [(&str, u8); 27] = [
 ];
 
 /// Rooms that only these others may name, whatever their heights.
-const CLOSED_ROOMS: [(&str, &[&str]); 1] = [("storage", &["storage", "cli", "server"])];
+const CLOSED_ROOMS: [(&str, &[&str]); 1] = [("storage", &["storage", "cli", "server", "local"])];
 
 /// Foreign crates that stay behind one door: (crate, the only paths that may name it).
 const CLOSED_CRATES: [(&str, &[&str]); 10] = [

@@ -113,6 +113,13 @@ impl Journal {
         self.inner.lock().await.slot
     }
 
+    /// The slot of a branch that is there: while nothing was written that of the branch the run
+    /// came from.
+    pub async fn standing(&self) -> Slot {
+        let inner = self.inner.lock().await;
+        inner.open.as_ref().map_or(inner.slot, |open| open.source)
+    }
+
     /// Writes of tasks that finished and are not on their way yet: they travel in a commit.
     pub async fn take_waiting(&self) -> Vec<Waiting> {
         std::mem::take(&mut self.inner.lock().await.waiting)

@@ -24,6 +24,18 @@ type Writes = Vec<(Arc<str>, Value)>;
 /// A route fails or answers what it must not; a message cannot be read; a command is meant for
 /// the parent. Nothing of the task is kept then.
 pub fn writes(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Result<Writes, Error> {
+    let mut writes = written(wiring, live, node, output)?;
+    if writes.is_empty() {
+        writes.push((NO_WRITES.into(), Value::Null));
+    }
+    Ok(writes)
+}
+
+/// The same without the mark of a task that wrote nothing.
+///
+/// # Errors
+/// As [`writes`].
+pub fn written(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Result<Writes, Error> {
     if output.to_parent {
         return Err(Error::ParentCommand(Box::new(ToParent {
             writes: output.writes,
@@ -65,9 +77,6 @@ pub fn writes(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Resu
                 writes.extend(target(&goto, Value::Null)?);
             }
         }
-    }
-    if writes.is_empty() {
-        writes.push((NO_WRITES.into(), Value::Null));
     }
     Ok(writes)
 }

@@ -147,7 +147,7 @@ async fn settle(mut level: Level, mut result: Result<Ended, Error>) -> Finished 
             // What was not stored did not happen, whatever the graph says.
             Err(error) => result = Err(error),
         }
-        slot = Some(journal.slot().await);
+        slot = Some(journal.standing().await);
     }
     let next = match &result {
         Ok(Ended::Done) => vec![],

@@ -6,6 +6,7 @@ use super::{error::Error, journal::Waiting, level::Level};
 use crate::{
     channel::{Kind, Shape},
     checkpoint::{Checkpoint, Commit, Pending, Slot, Source, frame},
+    graph::Compiled,
     id::{BranchId, ThreadId, TreeId},
 };
 
@@ -74,14 +75,7 @@ async fn store(
     let graph = level.graph().clone();
     let encoded = level
         .frame
-        .encode(&level.ns, &checkpoint, |name| match graph.channel(name) {
-            Some(spec) => match &spec.kind {
-                Kind::Aggregate(reducer) => reducer.shape(),
-                Kind::Topic { accumulate: true } => Shape::Append,
-                _ => Shape::Plain,
-            },
-            None => Shape::Plain,
-        });
+        .encode(&level.ns, &checkpoint, |name| shape(&graph, name));
     let branch = level.scope.branch;
     let writes = waiting
         .iter()
@@ -109,6 +103,15 @@ async fn store(
     level.current.stored = Some(checkpoint.id);
     level.saved = true;
     Ok(())
+}
+
+/// How a channel of `graph` grows.
+pub(super) fn shape(graph: &Compiled, name: &str) -> Shape {
+    match graph.channel(name).map(|spec| &spec.kind) {
+        Some(Kind::Aggregate(reducer)) => reducer.shape(),
+        Some(Kind::Topic { accumulate: true }) => Shape::Append,
+        _ => Shape::Plain,
+    }
 }
 
 /// In `Exit` durability: stores the last state of a level that ends, and what is pending.

@@ -88,7 +88,12 @@ pub fn snapshot(
     })
 }
 
-fn apply_null(wiring: &Wiring, state: &mut Live, pending: &[&Pending]) -> Result<(), Error> {
+/// Applies the client's own pending writes.
+pub(super) fn apply_null(
+    wiring: &Wiring,
+    state: &mut Live,
+    pending: &[&Pending],
+) -> Result<(), Error> {
     let writes: Vec<(Arc<str>, Value)> = pending
         .iter()
         .filter(|write| write.task == TaskId::NULL)
@@ -111,6 +116,16 @@ fn apply_null(wiring: &Wiring, state: &mut Live, pending: &[&Pending]) -> Result
     .map(|_: BTreeSet<Arc<str>>| ())
 }
 
+/// What a task wrote to channels; nothing when it has not finished.
+pub(super) fn output_of(pending: &[&Pending], task: TaskId) -> Vec<(Arc<str>, Value)> {
+    pending
+        .iter()
+        .filter(|write| write.task == task)
+        .filter(|write| !matches!(&*write.channel, ERROR | INTERRUPT | RESUME | STEP))
+        .map(|write| (write.channel.clone(), write.value.clone()))
+        .collect()
+}
+
 fn apply_finished(
     wiring: &Wiring,
     state: &mut Live,
@@ -119,15 +134,7 @@ fn apply_finished(
 ) -> Result<(), Error> {
     let writes: Vec<(&Planned, Vec<(Arc<str>, Value)>)> = planned
         .iter()
-        .map(|task| {
-            let own = pending
-                .iter()
-                .filter(|write| write.task == task.id)
-                .filter(|write| !matches!(&*write.channel, ERROR | INTERRUPT | RESUME | STEP))
-                .map(|write| (write.channel.clone(), write.value.clone()))
-                .collect();
-            (task, own)
-        })
+        .map(|task| (task, output_of(pending, task.id)))
         .filter(|(_, writes): &(&Planned, Vec<_>)| !writes.is_empty())
         .collect();
     if writes.is_empty() {

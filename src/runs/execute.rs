@@ -11,16 +11,16 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        At, NewBranch, Query, Slot,
+        At, Query, Slot,
         frame::{self, Decoded},
     },
     engine::{self, Command, Ended, Input, Request, Start},
     extract::RunConfig,
     fail_point,
     graph::{Goto, Names},
-    id::{BranchId, CheckpointId},
+    id::CheckpointId,
     stream::{self, Publisher},
-    tree::Outcome,
+    tree::{self, Outcome},
     value::{Map, Value},
 };
 
@@ -148,48 +148,18 @@ impl Service {
 
     /// The base checkpoint of a run, and the branch it will write to.
     async fn starting_point(&self, run: &Run, slot: Slot) -> Result<Start, Error> {
-        let base_id = run.address.or(slot.head);
-        let superseded = run.address.is_some() && run.address != slot.head;
-        let mut base = match base_id {
+        let base = match run.address.or(slot.head) {
             Some(id) => Some(self.load(run, slot, id).await?),
             None => None,
         };
-        let mut target = slot;
-        let mut open = None;
-        if superseded {
-            let depth = base.as_ref().map_or(-1, |base| base.checkpoint.depth);
-            let branch = BranchId::mint();
-            open = Some(NewBranch {
-                id: branch,
-                base: base_id,
-                base_depth: depth,
-                source: slot,
-                origin: "checkpoint",
-                activate: true,
-                copy_writes: false,
-                run: Some(run.id),
-            });
-            target = Slot {
-                branch,
-                epoch: 1,
-                head: base_id,
-                head_depth: depth,
-                ..slot
-            };
-        }
-        if let Some(base) = &mut base {
-            let owner = owner_of_writes(base, slot.branch);
-            base.writes.retain(|(branch, _)| *branch == owner);
-        }
-        Ok(Start {
-            saver: self.inner.parts.saver.clone(),
-            slot: target,
-            open,
+        let saver = self.inner.parts.saver.clone();
+        Ok(tree::base::start(
+            saver,
+            slot,
+            run.address,
             base,
-            addressed: run.address.is_some(),
-            superseded,
-            floor: slot.head,
-        })
+            Some(run.id),
+        ))
     }
 
     /// A checkpoint with its pending writes; its values come from the cache when they can.
@@ -365,19 +335,6 @@ fn left_over(next: &[Arc<str>]) -> Outcome {
         true => Outcome::Idle,
         false => Outcome::Interrupted,
     }
-}
-
-/// Whose pending writes count at a base: those of the slot's branch if it has any there, else
-/// those of the branch that was there first.
-pub(super) fn owner_of_writes(base: &Decoded, branch: BranchId) -> BranchId {
-    if base.writes.iter().any(|(owner, _)| *owner == branch) {
-        return branch;
-    }
-    base.writes
-        .iter()
-        .map(|(owner, _)| *owner)
-        .min()
-        .unwrap_or(branch)
 }
 
 fn names(nodes: &Nodes) -> Names {

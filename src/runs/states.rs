@@ -6,7 +6,6 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{
     Error, Service,
-    execute::owner_of_writes,
     request::{Address, threads::History},
     service::Registered,
     view,
@@ -14,16 +13,20 @@ use super::{
 use crate::{
     checkpoint::{
         At, List, Query, Stored,
-        frame::{self, Chains, Decoded},
+        frame::{self, Decoded},
     },
     engine::{
         Interrupt,
         view::{Snapshot, snapshot},
         wiring::Wiring,
     },
-    graph::{Body, Compiled, Persist},
+    graph::Compiled,
     id::{ThreadId, TreeId},
-    tree::Thread,
+    tree::{
+        Thread,
+        base::{self, owner_of_writes},
+        read::{graph_at, inner_graph, stored_ns},
+    },
     value::{Map, Value},
 };
 
@@ -97,10 +100,7 @@ impl Service {
                 let Some(child) = graph.node(&task.name).and_then(inner_graph) else {
                     continue;
                 };
-                let stored_ns: Arc<str> = match child.persist {
-                    Persist::Thread => crate::engine::subgraph::without_tasks(ns).into(),
-                    _ => ns.clone(),
-                };
+                let stored_ns = stored_ns(&child, ns);
                 let Some(mut decoded) = self.find(thread, &stored_ns, At::Newest).await? else {
                     continue;
                 };
@@ -146,31 +146,9 @@ impl Service {
         &self,
         tree: TreeId,
         ns: &Arc<str>,
-        mut decoded: Decoded,
+        decoded: Decoded,
     ) -> Result<Decoded, Error> {
-        if decoded.references.is_empty() {
-            return Ok(decoded);
-        }
-        let references = std::mem::take(&mut decoded.references);
-        let wanted = references
-            .iter()
-            .map(|(at, version)| (decoded.writes[*at].1.channel.clone(), *version))
-            .collect();
-        let rows = self
-            .inner
-            .parts
-            .saver
-            .blobs(tree, ns.clone(), wanted)
-            .await?;
-        let chains = Chains::new(&rows);
-        for (at, version) in references {
-            let write = &mut decoded.writes[at].1;
-            let items = chains
-                .items(&write.channel, version)
-                .map_err(crate::checkpoint::Error::Corrupt)?;
-            write.value = items.unwrap_or_default();
-        }
-        Ok(decoded)
+        Ok(base::resolve(&self.inner.parts.saver, tree, ns, decoded).await?)
     }
 
     /// States of a thread, newest first, in the form clients see.
@@ -257,29 +235,4 @@ impl Service {
 fn empty(thread: ThreadId, at: &Address) -> Value {
     let asked = at.checkpoint.map(|id| id.to_string());
     view::empty_state(thread, asked.as_deref())
-}
-
-/// The graph a node runs.
-fn inner_graph(node: &crate::graph::Node) -> Option<Arc<Compiled>> {
-    match &node.body {
-        Body::Graph(graph) => Some(graph.clone()),
-        Body::Function(_) => node.calls.first().map(|(_, graph)| graph.clone()),
-    }
-}
-
-/// The graph a namespace belongs to.
-fn graph_at(root: &Arc<Compiled>, ns: &str) -> Option<Arc<Compiled>> {
-    let mut graph = root.clone();
-    if ns.is_empty() {
-        return Some(graph);
-    }
-    for level in ns.split('|') {
-        let node = level.split_once(':').map_or(level, |(node, _)| node);
-        if node.parse::<usize>().is_ok() {
-            // The number of a further call within one task.
-            continue;
-        }
-        graph = graph.node(node).and_then(inner_graph)?;
-    }
-    Some(graph)
 }

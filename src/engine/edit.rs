@@ -1,0 +1,492 @@
+//! Editing the state of a thread without running nodes (LangGraph's `update_state`,
+//! `bulk_update_state` and `__copy__`).
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    apply::{TaskWrites, apply},
+    error::Error,
+    live::Live,
+    names::{INPUT, INTERRUPT, START},
+    output,
+    plan::{Planned, plan},
+    save, view,
+    wiring::Wiring,
+};
+use crate::{
+    checkpoint::{
+        Checkpoint, Commit, Pending, Saver, Slot, Source,
+        frame::{self, Decoded},
+    },
+    graph::{Compiled, END, Output},
+    id::{CheckpointId, RunId, TaskId},
+    time::Timestamp,
+    value::{Map, Value},
+};
+
+/// As whom an update clones a checkpoint instead of changing it.
+pub const COPY: &str = "__copy__";
+
+/// One update of a superstep of edits.
+#[derive(Clone, Debug, Default)]
+pub struct StateUpdate {
+    /// Channel to value; nothing leaves only the routing of the node. For [`COPY`] a list of
+    /// `[values, as_node]` to apply to the copy.
+    pub values: Option<Value>,
+    /// The node that is taken to have written it; the one that ran last without a name. END
+    /// without values clears what waits, `__input__` acts as input, [`COPY`] clones.
+    pub as_node: Option<Arc<str>>,
+    /// The task the results are filed under.
+    pub task: Option<TaskId>,
+}
+
+/// What to edit, and the right to.
+pub struct Edit {
+    /// The storage.
+    pub saver: Arc<dyn Saver>,
+    /// The right to write.
+    pub slot: Slot,
+    /// Namespace; empty for the root graph.
+    pub ns: Arc<str>,
+    /// The graph of that namespace.
+    pub graph: Arc<Compiled>,
+    /// The checkpoint to start from, its writes those that count for the branch.
+    pub base: Option<Decoded>,
+    /// The thread has moved past it.
+    pub superseded: bool,
+    /// Noted in the new checkpoints.
+    pub metadata: Map,
+    /// Noted in the new checkpoints.
+    pub run: Option<RunId>,
+}
+
+/// What an edit leaves.
+#[derive(Clone, Debug)]
+pub struct Edited {
+    /// The last checkpoint made.
+    pub checkpoint: CheckpointId,
+    /// The slot as of the last write.
+    pub slot: Slot,
+    /// Nodes that would run next.
+    pub next: Vec<Arc<str>>,
+}
+
+impl Edit {
+    /// Applies supersteps of updates, one checkpoint each.
+    ///
+    /// # Errors
+    /// An update that makes no sense, a channel that refuses it, or the storage.
+    pub async fn apply(mut self, supersteps: Vec<Vec<StateUpdate>>) -> Result<Edited, Error> {
+        if supersteps.is_empty() {
+            return Err(Error::value("No supersteps provided"));
+        }
+        if supersteps.iter().any(Vec::is_empty) {
+            return Err(Error::value("No updates provided"));
+        }
+        let wiring = Wiring::new(self.graph.clone());
+        for (index, updates) in supersteps.into_iter().enumerate() {
+            let moved_past = self.superseded && index == 0;
+            if let Some(updates) = self.superstep(&wiring, updates, moved_past).await? {
+                self.ordinary(&wiring, updates, false).await?;
+            }
+        }
+        let Some(base) = &self.base else {
+            return Err(Error::value("No updates provided"));
+        };
+        let live = Live::restore(&wiring, &base.checkpoint)?;
+        let next = self.planned(&wiring, &live, 1);
+        Ok(Edited {
+            checkpoint: base.checkpoint.id,
+            slot: self.slot,
+            next: next.into_iter().map(|task| task.name).collect(),
+        })
+    }
+
+    /// One superstep; answers the updates to apply to a copy it made.
+    async fn superstep(
+        &mut self,
+        wiring: &Wiring,
+        updates: Vec<StateUpdate>,
+        moved_past: bool,
+    ) -> Result<Option<Vec<StateUpdate>>, Error> {
+        let several = updates.len() > 1;
+        let refuse = |what: &str| match several {
+            true => Err(Error::invalid_update(what)),
+            false => Ok(()),
+        };
+        let first = updates.first().cloned().unwrap_or_default();
+        match first.as_node.as_deref() {
+            Some(END) if first.values.is_none() => {
+                refuse("Cannot apply multiple updates when clearing state")?;
+                self.clear(wiring).await?;
+            }
+            Some(INPUT) => {
+                refuse("Cannot apply multiple updates when updating as input")?;
+                self.input(wiring, first.values, moved_past).await?;
+            }
+            Some(COPY) => {
+                refuse("Cannot copy checkpoint with multiple updates")?;
+                return self.copy(wiring, first.values.as_ref()).await;
+            }
+            _ => self.ordinary(wiring, updates, moved_past).await?,
+        }
+        Ok(None)
+    }
+
+    fn live(&self, wiring: &Wiring) -> Result<Live, Error> {
+        match &self.base {
+            Some(base) => Live::restore(wiring, &base.checkpoint),
+            None => Ok(Live::empty(wiring)),
+        }
+    }
+
+    fn step(&self) -> i64 {
+        self.base.as_ref().map_or(-1, |base| base.checkpoint.step)
+    }
+
+    /// Tasks that wait at the base, `ahead` supersteps after it.
+    fn planned(&self, wiring: &Wiring, live: &Live, ahead: i64) -> Vec<Planned> {
+        let Some(base) = &self.base else {
+            return vec![];
+        };
+        let step = base.checkpoint.step + ahead;
+        plan(wiring, live, base.checkpoint.id, &self.ns, step, None)
+    }
+
+    /// Lets nothing wait any more; what finished tasks wrote is kept.
+    async fn clear(&mut self, wiring: &Wiring) -> Result<(), Error> {
+        let mut live = self.live(wiring)?;
+        if let Some(base) = &self.base {
+            let tasks = self.planned(wiring, &live, 1);
+            let pending: Vec<&Pending> = base.writes.iter().map(|(_, write)| write).collect();
+            view::apply_null(wiring, &mut live, &pending)?;
+            let writes: Vec<Vec<(Arc<str>, Value)>> = tasks
+                .iter()
+                .map(|task| view::output_of(&pending, task.id))
+                .collect();
+            let applied = tasks
+                .iter()
+                .zip(&writes)
+                .map(|(task, writes)| TaskWrites {
+                    path: &task.path,
+                    node: &task.name,
+                    writes,
+                    triggers: &task.triggers,
+                })
+                .collect();
+            apply(wiring, &mut live, applied)?;
+        }
+        let step = self.step() + 1;
+        self.store(live, Source::Update, step, vec![]).await
+    }
+
+    async fn input(
+        &mut self,
+        wiring: &Wiring,
+        values: Option<Value>,
+        moved_past: bool,
+    ) -> Result<(), Error> {
+        let Some(values) = values else {
+            return Err(Error::invalid_update(
+                "Received no input writes for __start__",
+            ));
+        };
+        let mut live = self.live(wiring)?;
+        let writes = [(START.into(), values)];
+        let node: Arc<str> = INPUT.into();
+        apply(
+            wiring,
+            &mut live,
+            vec![TaskWrites {
+                path: "~",
+                node: &node,
+                writes: &writes,
+                triggers: &[],
+            }],
+        )?;
+        let mut rows = vec![];
+        if let Some(base) = self.base.as_ref().filter(|_| !moved_past) {
+            let task = TaskId::of_input(base.checkpoint.id);
+            rows.push(pending(task, "", &writes));
+        }
+        let step = self
+            .base
+            .as_ref()
+            .map_or(-1, |base| base.checkpoint.step + 1);
+        self.store(live, Source::Input, step, rows).await
+    }
+
+    /// Clones the base beside itself; answers the updates for the clone.
+    async fn copy(
+        &mut self,
+        wiring: &Wiring,
+        values: Option<&Value>,
+    ) -> Result<Option<Vec<StateUpdate>>, Error> {
+        let Some(base) = &self.base else {
+            return Err(Error::invalid_update(
+                "Cannot copy a non-existent checkpoint",
+            ));
+        };
+        let old = &base.checkpoint;
+        let clone = Checkpoint {
+            step: old.step + 1,
+            source: Source::Fork,
+            updated: None,
+            ..old.clone()
+        };
+        let before = old.depth - 1;
+        self.commit(clone, old.parent, before, vec![]).await?;
+        let updates = values.and_then(Value::as_list).unwrap_or_default();
+        if updates.is_empty() {
+            return Ok(None);
+        }
+        let live = self.live(wiring)?;
+        let mut waiting: HashMap<Arc<str>, VecDeque<TaskId>> = HashMap::new();
+        for task in self.planned(wiring, &live, 1) {
+            waiting.entry(task.name).or_default().push_back(task.id);
+        }
+        let mut groups: Vec<(Arc<str>, Vec<StateUpdate>)> = vec![];
+        for item in updates {
+            let (Some(values), Some(node)) = (
+                item.as_list().and_then(|item| item.first()),
+                item.as_list().and_then(|item| item.get(1)?.as_str()),
+            ) else {
+                return Err(Error::invalid_update(format!(
+                    "Invalid update item: {} when copying checkpoint",
+                    item.to_json()
+                )));
+            };
+            let node: Arc<str> = node.into();
+            let update = StateUpdate {
+                values: Some(values.clone()).filter(|values| !values.is_null()),
+                task: waiting.get_mut(&node).and_then(VecDeque::pop_front),
+                as_node: Some(node.clone()),
+            };
+            match groups.iter_mut().find(|(name, _)| *name == node) {
+                Some((_, group)) => group.push(update),
+                None => groups.push((node, vec![update])),
+            }
+        }
+        Ok(Some(
+            groups.into_iter().flat_map(|(_, group)| group).collect(),
+        ))
+    }
+
+    /// Runs the writers of nodes: updates, edges, routes.
+    async fn ordinary(
+        &mut self,
+        wiring: &Wiring,
+        updates: Vec<StateUpdate>,
+        moved_past: bool,
+    ) -> Result<(), Error> {
+        let mut live = self.live(wiring)?;
+        let mut waiting: HashMap<Arc<str>, VecDeque<TaskId>> = HashMap::new();
+        for task in self.planned(wiring, &live, 1) {
+            waiting.entry(task.name).or_default().push_back(task.id);
+        }
+        let several = updates.len() > 1;
+        let mut chosen = vec![];
+        for update in updates {
+            let node = match &update.as_node {
+                Some(node) => node.clone(),
+                None if several => {
+                    return Err(Error::invalid_update(
+                        "as_node is required when applying multiple updates",
+                    ));
+                }
+                None => last_node(wiring, &live)
+                    .ok_or_else(|| Error::invalid_update("Ambiguous update, specify as_node"))?,
+            };
+            let index = wiring
+                .index(&node)
+                .ok_or_else(|| Error::invalid_update(format!("Node {node} does not exist")))?;
+            chosen.push((node, index, update));
+        }
+        let base = self.base.as_ref().map(|base| base.checkpoint.id);
+        let mut tasks = vec![];
+        for (position, (node, index, update)) in chosen.into_iter().enumerate() {
+            let output = Output {
+                writes: entries(wiring, update.values)?,
+                ..Output::default()
+            };
+            let writes = output::written(wiring, &live, index, output)?;
+            let path = format!("~{INTERRUPT}, {position:010}");
+            let prepared = waiting.get_mut(&node).and_then(VecDeque::pop_front);
+            let made_up = || base.map(|base| TaskId::of_update(base, position));
+            let task = update.task.or(prepared).or_else(made_up);
+            tasks.push((node, path, writes, task));
+        }
+        let mut rows = vec![];
+        if !moved_past {
+            for (_, path, writes, task) in &tasks {
+                if let Some(task) = task {
+                    rows.push(pending(*task, path, writes));
+                }
+            }
+        }
+        let triggers: [Arc<str>; 1] = [INTERRUPT.into()];
+        let applied = tasks
+            .iter()
+            .map(|(node, path, writes, _)| TaskWrites {
+                path,
+                node,
+                writes,
+                triggers: &triggers,
+            })
+            .collect();
+        apply(wiring, &mut live, applied)?;
+        let step = self.step() + 1;
+        self.store(live, Source::Update, step, rows).await
+    }
+
+    /// Stores `live` as the child of the base, which it becomes.
+    async fn store(
+        &mut self,
+        live: Live,
+        source: Source,
+        step: i64,
+        rows: Vec<Vec<Pending>>,
+    ) -> Result<(), Error> {
+        let old = self.base.as_ref().map(|base| &base.checkpoint);
+        let mut metadata = self.metadata.clone();
+        if let Some(parents) = old.and_then(|old| old.metadata.get("parents")) {
+            metadata.insert("parents", parents.clone());
+        }
+        let checkpoint = Checkpoint {
+            id: CheckpointId(uuid::Uuid::nil()),
+            parent: None,
+            step,
+            source,
+            created_at: Timestamp::now(),
+            values: live.snapshot(),
+            versions: live.versions,
+            seen: live.seen,
+            updated: None,
+            metadata,
+            run: self.run,
+            thread: self.slot.thread,
+            branch: self.slot.branch,
+            depth: 0,
+            root: match self.ns.is_empty() {
+                true => None,
+                false => old.and_then(|old| old.root).or(self.slot.head),
+            },
+            last_node: old.and_then(|old| old.last_node),
+            event_number: old.map_or(0, |old| old.event_number),
+        };
+        let parent = old.map(|old| old.id);
+        let depth = old.map_or(-1, |old| old.depth);
+        self.commit(checkpoint, parent, depth, rows).await
+    }
+
+    /// Writes `checkpoint` behind `parent`, on a new branch if that is not the branch's head.
+    async fn commit(
+        &mut self,
+        mut checkpoint: Checkpoint,
+        parent: Option<CheckpointId>,
+        depth: i32,
+        rows: Vec<Vec<Pending>>,
+    ) -> Result<(), Error> {
+        let base = self.base.take();
+        let above = base.as_ref().map(|base| base.checkpoint.id);
+        checkpoint.id = CheckpointId::mint(
+            checkpoint.step,
+            [above, parent, self.slot.head].into_iter().flatten(),
+        );
+        checkpoint.parent = parent;
+        checkpoint.depth = depth + 1;
+        checkpoint.created_at = Timestamp::now();
+        let mut open = None;
+        if self.ns.is_empty() && parent != self.slot.head {
+            let (new, slot) = self.slot.branch_off(parent, depth, "update", None);
+            open = Some(new);
+            self.slot = slot;
+        }
+        checkpoint.branch = self.slot.branch;
+        let mut frame = base
+            .as_ref()
+            .map(|base| base.frame.clone())
+            .unwrap_or_default();
+        let encoded = frame.encode(&self.ns, &checkpoint, |name| save::shape(&self.graph, name));
+        let writes = match above {
+            Some(at) => rows
+                .iter()
+                .flat_map(|rows| frame::encode_writes(&self.ns, at, self.slot.branch, rows, None))
+                .collect(),
+            None => vec![],
+        };
+        let commit = Commit {
+            slot: self.slot,
+            open,
+            checkpoint: encoded.row,
+            blobs: encoded.blobs,
+            writes,
+            nodes: vec![],
+            events: vec![],
+        };
+        let mut results = self.saver.commit(vec![commit]).await;
+        results
+            .pop()
+            .unwrap_or(Err(crate::checkpoint::Error::Fenced))?;
+        if self.ns.is_empty() {
+            self.slot.head = Some(checkpoint.id);
+            self.slot.head_depth = checkpoint.depth;
+        }
+        self.base = Some(Decoded {
+            checkpoint,
+            frame,
+            writes: vec![],
+            references: vec![],
+        });
+        Ok(())
+    }
+}
+
+/// The node that ran last; none when that is not clear.
+fn last_node(wiring: &Wiring, live: &Live) -> Option<Arc<str>> {
+    let mut seen: Vec<_> = live
+        .seen
+        .iter()
+        .filter(|(node, _)| wiring.index(node).is_some())
+        .flat_map(|(node, versions)| versions.values().map(move |version| (version, node)))
+        .map(|(version, node)| ((version.counter, version.salt), node))
+        .collect();
+    if seen.is_empty() {
+        return live
+            .seen
+            .values()
+            .all(|versions| versions.is_empty())
+            .then(|| START.into());
+    }
+    seen.sort();
+    match seen.as_slice() {
+        [(_, node)] => Some((*node).clone()),
+        [.., (before, _), (last, node)] if before != last => Some((*node).clone()),
+        _ => None,
+    }
+}
+
+fn entries(wiring: &Wiring, values: Option<Value>) -> Result<Vec<(Arc<str>, Value)>, Error> {
+    let Some(values) = values.filter(|values| !values.is_null()) else {
+        return Ok(vec![]);
+    };
+    Ok(output::of_input(wiring, &values)?.writes)
+}
+
+fn pending(task: TaskId, path: &str, writes: &[(Arc<str>, Value)]) -> Vec<Pending> {
+    let path: Arc<str> = path.into();
+    writes
+        .iter()
+        .enumerate()
+        .map(|(position, (channel, value))| Pending {
+            task,
+            path: path.clone(),
+            idx: i32::try_from(position).unwrap_or(i32::MAX),
+            channel: channel.clone(),
+            value: value.clone(),
+        })
+        .collect()
+}

@@ -1,0 +1,188 @@
+//! Running graphs on threads without a server: the same engine and storages, called directly.
+
+use std::{path::PathBuf, sync::Arc};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    checkpoint::{self, Saver, Slot},
+    engine::{self, Items},
+    graph::Compiled,
+    id::{CheckpointId, ThreadId},
+    storage::{postgres, sqlite},
+    tree::{self, IfExists, NewThread},
+    value::Map,
+};
+
+mod options;
+mod thread;
+
+pub use options::{History, RunOptions};
+pub use thread::Thread;
+
+/// The storages a [`Local`] works with; usually one object in both roles.
+#[derive(Clone)]
+pub struct Parts {
+    /// Checkpoints.
+    pub saver: Arc<dyn Saver>,
+    /// Threads and branches.
+    pub tree: Arc<dyn tree::Store>,
+    /// Long-term memory of nodes.
+    pub items: Option<Arc<dyn Items>>,
+}
+
+/// What a call fails with. How a run ends is no failure of the call: see
+/// [`engine::Finished::result`].
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The storage could not be opened.
+    #[error("{0}")]
+    Open(String),
+    /// The storage failed, or another writer took the thread over.
+    #[error(transparent)]
+    Storage(#[from] checkpoint::Error),
+    /// An edit that makes no sense, or stored values that do not fit the graph.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// The thread has no such checkpoint.
+    #[error("the thread has no checkpoint {0}")]
+    NoCheckpoint(CheckpointId),
+    /// The graph runs no other graph there.
+    #[error("there is no subgraph at `{0}`")]
+    NoSubgraph(Arc<str>),
+}
+
+/// Threads in a storage, without a server.
+///
+/// ```
+/// use backstitch::{Local, engine::Input, id::ThreadId, prelude::*, value};
+///
+/// #[derive(State)]
+/// struct Count {
+///     #[state(merge = add)]
+///     n: i64,
+/// }
+///
+/// fn add(old: i64, update: i64) -> i64 {
+///     old + update
+/// }
+///
+/// async fn one() -> Update<Count> {
+///     Count::update().n(1)
+/// }
+///
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let graph = Graph::<Count>::new().node("one", one).edge(START, "one").build()?;
+/// let local = Local::memory()?;
+/// let thread = local.thread(&graph, ThreadId::mint());
+/// for expected in [6, 7] {
+///     let n = if expected == 6 { 5 } else { 0 };
+///     let done = thread.run(Input::Value(value!({"n": n})), Default::default()).await?;
+///     assert_eq!(done.values["n"], expected);
+/// }
+/// # anyhow::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Local {
+    parts: Parts,
+}
+
+impl Local {
+    /// Over storages of one's own.
+    pub fn over(parts: Parts) -> Self {
+        Self { parts }
+    }
+
+    /// In memory, as far as anybody can see: a private temporary file that goes with this value.
+    ///
+    /// # Errors
+    /// There is no place for temporary files.
+    pub fn memory() -> Result<Self, Error> {
+        let store = sqlite::Store::private().map_err(|error| Error::Open(error.to_string()))?;
+        Ok(Self::of(store))
+    }
+
+    /// In a SQLite database in the directory `path`, created when it is not there.
+    ///
+    /// # Errors
+    /// The directory cannot be used, or another process uses it.
+    pub fn sqlite(path: impl Into<PathBuf>) -> Result<Self, Error> {
+        let store = sqlite::Store::open(sqlite::Options {
+            path: path.into(),
+            synchronous_off: false,
+        })
+        .map_err(|error| Error::Open(error.to_string()))?;
+        Ok(Self::of(store))
+    }
+
+    /// In a Postgres database, which is brought to this version's schema first.
+    ///
+    /// # Errors
+    /// The database cannot be reached or migrated.
+    pub async fn postgres(url: &str) -> Result<Self, Error> {
+        let open = |error: postgres::Error| Error::Open(error.to_string());
+        postgres::migrate(url).await.map_err(open)?;
+        let options = postgres::Options::new(url);
+        let store = postgres::Store::connect(options).await.map_err(open)?;
+        Ok(Self::of(store))
+    }
+
+    fn of<T: Saver + tree::Store>(store: T) -> Self {
+        let store = Arc::new(store);
+        Self::over(Parts {
+            saver: store.clone(),
+            tree: store,
+            items: None,
+        })
+    }
+
+    /// A thread that runs `graph`; it comes into being with the first write.
+    pub fn thread(&self, graph: &Arc<Compiled>, id: ThreadId) -> Thread {
+        Thread::new(self.parts.clone(), graph.clone(), id)
+    }
+
+    /// Runs a graph that keeps nothing.
+    pub async fn run_once(
+        graph: &Arc<Compiled>,
+        input: engine::Input,
+        options: RunOptions,
+    ) -> engine::Finished {
+        let request = options.request(graph.clone(), input, None);
+        Box::pin(engine::run(request, None)).await
+    }
+}
+
+impl Parts {
+    /// The right to write to a thread, which is made if it is not there.
+    async fn take(&self, id: ThreadId) -> Result<Slot, checkpoint::Error> {
+        if let Some(slot) = self.tree.take_slot(id).await? {
+            return Ok(slot);
+        }
+        let new = NewThread {
+            id,
+            metadata: Map::new(),
+            owner: String::new(),
+            if_exists: IfExists::DoNothing,
+        };
+        self.tree.create_thread(new).await?;
+        let slot = self.tree.take_slot(id).await?;
+        slot.ok_or(checkpoint::Error::Fenced)
+    }
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            config: Default::default(),
+            recursion_limit: None,
+            at: None,
+            interrupt_before: None,
+            interrupt_after: None,
+            durability: Default::default(),
+            run: None,
+            sink: Arc::new(engine::Silent),
+            cancel: CancellationToken::new(),
+        }
+    }
+}

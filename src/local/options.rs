@@ -1,0 +1,93 @@
+//! What may be said about a run and about which states to list.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    engine::{self, Durability, Input, Items, Request},
+    extract::RunConfig,
+    graph::{Compiled, Names},
+    id::{CheckpointId, RunId},
+    value::Map,
+};
+
+/// Supersteps a run may take when nobody says (LangGraph's default).
+const RECURSION_LIMIT: u32 = 10_007;
+
+/// How to run. The default runs from the head, tells nobody and writes in the background.
+#[derive(Clone)]
+pub struct RunOptions {
+    /// What nodes see of the run; its scalars are noted in checkpoints.
+    pub config: RunConfig,
+    /// Supersteps of nodes; the graph's own limit, or a large one, unless said.
+    pub recursion_limit: Option<u32>,
+    /// The checkpoint to run from, the head unless said. From an older one a new branch grows.
+    pub at: Option<CheckpointId>,
+    /// Breakpoints in place of the graph's.
+    pub interrupt_before: Option<Names>,
+    /// Breakpoints in place of the graph's.
+    pub interrupt_after: Option<Names>,
+    /// When supersteps have to be durable.
+    pub durability: Durability,
+    /// Noted in checkpoints.
+    pub run: Option<RunId>,
+    /// Receives the events.
+    pub sink: Arc<dyn engine::Sink>,
+    /// Stops the run at the next await.
+    pub cancel: CancellationToken,
+}
+
+/// Which states to list, newest first.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Namespace; empty for the root graph, `None` for all of them.
+    pub ns: Option<Arc<str>>,
+    /// Strictly older than this one.
+    pub before: Option<CheckpointId>,
+    /// Just this one.
+    pub at: Option<CheckpointId>,
+    /// Metadata the states have.
+    pub metadata: Option<Map>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            ns: Some("".into()),
+            before: None,
+            at: None,
+            metadata: None,
+            limit: usize::MAX,
+        }
+    }
+}
+
+impl RunOptions {
+    pub(super) fn request(
+        self,
+        graph: Arc<Compiled>,
+        input: Input,
+        items: Option<Arc<dyn Items>>,
+    ) -> Request {
+        let mut config = self.config;
+        config.recursion_limit = self
+            .recursion_limit
+            .or(graph.recursion_limit)
+            .unwrap_or(RECURSION_LIMIT);
+        Request {
+            graph,
+            input,
+            config,
+            run: self.run,
+            interrupt_before: self.interrupt_before,
+            interrupt_after: self.interrupt_after,
+            durability: self.durability,
+            items,
+            sink: self.sink,
+            cancel: self.cancel,
+        }
+    }
+}

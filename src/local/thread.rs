@@ -1,0 +1,226 @@
+//! One thread: run it, look at it, edit it.
+
+use std::sync::Arc;
+
+use super::{Error, History, Parts, RunOptions};
+use crate::{
+    checkpoint::{At, List, Slot, frame::Decoded},
+    engine::{self, Edit, Ended, Finished, Input, StateUpdate, edit::COPY},
+    graph::Compiled,
+    id::{CheckpointId, ThreadId},
+    tree::{self, Outcome, Reader, State, base, read},
+    value::{Map, Value},
+};
+
+/// A thread that runs one graph.
+#[derive(Clone)]
+pub struct Thread {
+    parts: Parts,
+    graph: Arc<Compiled>,
+    id: ThreadId,
+}
+
+impl Thread {
+    pub(super) fn new(parts: Parts, graph: Arc<Compiled>, id: ThreadId) -> Self {
+        Self { parts, graph, id }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> ThreadId {
+        self.id
+    }
+
+    /// Runs the graph until it ends, asks, stops or fails. Whoever ran on the thread before is
+    /// refused from now on.
+    ///
+    /// # Errors
+    /// The checkpoint to run from does not exist, or the storage failed before the run began.
+    pub async fn run(&self, input: Input, options: RunOptions) -> Result<Finished, Error> {
+        let slot = self.parts.take(self.id).await?;
+        let base = self.base(slot, &"".into(), options.at).await?;
+        let saver = self.parts.saver.clone();
+        let start = base::start(saver, slot, options.at, base, options.run);
+        let request = options.request(self.graph.clone(), input, self.parts.items.clone());
+        let finished = Box::pin(engine::run(request, Some(start))).await;
+        let (outcome, error) = match &finished.result {
+            Ok(Ended::Done) => (Outcome::Idle, None),
+            Ok(Ended::Asked(_) | Ended::Breakpoint) => (Outcome::Interrupted, None),
+            Err(engine::Error::Cancelled) => (left_over(&finished.next), None),
+            Err(error) => (Outcome::Error, Some(error.to_value())),
+        };
+        self.settle(finished.slot.unwrap_or(slot), outcome, error)
+            .await?;
+        Ok(finished)
+    }
+
+    /// The state at a checkpoint, or as it stands; `None` when nothing was stored. `inside` adds
+    /// the states of the graphs inside its tasks.
+    ///
+    /// # Errors
+    /// No graph runs in `ns`, or stored values do not fit the graph, or the storage failed.
+    pub async fn state(
+        &self,
+        ns: &Arc<str>,
+        at: Option<CheckpointId>,
+        inside: bool,
+    ) -> Result<Option<State>, Error> {
+        let graph = self.graph_at(ns)?;
+        let Some(thread) = self.parts.tree.thread(self.id).await? else {
+            return Ok(None);
+        };
+        let ns = read::stored_ns(&graph, ns);
+        let reader = self.reader(&thread);
+        Ok(reader.state(&graph, &ns, at, inside).await?)
+    }
+
+    /// States, newest first.
+    ///
+    /// # Errors
+    /// Stored values do not fit the graph, or the storage failed.
+    pub async fn history(&self, page: History) -> Result<Vec<State>, Error> {
+        let Some(thread) = self.parts.tree.thread(self.id).await? else {
+            return Ok(vec![]);
+        };
+        let list = List {
+            tree: thread.tree,
+            thread: self.id,
+            ns: page.ns,
+            before: page.before,
+            id: page.at,
+            metadata: page.metadata,
+            limit: page.limit,
+        };
+        Ok(self.reader(&thread).history(&self.graph, list).await?)
+    }
+
+    /// Writes as if `as_node` had (LangGraph's `update_state`): a new checkpoint behind `at`, or
+    /// behind the head.
+    ///
+    /// # Errors
+    /// An update that makes no sense, a checkpoint or subgraph that is not there, the storage.
+    pub async fn update_state(
+        &self,
+        ns: &Arc<str>,
+        at: Option<CheckpointId>,
+        update: StateUpdate,
+    ) -> Result<CheckpointId, Error> {
+        self.bulk_update_state(ns, at, vec![vec![update]]).await
+    }
+
+    /// Several supersteps of updates, one checkpoint each.
+    ///
+    /// # Errors
+    /// As [`update_state`](Self::update_state).
+    pub async fn bulk_update_state(
+        &self,
+        ns: &Arc<str>,
+        at: Option<CheckpointId>,
+        supersteps: Vec<Vec<StateUpdate>>,
+    ) -> Result<CheckpointId, Error> {
+        let graph = self.graph_at(ns)?;
+        let ns = read::stored_ns(&graph, ns);
+        let slot = self.parts.take(self.id).await?;
+        let mut base = self.base(slot, &ns, at).await?;
+        if let Some(base) = &mut base {
+            base::keep_own_writes(base, slot.branch);
+        }
+        let newest = match ns.is_empty() {
+            true => slot.head,
+            false if at.is_some() => self.newest(slot, &ns).await?,
+            false => None,
+        };
+        let edit = Edit {
+            saver: self.parts.saver.clone(),
+            slot,
+            ns: ns.clone(),
+            graph,
+            superseded: at.is_some() && at != newest,
+            base,
+            metadata: Map::new(),
+            run: None,
+        };
+        let edited = edit.apply(supersteps).await?;
+        if ns.is_empty() {
+            self.settle(edited.slot, left_over(&edited.next), None)
+                .await?;
+        }
+        Ok(edited.checkpoint)
+    }
+
+    /// Clones a checkpoint beside itself, then applies `(values, as_node)` to the clone.
+    ///
+    /// # Errors
+    /// As [`update_state`](Self::update_state).
+    pub async fn copy(
+        &self,
+        ns: &Arc<str>,
+        at: Option<CheckpointId>,
+        updates: Vec<(Value, Arc<str>)>,
+    ) -> Result<CheckpointId, Error> {
+        let updates = updates
+            .into_iter()
+            .map(|(values, node)| Value::list(vec![values, Value::Str(node)]))
+            .collect();
+        let update = StateUpdate {
+            values: Some(Value::list(updates)),
+            as_node: Some(COPY.into()),
+            task: None,
+        };
+        self.update_state(ns, at, update).await
+    }
+
+    fn reader<'a>(&'a self, thread: &'a tree::Thread) -> Reader<'a> {
+        let saver = &self.parts.saver;
+        Reader { saver, thread }
+    }
+
+    fn graph_at(&self, ns: &Arc<str>) -> Result<Arc<Compiled>, Error> {
+        read::graph_at(&self.graph, ns).ok_or_else(|| Error::NoSubgraph(ns.clone()))
+    }
+
+    /// The addressed checkpoint, or the one the namespace stands at.
+    async fn base(
+        &self,
+        slot: Slot,
+        ns: &Arc<str>,
+        at: Option<CheckpointId>,
+    ) -> Result<Option<Decoded>, Error> {
+        let wanted = match (at, slot.head, ns.is_empty()) {
+            (Some(id), ..) => At::Id(id),
+            (None, Some(head), true) => At::Id(head),
+            (None, None, true) => return Ok(None),
+            (None, _, false) => At::Newest,
+        };
+        let saver = &self.parts.saver;
+        let found = base::load(saver, slot.tree, self.id, ns, wanted).await?;
+        match (at, found) {
+            (Some(id), None) => Err(Error::NoCheckpoint(id)),
+            (_, found) => Ok(found),
+        }
+    }
+
+    async fn newest(&self, slot: Slot, ns: &Arc<str>) -> Result<Option<CheckpointId>, Error> {
+        let found = base::load(&self.parts.saver, slot.tree, self.id, ns, At::Newest).await?;
+        Ok(found.map(|found| found.checkpoint.id))
+    }
+
+    async fn settle(
+        &self,
+        slot: Slot,
+        outcome: Outcome,
+        error: Option<Value>,
+    ) -> Result<(), Error> {
+        match self.parts.tree.settle(slot, outcome, error).await {
+            // Somebody else has the thread now, and says how it stands.
+            Ok(()) | Err(crate::checkpoint::Error::Fenced) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn left_over(next: &[Arc<str>]) -> Outcome {
+    match next.is_empty() {
+        true => Outcome::Idle,
+        false => Outcome::Interrupted,
+    }
+}

@@ -1,0 +1,120 @@
+//! Where a writer starts: its base checkpoint, whose pending writes count there, and the branch
+//! it writes to.
+
+use std::sync::Arc;
+
+use crate::{
+    checkpoint::{
+        At, Error, Query, Saver, Slot,
+        frame::{self, Chains, Decoded},
+    },
+    engine::Start,
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
+};
+
+/// The start of a run that holds `slot` and addresses `address`, or the head without one. `base`
+/// is that checkpoint. Off the head the run writes to a new branch, made by its first write.
+pub fn start(
+    saver: Arc<dyn Saver>,
+    slot: Slot,
+    address: Option<CheckpointId>,
+    mut base: Option<Decoded>,
+    run: Option<RunId>,
+) -> Start {
+    if let Some(base) = &mut base {
+        keep_own_writes(base, slot.branch);
+    }
+    let superseded = address.is_some() && address != slot.head;
+    let (mut target, mut open) = (slot, None);
+    if superseded {
+        let depth = base.as_ref().map_or(-1, |base| base.checkpoint.depth);
+        let (new, on) = slot.branch_off(address, depth, "checkpoint", run);
+        open = Some(new);
+        target = on;
+    }
+    Start {
+        saver,
+        slot: target,
+        open,
+        base,
+        addressed: address.is_some(),
+        superseded,
+        floor: slot.head,
+    }
+}
+
+/// Whose pending writes count at a base: those of the slot's branch if it has any there, else
+/// those of the branch that was there first.
+pub fn owner_of_writes(base: &Decoded, branch: BranchId) -> BranchId {
+    if base.writes.iter().any(|(owner, _)| *owner == branch) {
+        return branch;
+    }
+    base.writes
+        .iter()
+        .map(|(owner, _)| *owner)
+        .min()
+        .unwrap_or(branch)
+}
+
+/// Drops the pending writes that do not count for `branch`.
+pub fn keep_own_writes(base: &mut Decoded, branch: BranchId) {
+    let owner = owner_of_writes(base, branch);
+    base.writes.retain(|(branch, _)| *branch == owner);
+}
+
+/// One checkpoint, decoded, with what its writes refer to.
+///
+/// # Errors
+/// The storage failed, or a row cannot be read.
+pub async fn load(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    thread: ThreadId,
+    ns: &Arc<str>,
+    at: At,
+) -> Result<Option<Decoded>, Error> {
+    let query = Query {
+        tree,
+        thread,
+        ns: ns.clone(),
+        at,
+        values: true,
+    };
+    match saver.load(query).await? {
+        Some(stored) => {
+            let decoded = frame::decode(&stored)?;
+            resolve(saver, tree, ns, decoded).await.map(Some)
+        }
+        None => Ok(None),
+    }
+}
+
+/// Fills in writes that point to the blobs they became.
+///
+/// # Errors
+/// The storage failed, or a row cannot be read.
+pub async fn resolve(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    ns: &Arc<str>,
+    mut decoded: Decoded,
+) -> Result<Decoded, Error> {
+    if decoded.references.is_empty() {
+        return Ok(decoded);
+    }
+    let references = std::mem::take(&mut decoded.references);
+    let wanted = references
+        .iter()
+        .map(|(at, version)| (decoded.writes[*at].1.channel.clone(), *version))
+        .collect();
+    let rows = saver.blobs(tree, ns.clone(), wanted).await?;
+    let chains = Chains::new(&rows);
+    for (at, version) in references {
+        let write = &mut decoded.writes[at].1;
+        let items = chains
+            .items(&write.channel, version)
+            .map_err(Error::Corrupt)?;
+        write.value = items.unwrap_or_default();
+    }
+    Ok(decoded)
+}

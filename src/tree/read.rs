@@ -1,0 +1,184 @@
+//! Reading states of a thread: at a checkpoint or now, over time, with graphs inside.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{Thread, base};
+use crate::{
+    checkpoint::{
+        At, List, Pending, Saver,
+        frame::{self, Decoded},
+    },
+    engine::{
+        self,
+        view::{Snapshot, snapshot},
+        wiring::Wiring,
+    },
+    graph::{Body, Compiled, Node, Persist},
+    id::CheckpointId,
+};
+
+/// A state with what is stored beside it.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// What the graph shows.
+    pub snapshot: Snapshot,
+    /// Pending writes that count, ordered by path, task and index.
+    pub writes: Vec<Pending>,
+    /// Live states of the graphs inside its tasks, by namespace, when they were asked for.
+    pub inside: HashMap<Arc<str>, State>,
+}
+
+/// Reads the states of one thread.
+pub struct Reader<'a> {
+    /// The storage.
+    pub saver: &'a Arc<dyn Saver>,
+    /// The thread as it is now.
+    pub thread: &'a Thread,
+}
+
+impl Reader<'_> {
+    /// The state in `ns` at a checkpoint, or as it stands now without one. `graph` is the graph
+    /// of that namespace.
+    ///
+    /// # Errors
+    /// Stored values do not fit the graph, or the storage failed.
+    pub async fn state(
+        &self,
+        graph: &Arc<Compiled>,
+        ns: &Arc<str>,
+        at: Option<CheckpointId>,
+        inside: bool,
+    ) -> Result<Option<State>, engine::Error> {
+        let wanted = match (at, ns.is_empty()) {
+            (Some(id), _) => At::Id(id),
+            (None, true) => At::ActiveHead,
+            (None, false) => At::Newest,
+        };
+        let Some(mut decoded) = self.find(ns, wanted).await? else {
+            return Ok(None);
+        };
+        base::keep_own_writes(&mut decoded, self.thread.active_branch);
+        self.shown(graph, ns, &decoded, at.is_none(), inside)
+            .await
+            .map(Some)
+    }
+
+    /// States in `ns`, newest first; in every namespace of the thread when `ns` is `None`, by
+    /// what `graph_of` answers.
+    ///
+    /// # Errors
+    /// Stored values do not fit the graph, or the storage failed.
+    pub async fn history(
+        &self,
+        root: &Arc<Compiled>,
+        list: List,
+    ) -> Result<Vec<State>, engine::Error> {
+        let rows = self.saver.list(list).await?;
+        let mut states = Vec::with_capacity(rows.len());
+        for stored in &rows {
+            let Some(graph) = graph_at(root, &stored.row.ns) else {
+                continue;
+            };
+            let ns = &stored.row.ns;
+            let decoded = frame::decode(stored)?;
+            let mut decoded = base::resolve(self.saver, self.thread.tree, ns, decoded).await?;
+            if self.thread.head == Some(stored.row.id) {
+                base::keep_own_writes(&mut decoded, self.thread.active_branch);
+            } else {
+                // A superstep's record shows what its first continuation wrote.
+                let first = decoded.writes.iter().map(|(branch, _)| *branch).min();
+                decoded.writes.retain(|(branch, _)| Some(*branch) == first);
+            }
+            states.push(self.shown(&graph, ns, &decoded, false, false).await?);
+        }
+        Ok(states)
+    }
+
+    async fn find(&self, ns: &Arc<str>, at: At) -> Result<Option<Decoded>, engine::Error> {
+        let (tree, thread) = (self.thread.tree, self.thread.id);
+        Ok(base::load(self.saver, tree, thread, ns, at).await?)
+    }
+
+    async fn shown(
+        &self,
+        graph: &Arc<Compiled>,
+        ns: &Arc<str>,
+        decoded: &Decoded,
+        live: bool,
+        inside: bool,
+    ) -> Result<State, engine::Error> {
+        let wiring = Wiring::new(graph.clone());
+        let snapshot = snapshot(&wiring, ns, decoded, live)?;
+        let inside = match inside {
+            true => self.inside(graph, &snapshot).await?,
+            false => HashMap::new(),
+        };
+        Ok(State {
+            snapshot,
+            writes: decoded
+                .writes
+                .iter()
+                .map(|(_, write)| write.clone())
+                .collect(),
+            inside,
+        })
+    }
+
+    /// Live states of the graphs inside the tasks of a state.
+    fn inside<'b>(
+        &'b self,
+        graph: &'b Arc<Compiled>,
+        of: &'b Snapshot,
+    ) -> BoxFuture<'b, Result<HashMap<Arc<str>, State>, engine::Error>> {
+        async move {
+            let mut states = HashMap::new();
+            for task in &of.tasks {
+                let Some(ns) = &task.child_ns else { continue };
+                let Some(child) = graph.node(&task.name).and_then(inner_graph) else {
+                    continue;
+                };
+                let stored = stored_ns(&child, ns);
+                if let Some(state) = self.state(&child, &stored, None, true).await? {
+                    states.insert(ns.clone(), state);
+                }
+            }
+            Ok(states)
+        }
+        .boxed()
+    }
+}
+
+/// Where a graph keeps what it stores when it runs in the namespace `ns`.
+pub fn stored_ns(graph: &Compiled, ns: &Arc<str>) -> Arc<str> {
+    match graph.persist {
+        Persist::Thread => engine::subgraph::without_tasks(ns).into(),
+        Persist::Inherit | Persist::None => ns.clone(),
+    }
+}
+
+/// The graph a node runs.
+pub fn inner_graph(node: &Node) -> Option<Arc<Compiled>> {
+    match &node.body {
+        Body::Graph(graph) => Some(graph.clone()),
+        Body::Function(_) => node.calls.first().map(|(_, graph)| graph.clone()),
+    }
+}
+
+/// The graph a namespace belongs to.
+pub fn graph_at(root: &Arc<Compiled>, ns: &str) -> Option<Arc<Compiled>> {
+    let mut graph = root.clone();
+    if ns.is_empty() {
+        return Some(graph);
+    }
+    for level in ns.split('|') {
+        let node = level.split_once(':').map_or(level, |(node, _)| node);
+        if node.parse::<usize>().is_ok() {
+            // The number of a further call within one task.
+            continue;
+        }
+        graph = graph.node(node).and_then(inner_graph)?;
+    }
+    Some(graph)
+}
