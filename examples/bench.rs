@@ -191,10 +191,7 @@ fn sqlite_ceiling(folder: &Path, span: Duration) -> f64 {
 
 /// The same rows by pgbench, one pipelined transaction a superstep.
 fn pgbench(url: &str, clients: usize, seconds: f64) -> f64 {
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/bench/superstep.pgbench"
-    );
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/superstep.pgbench");
     let output = Command::new("pgbench")
         .args(["-n", "-M", "prepared", "-f", script, "-j", "2"])
         .args(["-c", &clients.to_string()])

@@ -72,8 +72,7 @@ fn values_that_jsonb_would_change_go_to_blobs_and_come_back_as_they_were() {
         .chain(&plain)
         .map(|(name, value)| (*name, value.clone(), 1))
         .collect();
-    let encoded =
-        Frame::default().encode(&"".into(), &checkpoint(&all), |_| Shape::Plain);
+    let encoded = Frame::default().encode(&"".into(), &checkpoint(&all), |_| Shape::Plain);
     assert_eq!(encoded.blobs.len(), odd.len());
     let back = decode(&stored(&encoded, encoded.blobs.clone())).unwrap();
     for (name, value, _) in &all {
@@ -94,7 +93,11 @@ fn a_growing_list_costs_what_it_gains_and_resolves_through_its_chain() {
     for turn in 1..=turns {
         let state = checkpoint(&[("log", list(turn), turn as u64)]);
         let encoded = frame.encode(&"".into(), &state, |_| Shape::Append);
-        bytes += encoded.blobs.iter().map(|row| row.bytes.len()).sum::<usize>();
+        bytes += encoded
+            .blobs
+            .iter()
+            .map(|row| row.bytes.len())
+            .sum::<usize>();
         blobs.extend(encoded.blobs.clone());
         last = Some(encoded);
     }
@@ -108,19 +111,31 @@ fn a_growing_list_costs_what_it_gains_and_resolves_through_its_chain() {
 fn only_channels_whose_version_moved_make_rows() {
     let mut frame = Frame::default();
     let first = checkpoint(&[("a", list(3), 1), ("b", list(3), 1)]);
-    assert_eq!(frame.encode(&"".into(), &first, |_| Shape::Append).blobs.len(), 2);
+    assert_eq!(
+        frame
+            .encode(&"".into(), &first, |_| Shape::Append)
+            .blobs
+            .len(),
+        2
+    );
     let second = checkpoint(&[("a", list(4), 2), ("b", list(3), 1)]);
     let rows = frame.encode(&"".into(), &second, |_| Shape::Append).blobs;
     assert_eq!(rows.len(), 1);
-    assert_eq!((&*rows[0].channel, rows[0].base.map(|v| v.counter)), ("a", Some(1)));
+    assert_eq!(
+        (&*rows[0].channel, rows[0].base.map(|v| v.counter)),
+        ("a", Some(1))
+    );
 }
 
 #[test]
 fn a_missing_link_of_a_chain_is_an_error_that_names_the_channel() {
     let mut frame = Frame::default();
-    frame.encode(&"".into(), &checkpoint(&[("log", list(50), 1)]), |_| Shape::Append);
-    let encoded =
-        frame.encode(&"".into(), &checkpoint(&[("log", list(51), 2)]), |_| Shape::Append);
+    frame.encode(&"".into(), &checkpoint(&[("log", list(50), 1)]), |_| {
+        Shape::Append
+    });
+    let encoded = frame.encode(&"".into(), &checkpoint(&[("log", list(51), 2)]), |_| {
+        Shape::Append
+    });
     let error = decode(&stored(&encoded, encoded.blobs.clone())).unwrap_err();
     assert!(error.to_string().contains("`log`"), "{error}");
 }
@@ -128,9 +143,12 @@ fn a_missing_link_of_a_chain_is_an_error_that_names_the_channel() {
 #[test]
 fn a_write_that_became_a_delta_is_stored_as_a_reference_to_it() {
     let mut frame = Frame::default();
-    frame.encode(&"".into(), &checkpoint(&[("log", list(50), 1)]), |_| Shape::Append);
-    let encoded =
-        frame.encode(&"".into(), &checkpoint(&[("log", list(51), 2)]), |_| Shape::Append);
+    frame.encode(&"".into(), &checkpoint(&[("log", list(50), 1)]), |_| {
+        Shape::Append
+    });
+    let encoded = frame.encode(&"".into(), &checkpoint(&[("log", list(51), 2)]), |_| {
+        Shape::Append
+    });
     let item = Value::list(vec!["item 50".into()]);
     let write = Pending {
         task: TaskId::derive(CheckpointId::mint(0, []), ["x"]),
