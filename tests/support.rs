@@ -13,6 +13,8 @@
     reason = "child processes live in real time, whatever the test does to its own clock"
 )]
 
+pub mod client;
+pub mod place;
 pub mod postgres;
 pub mod python;
 pub mod server;

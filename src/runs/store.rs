@@ -75,7 +75,7 @@ pub enum Strategy {
     Enqueue,
     /// Cancel the others and keep what they did.
     Interrupt,
-    /// Cancel the others and undo them.
+    /// Cancel the others, undo what they did, and delete them.
     Rollback,
 }
 

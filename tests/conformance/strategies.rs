@@ -105,6 +105,10 @@ async fn assert_ended(b: &Backend, scene: &Scene) {
     for run in [&scene.running, &scene.waiting] {
         assert_eq!(b.run(run).await.status, Status::Interrupted);
     }
+    assert_fenced(b, scene).await;
+}
+
+async fn assert_fenced(b: &Backend, scene: &Scene) {
     for parent in [scene.ids[1], scene.base] {
         let late = b.try_commit(superstep(&scene.slot, Some(parent), 5)).await;
         assert!(matches!(late, Err(Error::Fenced)), "{late:?}");
@@ -160,7 +164,11 @@ pub async fn rollback_undoes_what_the_others_did(b: &Backend) {
 
     let (run, slot) = b.start(with(scene.thread, Strategy::Rollback)).await;
     assert_eq!((slot.head, slot.head_depth), (Some(scene.base), 0));
-    assert_ended(b, &scene).await;
+    for run in [&scene.running, &scene.waiting] {
+        let row = b.runs.run(scene.thread, run.id).await.unwrap();
+        assert!(row.is_none(), "{row:?}");
+    }
+    assert_fenced(b, &scene).await;
     let rows = b.rows(&slot).await;
     assert_eq!(rows["checkpoints"], 1, "{rows:?}");
     assert!(!rows.contains_key("checkpoint_blobs"), "{rows:?}");

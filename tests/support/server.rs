@@ -87,6 +87,43 @@ impl Setup {
         self.env("DATABASE_URL", &database.url)
     }
 
+    /// Starts it where it cannot work, and gives how it ended and what it wrote on stderr.
+    pub fn refused(self) -> (ExitStatus, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = self.command(folder.path()).spawn().unwrap();
+        let log = Log::default();
+        log.follow(child.stderr.take().unwrap(), None);
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = child.try_wait().unwrap() {
+                // What it wrote last may still be on its way.
+                std::thread::sleep(Duration::from_millis(50));
+                return (status, log.text());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().ok();
+        child.wait().ok();
+        panic!("the server runs where it should not:\n{}", log.text());
+    }
+
+    fn command(&self, folder: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        for name in FOREIGN {
+            command.env_remove(name);
+        }
+        command
+            .args(&self.arguments)
+            .env("PORT", "0")
+            .env("BACKSTITCH_DATA", folder.join("data"))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
     /// Starts it in a folder of its own and waits until it listens.
     pub fn start(self) -> Server {
         let folder = tempfile::Builder::new()
@@ -198,24 +235,7 @@ impl Server {
     }
 
     fn launch(&mut self) {
-        let mut command = Command::new(&self.setup.program);
-        for name in FOREIGN {
-            command.env_remove(name);
-        }
-        command
-            .args(&self.setup.arguments)
-            .env("PORT", "0")
-            .env("BACKSTITCH_DATA", self.folder.path().join("data"))
-            .envs(
-                self.setup
-                    .environment
-                    .iter()
-                    .map(|(name, value)| (name, value)),
-            )
-            .current_dir(self.folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let mut command = self.setup.command(self.folder.path());
         let mut child = command
             .spawn()
             .unwrap_or_else(|error| panic!("{:?} does not start: {error}", self.setup.program));

@@ -80,8 +80,10 @@ u AS (
   UPDATE runs r SET status = 'interrupted', updated_at = now(),
          last_checkpoint_id = CASE WHEN o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END
     FROM o WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id)
-SELECT o.tree_id, o.branch_id, o.base_checkpoint_id, o.opened_branch, (SELECT head_checkpoint_id FROM h) AS head_checkpoint_id
-  FROM o WHERE o.status = 'running'";
+SELECT o.tree_id, o.run_id, o.status, o.branch_id, o.base_checkpoint_id, o.opened_branch, (SELECT head_checkpoint_id FROM h) AS head_checkpoint_id
+  FROM o";
+
+const DELETE_RUN: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 
 impl Store {
     /// See [`runs::Store::create_run`](crate::runs::Store::create_run).
@@ -225,7 +227,11 @@ async fn after_others(
             break;
         }
         for row in &ended {
-            delete::roll_back(connection, row, new.thread.0).await?;
+            if column::<&str>(row, "status")? == "running" {
+                delete::roll_back(connection, row, new.thread.0).await?;
+            }
+            let (tree, run): (Uuid, Uuid) = (column(row, "tree_id")?, column(row, "run_id")?);
+            connection.execute(DELETE_RUN, &[&tree, &run]).await?;
         }
     }
     let row = insert(connection, &create, new, kwargs).await?;

@@ -60,6 +60,10 @@ pub(super) fn create(
                     if open.running && !keep {
                         undo(db, open)?;
                     }
+                    if !keep {
+                        db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?
+                            .execute([open.run.0.as_bytes()])?;
+                    }
                 }
                 match threads::slot(db, new.thread)? {
                     Some(next) => slot = next,

@@ -1,0 +1,534 @@
+//! What a client sees on the wire: frames, headers, waiting answers, and runs whose client leaves.
+#![allow(clippy::unwrap_used, reason = "a panic is the failure of the test")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::client::Client;
+use support::place::Place;
+use support::server::{Server, Setup};
+
+on_both_storages!(
+    the_run_row_is_final_before_the_stream_ends,
+    a_run_goes_on_when_its_client_leaves,
+    a_run_is_cancelled_with_its_client_when_asked,
+    a_cancelled_run_ends_interrupted_and_frees_its_thread,
+    waiting_answers_the_final_values,
+    a_stateless_run_leaves_no_thread,
+    a_stateless_run_is_kept_when_asked,
+    enqueued_runs_execute_in_the_order_they_came,
+    a_second_run_is_refused_when_asked,
+    a_second_run_interrupts_the_first_when_asked,
+    a_second_run_rolls_the_first_back_when_asked,
+    deleting_a_thread_during_a_run_drops_both,
+    a_resumable_stream_is_replayed_after_the_last_seen_event,
+    a_thread_is_busy_until_its_last_run_ends,
+);
+
+fn serve(place: &Place) -> (Server, Client) {
+    let server = place.start(Setup::example("test_graphs"));
+    let client = Client::of(&server);
+    (server, client)
+}
+
+fn counter() -> Value {
+    json!({"assistant_id": "counter", "input": {"count": 0, "log": ["in"]}})
+}
+
+/// A run of `slow`: `ticks` custom events in `work`, then `rest`, each after `ms` milliseconds.
+fn slow(ms: u64, ticks: u64) -> Value {
+    json!({
+        "assistant_id": "slow",
+        "input": {"ms": ms, "ticks": ticks},
+        "stream_mode": ["values", "custom"],
+    })
+}
+
+fn with(mut body: Value, key: &str, value: impl Into<Value>) -> Value {
+    body[key] = value.into();
+    body
+}
+
+#[test]
+fn frames_are_event_then_data_ended_by_crlf() {
+    let (_server, client) = serve(&Place::sqlite());
+    let thread = client.thread();
+    let mut open = client.open_stream(&thread, &counter());
+    let run = open.run();
+    let body = String::from_utf8(open.rest()).unwrap();
+    let expected = format!(
+        "event: metadata\r\ndata: {{\"run_id\":\"{run}\",\"attempt\":1}}\r\n\r\n\
+         event: values\r\ndata: {{\"count\":0,\"log\":[\"in\"]}}\r\n\r\n\
+         event: values\r\ndata: {{\"count\":1,\"log\":[\"in\",\"first\"]}}\r\n\r\n\
+         event: values\r\ndata: {{\"count\":111,\"log\":[\"in\",\"first\",\"left\",\"right\"]}}\r\n\r\n\
+         event: values\r\ndata: {{\"count\":1111,\"log\":[\"in\",\"first\",\"left\",\"right\",\"last\"]}}\r\n\r\n"
+    );
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn ids_come_last_in_a_frame_and_only_in_resumable_streams() {
+    let (_server, client) = serve(&Place::sqlite());
+    let body = with(counter(), "stream_resumable", true);
+    let mut open = client.open_stream(&client.thread(), &body);
+    let text = String::from_utf8(open.rest()).unwrap();
+    let frames: Vec<&str> = text.split_terminator("\r\n\r\n").collect();
+    assert_eq!(frames.len(), 5);
+    let mut last = None;
+    for frame in frames {
+        let names: Vec<&str> = frame
+            .split("\r\n")
+            .map(|line| line.split(':').next().unwrap())
+            .collect();
+        assert_eq!(names, ["event", "data", "id"]);
+        let id: u64 = frame.rsplit("id: ").next().unwrap().parse().unwrap();
+        assert!(Some(id) > last, "{id:?} after {last:?}");
+        last = Some(id);
+    }
+}
+
+#[test]
+fn a_stream_says_where_it_is_and_that_nobody_may_keep_it() {
+    let (_server, client) = serve(&Place::sqlite());
+    let thread = client.thread();
+    let mut open = client.open_stream(&thread, &counter());
+    let path = format!(
+        "/threads/{thread}/runs/{}",
+        open.event().unwrap().data["run_id"].as_str().unwrap()
+    );
+    for (name, value) in [
+        ("content-type", "text/event-stream; charset=utf-8"),
+        ("cache-control", "no-store"),
+        ("x-accel-buffering", "no"),
+        ("connection", "keep-alive"),
+        ("transfer-encoding", "chunked"),
+        ("vary", "Origin"),
+        ("content-location", &path),
+        ("location", &format!("{path}/stream")),
+    ] {
+        assert_eq!(open.header(name), Some(value), "{name}");
+    }
+    assert_eq!(open.header("access-control-allow-origin"), None);
+}
+
+#[test]
+fn runs_say_where_they_are() {
+    let (_server, client) = serve(&Place::sqlite());
+    let thread = client.thread();
+    let created = client.post(&format!("/threads/{thread}/runs"), &counter());
+    let run = created.json()["run_id"].as_str().unwrap().to_owned();
+    let path = format!("/threads/{thread}/runs/{run}");
+    assert_eq!(
+        (created.status, created.header("content-location")),
+        (200, Some(&*path))
+    );
+
+    let waited = client.post(&format!("/threads/{thread}/runs/wait"), &counter());
+    let path = waited.header("content-location").unwrap();
+    assert!(
+        path.starts_with(&format!("/threads/{thread}/runs/")),
+        "{path}"
+    );
+    assert_eq!(waited.header("location"), Some(&*format!("{path}/join")));
+    assert_eq!(waited.header("content-type"), Some("application/json"));
+
+    let stateless = client.post("/runs", &counter());
+    let run = stateless.json()["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        stateless.header("content-location"),
+        Some(&*format!("/runs/{run}"))
+    );
+}
+
+#[test]
+fn a_silent_stream_and_a_silent_wait_show_that_they_live() {
+    let (_server, client) = serve(&Place::sqlite());
+    let waiting = {
+        let client = client.clone();
+        std::thread::spawn(move || {
+            let body = slow(5300, 0);
+            let thread = client.thread();
+            client.post(&format!("/threads/{thread}/runs/wait"), &body)
+        })
+    };
+    let mut open = client.open_stream(&client.thread(), &slow(5300, 0));
+    let text = String::from_utf8(open.rest()).unwrap();
+    assert!(
+        text.contains("\r\n\r\n: heartbeat\r\n\r\nevent: "),
+        "{text}"
+    );
+    let waited = waiting.join().unwrap();
+    assert!(waited.text().starts_with("\n{"), "{}", waited.text());
+    assert_eq!(waited.json()["seen"], json!(["work", "rest"]));
+}
+
+#[test]
+fn pages_of_other_origins_may_call_and_read_where_a_run_is() {
+    let (_server, client) = serve(&Place::sqlite());
+    let preflight = client.send(
+        "OPTIONS",
+        "/threads",
+        &[
+            ("origin", "http://page.test"),
+            ("access-control-request-method", "POST"),
+            ("access-control-request-headers", "content-type, x-api-key"),
+            ("access-control-request-private-network", "true"),
+        ],
+        b"",
+    );
+    assert!(
+        matches!(preflight.status, 200 | 204),
+        "{}",
+        preflight.status
+    );
+    for (name, value) in [
+        ("access-control-allow-origin", "*"),
+        ("access-control-allow-headers", "content-type, x-api-key"),
+        ("access-control-max-age", "600"),
+        ("access-control-allow-private-network", "true"),
+    ] {
+        assert_eq!(preflight.header(name), Some(value), "{name}");
+    }
+    let methods = preflight.header("access-control-allow-methods").unwrap();
+    for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+        assert!(methods.contains(method), "{methods}");
+    }
+    let answer = client.send("GET", "/ok", &[("origin", "http://page.test")], b"");
+    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    let exposed = answer
+        .header("access-control-expose-headers")
+        .unwrap()
+        .to_ascii_lowercase();
+    for name in [
+        "content-location",
+        "location",
+        "x-pagination-total",
+        "x-pagination-next",
+    ] {
+        assert!(exposed.contains(name), "{exposed}");
+    }
+}
+
+#[test]
+fn health_and_facts_are_there() {
+    let (_server, client) = serve(&Place::sqlite());
+    assert_eq!(client.get("/ok").json()["ok"], true);
+    assert_eq!(client.get("/ok?check_db=1").json()["ok"], true);
+    let info = client.get("/info").json();
+    assert!(
+        info["version"].is_string() && info["flags"].is_object(),
+        "{info}"
+    );
+    assert_eq!(client.get("/nothing").refused(404), "Not Found");
+    let put = client.send("PUT", "/threads", &[], b"{}");
+    assert_eq!(put.refused(405), "Method Not Allowed");
+}
+
+fn the_run_row_is_final_before_the_stream_ends(place: &Place) {
+    let (_server, client) = serve(place);
+    for _ in 0..10 {
+        let thread = client.thread();
+        let mut open = client.open_stream(&thread, &counter());
+        let run = open.run();
+        while open.event().is_some() {}
+        let row = client.get(&format!("/threads/{thread}/runs/{run}")).json();
+        assert_eq!(row["status"], "success");
+        assert_eq!(
+            client.get(&format!("/threads/{thread}")).json()["status"],
+            "idle"
+        );
+        assert_eq!(client.state(&thread)["values"]["count"], 1111);
+    }
+}
+
+fn a_run_goes_on_when_its_client_leaves(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let mut open = client.open_stream(&thread, &slow(150, 2));
+    open.event_named("custom");
+    let run = open.run();
+    drop(open);
+    assert_eq!(client.end_of(&thread, &run), "success");
+    assert_eq!(
+        client.state(&thread)["values"]["seen"],
+        json!(["work", "rest"])
+    );
+}
+
+fn a_run_is_cancelled_with_its_client_when_asked(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let body = with(slow(300, 100), "on_disconnect", "cancel");
+    let mut open = client.open_stream(&thread, &body);
+    open.event_named("custom");
+    let run = open.run();
+    drop(open);
+    assert_eq!(client.end_of(&thread, &run), "interrupted");
+    assert_eq!(
+        client.get(&format!("/threads/{thread}")).json()["status"],
+        "interrupted"
+    );
+    // What it had not done is still to do.
+    assert_eq!(client.state(&thread)["next"], json!(["work"]));
+}
+
+fn a_cancelled_run_ends_interrupted_and_frees_its_thread(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let mut open = client.open_stream(&thread, &slow(300, 100));
+    open.event_named("custom");
+    let run = open.run();
+    let cancel = format!("/threads/{thread}/runs/{run}/cancel");
+    let answer = client.send("POST", &format!("{cancel}?wait=1"), &[], b"");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(client.end_of(&thread, &run), "interrupted");
+    // The stream ends silently.
+    while let Some(event) = open.event() {
+        assert!(["custom", "values"].contains(&&*event.name), "{event:?}");
+    }
+    let again = client.send("POST", &cancel, &[], b"").refused(404);
+    assert!(again.starts_with("No matching runs to cancel."), "{again}");
+    assert_eq!(
+        client.run(&thread, &slow(1, 1))["seen"],
+        json!(["work", "rest"])
+    );
+}
+
+fn waiting_answers_the_final_values(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    assert_eq!(client.run(&thread, &counter())["count"], 1111);
+    let asked = client.run(
+        &client.thread(),
+        &json!({"assistant_id": "approve", "input": {"request": "pay"}}),
+    );
+    assert_eq!(asked["request"], "pay");
+    assert_eq!(
+        asked["__interrupt__"][0]["value"],
+        json!({"question": "approve?", "request": "pay"})
+    );
+    let failed = client.run(
+        &client.thread(),
+        &json!({"assistant_id": "fault", "input": {"how": "error"}}),
+    );
+    assert_eq!(
+        failed,
+        json!({"__error__": {"error": "ValueError", "message": "no luck"}})
+    );
+    let runs = client.get(&format!("/threads/{thread}/runs")).json();
+    let run = runs[0]["run_id"].as_str().unwrap();
+    let joined = client
+        .get(&format!("/threads/{thread}/runs/{run}/join"))
+        .json();
+    assert_eq!(joined["count"], 1111);
+}
+
+fn a_stateless_run_leaves_no_thread(place: &Place) {
+    let (_server, client) = serve(place);
+    let answer = client.post("/runs/wait", &counter());
+    assert_eq!(answer.json()["count"], 1111);
+    let location = answer.header("content-location").unwrap();
+    let thread = location.split('/').nth(2).unwrap();
+    assert!(
+        client
+            .get(&format!("/threads/{thread}"))
+            .refused(404)
+            .contains(thread)
+    );
+
+    let mut open = client.open(
+        "POST",
+        "/runs/stream",
+        &[],
+        counter().to_string().as_bytes(),
+    );
+    let run = open.run();
+    assert_eq!(
+        open.header("content-location"),
+        Some(&*format!("/runs/{run}"))
+    );
+    let mut last = None;
+    while let Some(event) = open.event() {
+        last = Some(event);
+    }
+    assert_eq!(last.unwrap().data["count"], 1111);
+}
+
+fn a_stateless_run_is_kept_when_asked(place: &Place) {
+    let (_server, client) = serve(place);
+    let answer = client.post("/runs/wait", &with(counter(), "on_completion", "keep"));
+    let location = answer.header("content-location").unwrap();
+    let thread = location.split('/').nth(2).unwrap();
+    assert_eq!(client.state(thread)["values"]["count"], 1111);
+}
+
+fn enqueued_runs_execute_in_the_order_they_came(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let runs = format!("/threads/{thread}/runs");
+    let first = client.post(&runs, &slow(300, 1)).json();
+    let mut ids = vec![first["run_id"].as_str().unwrap().to_owned()];
+    for text in ["a", "b", "c", "d"] {
+        let body = json!({"assistant_id": "slow", "input": {"ms": 5, "ticks": 1, "seen": [text]}});
+        let run = client.post(&runs, &body).json();
+        assert_eq!(run["status"], "pending");
+        ids.push(run["run_id"].as_str().unwrap().to_owned());
+    }
+    for id in &ids {
+        assert_eq!(client.end_of(&thread, id), "success");
+    }
+    let seen = client.state(&thread)["values"]["seen"].clone();
+    let expected = json!([
+        "work", "rest", "a", "work", "rest", "b", "work", "rest", "c", "work", "rest", "d", "work",
+        "rest"
+    ]);
+    assert_eq!(seen, expected);
+    let listed = client.get(&runs).json();
+    let listed: Vec<&str> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["run_id"].as_str().unwrap())
+        .collect();
+    ids.reverse();
+    assert_eq!(listed, ids, "newest first");
+}
+
+fn a_second_run_is_refused_when_asked(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let mut first = client.open_stream(&thread, &slow(200, 2));
+    first.event_named("custom");
+    let second = with(slow(1, 1), "multitask_strategy", "reject");
+    for door in ["", "/stream", "/wait"] {
+        let detail = client
+            .post(&format!("/threads/{thread}/runs{door}"), &second)
+            .refused(409);
+        assert!(detail.contains("already running a task"), "{detail}");
+    }
+    let run = first.run();
+    while first.event().is_some() {}
+    assert_eq!(client.end_of(&thread, &run), "success");
+    let runs = client.get(&format!("/threads/{thread}/runs")).json();
+    assert_eq!(
+        runs.as_array().unwrap().len(),
+        1,
+        "a refused run leaves no row"
+    );
+    assert_eq!(
+        client.run(&thread, &second)["seen"],
+        json!(["work", "rest", "work", "rest"])
+    );
+}
+
+fn a_second_run_interrupts_the_first_when_asked(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let mut first = client.open_stream(&thread, &slow(200, 50));
+    first.event_named("custom");
+    let run = first.run();
+    let second = with(slow(1, 1), "multitask_strategy", "interrupt");
+    assert_eq!(
+        client.run(&thread, &second)["seen"],
+        json!(["work", "rest"])
+    );
+    assert_eq!(client.end_of(&thread, &run), "interrupted");
+    while let Some(event) = first.event() {
+        assert_ne!(event.name, "error", "{event:?}");
+    }
+    // The new input continues from the last checkpoint of the first run.
+    let steps: Vec<Value> = client
+        .history(&thread)
+        .iter()
+        .map(|state| state["metadata"]["step"].clone())
+        .collect();
+    assert_eq!(steps, [4, 3, 2, 1, 0, -1].map(Value::from));
+}
+
+fn a_second_run_rolls_the_first_back_when_asked(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let mut first = client.open_stream(&thread, &slow(200, 50));
+    first.event_named("custom");
+    let run = first.run();
+    let second = with(slow(1, 1), "multitask_strategy", "rollback");
+    assert_eq!(
+        client.run(&thread, &second)["seen"],
+        json!(["work", "rest"])
+    );
+    while let Some(event) = first.event() {
+        assert_ne!(event.name, "error", "{event:?}");
+    }
+    assert_eq!(
+        client
+            .get(&format!("/threads/{thread}/runs/{run}"))
+            .refused(404),
+        "Not Found"
+    );
+    let steps: Vec<Value> = client
+        .history(&thread)
+        .iter()
+        .map(|state| state["metadata"]["step"].clone())
+        .collect();
+    assert_eq!(steps, [2, 1, 0, -1].map(Value::from));
+}
+
+fn deleting_a_thread_during_a_run_drops_both(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let mut open = client.open_stream(&thread, &slow(150, 50));
+    open.event_named("custom");
+    let run = open.run();
+    let deleted = client.delete(&format!("/threads/{thread}"));
+    assert_eq!((deleted.status, &*deleted.body), (204, &b""[..]));
+    // The stream ends, long before the run would have.
+    while open.event().is_some() {}
+    client.get(&format!("/threads/{thread}")).refused(404);
+    client
+        .get(&format!("/threads/{thread}/runs/{run}"))
+        .refused(404);
+    // Nothing of it holds up who uses the id again.
+    let again = client.post("/threads", &json!({"thread_id": thread}));
+    assert_eq!(again.status, 200, "{}", again.text());
+    assert_eq!(
+        client.run(&thread, &slow(1, 1))["seen"],
+        json!(["work", "rest"])
+    );
+}
+
+fn a_resumable_stream_is_replayed_after_the_last_seen_event(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let body = with(slow(100, 3), "stream_resumable", true);
+    let mut open = client.open_stream(&thread, &body);
+    let seen = open.event_named("custom");
+    let path = open.header("location").unwrap().to_owned();
+    drop(open);
+    let last = [("last-event-id", seen.id.as_deref().unwrap())];
+    let mut again = client.open("GET", &path, &last, b"");
+    let mut names = Vec::new();
+    while let Some(event) = again.event() {
+        assert_ne!(event.id, seen.id);
+        names.push(event.name);
+    }
+    assert_eq!(names, ["custom", "custom", "values", "values"]);
+    let mut whole = client.open("GET", &path, &[("last-event-id", "-1")], b"");
+    let first = whole.event().unwrap();
+    assert_eq!(first.name, "metadata");
+    assert_eq!(std::iter::from_fn(|| whole.event()).count(), 6);
+}
+
+fn a_thread_is_busy_until_its_last_run_ends(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let status = || client.get(&format!("/threads/{thread}")).json()["status"].clone();
+    assert_eq!(status(), "idle");
+    let runs = format!("/threads/{thread}/runs");
+    let first = client.post(&runs, &slow(150, 1)).json();
+    assert_eq!(status(), "busy");
+    let second = client.post(&runs, &slow(1, 1)).json();
+    for run in [first, second] {
+        client.end_of(&thread, run["run_id"].as_str().unwrap());
+    }
+    assert_eq!(status(), "idle");
+}
