@@ -3,6 +3,7 @@
 pub mod access;
 pub mod cache;
 pub mod create;
+pub mod edit;
 pub mod error;
 pub mod execute;
 pub mod live;

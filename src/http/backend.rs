@@ -98,10 +98,23 @@ impl Api for Service {
                 if_exists: create.if_exists,
             })
             .await?;
-        if !create.supersteps.is_empty() {
-            return Err(Error::unsupported());
+        if create.supersteps.is_empty() {
+            return view(self, created).await;
         }
-        view(self, created).await
+        if let Err(error) = self.replay_updates(&created, create.supersteps).await {
+            if let runs::Error::Engine(error) = error {
+                return Err(error.into());
+            }
+            // The thread exists, so this is no failure of the creation.
+            return Err(Error::new(
+                hyper::StatusCode::CREATED,
+                format!(
+                    "Thread {id} was created, but there were problems updating the state: {error}"
+                ),
+            ));
+        }
+        let row = Service::thread(self, id).await?;
+        view(self, row).await
     }
 
     async fn thread(&self, id: ThreadId) -> Result<View, Error> {
@@ -134,8 +147,8 @@ impl Api for Service {
         Ok(Service::history(self, id, &page).await?)
     }
 
-    async fn edit_state(&self, _id: ThreadId, _edit: Edit) -> Result<Value, Error> {
-        Err(Error::unsupported())
+    async fn edit_state(&self, id: ThreadId, edit: Edit) -> Result<Value, Error> {
+        Ok(self.edit(id, edit).await?)
     }
 
     async fn create_run(
