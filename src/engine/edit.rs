@@ -180,7 +180,7 @@ impl Edit {
             apply(wiring, &mut live, applied)?;
         }
         let step = self.step() + 1;
-        self.store(live, Source::Update, step, vec![]).await
+        self.store(wiring, live, Source::Update, step, vec![]).await
     }
 
     async fn input(
@@ -212,11 +212,8 @@ impl Edit {
             let task = TaskId::of_input(base.checkpoint.id);
             rows.push(pending(task, "", &writes));
         }
-        let step = self
-            .base
-            .as_ref()
-            .map_or(-1, |base| base.checkpoint.step + 1);
-        self.store(live, Source::Input, step, rows).await
+        let step = self.base.as_ref().map_or(-1, |base| base.checkpoint.step + 1);
+        self.store(wiring, live, Source::Input, step, rows).await
     }
 
     /// Clones the base beside itself; answers the updates for the clone.
@@ -323,7 +320,7 @@ impl Edit {
         if !moved_past {
             for (_, path, writes, task) in &tasks {
                 if let Some(task) = task {
-                    rows.push(pending(*task, path, writes));
+                    rows.push(pending(*task, path, &wiring.without_untracked(writes)));
                 }
             }
         }
@@ -339,12 +336,13 @@ impl Edit {
             .collect();
         apply(wiring, &mut live, applied)?;
         let step = self.step() + 1;
-        self.store(live, Source::Update, step, rows).await
+        self.store(wiring, live, Source::Update, step, rows).await
     }
 
     /// Stores `live` as the child of the base, which it becomes.
     async fn store(
         &mut self,
+        wiring: &Wiring,
         live: Live,
         source: Source,
         step: i64,
@@ -361,7 +359,7 @@ impl Edit {
             step,
             source,
             created_at: Timestamp::now(),
-            values: live.snapshot(),
+            values: live.snapshot(wiring),
             versions: live.versions,
             seen: live.seen,
             updated: None,

@@ -197,6 +197,8 @@ impl Level {
         }
         if task == TaskId::NULL {
             // Regular writes of earlier commands keep their positions in front.
+            // Control writes go last: an answer that is gone the next time must not move them.
+            writes.sort_by_key(|(name, _)| control_index(name).is_some());
             let mut all: Vec<(Arc<str>, Value)> = self
                 .pending
                 .iter()
@@ -213,18 +215,28 @@ impl Level {
             .cloned();
         self.pending.retain(|write| write.task != task);
         self.pending.extend(keep_steps);
-        let rows: Vec<Pending> = writes
-            .into_iter()
-            .enumerate()
-            .map(|(position, (channel, value))| Pending {
-                task,
-                path: path.clone(),
-                idx: control_index(&channel)
-                    .unwrap_or_else(|| i32::try_from(position).unwrap_or(i32::MAX)),
-                channel,
-                value,
-            })
-            .collect();
+        let pending = |writes: Vec<(Arc<str>, Value)>| -> Vec<Pending> {
+            writes
+                .into_iter()
+                .enumerate()
+                .map(|(position, (channel, value))| Pending {
+                    task,
+                    path: path.clone(),
+                    idx: control_index(&channel)
+                        .unwrap_or_else(|| i32::try_from(position).unwrap_or(i32::MAX)),
+                    channel,
+                    value,
+                })
+                .collect()
+        };
+        let rows = match self.wiring.untracked.is_empty() {
+            true => pending(writes),
+            false => {
+                let stored = self.wiring.without_untracked(&writes);
+                self.pending.extend(pending(writes));
+                return pending(stored);
+            }
+        };
         self.pending.extend(rows.iter().cloned());
         rows
     }
@@ -333,7 +345,7 @@ impl Level {
             step: self.current.step,
             source: self.current.source,
             created_at: Timestamp::now(),
-            values: self.live.snapshot(),
+            values: self.live.snapshot(&self.wiring),
             versions: self.live.versions.clone(),
             seen: self.live.seen.clone(),
             updated: self

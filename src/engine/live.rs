@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use indexmap::IndexMap;
 
-use super::{error::Error, wiring::Wiring};
+use super::{error::Error, names::TASKS, wiring::Wiring};
 use crate::{
-    channel::{Channel, Kind},
+    channel::Channel,
     checkpoint::{Checkpoint, Versions},
     value::{Map, Value},
 };
@@ -72,13 +72,17 @@ impl Live {
     }
 
     /// Stored form of every channel that has a value and was ever written.
-    pub fn snapshot(&self) -> BTreeMap<Arc<str>, Value> {
+    pub fn snapshot(&self, wiring: &Wiring) -> BTreeMap<Arc<str>, Value> {
         let mut values = self.unknown.clone();
         for (name, channel) in &self.channels {
             if !self.versions.contains_key(name) {
                 continue;
             }
             if let Some(value) = channel.snapshot() {
+                let value = match &**name {
+                    TASKS if !wiring.untracked.is_empty() => wiring.sends_without_untracked(&value),
+                    _ => value,
+                };
                 values.insert(name.clone(), value);
             }
         }
@@ -121,8 +125,3 @@ impl Live {
 
 /// The one channel of a graph whose state is not a map.
 pub const ROOT: &str = "__root__";
-
-/// Whether a kind is one that is never stored.
-pub fn is_untracked(kind: &Kind) -> bool {
-    matches!(kind, Kind::Untracked { .. })
-}

@@ -15,14 +15,10 @@ use crate::{
 ///
 /// # Errors
 /// None today: a failure to store shows at the next commit.
-pub async fn keep(level: &Level, mut writes: Vec<Pending>, others_run: bool) -> Result<(), Error> {
+pub async fn keep(level: &Level, writes: Vec<Pending>, others_run: bool) -> Result<(), Error> {
     let Some(journal) = level.scope.journal.as_ref().filter(|_| level.stores) else {
         return Ok(());
     };
-    writes.retain(|write| {
-        let kind = level.graph().channel(&write.channel).map(|spec| &spec.kind);
-        !matches!(kind, Some(Kind::Untracked { .. }))
-    });
     let waiting = Waiting {
         ns: level.ns.clone(),
         checkpoint: level.current.id,

@@ -6,6 +6,7 @@ use super::names::{START, TASKS};
 use crate::{
     channel::Kind,
     graph::{Compiled, Node, Writers, edge_channel},
+    value::Value,
 };
 
 /// A graph laid out for the engine.
@@ -21,6 +22,8 @@ pub struct Wiring {
     /// Which nodes a channel starts; `usize::MAX` is the hidden start node.
     by_trigger: HashMap<Arc<str>, Vec<usize>>,
     names: HashMap<Arc<str>, usize>,
+    /// Channels that are never stored.
+    pub untracked: Vec<Arc<str>>,
     start_triggers: Arc<[Arc<str>]>,
     start_name: Arc<str>,
 }
@@ -68,7 +71,14 @@ impl Wiring {
             };
             channels.push((join.channel.clone(), kind));
         }
+        let untracked = graph
+            .channels
+            .iter()
+            .filter(|spec| matches!(spec.kind, Kind::Untracked { .. }))
+            .map(|spec| spec.name.clone())
+            .collect();
         Self {
+            untracked,
             graph,
             channels,
             triggers,
@@ -78,6 +88,39 @@ impl Wiring {
             start_triggers: Arc::from([start_name.clone()]),
             start_name,
         }
+    }
+
+    /// What is stored of a task's writes: untracked channels are left out, also as keys of a
+    /// fan-out's argument.
+    pub fn without_untracked(&self, writes: &[(Arc<str>, Value)]) -> Vec<(Arc<str>, Value)> {
+        writes
+            .iter()
+            .filter(|(name, _)| !self.untracked.contains(name))
+            .map(|(name, value)| match &**name {
+                TASKS => (name.clone(), self.send_without_untracked(value)),
+                _ => (name.clone(), value.clone()),
+            })
+            .collect()
+    }
+
+    /// The same for the stored fan-out targets.
+    pub fn sends_without_untracked(&self, sends: &Value) -> Value {
+        match sends {
+            Value::List(sends) => sends
+                .iter()
+                .map(|send| self.send_without_untracked(send))
+                .collect(),
+            other => other.clone(),
+        }
+    }
+
+    fn send_without_untracked(&self, send: &Value) -> Value {
+        let mut send = send.clone();
+        let arg = send.make_map_mut().and_then(|send| send.get_mut("arg"));
+        if let Some(arg) = arg.and_then(Value::make_map_mut) {
+            arg.retain(|name, _| !self.untracked.contains(name));
+        }
+        send
     }
 
     /// The node at `index`; `None` for the hidden start node.
