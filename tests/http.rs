@@ -258,7 +258,9 @@ fn a_run_goes_on_when_its_client_leaves(place: &Place) {
 fn a_run_is_cancelled_with_its_client_when_asked(place: &Place) {
     let (_server, client) = serve(place);
     let thread = client.thread();
-    let body = with(slow(300, 100), "on_disconnect", "cancel");
+    // Durable before the next superstep: what the events tell of is stored.
+    let body = with(slow(300, 100), "durability", "sync");
+    let body = with(body, "on_disconnect", "cancel");
     let mut open = client.open_stream(&thread, &body);
     open.event_named("custom");
     let run = open.run();
@@ -424,7 +426,7 @@ fn a_second_run_is_refused_when_asked(place: &Place) {
 fn a_second_run_interrupts_the_first_when_asked(place: &Place) {
     let (_server, client) = serve(place);
     let thread = client.thread();
-    let mut first = client.open_stream(&thread, &slow(200, 50));
+    let mut first = client.open_stream(&thread, &with(slow(200, 50), "durability", "sync"));
     first.event_named("custom");
     let run = first.run();
     let second = with(slow(1, 1), "multitask_strategy", "interrupt");

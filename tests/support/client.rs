@@ -107,6 +107,19 @@ impl Client {
         Open::read(stream, method)
     }
 
+    /// A POST of a body in chunks that are written as given and never ended.
+    pub fn open_chunked(&self, path: &str, chunks: &[u8]) -> Open {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {}\r\ntransfer-encoding: chunked\r\n\r\n",
+            self.address
+        );
+        (&stream).write_all(head.as_bytes()).unwrap();
+        (&stream).write_all(chunks).ok();
+        Open::read(stream, "POST")
+    }
+
     /// A new thread's id.
     pub fn thread(&self) -> String {
         let answer = self.post("/threads", &json!({}));

@@ -123,9 +123,15 @@ async fn bad(state: Fault) -> Result<Command<Fault>> {
     match state.how.as_deref() {
         Some("panic") => panic!("this node panics on purpose"),
         Some("error") => Err(backstitch::error::Raised::new("ValueError", "no luck").into()),
-        Some("lost") => Ok(done.goto("nowhere")),
         Some("endless") => Ok(done.goto("bad")),
         _ => Ok(done),
+    }
+}
+
+fn stray(state: &Fault) -> &'static str {
+    match state.how.as_deref() {
+        Some("astray") => "nowhere",
+        _ => END,
     }
 }
 
@@ -162,6 +168,7 @@ async fn main() -> std::process::ExitCode {
         .node("bad", bad)
         .edge(START, "good")
         .edge("good", "bad")
+        .route("bad", stray, ["good", END])
         .build();
     Server::new()
         .graph("counter", counter)
