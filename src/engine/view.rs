@@ -132,10 +132,10 @@ fn apply_finished(
     planned: &[Planned],
     pending: &[&Pending],
 ) -> Result<(), Error> {
-    let writes: Vec<(&Planned, Vec<(Arc<str>, Value)>)> = planned
+    let writes: Vec<(&Planned, _)> = planned
         .iter()
         .map(|task| (task, output_of(pending, task.id)))
-        .filter(|(_, writes): &(&Planned, Vec<_>)| !writes.is_empty())
+        .filter(|(_, writes)| !writes.is_empty())
         .collect();
     if writes.is_empty() {
         return Ok(());
