@@ -9,7 +9,7 @@ const INTRODUCTION: &str = "I am a scripted stand-in, not a language model: star
     OPENAI_API_KEY (or with OPENAI_BASE_URL, for a model of your own) to talk to a real one. ";
 
 const HELP: &str = "I understand a few phrases. Try “What is the weather in Oslo and Rome?”, \
-    “What is (2 + 3) * 4?” or “What time is it in Europe/Oslo?”";
+    “What is (2 + 3) * 4?”, “What time is it in Europe/Oslo?” or “My name is Ada.”";
 
 /// The answer to a conversation.
 pub fn reply(messages: &[Message], _: &[Arc<Tool>]) -> Result<Message> {
@@ -22,6 +22,11 @@ pub fn reply(messages: &[Message], _: &[Arc<Tool>]) -> Result<Message> {
     let said = messages.last().map(Message::text).unwrap_or_default();
     let calls = wishes(&said);
     let text = match calls.len() {
+        0 if said.to_lowercase().contains("my name?") => match known_name(messages) {
+            Some(name) => format!("Your name is {name}."),
+            None => "You have not told me. Say “My name is …”.".to_owned(),
+        },
+        0 if let Some(name) = name_in(&said) => format!("Nice to meet you, {name}!"),
         0 if greets(&said) => format!("Hello! {HELP}"),
         0 => HELP.to_owned(),
         1 => "Let me look.".to_owned(),
@@ -31,6 +36,22 @@ pub fn reply(messages: &[Message], _: &[Arc<Tool>]) -> Result<Message> {
     Ok(calls.into_iter().fold(message, |message, (tool, args)| {
         message.calling(tool, Value::from(args))
     }))
+}
+
+/// The name the user gave last in this conversation: on this line of it, whatever others say.
+fn known_name(messages: &[Message]) -> Option<String> {
+    let by_user = messages.iter().rev().filter(|m| m.role() == Role::Human);
+    by_user.map(Message::text).find_map(|text| name_in(&text))
+}
+
+/// The word after `my name is`.
+fn name_in(text: &str) -> Option<String> {
+    const PHRASE: &str = "my name is ";
+    // Lengths agree byte for byte only for ASCII: other texts are searched as they are.
+    let at = text.to_ascii_lowercase().find(PHRASE)? + PHRASE.len();
+    let rest = text.get(at..)?;
+    let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+    (!name.is_empty()).then_some(name)
 }
 
 /// What the tools answered since the model last spoke, as sentences.
