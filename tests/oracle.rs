@@ -136,7 +136,11 @@ fn cases() -> Vec<PathBuf> {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             let wanted = path.to_str().unwrap().contains(&only);
-            if wanted && path.extension().is_some_and(|extension| extension == "json") {
+            if wanted
+                && path
+                    .extension()
+                    .is_some_and(|extension| extension == "json")
+            {
                 cases.push(path);
             }
         }

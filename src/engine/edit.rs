@@ -190,7 +190,9 @@ impl Edit {
         moved_past: bool,
     ) -> Result<(), Error> {
         let Some(values) = values else {
-            return Err(Error::invalid_update("Received no input writes for __start__"));
+            return Err(Error::invalid_update(
+                "Received no input writes for __start__",
+            ));
         };
         let mut live = self.live(wiring)?;
         let writes = [(START.into(), values)];
@@ -210,7 +212,10 @@ impl Edit {
             let task = TaskId::of_input(base.checkpoint.id);
             rows.push(pending(task, "", &writes));
         }
-        let step = self.base.as_ref().map_or(-1, |base| base.checkpoint.step + 1);
+        let step = self
+            .base
+            .as_ref()
+            .map_or(-1, |base| base.checkpoint.step + 1);
         self.store(wiring, live, Source::Input, step, rows).await
     }
 
@@ -221,7 +226,9 @@ impl Edit {
         values: Option<&Value>,
     ) -> Result<Option<Vec<StateUpdate>>, Error> {
         let Some(base) = &self.base else {
-            return Err(Error::invalid_update("Cannot copy a non-existent checkpoint"));
+            return Err(Error::invalid_update(
+                "Cannot copy a non-existent checkpoint",
+            ));
         };
         let old = &base.checkpoint;
         let clone = Checkpoint {
@@ -263,7 +270,9 @@ impl Edit {
                 None => groups.push((node, vec![update])),
             }
         }
-        Ok(Some(groups.into_iter().flat_map(|(_, group)| group).collect()))
+        Ok(Some(
+            groups.into_iter().flat_map(|(_, group)| group).collect(),
+        ))
     }
 
     /// Runs the writers of nodes: updates, edges, routes.
@@ -288,9 +297,8 @@ impl Edit {
                         "as_node is required when applying multiple updates",
                     ));
                 }
-                None => last_node(wiring, &live).ok_or_else(|| {
-                    Error::invalid_update("Ambiguous update, specify as_node")
-                })?,
+                None => last_node(wiring, &live)
+                    .ok_or_else(|| Error::invalid_update("Ambiguous update, specify as_node"))?,
             };
             let index = wiring
                 .index(&node)
@@ -407,9 +415,7 @@ impl Edit {
         let writes = match above {
             Some(at) => rows
                 .iter()
-                .flat_map(|rows| {
-                    frame::encode_writes(&self.ns, at, self.slot.branch, rows, None)
-                })
+                .flat_map(|rows| frame::encode_writes(&self.ns, at, self.slot.branch, rows, None))
                 .collect(),
             None => vec![],
         };

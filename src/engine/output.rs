@@ -35,12 +35,7 @@ pub fn writes(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Resu
 ///
 /// # Errors
 /// As [`writes`].
-pub fn written(
-    wiring: &Wiring,
-    live: &Live,
-    node: usize,
-    output: Output,
-) -> Result<Writes, Error> {
+pub fn written(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Result<Writes, Error> {
     if output.to_parent {
         return Err(Error::ParentCommand(Box::new(ToParent {
             writes: output.writes,

@@ -89,7 +89,11 @@ pub fn snapshot(
 }
 
 /// Applies the client's own pending writes.
-pub(super) fn apply_null(wiring: &Wiring, state: &mut Live, pending: &[&Pending]) -> Result<(), Error> {
+pub(super) fn apply_null(
+    wiring: &Wiring,
+    state: &mut Live,
+    pending: &[&Pending],
+) -> Result<(), Error> {
     let writes: Vec<(Arc<str>, Value)> = pending
         .iter()
         .filter(|write| write.task == TaskId::NULL)

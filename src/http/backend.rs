@@ -299,10 +299,16 @@ impl Api for Service {
             .into_iter()
             .filter(|one| {
                 let graph = text(one, "graph_id");
-                search.filter.graph_id.as_ref().is_none_or(|id| *id == graph)
-                    && search.filter.name.as_ref().is_none_or(|name| {
-                        graph.to_lowercase().contains(&name.to_lowercase())
-                    })
+                search
+                    .filter
+                    .graph_id
+                    .as_ref()
+                    .is_none_or(|id| *id == graph)
+                    && search
+                        .filter
+                        .name
+                        .as_ref()
+                        .is_none_or(|name| graph.to_lowercase().contains(&name.to_lowercase()))
                     && search.filter.metadata.iter().all(|(key, value)| {
                         one.get("metadata").and_then(|map| map.get(key)) == Some(value)
                     })

@@ -37,7 +37,10 @@ impl Cache {
     /// A checkpoint without its pending writes.
     pub fn get(&self, tree: TreeId, id: CheckpointId) -> Option<Arc<Decoded>> {
         let inner = self.inner.lock();
-        inner.entries.get(&(tree, id)).map(|(found, _)| found.clone())
+        inner
+            .entries
+            .get(&(tree, id))
+            .map(|(found, _)| found.clone())
     }
 
     /// Keeps a checkpoint. Its pending writes are dropped: those change.

@@ -195,11 +195,7 @@ impl Service {
     }
 }
 
-fn new_thread(
-    request: &request::Run,
-    ids: &Ids,
-    thread: Option<ThreadId>,
-) -> Option<NewThread> {
+fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Option<NewThread> {
     let wanted = thread.is_none() || request.if_not_exists == IfNotExists::Create;
     wanted.then(|| {
         let mut metadata = thread_metadata(ids);

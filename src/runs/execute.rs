@@ -78,8 +78,14 @@ impl Service {
         let Some(held) = held else {
             // The graph is gone, or the row is from another version: say so and free the slot.
             let error = engine::Error::value("this server has no graph for the run's assistant");
-            self.finish(&run, slot, Status::Error, Outcome::Error, Some(error.to_value()))
-                .await;
+            self.finish(
+                &run,
+                slot,
+                Status::Error,
+                Outcome::Error,
+                Some(error.to_value()),
+            )
+            .await;
             return;
         };
         let publisher = held.live.publisher.clone();
@@ -147,7 +153,13 @@ impl Service {
             None => None,
         };
         let saver = self.inner.parts.saver.clone();
-        Ok(tree::base::start(saver, slot, run.address, base, Some(run.id)))
+        Ok(tree::base::start(
+            saver,
+            slot,
+            run.address,
+            base,
+            Some(run.id),
+        ))
     }
 
     /// A checkpoint with its pending writes; its values come from the cache when they can.

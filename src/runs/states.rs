@@ -50,12 +50,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, stored values that do not fit the graph, or the storage failed.
-    pub async fn state(
-        &self,
-        id: ThreadId,
-        at: &Address,
-        subgraphs: bool,
-    ) -> Result<Value, Error> {
+    pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value, Error> {
         let thread = self.thread(id).await?;
         let Some(registered) = self.graph_of(&thread) else {
             return Ok(view::empty_state(id, at.checkpoint));
@@ -74,9 +69,7 @@ impl Service {
             (None, true) => At::ActiveHead,
             (None, false) => At::Newest,
         };
-        let found = self
-            .find(&thread, &at.ns, wanted)
-            .await?;
+        let found = self.find(&thread, &at.ns, wanted).await?;
         let Some(mut decoded) = found else {
             return Ok(view::empty_state(id, at.checkpoint));
         };
@@ -124,12 +117,7 @@ impl Service {
         .boxed()
     }
 
-    async fn find(
-        &self,
-        thread: &Thread,
-        ns: &Arc<str>,
-        at: At,
-    ) -> Result<Option<Decoded>, Error> {
+    async fn find(&self, thread: &Thread, ns: &Arc<str>, at: At) -> Result<Option<Decoded>, Error> {
         let stored = self
             .inner
             .parts

@@ -14,7 +14,11 @@ impl Service {
     /// The storage failed.
     pub async fn start(&self) -> Result<(), Error> {
         let inner = &self.inner;
-        inner.parts.runs.renew(inner.worker, inner.options.lease).await?;
+        inner
+            .parts
+            .runs
+            .renew(inner.worker, inner.options.lease)
+            .await?;
         let lost = inner.parts.runs.recover(inner.worker).await?;
         if !lost.is_empty() {
             tracing::warn!(runs = lost.len(), "ended runs that a dead process left");
@@ -65,7 +69,12 @@ impl Service {
             if inner.drain.is_cancelled() && inner.tracker.is_empty() {
                 return;
             }
-            if let Err(error) = inner.parts.runs.renew(inner.worker, inner.options.lease).await {
+            if let Err(error) = inner
+                .parts
+                .runs
+                .renew(inner.worker, inner.options.lease)
+                .await
+            {
                 tracing::warn!(%error, "the lease could not be renewed");
                 continue;
             }
@@ -87,7 +96,10 @@ impl Service {
         let inner = &self.inner;
         inner.tracker.close();
         let limit = Instant::now() + inner.options.drain;
-        if tokio::time::timeout_at(limit, inner.tracker.wait()).await.is_err() {
+        if tokio::time::timeout_at(limit, inner.tracker.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("runs did not end in time: stopping them");
             for live in inner.active.lock().running.values() {
                 live.cancel.cancel();

@@ -83,8 +83,7 @@ impl Reader<'_> {
             };
             let ns = &stored.row.ns;
             let decoded = frame::decode(stored)?;
-            let mut decoded =
-                base::resolve(self.saver, self.thread.tree, ns, decoded).await?;
+            let mut decoded = base::resolve(self.saver, self.thread.tree, ns, decoded).await?;
             if self.thread.head == Some(stored.row.id) {
                 base::keep_own_writes(&mut decoded, self.thread.active_branch);
             } else {
@@ -118,7 +117,11 @@ impl Reader<'_> {
         };
         Ok(State {
             snapshot,
-            writes: decoded.writes.iter().map(|(_, write)| write.clone()).collect(),
+            writes: decoded
+                .writes
+                .iter()
+                .map(|(_, write)| write.clone())
+                .collect(),
             inside,
         })
     }

@@ -80,7 +80,9 @@ impl Step {
     }
 
     fn by_id(&self, id: &str) -> Option<usize> {
-        self.tasks.iter().position(|(task, _)| task.to_string() == id)
+        self.tasks
+            .iter()
+            .position(|(task, _)| task.to_string() == id)
     }
 
     /// The first task of this name that has not ended.
@@ -145,7 +147,9 @@ pub fn in_task_order(events: Vec<Event>, ns: &str) -> Vec<Event> {
     for event in events {
         if *event.ns != *ns {
             let child = directly_inside(&event.ns, ns);
-            let level = child.rsplit('|').find(|level| level.parse::<u32>().is_err());
+            let level = child
+                .rsplit('|')
+                .find(|level| level.parse::<u32>().is_err());
             let level = level.unwrap_or_default().to_owned();
             let (name, id) = level.split_once(':').unwrap_or((&level, ""));
             let task = step.by_id(id).unwrap_or_else(|| step.by_name(name));
@@ -225,7 +229,10 @@ pub fn shown(events: &[Event], modes: &[String], labels: &mut Labels) -> Json {
         };
         push(mode, data.clone());
         if let Some((kind, step)) = debug {
-            push("debug", json!({"step": step, "type": kind, "payload": data}));
+            push(
+                "debug",
+                json!({"step": step, "type": kind, "payload": data}),
+            );
         }
     }
     Json::Array(all)

@@ -123,8 +123,7 @@ impl Labels {
         self.addresses.insert(label, (ns.to_owned(), id));
         for task in &state.snapshot.tasks {
             let path = task.path.as_list().unwrap();
-            let (mut short, mut full) =
-                (format!("T{number}"), format!("T{number}.{}", task.name));
+            let (mut short, mut full) = (format!("T{number}"), format!("T{number}.{}", task.name));
             let mut sort = format!("~__pregel_pull, {}", task.name);
             if path[0] == "__pregel_push" {
                 let index = path[1].as_i64().unwrap();
@@ -177,7 +176,9 @@ impl Labels {
     /// Namespace and id of a checkpoint's label.
     pub fn address(&self, label: &str) -> (String, CheckpointId) {
         let found = self.addresses.get(label);
-        found.unwrap_or_else(|| panic!("no checkpoint {label}")).clone()
+        found
+            .unwrap_or_else(|| panic!("no checkpoint {label}"))
+            .clone()
     }
 
     pub fn id(&self, id: Option<CheckpointId>) -> Json {
@@ -220,7 +221,12 @@ impl Labels {
     /// Interrupts in task-path order.
     pub fn interrupts<'a>(&mut self, all: impl IntoIterator<Item = &'a Interrupt>) -> Vec<Json> {
         let mut all: Vec<&Interrupt> = all.into_iter().collect();
-        all.sort_by_key(|one| self.interrupt_keys.get(&*one.id).cloned().unwrap_or_default());
+        all.sort_by_key(|one| {
+            self.interrupt_keys
+                .get(&*one.id)
+                .cloned()
+                .unwrap_or_default()
+        });
         all.into_iter()
             .map(|one| {
                 let id = self.interrupt(&one.id);
@@ -261,7 +267,9 @@ impl Labels {
     /// A value stored in or written to `channel`.
     pub fn channel(&mut self, channel: &str, value: &Value) -> Json {
         let set = |value: &Value| match value.as_list() {
-            Some(names) => json!({"$set": names.iter().map(|one| self.value(one)).collect::<Vec<_>>()}),
+            Some(names) => {
+                json!({"$set": names.iter().map(|one| self.value(one)).collect::<Vec<_>>()})
+            }
             None => self.value(value),
         };
         let send = |value: &Value| match (value.get("node"), value.get("arg")) {

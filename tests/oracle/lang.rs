@@ -156,7 +156,9 @@ pub fn text(value: &Json) -> &str {
 }
 
 fn int(value: &Json) -> i64 {
-    value.as_i64().unwrap_or_else(|| panic!("{value} is no integer"))
+    value
+        .as_i64()
+        .unwrap_or_else(|| panic!("{value} is no integer"))
 }
 
 /// The same value with the keys of all maps sorted.
@@ -164,7 +166,10 @@ pub fn sorted(value: &Json) -> Json {
     match value {
         Json::Array(items) => items.iter().map(sorted).collect(),
         Json::Object(map) => {
-            let map: BTreeMap<_, _> = map.iter().map(|(key, value)| (key, sorted(value))).collect();
+            let map: BTreeMap<_, _> = map
+                .iter()
+                .map(|(key, value)| (key, sorted(value)))
+                .collect();
             map.into_iter()
                 .map(|(key, value)| (key.clone(), value))
                 .collect()

@@ -234,7 +234,10 @@ impl Runner {
         let done = match kind {
             "update_state" => {
                 let update = state_update(call);
-                thread.update_state(&ns, at, update).await.map(Raw::Checkpoint)
+                thread
+                    .update_state(&ns, at, update)
+                    .await
+                    .map(Raw::Checkpoint)
             }
             "bulk_update_state" => {
                 let steps = call["supersteps"].as_array().unwrap().iter();
@@ -263,7 +266,9 @@ impl Runner {
             "get_history" => {
                 let page = History {
                     ns: Some(ns),
-                    before: call["before"].as_str().map(|label| self.labels.address(label).1),
+                    before: call["before"]
+                        .as_str()
+                        .map(|label| self.labels.address(label).1),
                     at,
                     metadata: match call.get("filter") {
                         Some(filter) => Value::from(filter.clone()).as_map().cloned(),
