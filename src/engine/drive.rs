@@ -231,8 +231,21 @@ pub fn apply_step(level: &mut Level, writes: &[Writes]) -> Result<(), Error> {
             triggers: &task.triggers,
         })
         .collect();
-    level.updated = Some(apply(&level.wiring, &mut level.live, applied)?);
-    Ok(())
+    // In `Exit` durability the state of a failed superstep is stored: a channel that failed
+    // keeps what it had.
+    let before = level.exits_late().then(|| level.live.clone());
+    match (apply(&level.wiring, &mut level.live, applied), before) {
+        (Ok(updated), _) => {
+            level.updated = Some(updated);
+            Ok(())
+        }
+        (Err(error), before) => {
+            if let Some(before) = before {
+                level.live.mend(before);
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Whether the writes that were just applied show in the graph's output.

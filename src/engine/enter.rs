@@ -104,8 +104,10 @@ pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
         pass_breakpoints(level);
         if forks {
             level.pending.retain(|write| &*write.channel != INTERRUPT);
-            level.updated = None;
+            // The row has none; the superstep that follows starts from those of the original.
+            let updated = level.updated.take();
             save::checkpoint(level, Source::Fork).await?;
+            level.updated = updated;
         }
         level.tell_values();
     } else if let Input::Value(input) = entry.input
@@ -125,7 +127,10 @@ pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
         None => resuming,
     };
     if !nested && travelling {
-        level.replay.bound = Some(replay_bound(level, old, forks));
+        level.replay.bound = Some(match resuming {
+            true => replay_bound(level, old, forks),
+            false => level.current.id,
+        });
     }
     if !nested && let Some(null) = null_answer(level) {
         *level.scope.answer.lock() = Some(null);

@@ -246,9 +246,7 @@ impl Level {
     /// The level as graphs inside see it.
     pub fn nested(&self) -> Nested {
         let mut parents = self.parents.clone();
-        if self.stores {
-            parents.insert(self.ns.clone(), self.current.id.to_string());
-        }
+        parents.insert(self.ns.clone(), self.current.id.to_string());
         Nested::new(
             parents,
             self.current.id,

@@ -259,6 +259,7 @@ fn open(
             updated = base
                 .checkpoint
                 .updated
+                .filter(|names| !names.is_empty())
                 .map(|names| names.into_iter().collect());
             stored = base.frame;
             pending = base.writes.into_iter().map(|(_, write)| write).collect();

@@ -50,7 +50,7 @@ pub async fn flush(level: &Level) -> Result<(), Error> {
 pub async fn checkpoint(level: &mut Level, source: Source) -> Result<(), Error> {
     let before = level.current.id;
     let checkpoint = level.stand_on(source);
-    if level.ns.is_empty() {
+    if level.ns.is_empty() && !level.exits_late() {
         *level.scope.root.lock() = Some(checkpoint.id);
     }
     let Some(journal) = level.scope.journal.clone().filter(|_| level.stores) else {

@@ -9,7 +9,7 @@ use super::{
     enter::{self, Entry, Input},
     error::Error,
     event::{Interrupt, TaskInfo},
-    journal::Waiting,
+    journal::{Durability, Waiting},
     level::{Current, Level},
     live::Live,
     names::STEP,
@@ -204,7 +204,8 @@ async fn open(
     if call > 0 {
         ns.push_str(&format!("|{call}"));
     }
-    let stores = scope.journal.is_some() && nested.stores && graph.persist != Persist::None;
+    // Also inside a graph that stores nothing.
+    let stores = scope.journal.is_some() && graph.persist != Persist::None;
     let wiring = Arc::new(Wiring::new(graph));
     let ns: Arc<str> = ns.into();
     let before = nested.replay.visit(&ns);
@@ -224,6 +225,7 @@ async fn open(
             let updated = decoded
                 .checkpoint
                 .updated
+                .filter(|names| !names.is_empty())
                 .map(|names| names.into_iter().collect());
             let pending = decoded.writes.into_iter().map(|(_, write)| write).collect();
             (live, current, decoded.frame, pending, updated)
@@ -262,7 +264,7 @@ async fn find(
     ns: &Arc<str>,
     before: Option<CheckpointId>,
 ) -> Result<Option<frame::Decoded>, Error> {
-    let (Some(journal), Some(start)) = (&scope.journal, *scope.root.lock()) else {
+    let Some(journal) = &scope.journal else {
         return Ok(None);
     };
     if before.is_none()
@@ -270,8 +272,13 @@ async fn find(
     {
         return Ok(Some(late));
     }
-    // The rows it may be in, and the path to them, can still be on their way.
-    journal.flush().await?;
+    let Some(start) = *scope.root.lock() else {
+        return Ok(None);
+    };
+    if journal.durability() != Durability::Exit {
+        // The rows it may be in, and the path to them, can still be on their way.
+        journal.flush().await?;
+    }
     let slot = journal.slot().await;
     let stored = journal
         .saver()
