@@ -251,10 +251,10 @@ fn one(
 fn fold(reducer: &Reducer, held: &mut Option<Value>, writes: &[Value]) -> Result<bool, Error> {
     let mut overwrites = writes.iter().filter_map(as_overwrite);
     if let Some(value) = overwrites.next() {
+        *held = Some(value.clone());
         if overwrites.next().is_some() {
             return Err(Error::Overwrites);
         }
-        *held = Some(value.clone());
         return Ok(true);
     }
     // Taken out, so that the reducer owns it and may change it in place.

@@ -86,7 +86,8 @@ pub struct WriteRow {
     pub tag: Arc<str>,
     /// Encoded list of `[idx, channel, value]`.
     pub bytes: Vec<u8>,
-    /// Replace an existing row (control-only batches); otherwise the first writer wins.
+    /// Replace an existing row (control-only batches, and the client's own output, which each
+    /// command stores whole); otherwise the first writer wins.
     pub upsert: bool,
 }
 

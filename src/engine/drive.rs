@@ -43,11 +43,11 @@ type Writes = Vec<(Arc<str>, Value)>;
 pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
     loop {
         let limit = level.scope.config.recursion_limit;
+        let tasks = level.plan();
+        level.tell_checkpoint(&tasks);
         if level.ran >= limit {
             return Err(level.out_of_steps());
         }
-        let tasks = level.plan();
-        level.tell_checkpoint(&tasks);
         if tasks.is_empty() {
             return Ok(Stop::Done);
         }
@@ -57,9 +57,14 @@ pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
             &before,
             tasks.iter().map(|task| (task.node, &task.name)),
         ) {
+            // What finished tasks wrote shows, unless they are to run again.
+            level.tasks = match level.replaying {
+                true => vec![],
+                false => tasks,
+            };
             return Ok(Stop::Breakpoint);
         }
-        let hidden = tasks.iter().all(|task| task.node == START_NODE);
+        let hidden = tasks.iter().any(|task| task.node == START_NODE);
         let left = limit.saturating_sub(level.ran + u32::from(!hidden));
         level.scope.remaining.store(left, Ordering::Relaxed);
         level.tasks = tasks;
@@ -226,16 +231,31 @@ pub fn apply_step(level: &mut Level, writes: &[Writes]) -> Result<(), Error> {
             triggers: &task.triggers,
         })
         .collect();
-    level.updated = Some(apply(&level.wiring, &mut level.live, applied)?);
-    Ok(())
+    // In `Exit` durability the state of a failed superstep is stored: a channel that failed
+    // keeps what it had.
+    let before = level.exits_late().then(|| level.live.clone());
+    match (apply(&level.wiring, &mut level.live, applied), before) {
+        (Ok(updated), _) => {
+            level.updated = Some(updated);
+            Ok(())
+        }
+        (Err(error), before) => {
+            if let Some(before) = before {
+                level.live.mend(before);
+            }
+            Err(error)
+        }
+    }
 }
 
-/// Whether any write shows in the graph's output.
+/// Whether the writes that were just applied show in the graph's output.
 pub fn shows<'a>(level: &Level, writes: impl IntoIterator<Item = &'a (Arc<str>, Value)>) -> bool {
     let graph = level.graph();
-    writes
-        .into_iter()
-        .any(|(name, _)| graph.output.contains(name) || (graph.root_state && &**name == ROOT))
+    let is_output =
+        |name: &Arc<str>| graph.output.contains(name) || (graph.root_state && &**name == ROOT);
+    let updated = level.updated.as_ref();
+    updated.is_some_and(|updated| updated.iter().any(is_output))
+        && writes.into_iter().any(|(name, _)| is_output(name))
 }
 
 /// Books the end of one task: its writes are pending, stored or on their way, and told.

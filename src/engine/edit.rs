@@ -212,7 +212,10 @@ impl Edit {
             let task = TaskId::of_input(base.checkpoint.id);
             rows.push(pending(task, "", &writes));
         }
-        let step = self.base.as_ref().map_or(-1, |base| base.checkpoint.step + 1);
+        let step = self
+            .base
+            .as_ref()
+            .map_or(-1, |base| base.checkpoint.step + 1);
         self.store(wiring, live, Source::Input, step, rows).await
     }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     checkpoint::{Pending, Source},
     graph::Goto,
-    id::TaskId,
+    id::{CheckpointId, TaskId},
     value::Value,
 };
 
@@ -83,7 +83,6 @@ pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
         matches!(&entry.input, Input::Command(command) if command.resume.is_some());
     let travelling = entry.addressed && !answers_question;
     level.replaying = travelling || entry.superseded;
-    level.replay.active |= level.replaying;
     if level.replaying {
         // Old answers do not count again: questions are asked anew, or the new answer is used.
         level.pending.retain(|write| &*write.channel != RESUME);
@@ -91,6 +90,8 @@ pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
     let forks = resuming
         && travelling
         && (!matches!(level.current.source, Source::Update | Source::Fork) || entry.superseded);
+
+    let old = (level.current.source, level.current.parent, level.current.id);
 
     let mut from_command = false;
     if let Input::Command(command) = &entry.input {
@@ -103,25 +104,53 @@ pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
         pass_breakpoints(level);
         if forks {
             level.pending.retain(|write| &*write.channel != INTERRUPT);
-            level.updated = None;
+            // The row has none; the superstep that follows starts from those of the original.
+            let updated = level.updated.take();
             save::checkpoint(level, Source::Fork).await?;
+            level.updated = updated;
         }
         level.tell_values();
-    } else if let Input::Value(input) = entry.input {
+    } else if let Input::Value(input) = entry.input
+        && !(nested && input.is_null())
+    {
         take_input(level, input).await?;
     } else if from_command && started_by_command(level) {
         // A command on an empty thread may update and route without any input.
-    } else if !nested {
+    } else if entry.parent_resuming != Some(true) {
         return Err(Error::failed(
             "EmptyInputError",
             "Received no input for __start__",
         ));
     }
-    level.resuming = resuming;
+    level.resuming = match entry.parent_resuming {
+        Some(resuming) => resuming,
+        None => resuming,
+    };
+    if !nested && travelling {
+        level.replay.bound = Some(match resuming {
+            true => replay_bound(level, old, forks),
+            false => level.current.id,
+        });
+    }
     if !nested && let Some(null) = null_answer(level) {
         *level.scope.answer.lock() = Some(null);
     }
     Ok(())
+}
+
+/// What graphs inside stored from this checkpoint on does not count in a replay. A fork or edit
+/// was made after the checkpoints of graphs inside, so the one before it bounds.
+fn replay_bound(
+    level: &Level,
+    (source, parent, id): (Source, Option<CheckpointId>, CheckpointId),
+    forks: bool,
+) -> CheckpointId {
+    match parent {
+        Some(parent) if matches!(source, Source::Update | Source::Fork) => parent,
+        Some(parent) if forks && level.exits_late() => parent,
+        None if forks && level.exits_late() => level.current.id,
+        _ => id,
+    }
 }
 
 fn started_by_command(level: &Level) -> bool {

@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Mutex, task::JoinHandle};
 
+use super::names::RESUME;
 use crate::{
     checkpoint::{Commit, Error, Flush, NewBranch, Pending, Saver, Slot, frame},
     fail_point,
-    id::CheckpointId,
+    id::{CheckpointId, TaskId},
 };
 
 /// When a superstep has to be durable.
@@ -43,6 +44,16 @@ pub struct Waiting {
     pub writes: Vec<Pending>,
 }
 
+/// In `Exit` durability: a checkpoint of a graph inside, to be stored after that of the root.
+pub struct Late {
+    /// Its namespace.
+    pub ns: Arc<str>,
+    /// The rows, unless it is stored already.
+    pub commit: Option<Commit>,
+    /// The same, for a later visit in this run.
+    pub decoded: frame::Decoded,
+}
+
 struct Inner {
     /// The right to write; its head moves with every root checkpoint.
     slot: Slot,
@@ -52,6 +63,8 @@ struct Inner {
     in_flight: Option<JoinHandle<Result<(), Error>>>,
     /// Writes of tasks that finished and are not on their way yet.
     waiting: Vec<Waiting>,
+    /// Checkpoints of graphs inside that wait for the end of the run.
+    late: Vec<Late>,
     /// A flush of `waiting` is scheduled.
     scheduled: bool,
     /// Set by the first failure: nothing is written after it.
@@ -92,6 +105,7 @@ impl Journal {
                 open,
                 in_flight: None,
                 waiting: vec![],
+                late: vec![],
                 scheduled: false,
                 failed: false,
             }),
@@ -131,6 +145,42 @@ impl Journal {
         inner
             .waiting
             .retain(|waiting| waiting.checkpoint != checkpoint || &*waiting.ns != ns);
+    }
+
+    /// Forgets the client's answer among the writes that wait: somebody took it.
+    pub async fn forget_answer(&self) {
+        for waiting in &mut self.inner.lock().await.waiting {
+            waiting
+                .writes
+                .retain(|write| write.task != TaskId::NULL || &*write.channel != RESUME);
+        }
+    }
+
+    /// Keeps a checkpoint of a graph inside until the root's is stored.
+    pub async fn keep_late(&self, late: Late) {
+        self.inner.lock().await.late.push(late);
+    }
+
+    /// The newest checkpoint of a namespace that waits for the end of the run.
+    pub async fn find_late(&self, ns: &str) -> Option<frame::Decoded> {
+        let inner = self.inner.lock().await;
+        let mut newest = inner.late.iter().rev();
+        newest
+            .find(|late| *late.ns == *ns)
+            .map(|late| late.decoded.clone())
+    }
+
+    /// Writes the checkpoints that waited, below `root`.
+    ///
+    /// # Errors
+    /// A write failed, or another writer took over.
+    pub async fn commit_late(&self, root: CheckpointId) -> Result<(), Error> {
+        let late = std::mem::take(&mut self.inner.lock().await.late);
+        for mut commit in late.into_iter().filter_map(|late| late.commit) {
+            commit.checkpoint.root = Some(root);
+            self.commit(commit).await?;
+        }
+        Ok(())
     }
 
     /// Keeps the writes of a finished task for the next commit. When `soon`, its siblings still

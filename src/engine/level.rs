@@ -68,6 +68,8 @@ pub struct Current {
     pub exists: bool,
     /// The checkpoint before it.
     pub parent: Option<CheckpointId>,
+    /// The one events name as such: in `Exit` durability that of the checkpoint a run began at.
+    pub shown_parent: Option<CheckpointId>,
     /// What made it.
     pub source: Source,
     /// Its superstep, -2 before the first input.
@@ -244,14 +246,12 @@ impl Level {
     /// The level as graphs inside see it.
     pub fn nested(&self) -> Nested {
         let mut parents = self.parents.clone();
-        if self.stores {
-            parents.insert(self.ns.clone(), self.current.id.to_string());
-        }
+        parents.insert(self.ns.clone(), self.current.id.to_string());
         Nested::new(
             parents,
             self.current.id,
             self.ns.clone(),
-            self.resuming && !self.replaying,
+            self.resuming,
             self.replay.clone(),
             self.stores,
         )
@@ -276,7 +276,7 @@ impl Level {
         scope.emit(Kind::Checkpoints, &self.ns, || {
             Body::Checkpoint(Box::new(CheckpointInfo {
                 id: self.current.id,
-                parent: self.current.parent,
+                parent: self.current.shown_parent,
                 source: self.current.source,
                 step: self.current.step,
                 parents: self.parents.clone(),
@@ -312,6 +312,10 @@ impl Level {
         self.current = Current {
             id,
             exists: true,
+            shown_parent: match self.exits_late() {
+                true => self.current.shown_parent,
+                false => parent,
+            },
             parent,
             source,
             step,

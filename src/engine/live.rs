@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::{error::Error, names::TASKS, wiring::Wiring};
 use crate::{
-    channel::Channel,
+    channel::{Channel, Kind},
     checkpoint::{Checkpoint, Versions},
     value::{Map, Value},
 };
@@ -87,6 +87,18 @@ impl Live {
             }
         }
         values
+    }
+
+    /// Gives channels that lost their value in a failed superstep the one they had `before`.
+    pub fn mend(&mut self, before: Self) {
+        for (name, old) in before.channels {
+            if let Some(channel) = self.channels.get_mut(&name)
+                && !channel.is_available()
+                && matches!(old.kind(), Kind::Aggregate(_))
+            {
+                *channel = old;
+            }
+        }
     }
 
     /// The greatest counter of all channels.

@@ -13,6 +13,7 @@ use super::{
     journal::{Durability, Journal},
     level::{Current, Level},
     live::Live,
+    names::RESUME,
     save,
     scope::{Items, Scope},
     wiring::Wiring,
@@ -118,41 +119,51 @@ pub async fn run(request: Request, start: Option<Start>) -> Finished {
         drive(&mut level).await
     }
     .await;
-    let result = match result {
-        Ok(Stop::Done) => Ok(Ended::Done),
-        Ok(Stop::Asked(interrupts)) => {
-            tell_finished_siblings(&mut level).map(|()| Ended::Asked(interrupts))
-        }
-        Ok(Stop::Breakpoint) => {
-            level
-                .scope
-                .emit(Kind::Updates, &level.ns, || Body::UpdateInterrupt(vec![]));
-            Ok(Ended::Breakpoint)
-        }
-        Err(error) => Err(error),
-    };
     settle(level, result).await
 }
 
-/// Makes everything durable and sums up.
-async fn settle(mut level: Level, mut result: Result<Ended, Error>) -> Finished {
+/// Makes everything durable, tells the rest and sums up.
+async fn settle(mut level: Level, result: Result<Stop, Error>) -> Finished {
     let mut slot = None;
+    let mut stored = Ok(());
     if let Some(journal) = level.scope.journal.clone() {
-        let stored = match save::at_exit(&mut level).await {
-            Ok(()) => journal.finish().await.map_err(Error::from),
-            Err(error) => Err(error),
-        };
-        match stored {
-            Ok(_) => {}
-            // What was not stored did not happen, whatever the graph says.
-            Err(error) => result = Err(error),
-        }
-        slot = Some(journal.standing().await);
+        stored = save::at_exit(&mut level).await;
+        slot = Some(journal);
     }
-    let next = match &result {
-        Ok(Ended::Done) => vec![],
-        _ => level.plan().into_iter().map(|task| task.name).collect(),
+    let done = matches!(result, Ok(Stop::Done));
+    let next = match done {
+        true => vec![],
+        false => level.plan().into_iter().map(|task| task.name).collect(),
     };
+    let mut result = match result {
+        Ok(Stop::Done) => Ok(Ended::Done),
+        Ok(Stop::Asked(interrupts)) if !interrupts.is_empty() => {
+            tell_finished_siblings(&mut level, true).map(|()| Ended::Asked(interrupts))
+        }
+        // A breakpoint of a graph inside asks nothing.
+        Ok(Stop::Asked(_) | Stop::Breakpoint) => {
+            tell_finished_siblings(&mut level, false).map(|()| {
+                level
+                    .scope
+                    .emit(Kind::Updates, &level.ns, || Body::UpdateInterrupt(vec![]));
+                Ended::Breakpoint
+            })
+        }
+        Err(error) => Err(error),
+    };
+    let slot = match slot {
+        Some(journal) => {
+            if stored.is_ok() {
+                stored = journal.finish().await.map(|_| ()).map_err(Error::from);
+            }
+            Some(journal.standing().await)
+        }
+        None => None,
+    };
+    // What was not stored did not happen, whatever the graph says.
+    if let Err(error) = stored {
+        result = Err(error);
+    }
     // A command may have changed the state without a checkpoint: then there is nothing to keep.
     let done = level.saved
         && matches!(result, Ok(Ended::Done))
@@ -173,27 +184,24 @@ async fn settle(mut level: Level, mut result: Result<Ended, Error>) -> Finished 
 }
 
 /// When tasks ask, the results of their finished siblings show in the state, though no
-/// checkpoint has them yet.
-fn tell_finished_siblings(level: &mut Level) -> Result<(), Error> {
-    let writes: Vec<Vec<(Arc<str>, Value)>> = level
-        .tasks
-        .iter()
-        .map(|task| level.saved(task.id))
-        .collect();
-    if writes.iter().all(Vec::is_empty) {
+/// checkpoint has them.
+fn tell_finished_siblings(level: &mut Level, ran: bool) -> Result<(), Error> {
+    let tasks = &level.tasks;
+    let writes: Vec<Vec<(Arc<str>, Value)>> =
+        tasks.iter().map(|task| level.saved(task.id)).collect();
+    // A task that got an answer and asks again has passed its triggers as well.
+    let answered = ran
+        && level.pending.iter().any(|write| {
+            &*write.channel == RESUME && tasks.iter().any(|task| task.id == write.task)
+        });
+    if writes.iter().all(Vec::is_empty) && !answered {
         return Ok(());
     }
-    let mut shown = level.live.clone();
-    std::mem::swap(&mut shown, &mut level.live);
-    let applied = super::drive::apply_step(level, &writes);
-    if applied.is_ok() && shows(level, writes.iter().flatten()) {
+    super::drive::apply_step(level, &writes)?;
+    if shows(level, writes.iter().flatten()) {
         level.tell_values();
     }
-    // In exit durability the state before them is what gets stored.
-    if level.exits_late() {
-        std::mem::swap(&mut shown, &mut level.live);
-    }
-    applied
+    Ok(())
 }
 
 fn open(
@@ -254,6 +262,7 @@ fn open(
             updated = base
                 .checkpoint
                 .updated
+                .filter(|names| !names.is_empty())
                 .map(|names| names.into_iter().collect());
             stored = base.frame;
             pending = base.writes.into_iter().map(|(_, write)| write).collect();

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{error::Error, journal::Waiting, level::Level};
+use super::{
+    error::Error,
+    journal::{Late, Waiting},
+    level::Level,
+};
 use crate::{
     channel::{Kind, Shape},
     checkpoint::{Checkpoint, Commit, Pending, Slot, Source, frame},
@@ -46,7 +50,7 @@ pub async fn flush(level: &Level) -> Result<(), Error> {
 pub async fn checkpoint(level: &mut Level, source: Source) -> Result<(), Error> {
     let before = level.current.id;
     let checkpoint = level.stand_on(source);
-    if level.ns.is_empty() {
+    if level.ns.is_empty() && !level.exits_late() {
         *level.scope.root.lock() = Some(checkpoint.id);
     }
     let Some(journal) = level.scope.journal.clone().filter(|_| level.stores) else {
@@ -68,10 +72,19 @@ async fn store(
     let Some(journal) = level.scope.journal.clone() else {
         return Ok(());
     };
+    let id = checkpoint.id;
+    let commit = encode(level, &checkpoint, waiting);
+    journal.commit(commit).await?;
+    level.current.stored = Some(id);
+    level.saved = true;
+    Ok(())
+}
+
+fn encode(level: &mut Level, checkpoint: &Checkpoint, waiting: Vec<Waiting>) -> Commit {
     let graph = level.graph().clone();
     let encoded = level
         .frame
-        .encode(&level.ns, &checkpoint, |name| shape(&graph, name));
+        .encode(&level.ns, checkpoint, |name| shape(&graph, name));
     let branch = level.scope.branch;
     let writes = waiting
         .iter()
@@ -86,7 +99,7 @@ async fn store(
             )
         })
         .collect();
-    let commit = Commit {
+    Commit {
         slot: nobody(),
         open: None,
         checkpoint: encoded.row,
@@ -94,11 +107,7 @@ async fn store(
         writes,
         nodes: vec![],
         events: vec![],
-    };
-    journal.commit(commit).await?;
-    level.current.stored = Some(checkpoint.id);
-    level.saved = true;
-    Ok(())
+    }
 }
 
 /// How a channel of `graph` grows.
@@ -110,7 +119,8 @@ pub(super) fn shape(graph: &Compiled, name: &str) -> Shape {
     }
 }
 
-/// In `Exit` durability: stores the last state of a level that ends, and what is pending.
+/// In `Exit` durability: stores the last state of a level that ends, and what is pending. A
+/// graph inside is stored with the root, which may yet go on: its rows lie below the root's.
 ///
 /// # Errors
 /// The storage failed, or another writer took over.
@@ -118,14 +128,49 @@ pub async fn at_exit(level: &mut Level) -> Result<(), Error> {
     let Some(journal) = level.scope.journal.clone().filter(|_| level.stores) else {
         return Ok(());
     };
-    if level.exits_late() {
-        if level.current.exists && level.current.stored != Some(level.current.id) {
-            let checkpoint = level.checkpoint(level.current.stored);
-            store(level, checkpoint, vec![]).await?;
-        }
-        journal.flush().await?;
+    if !level.exits_late() {
+        return Ok(());
     }
-    Ok(())
+    let new = level.current.exists && level.current.stored != Some(level.current.id);
+    let checkpoint = new.then(|| level.checkpoint(level.current.stored));
+    if !level.ns.is_empty() {
+        let commit = checkpoint
+            .as_ref()
+            .map(|checkpoint| encode(level, checkpoint, vec![]));
+        let checkpoint = match checkpoint {
+            Some(checkpoint) => checkpoint,
+            None if level.current.exists => level.checkpoint(level.current.parent),
+            None => return Ok(()),
+        };
+        let decoded = frame::Decoded {
+            checkpoint,
+            frame: level.frame.clone(),
+            writes: level
+                .pending
+                .iter()
+                .map(|write| (level.scope.branch, write.clone()))
+                .collect(),
+            references: vec![],
+        };
+        level.current.stored = Some(level.current.id);
+        level.saved = true;
+        let ns = level.ns.clone();
+        let late = Late {
+            ns,
+            commit,
+            decoded,
+        };
+        journal.keep_late(late).await;
+        return Ok(());
+    }
+    if let Some(checkpoint) = checkpoint {
+        store(level, checkpoint, vec![]).await?;
+    }
+    journal.commit_late(level.current.id).await?;
+    if level.scope.answer.lock().is_none() {
+        journal.forget_answer().await;
+    }
+    Ok(journal.flush().await?)
 }
 
 /// A placeholder that the journal replaces with the slot as it is then.

@@ -57,7 +57,8 @@ pub struct Scope {
     pub answer: Mutex<Option<Value>>,
     /// Ids of messages that were streamed already.
     pub said: Mutex<HashSet<Arc<str>>>,
-    /// The newest checkpoint of the root graph: graphs inside note it as their root.
+    /// The newest checkpoint of the root graph that is stored or on its way: graphs inside note
+    /// it as their root.
     pub root: Mutex<Option<CheckpointId>>,
     /// New checkpoints have greater ids than this: the head of the active branch.
     pub floor: Option<CheckpointId>,

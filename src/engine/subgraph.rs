@@ -9,7 +9,7 @@ use super::{
     enter::{self, Entry, Input},
     error::Error,
     event::{Interrupt, TaskInfo},
-    journal::Waiting,
+    journal::{Durability, Waiting},
     level::{Current, Level},
     live::Live,
     names::STEP,
@@ -28,10 +28,23 @@ use crate::{
 /// What graphs inside learn of a replay around them.
 #[derive(Clone, Default)]
 pub struct Replay {
-    /// The root graph replays from an older checkpoint.
-    pub active: bool,
-    /// Namespaces without task ids that were visited in this run.
+    /// The root graph replays: what graphs inside stored from here on does not count when they
+    /// are visited first.
+    pub bound: Option<CheckpointId>,
+    /// Namespaces, without the id of their last task, that were visited in this run.
     pub visited: Arc<Mutex<HashSet<String>>>,
+}
+
+impl Replay {
+    /// The bound of a visit: there is one for the first visit of a replay.
+    fn visit(&self, ns: &str) -> Option<CheckpointId> {
+        let bound = self.bound?;
+        let stable = ns.rsplit_once(':').map_or(ns, |(stable, _)| stable);
+        self.visited
+            .lock()
+            .insert(stable.to_owned())
+            .then_some(bound)
+    }
 }
 
 /// A level as the graphs inside it see it.
@@ -140,10 +153,11 @@ pub async fn run(
     let mut level = open(scope, nested, task, graph, call)
         .await
         .map_err(Inner::Failed)?;
+    let replays = nested.replay.bound.is_some();
     let entry = Entry {
         input: Input::Value(input),
-        parent_resuming: Some(nested.resuming || nested.again),
-        addressed: false,
+        parent_resuming: Some((nested.resuming || nested.again) && !replays),
+        addressed: replays,
         superseded: false,
     };
     let result = async {
@@ -190,12 +204,18 @@ async fn open(
     if call > 0 {
         ns.push_str(&format!("|{call}"));
     }
-    let stores = scope.journal.is_some() && nested.stores && graph.persist != Persist::None;
+    // Also inside a graph that stores nothing.
+    let stores = scope.journal.is_some() && graph.persist != Persist::None;
     let wiring = Arc::new(Wiring::new(graph));
     let ns: Arc<str> = ns.into();
-    let fresh = wiring.graph.persist == Persist::Inherit && !nested.resuming && !nested.again;
+    let before = nested.replay.visit(&ns);
+    // A namespace of a task that was never run before holds nothing.
+    let fresh = wiring.graph.persist == Persist::Inherit
+        && !nested.resuming
+        && !nested.again
+        && nested.replay.bound.is_none();
     let found = match stores && !fresh {
-        true => find(scope, &ns).await?,
+        true => find(scope, &ns, before).await?,
         false => None,
     };
     let (live, current, frame, pending, updated) = match found {
@@ -205,6 +225,7 @@ async fn open(
             let updated = decoded
                 .checkpoint
                 .updated
+                .filter(|names| !names.is_empty())
                 .map(|names| names.into_iter().collect());
             let pending = decoded.writes.into_iter().map(|(_, write)| write).collect();
             (live, current, decoded.frame, pending, updated)
@@ -238,12 +259,26 @@ async fn open(
 }
 
 /// The newest state of a namespace on the run's path.
-async fn find(scope: &Scope, ns: &Arc<str>) -> Result<Option<frame::Decoded>, Error> {
-    let (Some(journal), Some(start)) = (&scope.journal, *scope.root.lock()) else {
+async fn find(
+    scope: &Scope,
+    ns: &Arc<str>,
+    before: Option<CheckpointId>,
+) -> Result<Option<frame::Decoded>, Error> {
+    let Some(journal) = &scope.journal else {
         return Ok(None);
     };
-    // The rows it may be in, and the path to them, can still be on their way.
-    journal.flush().await?;
+    if before.is_none()
+        && let Some(late) = journal.find_late(ns).await
+    {
+        return Ok(Some(late));
+    }
+    let Some(start) = *scope.root.lock() else {
+        return Ok(None);
+    };
+    if journal.durability() != Durability::Exit {
+        // The rows it may be in, and the path to them, can still be on their way.
+        journal.flush().await?;
+    }
     let slot = journal.slot().await;
     let stored = journal
         .saver()
@@ -254,7 +289,7 @@ async fn find(scope: &Scope, ns: &Arc<str>) -> Result<Option<frame::Decoded>, Er
             at: At::Subgraph {
                 start,
                 branch: slot.branch,
-                before: None,
+                before,
             },
             values: true,
         })
@@ -273,6 +308,7 @@ impl Current {
             id: checkpoint.id,
             exists: true,
             parent: checkpoint.parent,
+            shown_parent: checkpoint.parent,
             source: checkpoint.source,
             step: checkpoint.step,
             depth: checkpoint.depth,
@@ -289,6 +325,7 @@ impl Current {
             id: CheckpointId::mint(-2, []),
             exists: false,
             parent: None,
+            shown_parent: None,
             source: Source::Input,
             step: -2,
             depth: -1,

@@ -24,7 +24,7 @@ pub fn encode_writes(
     };
     let (task, path) = (first.task, first.path.clone());
     let control_only = writes.iter().all(|write| write.idx < 0);
-    let row = |idx, channel, value: Value| WriteRow {
+    let row = |idx, channel, value: Value, upsert: bool| WriteRow {
         ns: ns.clone(),
         checkpoint,
         branch,
@@ -34,8 +34,7 @@ pub fn encode_writes(
         channel,
         tag: codec::BINCODE.into(),
         bytes: codec::encode(&value),
-        // The client's own writes are only ever replaced by the holder of the slot.
-        upsert: control_only || task == TaskId::NULL,
+        upsert,
     };
     let mut rows: Vec<WriteRow> = vec![];
     let mut output = vec![];
@@ -51,7 +50,8 @@ pub fn encode_writes(
             // Of several writes to one control channel the last one counts.
             rows.retain(|row| row.idx != write.idx);
             let list = Value::list(vec![entry(write.value.clone())]);
-            rows.push(row(write.idx, Some(write.channel.clone()), list));
+            let channel = Some(write.channel.clone());
+            rows.push(row(write.idx, channel, list, control_only));
             continue;
         }
         let made = appended
@@ -68,7 +68,8 @@ pub fn encode_writes(
         });
     }
     if !output.is_empty() {
-        rows.push(row(0, None, Value::list(output)));
+        // The client's own writes grow from command to command: each one stores all of them.
+        rows.push(row(0, None, Value::list(output), task == TaskId::NULL));
     }
     rows
 }

@@ -17,11 +17,11 @@ x AS (
     x(ns, cp, task, idx, path, channel, type, writes, upsert)),
 k AS (
   INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert AND idx < 0
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert
   ON CONFLICT (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx) DO UPDATE SET type = EXCLUDED.type, writes = EXCLUDED.writes),
 o AS (
   INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT (upsert AND idx < 0)
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT upsert
   ON CONFLICT DO NOTHING)
 SELECT 1 AS ok FROM f";
 

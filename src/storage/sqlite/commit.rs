@@ -175,7 +175,7 @@ fn insert_blobs(db: &Connection, tree: TreeId, blobs: &[BlobRow]) -> Result<(), 
     Ok(())
 }
 
-/// First writer wins, except for the rows of a control-only batch.
+/// First writer wins, except for rows that say otherwise.
 fn insert_writes(
     db: &Connection,
     tree: TreeId,
@@ -183,7 +183,7 @@ fn insert_writes(
     writes: &[WriteRow],
 ) -> Result<(), Error> {
     for write in writes {
-        let sql = if write.upsert && write.idx < 0 {
+        let sql = if write.upsert {
             "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, \
              task_id, idx, task_path, channel, type, writes) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
