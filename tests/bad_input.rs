@@ -41,7 +41,7 @@ struct Scene {
 
 impl Scene {
     fn new(place: &Place) -> Self {
-        let server = place.start(Setup::example("test_graphs"));
+        let server = place.start(Setup::example("faulty_server"));
         let client = Client::of(&server);
         let thread = client.thread();
         client.run(&thread, &good());
@@ -199,7 +199,7 @@ fn unknown_assistants_are_refused(place: &Place) {
     let scene = Scene::new(place);
     let detail = scene.refused(b"{\"assistant_id\": \"nobody\"}", 422);
     assert!(
-        detail.contains("'nobody'") && detail.contains("counter"),
+        detail.contains("'nobody'") && detail.contains("fault"),
         "{detail}"
     );
     let body = json!({"assistant_id": "6ba7b821-9dad-11d1-80b4-00c04fd430c8"});
@@ -298,8 +298,7 @@ fn a_body_that_is_too_large_is_refused(place: &Place) {
 fn numbers_beyond_64_bits_are_refused_and_smaller_ones_kept(place: &Place) {
     let scene = Scene::new(place);
     for number in ["18446744073709551616", "-9223372036854775809"] {
-        let body =
-            format!("{{\"assistant_id\": \"approve\", \"input\": {{\"answer\": {number}}}}}");
+        let body = format!("{{\"assistant_id\": \"fault\", \"input\": {{\"note\": {number}}}}}");
         let detail = scene.refused(body, 422);
         assert!(
             detail.contains(number) && detail.contains("send it as a string"),
@@ -322,13 +321,13 @@ fn kept(scene: &Scene, value: &str) -> String {
     let client = &scene.client;
     let thread = client.thread();
     let path = format!("/threads/{thread}/runs/wait");
-    let body = format!("{{\"assistant_id\": \"approve\", \"input\": {{\"answer\": {value}}}}}");
+    let body = format!("{{\"assistant_id\": \"fault\", \"input\": {{\"note\": {value}}}}}");
     let waited = client.post_text(&path, body);
     assert_eq!(waited.status, 200, "{}", waited.text());
     let state = client.get(&format!("/threads/{thread}/state"));
     let text = state.text();
-    let start = text.find("\"answer\":").unwrap() + "\"answer\":".len();
-    let end = start + text[start..].find("},\"next\"").unwrap();
+    let start = text.find("\"note\":").unwrap() + "\"note\":".len();
+    let end = start + text[start..].find(",\"done\"").unwrap();
     text[start..end].to_owned()
 }
 
@@ -536,7 +535,7 @@ fn a_full_disk_at_start_is_refused_and_later_fails_only_what_writes() {
     };
     disk.fill(0);
     let data = disk.0.path().join("data").display().to_string();
-    let setup = Setup::example("test_graphs").env("BACKSTITCH_DATA", &data);
+    let setup = Setup::example("faulty_server").env("BACKSTITCH_DATA", &data);
     refuses(setup.clone(), 1, &[]);
 
     disk.empty();

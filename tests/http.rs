@@ -26,7 +26,7 @@ on_both_storages!(
 );
 
 fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("test_graphs"));
+    let server = place.start(Setup::example("reference_server"));
     let client = Client::of(&server);
     (server, client)
 }
@@ -311,11 +311,11 @@ fn waiting_answers_the_final_values(place: &Place) {
     );
     let failed = client.run(
         &client.thread(),
-        &json!({"assistant_id": "fault", "input": {"how": "error"}}),
+        &json!({"assistant_id": "failing", "input": {"fail": true}}),
     );
     assert_eq!(
         failed,
-        json!({"__error__": {"error": "ValueError", "message": "no luck"}})
+        json!({"__error__": {"error": "ValueError", "message": "boom from node bad"}})
     );
     let runs = client.get(&format!("/threads/{thread}/runs")).json();
     let run = runs[0]["run_id"].as_str().unwrap();

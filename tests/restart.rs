@@ -26,7 +26,7 @@ on_both_storages!(
 );
 
 fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("test_graphs"));
+    let server = place.start(Setup::example("reference_server"));
     let client = Client::of(&server);
     (server, client)
 }
@@ -37,7 +37,7 @@ fn crash(server: &mut Server) -> Client {
 }
 
 fn say(text: &str) -> Value {
-    json!({"assistant_id": "chat", "input": {"messages": [{"type": "human", "content": text}]}})
+    json!({"assistant_id": "agent", "input": {"messages": [{"type": "human", "content": text}]}})
 }
 
 fn slow(ms: u64, ticks: u64) -> Value {

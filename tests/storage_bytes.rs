@@ -22,7 +22,7 @@ const WHOLE_LIMIT: f64 = 15.0;
 const GROWTH_LIMIT: f64 = 2.1;
 
 fn a_long_chat_takes_a_small_multiple_of_its_text(place: &Place) {
-    let server = place.start(Setup::example("test_graphs"));
+    let server = place.start(Setup::example("bench_server"));
     let client = Client::of(&server);
     let thread = client.thread();
     chat(&client, &thread, 200);
@@ -162,12 +162,12 @@ fn sqlite_tables(folder: &std::path::Path) -> BTreeMap<String, u64> {
 
 #[test]
 fn metadata_of_checkpoints_holds_nothing_empty_and_nothing_of_the_request() {
-    let server = Place::sqlite().start(Setup::example("test_graphs"));
+    let server = Place::sqlite().start(Setup::example("bench_server"));
     let client = Client::of(&server);
     let thread = client.thread();
     client.run(
         &thread,
-        &json!({"assistant_id": "counter", "input": {"count": 1}}),
+        &json!({"assistant_id": "seq10", "input": {"count": 0, "log": []}}),
     );
     let metadata = &client.state(&thread)["metadata"];
     let keys: Vec<&String> = metadata.as_object().unwrap().keys().collect();

@@ -1,0 +1,32 @@
+//! The official Python client drives a real server.
+
+mod support;
+
+use support::place::Place;
+use support::server::Setup;
+
+on_both_storages!(
+    every_stream_mode_reaches_the_client,
+    a_client_travels_in_time,
+    a_client_answers_questions_and_meets_other_runs,
+);
+
+fn drive(place: &Place, script: &str) {
+    let Some(python) = support::python::python() else {
+        return;
+    };
+    let server = place.start(Setup::example("reference_server"));
+    python.run(script, &[server.base_url()]);
+}
+
+fn every_stream_mode_reaches_the_client(place: &Place) {
+    drive(place, "streams.py");
+}
+
+fn a_client_travels_in_time(place: &Place) {
+    drive(place, "time_travel.py");
+}
+
+fn a_client_answers_questions_and_meets_other_runs(place: &Place) {
+    drive(place, "interrupts.py");
+}
