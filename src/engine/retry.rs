@@ -5,8 +5,24 @@ use std::time::Duration;
 use super::error::Error;
 use crate::graph::Retry;
 
-/// Classes LangGraph's default predicate does not try again: mistakes of the program.
-const FINAL: [&str; 14] = [
+/// Classes LangGraph's default predicate does not try again: mistakes of the program, with the
+/// subclasses Python's runtime raises.
+const FINAL: [&str; 29] = [
+    "GraphRecursionError",
+    "RecursionError",
+    "NotImplementedError",
+    "UnicodeError",
+    "UnicodeDecodeError",
+    "UnicodeEncodeError",
+    "JSONDecodeError",
+    "ZeroDivisionError",
+    "OverflowError",
+    "ModuleNotFoundError",
+    "UnboundLocalError",
+    "FileNotFoundError",
+    "FileExistsError",
+    "PermissionError",
+    "TimeoutError",
     "ValueError",
     "TypeError",
     "ArithmeticError",

@@ -231,6 +231,7 @@ fn open(
         answers,
         answer: Mutex::new(None),
         said: Mutex::default(),
+        doors: Mutex::default(),
         root: Mutex::new(None),
         floor: None,
         items: request.items.clone(),

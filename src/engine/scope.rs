@@ -62,6 +62,8 @@ pub struct Scope {
     pub root: Mutex<Option<CheckpointId>>,
     /// New checkpoints have greater ids than this: the head of the active branch.
     pub floor: Option<CheckpointId>,
+    /// Who runs in a namespace that several tasks share: one after the other.
+    pub doors: Mutex<HashMap<Arc<str>, Door>>,
     /// Long-term memory.
     pub items: Option<Arc<dyn Items>>,
     /// Stops the run at the next await.
@@ -76,7 +78,15 @@ pub struct Scope {
     pub run: Option<RunId>,
 }
 
+/// Lets one visitor in at a time.
+pub type Door = Arc<tokio::sync::Mutex<()>>;
+
 impl Scope {
+    /// The door of a namespace that several tasks of one superstep may run in.
+    pub fn door(&self, ns: &Arc<str>) -> Door {
+        self.doors.lock().entry(ns.clone()).or_default().clone()
+    }
+
     /// Sends an event built by `body`, if somebody wants its kind.
     pub fn emit(&self, kind: Kind, ns: &Arc<str>, body: impl FnOnce() -> Body) {
         if self.sink.wants(kind, ns) {

@@ -150,7 +150,17 @@ pub async fn run(
     input: Value,
     call: usize,
 ) -> Result<Value, Inner> {
-    let mut level = open(scope, nested, task, graph, call)
+    let ns = namespace(&graph, task, call);
+    let door = match graph.persist {
+        Persist::Thread => Some(scope.door(&ns)),
+        Persist::Inherit | Persist::None => None,
+    };
+    // Tasks of one superstep may share the namespace: each sees what the one before it left.
+    let _inside = match &door {
+        Some(door) => Some(door.lock().await),
+        None => None,
+    };
+    let mut level = open(scope, nested, graph, ns)
         .await
         .map_err(Inner::Failed)?;
     let replays = nested.replay.bound.is_some();
@@ -190,13 +200,7 @@ pub async fn run(
     }
 }
 
-async fn open(
-    scope: &Arc<Scope>,
-    nested: &Nested,
-    task: &TaskInfo,
-    graph: Arc<Compiled>,
-    call: usize,
-) -> Result<Level, Error> {
+fn namespace(graph: &Compiled, task: &TaskInfo, call: usize) -> Arc<str> {
     let mut ns = match graph.persist {
         Persist::Thread => without_tasks(&task.ns),
         Persist::Inherit | Persist::None => task.ns.to_string(),
@@ -204,10 +208,18 @@ async fn open(
     if call > 0 {
         ns.push_str(&format!("|{call}"));
     }
+    ns.into()
+}
+
+async fn open(
+    scope: &Arc<Scope>,
+    nested: &Nested,
+    graph: Arc<Compiled>,
+    ns: Arc<str>,
+) -> Result<Level, Error> {
     // Also inside a graph that stores nothing.
     let stores = scope.journal.is_some() && graph.persist != Persist::None;
     let wiring = Arc::new(Wiring::new(graph));
-    let ns: Arc<str> = ns.into();
     let before = nested.replay.visit(&ns);
     // A namespace of a task that was never run before holds nothing.
     let fresh = wiring.graph.persist == Persist::Inherit

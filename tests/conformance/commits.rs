@@ -456,11 +456,7 @@ pub async fn control_rows_are_replaced_when_asked(b: &Backend) {
             upsert: false,
             ..control(head, 1, ERROR, b"two")
         },
-        // Results are never replaced.
-        WriteRow {
-            upsert: true,
-            ..result(head, 1, b"two")
-        },
+        result(head, 1, b"two"),
     ];
     b.saver.flush(flush(&slot, second)).await.unwrap();
     let writes = b.by_id(&slot, head).await.unwrap().writes;
@@ -472,4 +468,25 @@ pub async fn control_rows_are_replaced_when_asked(b: &Backend) {
             (task(1), 0, b"one".to_vec()),
         ]
     );
+}
+
+pub async fn output_is_replaced_when_asked_in_a_flush_and_in_a_commit(b: &Backend) {
+    let slot = b.slot().await;
+    let head = b.line(&slot, None, 1).await[0];
+    let whole = |bytes: &[u8]| WriteRow {
+        upsert: true,
+        ..result(head, 1, bytes)
+    };
+    for bytes in [b"one", b"two"] {
+        let writes = vec![whole(bytes), result(head, 2, bytes)];
+        b.saver.flush(flush(&slot, writes)).await.unwrap();
+    }
+    let writes = b.by_id(&slot, head).await.unwrap().writes;
+    let of = |first: &[u8]| [(task(1), 0, first.to_vec()), (task(2), 0, b"one".to_vec())];
+    assert_eq!(shape(&writes), of(b"two"));
+    let mut commit = superstep(&slot, Some(head), 1);
+    commit.writes = vec![whole(b"three"), result(head, 2, b"three")];
+    b.commit(commit).await;
+    let writes = b.by_id(&slot, head).await.unwrap().writes;
+    assert_eq!(shape(&writes), of(b"three"));
 }
