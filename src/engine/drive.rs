@@ -202,7 +202,7 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
         return Err(error);
     }
     if !questions.is_empty() {
-        questions.sort_by_key(|(index, _)| *index);
+        questions.sort_by(|(a, _), (b, _)| tasks[*a].path.cmp(&tasks[*b].path));
         save::flush(level).await?;
         let all: Vec<Interrupt> = questions.into_iter().flat_map(|(_, asked)| asked).collect();
         return Ok(Some(Stop::Asked(all)));
@@ -302,6 +302,14 @@ async fn settle(
         Err(Ended::Failed(error)) => {
             let failure = error.to_value();
             let mut writes: Writes = control;
+            if !writes.is_empty() && task.node != START_NODE {
+                // An answer was taken: LangGraph tells of an update without content.
+                level.scope.emit(Kind::Updates, &level.ns, || Body::Update {
+                    node: task.name.clone(),
+                    update: Value::Null,
+                    cached: false,
+                });
+            }
             writes.push((ERROR.into(), failure.clone()));
             let rows = level.put_writes(task.id, &task.path, writes);
             if task.node != START_NODE {

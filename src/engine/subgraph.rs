@@ -192,7 +192,10 @@ pub async fn run(
             Err(Inner::Asked(vec![]))
         }
         Err(error) => {
-            if !matches!(error, Error::Storage(_)) {
+            // Out of its own supersteps is no failure while it ran: it counts as ended.
+            let ended = level.ran >= scope.config.recursion_limit;
+            let keeps = !ended || level.graph().persist == Persist::Thread;
+            if keeps && !matches!(error, Error::Storage(_)) {
                 save::at_exit(&mut level).await.map_err(Inner::Failed)?;
             }
             Err(Inner::Failed(error))

@@ -62,6 +62,7 @@ impl Labels {
             }
         }
         let mut found: HashMap<String, (Vec<TaskKey>, String)> = HashMap::new();
+        let mut order: Vec<String> = vec![];
         for (ns, states) in &by_ns {
             for (number, state) in states.iter().enumerate() {
                 for write in &state.writes {
@@ -77,6 +78,9 @@ impl Labels {
                     for interrupt in interrupts(&write.value) {
                         let key = (chain.clone(), interrupt.value.to_json());
                         let id = interrupt.id.to_string();
+                        if !order.contains(&id) {
+                            order.push(id.clone());
+                        }
                         if found.get(&id).is_none_or(|old| key.0.len() >= old.0.len()) {
                             found.insert(id, key);
                         }
@@ -84,16 +88,15 @@ impl Labels {
                 }
             }
         }
-        let mut new: Vec<_> = found
+        let mut new: Vec<&String> = order
             .iter()
-            .filter(|(id, _)| !self.interrupts.contains_key(*id))
-            .map(|(id, key)| (key.clone(), id.clone()))
+            .filter(|id| !self.interrupts.contains_key(*id))
             .collect();
-        new.sort();
-        self.interrupt_keys = found;
-        for (_, id) in new {
-            self.interrupt(&id);
+        new.sort_by_key(|id| found[*id].clone());
+        for id in new {
+            self.interrupt(id);
         }
+        self.interrupt_keys = found;
         by_ns
     }
 

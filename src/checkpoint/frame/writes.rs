@@ -47,8 +47,13 @@ pub fn encode_writes(
             ])
         };
         if write.idx < 0 {
-            // Of several writes to one control channel the last one counts.
-            rows.retain(|row| row.idx != write.idx);
+            // Of several writes to one control channel the last one counts; beside output the
+            // first, as if each were a row that keeps what is there.
+            if control_only {
+                rows.retain(|row| row.idx != write.idx);
+            } else if rows.iter().any(|row| row.idx == write.idx) {
+                continue;
+            }
             let list = Value::list(vec![entry(write.value.clone())]);
             let channel = Some(write.channel.clone());
             rows.push(row(write.idx, channel, list, control_only));
