@@ -96,7 +96,10 @@ fn facts(live: &Live, wiring: &Wiring, updated: &BTreeSet<Arc<str>>) -> String {
         .map(|(node, versions)| (node, counters(versions)))
         .collect();
     let values = live.snapshot(wiring);
-    format!("{values:?} {:?} {seen:?} {updated:?}", counters(&live.versions))
+    format!(
+        "{values:?} {:?} {seen:?} {updated:?}",
+        counters(&live.versions)
+    )
 }
 
 async fn ran(graph: &Arc<Compiled>, input: Value) -> Vec<State> {
@@ -268,7 +271,13 @@ async fn a_thousand_tasks_run_in_one_superstep() {
     let states = thread.history(History::default()).await.unwrap();
     assert_eq!(states.len(), 3);
     assert_eq!(states[1].snapshot.tasks.len(), 1000);
-    assert!(states[1].snapshot.tasks.iter().all(|task| task.result.is_some()));
+    assert!(
+        states[1]
+            .snapshot
+            .tasks
+            .iter()
+            .all(|task| task.result.is_some())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,7 +301,11 @@ async fn ten_thousand_supersteps_run_one_after_the_other() {
     let done = thread.run(input, RunOptions::default()).await.unwrap();
     assert_eq!(done.result.unwrap(), Ended::Done);
     assert_eq!(done.values["n"], 10_000);
-    let head = thread.state(&"".into(), None, false).await.unwrap().unwrap();
+    let head = thread
+        .state(&"".into(), None, false)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(head.snapshot.checkpoint.step, 10_000);
     assert_eq!(head.snapshot.checkpoint.depth, 10_001);
 }
