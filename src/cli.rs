@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     config::{self, Flags, Settings},
+    error::one_line,
     telemetry,
 };
 
@@ -129,8 +130,7 @@ where
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // With the alternate form the causes follow on the same line.
-            complain(&format!("{error:#}"));
+            complain(&one_line(&error));
             ExitCode::FAILURE
         }
     }

@@ -28,3 +28,39 @@ impl Raised {
         }
     }
 }
+
+/// An error and its causes on one line. A cause that the text before it ends with already is told
+/// once: many errors repeat their cause in their own text.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !line.ends_with(&cause) {
+            line.push_str(": ");
+            line.push_str(&cause);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer: {source}")]
+    struct Outer {
+        source: Raised,
+    }
+
+    #[test]
+    fn a_cause_is_told_once_and_what_is_new_is_told() {
+        let source = Raised::new("ValueError", "inner");
+        let error = anyhow::Error::new(Outer { source });
+        assert_eq!(one_line(&error), "outer: inner");
+        let error = Err::<(), _>(error).context("more").unwrap_err();
+        assert_eq!(one_line(&error), "more: outer: inner");
+    }
+}

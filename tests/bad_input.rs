@@ -445,6 +445,7 @@ fn a_state_a_node_cannot_read_fails_its_run(place: &Place) {
         message.contains("`how`") && message.contains("expected a string"),
         "{message}"
     );
+    assert_eq!(message.matches("expected a string").count(), 1, "{message}");
     scene.unharmed();
 }
 

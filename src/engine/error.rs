@@ -3,7 +3,7 @@
 use crate::{
     channel,
     checkpoint::saver,
-    error::Raised,
+    error::{Raised, one_line},
     graph::Goto,
     value::{Map, Value},
 };
@@ -105,7 +105,7 @@ impl Error {
                 if let Some(raised) = error.downcast_ref::<Raised>() {
                     return Self::failed(&raised.class, &raised.message);
                 }
-                Self::failed("NodeError", format!("{error:#}"))
+                Self::failed("NodeError", one_line(&error))
             }
         }
     }
