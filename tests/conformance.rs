@@ -43,7 +43,7 @@ macro_rules! backend {
                 many_threads_commit_at_once
                 events_are_numbered_without_a_gap_and_messages_know_theirs
                 the_first_result_of_a_task_wins
-                control_rows_are_replaced_when_asked
+                rows_are_replaced_when_asked_and_kept_otherwise
                 output_is_replaced_when_asked_in_a_flush_and_in_a_commit
             );
             backend!(@room $open, loads:

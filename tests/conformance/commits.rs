@@ -441,7 +441,7 @@ pub async fn the_first_result_of_a_task_wins(b: &Backend) {
     );
 }
 
-pub async fn control_rows_are_replaced_when_asked(b: &Backend) {
+pub async fn rows_are_replaced_when_asked_and_kept_otherwise(b: &Backend) {
     let slot = b.slot().await;
     let head = b.line(&slot, None, 1).await[0];
     let first = vec![
