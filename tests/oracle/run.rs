@@ -27,7 +27,7 @@ use super::{
 enum Raw {
     Run(Vec<Event>, Option<engine::Error>),
     Checkpoint(CheckpointId),
-    State(Option<State>, bool),
+    State(Option<Box<State>>, bool),
     History(Vec<State>),
 }
 
@@ -261,7 +261,7 @@ impl Runner {
             "get_state" => {
                 let inside = call["subgraphs"] == true;
                 let state = thread.state(&ns, at, inside).await;
-                state.map(|state| Raw::State(state, inside))
+                state.map(|state| Raw::State(state.map(Box::new), inside))
             }
             "get_history" => {
                 let page = History {

@@ -63,7 +63,7 @@ impl Client {
 
     /// A POST of JSON.
     pub fn post(&self, path: &str, body: &Value) -> Answer {
-        self.post_text(path, &body.to_string())
+        self.post_text(path, body.to_string())
     }
 
     /// A POST of a text that need not be JSON.
