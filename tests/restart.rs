@@ -21,6 +21,7 @@ on_both_storages!(
     a_question_can_be_answered_after_a_crash,
     a_run_that_a_crash_cut_off_ends_as_error_and_frees_its_thread,
     runs_that_waited_behind_a_cut_off_run_are_executed,
+    what_a_task_wrote_before_a_crash_is_kept_and_not_done_again,
     a_shutdown_lets_runs_finish_and_ends_streams_cleanly,
     an_idle_server_shuts_down_at_once,
 );
@@ -205,6 +206,32 @@ fn runs_that_waited_behind_a_cut_off_run_are_executed(place: &Place) {
         client.state(&thread)["values"]["seen"],
         json!(["work", "rest", "work", "rest"])
     );
+}
+
+fn what_a_task_wrote_before_a_crash_is_kept_and_not_done_again(place: &Place) {
+    let mut server = place.start(Setup::example("faulty_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let [gate, trace] = ["gate", "trace"].map(|name| server.folder().join(name));
+    let body = json!({"assistant_id": "pair", "input": {"gate": gate, "trace": trace}});
+    let open = client.open_stream(&thread, &body);
+    let run = open.run();
+    let result = |client: &Client| {
+        let state = client.state(&thread);
+        let tasks = state["tasks"].as_array().unwrap();
+        let quick = tasks.iter().find(|task| task["name"] == "quick");
+        quick.map_or(Value::Null, |task| task["result"].clone())
+    };
+    while result(&client).is_null() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let client = crash(&mut server);
+    assert_eq!(client.end_of(&thread, &run), "error");
+    assert_eq!(result(&client), json!({"done": ["quick"]}));
+    std::fs::write(&gate, "").unwrap();
+    let values = client.run(&thread, &json!({"assistant_id": "pair"}));
+    assert_eq!(values["done"], json!(["quick", "stuck"]));
+    assert_eq!(std::fs::read_to_string(trace).unwrap(), "quick\n");
 }
 
 fn a_shutdown_lets_runs_finish_and_ends_streams_cleanly(place: &Place) {

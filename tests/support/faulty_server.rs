@@ -1,4 +1,6 @@
-//! The server that integration tests start when they need a graph that misbehaves.
+//! The server that integration tests start when they need graphs that misbehave.
+
+use std::io::Write;
 
 use backstitch::{Server, prelude::*};
 
@@ -33,6 +35,33 @@ fn stray(state: &Fault) -> &'static str {
     }
 }
 
+/// Two nodes at once: one adds a line to the file `trace` and ends, the other waits until somebody
+/// makes the file `gate`.
+#[derive(State)]
+struct Pair {
+    gate: Option<String>,
+    trace: Option<String>,
+    #[state(append)]
+    done: Vec<String>,
+}
+
+async fn quick(state: Pair) -> Result<Update<Pair>> {
+    let mut trace = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(state.trace.unwrap_or_default())?;
+    writeln!(trace, "quick")?;
+    Ok(Pair::update().done("quick"))
+}
+
+async fn stuck(state: Pair) -> Update<Pair> {
+    let gate = state.gate.unwrap_or_default();
+    while !std::path::Path::new(&gate).exists() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    Pair::update().done("stuck")
+}
+
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
     let fault = Graph::<Fault>::new()
@@ -42,5 +71,15 @@ async fn main() -> std::process::ExitCode {
         .edge("good", "bad")
         .route("bad", stray, ["good", END])
         .build();
-    Server::new().graph("fault", fault).run().await
+    let pair = Graph::<Pair>::new()
+        .node("quick", quick)
+        .node("stuck", stuck)
+        .edge(START, "quick")
+        .edge(START, "stuck")
+        .build();
+    Server::new()
+        .graph("fault", fault)
+        .graph("pair", pair)
+        .run()
+        .await
 }

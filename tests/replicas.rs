@@ -1,0 +1,116 @@
+//! Several processes on one Postgres database.
+#![allow(clippy::unwrap_used, reason = "a panic is the failure of the test")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::client::Client;
+use support::place::Place;
+use support::server::{Server, Setup};
+
+/// Two servers on one database, and a client of each.
+fn two() -> (Place, [Server; 2], [Client; 2]) {
+    let place = Place::postgres();
+    let one = place.start(Setup::example("reference_server"));
+    let two = one.replica();
+    let clients = [Client::of(&one), Client::of(&two)];
+    (place, [one, two], clients)
+}
+
+fn slow(ms: u64, ticks: u64) -> Value {
+    json!({
+        "assistant_id": "slow",
+        "input": {"ms": ms, "ticks": ticks},
+        "stream_mode": ["values", "custom"],
+        "durability": "sync",
+    })
+}
+
+#[test]
+fn a_thread_goes_on_at_any_process() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    for (client, runs) in [(&one, 1), (&two, 2), (&one, 3), (&two, 4)] {
+        let values = client.run(&thread, &slow(1, 1));
+        assert_eq!(values["seen"].as_array().unwrap().len(), 2 * runs);
+    }
+    assert_eq!(one.state(&thread), two.state(&thread));
+    assert_eq!(one.history(&thread), two.history(&thread));
+}
+
+#[test]
+fn one_thread_has_one_run_at_a_time_over_all_processes() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(200, 2));
+    open.event_named("custom");
+    let mut second = slow(1, 1);
+    second["multitask_strategy"] = json!("reject");
+    two.post(&format!("/threads/{thread}/runs"), &second)
+        .refused(409);
+    second["multitask_strategy"] = json!("enqueue");
+    let queued = two.post(&format!("/threads/{thread}/runs"), &second).json();
+    assert_eq!(queued["status"], "pending");
+    assert_eq!(
+        two.end_of(&thread, queued["run_id"].as_str().unwrap()),
+        "success"
+    );
+    assert_eq!(one.end_of(&thread, &open.run()), "success");
+    assert_eq!(
+        two.state(&thread)["values"]["seen"],
+        json!(["work", "rest", "work", "rest"])
+    );
+}
+
+#[test]
+fn a_run_is_cancelled_from_another_process() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(100, 20));
+    open.event_named("custom");
+    let run = open.run();
+    let cancel = format!("/threads/{thread}/runs/{run}/cancel");
+    let answer = two.send("POST", &cancel, &[], b"");
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    assert_eq!(two.end_of(&thread, &run), "interrupted");
+    // Whatever the first process still does, it writes nothing more.
+    assert_eq!(
+        two.run(&thread, &slow(1, 1))["seen"],
+        json!(["work", "rest"])
+    );
+    while let Some(event) = open.event() {
+        assert_ne!(event.name, "error", "{event:?}");
+    }
+    assert_eq!(
+        two.state(&thread)["values"]["seen"],
+        json!(["work", "rest"])
+    );
+    assert_eq!(one.end_of(&thread, &run), "interrupted");
+}
+
+#[test]
+fn a_frozen_process_that_wakes_after_its_lease_writes_nothing() {
+    let (_place, servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(400, 3));
+    open.event_named("custom");
+    let run = open.run();
+    servers[0].signal("STOP");
+    assert_eq!(two.end_of(&thread, &run), "error");
+    let next = two.run(&thread, &slow(1, 1));
+    assert_eq!(next["seen"], json!(["work", "rest"]));
+    let state = two.state(&thread);
+    servers[0].signal("CONT");
+    // Its stream ends when it learns that it was replaced.
+    while open.event().is_some() {}
+    assert_eq!(two.state(&thread), state);
+    assert_eq!(one.end_of(&thread, &run), "error");
+    // It is a healthy process again.
+    assert_eq!(
+        one.run(&thread, &slow(1, 1))["seen"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
+}
