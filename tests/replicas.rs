@@ -114,3 +114,16 @@ fn a_frozen_process_that_wakes_after_its_lease_writes_nothing() {
         4
     );
 }
+
+#[test]
+fn a_stream_ends_with_its_run_whichever_process_executes_it() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut first = one.open_stream(&thread, &slow(300, 2));
+    first.event_named("custom");
+    // Queued at the second process; when the first run ends, the first process hears of it
+    // before the other, and is likely to take it.
+    let second = two.run(&thread, &slow(1, 1));
+    assert_eq!(second["seen"].as_array().unwrap().len(), 4, "{second}");
+    assert_eq!(one.state(&thread)["values"], second);
+}

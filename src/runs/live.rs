@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::Status;
@@ -81,6 +81,8 @@ impl Live {
 pub(super) struct Held {
     pub live: Live,
     pub end: watch::Sender<Option<Arc<End>>>,
+    /// When it came to be: a younger one's row may not be written yet.
+    pub since: Instant,
 }
 
 impl Held {
@@ -93,6 +95,7 @@ impl Held {
                 cancel: CancellationToken::new(),
             },
             end,
+            since: Instant::now(),
         }
     }
 }

@@ -1,11 +1,16 @@
 //! The worker of a process: takes runs from the queue, renews the lease, recovers what dead
 //! processes left, and drains at shutdown.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{Error, Service};
+use super::{End, Error, Run, Service};
+use crate::{
+    engine::Interrupt,
+    id::{RunId, ThreadId},
+    value::{Map, Value},
+};
 
 impl Service {
     /// Registers this process, recovers what dead ones left, and starts to work.
@@ -86,8 +91,59 @@ impl Service {
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "lost runs could not be looked for"),
             }
+            self.look_after_waiting().await;
             inner.hub.sweep();
         }
+    }
+
+    /// Ends the streams of runs that were created here and that another process executed: it
+    /// has their events, but those who wait here must learn of the end.
+    async fn look_after_waiting(&self) {
+        let old = Instant::now().checked_sub(self.inner.options.lease / 3);
+        let waiting: Vec<(ThreadId, RunId)> = self
+            .inner
+            .active
+            .lock()
+            .waiting
+            .iter()
+            .filter(|(_, held)| old.is_some_and(|old| held.since < old))
+            .map(|(run, held)| (held.live.publisher.thread(), *run))
+            .collect();
+        for (thread, run) in waiting {
+            match self.find_run(thread, run).await {
+                Ok(Some(row)) if row.status.is_final() => self.end_elsewhere(row).await,
+                Ok(None) => self.forget_waiting(run),
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
+    }
+
+    async fn end_elsewhere(&self, row: Run) {
+        let shown = self.shown_of(row.thread).await;
+        let (values, asked) = shown.unwrap_or_else(|_| (Value::map(Map::new()), Map::new()));
+        let Some(held) = self.inner.active.lock().waiting.remove(&row.id) else {
+            return;
+        };
+        let text = |error: &Value, key: &str| {
+            let text = error.get(key).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        if let Some(error) = &row.error {
+            let publisher = &held.live.publisher;
+            publisher.error(&text(error, "error"), &text(error, "message"));
+        }
+        held.live.publisher.close();
+        self.inner.hub.finish(&held.live.publisher);
+        held.end.send_replace(Some(Arc::new(End {
+            status: row.status,
+            values,
+            interrupts: asked
+                .values()
+                .flat_map(|list| list.as_list().unwrap_or_default())
+                .filter_map(Interrupt::from_value)
+                .collect(),
+            error: row.error,
+        })));
     }
 
     /// Lets what runs end, for a limited time; then stops it, and gives the lease back.
