@@ -213,6 +213,10 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
         level.tell_values();
     }
     level.pending.clear();
+    if level.ns.is_empty() {
+        // The client's answer was for the tasks of this superstep.
+        *level.scope.answer.lock() = None;
+    }
     level.replaying = false;
     save::checkpoint(level, Source::Loop).await?;
     Ok(None)

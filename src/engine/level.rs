@@ -55,6 +55,8 @@ pub struct Level {
     pub replaying: bool,
     /// The run continues from a checkpoint instead of starting with input.
     pub resuming: bool,
+    /// For graphs inside: the state told last, which is what they answer.
+    pub told: Option<Value>,
     /// For graphs inside: what it shares with its parent's other visits.
     pub replay: super::subgraph::Replay,
 }
@@ -287,8 +289,11 @@ impl Level {
         });
     }
 
-    /// Sends the state.
-    pub fn tell_values(&self) {
+    /// Sends the state. A graph inside answers what it told last.
+    pub fn tell_values(&mut self) {
+        if !self.ns.is_empty() {
+            self.told = Some(self.live.output(&self.wiring));
+        }
         self.scope.emit(Kind::Values, &self.ns, || {
             Body::Values(self.live.output(&self.wiring))
         });

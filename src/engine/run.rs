@@ -286,6 +286,7 @@ fn open(
         ran: 0,
         replaying: false,
         resuming: false,
+        told: None,
         replay: super::subgraph::Replay::default(),
     };
     Ok((level, entry))

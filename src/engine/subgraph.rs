@@ -181,7 +181,7 @@ pub async fn run(
             if level.graph().persist == Persist::Thread {
                 save::at_exit(&mut level).await.map_err(Inner::Failed)?;
             }
-            Ok(level.live.output(&level.wiring))
+            Ok(level.told.take().unwrap_or_default())
         }
         Ok(Stop::Asked(interrupts)) => {
             save::at_exit(&mut level).await.map_err(Inner::Failed)?;
@@ -269,6 +269,7 @@ async fn open(
         ran: 0,
         replaying: false,
         resuming: false,
+        told: None,
         replay: nested.replay.clone(),
     })
 }

@@ -167,7 +167,8 @@ impl Labels {
 
     /// The namespace of a label.
     pub fn real_ns(&self, label: &str) -> String {
-        self.ns_by_label.get(label).cloned().unwrap_or_default()
+        let known = self.ns_by_label.get(label).cloned();
+        known.unwrap_or_else(|| label.to_owned())
     }
 
     /// Orders namespaces.
