@@ -529,6 +529,11 @@ fn a_thread_is_busy_until_its_last_run_ends(place: &Place) {
     let first = client.post(&runs, &slow(150, 1)).json();
     assert_eq!(status(), "busy");
     let second = client.post(&runs, &slow(1, 1)).json();
+    let edit = format!("/threads/{thread}/state");
+    let detail = client
+        .post(&edit, &json!({"values": {"ms": 1}}))
+        .refused(409);
+    assert!(detail.contains("in-flight runs"), "{detail}");
     for run in [first, second] {
         client.end_of(&thread, run["run_id"].as_str().unwrap());
     }

@@ -9,6 +9,7 @@ on_both_storages!(
     every_stream_mode_reaches_the_client,
     a_client_travels_in_time,
     a_client_answers_questions_and_meets_other_runs,
+    a_client_edits_the_state,
 );
 
 fn drive(place: &Place, script: &str) {
@@ -29,4 +30,8 @@ fn a_client_travels_in_time(place: &Place) {
 
 fn a_client_answers_questions_and_meets_other_runs(place: &Place) {
     drive(place, "interrupts.py");
+}
+
+fn a_client_edits_the_state(place: &Place) {
+    drive(place, "edits.py");
 }

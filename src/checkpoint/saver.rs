@@ -8,7 +8,7 @@ use super::{BlobRow, CheckpointRow, Commit, Flush, WriteRow};
 use crate::id::{BranchId, CheckpointId, ThreadId, TreeId};
 
 /// What went wrong in a storage.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The branch was claimed, cancelled, moved or deleted by somebody else: write nothing more.
     #[error("another writer took over the branch")]

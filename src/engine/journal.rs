@@ -67,15 +67,15 @@ struct Inner {
     late: Vec<Late>,
     /// A flush of `waiting` is scheduled.
     scheduled: bool,
-    /// Set by the first failure: nothing is written after it.
-    failed: bool,
+    /// The first failure: nothing is written after it.
+    failed: Option<Error>,
 }
 
 impl Inner {
     /// Waits for the write on its way.
     async fn arrive(&mut self) -> Result<(), Error> {
-        if self.failed {
-            return Err(Error::Fenced);
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
         }
         let Some(handle) = self.in_flight.take() else {
             return Ok(());
@@ -83,7 +83,7 @@ impl Inner {
         let result = handle
             .await
             .unwrap_or_else(|error| Err(Error::Database(format!("a write was lost: {error}"))));
-        self.failed |= result.is_err();
+        self.failed = result.as_ref().err().cloned();
         result
     }
 }
@@ -107,7 +107,7 @@ impl Journal {
                 waiting: vec![],
                 late: vec![],
                 scheduled: false,
-                failed: false,
+                failed: None,
             }),
         }
     }

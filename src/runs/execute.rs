@@ -1,6 +1,6 @@
 //! Executing a claimed run from its base checkpoint to its final row.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Claimed, End, Error, Finish, Run, Service, Status,
@@ -23,6 +23,12 @@ use crate::{
     tree::{self, Outcome},
     value::{Map, Value},
 };
+
+/// Pauses between attempts to store the end of a run.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// Attempts when the storage refuses for a reason that may stay.
+const TRIES: u32 = 8;
 
 impl Service {
     /// Executes a run that holds its slot, on a task of its own.
@@ -276,19 +282,14 @@ impl Service {
         if let Some(failure) = &error {
             tracing::warn!(run = %run.id, thread = %run.thread, error = %failure, "run failed");
         }
-        let fenced = matches!(
-            &error,
-            Some(engine::Error::Storage(crate::checkpoint::Error::Fenced))
-        );
         let shown = error.as_ref().map(engine::Error::to_value);
+        // The engine may believe that it was fenced when a write only failed: the row decides.
+        let fenced = !self.finish(run, at, status, outcome, shown.clone()).await;
         if fenced {
             // Somebody cancelled or took over: their row is the truth, and the stream just ends.
             status = Status::Interrupted;
-        } else {
-            self.finish(run, at, status, outcome, shown.clone()).await;
-            if let Some(failure) = &error {
-                publisher.error(failure.class(), &failure.message());
-            }
+        } else if let Some(failure) = &error {
+            publisher.error(failure.class(), &failure.message());
         }
         End {
             status,
@@ -298,6 +299,8 @@ impl Service {
         }
     }
 
+    /// Writes the final row; false when somebody else has written it. While the storage is not
+    /// available this goes on trying: the run holds its slot until its row is final.
     async fn finish(
         &self,
         run: &Run,
@@ -305,7 +308,8 @@ impl Service {
         status: Status,
         outcome: Outcome,
         error: Option<Value>,
-    ) {
+    ) -> bool {
+        use crate::checkpoint::Error::{Fenced, Unavailable};
         fail_point!("runs::before_finish");
         let finish = Finish {
             slot,
@@ -315,14 +319,20 @@ impl Service {
             error,
             delete_thread: run.temporary,
         };
-        let mut wait = std::time::Duration::from_millis(50);
-        for _ in 0..8 {
+        let mut wait = FIRST_PAUSE;
+        let mut tries = 0;
+        loop {
             match self.inner.parts.runs.finish(finish.clone()).await {
-                Ok(()) | Err(crate::checkpoint::Error::Fenced) => return,
+                Ok(()) => return true,
+                Err(Fenced) => return false,
                 Err(error) => {
                     tracing::error!(run = %run.id, %error, "the end of a run could not be stored");
+                    tries += 1;
+                    if tries == TRIES && !matches!(error, Unavailable(_)) {
+                        return true;
+                    }
                     tokio::time::sleep(wait).await;
-                    wait *= 2;
+                    wait = LAST_PAUSE.min(wait * 2);
                 }
             }
         }
