@@ -83,7 +83,7 @@ pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
             level.tell_checkpoint(&next);
             return Ok(Stop::Breakpoint);
         }
-        level.resuming = false;
+        level.resuming = None;
     }
 }
 

@@ -314,9 +314,9 @@ impl Edit {
             };
             let writes = output::written(wiring, &live, index, output)?;
             let path = format!("~{INTERRUPT}, {position:010}");
-            let prepared = waiting.get_mut(&node).and_then(VecDeque::pop_front);
+            let prepared = || waiting.get_mut(&node).and_then(VecDeque::pop_front);
             let made_up = || base.map(|base| TaskId::of_update(base, position));
-            let task = update.task.or(prepared).or_else(made_up);
+            let task = update.task.or_else(prepared).or_else(made_up);
             tasks.push((node, path, writes, task));
         }
         let mut rows = vec![];

@@ -44,7 +44,9 @@ pub struct Command {
 pub struct Entry {
     /// What it is given.
     pub input: Input,
-    /// For graphs inside: whether the parent resumes.
+    /// It is a graph inside another one.
+    pub nested: bool,
+    /// For graphs inside: whether the parent resumes; it says so in its first superstep only.
     pub parent_resuming: Option<bool>,
     /// The request names a checkpoint.
     pub addressed: bool,
@@ -73,12 +75,13 @@ pub fn answers(resume: &Value) -> Option<std::collections::HashMap<String, Value
 /// # Errors
 /// Nothing to do, an ambiguous answer, a channel that refuses the input, a storage failure.
 pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
-    let nested = entry.parent_resuming.is_some();
+    let nested = entry.nested;
     let started = !level.live.versions.is_empty();
-    let resuming = started
-        && entry
-            .parent_resuming
-            .unwrap_or(!matches!(entry.input, Input::Value(_)));
+    let given = match &entry.input {
+        Input::Value(input) => !(nested && input.is_null()),
+        Input::Null | Input::Command(_) => false,
+    };
+    let resuming = started && entry.parent_resuming.unwrap_or(!given);
     let answers_question =
         matches!(&entry.input, Input::Command(command) if command.resume.is_some());
     let travelling = entry.addressed && !answers_question;
@@ -111,20 +114,20 @@ pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
         }
         level.tell_values();
     } else if let Input::Value(input) = entry.input
-        && !(nested && input.is_null())
+        && given
     {
         take_input(level, input).await?;
     } else if from_command && started_by_command(level) {
         // A command on an empty thread may update and route without any input.
-    } else if entry.parent_resuming != Some(true) {
+    } else if entry.parent_resuming.is_none() {
         return Err(Error::failed(
             "EmptyInputError",
             "Received no input for __start__",
         ));
     }
-    level.resuming = match entry.parent_resuming {
-        Some(resuming) => resuming,
-        None => resuming,
+    level.resuming = match nested {
+        true => entry.parent_resuming,
+        false => Some(resuming),
     };
     if !nested && travelling {
         level.replay.bound = Some(match resuming {

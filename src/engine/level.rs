@@ -54,7 +54,7 @@ pub struct Level {
     /// Saved results are not handed back in the first superstep.
     pub replaying: bool,
     /// The run continues from a checkpoint instead of starting with input.
-    pub resuming: bool,
+    pub resuming: Option<bool>,
     /// For graphs inside: the state told last, which is what they answer.
     pub told: Option<Value>,
     /// For graphs inside: what it shares with its parent's other visits.
@@ -80,6 +80,8 @@ pub struct Current {
     pub depth: i32,
     /// In `Exit` durability the last checkpoint that is stored.
     pub stored: Option<CheckpointId>,
+    /// Checkpoints of the graphs around it, as stored with it; not known of one made in this run.
+    pub shown_parents: Option<Map>,
     /// The checkpoint event was sent.
     pub told: bool,
     /// Newest message of the index.
@@ -281,7 +283,10 @@ impl Level {
                 parent: self.current.shown_parent,
                 source: self.current.source,
                 step: self.current.step,
-                parents: self.parents.clone(),
+                parents: match &self.current.shown_parents {
+                    Some(parents) => parents.clone(),
+                    None => self.parents.clone(),
+                },
                 values: self.live.output(&self.wiring),
                 next: tasks.iter().map(|task| task.name.clone()).collect(),
                 tasks: self.task_states(tasks),
@@ -326,6 +331,7 @@ impl Level {
             step,
             depth: self.current.depth + 1,
             stored: self.current.stored,
+            shown_parents: None,
             told: false,
             last_node: self.current.last_node,
             event_number: self.current.event_number,

@@ -285,7 +285,7 @@ fn open(
         saved: false,
         ran: 0,
         replaying: false,
-        resuming: false,
+        resuming: None,
         told: None,
         replay: super::subgraph::Replay::default(),
     };
@@ -296,6 +296,7 @@ impl Entry {
     fn nothing() -> Self {
         Self {
             input: Input::Null,
+            nested: false,
             parent_resuming: None,
             addressed: false,
             superseded: false,

@@ -139,6 +139,8 @@ pub async fn at_exit(level: &mut Level) -> Result<(), Error> {
             .map(|checkpoint| encode(level, checkpoint, vec![]));
         let checkpoint = match checkpoint {
             Some(checkpoint) => checkpoint,
+            // Nothing to be found that is not stored.
+            None if level.pending.is_empty() => return Ok(()),
             None if level.current.exists => level.checkpoint(level.current.parent),
             None => return Ok(()),
         };

@@ -53,7 +53,7 @@ pub struct Nested {
     parents: Map,
     checkpoint: CheckpointId,
     ns: Arc<str>,
-    resuming: bool,
+    resuming: Option<bool>,
     again: bool,
     replay: Replay,
     stores: bool,
@@ -66,7 +66,7 @@ impl Nested {
         parents: Map,
         checkpoint: CheckpointId,
         ns: Arc<str>,
-        resuming: bool,
+        resuming: Option<bool>,
         replay: Replay,
         stores: bool,
     ) -> Self {
@@ -166,7 +166,12 @@ pub async fn run(
     let replays = nested.replay.bound.is_some();
     let entry = Entry {
         input: Input::Value(input),
-        parent_resuming: Some((nested.resuming || nested.again) && !replays),
+        nested: true,
+        parent_resuming: match (replays, nested.again) {
+            (true, _) => None,
+            (false, true) => Some(true),
+            (false, false) => nested.resuming,
+        },
         addressed: replays,
         superseded: false,
     };
@@ -226,7 +231,7 @@ async fn open(
     let before = nested.replay.visit(&ns);
     // A namespace of a task that was never run before holds nothing.
     let fresh = wiring.graph.persist == Persist::Inherit
-        && !nested.resuming
+        && nested.resuming != Some(true)
         && !nested.again
         && nested.replay.bound.is_none();
     let found = match stores && !fresh {
@@ -268,7 +273,7 @@ async fn open(
         saved: false,
         ran: 0,
         replaying: false,
-        resuming: false,
+        resuming: None,
         told: None,
         replay: nested.replay.clone(),
     })
@@ -329,6 +334,14 @@ impl Current {
             step: checkpoint.step,
             depth: checkpoint.depth,
             stored: Some(checkpoint.id),
+            shown_parents: Some(
+                checkpoint
+                    .metadata
+                    .get("parents")
+                    .and_then(Value::as_map)
+                    .cloned()
+                    .unwrap_or_default(),
+            ),
             told: false,
             last_node: checkpoint.last_node,
             event_number: checkpoint.event_number,
@@ -346,6 +359,7 @@ impl Current {
             step: -2,
             depth: -1,
             stored: None,
+            shown_parents: None,
             told: false,
             last_node: None,
             event_number: 0,

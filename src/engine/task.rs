@@ -50,6 +50,8 @@ pub struct Memory {
     pub answers: Vec<Value>,
     /// Results of its steps.
     pub steps: HashMap<String, Value>,
+    /// Graphs that earlier attempts called: a further call has a namespace of its own.
+    pub calls: usize,
 }
 
 /// What the task's host keeps while it runs.
@@ -279,10 +281,12 @@ pub fn run(scope: Arc<Scope>, job: Job) -> BoxFuture<'static, (Ended, Control)> 
     attempts(scope, job).boxed()
 }
 
-async fn attempts(scope: Arc<Scope>, job: Job) -> (Ended, Control) {
+async fn attempts(scope: Arc<Scope>, mut job: Job) -> (Ended, Control) {
     let mut attempt = 1;
+    // Answers and steps of a failed attempt hold for the next one, and calls are counted on.
+    let mut memory = std::mem::take(&mut job.memory);
     loop {
-        let (ended, control) = attempt_once(&scope, &job, attempt).await;
+        let (ended, control) = attempt_once(&scope, &job, &mut memory, attempt).await;
         let Ended::Failed(error) = &ended else {
             return (ended, control);
         };
@@ -297,20 +301,25 @@ async fn attempts(scope: Arc<Scope>, job: Job) -> (Ended, Control) {
     }
 }
 
-async fn attempt_once(scope: &Arc<Scope>, job: &Job, attempt: usize) -> (Ended, Control) {
+async fn attempt_once(
+    scope: &Arc<Scope>,
+    job: &Job,
+    memory: &mut Memory,
+    attempt: usize,
+) -> (Ended, Control) {
     let host = Arc::new_cyclic(|this| TaskHost {
         scope: scope.clone(),
         nested: job.nested.for_attempt(attempt),
         info: job.info.clone(),
         graph_ns: job.graph_ns.clone(),
         state: Mutex::new(State {
-            answers: job.memory.answers.clone(),
+            answers: memory.answers.clone(),
             asked: 0,
             open: None,
             refused: None,
             control: vec![],
-            steps: job.memory.steps.clone(),
-            calls: 0,
+            steps: memory.steps.clone(),
+            calls: memory.calls,
         }),
         parked: Notify::new(),
         alive: AtomicU64::new(0),
@@ -351,7 +360,12 @@ async fn attempt_once(scope: &Arc<Scope>, job: &Job, attempt: usize) -> (Ended, 
             }
         }
     };
-    let control = std::mem::take(&mut host.state.lock().control);
+    let mut state = host.state.lock();
+    memory.answers = std::mem::take(&mut state.answers);
+    memory.steps = std::mem::take(&mut state.steps);
+    memory.calls = state.calls;
+    let control = std::mem::take(&mut state.control);
+    drop(state);
     (ended, control)
 }
 

@@ -149,7 +149,14 @@ fn apply_finished(
             triggers: &task.triggers,
         })
         .collect();
-    apply(wiring, state, tasks).map(|_: BTreeSet<Arc<str>>| ())
+    apply(wiring, state, tasks)?;
+    // LangGraph lets one more superstep pass here: what lives for one is not shown.
+    for (name, channel) in &mut state.channels {
+        channel
+            .update(&[])
+            .map_err(|error| Error::channel(name, error))?;
+    }
+    Ok(())
 }
 
 /// A task with what is known of it.
