@@ -19,6 +19,7 @@ pub mod save;
 pub mod scope;
 pub mod subgraph;
 pub mod task;
+pub mod tell;
 pub mod view;
 pub mod wiring;
 

@@ -13,7 +13,7 @@ use super::{
     names::{ERROR, INTERRUPT, RESUME},
     output, save,
     task::{self, Control, Ended, Job},
-    view,
+    tell,
     wiring::START_NODE,
 };
 use crate::{
@@ -33,7 +33,8 @@ pub enum Stop {
     Breakpoint,
 }
 
-type Writes = Vec<(Arc<str>, Value)>;
+/// Channels and what is written to them, in order.
+pub type Writes = Vec<(Arc<str>, Value)>;
 
 /// Runs supersteps until the graph stops.
 ///
@@ -117,7 +118,7 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
     for (index, (info, input, saved)) in jobs.into_iter().enumerate() {
         let planned = &tasks[index];
         if !saved.is_empty() {
-            tell_update(level, index, &saved, true);
+            tell::update(level, index, &saved, true);
             continue;
         }
         if planned.node == START_NODE {
@@ -284,8 +285,8 @@ async fn settle(
             writes.extend(outputs);
             let rows = level.put_writes(task.id, &task.path, writes.clone());
             if task.node != START_NODE {
-                tell_messages(level, index, &writes);
-                tell_update(level, index, &writes, false);
+                tell::messages(level, index, &writes);
+                tell::update(level, index, &writes, false);
             }
             save::keep(level, rows, others_run).await?;
         }
@@ -295,7 +296,7 @@ async fn settle(
                 let mut writes = vec![(INTERRUPT.into(), stored)];
                 writes.extend(control.into_iter().filter(|(name, _)| &**name == RESUME));
                 let rows = level.put_writes(task.id, &task.path, writes);
-                tell_question(level, index, &asked);
+                tell::question(level, index, &asked);
                 save::keep(level, rows, others_run).await?;
             }
             questions.push((index, asked));
@@ -335,115 +336,6 @@ async fn settle(
 
 fn finished(level: &Level, node: usize, output: Output) -> Result<Writes, Ended> {
     output::writes(&level.wiring, &level.live, node, output).map_err(Ended::Failed)
-}
-
-fn tell_question(level: &Level, index: usize, asked: &[Interrupt]) {
-    let (scope, ns) = (&level.scope, &level.ns);
-    scope.emit(Kind::Updates, ns, || Body::UpdateInterrupt(asked.to_vec()));
-    scope.emit(Kind::Values, ns, || {
-        Body::ValuesInterrupt(level.live.output(&level.wiring), asked.to_vec())
-    });
-    let info = Arc::new(level.info(&level.tasks[index]));
-    scope.emit(Kind::Tasks, ns, || Body::TaskEnd {
-        task: info,
-        error: None,
-        result: Value::map(Map::new()),
-        interrupts: asked.to_vec(),
-    });
-}
-
-/// Tells the result of a task.
-fn tell_update(level: &Level, index: usize, writes: &Writes, cached: bool) {
-    let task = &level.tasks[index];
-    let (scope, ns) = (&level.scope, &level.ns);
-    if task.node == START_NODE {
-        return;
-    }
-    scope.emit(Kind::Updates, ns, || Body::Update {
-        node: task.name.clone(),
-        update: update_of(level, writes),
-        cached,
-    });
-    if !cached {
-        let info = Arc::new(level.info(task));
-        scope.emit(Kind::Tasks, ns, || Body::TaskEnd {
-            task: info,
-            error: None,
-            result: view::result(level.graph(), writes),
-            interrupts: vec![],
-        });
-    }
-}
-
-/// `{channel: value}` of the output channels; a list of those when a channel was written more
-/// than once; null when none was written.
-fn update_of(level: &Level, writes: &Writes) -> Value {
-    let graph = level.graph();
-    if graph.root_state {
-        let value = writes.iter().find(|(name, _)| &**name == ROOT);
-        return value.map(|(_, value)| value.clone()).unwrap_or_default();
-    }
-    let shown: Vec<&(Arc<str>, Value)> = writes
-        .iter()
-        .filter(|(name, _)| graph.output.contains(name))
-        .collect();
-    if shown.is_empty() {
-        return Value::Null;
-    }
-    let twice = shown
-        .iter()
-        .enumerate()
-        .any(|(i, (name, _))| shown[..i].iter().any(|(other, _)| other == name));
-    if !twice {
-        return Value::map(shown.into_iter().cloned().collect());
-    }
-    Value::list(
-        shown
-            .into_iter()
-            .map(|(name, value)| {
-                Value::map(std::iter::once((name.clone(), value.clone())).collect())
-            })
-            .collect(),
-    )
-}
-
-/// Streams messages that a node returned and did not stream before.
-fn tell_messages(level: &Level, index: usize, writes: &Writes) {
-    if !level.scope.sink.wants(Kind::Messages, &level.ns) {
-        return;
-    }
-    let info = Arc::new(level.info(&level.tasks[index]));
-    for (name, value) in writes {
-        if !level.graph().messages.contains(name) {
-            continue;
-        }
-        let value = crate::channel::as_overwrite(value).unwrap_or(value);
-        let known = level
-            .live
-            .get(name)
-            .and_then(Value::as_list)
-            .unwrap_or_default();
-        let one = std::slice::from_ref(value);
-        for message in value.as_list().unwrap_or(one) {
-            let Some(id) = message.get("id").and_then(Value::as_str) else {
-                continue;
-            };
-            let removal = message.get("type").and_then(Value::as_str) == Some("remove");
-            let old = known
-                .iter()
-                .any(|known| known.get("id").and_then(Value::as_str) == Some(id));
-            if removal || old || !level.scope.said.lock().insert(id.into()) {
-                continue;
-            }
-            level
-                .scope
-                .emit(Kind::Messages, &level.ns, || Body::Message {
-                    message: message.clone(),
-                    whole: true,
-                    task: info.clone(),
-                });
-        }
-    }
 }
 
 /// The static breakpoints that hold: the request's, else the graph's.

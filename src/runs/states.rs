@@ -187,18 +187,10 @@ impl Service {
         let mut states = Vec::with_capacity(rows.len());
         for stored in &rows {
             let mut decoded = self.decoded(thread.tree, stored).await?;
-            let at_head = thread.head == Some(stored.row.id);
-            let owner = match at_head {
-                true => owner_of_writes(&decoded, thread.active_branch),
-                // A superstep's record shows what its first continuation wrote.
-                false => decoded
-                    .writes
-                    .iter()
-                    .map(|(branch, _)| *branch)
-                    .min()
-                    .unwrap_or(thread.active_branch),
-            };
-            decoded.writes.retain(|(branch, _)| *branch == owner);
+            match thread.head == Some(stored.row.id) {
+                true => base::keep_own_writes(&mut decoded, thread.active_branch),
+                false => base::keep_first_writes(&mut decoded),
+            }
             let snapshot = snapshot(&wiring, &page.at.ns, &decoded, false)?;
             states.push(view::state(id, &graph, &snapshot, &|_| None));
         }

@@ -1,7 +1,7 @@
 //! Where a writer starts: its base checkpoint, whose pending writes count there, and the branch
 //! it writes to.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     checkpoint::{
@@ -9,7 +9,7 @@ use crate::{
         frame::{self, Chains, Decoded},
     },
     engine::Start,
-    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
+    id::{BranchId, CheckpointId, RunId, TaskId, ThreadId, TreeId},
 };
 
 /// The start of a run that holds `slot` and addresses `address`, or the head without one. `base`
@@ -60,6 +60,21 @@ pub fn owner_of_writes(base: &Decoded, branch: BranchId) -> BranchId {
 pub fn keep_own_writes(base: &mut Decoded, branch: BranchId) {
     let owner = owner_of_writes(base, branch);
     base.writes.retain(|(branch, _)| *branch == owner);
+}
+
+/// Keeps of the pending writes what a record of the superstep shows: of every task the output of
+/// the branch that finished it first, and its control values of the branch that was there first.
+pub fn keep_first_writes(base: &mut Decoded) {
+    let mut first: HashMap<(TaskId, i32), BranchId> = HashMap::new();
+    for (branch, write) in &base.writes {
+        // All output of a task is of one branch.
+        let owner = first
+            .entry((write.task, write.idx.min(0)))
+            .or_insert(*branch);
+        *owner = (*owner).min(*branch);
+    }
+    base.writes
+        .retain(|(branch, write)| first.get(&(write.task, write.idx.min(0))) == Some(branch));
 }
 
 /// One checkpoint, decoded, with what its writes refer to.

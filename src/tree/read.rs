@@ -59,7 +59,10 @@ impl Reader<'_> {
         let Some(mut decoded) = self.find(ns, wanted).await? else {
             return Ok(None);
         };
-        base::keep_own_writes(&mut decoded, self.thread.active_branch);
+        match at {
+            Some(id) if self.thread.head != Some(id) => base::keep_first_writes(&mut decoded),
+            _ => base::keep_own_writes(&mut decoded, self.thread.active_branch),
+        }
         self.shown(graph, ns, &decoded, at.is_none(), inside)
             .await
             .map(Some)
@@ -87,9 +90,7 @@ impl Reader<'_> {
             if self.thread.head == Some(stored.row.id) {
                 base::keep_own_writes(&mut decoded, self.thread.active_branch);
             } else {
-                // A superstep's record shows what its first continuation wrote.
-                let first = decoded.writes.iter().map(|(branch, _)| *branch).min();
-                decoded.writes.retain(|(branch, _)| Some(*branch) == first);
+                base::keep_first_writes(&mut decoded);
             }
             states.push(self.shown(&graph, ns, &decoded, false, false).await?);
         }

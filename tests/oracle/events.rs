@@ -182,7 +182,10 @@ pub fn in_task_order(events: Vec<Event>, ns: &str) -> Vec<Event> {
                         ends.extend(loose);
                         ends.push(event);
                     }
-                    None => out.push(event),
+                    None => {
+                        out.extend(loose);
+                        out.push(event);
+                    }
                 }
             }
             Body::Custom(value) => {
