@@ -128,7 +128,10 @@ fn differences(path: &Path, runtime: &tokio::runtime::Runtime, local: &Local) ->
 }
 
 fn cases() -> Vec<PathBuf> {
-    let mut folders = vec![PathBuf::from("tests/oracle/cases")];
+    let mut folders = vec![
+        PathBuf::from("tests/oracle/cases"),
+        PathBuf::from("tests/oracle/more"),
+    ];
     if let Ok(more) = std::env::var("BACKSTITCH_ORACLE_CASES") {
         folders.extend(std::env::split_paths(&more));
     }
