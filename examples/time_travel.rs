@@ -79,8 +79,8 @@ async fn travel() -> Result<()> {
 
     // The newest checkpoint comes first, so the first turn's end is the last that has none next.
     let checkpoints = before.as_array().context("a history is a list")?;
-    let ends = checkpoints.iter().filter(|c| c["next"] == json!([]));
-    let first_turn = ends.last().context("the first turn has ended")?;
+    let mut ends = checkpoints.iter().filter(|c| c["next"] == json!([]));
+    let first_turn = ends.next_back().context("the first turn has ended")?;
     let fork = text(&first_turn["checkpoint"]["checkpoint_id"])?;
 
     println!(
