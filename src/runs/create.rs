@@ -104,7 +104,7 @@ impl Service {
             Ok(Created::Started(run, slot)) => {
                 self.supersede(&request, &run).await;
                 let run = *run;
-                self.execute(run.clone(), slot);
+                self.execute(run.clone(), slot, false);
                 return Ok(New { run, live, frames });
             }
             Ok(Created::Queued(run)) => {

@@ -31,21 +31,26 @@ const LAST_PAUSE: Duration = Duration::from_secs(2);
 const TRIES: u32 = 8;
 
 impl Service {
-    /// Executes a run that holds its slot, on a task of its own.
-    pub(super) fn execute(&self, run: Run, slot: Slot) {
+    /// Executes a run that holds its slot, on a task of its own. `queued`: it came from the
+    /// queue, where more of its kind may wait.
+    pub(super) fn execute(&self, run: Run, slot: Slot, queued: bool) {
         let service = self.clone();
         let held = self.take_up(&run);
         self.inner.tracker.spawn(async move {
+            let thread = run.thread;
             service.run_to_end(run, slot, held).await;
-            // The next run of the slot may start.
-            service.inner.wake.notify_one();
+            // Looking at the queue is a write, so it is done when somebody is known to wait;
+            // what other processes queued is found by the poll.
+            if queued || service.inner.active.lock().waits_on(thread) {
+                service.inner.wake.notify_one();
+            }
         });
     }
 
     /// Executes runs that were taken from the queue.
     pub(super) fn execute_claimed(&self, claimed: Vec<Claimed>) {
         for claimed in claimed {
-            self.execute(claimed.run, claimed.slot);
+            self.execute(claimed.run, claimed.slot, true);
         }
     }
 

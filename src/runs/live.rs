@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::Status;
 use crate::{
     engine::Interrupt,
-    id::RunId,
+    id::{RunId, ThreadId},
     stream::Publisher,
     value::{Map, Value},
 };
@@ -115,5 +115,11 @@ impl Active {
             .get(&run)
             .cloned()
             .or_else(|| self.waiting.get(&run).map(|held| held.live.clone()))
+    }
+
+    /// Whether a run that was created here waits for a slot of the thread.
+    pub fn waits_on(&self, thread: ThreadId) -> bool {
+        let mut waiting = self.waiting.values();
+        waiting.any(|held| held.live.publisher.thread() == thread)
     }
 }

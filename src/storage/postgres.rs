@@ -9,6 +9,7 @@ mod commit;
 mod create;
 mod delete;
 mod flush;
+mod group;
 mod migrate;
 mod open;
 mod params;
@@ -96,6 +97,7 @@ pub enum Error {
 #[derive(Clone)]
 pub struct Store {
     pools: Pools,
+    groups: group::Queue,
 }
 
 impl Store {
@@ -105,8 +107,10 @@ impl Store {
     ///
     /// Within a few seconds, when the database does not answer or the URL cannot be used.
     pub async fn connect(options: Options) -> Result<Self, Error> {
+        let pools = Pools::connect(&options).await?;
         Ok(Self {
-            pools: Pools::connect(&options).await?,
+            groups: group::Queue::start(&pools.critical),
+            pools,
         })
     }
 }

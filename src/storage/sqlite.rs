@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, config::DbConfig};
 
 mod branches;
 mod commit;
@@ -140,7 +140,14 @@ fn configure(db: &Connection, synchronous_off: bool) -> rusqlite::Result<()> {
     db.pragma_update(None, "journal_size_limit", 64 << 20)?;
     // In KiB; used only as far as it is needed.
     db.pragma_update(None, "cache_size", -8192)?;
+    prepare_once(db)
+}
+
+/// Statements stay prepared. Without the second line SQLite looks at bound values to see whether
+/// a partial index may serve, and so prepares such a statement anew for each execution.
+fn prepare_once(db: &Connection) -> rusqlite::Result<()> {
     db.set_prepared_statement_cache_capacity(PREPARED);
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
@@ -149,7 +156,7 @@ fn read_only(file: &Path) -> rusqlite::Result<Connection> {
     db.busy_timeout(std::time::Duration::from_secs(5))?;
     db.pragma_update(None, "query_only", true)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
-    db.set_prepared_statement_cache_capacity(PREPARED);
+    prepare_once(&db)?;
     Ok(db)
 }
 

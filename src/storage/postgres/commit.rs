@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use deadpool_postgres::Object;
+use deadpool_postgres::{Object, Pool};
 use futures::future::join_all;
 use tokio_postgres::{Client, Statement, types::ToSql};
 use uuid::Uuid;
 
 use super::{
-    Store,
     flush::Writes,
     open,
     params::{Json, Time, name},
@@ -102,9 +101,6 @@ SELECT $30::int FROM f";
 
 /// What became of a branch, to settle a commit whose reply is not known.
 const HEAD: &str = "SELECT head_checkpoint_id, head_depth, writer_epoch FROM branches WHERE tree_id = $1 AND branch_id = $2";
-
-/// At most so many commits are sent at once in a transaction of their own.
-const PIPELINE: usize = 16;
 
 /// Columns of blob rows.
 #[derive(Default)]
@@ -269,76 +265,47 @@ fn events_json(commit: &Commit) -> String {
     serde_json::Value::Array(events).to_string()
 }
 
-impl Store {
-    /// See [`Saver::commit`](crate::checkpoint::Saver::commit). Commits of one branch that follow
-    /// each other are one transaction and one round trip.
-    pub(super) async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
-        let mut results = Vec::with_capacity(commits.len());
-        let mut rest = commits.as_slice();
-        while let Some(first) = rest.first() {
-            let same = |commit: &&Commit| {
-                commit.slot.branch == first.slot.branch
-                    && commit.slot.epoch == first.slot.epoch
-                    && commit.open.is_none()
-            };
-            let size = if first.open.is_some() {
-                1
-            } else {
-                rest.iter().take(PIPELINE).take_while(same).count()
-            };
-            let (group, after) = rest.split_at(size);
-            results.extend(self.commit_group(group).await);
-            rest = after;
-        }
-        results
-    }
+/// Writes commits in one transaction and one round trip: the depths of their checkpoints, `Fenced`
+/// for those that the fence refused. Those of one branch follow each other in their order, and a
+/// commit with a branch to open is alone.
+///
+/// # Errors
+/// The transaction failed as a whole: nothing is known to be written.
+pub(super) async fn together(
+    pool: &Pool,
+    group: &[Commit],
+) -> Result<Vec<Result<i32, Error>>, Error> {
+    let depths = once(pool, group).await?;
+    let depths = depths.into_iter();
+    Ok(depths.map(|depth| depth.ok_or(Error::Fenced)).collect())
+}
 
-    async fn commit_group(&self, group: &[Commit]) -> Vec<Result<i32, Error>> {
-        // One failing member fails the transaction; alone each gets its own answer.
-        match self.commit_once(group).await {
-            Ok(depths) => depths.into_iter().map(|d| d.ok_or(Error::Fenced)).collect(),
-            Err(error @ Error::Unavailable(_)) => {
-                let text = error.to_string();
-                group
-                    .iter()
-                    .map(|_| Err(Error::Unavailable(text.clone())))
-                    .collect()
+/// The depths of a group's checkpoints; `None` for those that the fence refused.
+async fn once(pool: &Pool, group: &[Commit]) -> Result<Vec<Option<i32>>, Error> {
+    pool::retry(pool, |mut client| async move {
+        let client = &mut client;
+        let mut depths = match group {
+            [commit] if commit.open.is_some() => vec![open_and_send(client, commit).await?],
+            [commit] => {
+                let kind = Kind::of(commit);
+                let statement = prepare(client, kind.text()).await?;
+                vec![send(client, &statement, kind, commit).await?]
             }
-            Err(error) if group.len() == 1 => vec![Err(error)],
-            Err(_) => {
-                let mut results = Vec::with_capacity(group.len());
-                for commit in group {
-                    let mut one = Box::pin(self.commit_once(std::slice::from_ref(commit))).await;
-                    results.push(match &mut one {
-                        Ok(depths) => depths.pop().flatten().ok_or(Error::Fenced),
-                        Err(_) => one.map(|_| 0),
-                    });
+            _ => send_together(client, group).await?,
+        };
+        if depths.contains(&None) {
+            let mut from = 0;
+            for one in group.chunk_by(|a, b| a.slot.branch == b.slot.branch) {
+                let depths = &mut depths[from..from + one.len()];
+                if depths.contains(&None) {
+                    settle(client, one, depths).await?;
                 }
-                results
+                from += one.len();
             }
         }
-    }
-
-    /// The depths of a group's checkpoints; `None` for those that the fence refused.
-    async fn commit_once(&self, group: &[Commit]) -> Result<Vec<Option<i32>>, Error> {
-        pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
-            let mut depths = match group {
-                [commit] if commit.open.is_some() => vec![open_and_send(client, commit).await?],
-                [commit] => {
-                    let kind = Kind::of(commit);
-                    let statement = prepare(client, kind.text()).await?;
-                    vec![send(client, &statement, kind, commit).await?]
-                }
-                _ => send_together(client, group).await?,
-            };
-            if depths.contains(&None) {
-                settle(client, group, &mut depths).await?;
-            }
-            Ok(depths)
-        })
-        .await
-    }
+        Ok(depths)
+    })
+    .await
 }
 
 /// Prepared once per connection.
