@@ -190,6 +190,8 @@ impl Slot {
             origin,
             activate: true,
             copy_writes: false,
+            writes_of: None,
+            name: None,
             run,
         };
         let target = Self {

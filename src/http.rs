@@ -1,14 +1,19 @@
 //! The HTTP server: accepts connections, reads and checks requests, and writes answers and
 //! event streams as LangGraph's Agent Server does.
 
+mod address;
 mod api;
 mod assistants;
 mod backend;
 mod body;
+mod branches;
 mod cors;
 mod error;
+mod events;
 mod fields;
+mod idempotency;
 mod options;
+mod outline;
 mod params;
 mod render;
 mod router;
@@ -19,6 +24,7 @@ mod socket;
 mod sse;
 mod state;
 mod system;
+mod tags;
 mod threads;
 mod wait;
 mod webhook;

@@ -81,7 +81,15 @@ macro_rules! minted_v7 {
         }
     )*};
 }
-minted_v7!(ThreadId BranchId RunId AssistantId WorkerId NodeId EventId);
+minted_v7!(ThreadId BranchId RunId AssistantId WorkerId NodeId);
+
+impl EventId {
+    /// The id of a thread's event (UUIDv5 of its number under the thread's id): numbers are never
+    /// given twice, so it need not be stored.
+    pub fn of(thread: ThreadId, number: i64) -> Self {
+        Self(Uuid::new_v5(&thread.0, &number.to_be_bytes()))
+    }
+}
 
 impl AssistantId {
     /// The id of the assistant that the server makes for each registered graph

@@ -1,20 +1,30 @@
 //! The run service: create, claim, execute, finish, recover; and states of threads.
 
 pub mod access;
+pub mod branches;
 pub mod cache;
+pub mod contents;
 pub mod create;
 pub mod edit;
 pub mod error;
 pub mod execute;
+pub mod keys;
 pub mod live;
+pub mod log;
+mod look;
+pub mod news;
+pub mod outline;
+pub mod projector;
 pub mod request;
 pub mod service;
+mod spot;
 pub mod states;
 pub mod store;
+pub mod threads;
 pub mod view;
 pub mod worker;
 
 pub use error::Error;
 pub use live::{End, Live};
 pub use service::{Options, Parts, Service};
-pub use store::{Claimed, Created, Finish, NewRun, Run, Status, Store, Strategy};
+pub use store::{Claimed, Created, Finish, NewRun, Run, Status, Store, Strategy, Tx, Undo};

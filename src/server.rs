@@ -103,15 +103,24 @@ async fn migrate(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The storage the settings name, in its three roles.
+/// The storage the settings name, in all its roles.
 async fn open(settings: &Settings) -> anyhow::Result<Parts> {
-    fn parts<T: crate::checkpoint::Saver + crate::tree::Store + runs::Store>(store: T) -> Parts {
+    fn parts<T>(store: T) -> Parts
+    where
+        T: crate::checkpoint::Saver
+            + crate::tree::Store
+            + crate::tree::projection::Store
+            + runs::Store
+            + runs::keys::Store,
+    {
         let store = Arc::new(store);
         Parts {
             saver: store.clone(),
             tree: store.clone(),
-            runs: store,
+            runs: store.clone(),
             items: None,
+            keys: store.clone(),
+            projections: store,
         }
     }
     Ok(match &settings.storage {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+mod contain;
 mod convert;
 mod de;
 mod error;
@@ -15,6 +16,7 @@ mod schema;
 mod ser;
 mod share;
 
+pub use contain::{contains, contains_map};
 pub use de::from_value;
 pub use error::{DecodeError, EncodeError, JsonError};
 pub use map::Map;

@@ -14,6 +14,7 @@ mod conformance {
     pub mod postgres;
     pub mod queue;
     pub mod runs;
+    pub mod sessions;
     pub mod sqlite;
     pub mod strategies;
     pub mod threads;
@@ -101,6 +102,24 @@ macro_rules! backend {
                 a_cancelled_run_is_fenced_off
                 cancelling_one_run_leaves_the_others
                 runs_of_a_dead_process_end_as_errors
+            );
+            backend!(@room $open, sessions:
+                a_thread_row_has_every_field
+                branches_are_inserted_renamed_activated_and_deleted
+                the_head_moves_and_the_run_of_a_branch_are_told
+                a_tag_is_set_moved_and_deleted
+                paths_are_walked_across_branches_and_forks
+                a_question_is_open_until_its_task_has_a_result
+                the_message_index_is_read_by_id_chain_and_parent
+                events_are_appended_without_a_gap
+                a_dropped_transaction_leaves_nothing
+                a_superstep_in_a_transaction_is_fenced
+                writes_are_copied_as_they_are_at_the_head
+                an_answered_checkpoint_is_copied_as_interrupted
+                open_runs_are_told_pinned_and_cancelled
+                a_run_and_what_it_follows_are_one_transaction
+                fifty_transactions_on_one_tree_queue
+                a_run_starts_behind_a_locked_branch_and_sees_its_head
             );
             backend!(@room $open, strategies:
                 reject_refuses_while_another_run_is_open

@@ -51,6 +51,7 @@ fn new_run(thread: ThreadId, claim: WorkerId) -> NewRun {
         metadata: Map::new(),
         kwargs: Value::Null,
         address: None,
+        branch: None,
         strategy: Strategy::Enqueue,
         after: Duration::ZERO,
         temporary: false,

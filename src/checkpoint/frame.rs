@@ -56,6 +56,12 @@ pub struct Encoded {
 }
 
 impl Frame {
+    /// The version and value that are stored of a channel.
+    pub fn held(&self, channel: &str) -> Option<(Version, &Value)> {
+        let held = self.channels.get(channel)?;
+        Some((held.version, &held.value))
+    }
+
     /// Encodes `checkpoint` on top of what is stored, and holds the result.
     ///
     /// `shape` tells how a channel grows. Only versions that are not stored yet make rows.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{Slot, Source, Version};
 use crate::{
-    id::{BranchId, CheckpointId, EventId, NodeId, RunId, TaskId, ThreadId},
+    id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
     time::Timestamp,
+    value::Map,
 };
 
 /// A row of `checkpoints`.
@@ -33,7 +34,8 @@ pub struct CheckpointRow {
     pub step: i64,
     /// Newest message node on the path.
     pub last_node: Option<NodeId>,
-    /// Newest event on the path.
+    /// Newest event on the path. On writing the least it may be: the storage puts the thread's
+    /// newest event in its place if that is greater.
     pub event_number: i64,
     /// JSON text: `channel_versions`, `versions_seen`, `updated_channels` and those
     /// `channel_values` that JSONB keeps unchanged.
@@ -98,7 +100,8 @@ pub struct NodeRow {
     pub id: NodeId,
     /// Previous `add` node on the path.
     pub parent: Option<NodeId>,
-    /// 1-based position in the chain of adds.
+    /// How many `add` nodes of this commit there are up to this row, itself included. The storage
+    /// adds the ordinal of the first row's parent.
     pub ordinal: i32,
     /// `add`, `edit` or `remove`.
     pub kind: &'static str,
@@ -116,15 +119,14 @@ pub struct NodeRow {
     pub event_offset: Option<i32>,
 }
 
-/// A row of `events`; its number is given by the storage.
-#[derive(Clone, Debug)]
+/// A row of `events`; its number, and with it its id, is given by the storage. Branch and
+/// checkpoint are those of its commit.
+#[derive(Clone, Debug, Default)]
 pub struct EventRow {
-    /// Unique id.
-    pub id: EventId,
     /// Type name, for example `MessageAdded`.
     pub kind: &'static str,
-    /// JSON text: ids and small facts, never content.
-    pub payload: String,
+    /// Ids and small facts that no other field says, never content.
+    pub payload: Map,
     /// The message it is about.
     pub message_id: Option<Arc<str>>,
 }
@@ -147,6 +149,11 @@ pub struct NewBranch {
     pub activate: bool,
     /// Copy the pending writes of `source` at `base` (a resume of an interrupted checkpoint).
     pub copy_writes: bool,
+    /// Another branch of the thread that the new one is made from: its writes are copied, and it
+    /// is noted as the source.
+    pub writes_of: Option<BranchId>,
+    /// The name, as long as it is free; made up without one.
+    pub name: Option<Arc<str>>,
     /// The run whose `branch_id` follows.
     pub run: Option<RunId>,
 }

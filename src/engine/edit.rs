@@ -9,23 +9,22 @@ use std::{
 use super::{
     apply::{TaskWrites, apply},
     error::Error,
+    index::{By, Index},
     live::Live,
     names::{INPUT, INTERRUPT, START},
     output,
     plan::{Planned, plan},
-    save, view,
+    view,
     wiring::Wiring,
 };
 use crate::{
-    checkpoint::{
-        Checkpoint, Commit, Pending, Saver, Slot, Source,
-        frame::{self, Decoded},
-    },
+    checkpoint::{Checkpoint, Pending, Saver, Slot, Source, frame::Decoded},
     graph::{Compiled, END, Output},
     id::{CheckpointId, RunId, TaskId},
-    time::Timestamp,
     value::{Map, Value},
 };
+
+mod store;
 
 /// As whom an update clones a checkpoint instead of changing it.
 pub const COPY: &str = "__copy__";
@@ -57,6 +56,8 @@ pub struct Edit {
     pub base: Option<Decoded>,
     /// The thread has moved past it.
     pub superseded: bool,
+    /// Keeps the index of the conversation's messages.
+    pub index: Option<Arc<dyn Index>>,
     /// Noted in the new checkpoints.
     pub metadata: Map,
     /// Noted in the new checkpoints.
@@ -87,10 +88,15 @@ impl Edit {
             return Err(Error::value("No updates provided"));
         }
         let wiring = Wiring::new(self.graph.clone());
+        let count = supersteps.len();
         for (index, updates) in supersteps.into_iter().enumerate() {
             let moved_past = self.superseded && index == 0;
-            if let Some(updates) = self.superstep(&wiring, updates, moved_past).await? {
-                self.ordinary(&wiring, updates, false).await?;
+            let by = By::Edit {
+                last: index + 1 == count,
+            };
+            let left = self.superstep(&wiring, updates, moved_past, by).await?;
+            if let Some(updates) = left {
+                self.ordinary(&wiring, updates, false, by).await?;
             }
         }
         let Some(base) = &self.base else {
@@ -111,6 +117,7 @@ impl Edit {
         wiring: &Wiring,
         updates: Vec<StateUpdate>,
         moved_past: bool,
+        by: By,
     ) -> Result<Option<Vec<StateUpdate>>, Error> {
         let several = updates.len() > 1;
         let refuse = |what: &str| match several {
@@ -121,17 +128,17 @@ impl Edit {
         match first.as_node.as_deref() {
             Some(END) if first.values.is_none() => {
                 refuse("Cannot apply multiple updates when clearing state")?;
-                self.clear(wiring).await?;
+                self.clear(wiring, by).await?;
             }
             Some(INPUT) => {
                 refuse("Cannot apply multiple updates when updating as input")?;
-                self.input(wiring, first.values, moved_past).await?;
+                self.input(wiring, first.values, moved_past, by).await?;
             }
             Some(COPY) => {
                 refuse("Cannot copy checkpoint with multiple updates")?;
-                return self.copy(wiring, first.values.as_ref()).await;
+                return self.copy(wiring, first.values.as_ref(), by).await;
             }
-            _ => self.ordinary(wiring, updates, moved_past).await?,
+            _ => self.ordinary(wiring, updates, moved_past, by).await?,
         }
         Ok(None)
     }
@@ -157,7 +164,7 @@ impl Edit {
     }
 
     /// Lets nothing wait any more; what finished tasks wrote is kept.
-    async fn clear(&mut self, wiring: &Wiring) -> Result<(), Error> {
+    async fn clear(&mut self, wiring: &Wiring, by: By) -> Result<(), Error> {
         let mut live = self.live(wiring)?;
         if let Some(base) = &self.base {
             let tasks = self.planned(wiring, &live, 1);
@@ -180,7 +187,8 @@ impl Edit {
             apply(wiring, &mut live, applied)?;
         }
         let step = self.step() + 1;
-        self.store(wiring, live, Source::Update, step, vec![]).await
+        self.store(wiring, live, Source::Update, step, vec![], by)
+            .await
     }
 
     async fn input(
@@ -188,6 +196,7 @@ impl Edit {
         wiring: &Wiring,
         values: Option<Value>,
         moved_past: bool,
+        by: By,
     ) -> Result<(), Error> {
         let Some(values) = values else {
             return Err(Error::invalid_update(
@@ -216,7 +225,8 @@ impl Edit {
             .base
             .as_ref()
             .map_or(-1, |base| base.checkpoint.step + 1);
-        self.store(wiring, live, Source::Input, step, rows).await
+        self.store(wiring, live, Source::Input, step, rows, by)
+            .await
     }
 
     /// Clones the base beside itself; answers the updates for the clone.
@@ -224,6 +234,7 @@ impl Edit {
         &mut self,
         wiring: &Wiring,
         values: Option<&Value>,
+        by: By,
     ) -> Result<Option<Vec<StateUpdate>>, Error> {
         let Some(base) = &self.base else {
             return Err(Error::invalid_update(
@@ -237,9 +248,14 @@ impl Edit {
             updated: None,
             ..old.clone()
         };
-        let before = old.depth - 1;
-        self.commit(clone, old.parent, before, vec![]).await?;
         let updates = values.and_then(Value::as_list).unwrap_or_default();
+        let by = match by {
+            By::Edit { last } => By::Edit {
+                last: last && updates.is_empty(),
+            },
+            By::Run => by,
+        };
+        self.store_beside(clone, by).await?;
         if updates.is_empty() {
             return Ok(None);
         }
@@ -281,6 +297,7 @@ impl Edit {
         wiring: &Wiring,
         updates: Vec<StateUpdate>,
         moved_past: bool,
+        by: By,
     ) -> Result<(), Error> {
         let mut live = self.live(wiring)?;
         let mut waiting: HashMap<Arc<str>, VecDeque<TaskId>> = HashMap::new();
@@ -339,110 +356,8 @@ impl Edit {
             .collect();
         apply(wiring, &mut live, applied)?;
         let step = self.step() + 1;
-        self.store(wiring, live, Source::Update, step, rows).await
-    }
-
-    /// Stores `live` as the child of the base, which it becomes.
-    async fn store(
-        &mut self,
-        wiring: &Wiring,
-        live: Live,
-        source: Source,
-        step: i64,
-        rows: Vec<Vec<Pending>>,
-    ) -> Result<(), Error> {
-        let old = self.base.as_ref().map(|base| &base.checkpoint);
-        let mut metadata = self.metadata.clone();
-        if let Some(parents) = old.and_then(|old| old.metadata.get("parents")) {
-            metadata.insert("parents", parents.clone());
-        }
-        let checkpoint = Checkpoint {
-            id: CheckpointId(uuid::Uuid::nil()),
-            parent: None,
-            step,
-            source,
-            created_at: Timestamp::now(),
-            values: live.snapshot(wiring),
-            versions: live.versions,
-            seen: live.seen,
-            updated: None,
-            metadata,
-            run: self.run,
-            thread: self.slot.thread,
-            branch: self.slot.branch,
-            depth: 0,
-            root: match self.ns.is_empty() {
-                true => None,
-                false => old.and_then(|old| old.root).or(self.slot.head),
-            },
-            last_node: old.and_then(|old| old.last_node),
-            event_number: old.map_or(0, |old| old.event_number),
-        };
-        let parent = old.map(|old| old.id);
-        let depth = old.map_or(-1, |old| old.depth);
-        self.commit(checkpoint, parent, depth, rows).await
-    }
-
-    /// Writes `checkpoint` behind `parent`, on a new branch if that is not the branch's head.
-    async fn commit(
-        &mut self,
-        mut checkpoint: Checkpoint,
-        parent: Option<CheckpointId>,
-        depth: i32,
-        rows: Vec<Vec<Pending>>,
-    ) -> Result<(), Error> {
-        let base = self.base.take();
-        let above = base.as_ref().map(|base| base.checkpoint.id);
-        checkpoint.id = CheckpointId::mint(
-            checkpoint.step,
-            [above, parent, self.slot.head].into_iter().flatten(),
-        );
-        checkpoint.parent = parent;
-        checkpoint.depth = depth + 1;
-        checkpoint.created_at = Timestamp::now();
-        let mut open = None;
-        if self.ns.is_empty() && parent != self.slot.head {
-            let (new, slot) = self.slot.branch_off(parent, depth, "update", None);
-            open = Some(new);
-            self.slot = slot;
-        }
-        checkpoint.branch = self.slot.branch;
-        let mut frame = base
-            .as_ref()
-            .map(|base| base.frame.clone())
-            .unwrap_or_default();
-        let encoded = frame.encode(&self.ns, &checkpoint, |name| save::shape(&self.graph, name));
-        let writes = match above {
-            Some(at) => rows
-                .iter()
-                .flat_map(|rows| frame::encode_writes(&self.ns, at, self.slot.branch, rows, None))
-                .collect(),
-            None => vec![],
-        };
-        let commit = Commit {
-            slot: self.slot,
-            open,
-            checkpoint: encoded.row,
-            blobs: encoded.blobs,
-            writes,
-            nodes: vec![],
-            events: vec![],
-        };
-        let mut results = self.saver.commit(vec![commit]).await;
-        results
-            .pop()
-            .unwrap_or(Err(crate::checkpoint::Error::Fenced))?;
-        if self.ns.is_empty() {
-            self.slot.head = Some(checkpoint.id);
-            self.slot.head_depth = checkpoint.depth;
-        }
-        self.base = Some(Decoded {
-            checkpoint,
-            frame,
-            writes: vec![],
-            references: vec![],
-        });
-        Ok(())
+        self.store(wiring, live, Source::Update, step, rows, by)
+            .await
     }
 }
 

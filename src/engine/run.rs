@@ -10,6 +10,7 @@ use super::{
     enter::{self, Command, Entry, Input},
     error::Error,
     event::{Body, Interrupt, Kind, Sink},
+    index::Index,
     journal::{Durability, Journal},
     level::{Current, Level},
     live::Live,
@@ -60,6 +61,8 @@ pub struct Start {
     pub open: Option<NewBranch>,
     /// The checkpoint to start from, its writes those that count for the branch.
     pub base: Option<frame::Decoded>,
+    /// Keeps the index of the conversation's messages.
+    pub index: Option<Arc<dyn Index>>,
     /// The request names a checkpoint.
     pub addressed: bool,
     /// The thread has moved past that checkpoint.
@@ -223,6 +226,7 @@ fn open(
     };
     let mut scope = Scope {
         journal: None,
+        index: None,
         sink: request.sink.clone(),
         config: Arc::new(request.config.clone()),
         metadata: checkpoint_metadata(&request.config),
@@ -248,6 +252,7 @@ fn open(
         entry.addressed = start.addressed;
         entry.superseded = start.superseded;
         scope.floor = start.floor;
+        scope.index = start.index;
         scope.thread = start.slot.thread;
         scope.branch = start.slot.branch;
         scope.journal = Some(Arc::new(Journal::new(

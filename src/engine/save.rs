@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     error::Error,
+    index::{self, By},
     journal::{Late, Waiting},
     level::Level,
 };
@@ -66,22 +67,29 @@ pub async fn checkpoint(level: &mut Level, source: Source) -> Result<(), Error> 
 
 async fn store(
     level: &mut Level,
-    checkpoint: Checkpoint,
+    mut checkpoint: Checkpoint,
     waiting: Vec<Waiting>,
 ) -> Result<(), Error> {
     let Some(journal) = level.scope.journal.clone() else {
         return Ok(());
     };
     let id = checkpoint.id;
-    let commit = encode(level, &checkpoint, waiting);
+    let commit = encode(level, &mut checkpoint, waiting);
     journal.commit(commit).await?;
     level.current.stored = Some(id);
     level.saved = true;
     Ok(())
 }
 
-fn encode(level: &mut Level, checkpoint: &Checkpoint, waiting: Vec<Waiting>) -> Commit {
+fn encode(level: &mut Level, checkpoint: &mut Checkpoint, waiting: Vec<Waiting>) -> Commit {
     let graph = level.graph().clone();
+    let indexed = match &level.scope.index {
+        Some(index) if level.ns.is_empty() => {
+            index::index(&**index, &graph, &level.frame, checkpoint, By::Run)
+        }
+        _ => index::Rows::default(),
+    };
+    level.current.last_node = checkpoint.last_node;
     let encoded = level
         .frame
         .encode(&level.ns, checkpoint, |name| shape(&graph, name));
@@ -105,8 +113,8 @@ fn encode(level: &mut Level, checkpoint: &Checkpoint, waiting: Vec<Waiting>) -> 
         checkpoint: encoded.row,
         blobs: encoded.blobs,
         writes,
-        nodes: vec![],
-        events: vec![],
+        nodes: indexed.nodes,
+        events: indexed.events,
     }
 }
 
@@ -132,10 +140,10 @@ pub async fn at_exit(level: &mut Level) -> Result<(), Error> {
         return Ok(());
     }
     let new = level.current.exists && level.current.stored != Some(level.current.id);
-    let checkpoint = new.then(|| level.checkpoint(level.current.stored));
+    let mut checkpoint = new.then(|| level.checkpoint(level.current.stored));
     if !level.ns.is_empty() {
         let commit = checkpoint
-            .as_ref()
+            .as_mut()
             .map(|checkpoint| encode(level, checkpoint, vec![]));
         let checkpoint = match checkpoint {
             Some(checkpoint) => checkpoint,

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     event::{Body, Event, Kind, Sink},
+    index::Index,
     journal::Journal,
 };
 use crate::{
@@ -41,6 +42,8 @@ pub trait Items: Send + Sync + 'static {
 pub struct Scope {
     /// The writer; `None` for a run that stores nothing.
     pub journal: Option<Arc<Journal>>,
+    /// Keeps the index of the conversation's messages.
+    pub index: Option<Arc<dyn Index>>,
     /// Receives events.
     pub sink: Arc<dyn Sink>,
     /// The run's config.

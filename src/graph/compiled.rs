@@ -248,6 +248,12 @@ pub struct Compiled {
 }
 
 impl Compiled {
+    /// The channel that holds the conversation: `messages`, or the first one of chat messages.
+    pub fn message_channel(&self) -> Option<&Arc<str>> {
+        let named = self.messages.iter().find(|name| &***name == "messages");
+        named.or(self.messages.first())
+    }
+
     /// The node of this name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| &*node.name == name)

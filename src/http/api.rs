@@ -1,6 +1,10 @@
 //! What the handlers ask of the rest of the program.
 
 pub mod assistants;
+pub mod branches;
+pub mod events;
+pub mod forks;
+pub mod messages;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -57,7 +61,7 @@ pub type Outcome = (BoxFuture<'static, Value>, Option<OnDisconnect>);
 /// A method may be dropped only at the end of the process: it runs to its end even when the
 /// client has gone.
 #[async_trait]
-pub trait Api: Send + Sync + 'static {
+pub trait Api: branches::Branches + messages::Messages + forks::Forks + events::Events {
     /// Whether dependencies answer.
     async fn check(&self) -> Result<(), Error>;
 

@@ -1,5 +1,10 @@
 //! The run service behind the handlers.
 
+mod branches;
+mod events;
+mod forks;
+mod messages;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,7 +20,7 @@ use crate::{
     runs::{
         self, End, Live, Service, Status,
         request::{
-            self, Address, Assistant, CancelAction, OnDisconnect as Policy, Target,
+            self, Address, Assistant, Cancel, CancelAction, OnDisconnect as Policy, Target,
             threads::{Create, Edit, Filter, History, Search, View},
         },
     },
@@ -57,7 +62,9 @@ fn on_disconnect(service: &Service, run: Target, policy: Policy) -> Option<OnDis
         let service = service.clone();
         let leave: OnDisconnect = Box::new(move || {
             tokio::spawn(async move {
-                if let Err(error) = service.cancel(run.thread, run.run).await {
+                let why = "the client disconnected (on_disconnect=cancel)";
+                let cancelled = service.cancel(run.thread, run.run, CancelAction::Interrupt, why);
+                if let Err(error) = cancelled.await {
                     tracing::warn!(%error, "a run whose client left could not be cancelled");
                 }
             });
@@ -71,15 +78,6 @@ async fn body_of(live: Live) -> Value {
         Some(end) => end.body(),
         None => Value::map(Map::new()),
     }
-}
-
-async fn view(service: &Service, row: crate::tree::Thread) -> Result<View, Error> {
-    let (values, interrupts) = service.shown(&row).await?;
-    Ok(View {
-        row,
-        values,
-        interrupts,
-    })
 }
 
 #[async_trait]
@@ -99,7 +97,7 @@ impl Api for Service {
             })
             .await?;
         if create.supersteps.is_empty() {
-            return view(self, created).await;
+            return Ok(self.view(created).await?);
         }
         if let Err(error) = self.replay_updates(&created, create.supersteps).await {
             if let runs::Error::Engine(error) = error {
@@ -114,29 +112,29 @@ impl Api for Service {
             ));
         }
         let row = Service::thread(self, id).await?;
-        view(self, row).await
+        Ok(self.view(row).await?)
     }
 
     async fn thread(&self, id: ThreadId) -> Result<View, Error> {
         let row = Service::thread(self, id).await?;
-        view(self, row).await
+        Ok(self.view(row).await?)
     }
 
     async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<View, Error> {
         let row = self.patch(id, metadata).await?;
-        view(self, row).await
+        Ok(self.view(row).await?)
     }
 
     async fn delete_thread(&self, id: ThreadId) -> Result<(), Error> {
         Ok(self.delete(id).await?)
     }
 
-    async fn search_threads(&self, _search: Search) -> Result<Vec<View>, Error> {
-        Err(Error::unsupported())
+    async fn search_threads(&self, search: Search) -> Result<Vec<View>, Error> {
+        Ok(Service::search(self, &search).await?)
     }
 
-    async fn count_threads(&self, _filter: Filter) -> Result<u64, Error> {
-        Err(Error::unsupported())
+    async fn count_threads(&self, filter: Filter) -> Result<u64, Error> {
+        Ok(Service::count(self, &filter).await?)
     }
 
     async fn state(&self, id: ThreadId, at: Address, subgraphs: bool) -> Result<Value, Error> {
@@ -217,8 +215,8 @@ impl Api for Service {
         found.ok_or_else(Error::not_found)
     }
 
-    async fn delete_run(&self, _run: Target) -> Result<(), Error> {
-        Err(Error::unsupported())
+    async fn delete_run(&self, run: Target) -> Result<(), Error> {
+        Ok(Service::delete_run(self, run.thread, run.run).await?)
     }
 
     async fn join_run(&self, run: Target, cancel_on_disconnect: bool) -> Result<Outcome, Error> {
@@ -280,11 +278,9 @@ impl Api for Service {
         action: CancelAction,
         wait: bool,
     ) -> Result<Option<Value>, Error> {
-        if action == CancelAction::Rollback {
-            return Err(Error::unsupported());
-        }
         let live = self.live(run.run);
-        if !self.cancel(run.thread, run.run).await? {
+        let why = "the run was cancelled by request";
+        if !self.cancel(run.thread, run.run, action, why).await? {
             let known = self.find_run(run.thread, run.run).await?.is_some();
             return Err(Error::nothing_to_cancel(known));
         }
@@ -296,6 +292,26 @@ impl Api for Service {
             None => None,
         };
         Ok(Some(body.unwrap_or_else(|| Value::map(Map::new()))))
+    }
+
+    async fn cancel_runs(&self, which: Cancel, action: CancelAction) -> Result<(), Error> {
+        let runs = match which {
+            Cancel::Status(status) => self.open_runs(status).await?,
+            Cancel::Runs(thread, runs) => runs.into_iter().map(|run| (thread, run)).collect(),
+        };
+        let why = "the run was cancelled by request";
+        let (mut known, mut any) = (false, false);
+        for (thread, run) in runs {
+            if self.cancel(thread, run, action, why).await? {
+                any = true;
+            } else if !any && !known {
+                known = self.find_run(thread, run).await?.is_some();
+            }
+        }
+        match any {
+            true => Ok(()),
+            false => Err(Error::nothing_to_cancel(known)),
+        }
     }
 
     async fn assistant(&self, id: AssistantId) -> Result<Value, Error> {

@@ -52,28 +52,56 @@ pub(super) fn json(status: StatusCode, value: &Value) -> Response<Body> {
     response
 }
 
+/// Where the body of a request is.
+pub(super) enum Source {
+    /// Still to be read.
+    Coming(Incoming),
+    /// Read already.
+    Read(Bytes),
+}
+
+impl Source {
+    /// All of it, at most `limit` bytes.
+    ///
+    /// # Errors
+    /// See [`read`].
+    pub async fn read(
+        self,
+        headers: &HeaderMap,
+        limit: usize,
+        grace: Duration,
+    ) -> Result<Bytes, Error> {
+        match self {
+            Self::Coming(body) => read(headers, body, limit, grace).await,
+            Self::Read(bytes) if bytes.len() > limit => Err(too_large(limit)),
+            Self::Read(bytes) => Ok(bytes),
+        }
+    }
+}
+
+fn too_large(limit: usize) -> Error {
+    Error::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        format!("The request body is larger than the limit of {limit} bytes"),
+    )
+}
+
 /// Reads a body of at most `limit` bytes.
 ///
 /// # Errors
 /// 413 as soon as the size is known to be too large, 408 when it comes too slowly, 400 when the
 /// connection breaks.
-pub(super) async fn read(
+async fn read(
     headers: &HeaderMap,
     mut body: Incoming,
     limit: usize,
     grace: Duration,
 ) -> Result<Bytes, Error> {
-    let too_large = || {
-        Error::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("The request body is larger than the limit of {limit} bytes"),
-        )
-    };
     let announced = headers
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
-        return Err(too_large());
+        return Err(too_large(limit));
     }
     let begin = Instant::now();
     let mut first = Bytes::new();
@@ -94,7 +122,7 @@ pub(super) async fn read(
             continue;
         };
         if read + data.len() > limit {
-            return Err(too_large());
+            return Err(too_large(limit));
         }
         // Most bodies come in one frame, which is then not copied.
         if read == 0 {

@@ -12,7 +12,7 @@ use super::body::{self, Body};
 use crate::{
     checkpoint, engine,
     id::{RunId, ThreadId},
-    runs,
+    runs, tree,
     value::{Map, Value},
 };
 
@@ -194,11 +194,33 @@ impl From<runs::Error> for Error {
             E::ThreadExists(id) => Self::thread_exists(id),
             E::RunExists(id) => Self::run_exists(id),
             E::Busy => Self::busy(),
-            E::InFlight(_) => Self::conflict(error.to_string()),
+            E::InFlight(_) => Self::conflict(error.to_string()).with_code("branch_busy"),
             E::NoGraph(_) | E::Invalid(_) => Self::bad_request(error.to_string()),
             E::Draining => Self::unavailable("The server is shutting down. Try again."),
+            E::Tree(error) => error.into(),
             E::Storage(error) => error.into(),
             E::Engine(error) => error.into(),
+        }
+    }
+}
+
+impl From<tree::Error> for Error {
+    fn from(error: tree::Error) -> Self {
+        match error {
+            tree::Error::Refused { kind, code, detail } => {
+                let status = match kind {
+                    tree::Kind::Malformed => StatusCode::BAD_REQUEST,
+                    tree::Kind::Forbidden => StatusCode::FORBIDDEN,
+                    tree::Kind::Missing => StatusCode::NOT_FOUND,
+                    tree::Kind::Conflict => StatusCode::CONFLICT,
+                    tree::Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+                    tree::Kind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+                    tree::Kind::Behind => StatusCode::SERVICE_UNAVAILABLE,
+                };
+                Self::new(status, detail).with_code(code)
+            }
+            tree::Error::Storage(error) => error.into(),
+            tree::Error::Engine(error) => error.into(),
         }
     }
 }

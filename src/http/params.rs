@@ -48,6 +48,14 @@ impl Path {
         self.get("checkpoint_id").unwrap_or_default()
     }
 
+    /// A name of a branch or a tag; its slashes are encoded.
+    pub fn name(&self) -> Result<std::sync::Arc<str>, Error> {
+        let found = self.0.iter().find(|(key, _)| key == "name");
+        let raw = found.map_or("", |(_, raw)| raw);
+        let text = percent_decode_str(raw).decode_utf8_lossy();
+        Ok(crate::tree::address::name(&text)?)
+    }
+
     /// The namespace of a subgraph, if the path has one.
     pub fn namespace(&self) -> Result<Option<String>, Error> {
         if !self.0.iter().any(|(key, _)| key == "namespace") {

@@ -4,7 +4,8 @@ use futures::future::BoxFuture;
 use hyper::{Method, Response};
 
 use super::{
-    Error, assistants, body::Body, params::Path, runs, service::Call, state, system, threads,
+    Error, assistants, body::Body, branches, events, outline, params::Path, runs, service::Call,
+    state, system, tags, threads,
 };
 
 /// Answers a request.
@@ -52,7 +53,7 @@ const TABLE: Table = routes! {
     }
     "/assistants/{assistant_id}/graph" { GET assistants::graph, HEAD assistants::graph }
     "/assistants/{assistant_id}/schemas" { GET assistants::schemas, HEAD assistants::schemas }
-    "/threads" { POST threads::create }
+    "/threads" { GET threads::list, HEAD threads::list, POST threads::create }
     "/threads/search" { POST threads::search }
     "/threads/count" { POST threads::count }
     "/threads/prune" { POST threads::prune }
@@ -74,6 +75,24 @@ const TABLE: Table = routes! {
     "/threads/{thread_id}/runs/{run_id}/join" { GET runs::join }
     "/threads/{thread_id}/runs/{run_id}/stream" { GET runs::join_stream }
     "/threads/{thread_id}/runs/{run_id}/cancel" { POST runs::cancel }
+    "/threads/{thread_id}/branches" {
+        GET branches::list, HEAD branches::list, POST branches::create
+    }
+    "/threads/{thread_id}/branches/{name}" {
+        PATCH branches::rename, DELETE branches::delete
+    }
+    "/threads/{thread_id}/branches/{name}/activate" { POST branches::activate }
+    "/threads/{thread_id}/rewind" { POST branches::rewind }
+    "/threads/{thread_id}/btw" { POST branches::btw }
+    "/threads/{thread_id}/restore" { POST branches::restore }
+    "/threads/{thread_id}/tags" { GET tags::list, HEAD tags::list }
+    "/threads/{thread_id}/tags/{name}" {
+        GET tags::get, HEAD tags::get, PUT tags::put, DELETE tags::delete
+    }
+    "/threads/{thread_id}/events" { GET events::list, HEAD events::list }
+    "/threads/{thread_id}/head" { GET outline::head, HEAD outline::head }
+    "/threads/{thread_id}/tree" { GET outline::tree, HEAD outline::tree }
+    "/admin/projections/rebuild" { POST events::rebuild }
     "/runs" { POST runs::create_stateless }
     "/runs/stream" { POST runs::stream_stateless }
     "/runs/batch" { POST runs::create_batch }
@@ -143,6 +162,6 @@ mod tests {
         let Found::OtherMethods(allow) = routes.find(&Method::PUT, "/threads") else {
             panic!("PUT is not for threads");
         };
-        assert_eq!(allow, "POST");
+        assert_eq!(allow, "GET, HEAD, POST");
     }
 }

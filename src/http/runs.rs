@@ -8,6 +8,7 @@ use hyper::{
 use super::{
     Error,
     body::{self, Body},
+    idempotency::Replay,
     render,
     service::Call,
     sse,
@@ -89,6 +90,9 @@ async fn begin_stream(mut call: Call, thread: Option<ThreadId>) -> Result<Respon
         place,
     );
     let path = path(thread, streaming.run);
+    response
+        .extensions_mut()
+        .insert(Replay::Stream(streaming.run));
     let headers = response.headers_mut();
     put(headers, LOCATION, format!("{path}/stream"));
     put(headers, CONTENT_LOCATION, path);
@@ -114,6 +118,7 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
     let mut response = wait::respond(waiting.result, waiting.on_disconnect, heartbeat, place);
     // The way back to a stateless run leads through its temporary thread.
     let path = path(Some(waiting.run.thread), waiting.run);
+    response.extensions_mut().insert(Replay::Wait(waiting.run));
     let headers = response.headers_mut();
     put(headers, LOCATION, format!("{path}/join"));
     put(headers, CONTENT_LOCATION, path);
@@ -190,6 +195,15 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn join(call: Call) -> Result<Response<Body>, Error> {
     let run = target(&call)?;
     let cancel = call.query.flag("cancel_on_disconnect")?;
+    join_run(&call, run, cancel).await
+}
+
+/// Waits for the end of a run that exists.
+pub(super) async fn join_run(
+    call: &Call,
+    run: Target,
+    cancel: bool,
+) -> Result<Response<Body>, Error> {
     let place = call.stream_place()?;
     let (result, on_disconnect) = call.api().join_run(run, cancel).await?;
     let heartbeat = call.shared.options.heartbeat;
@@ -204,6 +218,11 @@ pub(super) async fn join_stream(call: Call) -> Result<Response<Body>, Error> {
         last_event_id: call.header("last-event-id").map(Into::into),
         cancel_on_disconnect: call.query.flag("cancel_on_disconnect")?,
     };
+    watch(&call, run, join).await
+}
+
+/// Watches a run that exists.
+pub(super) async fn watch(call: &Call, run: Target, join: Join) -> Result<Response<Body>, Error> {
     let place = call.stream_place()?;
     let (frames, on_disconnect) = call.api().join_stream(run, join).await?;
     let mut response = sse::respond(

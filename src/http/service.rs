@@ -12,18 +12,26 @@ use hyper::{
     HeaderMap, Method, Request, Response, StatusCode, Version,
     body::{Body as _, Frame, Incoming, SizeHint},
     header::{CONNECTION, CONTENT_LENGTH, HeaderValue, ORIGIN},
+    http::uri::PathAndQuery,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinError,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Api, Error, Options,
-    body::{self, Body},
+    body::{self, Body, Source},
+    idempotency,
     params::{Path, Query},
     router::{Found, Routes},
     socket::{Activity, Busy},
 };
-use crate::value::Value;
+use crate::{
+    id::RunId,
+    value::{Map, Value},
+};
 
 /// What every request needs.
 pub(super) struct Shared {
@@ -41,7 +49,9 @@ pub(super) struct Call {
     pub path: Path,
     pub query: Query,
     pub headers: HeaderMap,
-    pub body: Option<Incoming>,
+    pub body: Option<Source>,
+    /// The id a run is to have that the request creates; `None` for a new one.
+    pub run_id: Option<RunId>,
 }
 
 impl Call {
@@ -60,8 +70,22 @@ impl Call {
             return Err(Error::invalid("Invalid JSON in request body"));
         };
         let grace = self.shared.options.body_grace;
-        let bytes = body::read(&self.headers, body, limit, grace).await?;
+        let bytes = body.read(&self.headers, limit, grace).await?;
         body::parse(&bytes)
+    }
+
+    /// The JSON body of an operation that needs none: an absent one is an empty object.
+    pub async fn json_or_nothing(&mut self) -> Result<Value, Error> {
+        let limit = self.shared.options.body_limit;
+        let Some(body) = self.body.take() else {
+            return Ok(Value::map(Map::new()));
+        };
+        let grace = self.shared.options.body_grace;
+        let bytes = body.read(&self.headers, limit, grace).await?;
+        match bytes.is_empty() {
+            true => Ok(Value::map(Map::new())),
+            false => body::parse(&bytes),
+        }
     }
 
     /// A header as text.
@@ -129,11 +153,39 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
         path,
         query: Query::of(parts.uri.query()),
         headers: parts.headers,
-        body: Some(incoming),
+        body: Some(Source::Coming(incoming)),
+        run_id: None,
+    };
+    // Who follows the thread's events need not wait for its next look.
+    let changed = match parts.method {
+        Method::GET | Method::HEAD => None,
+        _ => call.path.thread().ok(),
+    };
+    let work = match idempotency::key(&parts.method, &call.headers) {
+        Ok(None) => handler(call),
+        Ok(Some(key)) => {
+            let target = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
+            let request = idempotency::Request::new(key, parts.method, target);
+            Box::pin(idempotency::once(handler, call, request))
+        }
+        Err(error) => return error.into_response(),
     };
     // On a task of its own: a client that hangs up must not cut off what the request has begun
     // (a run claimed and never executed), and a panic must end here.
-    match tokio::spawn(handler(call)).await {
+    let api = shared.api.clone();
+    let work = async move {
+        let answer = work.await;
+        if let Some(thread) = changed {
+            api.told_of(thread);
+        }
+        answer
+    };
+    finish(tokio::spawn(work).await)
+}
+
+/// The answer of a handler that ran on a task of its own.
+fn finish(ended: Result<Result<Response<Body>, Error>, JoinError>) -> Response<Body> {
+    match ended {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => error.into_response(),
         Err(failure) => {

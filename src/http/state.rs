@@ -3,9 +3,10 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    Error,
+    Error, address,
     body::{self, Body},
     fields::Fields,
+    params::Query,
     service::Call,
     threads::{LIST_DEFAULT, LIST_MAX},
 };
@@ -15,13 +16,17 @@ use crate::{
         Address,
         threads::{Edit, History},
     },
+    tree::{self, Given},
     value::Value,
 };
 
 /// `GET /threads/{thread_id}/state`
 pub(super) async fn latest(call: Call) -> Result<Response<Body>, Error> {
     let (id, subgraphs) = (call.path.thread()?, call.query.flag("subgraphs")?);
-    let state = call.api().state(id, Address::default(), subgraphs).await?;
+    let state = call
+        .api()
+        .state(id, queried(&call.query)?, subgraphs)
+        .await?;
     Ok(body::json(StatusCode::OK, &state))
 }
 
@@ -36,8 +41,11 @@ pub(super) async fn by_id(call: Call) -> Result<Response<Body>, Error> {
         let state = crate::runs::view::empty_state(id, Some(&text));
         return Ok(body::json(StatusCode::OK, &state));
     };
+    let mut given = address::of_query(&call.query)?;
+    given.checkpoints.push(checkpoint);
     let at = Address {
         checkpoint: Some(checkpoint),
+        place: given.is_ours().then(|| given.address(false)).transpose()?,
         ..Address::default()
     };
     let state = call.api().state(id, at, subgraphs).await?;
@@ -53,7 +61,7 @@ pub(super) async fn by_object(mut call: Call) -> Result<Response<Body>, Error> {
         return Err(fields.required("checkpoint"));
     }
     let subgraphs = fields.flag("subgraphs")?.unwrap_or(false);
-    let state = call.api().state(id, address(&fields)?, subgraphs).await?;
+    let state = call.api().state(id, placed(&fields)?, subgraphs).await?;
     Ok(body::json(StatusCode::OK, &state))
 }
 
@@ -71,7 +79,7 @@ pub(super) async fn edit(mut call: Call) -> Result<Response<Body>, Error> {
     let edit = Edit {
         values,
         as_node: fields.text("as_node")?.cloned(),
-        at: address(&fields)?,
+        at: placed(&fields)?,
     };
     let answer = call.api().edit_state(id, edit).await?;
     Ok(body::json(StatusCode::OK, &answer))
@@ -91,7 +99,7 @@ pub(super) async fn history_by_query(call: Call) -> Result<Response<Body>, Error
         limit: usize::try_from(limit).unwrap_or(0),
         before: before.map(checkpoint_id).transpose()?,
         metadata: None,
-        at: Address::default(),
+        at: queried(&call.query)?,
     };
     history(&call, id, page).await
 }
@@ -108,9 +116,23 @@ pub(super) async fn history_by_body(mut call: Call) -> Result<Response<Body>, Er
         limit: usize::try_from(limit).unwrap_or(0),
         before: before(&fields)?,
         metadata: fields.map("metadata")?.cloned(),
-        at: address(&fields)?,
+        at: placed(&fields)?,
     };
     history(&call, id, page).await
+}
+
+/// The place that a query names.
+fn queried(query: &Query) -> Result<Address, Error> {
+    let given = address::of_query(query)?;
+    // LangGraph's servers do not read a checkpoint here.
+    let place = match given.is_ours() {
+        true => Some(given.address(false)?),
+        false => None,
+    };
+    Ok(Address {
+        place,
+        ..Address::default()
+    })
 }
 
 async fn history(
@@ -155,6 +177,24 @@ pub(super) fn address(fields: &Fields<'_>) -> Result<Address, Error> {
         address.checkpoint = Some(checkpoint_id(text)?);
     }
     Ok(address)
+}
+
+/// The checkpoint a body names, and the place when it uses other address fields.
+pub(super) fn placed(fields: &Fields<'_>) -> Result<Address, Error> {
+    let mut found = address(fields)?;
+    let given = address::of_body(fields)?;
+    if found.checkpoint.is_none() {
+        found.checkpoint = given.checkpoints.first().copied();
+    }
+    found.place = place(given)?;
+    Ok(found)
+}
+
+/// The place, when the request uses address fields that LangGraph does not have.
+fn place(given: Given) -> Result<Option<tree::Address>, Error> {
+    let given_here = given.is_ours();
+    let address = given.address(true)?;
+    Ok(given_here.then_some(address))
 }
 
 fn checkpoint_id(text: &str) -> Result<CheckpointId, Error> {

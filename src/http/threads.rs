@@ -18,7 +18,7 @@ use crate::{
     id::ThreadId,
     runs::request::{
         Command, Prune, ThreadMode, Watch,
-        threads::{Create, Filter, Search, SortBy, Status, Update},
+        threads::{Create, Filter, Mode, Search, SortBy, Status, Update},
     },
     tree::IfExists,
     value::{Map, Value},
@@ -44,6 +44,12 @@ const STATUSES: &[(&str, Status)] = &[
     ("busy", Status::Busy),
     ("interrupted", Status::Interrupted),
     ("error", Status::Error),
+];
+
+const MODES: &[(&str, Mode)] = &[
+    ("all", Mode::All),
+    ("roots", Mode::Roots),
+    ("latest-fork", Mode::LatestFork),
 ];
 
 const SORTS: &[(&str, SortBy)] = &[
@@ -156,6 +162,49 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         Value::map(map)
     });
     Ok(page(rendered.collect(), limit, offset))
+}
+
+/// `GET /threads`
+pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
+    let query = &call.query;
+    let limit = query.integer("limit")?.unwrap_or(LIST_DEFAULT);
+    if !(1..=LIST_MAX).contains(&limit) {
+        return Err(Error::invalid(format!(
+            "Invalid limit {limit}: 1 to {LIST_MAX}"
+        )));
+    }
+    let offset = query.integer("offset")?.unwrap_or(0);
+    let offset = usize::try_from(offset);
+    let offset = offset.map_err(|_| Error::invalid("Invalid offset: 0 or more"))?;
+    let mut wanted = Vec::new();
+    for text in query.all("min_event") {
+        let pair = text
+            .rsplit_once(':')
+            .and_then(|(id, number)| Some((id.parse().ok()?, number.parse::<u32>().ok()?)));
+        let (id, number) = pair.ok_or_else(|| {
+            Error::invalid(format!(
+                "Invalid min_event {text}: write <thread_id>:<event number>"
+            ))
+        })?;
+        wanted.push((id, i64::from(number)));
+    }
+    let limit = limit as usize;
+    let search = Search {
+        filter: Filter {
+            status: query.word("status", STATUSES)?,
+            mode: query.word("mode", MODES)?.unwrap_or_default(),
+            min_event: wanted,
+            ..Filter::default()
+        },
+        limit: limit + 1,
+        offset,
+        sort_by: SortBy::default(),
+        ascending: false,
+        with_values: true,
+    };
+    let found = call.api().search_threads(search).await?;
+    let shown = found.iter().map(|view| Value::map(render::thread(view)));
+    Ok(page(shown.collect(), limit, offset))
 }
 
 /// `POST /threads/count`
@@ -291,7 +340,26 @@ fn filter(fields: &Fields<'_>) -> Result<Filter, Error> {
         metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
         values: fields.map("values")?.cloned().unwrap_or_default(),
         status: fields.word("status", STATUSES)?,
+        mode: fields.word("mode", MODES)?.unwrap_or_default(),
+        principal: None,
+        min_event: min_event(fields)?,
     })
+}
+
+/// `{"<thread_id>": number}`.
+fn min_event(fields: &Fields<'_>) -> Result<Vec<(ThreadId, i64)>, Error> {
+    let map = fields.map("min_event")?;
+    let mut wanted = Vec::new();
+    for (id, number) in map.into_iter().flat_map(Map::iter) {
+        match (id.parse(), number.as_i64()) {
+            (Ok(id), Some(number)) if number >= 0 => wanted.push((id, number)),
+            _ => {
+                let reason = "Each key must be a thread ID, each value an event number";
+                return Err(fields.refuse("min_event", reason));
+            }
+        }
+    }
+    Ok(wanted)
 }
 
 fn extract(fields: &Fields<'_>) -> Result<Vec<(String, String)>, Error> {

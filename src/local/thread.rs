@@ -136,6 +136,7 @@ impl Thread {
             graph,
             superseded: at.is_some() && at != newest,
             base,
+            index: Some(Arc::new(tree::Indexer::default())),
             metadata: Map::new(),
             run: None,
         };

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{Error, Live, Run, Service, Status};
+use super::{
+    Error, Live, Run, Service, Status, Undo,
+    request::{CancelAction, CancelStatus},
+};
 use crate::{
     id::{RunId, ThreadId},
     stream::Publisher,
@@ -92,21 +95,77 @@ impl Service {
         Ok(runs.runs(thread, status, limit, offset).await?)
     }
 
-    /// Cancels a run: its row is final when this returns. False when it was final before.
+    /// Cancels a run: its row is final, or gone, when this returns. False when it was final
+    /// before.
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn cancel(&self, thread: ThreadId, run: RunId) -> Result<bool, Error> {
-        let ended = self.inner.parts.runs.cancel(thread, Some(run)).await?;
-        if ended.is_empty() {
-            return Ok(false);
+    pub async fn cancel(
+        &self,
+        thread: ThreadId,
+        run: RunId,
+        action: CancelAction,
+        why: &str,
+    ) -> Result<bool, Error> {
+        let runs = &self.inner.parts.runs;
+        let row = runs.run(thread, run).await?;
+        let ended = match action {
+            CancelAction::Interrupt => {
+                let error = Undo::reason("UserInterrupt", why);
+                !runs
+                    .cancel(thread, Some(run), Some(error))
+                    .await?
+                    .is_empty()
+            }
+            CancelAction::Rollback => {
+                let what = Undo {
+                    thread,
+                    run,
+                    ended: false,
+                    error: Some(Undo::reason("UserRollback", why)),
+                };
+                runs.remove(what).await?
+            }
+        };
+        if ended {
+            self.stop(&[run]);
+            if row.is_some_and(|row| row.temporary) {
+                // Its end would have deleted the thread.
+                self.inner.parts.tree.delete_thread(thread).await?;
+            }
         }
-        if let Some(live) = self.live(run) {
-            live.cancel.cancel();
+        Ok(ended)
+    }
+
+    /// Deletes a run, ending it first, with the checkpoints nobody else needs.
+    ///
+    /// # Errors
+    /// No such run, or the storage failed.
+    pub async fn delete_run(&self, thread: ThreadId, run: RunId) -> Result<(), Error> {
+        let what = Undo {
+            thread,
+            run,
+            ended: true,
+            error: None,
+        };
+        if !self.inner.parts.runs.remove(what).await? {
+            return Err(Error::NoRun(run));
         }
-        self.forget_waiting(run);
-        self.inner.wake.notify_one();
-        Ok(true)
+        self.stop(&[run]);
+        Ok(())
+    }
+
+    /// Open runs of every thread, oldest first.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn open_runs(&self, status: CancelStatus) -> Result<Vec<(ThreadId, RunId)>, Error> {
+        let status = match status {
+            CancelStatus::Pending => Some(Status::Pending),
+            CancelStatus::Running => Some(Status::Running),
+            CancelStatus::All => None,
+        };
+        Ok(self.inner.parts.runs.open(status).await?)
     }
 
     /// A run that waits or runs in this process.

@@ -6,10 +6,10 @@ use super::{
     Created, Error, NewRun, Run, Service,
     live::{Held, Live},
     request::{self, Ids, IfNotExists, Kwargs, OnCompletion},
+    spot::Spot,
 };
 use crate::{
-    checkpoint::{At, Query},
-    id::{RunId, ThreadId, TreeId},
+    id::{RunId, ThreadId},
     stream::{self, Publisher},
     tree::{IfExists, NewThread},
     value::{Map, Value},
@@ -35,7 +35,7 @@ impl Service {
     pub async fn create(
         &self,
         thread: Option<ThreadId>,
-        request: request::Run,
+        mut request: request::Run,
         watch: bool,
     ) -> Result<New, Error> {
         if self.inner.drain.is_cancelled() {
@@ -44,7 +44,7 @@ impl Service {
         let (assistant, registered) = self.registered(&request.assistant)?;
         let temporary = thread.is_none() && request.on_completion == OnCompletion::Delete;
         let ids = Ids {
-            run: RunId::mint(),
+            run: request.id.unwrap_or_else(RunId::mint),
             thread: thread.unwrap_or_else(ThreadId::mint),
             assistant,
             graph: registered.name.clone(),
@@ -52,10 +52,11 @@ impl Service {
         if let Some(command) = &request.command {
             request::Command::parse(command).map_err(Error::Invalid)?;
         }
-        let address = request.address.checkpoint;
-        if let (Some(id), Some(thread)) = (address, thread) {
-            self.must_have(thread, id).await?;
-        }
+        let spot = match thread {
+            Some(thread) => self.spot(thread, &request).await?,
+            None => Spot::default(),
+        };
+        request.address.checkpoint = spot.checkpoint;
         let metadata = run_metadata(&request, &ids);
         let kwargs = Kwargs::of(&request, &ids, &metadata, temporary);
         let stored = kwargs
@@ -80,26 +81,29 @@ impl Service {
         // A run that is queued may be taken by the worker before the storage's answer is here.
         self.inner.hub.insert(publisher.clone());
         self.inner.active.lock().waiting.insert(ids.run, held);
-        let created = self
-            .inner
-            .parts
-            .runs
-            .create_run(NewRun {
-                id: ids.run,
-                thread: ids.thread,
-                create_thread: new_thread(&request, &ids, thread),
-                assistant,
-                metadata,
-                kwargs: stored,
-                address,
-                strategy: request.multitask_strategy,
-                after: request.after,
-                temporary,
-                claim: Some(self.inner.worker),
-                thread_metadata: thread_metadata(&ids),
-                thread_config: thread_config(&request),
-            })
-            .await;
+        let new = NewRun {
+            id: ids.run,
+            thread: ids.thread,
+            create_thread: new_thread(&request, &ids, thread),
+            assistant,
+            metadata,
+            kwargs: stored,
+            address: spot.checkpoint,
+            branch: spot.pin,
+            strategy: request.multitask_strategy,
+            after: request.after,
+            temporary,
+            claim: Some(self.inner.worker),
+            thread_metadata: thread_metadata(&ids),
+            thread_config: thread_config(&request),
+        };
+        let created = match spot.changes() {
+            true => self.create_with(new, &spot).await,
+            false => {
+                let created = self.inner.parts.runs.create_run(new).await;
+                created.map_err(Error::from)
+            }
+        };
         let refused = match created {
             Ok(Created::Started(run, slot)) => {
                 self.supersede(&request, &run).await;
@@ -117,9 +121,9 @@ impl Service {
                 });
             }
             Ok(Created::Busy) => Error::Busy,
-            Ok(Created::NoThread) => Error::NoThreadOrAssistant,
+            Ok(Created::NoThread) => spot.gone(),
             Ok(Created::Exists) => Error::RunExists(ids.run),
-            Err(error) => error.into(),
+            Err(error) => error,
         };
         self.inner.active.lock().waiting.remove(&ids.run);
         self.inner.hub.remove(ids.run);
@@ -146,8 +150,17 @@ impl Service {
             running.chain(waiting).collect()
         };
         for other in others {
-            other.cancel.cancel();
-            self.forget_waiting(other.publisher.run());
+            // Runs of other branches go on.
+            let id = other.publisher.run();
+            let ended = match self.find_run(run.thread, id).await {
+                Ok(Some(row)) => row.status.is_final(),
+                Ok(None) => true,
+                Err(_) => false,
+            };
+            if ended {
+                other.cancel.cancel();
+                self.forget_waiting(id);
+            }
         }
     }
 
@@ -163,34 +176,6 @@ impl Service {
                 interrupts: vec![],
                 error: None,
             })));
-        }
-    }
-
-    /// Refuses a checkpoint the thread does not have.
-    pub(super) async fn must_have(
-        &self,
-        thread: ThreadId,
-        id: crate::id::CheckpointId,
-    ) -> Result<(), Error> {
-        let row = self.inner.parts.tree.thread(thread).await?;
-        let row = row.ok_or(Error::NoThreadOrAssistant)?;
-        let found = self
-            .inner
-            .parts
-            .saver
-            .load(Query {
-                tree: row.tree,
-                thread,
-                ns: "".into(),
-                at: At::Id(id),
-                values: false,
-            })
-            .await?;
-        match found {
-            Some(stored) if stored.row.thread == thread || row.tree != TreeId::of_root(thread) => {
-                Ok(())
-            }
-            _ => Err(Error::NoCheckpoint(id)),
         }
     }
 }

@@ -4,16 +4,33 @@ use std::sync::Arc;
 
 use super::{
     Error, Service,
-    request::threads::{self, Update},
+    request::{
+        Address,
+        threads::{self, Update},
+    },
     view,
 };
 use crate::{
-    checkpoint::At,
-    engine::{Edit, StateUpdate},
+    checkpoint::{self, At, Slot},
+    engine::{self, Edit, StateUpdate},
     id::{CheckpointId, ThreadId},
-    tree::{Outcome, Thread, base, read},
+    tree::{self, Indexer, Outcome, Thread, base, branch, read, resolve, rows::Position},
     value::{Map, Value},
 };
+
+/// What an edit builds on.
+struct Target {
+    /// The right to write.
+    slot: Slot,
+    /// The checkpoint; the head of the slot without one.
+    at: Option<CheckpointId>,
+}
+
+fn nothing_there() -> Error {
+    Error::Invalid(
+        "There is no state at this place yet: edit the state of an empty branch by its name".into(),
+    )
+}
 
 impl Service {
     /// Edits the state of a thread: `{checkpoint, configurable, checkpoint_id}` of the new
@@ -29,8 +46,9 @@ impl Service {
             as_node: edit.as_node,
             task: None,
         };
+        let target = self.target(&thread, &edit.at).await?;
         let (ns, made) = self
-            .write(&thread, &edit.at.ns, edit.at.checkpoint, vec![vec![update]])
+            .write(&thread, &edit.at.ns, target, vec![vec![update]])
             .await?;
         let address = view::address(id, &ns, made, None);
         let mut map = Map::with_capacity(3);
@@ -62,33 +80,82 @@ impl Service {
                     .collect()
             })
             .collect();
-        self.write(thread, &"".into(), None, supersteps).await?;
+        let slot = self.inner.parts.tree.slot(thread.id).await?;
+        let slot = slot.ok_or(Error::NoThread(thread.id))?;
+        let target = Target { slot, at: None };
+        self.write(thread, &"".into(), target, supersteps).await?;
         Ok(())
+    }
+
+    /// What an edit builds on, and the right to write there. A claim in between raises the
+    /// branch's epoch: then nothing of the edit is written.
+    async fn target(&self, thread: &Thread, at: &Address) -> Result<Target, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let read = &mut *reader;
+        let row = resolve::thread(read, thread.id).await?;
+        let mut target = Target {
+            slot: resolve::active(read, &row).await?.slot(),
+            at: at.checkpoint,
+        };
+        if let Some(place) = &at.place {
+            let found = tree::resolve(read, &row, place).await?;
+            match found.named.filter(|_| place.position == Position::At) {
+                Some(branch) => target.slot = branch.slot(),
+                None => {
+                    let base = found.base.id();
+                    target.at = Some(base.ok_or_else(nothing_there)?);
+                }
+            }
+        } else if let Some(id) = at.checkpoint.filter(|_| at.ns.is_empty()) {
+            let point = resolve::checkpoint(read, &row, id).await;
+            point.map_err(|error| match error {
+                tree::Error::Refused { .. } => Error::NoCheckpoint(id),
+                other => other.into(),
+            })?;
+        }
+        let open = read.open_runs(row.tree, row.id).await?;
+        match branch::is_running(&open, target.slot.branch) {
+            true => Err(Error::InFlight(thread.id)),
+            false => Ok(target),
+        }
+    }
+
+    /// An edit that lost its branch to a run says so.
+    async fn why_refused(&self, thread: ThreadId, slot: Slot, error: engine::Error) -> Error {
+        if matches!(error, engine::Error::Storage(checkpoint::Error::Fenced))
+            && let Ok(mut reader) = self.inner.parts.tree.reader().await
+            && let Ok(Some(now)) = reader.branch(slot.tree, slot.branch).await
+            && now.epoch != slot.epoch
+        {
+            return Error::InFlight(thread);
+        }
+        error.into()
     }
 
     async fn write(
         &self,
         thread: &Thread,
         ns: &Arc<str>,
-        at: Option<CheckpointId>,
+        Target { slot, at }: Target,
         supersteps: Vec<Vec<StateUpdate>>,
     ) -> Result<(Arc<str>, CheckpointId), Error> {
         let registered = self.graph_of(thread).ok_or(Error::NoGraph(thread.id))?;
-        if thread.busy {
-            return Err(Error::InFlight(thread.id));
-        }
         let graph = read::graph_at(&registered.graph, ns)
             .ok_or_else(|| Error::Invalid(format!("there is no subgraph at `{ns}`")))?;
         let ns = read::stored_ns(&graph, ns);
         let parts = &self.inner.parts;
-        // A claim in between raises the epoch: then nothing of the edit is written.
-        let slot = parts.tree.slot(thread.id).await?;
-        let slot = slot.ok_or(Error::NoThread(thread.id))?;
         let load = |at| base::load(&parts.saver, slot.tree, thread.id, &ns, at);
         let wanted = match (at, slot.head, ns.is_empty()) {
             (Some(id), ..) => Some(At::Id(id)),
             (None, Some(head), true) => Some(At::Id(head)),
             (None, None, true) => None,
+            (None, Some(start), false) if slot.branch != thread.active_branch => {
+                Some(At::Subgraph {
+                    start,
+                    branch: slot.branch,
+                    before: None,
+                })
+            }
             (None, _, false) => Some(At::Newest),
         };
         let mut found = match wanted {
@@ -99,7 +166,10 @@ impl Service {
             return Err(Error::NoCheckpoint(id));
         }
         if let Some(found) = &mut found {
-            base::keep_own_writes(found, slot.branch);
+            match ns.is_empty() && slot.head == Some(found.checkpoint.id) {
+                true => found.writes.retain(|(branch, _)| *branch == slot.branch),
+                false => base::keep_own_writes(found, slot.branch),
+            }
         }
         let newest = match (ns.is_empty(), at) {
             (true, _) => slot.head,
@@ -118,10 +188,14 @@ impl Service {
             graph,
             superseded: at.is_some() && at != newest,
             base: found,
+            index: Some(Arc::new(Indexer::default())),
             metadata,
             run: None,
         };
-        let edited = edit.apply(supersteps).await?;
+        let edited = match edit.apply(supersteps).await {
+            Ok(edited) => edited,
+            Err(error) => return Err(self.why_refused(thread.id, slot, error).await),
+        };
         if root {
             let outcome = match edited.next.is_empty() {
                 true => Outcome::Idle,

@@ -3,6 +3,7 @@
 use crate::{
     checkpoint, engine,
     id::{CheckpointId, RunId, ThreadId},
+    tree,
 };
 
 /// Why a request about threads and runs was not carried out. Nothing was written.
@@ -55,6 +56,9 @@ pub enum Error {
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
+    /// The tree refused.
+    #[error(transparent)]
+    Tree(#[from] tree::Error),
     /// The storage failed.
     #[error(transparent)]
     Storage(#[from] checkpoint::Error),

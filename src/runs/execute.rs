@@ -20,7 +20,7 @@ use crate::{
     graph::{Goto, Names},
     id::CheckpointId,
     stream::{self, Publisher},
-    tree::{self, Outcome},
+    tree::{self, Outcome, address::auto_name},
     value::{Map, Value},
 };
 
@@ -100,9 +100,15 @@ impl Service {
             return;
         };
         let publisher = held.live.publisher.clone();
-        publisher.start();
+        // A stream that names its branch begins once that is known.
+        let branching = run.kwargs.get("branching");
+        if branching.is_none_or(Value::is_null) {
+            publisher.start();
+        }
+        self.inner.news.tell(run.thread);
         let finished = self.attempt(&run, slot, &held.live).await;
         let end = self.conclude(&run, slot, finished, &publisher).await;
+        self.inner.news.tell(run.thread);
         publisher.close();
         self.inner.hub.finish(&publisher);
         self.inner.active.lock().running.remove(&run.id);
@@ -119,7 +125,13 @@ impl Service {
         let kwargs = Kwargs::from_value(&run.kwargs)
             .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;
         fail_point!("runs::claimed");
-        let start = self.starting_point(run, slot).await?;
+        let mut start = self
+            .starting_point(run, slot, &kwargs, &live.publisher)
+            .await?;
+        if run.temporary {
+            // Nothing of it stays, so nobody looks anything up.
+            start.index = None;
+        }
         let request = Request {
             graph: registered.graph.clone(),
             input: input_of(&kwargs)?,
@@ -158,19 +170,57 @@ impl Service {
     }
 
     /// The base checkpoint of a run, and the branch it will write to.
-    async fn starting_point(&self, run: &Run, slot: Slot) -> Result<Start, Error> {
-        let base = match run.address.or(slot.head) {
+    async fn starting_point(
+        &self,
+        run: &Run,
+        slot: Slot,
+        kwargs: &Kwargs,
+        publisher: &Publisher,
+    ) -> Result<Start, Error> {
+        let mut base = match run.address.or(slot.head) {
             Some(id) => Some(self.load(run, slot, id).await?),
             None => None,
         };
+        if run.address.is_none() || run.address == slot.head {
+            // Questions of other branches that stand here are not this one's.
+            if let Some(base) = &mut base {
+                base.writes.retain(|(branch, _)| *branch == slot.branch);
+            }
+        }
         let saver = self.inner.parts.saver.clone();
-        Ok(tree::base::start(
-            saver,
-            slot,
-            run.address,
-            base,
-            Some(run.id),
-        ))
+        let mut start = tree::base::start(saver, slot, run.address, base, Some(run.id));
+        let resumes = kwargs.command.as_ref().is_some_and(|command| {
+            command
+                .get("resume")
+                .is_some_and(|answer| !answer.is_null())
+        });
+        if resumes {
+            tree::base::ask_again(&mut start);
+        }
+        if let Some(branching) = kwargs.branching {
+            let name = self.branch_of(&mut start, branching.activate).await?;
+            publisher.name_branch(name);
+            publisher.start();
+        }
+        Ok(start)
+    }
+
+    /// The name of the branch that a run works on. One that is yet to be made is given its name
+    /// here, so that it can be told before the first write.
+    async fn branch_of(&self, start: &mut Start, activate: bool) -> Result<Arc<str>, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let Some(open) = &mut start.open else {
+            let branch = reader.branch(start.slot.tree, start.slot.branch).await?;
+            return Ok(branch.ok_or(crate::checkpoint::Error::Fenced)?.name);
+        };
+        let source = open.source;
+        let taken = reader.branches(source.tree, source.thread).await?;
+        let from = taken.iter().find(|branch| branch.id == source.branch);
+        let from = from.ok_or(crate::checkpoint::Error::Fenced)?;
+        let name = auto_name(&from.name, taken.iter().map(|branch| &*branch.name));
+        open.name = Some(name.clone());
+        open.activate = activate;
+        Ok(name)
     }
 
     /// A checkpoint with its pending writes; its values come from the cache when they can.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Strategy;
 use crate::{
     id::{AssistantId, CheckpointId, RunId, ThreadId},
+    tree,
     value::{Map, Value},
 };
 
@@ -120,6 +121,9 @@ pub struct Address {
     pub ns: Arc<str>,
     /// Checkpoints of parent namespaces, for a nested one.
     pub map: Option<Map>,
+    /// The place, when the request uses address fields that LangGraph does not have. Then
+    /// `checkpoint` is what it was resolved to, if anything.
+    pub place: Option<tree::Address>,
 }
 
 /// Nodes to stop before or after.
@@ -165,6 +169,9 @@ pub struct Run {
     pub on_disconnect: OnDisconnect,
     /// Where to start from.
     pub address: Address,
+    /// Make the branch it works on the active one. Without a word a named branch stays as it
+    /// is, and any other becomes active.
+    pub activate: Option<bool>,
     /// Stop before these nodes.
     pub interrupt_before: Option<Nodes>,
     /// Stop after these nodes.
@@ -183,9 +190,17 @@ pub struct Run {
     pub on_completion: OnCompletion,
     /// `x-request-id` of the request, or a generated one.
     pub request_id: Arc<str>,
+    /// The id it is to have; `None` for a new one. Set for requests that take effect once, so
+    /// that a run is found again whose creator died before it answered.
+    pub id: Option<RunId>,
 }
 
 impl Run {
+    /// Whether it uses a field of the conversation tree.
+    pub fn branches(&self) -> bool {
+        self.activate.is_some() || self.address.place.is_some()
+    }
+
     /// A request with every field at its default, for callers inside the program.
     pub fn of(assistant: Assistant) -> Self {
         Self {
@@ -200,6 +215,7 @@ impl Run {
             stream_resumable: false,
             on_disconnect: OnDisconnect::Continue,
             address: Address::default(),
+            activate: None,
             interrupt_before: None,
             interrupt_after: None,
             multitask_strategy: Strategy::default(),
@@ -209,6 +225,7 @@ impl Run {
             webhook: None,
             on_completion: OnCompletion::Delete,
             request_id: "".into(),
+            id: None,
         }
     }
 }

@@ -6,7 +6,14 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Error, Store, cache::Cache, live::Active, request::Assistant};
+use super::{
+    Error, Store,
+    cache::Cache,
+    keys,
+    live::Active,
+    news::{News, Telling},
+    request::Assistant,
+};
 use crate::{
     checkpoint::Saver,
     engine::{Items, wiring::Wiring},
@@ -47,7 +54,7 @@ impl Default for Options {
     }
 }
 
-/// The storages the service works with; usually one object in three roles.
+/// The storages the service works with; usually one object in all roles.
 #[derive(Clone)]
 pub struct Parts {
     /// Checkpoints.
@@ -58,6 +65,10 @@ pub struct Parts {
     pub runs: Arc<dyn Store>,
     /// Long-term memory of nodes.
     pub items: Option<Arc<dyn Items>>,
+    /// Requests that must take effect once.
+    pub keys: Arc<dyn keys::Store>,
+    /// Tables derived from events.
+    pub projections: Arc<dyn tree::projection::Store>,
 }
 
 /// A graph with its name.
@@ -78,6 +89,12 @@ pub(super) struct Inner {
     pub cache: Cache,
     /// A run may have become free to start.
     pub wake: Notify,
+    /// A request with an idempotency key was answered or given up.
+    pub answered: Notify,
+    /// Who waits for events, and which threads have new ones.
+    pub news: Arc<News>,
+    /// Every thread may have derived rows to be made.
+    pub sweep: Notify,
     pub tracker: TaskTracker,
     /// No new work.
     pub drain: CancellationToken,
@@ -94,7 +111,7 @@ impl Service {
     /// A service over `parts` that knows `graphs` by name. Call
     /// [`start`](Service::start) to let it work.
     pub fn new(
-        parts: Parts,
+        mut parts: Parts,
         graphs: impl IntoIterator<Item = (Arc<str>, Arc<Compiled>)>,
         options: Options,
         drain: CancellationToken,
@@ -114,6 +131,11 @@ impl Service {
             .iter()
             .map(|(name, registered)| (AssistantId::of_graph(name), registered.clone()))
             .collect();
+        let news = Arc::<News>::default();
+        parts.saver = Arc::new(Telling {
+            saver: parts.saver,
+            news: news.clone(),
+        });
         Self {
             inner: Arc::new(Inner {
                 options,
@@ -125,6 +147,9 @@ impl Service {
                 active: Mutex::default(),
                 cache: Cache::new(64 << 20),
                 wake: Notify::new(),
+                answered: Notify::new(),
+                news,
+                sweep: Notify::new(),
                 tracker: TaskTracker::new(),
                 drain,
                 started: crate::time::Timestamp::now(),

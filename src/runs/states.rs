@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        At, List, Query, Stored,
+        At, Query, Stored,
         frame::{self, Decoded},
     },
     engine::{
@@ -42,7 +42,12 @@ impl Service {
 
     /// The graph of a thread: that of its last run, or what its metadata says.
     pub(super) fn graph_of(&self, thread: &Thread) -> Option<Arc<Registered>> {
-        let name = thread.metadata.get("graph_id").and_then(Value::as_str)?;
+        self.graph_in(&thread.metadata)
+    }
+
+    /// The graph that the metadata of a thread names.
+    pub(super) fn graph_in(&self, metadata: &Map) -> Option<Arc<Registered>> {
+        let name = metadata.get("graph_id").and_then(Value::as_str)?;
         self.inner.graphs.get(name).cloned()
     }
 
@@ -52,6 +57,7 @@ impl Service {
     /// No such thread, stored values that do not fit the graph, or the storage failed.
     pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value, Error> {
         let thread = self.thread(id).await?;
+        let look = self.look(&thread, at).await?;
         let Some(registered) = self.graph_of(&thread) else {
             return Ok(empty(id, at));
         };
@@ -64,18 +70,10 @@ impl Service {
                 (graph.clone(), Arc::new(Wiring::new(graph)))
             }
         };
-        let wanted = match (at.checkpoint, at.ns.is_empty()) {
-            (Some(checkpoint), _) => At::Id(checkpoint),
-            (None, true) => At::ActiveHead,
-            (None, false) => At::Newest,
-        };
-        let found = self.find(&thread, &at.ns, wanted).await?;
-        let Some(mut decoded) = found else {
+        let Some(decoded) = self.seen(&thread, &at.ns, &look).await? else {
             return Ok(empty(id, at));
         };
-        let owner = owner_of_writes(&decoded, thread.active_branch);
-        decoded.writes.retain(|(branch, _)| *branch == owner);
-        let live = at.checkpoint.is_none();
+        let live = look.live;
         let snapshot = snapshot(&wiring, &at.ns, &decoded, live)?;
         let nested = match subgraphs {
             true => self.nested_states(&thread, &graph, &snapshot).await?,
@@ -136,7 +134,7 @@ impl Service {
         }
     }
 
-    async fn decoded(&self, tree: TreeId, stored: &Stored) -> Result<Decoded, Error> {
+    pub(super) async fn decoded(&self, tree: TreeId, stored: &Stored) -> Result<Decoded, Error> {
         let decoded = frame::decode(stored)?;
         self.resolve(tree, &stored.row.ns, decoded).await
     }
@@ -157,6 +155,10 @@ impl Service {
     /// No such thread, stored values that do not fit the graph, or the storage failed.
     pub async fn history(&self, id: ThreadId, page: &History) -> Result<Vec<Value>, Error> {
         let thread = self.thread(id).await?;
+        if page.at.place.is_some() {
+            // Told before anything else is looked at.
+            self.look(&thread, &page.at).await?;
+        }
         let Some(registered) = self.graph_of(&thread) else {
             return Ok(vec![]);
         };
@@ -170,28 +172,10 @@ impl Service {
             true => registered.wiring.clone(),
             false => Arc::new(Wiring::new(graph.clone())),
         };
-        let rows = self
-            .inner
-            .parts
-            .saver
-            .list(List {
-                tree: thread.tree,
-                thread: id,
-                ns: Some(page.at.ns.clone()),
-                before: page.before,
-                id: page.at.checkpoint,
-                metadata: page.metadata.clone(),
-                limit: page.limit,
-            })
-            .await?;
-        let mut states = Vec::with_capacity(rows.len());
-        for stored in &rows {
-            let mut decoded = self.decoded(thread.tree, stored).await?;
-            match thread.head == Some(stored.row.id) {
-                true => base::keep_own_writes(&mut decoded, thread.active_branch),
-                false => base::keep_first_writes(&mut decoded),
-            }
-            let snapshot = snapshot(&wiring, &page.at.ns, &decoded, false)?;
+        let found = self.listed(&thread, page).await?;
+        let mut states = Vec::with_capacity(found.len());
+        for decoded in &found {
+            let snapshot = snapshot(&wiring, &page.at.ns, decoded, false)?;
             states.push(view::state(id, &graph, &snapshot, &|_| None));
         }
         Ok(states)
@@ -208,8 +192,8 @@ impl Service {
         let Some(mut decoded) = self.find(thread, &"".into(), At::ActiveHead).await? else {
             return Ok((Value::Null, Map::new()));
         };
-        let owner = owner_of_writes(&decoded, thread.active_branch);
-        decoded.writes.retain(|(branch, _)| *branch == owner);
+        let active = thread.active_branch;
+        decoded.writes.retain(|(branch, _)| *branch == active);
         let live = snapshot(&registered.wiring, &"".into(), &decoded, true)?;
         let mut interrupts = Map::new();
         for task in live.tasks.iter().filter(|task| !task.interrupts.is_empty()) {

@@ -8,7 +8,7 @@ use crate::{
     checkpoint::{Error, Slot},
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
     time::Timestamp,
-    tree::{NewThread, Outcome},
+    tree::{self, NewThread, Outcome},
     value::{Map, Value},
 };
 
@@ -147,6 +147,8 @@ pub struct NewRun {
     pub kwargs: Value,
     /// The checkpoint it starts from, when the request names one.
     pub address: Option<CheckpointId>,
+    /// The branch it is pinned to; it floats without one.
+    pub branch: Option<BranchId>,
     /// What to do with other runs of the slot.
     pub strategy: Strategy,
     /// Seconds until it may start.
@@ -170,7 +172,7 @@ pub enum Created {
     Queued(Box<Run>),
     /// `Reject`, and the slot is taken.
     Busy,
-    /// There is no such thread.
+    /// There is no such thread, or no such branch of it.
     NoThread,
     /// There is a run with this id already.
     Exists,
@@ -202,6 +204,29 @@ pub struct Finish {
     pub delete_thread: bool,
 }
 
+/// A run to delete.
+#[derive(Clone, Debug)]
+pub struct Undo {
+    /// Its thread.
+    pub thread: ThreadId,
+    /// The run.
+    pub run: RunId,
+    /// Also when it has ended.
+    pub ended: bool,
+    /// What its branch says then, `{"error", "message"}`.
+    pub error: Option<Value>,
+}
+
+impl Undo {
+    /// `{"error", "message"}` of a branch whose run was ended from outside.
+    pub fn reason(class: &str, message: &str) -> Value {
+        let mut map = Map::with_capacity(2);
+        map.insert("error", class);
+        map.insert("message", message);
+        Value::map(map)
+    }
+}
+
 /// Keeps runs and the leases of workers. Implemented by `storage::sqlite` and
 /// `storage::postgres`.
 #[async_trait]
@@ -229,8 +254,23 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Vec<Run>, Error>;
 
     /// Cancels pending and running runs of a thread as one database fact: raises the epoch and
-    /// makes the rows `interrupted`. `run` limits it to one. Answers the runs it ended.
-    async fn cancel(&self, thread: ThreadId, run: Option<RunId>) -> Result<Vec<RunId>, Error>;
+    /// makes the rows `interrupted`. `run` limits it to one. Branches of runs that were executed
+    /// say `error` then. Answers the runs it ended.
+    async fn cancel(
+        &self,
+        thread: ThreadId,
+        run: Option<RunId>,
+        error: Option<Value>,
+    ) -> Result<Vec<RunId>, Error>;
+
+    /// Deletes a run. What an open one has written is undone as far as no branch, tag or fork
+    /// needs it, with its epoch raised; so is what the newest of a branch has written. Of others
+    /// the checkpoints stay, since later ones build on them, and lists leave them out. False when
+    /// there is no such run.
+    async fn remove(&self, what: Undo) -> Result<bool, Error>;
+
+    /// Open runs of every thread, oldest first.
+    async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error>;
 
     /// Registers this process, or renews its lease (database clock).
     async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error>;
@@ -241,4 +281,15 @@ pub trait Store: Send + Sync + 'static {
     /// Ends runs left `running` by dead processes (SQLite: every one that is not `me`;
     /// Postgres: those whose worker's lease has lapsed): status `error`, epoch raised.
     async fn recover(&self, me: WorkerId) -> Result<Vec<RunId>, Error>;
+
+    /// A transaction on a tree in which runs can be created too.
+    async fn begin(&self, tree: TreeId) -> Result<Box<dyn Tx>, Error>;
+}
+
+/// A transaction on a tree, as [`tree::Store::begin`] gives it, that knows runs: a change of the
+/// tree and the run that follows it become durable together.
+#[async_trait]
+pub trait Tx: tree::Tx {
+    /// [`Store::create_run`] inside this transaction.
+    async fn create_run(&mut self, new: NewRun) -> Result<Created, Error>;
 }

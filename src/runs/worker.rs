@@ -30,6 +30,8 @@ impl Service {
         }
         tokio::spawn(self.clone().look_after_queue());
         tokio::spawn(self.clone().look_after_lease());
+        tokio::spawn(self.clone().look_after_keys());
+        tokio::spawn(self.clone().look_after_projections());
         Ok(())
     }
 

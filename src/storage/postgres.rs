@@ -8,16 +8,24 @@ use std::fmt;
 mod commit;
 mod create;
 mod delete;
+mod events;
 mod flush;
 mod group;
+mod index;
+mod keys;
+mod many;
 mod migrate;
 mod open;
 mod params;
 mod pool;
+mod projections;
 mod read;
 mod run;
 mod saver;
+mod search;
+mod session;
 mod thread;
+mod undo;
 
 pub use migrate::migrate;
 
@@ -32,15 +40,19 @@ pub struct Options {
     pub critical: usize,
     /// Connections for everything else. They never starve the critical ones.
     pub reads: usize,
+    /// Connections for operations on trees, which hold theirs for several round trips; further
+    /// ones wait for their turn.
+    pub trees: usize,
 }
 
 impl Options {
-    /// The usual pool sizes: 8 and 8.
+    /// The usual pool sizes: 8, 8 and 4.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             critical: 8,
             reads: 8,
+            trees: 4,
         }
     }
 }
@@ -51,6 +63,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("critical", &self.critical)
             .field("reads", &self.reads)
+            .field("trees", &self.trees)
             .finish_non_exhaustive()
     }
 }
@@ -98,6 +111,7 @@ pub enum Error {
 pub struct Store {
     pools: Pools,
     groups: group::Queue,
+    turns: session::Turns,
 }
 
 impl Store {
@@ -110,6 +124,7 @@ impl Store {
         let pools = Pools::connect(&options).await?;
         Ok(Self {
             groups: group::Queue::start(&pools.critical),
+            turns: session::Turns::new(pools.trees.clone()),
             pools,
         })
     }

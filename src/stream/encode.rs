@@ -108,6 +108,11 @@ impl Encoder {
         self.tasks.clear();
     }
 
+    /// Names the branch that the first frame tells of.
+    pub fn name_branch(&mut self, name: Arc<str>) {
+        self.origin.branch = Some(name);
+    }
+
     /// The first frame: the run has started.
     pub fn start(&self, frames: &mut Buffer) {
         frames.push(Modes::METADATA, "metadata", "", |out| {

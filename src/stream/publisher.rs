@@ -192,6 +192,11 @@ impl Publisher {
         self.modes
     }
 
+    /// Names the branch that the `metadata` event tells of: to be called before it is sent.
+    pub fn name_branch(&self, name: Arc<str>) {
+        self.state.lock().encoder.name_branch(name);
+    }
+
     /// Sends the `metadata` event, unless that has happened. Every other event does it too.
     pub fn start(&self) {
         self.change(|_| {});

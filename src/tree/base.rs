@@ -3,6 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use super::Indexer;
 use crate::{
     checkpoint::{
         At, Error, Query, Saver, Slot,
@@ -37,17 +38,43 @@ pub fn start(
         slot: target,
         open,
         base,
+        index: Some(Arc::new(Indexer::default())),
         addressed: address.is_some(),
         superseded,
         floor: slot.head,
     }
 }
 
+/// For a run that answers at an interrupted checkpoint which its thread has moved past: the branch
+/// it makes takes over the questions, so that they stay open where they are and can be answered
+/// again should the run stop before its first checkpoint.
+pub fn ask_again(start: &mut Start) {
+    const QUESTION: &str = "__interrupt__";
+    let (Some(open), Some(base)) = (&mut start.open, &start.base) else {
+        return;
+    };
+    let question = base
+        .writes
+        .iter()
+        .find(|(_, write)| &*write.channel == QUESTION);
+    let Some((owner, _)) = question else { return };
+    if *owner != open.source.branch {
+        let checkpoint = &base.checkpoint;
+        if checkpoint.branch != *owner || checkpoint.thread != open.source.thread {
+            return;
+        }
+        open.writes_of = Some(*owner);
+    }
+    open.copy_writes = true;
+}
+
 /// Whose pending writes count at a base: those of the slot's branch if it has any there, else
-/// those of the branch that was there first.
+/// those of the branch that wrote it, else those of the branch that was there first.
 pub fn owner_of_writes(base: &Decoded, branch: BranchId) -> BranchId {
-    if base.writes.iter().any(|(owner, _)| *owner == branch) {
-        return branch;
+    for wanted in [branch, base.checkpoint.branch] {
+        if base.writes.iter().any(|(owner, _)| *owner == wanted) {
+            return wanted;
+        }
     }
     base.writes
         .iter()

@@ -114,4 +114,16 @@ pub trait Store: Send + Sync + 'static {
     /// Notes how a writer without a run row left the branch. `Fenced` when the epoch moved.
     async fn settle(&self, slot: Slot, outcome: Outcome, error: Option<Value>)
     -> Result<(), Error>;
+
+    /// A page of living threads.
+    async fn search(&self, page: super::search::Page) -> Result<Vec<Thread>, Error>;
+
+    /// How many living threads there are.
+    async fn count(&self, filter: super::search::Filter) -> Result<u64, Error>;
+
+    /// Rows of the tree to read, outside of any transaction.
+    async fn reader(&self) -> Result<Box<dyn super::Read>, Error>;
+
+    /// A transaction on a tree, whose row it locks first.
+    async fn begin(&self, tree: TreeId) -> Result<Box<dyn super::Tx>, Error>;
 }

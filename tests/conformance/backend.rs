@@ -160,6 +160,7 @@ pub fn new_run(thread: ThreadId) -> NewRun {
         metadata: Map::new(),
         kwargs: Value::Null,
         address: None,
+        branch: None,
         strategy: Strategy::Enqueue,
         after: Duration::ZERO,
         temporary: false,
@@ -325,6 +326,8 @@ pub fn fork(source: &Slot, base: Option<(CheckpointId, i32)>) -> (NewBranch, Slo
         origin: "checkpoint",
         activate: true,
         copy_writes: false,
+        writes_of: None,
+        name: None,
         run: None,
     };
     let slot = Slot {

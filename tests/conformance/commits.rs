@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use backstitch::{
     checkpoint::{At, Error, EventRow, NodeRow, Source, Version, WriteRow},
-    id::{CheckpointId, EventId, NodeId, RunId},
+    id::{CheckpointId, NodeId, RunId},
     value,
-    value::Value,
+    value::{Map, Value},
 };
 
 use super::backend::*;
@@ -322,9 +322,8 @@ pub async fn many_threads_commit_at_once(b: &Backend) {
 
 fn event(kind: &'static str) -> EventRow {
     EventRow {
-        id: EventId::mint(),
         kind,
-        payload: r#"{"branch":"main"}"#.into(),
+        payload: Map::from([("fact", Value::Int(1))]),
         message_id: Some("m".into()),
     }
 }
@@ -366,7 +365,6 @@ pub async fn events_are_numbered_without_a_gap_and_messages_know_theirs(b: &Back
     assert!(b.try_commit(lost).await.is_err());
     let mut commit = superstep(&slot, Some(first), 1);
     let second = commit.checkpoint.id;
-    commit.checkpoint.event_number = 2;
     commit.events = vec![event("LLMResponseGenerated")];
     commit.nodes = vec![
         NodeRow {
@@ -381,18 +379,18 @@ pub async fn events_are_numbered_without_a_gap_and_messages_know_theirs(b: &Back
         node("e", 2),
     ];
     b.commit(commit).await;
-    let mut commit = superstep(&slot, Some(second), 2);
+    let commit = superstep(&slot, Some(second), 2);
     let third: CheckpointId = commit.checkpoint.id;
-    commit.checkpoint.event_number = 3;
     b.commit(commit).await;
 
     let numbered = |number, kind: &str| (number, kind.to_owned());
     assert_eq!(
         b.probe.events(slot.thread).await,
         [
-            numbered(1, "UserMessageAdded"),
-            numbered(2, "MessageAdded"),
-            numbered(3, "LLMResponseGenerated"),
+            numbered(1, "ThreadCreated"),
+            numbered(2, "UserMessageAdded"),
+            numbered(3, "MessageAdded"),
+            numbered(4, "LLMResponseGenerated"),
         ]
     );
     let known: Vec<_> = b
@@ -403,9 +401,9 @@ pub async fn events_are_numbered_without_a_gap_and_messages_know_theirs(b: &Back
         .map(|(id, event, depth, _)| (id, event, depth))
         .collect();
     let expected = [
-        ("a", Some(1), 0),
-        ("b", Some(2), 0),
-        ("c", Some(3), 1),
+        ("a", Some(2), 0),
+        ("b", Some(3), 0),
+        ("c", Some(4), 1),
         ("d", Some(1), 1),
         ("e", None, 1),
     ];
@@ -413,7 +411,7 @@ pub async fn events_are_numbered_without_a_gap_and_messages_know_theirs(b: &Back
         known,
         expected.map(|(id, event, depth)| (id.to_owned(), event, depth))
     );
-    for (id, newest) in [(first, 2), (second, 3), (third, 3)] {
+    for (id, newest) in [(first, 3), (second, 4), (third, 4)] {
         let row = b.by_id(&slot, id).await.unwrap().row;
         assert_eq!(row.event_number, newest);
     }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use backstitch::{
     id::{CheckpointId, ThreadId, TreeId},
     storage::postgres::{Options, Store},
+    tree::event,
 };
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
@@ -73,13 +74,15 @@ impl Probe for Session {
         let rows = self
             .0
             .query(
-                "SELECT event_number, event_type FROM events WHERE thread_id = $1 \
+                "SELECT event_number, kind FROM events WHERE thread_id = $1 \
                  ORDER BY event_number",
                 &[&thread.0],
             )
             .await
             .unwrap();
-        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+        rows.iter()
+            .map(|row| (row.get(0), event::kind(row.get(1)).unwrap().to_owned()))
+            .collect()
     }
 
     async fn nodes(&self, tree: TreeId) -> Vec<(String, Option<i64>, i32, Option<CheckpointId>)> {

@@ -128,7 +128,7 @@ pub async fn a_cancelled_run_is_fenced_off(b: &Backend) {
     let (run, slot) = b.start(new_run(thread)).await;
     let waiting = b.queue(new_run(thread)).await;
     let head = b.line(&slot, None, 1).await[0];
-    let ended = b.runs.cancel(thread, None).await.unwrap();
+    let ended = b.runs.cancel(thread, None, None).await.unwrap();
     assert_eq!(ended, [run.id, waiting.id]);
     for run in [&run, &waiting] {
         assert_eq!(b.run(run).await.status, Status::Interrupted);
@@ -139,8 +139,14 @@ pub async fn a_cancelled_run_is_fenced_off(b: &Backend) {
     let state = b.trees.thread(thread).await.unwrap().unwrap();
     assert_eq!((state.busy, state.head), (false, Some(head)));
     assert_eq!(state.outcome, Outcome::Interrupted);
-    assert!(b.runs.cancel(thread, None).await.unwrap().is_empty());
-    assert!(b.runs.cancel(unknown(), None).await.unwrap().is_empty());
+    assert!(b.runs.cancel(thread, None, None).await.unwrap().is_empty());
+    assert!(
+        b.runs
+            .cancel(unknown(), None, None)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     assert!(claim(b, 10).await.is_empty());
 }
 
@@ -150,19 +156,19 @@ pub async fn cancelling_one_run_leaves_the_others(b: &Backend) {
     let second = b.queue(new_run(thread)).await;
     let third = b.queue(new_run(thread)).await;
     assert_eq!(
-        b.runs.cancel(thread, Some(second.id)).await.unwrap(),
+        b.runs.cancel(thread, Some(second.id), None).await.unwrap(),
         [second.id]
     );
     assert!(
         b.runs
-            .cancel(thread, Some(second.id))
+            .cancel(thread, Some(second.id), None)
             .await
             .unwrap()
             .is_empty()
     );
     assert!(
         b.runs
-            .cancel(thread, Some(unknown()))
+            .cancel(thread, Some(unknown()), None)
             .await
             .unwrap()
             .is_empty()
@@ -173,7 +179,7 @@ pub async fn cancelling_one_run_leaves_the_others(b: &Backend) {
     assert_eq!(claim(b, 10).await, [third.id]);
     // Nothing was done yet: the branch stays as the run before left it.
     assert_eq!(
-        b.runs.cancel(thread, Some(third.id)).await.unwrap(),
+        b.runs.cancel(thread, Some(third.id), None).await.unwrap(),
         [third.id]
     );
     let state = b.trees.thread(thread).await.unwrap().unwrap();

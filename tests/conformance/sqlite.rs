@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use backstitch::{
     id::{CheckpointId, ThreadId, TreeId},
     storage::sqlite::{Options, Store},
+    tree::event,
 };
 use rusqlite::Connection;
 use uuid::Uuid;
@@ -80,11 +81,14 @@ impl Probe for File {
     async fn events(&self, thread: ThreadId) -> Vec<(i64, String)> {
         self.open()
             .prepare(
-                "SELECT event_number, event_type FROM events WHERE thread_id = ?1 \
+                "SELECT event_number, kind FROM events WHERE thread_id = ?1 \
                  ORDER BY event_number",
             )
             .unwrap()
-            .query_map([thread.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_map([thread.0.as_bytes()], |row| {
+                let kind = event::kind(row.get(1)?).unwrap();
+                Ok((row.get(0)?, kind.to_owned()))
+            })
             .unwrap()
             .collect::<Result<_, _>>()
             .unwrap()

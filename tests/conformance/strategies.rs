@@ -32,7 +32,7 @@ pub async fn reject_refuses_while_another_run_is_open(b: &Backend) {
     let waiting = b.queue(new_run(thread)).await;
     b.finish(run.id, slot).await;
     assert!(refused().await, "one is pending");
-    b.runs.cancel(thread, Some(waiting.id)).await.unwrap();
+    b.runs.cancel(thread, Some(waiting.id), None).await.unwrap();
     assert!(!refused().await);
 }
 

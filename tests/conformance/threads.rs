@@ -2,7 +2,7 @@
 
 use backstitch::{
     checkpoint::{At, Error, EventRow, NewBranch, NodeRow, Version},
-    id::{BranchId, EventId, NodeId, ThreadId, TreeId},
+    id::{BranchId, NodeId, ThreadId, TreeId},
     tree::{IfExists, NewThread, Outcome, Thread},
     value,
     value::Map,
@@ -153,10 +153,8 @@ async fn full_thread(b: &Backend) -> backstitch::checkpoint::Slot {
     commit.checkpoint.envelope = envelope(&[("c", version)]);
     commit.blobs = vec![blob("c", version, None, b"x")];
     commit.events = vec![EventRow {
-        id: EventId::mint(),
         kind: "MessageAdded",
-        payload: "{}".into(),
-        message_id: None,
+        ..EventRow::default()
     }];
     commit.nodes = vec![NodeRow {
         id: NodeId::mint(),

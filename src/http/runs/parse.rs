@@ -42,6 +42,7 @@ pub(super) async fn run(call: &mut Call, stateless: bool) -> Result<Run, Error> 
     let body = call.json().await?;
     let mut run = parse(&body, stateless, call.shared.options.webhook_allow_loopback)?;
     run.request_id = request_id(call);
+    run.id = call.run_id;
     Ok(run)
 }
 
@@ -125,10 +126,12 @@ fn parse(body: &Value, stateless: bool, loopback_webhooks: bool) -> Result<Run, 
         run.on_completion = on_completion.unwrap_or(OnCompletion::Delete);
         return Ok(run);
     }
-    run.address = state::address(&fields)?;
-    if run.address.checkpoint.is_none() {
-        run.address = configured_address(&run.config)?;
+    run.address = state::placed(&fields)?;
+    if run.address.ns.is_empty() && run.address.map.is_none() {
+        let configured = configured_address(&run.config)?;
+        (run.address.ns, run.address.map) = (configured.ns, configured.map);
     }
+    run.activate = fields.flag("activate")?;
     let strategy = fields.word("multitask_strategy", STRATEGIES)?;
     run.multitask_strategy = strategy.unwrap_or_default();
     let if_not_exists = fields.word("if_not_exists", IfNotExists::ALL)?;

@@ -144,6 +144,11 @@ fn row(thread: ThreadId, id: RunId) -> runs::Run {
     }
 }
 
+impl crate::http::api::branches::Branches for Fake {}
+impl crate::http::api::messages::Messages for Fake {}
+impl crate::http::api::forks::Forks for Fake {}
+impl crate::http::api::events::Events for Fake {}
+
 #[async_trait]
 impl Api for Fake {
     async fn check(&self) -> Result<(), Error> {

@@ -55,6 +55,16 @@ pub struct Kwargs {
     pub checkpoint_during: bool,
     /// When checkpoints are durable.
     pub durability: Durability,
+    /// Set for requests that use fields of the conversation tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branching: Option<Branching>,
+}
+
+/// What is kept of a request's fields of the conversation tree: where it starts is in its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Branching {
+    /// Whether a branch that the run makes becomes the active one.
+    pub activate: bool,
 }
 
 impl Kwargs {
@@ -114,6 +124,9 @@ impl Kwargs {
             resumable: request.stream_resumable,
             checkpoint_during: durability != Durability::Exit,
             durability,
+            branching: request.branches().then(|| Branching {
+                activate: request.activate.unwrap_or(true),
+            }),
         }
     }
 
@@ -148,6 +161,7 @@ impl Kwargs {
                 .configurable("checkpoint_map")
                 .and_then(Value::as_map)
                 .cloned(),
+            place: None,
         }
     }
 

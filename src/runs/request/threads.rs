@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Address;
+pub use crate::tree::search::{Mode, SortBy, Status};
 use crate::{
     id::{CheckpointId, ThreadId},
     tree,
@@ -44,35 +45,6 @@ pub struct View {
     pub interrupts: Map,
 }
 
-/// Order of a list of threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum SortBy {
-    /// By id.
-    ThreadId,
-    /// By status.
-    Status,
-    /// By creation.
-    CreatedAt,
-    /// By last change.
-    #[default]
-    UpdatedAt,
-    /// By last change of the state.
-    StateUpdatedAt,
-}
-
-/// Status to look for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Nothing left to do.
-    Idle,
-    /// A run is pending or running.
-    Busy,
-    /// The head has nodes that wait.
-    Interrupted,
-    /// The last run failed.
-    Error,
-}
-
 /// Which threads to count or list.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -84,6 +56,12 @@ pub struct Filter {
     pub values: Map,
     /// Only this status.
     pub status: Option<Status>,
+    /// Which of a fork family.
+    pub mode: Mode,
+    /// Only those this principal may see; `None` for all.
+    pub principal: Option<Arc<str>>,
+    /// Wait until lists have seen these events of threads.
+    pub min_event: Vec<(ThreadId, i64)>,
 }
 
 /// A page of threads.

@@ -1,6 +1,6 @@
 //! Supersteps: one fenced statement each.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use deadpool_postgres::{Object, Pool};
 use futures::future::join_all;
@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::{
     flush::Writes,
-    open,
+    index::{Events, Nodes},
+    many, open,
     params::{Json, Time, name},
     pool::{self, Failure},
 };
@@ -25,7 +26,8 @@ WITH f AS (
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
          last_node_id, event_number, run_id, source, step, checkpoint, metadata, created_at)
-  SELECT $1, '', $5, $4, f.head_depth, f.thread_id, $2, $6, $7, $8, $9, $10, $11, $12, $13 FROM f),
+  SELECT $1, '', $5, $4, f.head_depth, f.thread_id, $2, $6,
+         GREATEST($7::bigint, (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id)), $8, $9, $10, $11, $12, $13 FROM f),
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
   SELECT $1, '', x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x),
@@ -47,7 +49,9 @@ e AS (
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
          last_node_id, event_number, run_id, source, step, checkpoint, metadata, created_at)
-  SELECT $1, '', $5, $4, f.head_depth, f.thread_id, $2, $6, GREATEST($7::bigint, (SELECT n FROM e)), $8, $9, $10, $11, $12, $13 FROM f),
+  SELECT $1, '', $5, $4, f.head_depth, f.thread_id, $2, $6,
+         GREATEST($7::bigint, COALESCE((SELECT n FROM e), (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id))),
+         $8, $9, $10, $11, $12, $13 FROM f),
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
   SELECT $1, '', x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x),
@@ -65,14 +69,14 @@ o AS (
 ms AS (
   INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, depth, seq,
          thread_id, branch_id, run_id, role, event_number)
-  SELECT $1, m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, $5, f.head_depth, m.seq,
-         f.thread_id, $2, $8, m.role, COALESCE(m.event_number, e.n - $29 + m.event_offset)
-    FROM f CROSS JOIN jsonb_to_recordset($30) m(node_id uuid, parent_node_id uuid, ordinal int, kind text, message_id text,
-         edit_of text, seq int, role text, event_number bigint, event_offset int) LEFT JOIN e ON true),
+  SELECT $1, m.node_id, m.parent_node_id, m.ordinal + COALESCE((SELECT p.ordinal FROM message_nodes p WHERE p.tree_id = $1 AND p.node_id = $30), 0),
+         m.kind, m.message_id, m.edit_of, $5, f.head_depth, m.seq, f.thread_id, $2, $8, m.role, COALESCE(m.event_number, e.n - $29 + m.event_offset)
+    FROM f CROSS JOIN unnest($31::uuid[], $32::uuid[], $33::int[], $34::text[], $35::text[], $36::text[], $37::int[], $38::text[], $39::bigint[], $40::int[])
+         m(node_id, parent_node_id, ordinal, kind, message_id, edit_of, seq, role, event_number, event_offset) LEFT JOIN e ON true),
 ev AS (
-  INSERT INTO events (tree_id, thread_id, event_number, event_id, event_type, payload, branch_id, checkpoint_id, message_id)
-  SELECT $1, f.thread_id, e.n - $29 + x.i, (x.j->>'event_id')::uuid, x.j->>'type', x.j->'payload', $2, $5, x.j->>'message_id'
-    FROM f, e, jsonb_array_elements($31) WITH ORDINALITY x(j, i))
+  INSERT INTO events (tree_id, thread_id, event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id)
+  SELECT $1, f.thread_id, e.n - $29 + x.i, x.kind, x.payload, $2, $5, x.run_id, x.message_id
+    FROM f, e, unnest($41::smallint[], $42::jsonb[], $43::uuid[], $44::text[]) WITH ORDINALITY x(kind, payload, run_id, message_id, i))
 SELECT head_depth FROM f";
 
 /// A superstep of a subgraph: gated by the epoch alone. Sending it again changes nothing.
@@ -104,40 +108,48 @@ const HEAD: &str = "SELECT head_checkpoint_id, head_depth, writer_epoch FROM bra
 
 /// Columns of blob rows.
 #[derive(Default)]
-struct Blobs<'a> {
-    channels: Vec<Cow<'a, str>>,
-    versions: Vec<String>,
-    bases: Vec<Option<String>>,
-    chains: Vec<i32>,
-    tags: Vec<&'a str>,
-    bytes: Vec<&'a [u8]>,
+pub(super) struct Blobs<'a> {
+    pub(super) channels: Vec<Cow<'a, str>>,
+    pub(super) versions: Vec<String>,
+    pub(super) bases: Vec<Option<String>>,
+    pub(super) chains: Vec<i32>,
+    pub(super) tags: Vec<&'a str>,
+    pub(super) bytes: Vec<&'a [u8]>,
 }
 
 impl<'a> Blobs<'a> {
     fn of(rows: &'a [BlobRow]) -> Self {
         let mut columns = Self::default();
-        for row in rows {
-            columns.channels.push(name(&row.channel));
-            columns.versions.push(row.version.to_string());
-            columns.bases.push(row.base.map(|base| base.to_string()));
-            columns.chains.push(row.chain_bytes);
-            columns.tags.push(&row.tag);
-            columns.bytes.push(&row.bytes);
-        }
+        columns.extend(rows);
         columns
+    }
+
+    pub(super) fn extend(&mut self, rows: &'a [BlobRow]) {
+        for row in rows {
+            self.channels.push(name(&row.channel));
+            self.versions.push(row.version.to_string());
+            self.bases.push(row.base.map(|base| base.to_string()));
+            self.chains.push(row.chain_bytes);
+            self.tags.push(&row.tag);
+            self.bytes.push(&row.bytes);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.versions.len()
     }
 }
 
 /// Which statement a commit needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Light,
     Full,
     Subgraph,
 }
 
 impl Kind {
-    fn of(commit: &Commit) -> Self {
+    pub(super) fn of(commit: &Commit) -> Self {
         let row = &commit.checkpoint;
         if !row.ns.is_empty() {
             return Self::Subgraph;
@@ -152,7 +164,7 @@ impl Kind {
         }
     }
 
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Self::Light => LIGHT,
             Self::Full => FULL,
@@ -164,12 +176,12 @@ impl Kind {
 /// Sends one superstep; `None` when the fence refused it.
 ///
 /// The request leaves when this future is first polled.
-async fn send(
+pub(super) async fn send(
     client: &Client,
     statement: &Statement,
     kind: Kind,
     commit: &Commit,
-) -> Result<Option<i32>, tokio_postgres::Error> {
+) -> Result<Option<i32>, Failure> {
     let (slot, row) = (&commit.slot, &commit.checkpoint);
     let blobs = Blobs::of(&commit.blobs);
     let writes = Writes::of(&commit.writes);
@@ -221,48 +233,33 @@ async fn send(
         Kind::Light => {}
         Kind::Full => {
             count = i64::try_from(commit.events.len()).unwrap_or(i64::MAX);
-            nodes = Json::new(nodes_json(commit));
-            events = Json::new(events_json(commit));
-            params.extend([&count as &(dyn ToSql + Sync), &nodes, &events]);
+            nodes = Nodes::of(&commit.nodes);
+            events = Events::of(&commit.events)?;
+            params.extend([
+                &count as &(dyn ToSql + Sync),
+                &nodes.base,
+                &nodes.ids,
+                &nodes.parents,
+                &nodes.ordinals,
+                &nodes.kinds,
+                &nodes.messages,
+                &nodes.replaced,
+                &nodes.places,
+                &nodes.roles,
+                &nodes.numbers,
+                &nodes.offsets,
+                &events.kinds,
+                &events.payloads,
+                &events.runs,
+                &events.messages,
+            ]);
         }
         Kind::Subgraph => {
             params.extend([&ns as &(dyn ToSql + Sync), &row.depth, &row.thread.0, &root]);
         }
     }
     let answer = client.query_opt(statement, &params).await?;
-    answer.map(|row| row.try_get(0)).transpose()
-}
-
-fn nodes_json(commit: &Commit) -> String {
-    let nodes: Vec<_> = commit
-        .nodes
-        .iter()
-        .map(|node| {
-            serde_json::json!({
-                "node_id": node.id, "parent_node_id": node.parent, "ordinal": node.ordinal,
-                "kind": node.kind, "message_id": node.message_id, "edit_of": node.edit_of,
-                "seq": node.seq, "role": node.role, "event_number": node.event_number,
-                "event_offset": node.event_offset,
-            })
-        })
-        .collect();
-    serde_json::Value::Array(nodes).to_string()
-}
-
-fn events_json(commit: &Commit) -> String {
-    let events: Vec<_> = commit
-        .events
-        .iter()
-        .map(|event| {
-            let payload = serde_json::from_str(&event.payload)
-                .unwrap_or_else(|_| serde_json::Value::String(event.payload.clone()));
-            serde_json::json!({
-                "event_id": event.id, "type": event.kind, "payload": payload,
-                "message_id": event.message_id,
-            })
-        })
-        .collect();
-    serde_json::Value::Array(events).to_string()
+    Ok(answer.map(|row| row.try_get(0)).transpose()?)
 }
 
 /// Writes commits in one transaction and one round trip: the depths of their checkpoints, `Fenced`
@@ -313,27 +310,49 @@ pub(super) async fn prepare(client: &Object, text: &'static str) -> Result<State
     Ok(client.prepare_cached(text).await?)
 }
 
-/// A transaction in one round trip. The requests leave in the order in which the futures are
+/// A transaction in one round trip: light supersteps of different branches in one statement, then
+/// everything else, each in its own. The requests leave in the order in which the futures are
 /// first polled, which is their order here.
 async fn send_together(client: &Object, group: &[Commit]) -> Result<Vec<Option<i32>>, Failure> {
-    let mut prepared = Vec::with_capacity(group.len());
-    for commit in group {
-        let kind = Kind::of(commit);
-        prepared.push((kind, prepare(client, kind.text()).await?));
+    let mut branches = HashSet::new();
+    // The first of a branch may go ahead of the others, not one that follows another.
+    let (light, rest): (Vec<usize>, Vec<usize>) = (0..group.len()).partition(|&at| {
+        branches.insert(group[at].slot.branch) && Kind::of(&group[at]) == Kind::Light
+    });
+    let many = prepare(client, many::MANY).await?;
+    let mut prepared = Vec::with_capacity(rest.len());
+    for &at in &rest {
+        let kind = Kind::of(&group[at]);
+        prepared.push((at, kind, prepare(client, kind.text()).await?));
     }
-    let sends = group
+    let ahead: Vec<&Commit> = light.iter().map(|&at| &group[at]).collect();
+    let ahead = many::send(client, &many, &ahead);
+    let mut depths = vec![None; group.len()];
+    if prepared.is_empty() {
+        // One statement is a transaction.
+        for (at, depth) in light.into_iter().zip(ahead.await?) {
+            depths[at] = depth;
+        }
+        return Ok(depths);
+    }
+    let sends = prepared
         .iter()
-        .zip(&prepared)
-        .map(|(commit, (kind, statement))| send(client, statement, *kind, commit));
-    let (begin, sent, end) = tokio::join!(
+        .map(|(at, kind, statement)| send(client, statement, *kind, &group[*at]));
+    let (begin, ahead, sent, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
+        ahead,
         join_all(sends),
         client.batch_execute("COMMIT"),
     );
     begin?;
     // After a failure the rest only says that the transaction is over, and COMMIT rolls back.
-    let depths = sent.into_iter().collect::<Result<Vec<_>, _>>()?;
+    for (at, depth) in light.into_iter().zip(ahead?) {
+        depths[at] = depth;
+    }
+    for (at, depth) in rest.into_iter().zip(sent) {
+        depths[at] = depth?;
+    }
     end?;
     Ok(depths)
 }

@@ -1,13 +1,14 @@
 //! New runs: inserted, and started when their slot is free, in one transaction.
 
 use deadpool_postgres::Object;
-use tokio_postgres::Row;
+use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
 use super::{
     Store,
     commit::prepare,
     delete,
+    events::{append_rows, ended},
     params::{Json, Params, column},
     pool::{self, Failure},
     run::{self, run_columns},
@@ -22,23 +23,25 @@ use crate::{
 /// Makes those who create runs in one slot take turns. The statements after it see what the
 /// winner wrote, which a single statement would not.
 pub(super) const LOCK: &str = "
-SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
+SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = COALESCE($2, t.active_branch_id)
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE OF b";
 
-/// One row when the thread exists. `created` is null when no run was inserted.
+/// One row when the thread exists; without a run's columns when none was inserted. The log tells of
+/// its creation and start (kinds 16 and 17), unless the thread goes with the run.
 const CREATE: &str = concat!(
     "
 WITH b AS (
   SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth,
          EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
-                    AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS taken
-    FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
+                    AND COALESCE(r.branch_id, t.active_branch_id) = b.branch_id) AS taken
+    FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.thread_id = t.thread_id
+     AND b.branch_id = COALESCE($15::uuid, t.active_branch_id)
    WHERE t.thread_id = $2 AND t.deleted_at IS NULL),
 n AS (SELECT b.*, NOT b.taken AND $11::uuid IS NOT NULL AND $10::float8 <= 0 AS starts FROM b WHERE NOT (b.taken AND $12)),
 r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
          run_at, base_checkpoint_id, epoch, worker_id, attempt)
-  SELECT n.tree_id, $1, n.thread_id, CASE WHEN n.starts THEN n.branch_id END, $3, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
+  SELECT n.tree_id, $1, n.thread_id, CASE WHEN n.starts THEN n.branch_id ELSE $15::uuid END, $3, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
          $4, $5, $6, $7, $8, $9, now() + make_interval(secs => $10),
          CASE WHEN n.starts THEN n.head_checkpoint_id END, CASE WHEN n.starts THEN n.writer_epoch + 1 END,
          CASE WHEN n.starts THEN $11::uuid END, CASE WHEN n.starts THEN 1 ELSE 0 END
@@ -47,8 +50,16 @@ f AS (
   UPDATE branches x SET writer_epoch = x.writer_epoch + 1 FROM r
    WHERE r.status = 'running' AND x.tree_id = r.tree_id AND x.branch_id = r.branch_id),
 t AS (
-  UPDATE threads x SET metadata = x.metadata || $13, config = x.config || $14, updated_at = now() FROM r
-   WHERE x.thread_id = r.thread_id AND NOT (x.metadata @> $13 AND x.config @> $14))
+  UPDATE threads x SET last_event_number = x.last_event_number + CASE WHEN r.temporary THEN 0 WHEN r.status = 'running' THEN 2 ELSE 1 END,
+         metadata = CASE WHEN x.metadata @> $13 THEN x.metadata ELSE x.metadata || $13 END,
+         config = CASE WHEN x.config @> $14 THEN x.config ELSE x.config || $14 END,
+         updated_at = CASE WHEN x.metadata @> $13 AND x.config @> $14 THEN x.updated_at ELSE now() END
+    FROM r WHERE x.thread_id = r.thread_id AND NOT (r.temporary AND x.metadata @> $13 AND x.config @> $14) RETURNING x.last_event_number AS n),
+ev AS (
+  INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, run_id)
+  SELECT r.tree_id, r.thread_id, t.n - k.after, k.kind, r.branch_id, r.run_id
+    FROM r CROSS JOIN t JOIN (VALUES (true, 1, 16), (true, 0, 17), (false, 0, 16)) k(starts, after, kind) ON k.starts = (r.status = 'running')
+   WHERE NOT r.temporary)
 SELECT b.branch_id AS active_branch_id, b.taken, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,",
     run_columns!(),
     "FROM b LEFT JOIN r ON true"
@@ -64,14 +75,18 @@ const EXISTING: &str = concat!(
       WHERE r.run_id = $1"
 );
 
-/// Ends what is in the slot of the active branch; answers the run that was running.
-const END_OTHERS: &str = "
-WITH t AS (SELECT t.tree_id, t.thread_id, t.active_branch_id FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NULL),
+/// Ends what is in the slot of the branch `$3`, or of the active one; answers the runs. Unless `$2`,
+/// what they did will be undone, so that there is nothing to tell but their ends.
+const END_OTHERS: &str = concat!(
+    "
+WITH t AS (
+  SELECT t.tree_id, t.thread_id, t.active_branch_id, COALESCE($3, t.active_branch_id) AS slot_branch_id FROM threads t
+   WHERE t.thread_id = $1 AND t.deleted_at IS NULL),
 o AS (
-  SELECT r.tree_id, r.run_id, r.status, r.branch_id, r.base_checkpoint_id, r.opened_branch FROM runs r, t
+  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id, r.opened_branch, r.temporary FROM runs r, t
    WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
-     AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id FOR UPDATE OF r),
-h AS (SELECT b.head_checkpoint_id FROM branches b, t WHERE b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id),
+     AND COALESCE(r.branch_id, t.active_branch_id) = t.slot_branch_id FOR UPDATE OF r),
+h AS (SELECT b.head_checkpoint_id FROM branches b, t WHERE b.tree_id = t.tree_id AND b.branch_id = t.slot_branch_id),
 f AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.outcome ELSE 'interrupted' END,
          error = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END, updated_at = now() FROM o
@@ -79,9 +94,16 @@ f AS (
 u AS (
   UPDATE runs r SET status = 'interrupted', updated_at = now(),
          last_checkpoint_id = CASE WHEN o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END
-    FROM o WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id)
+    FROM o WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id),
+d AS (
+  SELECT o.tree_id, $1::uuid AS thread_id, o.seq, o.run_id, COALESCE(o.branch_id, t.active_branch_id) AS branch_id, o.base_checkpoint_id AS base,
+         CASE WHEN $2::bool AND o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END AS head, 'interrupted' AS status, o.temporary FROM o, t),",
+    ended!(),
+    append_rows!(),
+    "
 SELECT o.tree_id, o.run_id, o.status, o.branch_id, o.base_checkpoint_id, o.opened_branch, (SELECT head_checkpoint_id FROM h) AS head_checkpoint_id
-  FROM o";
+  FROM o ORDER BY o.seq"
+);
 
 const DELETE_RUN: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 
@@ -106,18 +128,7 @@ impl Store {
                     after_others(client, new, kwargs, branch).await?
                 }
             };
-            let Some(row) = row else {
-                return Ok(Created::NoThread);
-            };
-            if column::<Option<Uuid>>(&row, "run_id")?.is_some() {
-                return Ok(created(&row)?);
-            }
-            let statement = prepare(client, EXISTING).await?;
-            let exists = client.query_opt(&statement, &[&new.id.0]).await?;
-            Ok(match exists {
-                Some(_) => Created::Exists,
-                None => Created::Busy,
-            })
+            answer(client, new, row).await
         })
         .await
     }
@@ -172,12 +183,20 @@ async fn pipeline(
     let create_thread = async {
         match &thread {
             Some((thread, statement)) => {
-                thread::send_create(client, statement, thread, branch, Some(new.id.0)).await
+                thread::send_create(
+                    client,
+                    statement,
+                    thread,
+                    branch,
+                    Some((new.id.0, new.temporary)),
+                )
+                .await
             }
             None => Ok(false),
         }
     };
-    let id: Params<'_, 1> = [&new.thread.0];
+    let pinned = new.branch.map(|branch| branch.0);
+    let id: Params<'_, 2> = [&new.thread.0, &pinned];
     let (begin, thread, lock, row, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
@@ -194,6 +213,25 @@ async fn pipeline(
     Ok(row)
 }
 
+/// The statements of a run that clears its slot first.
+struct Prepared {
+    lock: Statement,
+    create: Statement,
+    end_others: Statement,
+    create_thread: Statement,
+}
+
+impl Prepared {
+    async fn on(client: &Object) -> Result<Self, Failure> {
+        Ok(Self {
+            lock: prepare(client, LOCK).await?,
+            create: prepare(client, CREATE).await?,
+            end_others: prepare(client, END_OTHERS).await?,
+            create_thread: prepare(client, thread::CREATE).await?,
+        })
+    }
+}
+
 /// The same after the slot was cleared.
 async fn after_others(
     client: &mut Object,
@@ -201,40 +239,9 @@ async fn after_others(
     kwargs: &[u8],
     branch: BranchId,
 ) -> Result<Option<Row>, Failure> {
-    let lock = prepare(client, LOCK).await?;
-    let create = prepare(client, CREATE).await?;
-    let end_others = prepare(client, END_OTHERS).await?;
-    let create_thread = prepare(client, thread::CREATE).await?;
+    let prepared = Prepared::on(client).await?;
     let transaction = client.transaction().await?;
-    let connection = transaction.client();
-    if let Some(thread) = &new.create_thread {
-        thread::send_create(connection, &create_thread, thread, branch, Some(new.id.0)).await?;
-    }
-    // The rows of a rollback pin nothing new while they go, and none of theirs may be pinned.
-    if new.strategy == Strategy::Rollback {
-        connection
-            .query(
-                "SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR UPDATE",
-                &[&new.thread.0],
-            )
-            .await?;
-    }
-    // Undoing a run may make another branch active, and so mean another slot.
-    loop {
-        connection.query_opt(&lock, &[&new.thread.0]).await?;
-        let ended = connection.query(&end_others, &[&new.thread.0]).await?;
-        if new.strategy != Strategy::Rollback || ended.is_empty() {
-            break;
-        }
-        for row in &ended {
-            if column::<&str>(row, "status")? == "running" {
-                delete::roll_back(connection, row, new.thread.0).await?;
-            }
-            let (tree, run): (Uuid, Uuid) = (column(row, "tree_id")?, column(row, "run_id")?);
-            connection.execute(DELETE_RUN, &[&tree, &run]).await?;
-        }
-    }
-    let row = insert(connection, &create, new, kwargs).await?;
+    let row = clear_and_insert(transaction.client(), &prepared, new, kwargs, branch).await?;
     // A run that exists already must not have ended others.
     let inserted = match &row {
         Some(row) => column::<Option<Uuid>>(row, "run_id")?.is_some(),
@@ -248,9 +255,89 @@ async fn after_others(
     Ok(row)
 }
 
+/// In the caller's transaction, which is to be undone unless the run was inserted.
+async fn clear_and_insert(
+    connection: &Client,
+    prepared: &Prepared,
+    new: &NewRun,
+    kwargs: &[u8],
+    branch: BranchId,
+) -> Result<Option<Row>, Failure> {
+    if let Some(thread) = &new.create_thread {
+        let create = &prepared.create_thread;
+        thread::send_create(
+            connection,
+            create,
+            thread,
+            branch,
+            Some((new.id.0, new.temporary)),
+        )
+        .await?;
+    }
+    // The rows of a rollback pin nothing new while they go, and none of theirs may be pinned.
+    if new.strategy == Strategy::Rollback {
+        connection
+            .query(
+                "SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR UPDATE",
+                &[&new.thread.0],
+            )
+            .await?;
+    }
+    let keep = new.strategy != Strategy::Rollback;
+    let pinned = new.branch.map(|branch| branch.0);
+    let ends_others = matches!(new.strategy, Strategy::Interrupt | Strategy::Rollback);
+    // Undoing a run may make another branch active, and so mean another slot.
+    loop {
+        connection
+            .query_opt(&prepared.lock, &[&new.thread.0, &pinned])
+            .await?;
+        if !ends_others {
+            break;
+        }
+        let ended = connection
+            .query(&prepared.end_others, &[&new.thread.0, &keep, &pinned])
+            .await?;
+        if new.strategy != Strategy::Rollback || ended.is_empty() {
+            break;
+        }
+        for row in &ended {
+            if column::<&str>(row, "status")? == "running" {
+                delete::roll_back(connection, row, new.thread.0).await?;
+            }
+            let (tree, run): (Uuid, Uuid) = (column(row, "tree_id")?, column(row, "run_id")?);
+            connection.execute(DELETE_RUN, &[&tree, &run]).await?;
+        }
+    }
+    Ok(insert(connection, &prepared.create, new, kwargs).await?)
+}
+
+/// Creates a run in the caller's transaction, which is to be undone as far as this when it is
+/// neither started nor queued.
+pub(super) async fn within(client: &Object, new: &NewRun) -> Result<Created, Failure> {
+    let kwargs = codec::encode(&new.kwargs);
+    let prepared = Prepared::on(client).await?;
+    let row = clear_and_insert(client, &prepared, new, &kwargs, BranchId::mint()).await?;
+    answer(client, new, row).await
+}
+
+async fn answer(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Created, Failure> {
+    let Some(row) = row else {
+        return Ok(Created::NoThread);
+    };
+    if column::<Option<Uuid>>(&row, "run_id")?.is_some() {
+        return Ok(created(&row)?);
+    }
+    let statement = prepare(client, EXISTING).await?;
+    let exists = client.query_opt(&statement, &[&new.id.0]).await?;
+    Ok(match exists {
+        Some(_) => Created::Exists,
+        None => Created::Busy,
+    })
+}
+
 async fn insert(
-    client: &tokio_postgres::Client,
-    statement: &tokio_postgres::Statement,
+    client: &Client,
+    statement: &Statement,
     new: &NewRun,
     kwargs: &[u8],
 ) -> Result<Option<Row>, tokio_postgres::Error> {
@@ -280,6 +367,7 @@ async fn insert(
                 &reject,
                 &thread_metadata,
                 &thread_config,
+                &new.branch.map(|branch| branch.0),
             ],
         )
         .await

@@ -7,12 +7,14 @@ use uuid::Uuid;
 use super::{
     Store,
     commit::prepare,
+    events,
     params::{Params, column},
     pool::{self, Failure},
 };
 use crate::{
     checkpoint::Error,
-    id::{TaskId, ThreadId},
+    id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
+    tree::{event, rows::NewEvent},
 };
 
 /// Lets the rest of the transaction delete events.
@@ -35,6 +37,7 @@ v AS (DELETE FROM checkpoint_blobs WHERE tree_id = $1),
 w AS (DELETE FROM checkpoint_writes WHERE tree_id = $1),
 m AS (DELETE FROM message_nodes WHERE tree_id = $1),
 e AS (DELETE FROM events WHERE tree_id = $1),
+d AS (DELETE FROM deleted_runs WHERE tree_id = $1),
 p AS (DELETE FROM projection_offsets WHERE thread_id = $2)
 SELECT 1";
 
@@ -244,7 +247,9 @@ pub(super) async fn roll_back(client: &Client, row: &Row, thread: Uuid) -> Resul
     client
         .execute(CLEAN_BASE, &[&tree, &branch, &base, &TaskId::NULL.0])
         .await?;
-    if column::<bool>(row, "opened_branch")? {
+    let opened: bool = column(row, "opened_branch")?;
+    tell_undone(client, tree, thread, branch, base, opened).await?;
+    if opened {
         client
             .execute(CLOSE_BRANCH, &[&tree, &branch, &thread])
             .await?;
@@ -266,5 +271,48 @@ pub(super) async fn roll_back(client: &Client, row: &Row, thread: Uuid) -> Resul
             .execute(DROP_NAMED, &[&tree, &nss, &channels, &versions, &base])
             .await?;
     }
+    Ok(())
+}
+
+const SOURCE: &str = "
+SELECT b.name, s.branch_id AS source_id, s.name AS source FROM branches b JOIN branches s ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id
+ WHERE b.tree_id = $1 AND b.branch_id = $2";
+
+/// Appends to the thread's log that a branch is back at `base`, or goes for the one it came from.
+async fn tell_undone(
+    client: &Client,
+    tree: Uuid,
+    thread: Uuid,
+    branch: Uuid,
+    base: Option<Uuid>,
+    opened: bool,
+) -> Result<(), Failure> {
+    let about = |kind, branch| NewEvent {
+        kind,
+        branch: Some(BranchId(branch)),
+        ..NewEvent::default()
+    };
+    let at_base = |event| NewEvent {
+        checkpoint: base.map(CheckpointId),
+        ..event
+    };
+    let source = match opened {
+        true => client.query_opt(SOURCE, &[&tree, &branch]).await?,
+        false => None,
+    };
+    let told = match source {
+        Some(row) => vec![
+            at_base(NewEvent {
+                payload: event::about_branch(column(&row, "name")?),
+                ..about(event::BRANCH_DELETED, branch)
+            }),
+            NewEvent {
+                payload: event::about_branch(column(&row, "source")?),
+                ..about(event::BRANCH_ACTIVATED, column(&row, "source_id")?)
+            },
+        ],
+        None => vec![at_base(about(event::BRANCH_HEAD_RESET, branch))],
+    };
+    events::append(client, TreeId(tree), ThreadId(thread), &told).await?;
     Ok(())
 }

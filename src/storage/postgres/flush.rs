@@ -42,18 +42,26 @@ pub(super) struct Writes<'a> {
 impl<'a> Writes<'a> {
     pub(super) fn of(rows: &'a [WriteRow]) -> Self {
         let mut columns = Self::default();
-        for row in rows {
-            columns.nss.push(name(&row.ns));
-            columns.checkpoints.push(row.checkpoint.0);
-            columns.tasks.push(row.task.0);
-            columns.idxs.push(row.idx);
-            columns.paths.push(name(&row.path));
-            columns.channels.push(row.channel.as_deref().map(name));
-            columns.tags.push(&row.tag);
-            columns.bytes.push(&row.bytes);
-            columns.upserts.push(row.upsert);
-        }
+        columns.extend(rows);
         columns
+    }
+
+    pub(super) fn extend(&mut self, rows: &'a [WriteRow]) {
+        for row in rows {
+            self.nss.push(name(&row.ns));
+            self.checkpoints.push(row.checkpoint.0);
+            self.tasks.push(row.task.0);
+            self.idxs.push(row.idx);
+            self.paths.push(name(&row.path));
+            self.channels.push(row.channel.as_deref().map(name));
+            self.tags.push(&row.tag);
+            self.bytes.push(&row.bytes);
+            self.upserts.push(row.upsert);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len()
     }
 }
 

@@ -1,21 +1,22 @@
 //! A branch that comes into being with the first durable write of a run.
 
+use std::sync::Arc;
+
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::pool::Failure;
+use super::{events, pool::Failure};
 use crate::{
     checkpoint::{NewBranch, Slot},
     id::{CheckpointId, TaskId},
+    tree::{address::auto_name, event, rows::NewEvent},
 };
 
 /// Waits for flushes to the source in flight and checks that its run is still ours.
 const LOCK_SOURCE: &str = "
 SELECT name FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR NO KEY UPDATE";
 
-/// The names that count for the next automatic one: the base, and the base with `-v` and digits.
-const NAMES: &str = "
-SELECT name FROM branches WHERE tree_id = $1 AND thread_id = $2 AND (name = $3 OR name LIKE $4)";
+const NAMES: &str = "SELECT name FROM branches WHERE tree_id = $1 AND thread_id = $2";
 
 const INSERT: &str = "
 INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, writer_epoch,
@@ -35,8 +36,8 @@ SELECT (SELECT s.checkpoint_id FROM checkpoints s
          ORDER BY s.checkpoint_id DESC LIMIT 1) AS newest";
 
 /// The pending writes of the source at the base and in the subgraphs that stopped below it, as
-/// they were when the questions were asked: a task that has been answered since loses its result
-/// and its answers, and answers of the client itself stay behind.
+/// they are, while that is its head. Once it went on, as they were when the questions were asked: a
+/// task that had asked loses its result and its answers. Answers of the client itself stay behind.
 const COPY_WRITES: &str = "
 INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
 SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
@@ -44,7 +45,8 @@ SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task
           EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
               AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0) AS finished,
           EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
-              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = -3) AS asked
+              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = -3) AS asked,
+          EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.head_checkpoint_id = $4) AS present
           FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2
            AND ((w.checkpoint_ns = '' AND w.checkpoint_id = $4)
              OR (w.checkpoint_ns, w.checkpoint_id) IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM checkpoints s
@@ -52,8 +54,8 @@ SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task
  WHERE CASE w.channel
          WHEN '__interrupt__' THEN true
          WHEN '__step__' THEN true
-         WHEN '__resume__' THEN w.task_id <> $5 AND NOT (w.asked AND w.finished)
-         ELSE w.finished AND NOT w.asked
+         WHEN '__resume__' THEN w.task_id <> $5 AND (w.present OR NOT (w.asked AND w.finished))
+         ELSE w.finished AND (w.present OR NOT w.asked)
        END
 ON CONFLICT DO NOTHING";
 
@@ -89,11 +91,12 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
         return Ok(false);
     };
     let base = new.base.map(|id| id.0);
+    let from = new.writes_of.unwrap_or(new.source.branch).0;
     let creation = match base {
-        Some(base) if new.copy_writes => Some(creation_id(client, tree, source, base).await?),
+        Some(base) if new.copy_writes => Some(creation_id(client, tree, from, base).await?),
         _ => None,
     };
-    let name = next_name(client, slot, locked.try_get(0)?).await?;
+    let name = next_name(client, new, locked.try_get(0)?).await?;
     client
         .execute(
             INSERT,
@@ -101,22 +104,17 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
                 &tree,
                 &new.id.0,
                 &slot.thread.0,
-                &name,
+                &&*name,
                 &base,
                 &new.base_depth,
                 &new.origin,
-                &source,
+                &from,
                 &creation,
             ],
         )
         .await?;
     if let Some(base) = base.filter(|_| new.copy_writes) {
-        client
-            .execute(
-                COPY_WRITES,
-                &[&tree, &source, &new.id.0, &base, &TaskId::NULL.0],
-            )
-            .await?;
+        copy_writes(client, tree, base, from, new.id.0).await?;
     }
     if let Some(run) = new.run {
         let epoch = new.source.epoch;
@@ -132,10 +130,54 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
             .execute(ACTIVATE, &[&slot.thread.0, &new.id.0])
             .await?;
     }
+    tell(client, slot, new, &name, locked.try_get(0)?).await?;
     Ok(true)
 }
 
-async fn creation_id(
+/// Appends to the thread's log that the branch was made, and that it is active now.
+async fn tell(
+    client: &Client,
+    slot: &Slot,
+    new: &NewBranch,
+    name: &str,
+    source: &str,
+) -> Result<(), Failure> {
+    let about = |kind, payload| NewEvent {
+        kind,
+        payload,
+        branch: Some(new.id),
+        ..NewEvent::default()
+    };
+    let mut told = vec![NewEvent {
+        checkpoint: new.base,
+        ..about(
+            event::BRANCH_CREATED,
+            event::new_branch(name, new.origin, source),
+        )
+    }];
+    if new.activate {
+        told.push(about(event::BRANCH_ACTIVATED, event::about_branch(name)));
+    }
+    events::append(client, slot.tree, slot.thread, &told).await?;
+    Ok(())
+}
+
+/// See [`COPY_WRITES`].
+pub(super) async fn copy_writes(
+    client: &Client,
+    tree: Uuid,
+    base: Uuid,
+    from: Uuid,
+    to: Uuid,
+) -> Result<(), Failure> {
+    client
+        .execute(COPY_WRITES, &[&tree, &from, &to, &base, &TaskId::NULL.0])
+        .await?;
+    Ok(())
+}
+
+/// See [`CREATION`].
+pub(super) async fn creation_id(
     client: &Client,
     tree: Uuid,
     source: Uuid,
@@ -150,36 +192,20 @@ async fn creation_id(
     Ok(CheckpointId::mint(0, above).0)
 }
 
-/// `main`, `main-v2`, `main-v3`; `main-v2-v2` for a branch of `main-v2`. A name that is taken
-/// meanwhile fails the insert, and the whole transaction is tried again.
-async fn next_name(client: &Client, slot: &Slot, base: &str) -> Result<String, Failure> {
-    let prefix = format!("{base}-v");
-    let pattern = format!(
-        "{}%",
-        prefix
-            .replace('\\', r"\\")
-            .replace('%', r"\%")
-            .replace('_', r"\_")
-    );
+/// The name that is wanted, while it is free; else one made up. A name that is taken meanwhile
+/// fails the insert, and the whole transaction is tried again.
+async fn next_name(client: &Client, new: &NewBranch, base: &str) -> Result<Arc<str>, Failure> {
     let rows = client
-        .query(NAMES, &[&slot.tree.0, &slot.thread.0, &base, &pattern])
+        .query(NAMES, &[&new.source.tree.0, &new.source.thread.0])
         .await?;
     let mut names = Vec::with_capacity(rows.len());
     for row in &rows {
         names.push(row.try_get::<_, &str>(0)?);
     }
-    let counts = |name: &&&str| {
-        **name == base
-            || name.strip_prefix(&prefix).is_some_and(|digits| {
-                !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-            })
-    };
-    let mut number = 1 + names.iter().filter(counts).count();
-    loop {
-        let name = format!("{prefix}{number}");
-        if !names.contains(&name.as_str()) {
-            return Ok(name);
-        }
-        number += 1;
+    if let Some(name) = &new.name
+        && !names.contains(&&**name)
+    {
+        return Ok(name.clone());
     }
+    Ok(auto_name(base, names.iter().copied()))
 }

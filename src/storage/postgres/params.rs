@@ -97,8 +97,8 @@ impl<'a> Json<'a> {
         })
     }
 
-    pub(super) fn of_map(map: &Map) -> Self {
-        Self::new(Value::Map(Arc::new(map.clone())).to_json())
+    pub(super) fn of_map(map: &Map) -> Json<'static> {
+        Json::new(Value::Map(Arc::new(map.clone())).to_json())
     }
 
     pub(super) fn of_value(value: &Value) -> Self {

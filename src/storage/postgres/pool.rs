@@ -28,6 +28,13 @@ const SESSION: &str = "-c statement_timeout=5000 -c lock_timeout=1000 \
     -c idle_in_transaction_session_timeout=10000 -c plan_cache_mode=force_generic_plan \
     -c enable_seqscan=off -c jit=off";
 
+/// Operations on one tree wait for each other; a commit never waits for all of that.
+const PATIENT: &str = "-c statement_timeout=15000 -c lock_timeout=10000";
+
+/// The statements of runs join a few rows they bring along with rows they name by key: any other
+/// join than by looking each up would read whole tables.
+const KEYED: &str = "-c enable_hashjoin=off -c enable_mergejoin=off";
+
 /// Unique keys that only a race can violate: two new branches chose one name, or two claims one
 /// branch. The next attempt sees the winner.
 const RACES: [&str; 2] = [
@@ -61,6 +68,14 @@ impl Failure {
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Database(error) => is_passing(error),
+            Self::Final(_) => false,
+        }
+    }
+
+    /// Whether the connection is gone.
+    pub(super) fn is_lost(&self) -> bool {
+        match self {
+            Self::Database(error) => error.code().is_none() && is_passing(error),
             Self::Final(_) => false,
         }
     }
@@ -125,12 +140,15 @@ pub(super) struct Pools {
     pub(super) critical: Pool,
     /// For everything else.
     pub(super) reads: Pool,
+    /// For transactions on trees.
+    pub(super) trees: Pool,
 }
 
 impl Pools {
     pub(super) async fn connect(options: &Options) -> Result<Self, Error> {
         let config = configure(&options.url, SESSION)?;
-        let pool = |size: usize| {
+        let patient = configure(&options.url, &format!("{SESSION} {PATIENT}"))?;
+        let pool = |size: usize, config: &Config| {
             let manager = Manager::from_config(
                 config.clone(),
                 NoTls,
@@ -145,11 +163,13 @@ impl Pools {
                 .recycle_timeout(Some(ACQUIRE))
                 .runtime(Runtime::Tokio1)
                 .build()
-                .map_err(|error| unreachable_at(&config, &error.to_string()))
+                .map_err(|error| unreachable_at(config, &error.to_string()))
         };
+        let keyed = configure(&options.url, &format!("{SESSION} {KEYED}"))?;
         let pools = Self {
-            critical: pool(options.critical)?,
-            reads: pool(options.reads)?,
+            critical: pool(options.critical, &keyed)?,
+            reads: pool(options.reads, &config)?,
+            trees: pool(options.trees, &patient)?,
         };
         match pools.critical.get().await {
             Ok(_) => Ok(pools),

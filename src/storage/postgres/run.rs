@@ -10,6 +10,7 @@ use super::{
     Store,
     commit::prepare,
     delete,
+    events::{append_rows, ended},
     params::{Json, JsonText, Params, Time, column, decode, word},
     pool,
     thread::slot_of,
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
-    runs::{self, Claimed, Created, Finish, NewRun, Run, Status, Strategy},
+    runs::{self, Claimed, Created, Finish, NewRun, Run, Status, Strategy, Undo},
     value::Value,
 };
 
@@ -42,27 +43,45 @@ WITH c AS (
    ORDER BY r.run_at, r.seq LIMIT $2 FOR UPDATE OF b, r SKIP LOCKED),
 f AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM c WHERE b.tree_id = c.tree_id AND b.branch_id = c.branch_id
-  RETURNING b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth)
-UPDATE runs r SET status = 'running', branch_id = f.branch_id, epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1,
-       base_checkpoint_id = COALESCE(r.base_checkpoint_id, f.head_checkpoint_id), updated_at = now()
-  FROM c JOIN f USING (tree_id, branch_id) WHERE r.tree_id = c.tree_id AND r.run_id = c.run_id
-RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq,",
-    run_columns!()
+  RETURNING b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
+u AS (
+  UPDATE runs r SET status = 'running', branch_id = f.branch_id, epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1,
+         base_checkpoint_id = COALESCE(r.base_checkpoint_id, f.head_checkpoint_id), updated_at = now()
+    FROM c JOIN f USING (tree_id, branch_id) WHERE r.tree_id = c.tree_id AND r.run_id = c.run_id
+  RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq,",
+    run_columns!(),
+    "),
+x AS (
+  SELECT tree_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY seq) AS i, 17 AS kind, branch_id, NULL::uuid AS checkpoint_id, run_id,
+         NULL::jsonb AS payload FROM u WHERE NOT temporary),",
+    append_rows!(),
+    "
+SELECT * FROM u"
 );
 
+/// The end of a run, told with the checkpoint it left if it left one (kinds 18 and 8).
 const FINISH: &str = "
 WITH f AS (
   UPDATE branches b SET outcome = $5, error = $6, updated_at = now()
    WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.writer_epoch = $3
      AND EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = $1 AND r.run_id = $4 AND r.status = 'running' AND r.epoch = $3)
-  RETURNING b.head_checkpoint_id),
+  RETURNING b.thread_id, b.head_checkpoint_id),
 r AS (
   UPDATE runs r SET status = $7, error = $6, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
-    FROM f WHERE r.tree_id = $1 AND r.run_id = $4),
+    FROM f WHERE r.tree_id = $1 AND r.run_id = $4
+  RETURNING f.head_checkpoint_id IS DISTINCT FROM r.base_checkpoint_id AS moved),
 m AS (
   UPDATE message_nodes m SET settled_checkpoint_id = f.head_checkpoint_id
     FROM f JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = f.head_checkpoint_id
-   WHERE m.tree_id = $1 AND m.node_id = c.last_node_id AND m.run_id = $4)
+   WHERE m.tree_id = $1 AND m.node_id = c.last_node_id AND m.run_id = $4),
+e AS (
+  UPDATE threads t SET last_event_number = t.last_event_number + 1 + r.moved::int FROM f, r WHERE t.thread_id = f.thread_id AND $8
+  RETURNING t.last_event_number AS n),
+ev AS (
+  INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoint_id, run_id, payload)
+  SELECT $1, f.thread_id, e.n - 1, 8, $2, f.head_checkpoint_id, NULL, NULL FROM f, e, r WHERE r.moved
+  UNION ALL
+  SELECT $1, f.thread_id, e.n, 18, $2, f.head_checkpoint_id, $4, CASE WHEN $7 <> 'success' THEN jsonb_build_object('status', $7::text) END FROM f, e)
 SELECT 1 FROM f";
 
 /// Whether this end was written before and only its reply was lost.
@@ -70,27 +89,36 @@ const FINISHED: &str = "
 SELECT 1 FROM runs WHERE tree_id = $1 AND run_id = $2 AND epoch = $3 AND status = $4";
 
 /// Branches first, then runs: the order in which everybody locks.
-const LOCK_SLOTS: &str = "
+pub(super) const LOCK_SLOTS: &str = "
 SELECT 1 FROM branches b WHERE (b.tree_id, b.branch_id) IN (
   SELECT r.tree_id, COALESCE(r.branch_id, t.active_branch_id) FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id
    WHERE t.thread_id = $1 AND r.status IN ('pending', 'running') AND ($2::uuid IS NULL OR r.run_id = $2))
  ORDER BY b.branch_id FOR NO KEY UPDATE";
 
 /// The branch stays as it was unless the run moved its head.
-const CANCEL: &str = "
+pub(super) const CANCEL: &str = concat!(
+    "
 WITH o AS (
-  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id
+  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id, r.temporary, t.active_branch_id FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id
    WHERE t.thread_id = $1 AND r.status IN ('pending', 'running') AND ($2::uuid IS NULL OR r.run_id = $2) FOR UPDATE OF r),
 f AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.outcome ELSE 'interrupted' END,
-         error = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END, updated_at = now() FROM o
+         error = COALESCE($3, CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END), updated_at = now() FROM o
    WHERE o.status = 'running' AND b.tree_id = o.tree_id AND b.branch_id = o.branch_id
   RETURNING b.branch_id, b.head_checkpoint_id),
 u AS (
   UPDATE runs r SET status = 'interrupted', last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
     FROM o LEFT JOIN f ON o.status = 'running' AND f.branch_id = o.branch_id
-   WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id)
-SELECT run_id FROM o ORDER BY seq";
+   WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id),
+d AS (
+  SELECT o.tree_id, $1::uuid AS thread_id, o.seq, o.run_id, COALESCE(o.branch_id, o.active_branch_id) AS branch_id, o.base_checkpoint_id AS base,
+         f.head_checkpoint_id AS head, 'interrupted' AS status, o.temporary
+    FROM o LEFT JOIN f ON o.status = 'running' AND f.branch_id = o.branch_id),",
+    ended!(),
+    append_rows!(),
+    "
+SELECT run_id FROM o ORDER BY seq"
+);
 
 const RENEW: &str = "
 INSERT INTO workers (worker_id, lease, lease_until)
@@ -101,7 +129,8 @@ const RETIRE: &str = "DELETE FROM workers WHERE worker_id = $1";
 
 /// Runs of workers whose lease has lapsed or was given back. While the database was down nobody
 /// could renew, so nothing lapses within one lease of its start.
-const RECOVER: &str = "
+const RECOVER: &str = concat!(
+    "
 WITH o AS (
   SELECT r.tree_id, r.run_id, r.branch_id FROM runs r JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
     LEFT JOIN workers w ON w.worker_id = r.worker_id
@@ -110,10 +139,16 @@ WITH o AS (
    ORDER BY r.seq LIMIT 100 FOR UPDATE OF b, r SKIP LOCKED),
 f AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = 'error', error = $2, updated_at = now() FROM o
-   WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id RETURNING b.tree_id, b.branch_id, b.head_checkpoint_id)
-UPDATE runs r SET status = 'error', error = $2, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
-  FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
-RETURNING r.run_id";
+   WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id RETURNING b.tree_id, b.branch_id, b.head_checkpoint_id),
+d AS (
+  UPDATE runs r SET status = 'error', error = $2, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
+    FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
+  RETURNING r.tree_id, r.thread_id, r.seq, r.run_id, r.branch_id, r.base_checkpoint_id AS base, r.last_checkpoint_id AS head, r.status, r.temporary),",
+    ended!(),
+    append_rows!(),
+    "
+SELECT run_id FROM d"
+);
 
 /// Workers that are long gone and own nothing.
 const FORGET: &str = "
@@ -224,7 +259,8 @@ impl runs::Store for Store {
             let (tree, run, epoch) = (finish.slot.tree.0, finish.run.0, finish.slot.epoch);
             let outcome = finish.outcome.as_str();
             let status = finish.status.as_str();
-            let params: Params<'_, 7> = [
+            let log = !finish.delete_thread;
+            let params: Params<'_, 8> = [
                 &tree,
                 &finish.slot.branch.0,
                 &epoch,
@@ -232,6 +268,7 @@ impl runs::Store for Store {
                 &outcome,
                 &error,
                 &status,
+                &log,
             ];
             if finish.delete_thread {
                 let transaction = client.transaction().await?;
@@ -285,17 +322,25 @@ impl runs::Store for Store {
         rows.iter().map(run_of).collect()
     }
 
-    async fn cancel(&self, thread: ThreadId, run: Option<RunId>) -> Result<Vec<RunId>, Error> {
+    async fn cancel(
+        &self,
+        thread: ThreadId,
+        run: Option<RunId>,
+        error: Option<Value>,
+    ) -> Result<Vec<RunId>, Error> {
+        let error = &error;
         let rows = pool::retry(&self.pools.critical, |client| async move {
             let client = &client;
             let lock = prepare(client, LOCK_SLOTS).await?;
             let cancel = prepare(client, CANCEL).await?;
             let run = run.map(|run| run.0);
-            let params: Params<'_, 2> = [&thread.0, &run];
+            let error = error.as_ref().map(Json::of_value);
+            let slots: Params<'_, 2> = [&thread.0, &run];
+            let params: Params<'_, 3> = [&thread.0, &run, &error];
             let (begin, locked, rows, end) = tokio::join!(
                 biased;
                 client.batch_execute("BEGIN"),
-                client.query(&lock, &params),
+                client.query(&lock, &slots),
                 client.query(&cancel, &params),
                 client.batch_execute("COMMIT"),
             );
@@ -307,6 +352,14 @@ impl runs::Store for Store {
         })
         .await?;
         ids(&rows)
+    }
+
+    async fn remove(&self, what: Undo) -> Result<bool, Error> {
+        self.remove_run(what).await
+    }
+
+    async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error> {
+        self.open_everywhere(status).await
     }
 
     async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error> {
@@ -345,5 +398,9 @@ impl runs::Store for Store {
         })
         .await?;
         ids(&rows)
+    }
+
+    async fn begin(&self, tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {
+        self.transaction(tree).await
     }
 }

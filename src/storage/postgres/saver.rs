@@ -124,6 +124,7 @@ macro_rules! list {
      AND c.checkpoint_id <= COALESCE($4, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.source = COALESCE($5, c.source) AND c.step = COALESCE($6, c.step)
      AND ($7::uuid IS NULL OR c.run_id = $7) AND ($8::jsonb IS NULL OR c.metadata @> $8)
+     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id)
    ", $order, " LIMIT $9),
 chain AS (
   SELECT b.* FROM (SELECT DISTINCT p.checkpoint_ns, v.key, v.value FROM page p

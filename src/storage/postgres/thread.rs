@@ -10,6 +10,7 @@ use super::{
     Store,
     commit::prepare,
     create,
+    events::{append_rows, ended},
     params::{Json, JsonText, Params, Time, column},
     pool,
 };
@@ -20,16 +21,18 @@ use crate::{
     value::{Map, Value},
 };
 
-/// A thread with its tree and its branch, unless the id is taken.
+/// A thread with its tree and its branch, unless the id is taken. With `$6` it has a log, which
+/// begins with its creation (kind 1).
 pub(super) const CREATE: &str = "
 WITH t AS (
-  INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata)
-  SELECT $1, $1, $2, $4 WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
+  INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number)
+  SELECT $1, $1, $2, $4, $6::bool::int WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
   ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id),
 tr AS (INSERT INTO trees (tree_id, owner) SELECT thread_id, $3 FROM t ON CONFLICT DO NOTHING),
 b AS (
   INSERT INTO branches (tree_id, branch_id, thread_id, name, origin)
-  SELECT thread_id, $2, thread_id, 'main', 'root' FROM t)
+  SELECT thread_id, $2, thread_id, 'main', 'root' FROM t),
+ev AS (INSERT INTO events (tree_id, thread_id, event_number, kind) SELECT thread_id, thread_id, 1, 1 FROM t WHERE $6)
 SELECT 1 FROM t";
 
 const SELECT: &str = "
@@ -50,33 +53,43 @@ SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id
 
 /// A run that holds the slot ends with it. Behind the lock of `create`, so that a claim that was
 /// quicker is seen.
-const TAKE: &str = "
+const TAKE: &str = concat!(
+    "
 WITH b AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM threads t
    WHERE t.thread_id = $1 AND t.deleted_at IS NULL AND b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
   RETURNING b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
 r AS (
   UPDATE runs r SET status = 'interrupted', last_checkpoint_id = b.head_checkpoint_id, updated_at = now() FROM b
-   WHERE r.tree_id = b.tree_id AND r.thread_id = b.thread_id AND r.branch_id = b.branch_id AND r.status = 'running')
-SELECT * FROM b";
+   WHERE r.tree_id = b.tree_id AND r.thread_id = b.thread_id AND r.branch_id = b.branch_id AND r.status = 'running'
+  RETURNING r.tree_id, r.thread_id, r.seq, r.run_id, r.branch_id, r.base_checkpoint_id AS base, r.last_checkpoint_id AS head, r.status, r.temporary),
+d AS (SELECT * FROM r),",
+    ended!(),
+    append_rows!(),
+    "
+SELECT * FROM b"
+);
 
 const SETTLE: &str = "
 UPDATE branches SET outcome = $4, error = $5, updated_at = now()
  WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3";
 
-/// Sends the creation of a thread. `run` is an id that must be free.
+/// Sends the creation of a thread: for a run, whose id must be free and with which the thread may
+/// go (`(id, temporary)`), or by itself.
 pub(super) async fn send_create(
     client: &Client,
     statement: &Statement,
     new: &NewThread,
     branch: BranchId,
-    run: Option<Uuid>,
+    run: Option<(Uuid, bool)>,
 ) -> Result<bool, tokio_postgres::Error> {
     let metadata = Json::of_map(&new.metadata);
+    let log = !run.is_some_and(|(_, temporary)| temporary);
+    let run = run.map(|(id, _)| id);
     let row = client
         .query_opt(
             statement,
-            &[&new.id.0, &branch.0, &new.owner, &metadata, &run],
+            &[&new.id.0, &branch.0, &new.owner, &metadata, &run, &log],
         )
         .await?;
     Ok(row.is_some())
@@ -94,7 +107,7 @@ pub(super) fn slot_of(row: &Row) -> Result<Slot, Error> {
     })
 }
 
-fn thread_of(row: &Row) -> Result<Thread, Error> {
+pub(super) fn thread_of(row: &Row) -> Result<Thread, Error> {
     let slot = slot_of(row)?;
     Ok(Thread {
         id: slot.thread,
@@ -108,17 +121,22 @@ fn thread_of(row: &Row) -> Result<Thread, Error> {
         head: slot.head,
         head_depth: slot.head_depth,
         epoch: slot.epoch,
-        outcome: match column::<&str>(row, "outcome")? {
-            "idle" => Outcome::Idle,
-            "interrupted" => Outcome::Interrupted,
-            "error" => Outcome::Error,
-            other => return Err(Error::Corrupt(format!("`{other}` is not an outcome"))),
-        },
+        outcome: outcome_of(row)?,
         error: column::<Option<JsonText>>(row, "error")?
             .map(|json| json.value())
             .transpose()?,
         busy: column(row, "busy")?,
     })
+}
+
+/// How a branch was left.
+pub(super) fn outcome_of(row: &Row) -> Result<Outcome, Error> {
+    match column::<&str>(row, "outcome")? {
+        "idle" => Ok(Outcome::Idle),
+        "interrupted" => Ok(Outcome::Interrupted),
+        "error" => Ok(Outcome::Error),
+        other => Err(Error::Corrupt(format!("`{other}` is not an outcome"))),
+    }
 }
 
 #[async_trait]
@@ -189,11 +207,12 @@ impl tree::Store for Store {
             let client = &client;
             let lock = prepare(client, create::LOCK).await?;
             let take = prepare(client, TAKE).await?;
+            let active: Params<'_, 2> = [&id.0, &None::<uuid::Uuid>];
             let id: Params<'_, 1> = [&id.0];
             let (begin, locked, row, end) = tokio::join!(
                 biased;
                 client.batch_execute("BEGIN"),
-                client.query_opt(&lock, &id),
+                client.query_opt(&lock, &active),
                 client.query_opt(&take, &id),
                 client.batch_execute("COMMIT"),
             );
@@ -246,5 +265,21 @@ impl tree::Store for Store {
             return Err(Error::Fenced);
         }
         Ok(())
+    }
+
+    async fn search(&self, page: tree::search::Page) -> Result<Vec<Thread>, Error> {
+        self.page_of_threads(page).await
+    }
+
+    async fn count(&self, filter: tree::search::Filter) -> Result<u64, Error> {
+        self.number_of_threads(filter).await
+    }
+
+    async fn reader(&self) -> Result<Box<dyn tree::Read>, Error> {
+        Ok(self.rows())
+    }
+
+    async fn begin(&self, tree: TreeId) -> Result<Box<dyn tree::Tx>, Error> {
+        Ok(self.transaction(tree).await?)
     }
 }

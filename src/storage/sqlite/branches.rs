@@ -1,11 +1,15 @@
 //! Branches that come into being with the first durable write of a run.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::{events, row::id_if};
 use crate::{
     checkpoint::{Error, NewBranch},
-    id::{CheckpointId, ThreadId, TreeId},
+    id::{BranchId, CheckpointId, TreeId},
     time::Timestamp,
+    tree::{address::auto_name, event, rows::NewEvent},
 };
 
 /// Creates a branch, unless it is there already: a call sent again after a lost answer.
@@ -29,9 +33,10 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
         )
         .optional()?
         .ok_or(Error::Fenced)?;
-    let name = free_name(db, source.tree, source.thread, &base_name)?;
+    let name = free_name(db, new, &base_name)?;
+    let from = new.writes_of.unwrap_or(source.branch);
     let copied = match new.base {
-        Some(base) if new.copy_writes => Some(creation_id(db, source.tree, base)?),
+        Some(base) if new.copy_writes => Some(creation_id(db, source.tree, base, from)?),
         _ => None,
     };
     db.prepare_cached(
@@ -47,7 +52,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
         new.base.as_ref().map(|id| id.0.as_bytes()),
         new.base_depth,
         new.origin,
-        source.branch.0.as_bytes(),
+        from.0.as_bytes(),
         copied.as_ref().map(|id| id.0.as_bytes()),
         new.run.as_ref().map(|id| id.0.as_bytes()),
         now.0,
@@ -55,7 +60,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     if let Some(base) = new.base
         && new.copy_writes
     {
-        copy_writes(db, new, base)?;
+        copy_writes(db, source.tree, base, from, new.id)?;
     }
     if new.activate {
         db.prepare_cached(
@@ -66,6 +71,22 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
             now.0,
             source.thread.0.as_bytes()
         ])?;
+    }
+    let about = |kind, payload| NewEvent {
+        kind,
+        payload,
+        branch: Some(new.id),
+        ..NewEvent::default()
+    };
+    let mut told = vec![NewEvent {
+        checkpoint: new.base,
+        ..about(
+            event::BRANCH_CREATED,
+            event::new_branch(&name, new.origin, &base_name),
+        )
+    }];
+    if new.activate {
+        told.push(about(event::BRANCH_ACTIVATED, event::about_branch(&name)));
     }
     if let Some(run) = new.run {
         db.prepare_cached(
@@ -80,112 +101,91 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
             tree
         ])?;
     }
+    events::append(db, source.tree, source.thread, &told, now)?;
     Ok(())
 }
 
-/// `main` gives `main-v2`, then `main-v3`, whatever names users took.
-fn free_name(db: &Connection, tree: TreeId, thread: ThreadId, base: &str) -> Result<String, Error> {
+/// The name that is wanted, while it is free; else one made up.
+fn free_name(db: &Connection, new: &NewBranch, base: &str) -> Result<Arc<str>, Error> {
+    let (tree, thread) = (new.source.tree, new.source.thread);
     let names: Vec<String> = db
         .prepare_cached("SELECT name FROM branches WHERE tree_id = ?1 AND thread_id = ?2")?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
             row.get(0)
         })?
         .collect::<Result<_, _>>()?;
-    Ok(auto_name(base, &names))
-}
-
-/// The number is one more than the names of the same family, then the next free one.
-fn auto_name(base: &str, taken: &[String]) -> String {
-    let same_family = |name: &String| {
-        name.strip_prefix(base).is_some_and(|rest| {
-            rest.is_empty()
-                || rest.strip_prefix("-v").is_some_and(|digits| {
-                    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-                })
-        })
-    };
-    let mut number = 1 + taken.iter().filter(|name| same_family(name)).count();
-    loop {
-        let name = format!("{base}-v{number}");
-        if !taken.contains(&name) {
-            return name;
-        }
-        number += 1;
+    match &new.name {
+        Some(name) if !names.iter().any(|taken| **taken == **name) => Ok(name.clone()),
+        _ => Ok(auto_name(base, names.iter().map(String::as_str))),
     }
 }
 
-/// An id above every subgraph row below `base`: those belong to the copy too.
-fn creation_id(db: &Connection, tree: TreeId, base: CheckpointId) -> Result<CheckpointId, Error> {
-    let newest: Option<[u8; 16]> = db
+/// Above every subgraph row of the source that belongs to the copy: where the source has answered
+/// already, its smallest row after a copied question; else an id minted now.
+pub(super) fn creation_id(
+    db: &Connection,
+    tree: TreeId,
+    base: CheckpointId,
+    from: BranchId,
+) -> Result<CheckpointId, Error> {
+    let (answered, newest): (Option<CheckpointId>, Option<CheckpointId>) = db
         .prepare_cached(
-            "SELECT max(checkpoint_id) FROM checkpoints WHERE tree_id = ?1 \
-             AND root_checkpoint_id = ?2 AND checkpoint_ns <> ''",
+            "SELECT min(CASE WHEN s.branch_id = ?3 AND EXISTS (SELECT 1 FROM checkpoint_writes w \
+               WHERE w.tree_id = ?1 AND w.checkpoint_ns = s.checkpoint_ns \
+                 AND w.checkpoint_id = s.parent_checkpoint_id AND w.branch_id = ?3 \
+                 AND w.idx = -3) THEN s.checkpoint_id END), max(s.checkpoint_id) \
+             FROM checkpoints s WHERE s.tree_id = ?1 AND s.root_checkpoint_id = ?2 \
+              AND s.checkpoint_ns <> ''",
         )?
-        .query_row(params![tree.0.as_bytes(), base.0.as_bytes()], |row| {
-            row.get(0)
-        })?;
-    let newest = newest.map(|bytes| CheckpointId(uuid::Uuid::from_bytes(bytes)));
-    Ok(CheckpointId::mint(0, [base].into_iter().chain(newest)))
+        .query_row(
+            params![tree.0.as_bytes(), base.0.as_bytes(), from.0.as_bytes()],
+            |row| Ok((id_if(row, 0)?, id_if(row, 1)?)),
+        )?;
+    Ok(answered.unwrap_or_else(|| CheckpointId::mint(0, [base].into_iter().chain(newest))))
 }
 
-/// Copies what the source holds at an interrupted checkpoint and in subgraphs stopped below it:
-/// questions, answers, memoised steps and finished tasks.
+/// Copies what a branch holds at a checkpoint and in subgraphs stopped below it: questions,
+/// memoised steps, answers and finished tasks.
 ///
-/// When the source went on from there, a task that asked loses its result, so that the question
-/// is open again on the copy.
-fn copy_writes(db: &Connection, new: &NewBranch, base: CheckpointId) -> Result<(), Error> {
+/// When the branch went on from there, a task that had asked loses its result and its answers, so
+/// that the question is open again on the copy. Answers of the client itself stay behind.
+pub(super) fn copy_writes(
+    db: &Connection,
+    tree: TreeId,
+    base: CheckpointId,
+    from: BranchId,
+    to: BranchId,
+) -> Result<(), Error> {
     db.prepare_cached(
         "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, \
          task_id, idx, task_path, channel, type, writes) \
-         SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, ?4, w.task_id, w.idx, w.task_path, \
-                w.channel, w.type, w.writes \
-           FROM (SELECT '' AS ns, ?3 AS id UNION ALL \
-                 SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
-                  WHERE tree_id = ?1 AND root_checkpoint_id = ?3 AND checkpoint_ns <> '') s \
-           JOIN checkpoint_writes w ON w.tree_id = ?1 AND w.checkpoint_ns = s.ns \
-            AND w.checkpoint_id = s.id AND w.branch_id = ?2 \
-          WHERE w.channel IN ('__interrupt__', '__resume__', '__step__') \
-             OR (EXISTS (SELECT 1 FROM checkpoint_writes o \
-                  WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns \
-                    AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id \
-                    AND o.task_id = w.task_id AND o.idx = 0) \
-             AND (EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = ?1 AND b.branch_id = ?2 \
-                           AND b.head_checkpoint_id = ?3) \
-               OR NOT EXISTS (SELECT 1 FROM checkpoint_writes q \
-                  WHERE q.tree_id = w.tree_id AND q.checkpoint_ns = w.checkpoint_ns \
-                    AND q.checkpoint_id = w.checkpoint_id AND q.branch_id = w.branch_id \
-                    AND q.task_id = w.task_id AND q.channel = '__interrupt__')))",
+         SELECT ?1, checkpoint_ns, checkpoint_id, ?4, task_id, idx, task_path, channel, type, \
+                writes \
+           FROM (SELECT w.*, \
+              EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
+                AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
+                AND o.branch_id = ?2 AND o.task_id = w.task_id AND o.idx = 0) AS finished, \
+              EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
+                AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
+                AND o.branch_id = ?2 AND o.task_id = w.task_id AND o.idx = -3) AS asked, \
+              EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = ?1 AND b.branch_id = ?2 \
+                AND b.head_checkpoint_id = ?3) AS present \
+              FROM (SELECT '' AS ns, ?3 AS id UNION ALL \
+                    SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
+                     WHERE tree_id = ?1 AND root_checkpoint_id = ?3 AND checkpoint_ns <> '') s \
+              JOIN checkpoint_writes w ON w.tree_id = ?1 AND w.checkpoint_ns = s.ns \
+               AND w.checkpoint_id = s.id AND w.branch_id = ?2) \
+          WHERE CASE channel \
+            WHEN '__interrupt__' THEN 1 \
+            WHEN '__step__' THEN 1 \
+            WHEN '__resume__' THEN task_id <> zeroblob(16) AND (present OR NOT (asked AND finished)) \
+            ELSE finished AND (present OR NOT asked) END",
     )?
     .execute(params![
-        new.source.tree.0.as_bytes(),
-        new.source.branch.0.as_bytes(),
+        tree.0.as_bytes(),
+        from.0.as_bytes(),
         base.0.as_bytes(),
-        new.id.0.as_bytes(),
+        to.0.as_bytes(),
     ])?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::auto_name;
-
-    #[test]
-    fn automatic_names_count_their_family_and_skip_taken_ones() {
-        let cases: [(&str, &[&str], &str); 6] = [
-            ("main", &["main"], "main-v2"),
-            ("main", &["main", "main-v2"], "main-v3"),
-            ("main", &["main", "main-v3"], "main-v4"),
-            ("main", &["main", "main-v2-v2", "main-vx"], "main-v2"),
-            ("main-v2", &["main", "main-v2"], "main-v2-v2"),
-            (
-                "main",
-                &["main", "main-v2", "main-v4", "main-v5"],
-                "main-v6",
-            ),
-        ];
-        for (base, taken, expected) in cases {
-            let taken: Vec<String> = taken.iter().map(|&name| name.to_owned()).collect();
-            assert_eq!(auto_name(base, &taken), expected, "{base} {taken:?}");
-        }
-    }
 }

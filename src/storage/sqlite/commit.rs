@@ -2,11 +2,12 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::branches;
+use super::{branches, events};
 use crate::{
     checkpoint::{BlobRow, CheckpointRow, Commit, Error, Flush, Slot, WriteRow},
-    id::{BranchId, TreeId},
+    id::{BranchId, NodeId, TreeId},
     time::Timestamp,
+    tree::rows::NewEvent,
 };
 
 /// One superstep. On `Err` the caller undoes what was written so far.
@@ -30,9 +31,9 @@ pub(super) fn commit(db: &Connection, commit: &Commit) -> Result<i32, Error> {
     let events = commit.events.len() as i64;
     let last_event = match events {
         0 => None,
-        count => Some(append_events(db, commit, count, now)?),
+        _ => Some(append_events(db, commit, now)?),
     };
-    if !insert_checkpoint(db, slot.tree, row, depth, last_event)? {
+    if !insert_checkpoint(db, slot.tree, row, depth)? {
         // A subgraph's row that is there already: sent again, nothing more to do.
         return Ok(depth);
     }
@@ -120,14 +121,15 @@ fn insert_checkpoint(
     tree: TreeId,
     row: &CheckpointRow,
     depth: i32,
-    last_event: Option<i64>,
 ) -> Result<bool, Error> {
     let inserted = db
         .prepare_cached(
             "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, \
              parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id, last_node_id, \
              event_number, run_id, source, step, checkpoint, metadata, created_at) \
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16 \
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
+              max(?10, coalesce((SELECT last_event_number FROM threads WHERE thread_id = ?6 AND ?2 = ''), 0)), \
+              ?11, ?12, ?13, ?14, ?15, ?16 \
              WHERE ?2 = '' OR NOT EXISTS (SELECT 1 FROM checkpoints \
               WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3)",
         )?
@@ -141,7 +143,7 @@ fn insert_checkpoint(
             row.branch.0.as_bytes(),
             row.root.as_ref().map(|id| id.0.as_bytes()),
             row.last_node.as_ref().map(|id| id.0.as_bytes()),
-            last_event.map_or(row.event_number, |last| last.max(row.event_number)),
+            row.event_number,
             row.run.as_ref().map(|id| id.0.as_bytes()),
             row.source.as_str(),
             row.step,
@@ -210,41 +212,22 @@ fn insert_writes(
 }
 
 /// Numbers and inserts the events; answers the number of the last one.
-fn append_events(
-    db: &Connection,
-    commit: &Commit,
-    count: i64,
-    now: Timestamp,
-) -> Result<i64, Error> {
+fn append_events(db: &Connection, commit: &Commit, now: Timestamp) -> Result<i64, Error> {
     let slot = &commit.slot;
-    let last: i64 = db
-        .prepare_cached(
-            "UPDATE threads SET last_event_number = last_event_number + ?1, updated_at = ?2 \
-             WHERE thread_id = ?3 RETURNING last_event_number",
-        )?
-        .query_row(params![count, now.0, slot.thread.0.as_bytes()], |row| {
-            row.get(0)
-        })?;
-    let mut insert = db.prepare_cached(
-        "INSERT INTO events (tree_id, thread_id, event_number, event_id, event_type, payload, \
-         branch_id, checkpoint_id, message_id, created_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    )?;
-    for (number, event) in (last - count + 1..).zip(&commit.events) {
-        insert.execute(params![
-            slot.tree.0.as_bytes(),
-            slot.thread.0.as_bytes(),
-            number,
-            event.id.0.as_bytes(),
-            event.kind,
-            event.payload,
-            slot.branch.0.as_bytes(),
-            commit.checkpoint.id.0.as_bytes(),
-            event.message_id,
-            now.0,
-        ])?;
-    }
-    Ok(last)
+    let events: Vec<NewEvent> = commit
+        .events
+        .iter()
+        .map(|event| NewEvent {
+            kind: event.kind,
+            payload: event.payload.clone(),
+            branch: Some(slot.branch),
+            checkpoint: Some(commit.checkpoint.id),
+            message_id: event.message_id.clone(),
+        })
+        .collect();
+    db.prepare_cached("UPDATE threads SET updated_at = ?1 WHERE thread_id = ?2")?
+        .execute(params![now.0, slot.thread.0.as_bytes()])?;
+    events::append(db, slot.tree, slot.thread, &events, now)
 }
 
 fn insert_nodes(
@@ -262,6 +245,10 @@ fn insert_nodes(
     )?;
     let slot = &commit.slot;
     let row = &commit.checkpoint;
+    let before = match commit.nodes.first().and_then(|first| first.parent) {
+        Some(parent) => ordinal(db, slot.tree, parent)?,
+        None => 0,
+    };
     for node in &commit.nodes {
         let event = node.event_number.or_else(|| {
             let offset = node.event_offset?;
@@ -271,7 +258,7 @@ fn insert_nodes(
             slot.tree.0.as_bytes(),
             node.id.0.as_bytes(),
             node.parent.as_ref().map(|id| id.0.as_bytes()),
-            node.ordinal,
+            before + node.ordinal,
             node.kind,
             node.message_id,
             node.edit_of,
@@ -287,4 +274,15 @@ fn insert_nodes(
         ])?;
     }
     Ok(())
+}
+
+/// How many messages there are up to a node; 0 when it is gone.
+fn ordinal(db: &Connection, tree: TreeId, node: NodeId) -> Result<i32, Error> {
+    let ordinal = db
+        .prepare_cached("SELECT ordinal FROM message_nodes WHERE tree_id = ?1 AND node_id = ?2")?
+        .query_row(params![tree.0.as_bytes(), node.0.as_bytes()], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    Ok(ordinal.unwrap_or(0))
 }

@@ -9,16 +9,13 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::{
-    filter,
-    row::{id, id_if, json_map, parsed},
-};
+use super::row::{id, id_if, json_map, parsed};
 use crate::{
     checkpoint::{
         At, BlobRow, CheckpointRow, Error, List, Query, Source, Stored, Version, WriteRow,
     },
     id::{BranchId, CheckpointId, TreeId},
-    value::{Map, Value},
+    value::{Map, Value, contains_map},
 };
 
 /// Steps that a walk may take before the data is taken for damaged.
@@ -228,6 +225,8 @@ pub(super) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
             one = db.prepare_cached(select!(
                 "FROM checkpoints c WHERE c.tree_id = ?1 AND c.thread_id = ?2 \
                  AND c.checkpoint_ns = ?3 AND c.checkpoint_id < ?4 \
+                 AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id \
+                   AND d.run_id = c.run_id) \
                  ORDER BY c.checkpoint_id DESC"
             ))?;
             one.query(params![tree, thread, ns, before])?
@@ -237,6 +236,8 @@ pub(super) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
             all = db.prepare_cached(select!(
                 "FROM (SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
                  WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_id < ?3 \
+                 AND NOT EXISTS (SELECT 1 FROM deleted_runs d \
+                   WHERE d.tree_id = checkpoints.tree_id AND d.run_id = checkpoints.run_id) \
                  ORDER BY checkpoint_id DESC, checkpoint_ns LIMIT -1) k \
                  CROSS JOIN checkpoints c ON c.tree_id = ?1 \
                  AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id"
@@ -314,7 +315,7 @@ impl<'a> Filter<'a> {
         {
             return Ok(false);
         }
-        Ok(self.rest.is_empty() || filter::contains_map(&json_map(row, 13)?, &self.rest))
+        Ok(self.rest.is_empty() || contains_map(&json_map(row, 13)?, &self.rest))
     }
 }
 

@@ -53,6 +53,7 @@ fn whole_tree(db: &Connection, tree: TreeId) -> Result<(), Error> {
         "DELETE FROM checkpoints WHERE tree_id = ?1",
         "DELETE FROM message_nodes WHERE tree_id = ?1",
         "DELETE FROM events WHERE tree_id = ?1",
+        "DELETE FROM deleted_runs WHERE tree_id = ?1",
         "DELETE FROM threads WHERE tree_id = ?1",
         "DELETE FROM tree_members WHERE tree_id = ?1",
         "DELETE FROM trees WHERE tree_id = ?1",

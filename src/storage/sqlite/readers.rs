@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, mpsc},
+    sync::{Arc, Weak, mpsc},
     thread::{self, JoinHandle},
 };
 
@@ -20,7 +20,7 @@ type Job = Box<dyn FnOnce(&Connection) + Send>;
 /// A handle on the reading threads.
 #[derive(Debug)]
 pub(super) struct Readers {
-    queue: Option<mpsc::Sender<Job>>,
+    queue: Option<Arc<mpsc::Sender<Job>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -38,7 +38,7 @@ impl Readers {
             })
             .collect::<io::Result<_>>()?;
         Ok(Self {
-            queue: Some(queue),
+            queue: Some(Arc::new(queue)),
             threads,
         })
     }
@@ -49,13 +49,35 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
+        self.handle().read(work).await
+    }
+
+    /// To read with as long as the threads are there; it does not keep them.
+    pub(super) fn handle(&self) -> Handle {
+        Handle(self.queue.as_ref().map(Arc::downgrade).unwrap_or_default())
+    }
+}
+
+/// Reads through the threads of [`Readers`].
+#[derive(Debug)]
+pub(super) struct Handle(Weak<mpsc::Sender<Job>>);
+
+impl Handle {
+    /// See [`Readers::read`].
+    pub(super) async fn read<T, F>(&self, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |db| {
             let _ = reply.send(in_snapshot(db, work));
         });
-        if let Some(queue) = &self.queue {
+        if let Some(queue) = self.0.upgrade() {
             // Without a thread the job is dropped, and with it the reply.
             let _ = queue.send(job);
+        } else {
+            drop(job);
         }
         answer.await.unwrap_or_else(|_| {
             Err(Error::Unavailable(

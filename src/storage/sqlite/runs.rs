@@ -12,16 +12,18 @@ use super::{
 };
 use crate::{
     checkpoint::{Error, Slot, codec},
-    id::{RunId, ThreadId, WorkerId},
-    runs::{self, Claimed, Created, Finish, NewRun, Run, Status, Strategy},
+    id::{RunId, ThreadId, TreeId, WorkerId},
+    runs::{self, Claimed, Created, Finish, NewRun, Run, Status, Strategy, Undo},
     time::Timestamp,
     value::Value,
 };
 
 mod create;
+mod log;
 mod open;
+mod undo;
 
-use create::create;
+pub(super) use create::create;
 pub(super) use open::end_running;
 use open::{interrupt, open_runs, recover};
 
@@ -140,19 +142,29 @@ impl runs::Store for Store {
             .await
     }
 
-    async fn cancel(&self, thread: ThreadId, run: Option<RunId>) -> Result<Vec<RunId>, Error> {
+    async fn cancel(
+        &self,
+        thread: ThreadId,
+        run: Option<RunId>,
+        error: Option<Value>,
+    ) -> Result<Vec<RunId>, Error> {
         self.writer
             .submit(move |db| {
-                let now = Timestamp::now();
-                let mut ended = Vec::new();
-                for open in open_runs(db, thread, None)? {
-                    if run.is_none_or(|run| run == open.run) {
-                        interrupt(db, &open, true, now)?;
-                        ended.push(open.run);
-                    }
-                }
-                Ok(ended)
+                let meant = |open| run.is_none_or(|run| run == open);
+                cancel(db, thread, meant, error.as_ref())
             })
+            .await
+    }
+
+    async fn remove(&self, what: Undo) -> Result<bool, Error> {
+        self.writer
+            .submit(move |db| undo::remove(db, &what, Timestamp::now()))
+            .await
+    }
+
+    async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error> {
+        self.readers
+            .read(move |db| undo::everywhere(db, status))
             .await
     }
 
@@ -187,6 +199,32 @@ impl runs::Store for Store {
             .submit(move |db| recover(db, me, Timestamp::now()))
             .await
     }
+
+    async fn begin(&self, _tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {
+        Ok(Box::new(self.transaction().await?))
+    }
+}
+
+/// Ends the open runs of a thread that are meant; answers them. `error` is noted on the branches
+/// of those that were executed.
+pub(super) fn cancel(
+    db: &Connection,
+    thread: ThreadId,
+    is_meant: impl Fn(RunId) -> bool,
+    error: Option<&Value>,
+) -> Result<Vec<RunId>, Error> {
+    let now = Timestamp::now();
+    let mut ended = Vec::new();
+    for open in open_runs(db, thread, None)? {
+        if is_meant(open.run) {
+            interrupt(db, &open, true, now)?;
+            if let (true, Some(error)) = (open.running, error) {
+                undo::note(db, &open, error)?;
+            }
+            ended.push(open.run);
+        }
+    }
+    Ok(ended)
 }
 
 fn claim(
@@ -244,6 +282,7 @@ fn claim(
         run.branch = Some(slot.branch);
         run.attempt += 1;
         run.updated_at = now;
+        log::started(db, &run, &slot, now)?;
         claimed.push(Claimed { run, slot });
     }
     Ok(claimed)
@@ -252,37 +291,35 @@ fn claim(
 fn end_well(db: &Connection, finish: &Finish, now: Timestamp) -> Result<(), Error> {
     let slot = &finish.slot;
     threads::settle(db, slot, finish.outcome, finish.error.as_ref(), now)?;
-    let ended = db
+    let base = db
         .prepare_cached(
             "UPDATE runs SET status = ?2, last_checkpoint_id = ?3, error = ?4, updated_at = ?5 \
-             WHERE run_id = ?1 AND status = 'running' AND epoch = ?6",
+             WHERE run_id = ?1 AND status = 'running' AND epoch = ?6 RETURNING base_checkpoint_id",
         )?
-        .execute(params![
-            finish.run.0.as_bytes(),
-            finish.status.as_str(),
-            slot.head.as_ref().map(|id| id.0.as_bytes()),
-            finish.error.as_ref().map(Value::to_json),
-            now.0,
-            slot.epoch,
-        ])?;
-    if ended == 0 {
-        return Err(Error::Fenced);
-    }
+        .query_row(
+            params![
+                finish.run.0.as_bytes(),
+                finish.status.as_str(),
+                slot.head.as_ref().map(|id| id.0.as_bytes()),
+                finish.error.as_ref().map(Value::to_json),
+                now.0,
+                slot.epoch,
+            ],
+            |row| id_if(row, 0),
+        )
+        .optional()?
+        .ok_or(Error::Fenced)?;
     if finish.delete_thread {
         return purge::thread(db, slot.tree, slot.thread);
     }
-    if let Some(head) = slot.head {
-        db.prepare_cached(
-            "UPDATE message_nodes SET settled_checkpoint_id = ?2 WHERE tree_id = ?1 \
-             AND node_id = (SELECT last_node_id FROM checkpoints \
-               WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2) \
-             AND run_id = ?3",
-        )?
-        .execute(params![
-            slot.tree.0.as_bytes(),
-            head.0.as_bytes(),
-            finish.run.0.as_bytes(),
-        ])?;
-    }
-    Ok(())
+    let end = log::Ended {
+        tree: slot.tree,
+        thread: slot.thread,
+        run: finish.run,
+        branch: slot.branch,
+        base,
+        head: slot.head,
+        status: finish.status,
+    };
+    log::ended(db, &end, now)
 }

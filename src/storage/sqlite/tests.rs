@@ -120,8 +120,8 @@ fn events_cannot_be_changed_or_removed() {
     drop(Store::open(options(folder.path())).unwrap());
     let db = Connection::open(folder.path().join(DATABASE)).unwrap();
     db.execute(
-        "INSERT INTO events (tree_id, thread_id, event_number, event_id, event_type, payload, \
-         created_at) VALUES (x'01', x'01', 1, x'01', 'T', '{}', 0)",
+        "INSERT INTO events (tree_id, thread_id, event_number, kind, created_at) \
+         VALUES (x'01', x'01', 1, 1, 0)",
         [],
     )
     .unwrap();

@@ -4,15 +4,15 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
-    Store, purge,
+    Store, events, purge,
     row::{id, id_if, json_if, json_map, map_text, unreadable},
-    runs,
+    runs, search,
 };
 use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
-    tree::{self, IfExists, NewThread, Outcome, Thread},
+    tree::{self, IfExists, NewThread, Outcome, Thread, event, rows::NewEvent},
     value::{Map, Value},
 };
 
@@ -27,7 +27,7 @@ impl tree::Store for Store {
                         IfExists::DoNothing => thread(db, new.id),
                     };
                 }
-                insert(db, new.id, &new, Timestamp::now())?;
+                insert(db, new.id, &new, true, Timestamp::now())?;
                 thread(db, new.id)
             })
             .await
@@ -71,7 +71,7 @@ impl tree::Store for Store {
     async fn take_slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
         self.writer
             .submit(move |db| {
-                let Some(mut slot) = slot(db, id)? else {
+                let Some(mut slot) = slot(db, id, None)? else {
                     return Ok(None);
                 };
                 let now = Timestamp::now();
@@ -84,7 +84,7 @@ impl tree::Store for Store {
     }
 
     async fn slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
-        self.readers.read(move |db| slot(db, id)).await
+        self.readers.read(move |db| slot(db, id, None)).await
     }
 
     async fn settle(
@@ -96,6 +96,24 @@ impl tree::Store for Store {
         self.writer
             .submit(move |db| settle(db, &slot, outcome, error.as_ref(), Timestamp::now()))
             .await
+    }
+
+    async fn search(&self, page: tree::search::Page) -> Result<Vec<Thread>, Error> {
+        self.readers.read(move |db| search::search(db, &page)).await
+    }
+
+    async fn count(&self, filter: tree::search::Filter) -> Result<u64, Error> {
+        self.readers
+            .read(move |db| search::count(db, &filter))
+            .await
+    }
+
+    async fn reader(&self) -> Result<Box<dyn tree::Read>, Error> {
+        Ok(Box::new(self.rows()))
+    }
+
+    async fn begin(&self, _tree: TreeId) -> Result<Box<dyn tree::Tx>, Error> {
+        Ok(Box::new(self.transaction().await?))
     }
 }
 
@@ -114,11 +132,12 @@ pub(super) fn tree_of(db: &Connection, id: ThreadId) -> Result<Option<TreeId>, E
         .optional()?)
 }
 
-/// A root thread with its tree and its branch `main`.
+/// A root thread with its tree and its branch `main`. With `log` it has a log, which says so.
 pub(super) fn insert(
     db: &Connection,
     id: ThreadId,
     new: &NewThread,
+    log: bool,
     now: Timestamp,
 ) -> Result<(), Error> {
     let tree = TreeId::of_root(id);
@@ -146,6 +165,13 @@ pub(super) fn insert(
         id.0.as_bytes(),
         now.0,
     ])?;
+    if log {
+        let told = NewEvent {
+            kind: event::THREAD_CREATED,
+            ..NewEvent::default()
+        };
+        events::append(db, tree, id, &[told], now)?;
+    }
     Ok(())
 }
 
@@ -168,7 +194,7 @@ fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
         .optional()?)
 }
 
-fn read_thread(row: &Row<'_>) -> rusqlite::Result<Thread> {
+pub(super) fn read_thread(row: &Row<'_>) -> rusqlite::Result<Thread> {
     let updated: i64 = row.get(5)?;
     let state_updated: i64 = row.get(6)?;
     Ok(Thread {
@@ -189,7 +215,7 @@ fn read_thread(row: &Row<'_>) -> rusqlite::Result<Thread> {
     })
 }
 
-fn outcome(row: &Row<'_>, column: usize) -> rusqlite::Result<Outcome> {
+pub(super) fn outcome(row: &Row<'_>, column: usize) -> rusqlite::Result<Outcome> {
     let word = row.get_ref(column)?.as_str()?;
     [Outcome::Idle, Outcome::Interrupted, Outcome::Error]
         .into_iter()
@@ -197,25 +223,36 @@ fn outcome(row: &Row<'_>, column: usize) -> rusqlite::Result<Outcome> {
         .ok_or_else(|| unreadable(column, format!("`{word}` is not an outcome")))
 }
 
-/// The slot of a living thread's active branch.
-pub(super) fn slot(db: &Connection, thread: ThreadId) -> Result<Option<Slot>, Error> {
+/// The slot of a branch of a living thread; of the active one without a name.
+pub(super) fn slot(
+    db: &Connection,
+    thread: ThreadId,
+    branch: Option<BranchId>,
+) -> Result<Option<Slot>, Error> {
     Ok(db
         .prepare_cached(
             "SELECT t.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth \
              FROM threads t JOIN branches b \
-               ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
+               ON b.tree_id = t.tree_id AND b.thread_id = t.thread_id \
+              AND b.branch_id = coalesce(?2, t.active_branch_id) \
              WHERE t.thread_id = ?1 AND t.deleted_at IS NULL",
         )?
-        .query_row([thread.0.as_bytes()], |row| {
-            Ok(Slot {
-                tree: id(row, 0)?,
-                thread,
-                branch: id(row, 1)?,
-                epoch: row.get(2)?,
-                head: id_if(row, 3)?,
-                head_depth: row.get(4)?,
-            })
-        })
+        .query_row(
+            params![
+                thread.0.as_bytes(),
+                branch.as_ref().map(|id| id.0.as_bytes())
+            ],
+            |row| {
+                Ok(Slot {
+                    tree: id(row, 0)?,
+                    thread,
+                    branch: id(row, 1)?,
+                    epoch: row.get(2)?,
+                    head: id_if(row, 3)?,
+                    head_depth: row.get(4)?,
+                })
+            },
+        )
         .optional()?)
 }
 

@@ -13,14 +13,26 @@ use tokio::sync::oneshot;
 
 use crate::checkpoint::Error;
 
+mod held;
+
+pub(super) use held::Held;
+
 /// Jobs that may share a transaction.
 const GROUP: usize = 128;
 
 /// A handle on the writing thread.
 #[derive(Debug)]
 pub(super) struct Writer {
-    queue: Option<mpsc::Sender<Box<dyn Job>>>,
+    queue: Option<mpsc::Sender<Work>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What is queued.
+enum Work {
+    /// May share a transaction with others.
+    Shared(Box<dyn Job>),
+    /// A transaction of its own, which stays open from call to call.
+    Held(held::Opening),
 }
 
 /// Work with its answer still inside.
@@ -87,7 +99,7 @@ impl Writer {
         });
         if let Some(queue) = &self.queue {
             // Without a thread the job is dropped, and with it the reply.
-            let _ = queue.send(job);
+            let _ = queue.send(Work::Shared(job));
         }
         async move {
             answer.await.unwrap_or_else(|_| {
@@ -96,6 +108,18 @@ impl Writer {
                 ))
             })
         }
+    }
+}
+
+impl Writer {
+    /// Waits for the turn of a transaction that keeps the thread to itself until its end.
+    pub(super) async fn hold(&self) -> Result<Held, Error> {
+        let (opening, held) = held::open();
+        if let Some(queue) = &self.queue {
+            // Without a thread the opening is dropped, and with it the answer.
+            let _ = queue.send(Work::Held(opening));
+        }
+        held.await
     }
 }
 
@@ -108,11 +132,27 @@ impl Drop for Writer {
     }
 }
 
-fn serve(db: &Connection, jobs: &mpsc::Receiver<Box<dyn Job>>) {
+fn serve(db: &Connection, jobs: &mpsc::Receiver<Work>) {
     let mut group: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
-    while let Ok(first) = jobs.recv() {
-        group.push(first);
-        group.extend(jobs.try_iter().take(GROUP - 1));
+    let mut next = None;
+    while let Some(first) = next.take().or_else(|| jobs.recv().ok()) {
+        match first {
+            Work::Shared(job) => group.push(job),
+            Work::Held(opening) => {
+                held::serve(db, opening);
+                continue;
+            }
+        }
+        while group.len() < GROUP {
+            match jobs.try_recv() {
+                Ok(Work::Shared(job)) => group.push(job),
+                Ok(alone @ Work::Held(_)) => {
+                    next = Some(alone);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
         let lost = transact(db, &mut group).err();
         if let Some(error) = &lost {
             tracing::error!(%error, jobs = group.len(), "a group of writes is lost");

@@ -7,7 +7,7 @@ use super::{
         row::{json_map, map_text},
         threads,
     },
-    later,
+    later, log,
     open::{interrupt, open_runs, undo},
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     value::Map,
 };
 
-pub(super) fn create(
+pub(in super::super) fn create(
     db: &Connection,
     new: NewRun,
     kwargs: &[u8],
@@ -30,7 +30,7 @@ pub(super) fn create(
     if exists {
         return Ok(Created::Exists);
     }
-    let mut slot = match threads::slot(db, new.thread)? {
+    let mut slot = match threads::slot(db, new.thread, new.branch)? {
         Some(slot) => slot,
         None => {
             let Some(thread) = &new.create_thread else {
@@ -40,8 +40,8 @@ pub(super) fn create(
                 // The tombstone of a deleted thread.
                 return Ok(Created::NoThread);
             }
-            threads::insert(db, new.thread, thread, now)?;
-            match threads::slot(db, new.thread)? {
+            threads::insert(db, new.thread, thread, !new.temporary, now)?;
+            match threads::slot(db, new.thread, new.branch)? {
                 Some(slot) => slot,
                 None => return Ok(Created::NoThread),
             }
@@ -58,14 +58,14 @@ pub(super) fn create(
                 for open in &others {
                     interrupt(db, open, keep, now)?;
                     if open.running && !keep {
-                        undo(db, open)?;
+                        undo(db, open, now)?;
                     }
                     if !keep {
                         db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?
                             .execute([open.run.0.as_bytes()])?;
                     }
                 }
-                match threads::slot(db, new.thread)? {
+                match threads::slot(db, new.thread, new.branch)? {
                     Some(next) => slot = next,
                     None => return Ok(Created::NoThread),
                 }
@@ -81,7 +81,7 @@ pub(super) fn create(
         id: new.id,
         tree: slot.tree,
         thread: new.thread,
-        branch: None,
+        branch: new.branch,
         assistant: new.assistant,
         status: Status::Pending,
         metadata: new.metadata,
@@ -104,6 +104,7 @@ pub(super) fn create(
     }
     let held = claim.map(|worker| (worker, &slot));
     insert(db, &run, kwargs, held)?;
+    log::created(db, &run, now)?;
     Ok(match claim {
         Some(_) => Created::Started(Box::new(run), slot),
         None => Created::Queued(Box::new(run)),

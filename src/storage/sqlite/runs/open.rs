@@ -1,15 +1,22 @@
 //! Runs that are pending or running, and how others end them.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::super::{
-    purge,
-    row::{id, id_if},
+use super::{
+    super::{
+        events, purge,
+        row::{id, id_if},
+    },
+    log,
 };
 use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
+    runs::Status,
     time::Timestamp,
+    tree::{event, rows::NewEvent},
     value::{Map, Value},
 };
 
@@ -17,10 +24,26 @@ use crate::{
 pub(super) struct Open {
     pub(super) run: RunId,
     pub(super) running: bool,
-    tree: TreeId,
-    thread: ThreadId,
-    branch: BranchId,
-    base: Option<CheckpointId>,
+    pub(super) tree: TreeId,
+    pub(super) thread: ThreadId,
+    pub(super) branch: BranchId,
+    pub(super) base: Option<CheckpointId>,
+    /// Its thread goes with it.
+    pub(super) temporary: bool,
+}
+
+impl Open {
+    fn ended(&self, head: Option<CheckpointId>, status: Status) -> log::Ended {
+        log::Ended {
+            tree: self.tree,
+            thread: self.thread,
+            run: self.run,
+            branch: self.branch,
+            base: self.base,
+            head,
+            status,
+        }
+    }
 }
 
 /// Pending and running runs of a thread, or of one slot of it, in order of creation.
@@ -31,7 +54,8 @@ pub(super) fn open_runs(
 ) -> Result<Vec<Open>, Error> {
     let mut statement = db.prepare_cached(
         "SELECT r.run_id, r.status = 'running', r.tree_id, \
-                coalesce(r.branch_id, t.active_branch_id), r.base_checkpoint_id \
+                coalesce(r.branch_id, t.active_branch_id), r.base_checkpoint_id, \
+                r.temporary \
            FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id \
             AND r.status IN ('pending', 'running') \
           WHERE t.thread_id = ?1 \
@@ -51,6 +75,7 @@ pub(super) fn open_runs(
                 thread,
                 branch: id(row, 3)?,
                 base: id_if(row, 4)?,
+                temporary: row.get(5)?,
             })
         },
     )?;
@@ -95,7 +120,11 @@ pub(super) fn interrupt(
         head.as_ref().map(|id| id.0.as_bytes()),
         now.0,
     ])?;
-    Ok(())
+    if open.temporary {
+        return Ok(());
+    }
+    let end = open.ended(head.filter(|_| keep), Status::Interrupted);
+    log::ended(db, &end, now)
 }
 
 /// Ends the run that holds a slot, if one does.
@@ -114,22 +143,42 @@ pub(in super::super) fn end_running(
 
 /// Undoes what an interrupted run wrote. A branch it created goes, and the branch it came from
 /// is active again.
-pub(super) fn undo(db: &Connection, open: &Open) -> Result<(), Error> {
+pub(super) fn undo(db: &Connection, open: &Open, now: Timestamp) -> Result<(), Error> {
     let tree = open.tree.0.as_bytes();
     let branch = open.branch.0.as_bytes();
-    let created: Option<(BranchId, Option<[u8; 16]>)> = db
+    let created: Option<(BranchId, Option<[u8; 16]>, Arc<str>, Arc<str>)> = db
         .prepare_cached(
-            "SELECT s.branch_id, b.head_checkpoint_id FROM branches b JOIN branches s \
+            "SELECT s.branch_id, b.head_checkpoint_id, b.name, s.name FROM branches b JOIN branches s \
                ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id \
              WHERE b.tree_id = ?1 AND b.branch_id = ?2 AND b.run_id = ?3",
         )?
         .query_row(params![tree, branch, open.run.0.as_bytes()], |row| {
-            Ok((id(row, 0)?, row.get(1)?))
+            Ok((id(row, 0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })
         .optional()?;
-    let Some((source, head)) = created else {
+    let about = |kind, branch| NewEvent {
+        kind,
+        branch: Some(branch),
+        checkpoint: open.base,
+        ..NewEvent::default()
+    };
+    let Some((source, head, name, source_name)) = created else {
+        let told = about(event::BRANCH_HEAD_RESET, open.branch);
+        events::append(db, open.tree, open.thread, &[told], now)?;
         return purge::roll_back(db, open.tree, open.branch, open.base);
     };
+    let told = [
+        NewEvent {
+            payload: event::about_branch(&name),
+            ..about(event::BRANCH_DELETED, open.branch)
+        },
+        NewEvent {
+            payload: event::about_branch(&source_name),
+            checkpoint: None,
+            ..about(event::BRANCH_ACTIVATED, source)
+        },
+    ];
+    events::append(db, open.tree, open.thread, &told, now)?;
     db.prepare_cached(
         "UPDATE threads SET active_branch_id = ?1 WHERE thread_id = ?2 AND active_branch_id = ?3",
     )?
@@ -169,15 +218,35 @@ pub(super) fn recover(db: &Connection, me: WorkerId, now: Timestamp) -> Result<V
            WHERE status = 'running' AND worker_id IS NOT ?1)",
     )?
     .execute(params![me.0.as_bytes(), error, now.0])?;
-    let lost = db
+    let ended: Vec<(log::Ended, bool)> = db
         .prepare_cached(
             "UPDATE runs SET status = 'error', error = ?2, updated_at = ?3, \
              last_checkpoint_id = (SELECT b.head_checkpoint_id FROM branches b \
                WHERE b.tree_id = runs.tree_id AND b.branch_id = runs.branch_id) \
-             WHERE status = 'running' AND worker_id IS NOT ?1 RETURNING run_id",
+             WHERE status = 'running' AND worker_id IS NOT ?1 \
+             RETURNING run_id, tree_id, thread_id, branch_id, base_checkpoint_id, \
+              last_checkpoint_id, temporary",
         )?
-        .query_map(params![me.0.as_bytes(), error, now.0], |row| id(row, 0))?
+        .query_map(params![me.0.as_bytes(), error, now.0], |row| {
+            let end = log::Ended {
+                run: id(row, 0)?,
+                tree: id(row, 1)?,
+                thread: id(row, 2)?,
+                branch: id(row, 3)?,
+                base: id_if(row, 4)?,
+                head: id_if(row, 5)?,
+                status: Status::Error,
+            };
+            Ok((end, row.get(6)?))
+        })?
         .collect::<Result<_, _>>()?;
+    let mut lost = Vec::with_capacity(ended.len());
+    for (end, temporary) in ended {
+        if !temporary {
+            log::ended(db, &end, now)?;
+        }
+        lost.push(end.run);
+    }
     db.prepare_cached("DELETE FROM workers WHERE worker_id <> ?1")?
         .execute([me.0.as_bytes()])?;
     Ok(lost)

@@ -1,15 +1,15 @@
 //! Containment on metadata, as Postgres' `@>` decides it.
 
-use crate::value::{Map, Value};
+use super::{Map, Value};
 
 /// Whether `have` has every field of `want`, each containing what is wanted.
-pub(super) fn contains_map(have: &Map, want: &Map) -> bool {
+pub fn contains_map(have: &Map, want: &Map) -> bool {
     want.iter()
         .all(|(key, want)| have.get(key).is_some_and(|have| contains(have, want)))
 }
 
 /// Maps contain fields, lists contain items in whatever order, all else is equal.
-pub(super) fn contains(have: &Value, want: &Value) -> bool {
+pub fn contains(have: &Value, want: &Value) -> bool {
     match (have, want) {
         (Value::Map(have), Value::Map(want)) => contains_map(have, want),
         (Value::List(have), Value::List(want)) => want

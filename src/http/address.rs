@@ -1,0 +1,90 @@
+//! Address fields of requests, and errors of operations that LangGraph does not have.
+
+use hyper::StatusCode;
+
+use super::{Error, fields::Fields, params::Query};
+use crate::{
+    id::CheckpointId,
+    tree::{Given, rows::Position},
+    value::Value,
+};
+
+/// Words of `position`.
+pub(super) const POSITIONS: &[(&str, Position)] =
+    &[("at", Position::At), ("before", Position::Before)];
+
+/// The address fields at the top level of a body.
+pub(super) fn of_body(fields: &Fields<'_>) -> Result<Given, Error> {
+    let mut given = Given {
+        branch: fields.text("branch")?.cloned(),
+        tag: fields.text("tag")?.cloned(),
+        checkpoints: checkpoints(fields)?,
+        messages: vec![],
+        event: fields.integer("event_number", 1, i64::MAX)?,
+        position: fields.word("position", POSITIONS)?,
+    };
+    for name in ["message_id", "parent_id"] {
+        given.messages.extend(fields.text(name)?.cloned());
+    }
+    Ok(given)
+}
+
+/// The address parameters of a query.
+pub(super) fn of_query(query: &Query) -> Result<Given, Error> {
+    let text = |name| query.get(name).map(Into::into);
+    let mut given = Given {
+        branch: text("branch"),
+        tag: text("tag"),
+        checkpoints: vec![],
+        messages: vec![],
+        event: query.integer("event_number")?,
+        position: query.word("position", POSITIONS)?,
+    };
+    if let Some(id) = query.get("checkpoint_id") {
+        given.checkpoints.push(checkpoint_id(id)?);
+    }
+    for name in ["message_id", "parent_id"] {
+        given.messages.extend(text(name));
+    }
+    Ok(given)
+}
+
+/// Every checkpoint id that a body names, wherever LangGraph's clients put it.
+pub(super) fn checkpoints(fields: &Fields<'_>) -> Result<Vec<CheckpointId>, Error> {
+    let mut found = vec![];
+    if let Some(text) = fields.text("checkpoint_id")? {
+        found.push(checkpoint_id(text)?);
+    }
+    if let Some(value) = fields.any("checkpoint") {
+        found.extend(inside(value, "checkpoint")?);
+    }
+    if let Some(config) = fields.any("config")
+        && let Some(value) = Fields::at(config, "config")?.any("configurable")
+    {
+        found.extend(inside(value, "config.configurable")?);
+    }
+    Ok(found)
+}
+
+fn inside(value: &Value, path: &str) -> Result<Option<CheckpointId>, Error> {
+    let text = Fields::at(value, path)?.text("checkpoint_id")?;
+    let text = text.filter(|text| !text.is_empty());
+    text.map(|text| checkpoint_id(text)).transpose()
+}
+
+fn checkpoint_id(text: &str) -> Result<CheckpointId, Error> {
+    text.parse()
+        .map_err(|_| Error::invalid("Invalid checkpoint ID"))
+}
+
+/// Gives errors of an operation of our own the code that each of them has.
+pub(super) async fn coded<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    work.await.map_err(|error| {
+        let code = match (error.code, error.status) {
+            (None, StatusCode::UNPROCESSABLE_ENTITY) => "invalid_request",
+            (None, StatusCode::PAYLOAD_TOO_LARGE) => "too_large",
+            _ => return error,
+        };
+        error.with_code(code)
+    })
+}

@@ -1,0 +1,157 @@
+//! The event log of threads, as pages and as a stream, and the tables derived from it.
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use hyper::{Response, StatusCode, header::ACCEPT};
+use tokio::sync::mpsc;
+
+use super::{
+    Error, FrameSource,
+    address::coded,
+    body::{self, Body},
+    fields::Fields,
+    service::Call,
+    sse,
+};
+use crate::{
+    runs::log::{Range, Told},
+    tree::projection::Projection,
+    value::{Map, Value},
+};
+
+/// Events of a page whose request does not say.
+const DEFAULT: i64 = 100;
+/// Most events of a page.
+const MOST: i64 = 1000;
+
+/// `GET /threads/{thread_id}/events`
+pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let thread = call.path.thread()?;
+        let after = number(call.query.get("after"), "after")?;
+        let inherited = call.query.flag("inherited")?;
+        let limit = call.query.integer("limit")?.unwrap_or(DEFAULT);
+        if !(1..=MOST).contains(&limit) {
+            let detail = format!("Invalid limit {limit}: 1 to {MOST}");
+            return Err(Error::invalid(detail));
+        }
+        if wants_stream(&call) {
+            let last = number(last_event_id(&call)?, "Last-Event-ID")?;
+            let after = last.or(after).unwrap_or(0);
+            let place = call.stream_place()?;
+            let told = call.api().follow(thread, after, inherited).await?;
+            let heartbeat = call.shared.options.heartbeat;
+            let drain = call.shared.drain.clone();
+            let frames = Box::new(Frames(told));
+            return Ok(sse::respond(frames, None, heartbeat, drain, place));
+        }
+        let range = Range {
+            after: after.unwrap_or(0),
+            limit: usize::try_from(limit).unwrap_or(0),
+            inherited,
+        };
+        let page = call.api().events(thread, range).await?;
+        let events = page.events.iter().map(event);
+        let answer = Map::from([
+            ("events", Value::list(events.collect())),
+            ("next", page.next.into()),
+        ]);
+        Ok(body::json(StatusCode::OK, &Value::map(answer)))
+    })
+    .await
+}
+
+/// `POST /admin/projections/rebuild`
+pub(super) async fn rebuild(mut call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let body = call.json_or_nothing().await?;
+        let fields = Fields::of(&body)?;
+        let projection = fields.word("projection", &words())?;
+        let thread = fields.text("thread_id")?.map(|text| text.parse());
+        let thread = thread
+            .transpose()
+            .map_err(|_| fields.refuse("thread_id", "Invalid thread ID: must be a UUID"))?;
+        call.api().rebuild(projection, thread).await?;
+        let names = Projection::ALL
+            .iter()
+            .filter(|one| projection.is_none_or(|only| only == **one));
+        let answer = Map::from([
+            (
+                "projections",
+                Value::list(names.map(|one| one.as_str().into()).collect()),
+            ),
+            ("thread_id", thread.map(|id| id.to_string()).into()),
+        ]);
+        Ok(body::json(StatusCode::ACCEPTED, &Value::map(answer)))
+    })
+    .await
+}
+
+fn words() -> Vec<(&'static str, Projection)> {
+    let all = Projection::ALL.iter();
+    all.map(|one| (one.as_str(), *one)).collect()
+}
+
+fn wants_stream(call: &Call) -> bool {
+    let accept = call.headers.get_all(ACCEPT).iter();
+    let mut kinds = accept.filter_map(|value| value.to_str().ok());
+    kinds.any(|kinds| kinds.contains("text/event-stream"))
+}
+
+/// The header, which must be readable.
+fn last_event_id(call: &Call) -> Result<Option<&str>, Error> {
+    match call.headers.get("last-event-id") {
+        None => Ok(None),
+        Some(value) => {
+            let text = value.to_str().ok();
+            text.map(Some)
+                .ok_or_else(|| Error::invalid("Invalid Last-Event-ID: must be an event number"))
+        }
+    }
+}
+
+/// The number of an event, or the one before the first.
+fn number(text: Option<&str>, name: &str) -> Result<Option<i64>, Error> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    let number = text.trim().parse().ok().filter(|number| *number >= 0);
+    number
+        .map(Some)
+        .ok_or_else(|| Error::invalid(format!("Invalid {name} {text}: must be an event number")))
+}
+
+/// An event.
+fn event(told: &Told) -> Value {
+    let text = |text: &Option<std::sync::Arc<str>>| Value::from(text.clone().map(Value::Str));
+    Value::map(Map::from([
+        ("event_number", told.number.into()),
+        ("event_id", told.id.to_string().into()),
+        ("event_type", Value::Str(told.kind.clone())),
+        ("thread_id", told.thread.to_string().into()),
+        ("branch", text(&told.branch)),
+        (
+            "checkpoint_id",
+            told.checkpoint.map(|id| id.to_string()).into(),
+        ),
+        ("message_id", text(&told.message_id)),
+        ("payload", Value::map(told.payload.clone())),
+        ("created_at", told.created_at.to_string().into()),
+    ]))
+}
+
+/// Events as they come.
+struct Frames(mpsc::Receiver<Told>);
+
+#[async_trait]
+impl FrameSource for Frames {
+    async fn next(&mut self) -> Option<Bytes> {
+        let told = self.0.recv().await?;
+        let mut bytes = BytesMut::with_capacity(512);
+        let mut data = Vec::with_capacity(512);
+        event(&told).write_json(&mut data);
+        let id = told.number.to_string();
+        sse::frame(&mut bytes, &told.kind, &data, Some(&id));
+        Some(bytes.freeze())
+    }
+}

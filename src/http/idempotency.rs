@@ -1,0 +1,300 @@
+//! `Idempotency-Key`: a POST or PUT that is sent again within a day gets the answer of the first
+//! time and has no further effect.
+//!
+//! Answers below 500 are kept whole. An answer that is a stream is not: the run it belongs to is
+//! noted, and the same request joins that run. Whoever sends a key while the first request is
+//! under way waits for its answer.
+
+use http_body_util::BodyExt;
+use hyper::{
+    HeaderMap, Method, Response, StatusCode,
+    header::{CONTENT_LOCATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION},
+};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{
+    Error,
+    body::{self, Body, Source},
+    render,
+    router::Handler,
+    runs as handlers,
+    service::Call,
+};
+use crate::{
+    checkpoint::codec,
+    id::RunId,
+    runs::{
+        keys::{Begun, Key},
+        request::{Join, Target},
+    },
+    value::{Map, Value},
+};
+
+/// Most characters of a key.
+const LONGEST: usize = 255;
+/// Headers that are kept with an answer.
+const KEPT: [HeaderName; 3] = [CONTENT_TYPE, CONTENT_LOCATION, LOCATION];
+/// Says that an answer is one that was given before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Marks an answer that is a stream: how the run is joined when the request comes again.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Replay {
+    /// By its events.
+    Stream(Target),
+    /// By its end.
+    Wait(Target),
+}
+
+/// What tells requests with one key apart, before the body is there.
+pub(super) struct Request {
+    key: String,
+    hash: Xxh3,
+    creates: Option<Creates>,
+}
+
+/// What a request that creates a run is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Creates {
+    Row,
+    Stream,
+    Wait,
+}
+
+impl Creates {
+    fn of(target: &str) -> Option<Self> {
+        let path = target.split('?').next().unwrap_or_default();
+        let ends = [
+            ("/runs", Self::Row),
+            ("/runs/stream", Self::Stream),
+            ("/runs/wait", Self::Wait),
+        ];
+        let found = ends.into_iter().find(|(end, _)| path.ends_with(end));
+        found.map(|(_, creates)| creates)
+    }
+}
+
+impl Request {
+    pub fn new(key: String, method: Method, target: &str) -> Self {
+        let mut hash = Xxh3::new();
+        for part in [method.as_str(), target] {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        Self {
+            key,
+            hash,
+            creates: Creates::of(target),
+        }
+    }
+}
+
+/// The key of a request that has one and may have one.
+pub(super) fn key(method: &Method, headers: &HeaderMap) -> Result<Option<String>, Error> {
+    if !matches!(*method, Method::POST | Method::PUT) {
+        return Ok(None);
+    }
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default();
+    let good = (1..=LONGEST).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    if good && headers.get_all("idempotency-key").iter().count() == 1 {
+        return Ok(Some(text.to_owned()));
+    }
+    let detail =
+        format!("Invalid Idempotency-Key: one, of 1 to {LONGEST} visible ASCII characters");
+    Err(Error::invalid(detail))
+}
+
+/// Carries a request out, unless it was before.
+pub(super) async fn once(
+    handler: Handler,
+    mut call: Call,
+    mut request: Request,
+) -> Result<Response<Body>, Error> {
+    let options = &call.shared.options;
+    let limit = options.body_limit.max(options.edit_limit);
+    let bytes = match call.body.take() {
+        Some(body) => body.read(&call.headers, limit, options.body_grace).await?,
+        None => bytes::Bytes::new(),
+    };
+    request.hash.update(&bytes);
+    let hash = request.hash.digest128().to_be_bytes();
+    let key = Key {
+        principal: "local".into(),
+        text: request.key.into(),
+    };
+    let held = match call.api().begin_once(key, hash).await? {
+        Begun::Go(held) => held,
+        Begun::Answered(answer) => return again(&call, &answer).await,
+        Begun::Other => {
+            let detail = "The Idempotency-Key belongs to another request: take a new one";
+            return Err(Error::invalid(detail).with_code("idempotency_mismatch"));
+        }
+    };
+    // Whoever carried this out before died over it, maybe after it created the run.
+    if held.again
+        && let Some(creates) = request.creates
+        && let Some(response) = orphan(&call, held.run, creates).await?
+    {
+        return Ok(response);
+    }
+    call.body = Some(Source::Read(bytes));
+    call.run_id = Some(held.run);
+    let response = match handler(call).await {
+        Ok(response) => response,
+        Err(error) => error.into_response(),
+    };
+    if response.status().is_server_error() {
+        return Ok(response);
+    }
+    let (response, answer) = taken_apart(response).await;
+    if let Err(error) = held.keep(codec::encode(&answer)).await {
+        tracing::warn!(%error, "an answer could not be kept for its idempotency key");
+    }
+    Ok(response)
+}
+
+/// The answer, and what is kept of it.
+async fn taken_apart(response: Response<Body>) -> (Response<Body>, Value) {
+    let mut kept = Map::new();
+    kept.insert("status", i64::from(response.status().as_u16()));
+    if let Some(replay) = response.extensions().get::<Replay>().copied() {
+        let (word, run) = match replay {
+            Replay::Stream(run) => ("stream", run),
+            Replay::Wait(run) => ("wait", run),
+        };
+        kept.insert("join", word);
+        kept.insert("thread", run.thread.to_string());
+        kept.insert("run", run.run.to_string());
+        return (response, Value::map(kept));
+    }
+    for name in &KEPT {
+        if let Some(text) = response.headers().get(name).and_then(|v| v.to_str().ok()) {
+            kept.insert(name.as_str(), text);
+        }
+    }
+    let (head, body) = response.into_parts();
+    let bytes = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(never) => match never {},
+    };
+    kept.insert("body", Value::Bytes(bytes.clone()));
+    let response = Response::from_parts(head, body::full(bytes));
+    (response, Value::map(kept))
+}
+
+/// Gives an answer again.
+async fn again(call: &Call, answer: &[u8]) -> Result<Response<Body>, Error> {
+    let kept = codec::decode(codec::BINCODE, answer).map_err(|error| Error::internal(&error))?;
+    let text = |name: &str| kept.get(name).and_then(Value::as_str);
+    if let (Some(word), Some(thread), Some(run)) = (text("join"), text("thread"), text("run")) {
+        let (Ok(thread), Ok(run)) = (thread.parse(), run.parse()) else {
+            return Err(Error::internal(&"a kept answer names no run"));
+        };
+        let mut response = join(call, word, Target { thread, run }).await?;
+        mark(&mut response);
+        return Ok(response);
+    }
+    let status = kept.get("status").and_then(Value::as_u64);
+    let status = status.and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok());
+    let (Some(status), Some(bytes)) = (status, kept.get("body").and_then(Value::as_bytes)) else {
+        return Err(Error::internal(&"a kept answer cannot be read"));
+    };
+    let mut response = Response::new(body::full(bytes.clone()));
+    *response.status_mut() = status;
+    for name in KEPT {
+        if let Some(value) = text(name.as_str()).and_then(|v| HeaderValue::from_str(v).ok()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    mark(&mut response);
+    Ok(response)
+}
+
+/// The answer to a request whose run exists and whose answer nobody kept.
+async fn orphan(
+    call: &Call,
+    run: RunId,
+    creates: Creates,
+) -> Result<Option<Response<Body>>, Error> {
+    let Ok(thread) = call.path.thread() else {
+        return Ok(None);
+    };
+    let run = Target { thread, run };
+    let row = match call.api().run(run).await {
+        Ok(row) => row,
+        Err(error) if error.status == StatusCode::NOT_FOUND => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut response = match creates {
+        Creates::Stream => join(call, "stream", run).await?,
+        Creates::Wait => join(call, "wait", run).await?,
+        Creates::Row => body::json(StatusCode::OK, &Value::map(render::run(&row))),
+    };
+    mark(&mut response);
+    Ok(Some(response))
+}
+
+/// Joins a run: by its events, from the first one that is still there, or by its end.
+async fn join(call: &Call, word: &str, run: Target) -> Result<Response<Body>, Error> {
+    if word == "wait" {
+        return handlers::join_run(call, run, false).await;
+    }
+    let join = Join {
+        last_event_id: Some("-".into()),
+        ..Join::default()
+    };
+    handlers::watch(call, run, join).await
+}
+
+fn mark(response: &mut Response<Body>) {
+    let yes = HeaderValue::from_static("true");
+    response.headers_mut().insert(REPLAYED, yes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_posts_and_puts_have_keys_and_strange_keys_are_refused() {
+        let of = |method: Method, values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                let name = HeaderName::from_static("idempotency-key");
+                headers.append(name, HeaderValue::from_str(value).unwrap());
+            }
+            key(&method, &headers)
+        };
+        assert_eq!(of(Method::POST, &["a-1"]).unwrap().as_deref(), Some("a-1"));
+        assert_eq!(of(Method::PUT, &["a-1"]).unwrap().as_deref(), Some("a-1"));
+        for method in [Method::GET, Method::PATCH, Method::DELETE] {
+            assert_eq!(of(method, &["a-1"]).unwrap(), None);
+        }
+        assert_eq!(of(Method::POST, &[]).unwrap(), None);
+        for bad in [&[""][..], &["a b"], &["a", "b"], &[&*"x".repeat(256)]] {
+            assert_eq!(of(Method::POST, bad).unwrap_err().status, 422, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn requests_differ_by_method_path_and_body() {
+        let hash = |method: Method, target: &str, body: &[u8]| {
+            let mut request = Request::new("k".into(), method, target);
+            request.hash.update(body);
+            request.hash.digest128()
+        };
+        let one = hash(Method::POST, "/threads", b"{}");
+        assert_eq!(one, hash(Method::POST, "/threads", b"{}"));
+        for other in [
+            hash(Method::PUT, "/threads", b"{}"),
+            hash(Method::POST, "/threads?a", b"{}"),
+            hash(Method::POST, "/threads", b"{ }"),
+            hash(Method::POST, "/thread", b"s{}"),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
+}

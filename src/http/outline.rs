@@ -1,0 +1,112 @@
+//! The shape of threads: where they stand, and all of them as a tree.
+
+use std::sync::Arc;
+
+use hyper::{Response, StatusCode};
+
+use super::{
+    Error,
+    address::coded,
+    body::{self, Body},
+    service::Call,
+};
+use crate::{
+    runs::outline::{Format, Leaf, Outline, Wanted},
+    tree::address::name,
+    value::{Map, Value},
+};
+
+/// Most nodes of a tree, and how many there are when the request does not say.
+const MOST: i64 = 10_000;
+
+const FORMATS: &[(&str, Format)] = &[
+    ("messages", Format::Messages),
+    ("checkpoints", Format::Checkpoints),
+];
+
+/// `GET /threads/{thread_id}/head`
+pub(super) async fn head(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let thread = call.path.thread()?;
+        let branch = call.query.get("branch").map(name).transpose()?;
+        let head = call.api().head(thread, branch).await?;
+        let map = Map::from([
+            ("thread_id", thread.to_string().into()),
+            ("branch", Value::Str(head.branch)),
+            (
+                "latest_checkpoint_id",
+                head.checkpoint.map(|id| id.to_string()).into(),
+            ),
+            ("latest_ai_message_id", text(head.answer)),
+            ("event_number", head.event_number.into()),
+        ]);
+        Ok(body::json(StatusCode::OK, &Value::map(map)))
+    })
+    .await
+}
+
+/// `GET /threads/{thread_id}/tree`
+pub(super) async fn tree(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let thread = call.path.thread()?;
+        let limit = call.query.integer("limit")?.unwrap_or(MOST);
+        if !(1..=MOST).contains(&limit) {
+            let detail = format!("Invalid limit {limit}: 1 to {MOST}");
+            return Err(Error::invalid(detail));
+        }
+        let below = call.query.integer("after_depth")?.map(|depth| {
+            let small = i32::try_from(depth).ok().filter(|depth| *depth >= -1);
+            small.ok_or_else(|| Error::invalid(format!("Invalid after_depth {depth}: 0 or more")))
+        });
+        let wanted = Wanted {
+            format: call.query.word("format", FORMATS)?.unwrap_or_default(),
+            limit: usize::try_from(limit).unwrap_or(0),
+            below: below.transpose()?,
+        };
+        let found = call.api().outline(thread, wanted).await?;
+        Ok(body::json(StatusCode::OK, &shown(&found)))
+    })
+    .await
+}
+
+fn text(text: Option<Arc<str>>) -> Value {
+    text.map(Value::Str).into()
+}
+
+fn shown(found: &Outline) -> Value {
+    let nodes = found.nodes.iter().map(node);
+    let branches = found.branches.iter().map(|branch| {
+        let head = branch.row.head.map(|id| id.to_string());
+        Value::map(Map::from([
+            ("name", Value::Str(branch.row.name.clone())),
+            ("head_message_id", text(branch.head_message.clone())),
+            ("head_checkpoint_id", head.into()),
+            ("is_active", branch.is_active.into()),
+        ]))
+    });
+    let tags = found.tags.iter().map(|tag| {
+        Value::map(Map::from([
+            ("name", Value::Str(tag.name.clone())),
+            ("message_id", text(tag.message_id.clone())),
+            ("checkpoint_id", tag.checkpoint.to_string().into()),
+        ]))
+    });
+    Value::map(Map::from([
+        ("nodes", Value::list(nodes.collect())),
+        ("branches", Value::list(branches.collect())),
+        ("tags", Value::list(tags.collect())),
+        ("truncated", found.truncated.into()),
+    ]))
+}
+
+fn node(leaf: &Leaf) -> Value {
+    Value::map(Map::from([
+        ("id", Value::Str(leaf.id.clone())),
+        ("parent_id", text(leaf.parent.clone())),
+        ("role", text(leaf.role.clone())),
+        ("preview", text(leaf.preview.clone())),
+        ("depth", i64::from(leaf.depth).into()),
+        ("thread_id", leaf.thread.to_string().into()),
+        ("created_at", leaf.created_at.to_string().into()),
+    ]))
+}

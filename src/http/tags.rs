@@ -1,0 +1,75 @@
+//! Tags of threads.
+
+use hyper::{Response, StatusCode};
+
+use super::{
+    Error,
+    address::coded,
+    body::{self, Body},
+    branches::address_of,
+    service::Call,
+};
+use crate::{
+    tree::rows::Tag,
+    value::{Map, Value},
+};
+
+/// `GET /threads/{thread_id}/tags`
+pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let tags = call.api().tags(call.path.thread()?).await?;
+        let tags = tags.iter().map(|one| Value::map(tag(one)));
+        let map = Map::from([("tags", Value::list(tags.collect()))]);
+        Ok(body::json(StatusCode::OK, &Value::map(map)))
+    })
+    .await
+}
+
+/// `GET /threads/{thread_id}/tags/{name}`
+pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let found = call
+            .api()
+            .tag(call.path.thread()?, call.path.name()?)
+            .await?;
+        Ok(body::json(StatusCode::OK, &Value::map(tag(&found))))
+    })
+    .await
+}
+
+/// `PUT /threads/{thread_id}/tags/{name}`
+pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let (thread, name) = (call.path.thread()?, call.path.name()?);
+        let body = call.json_or_nothing().await?;
+        let set = call.api().set_tag(thread, name, address_of(&body)?).await?;
+        let mut map = tag(&set.tag);
+        map.insert("event_number", set.event_number);
+        let status = match set.new {
+            true => StatusCode::CREATED,
+            false => StatusCode::OK,
+        };
+        Ok(body::json(status, &Value::map(map)))
+    })
+    .await
+}
+
+/// `DELETE /threads/{thread_id}/tags/{name}`
+pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let (thread, name) = (call.path.thread()?, call.path.name()?);
+        call.api().delete_tag(thread, name).await?;
+        Ok(body::empty(StatusCode::NO_CONTENT))
+    })
+    .await
+}
+
+fn tag(tag: &Tag) -> Map {
+    Map::from([
+        ("name", Value::Str(tag.name.clone())),
+        ("checkpoint_id", tag.checkpoint.to_string().into()),
+        ("message_id", tag.message_id.clone().map(Value::Str).into()),
+        ("created_at", tag.created_at.to_string().into()),
+        ("updated_at", tag.updated_at.to_string().into()),
+    ])
+}

@@ -1,0 +1,439 @@
+//! Operations on branches and tags of a thread: rewinding, switching, naming.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{Error, Service};
+use crate::{
+    checkpoint::At,
+    engine::view::snapshot,
+    id::{CheckpointId, RunId, ThreadId},
+    tree::{
+        self, Address, Base, Read, Resolved, Tx, base,
+        branch::{self, Leave, Shown},
+        dangling::has_dangling_calls,
+        resolve,
+        rows::{Branch, Node, Tag, ThreadRow},
+        tag,
+    },
+    value::Value,
+};
+
+/// How often an operation begins anew because its base moved meanwhile.
+const TRIES: usize = 5;
+/// Checkpoints that are looked at for one without a dangling tool call.
+const LOOK_BACK: usize = 64;
+
+/// A branch to make.
+#[derive(Clone, Debug)]
+pub struct NewBranch {
+    /// Where it begins.
+    pub from: From,
+    /// Its name; made up without one.
+    pub name: Option<Arc<str>>,
+    /// `branches.origin`.
+    pub origin: &'static str,
+    /// Make it the active one.
+    pub activate: Option<Leave>,
+}
+
+/// Where a branch begins.
+#[derive(Clone, Debug)]
+pub enum From {
+    /// At an address.
+    Address(Address),
+    /// At the head of the active branch; while that runs, at its newest checkpoint without a
+    /// dangling tool call. An empty branch is refused.
+    Side,
+}
+
+/// A branch that was made or changed.
+#[derive(Clone, Debug)]
+pub struct Branched {
+    /// The branch as it is now.
+    pub branch: Shown,
+    /// Number of the last event written, else of the thread's last.
+    pub event_number: i64,
+    /// Runs that this ended.
+    pub cancelled: Vec<RunId>,
+    /// Content of the message of a user which the branch comes before.
+    pub prefill: Option<Value>,
+    /// The state ends in tool calls that nobody has answered.
+    pub dangling: bool,
+}
+
+/// Everything about the branches of a thread.
+#[derive(Clone, Debug)]
+pub struct Branches {
+    /// Name of the active one.
+    pub active: Option<Arc<str>>,
+    /// All, oldest first.
+    pub branches: Vec<Shown>,
+    /// Last messages of paths, with the names of the branches that hold them.
+    pub leaves: Vec<(Node, Vec<Arc<str>>)>,
+    /// Threads forked from this one.
+    pub forks: Vec<ThreadRow>,
+}
+
+/// What a checkpoint says of itself; it never changes.
+#[derive(Clone, Debug, Default)]
+struct Content {
+    /// Nodes wait to run.
+    waits: bool,
+    /// Its messages.
+    messages: Vec<Value>,
+}
+
+impl Service {
+    /// Makes a branch.
+    ///
+    /// # Errors
+    /// 404: no such thread or place. 409: the name is taken, nothing to branch off, too many.
+    /// Or the storage failed.
+    pub async fn make_branch(&self, id: ThreadId, new: NewBranch) -> Result<Branched, Error> {
+        let store = &self.inner.parts.tree;
+        let mut known: HashMap<CheckpointId, Content> = HashMap::new();
+        for _ in 0..TRIES {
+            let mut reader = store.reader().await?;
+            let thread = resolve::thread(&mut *reader, id).await?;
+            let place = self.place(&mut *reader, &thread, &new.from).await?;
+            drop(reader);
+            let prefill = match place.prefill() {
+                Some(node) => {
+                    let content = self.content(&thread, node.checkpoint).await?;
+                    text_of(&content.messages, &node.message_id)
+                }
+                None => None,
+            };
+            if let Some(base) = place.base.id()
+                && !known.contains_key(&base)
+            {
+                known.insert(base, self.content(&thread, base).await?);
+            }
+            let mut tx = store.begin(thread.tree).await?;
+            let thread = resolve::thread(&mut *tx, id).await?;
+            let again = match &new.from {
+                From::Address(address) => tree::resolve(&mut *tx, &thread, address).await?,
+                // What was safe a moment ago is so for ever.
+                From::Side => place.clone(),
+            };
+            if again.base.id() != place.base.id() {
+                continue;
+            }
+            let none = Content::default();
+            let content = match again.base.id() {
+                Some(base) => known.get(&base).unwrap_or(&none),
+                None => &none,
+            };
+            let from = match &again.named {
+                Some(branch) => branch.clone(),
+                None => resolve::active(&mut *tx, &thread).await?,
+            };
+            let made = self.insert(&mut *tx, &thread, &again, from, &new, content.waits);
+            let made = made.await?;
+            let shown = self.committed(tx, id, made.branch).await?;
+            self.stop(&made.cancelled);
+            return Ok(Branched {
+                branch: shown,
+                event_number: made.event_number,
+                cancelled: made.cancelled,
+                prefill,
+                dangling: has_dangling_calls(&content.messages),
+            });
+        }
+        Err(moved())
+    }
+
+    async fn insert(
+        &self,
+        tx: &mut dyn Tx,
+        thread: &ThreadRow,
+        place: &Resolved,
+        from: Branch,
+        new: &NewBranch,
+        waits: bool,
+    ) -> Result<branch::Created, Error> {
+        let created = branch::create(
+            tx,
+            thread,
+            branch::New {
+                base: place.base.point().cloned(),
+                name: new.name.clone(),
+                from,
+                origin: new.origin,
+                activate: new.activate,
+                waits,
+            },
+        )
+        .await?;
+        Ok(created)
+    }
+
+    async fn place(
+        &self,
+        read: &mut dyn Read,
+        thread: &ThreadRow,
+        from: &From,
+    ) -> Result<Resolved, Error> {
+        let address = match from {
+            From::Address(address) => return Ok(tree::resolve(read, thread, address).await?),
+            From::Side => Address::default(),
+        };
+        let mut place = tree::resolve(read, thread, &address).await?;
+        let (Some(head), Some(active)) = (place.base.id(), thread.active_branch) else {
+            return Err(tree::Error::conflict(
+                "empty_branch",
+                "The active branch has no checkpoint yet: there is nothing to branch off",
+            )
+            .into());
+        };
+        let open = read.open_runs(thread.tree, thread.id).await?;
+        if !branch::is_running(&open, active) {
+            return Ok(place);
+        }
+        for point in read.path(thread.tree, head, LOOK_BACK).await? {
+            let content = self.content(thread, point.id).await?;
+            if !has_dangling_calls(&content.messages) {
+                place.base = Base::At(point);
+                break;
+            }
+        }
+        Ok(place)
+    }
+
+    /// Makes the changes of a transaction durable, and shows a branch as it is then.
+    async fn committed(
+        &self,
+        mut tx: Box<dyn Tx>,
+        id: ThreadId,
+        row: Branch,
+    ) -> Result<Shown, Error> {
+        let thread = resolve::thread(&mut *tx, id).await?;
+        let shown = branch::show(&mut *tx, &thread, row).await?;
+        tx.commit().await?;
+        // Runs that float may have found a free slot.
+        self.inner.wake.notify_one();
+        Ok(shown)
+    }
+
+    /// What a checkpoint says, with the graph of its thread.
+    async fn content(&self, thread: &ThreadRow, at: CheckpointId) -> Result<Content, Error> {
+        let saver = &self.inner.parts.saver;
+        let loaded = base::load(saver, thread.tree, thread.id, &"".into(), At::Id(at)).await?;
+        let Some(mut decoded) = loaded else {
+            return Ok(Content::default());
+        };
+        decoded.writes.clear();
+        let registered = self.graph_in(&thread.metadata);
+        let channel: Arc<str> = registered
+            .as_ref()
+            .and_then(|registered| registered.graph.messages.first().cloned())
+            .unwrap_or_else(|| "messages".into());
+        let messages = decoded.checkpoint.values.get(&channel);
+        let messages = messages.and_then(Value::as_list).map(<[_]>::to_vec);
+        let waits = match &registered {
+            Some(registered) => {
+                let state = snapshot(&registered.wiring, &"".into(), &decoded, false);
+                state.is_ok_and(|state| !state.next.is_empty())
+            }
+            None => false,
+        };
+        Ok(Content {
+            waits,
+            messages: messages.unwrap_or_default(),
+        })
+    }
+
+    /// Makes a branch the active one.
+    ///
+    /// # Errors
+    /// 404: no such thread or branch, or the storage failed.
+    pub async fn activate_branch(
+        &self,
+        id: ThreadId,
+        name: &str,
+        how: Leave,
+    ) -> Result<Branched, Error> {
+        let (mut tx, thread) = self.change(id).await?;
+        let row = resolve::branch(&mut *tx, &thread, name).await?;
+        let (cancelled, number) = branch::activate(&mut *tx, &thread, &row, how).await?;
+        let branch = self.committed(tx, id, row).await?;
+        self.stop(&cancelled);
+        Ok(Branched {
+            branch,
+            event_number: number.unwrap_or(thread.last_event_number),
+            cancelled,
+            prefill: None,
+            dangling: false,
+        })
+    }
+
+    /// Gives a branch another name.
+    ///
+    /// # Errors
+    /// 404: no such thread or branch. 409 `name_taken`. Or the storage failed.
+    pub async fn rename_branch(
+        &self,
+        id: ThreadId,
+        name: &str,
+        to: Arc<str>,
+    ) -> Result<Branched, Error> {
+        let (mut tx, thread) = self.change(id).await?;
+        let row = resolve::branch(&mut *tx, &thread, name).await?;
+        let number = branch::rename(&mut *tx, &thread, &row, to).await?;
+        let row = tx.branch(thread.tree, row.id).await?.unwrap_or(row);
+        let branch = self.committed(tx, id, row).await?;
+        Ok(Branched {
+            branch,
+            event_number: number.unwrap_or(thread.last_event_number),
+            cancelled: vec![],
+            prefill: None,
+            dangling: false,
+        })
+    }
+
+    /// Deletes the pointer of a branch.
+    ///
+    /// # Errors
+    /// 404: no such thread or branch. 409 `branch_active`, `branch_busy`. Or the storage failed.
+    pub async fn delete_branch(&self, id: ThreadId, name: &str) -> Result<(), Error> {
+        let (mut tx, thread) = self.change(id).await?;
+        let row = resolve::branch(&mut *tx, &thread, name).await?;
+        branch::delete(&mut *tx, &thread, &row).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Branches, leaves and forks of a thread.
+    ///
+    /// # Errors
+    /// 404: no such thread, or the storage failed.
+    pub async fn branches(&self, id: ThreadId) -> Result<Branches, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let read = &mut *reader;
+        let thread = resolve::thread(read, id).await?;
+        let rows = read.branches(thread.tree, id).await?;
+        let open = read.open_runs(thread.tree, id).await?;
+        let names: HashMap<_, _> = rows.iter().map(|row| (row.id, row.name.clone())).collect();
+        let mut branches = Vec::with_capacity(rows.len());
+        let mut leaves: Vec<(Node, Vec<Arc<str>>)> = vec![];
+        for row in rows {
+            let last = branch::last_message(read, &thread, &row).await?;
+            branches.push(Shown {
+                is_active: thread.active_branch == Some(row.id),
+                busy: branch::is_busy(&open, &thread, row.id),
+                source: row.source.and_then(|source| names.get(&source).cloned()),
+                head_message: last.as_ref().map(|node| node.message_id.clone()),
+                messages: last.as_ref().map_or(0, |node| node.ordinal),
+                row,
+            });
+            let Some(last) = last else { continue };
+            let name = branches.last().map(|shown| shown.row.name.clone());
+            match leaves.iter_mut().find(|(node, _)| node.id == last.id) {
+                Some((_, names)) => names.extend(name),
+                None => leaves.push((last, name.into_iter().collect())),
+            }
+        }
+        // A path that goes on after a message shows it has followers in this thread.
+        let mut ends = Vec::with_capacity(leaves.len());
+        for (node, names) in leaves {
+            let next = read.children(thread.tree, Some(node.id)).await?;
+            if next.iter().all(|child| child.thread != id) {
+                ends.push((node, names));
+            }
+        }
+        let mut forks = read.relatives(thread.tree).await?;
+        forks.retain(|fork| fork.parent == Some(id) && fork.deleted_at.is_none());
+        Ok(Branches {
+            active: thread.active_branch.and_then(|id| names.get(&id).cloned()),
+            branches,
+            leaves: ends,
+            forks,
+        })
+    }
+
+    /// Sets a tag.
+    ///
+    /// # Errors
+    /// 404: no such thread or place. 409 `empty_branch`, `too_many`. Or the storage failed.
+    pub async fn set_tag(
+        &self,
+        id: ThreadId,
+        name: Arc<str>,
+        address: &Address,
+    ) -> Result<tag::Set, Error> {
+        let (mut tx, thread) = self.change(id).await?;
+        let place = tree::resolve(&mut *tx, &thread, address).await?;
+        let set = tag::set(&mut *tx, &thread, name, &place).await?;
+        tx.commit().await?;
+        Ok(set)
+    }
+
+    /// Tags of a thread by name.
+    ///
+    /// # Errors
+    /// 404: no such thread, or the storage failed.
+    pub async fn tags(&self, id: ThreadId) -> Result<Vec<Tag>, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let thread = resolve::thread(&mut *reader, id).await?;
+        Ok(reader.tags(thread.tree, id).await?)
+    }
+
+    /// One tag.
+    ///
+    /// # Errors
+    /// 404: no such thread or tag, or the storage failed.
+    pub async fn tag(&self, id: ThreadId, name: &str) -> Result<Tag, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let thread = resolve::thread(&mut *reader, id).await?;
+        Ok(resolve::tag(&mut *reader, &thread, name).await?)
+    }
+
+    /// Deletes a tag.
+    ///
+    /// # Errors
+    /// 404: no such thread or tag, or the storage failed.
+    pub async fn delete_tag(&self, id: ThreadId, name: &str) -> Result<(), Error> {
+        let (mut tx, thread) = self.change(id).await?;
+        tag::delete(&mut *tx, &thread, name).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// A transaction on the tree of a thread, and the thread as it stands in it.
+    pub(super) async fn change(&self, id: ThreadId) -> Result<(Box<dyn Tx>, ThreadRow), Error> {
+        let store = &self.inner.parts.tree;
+        let mut reader = store.reader().await?;
+        let tree = resolve::thread(&mut *reader, id).await?.tree;
+        drop(reader);
+        let mut tx = store.begin(tree).await?;
+        let thread = resolve::thread(&mut *tx, id).await?;
+        Ok((tx, thread))
+    }
+
+    /// Stops here what was ended in the storage.
+    pub(super) fn stop(&self, runs: &[RunId]) {
+        for run in runs {
+            if let Some(live) = self.live(*run) {
+                live.cancel.cancel();
+            }
+            self.forget_waiting(*run);
+        }
+        if !runs.is_empty() {
+            self.inner.wake.notify_one();
+        }
+    }
+}
+
+/// The content of a message as it is stored.
+fn text_of(messages: &[Value], id: &str) -> Option<Value> {
+    let of = |message: &&Value| message.get("id").and_then(Value::as_str) == Some(id);
+    messages.iter().find(of)?.get("content").cloned()
+}
+
+fn moved() -> Error {
+    tree::Error::conflict(
+        "head_conflict",
+        "The thread moved on again and again while the branch was made: try again",
+    )
+    .into()
+}

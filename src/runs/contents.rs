@@ -1,0 +1,233 @@
+//! Messages that events and rows of the message index are about, read from the states that hold
+//! them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use super::{Error, Service, request::Kwargs};
+use crate::{
+    checkpoint::{At, frame::Decoded},
+    id::{CheckpointId, ThreadId, TreeId},
+    tree::{
+        Read, base,
+        projection::is_text,
+        rows::{Change, Event, Node, ThreadRow},
+    },
+    value::{Map, Value},
+};
+
+/// States that one request may load for messages that no newer state holds.
+const LOADS: usize = 200;
+
+/// The channel of messages of a graph that does not say, or is not known yet.
+const CHANNEL: &str = "messages";
+
+/// Messages of one tree by id, from the states that were loaded for them.
+pub(super) struct Shelf<'a> {
+    service: &'a Service,
+    tree: TreeId,
+    thread: ThreadId,
+    channel: Arc<str>,
+    states: HashMap<CheckpointId, HashMap<Arc<str>, Value>>,
+    left: usize,
+}
+
+impl Shelf<'_> {
+    /// The message as a state holds it. After many loads, and from pruned states, nothing.
+    pub async fn get(&mut self, id: &Arc<str>, at: CheckpointId) -> Result<Option<Value>, Error> {
+        self.load(at).await?;
+        let state = self.states.get(&at);
+        Ok(state.and_then(|state| state.get(id)).cloned())
+    }
+
+    /// Whether a state that was loaded already holds the message.
+    pub fn any(&self, id: &Arc<str>) -> Option<Value> {
+        self.states
+            .values()
+            .find_map(|state| state.get(id))
+            .cloned()
+    }
+
+    /// Loads a state.
+    pub async fn load(&mut self, at: CheckpointId) -> Result<(), Error> {
+        if self.states.contains_key(&at) || self.left == 0 {
+            return Ok(());
+        }
+        self.left -= 1;
+        let list = match self.service.inner.cache.get(self.tree, at) {
+            Some(decoded) => self.messages(&decoded),
+            None => {
+                let saver = &self.service.inner.parts.saver;
+                let at = At::Id(at);
+                let found = base::load(saver, self.tree, self.thread, &"".into(), at).await?;
+                found
+                    .map(|decoded| self.messages(&decoded))
+                    .unwrap_or_default()
+            }
+        };
+        self.states.insert(at, list);
+        Ok(())
+    }
+
+    fn messages(&self, decoded: &Decoded) -> HashMap<Arc<str>, Value> {
+        let value = decoded.checkpoint.values.get(&self.channel);
+        by_id(value.and_then(Value::as_list).unwrap_or_default())
+    }
+}
+
+fn by_id(list: &[Value]) -> HashMap<Arc<str>, Value> {
+    let named = list.iter().filter_map(|message| match message.get("id")? {
+        Value::Str(id) => Some((id.clone(), message.clone())),
+        _ => None,
+    });
+    named.collect()
+}
+
+impl Service {
+    /// The channel that holds a thread's messages: what its graph says.
+    pub(super) fn message_channel(&self, metadata: &Map) -> Arc<str> {
+        let name = metadata.get("graph_id").and_then(Value::as_str);
+        let graph = name.and_then(|name| self.inner.graphs.get(name));
+        let channel = graph.and_then(|known| known.graph.messages.first());
+        channel.cloned().unwrap_or_else(|| CHANNEL.into())
+    }
+
+    pub(super) fn shelf(&self, thread: &ThreadRow) -> Shelf<'_> {
+        Shelf {
+            service: self,
+            tree: thread.tree,
+            thread: thread.id,
+            channel: self.message_channel(&thread.metadata),
+            states: HashMap::new(),
+            left: LOADS,
+        }
+    }
+
+    /// The messages that events of a thread are about, as stored at the events' checkpoints, by
+    /// number of the event. A message that waits in the queue is read from its run's input.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub(super) async fn told(
+        &self,
+        read: &mut dyn Read,
+        thread: &ThreadRow,
+        events: &[Event],
+    ) -> Result<HashMap<i64, Value>, Error> {
+        let ids: HashSet<Arc<str>> = events
+            .iter()
+            .filter(|event| is_text(event))
+            .filter_map(|event| event.message_id.clone())
+            .collect();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let nodes = read
+            .nodes_of(thread.tree, ids.into_iter().collect())
+            .await?;
+        let fixed = unchanging(&nodes);
+        let mut shelf = self.shelf(thread);
+        // The newest state of each branch has most of what never changed.
+        let mut newest: HashMap<_, CheckpointId> = HashMap::new();
+        for event in events {
+            if let Some(checkpoint) = event.checkpoint {
+                let known = newest.entry(event.branch).or_insert(checkpoint);
+                *known = (*known).max(checkpoint);
+            }
+        }
+        let mut found = HashMap::new();
+        for event in events.iter().filter(|event| is_text(event)) {
+            let Some(id) = &event.message_id else {
+                continue;
+            };
+            let at = event.checkpoint.or_else(|| first(&nodes, event));
+            let Some(at) = at else {
+                if let Some(message) = self.queued(thread, event, events).await? {
+                    found.insert(event.number, message);
+                }
+                continue;
+            };
+            let mut message = None;
+            if fixed.contains(id) {
+                if let Some(newest) = newest.get(&event.branch) {
+                    shelf.load(*newest).await?;
+                }
+                message = shelf.any(id);
+            }
+            if message.is_none() {
+                message = shelf.get(id, at).await?;
+            }
+            if let Some(message) = message {
+                found.insert(event.number, message);
+            }
+        }
+        Ok(found)
+    }
+
+    /// A message that no state holds yet: it is in the input of the run that waits with it.
+    async fn queued(
+        &self,
+        thread: &ThreadRow,
+        event: &Event,
+        events: &[Event],
+    ) -> Result<Option<Value>, Error> {
+        let Some(id) = &event.message_id else {
+            return Ok(None);
+        };
+        let run = run_of(event).or_else(|| {
+            let next = events.iter().find(|next| next.number == event.number + 1)?;
+            run_of(next)
+        });
+        let Some(run) = run else { return Ok(None) };
+        let row = self.inner.parts.runs.run(thread.id, run).await?;
+        let kwargs = row.and_then(|row| Kwargs::from_value(&row.kwargs).ok());
+        let channel = self.message_channel(&thread.metadata);
+        let input = kwargs.and_then(|kwargs| kwargs.input);
+        let list = input.as_ref().and_then(|input| input.get(&channel));
+        let list = match list {
+            Some(Value::List(items)) => items.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+            None => &[],
+        };
+        Ok(by_id(list).remove(id))
+    }
+}
+
+/// Messages that have one content on every path.
+pub(super) fn unchanging(nodes: &[Node]) -> HashSet<Arc<str>> {
+    let (mut once, mut more) = (HashSet::new(), HashSet::new());
+    for node in nodes {
+        let again = match node.change {
+            Change::Add => !once.insert(node.message_id.clone()),
+            Change::Edit => true,
+            Change::Remove => false,
+        };
+        if again {
+            more.insert(node.message_id.clone());
+        }
+    }
+    once.retain(|id| !more.contains(id));
+    once
+}
+
+/// The first checkpoint with the message of an event that was written before it.
+fn first(nodes: &[Node], event: &Event) -> Option<CheckpointId> {
+    let of = |node: &&Node| Some(&node.message_id) == event.message_id.as_ref();
+    let told = nodes
+        .iter()
+        .filter(of)
+        .find(|node| node.thread == event.thread && node.event_number == Some(event.number));
+    let added = || {
+        let added = nodes.iter().filter(of);
+        let mut added =
+            added.filter(|node| node.thread == event.thread && node.change == Change::Add);
+        added.next_back()
+    };
+    told.or_else(added).map(|node| node.checkpoint)
+}
+
+fn run_of(event: &Event) -> Option<crate::id::RunId> {
+    event.payload.get("run_id")?.as_str()?.parse().ok()
+}

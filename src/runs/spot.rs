@@ -1,0 +1,162 @@
+//! Where a run begins: which branch it works on, and which checkpoint it starts from.
+
+use super::{Created, Error, NewRun, Service, request};
+use crate::{
+    id::{BranchId, CheckpointId, ThreadId},
+    tree::{
+        self, Address, Base, Target, branch,
+        branch::Leave,
+        resolve,
+        rows::{Branch, Position},
+    },
+};
+
+/// Where a run begins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spot {
+    /// The checkpoint it addresses; the head of its branch without one.
+    pub checkpoint: Option<CheckpointId>,
+    /// The branch it is pinned to; it floats without one.
+    pub pin: Option<BranchId>,
+    /// The pinned branch becomes the active one.
+    pub activate: bool,
+    /// A branch to make first, when no checkpoint is what it starts from.
+    pub make: Option<(Base, Branch)>,
+    /// The request named a branch.
+    named: bool,
+}
+
+impl Spot {
+    /// Whether the tree changes with the run.
+    pub fn changes(&self) -> bool {
+        self.activate && self.pin.is_some() || self.make.is_some()
+    }
+
+    /// What to say when its place is gone.
+    pub fn gone(&self) -> Error {
+        match self.named {
+            true => tree::Error::missing(
+                "branch_not_found",
+                "The branch of the run was deleted meanwhile",
+            )
+            .into(),
+            false => Error::NoThreadOrAssistant,
+        }
+    }
+}
+
+impl Service {
+    /// Where a run on a thread begins, by its request and the thread as it is now.
+    ///
+    /// # Errors
+    /// No such thread, or the thread does not see such a place; a checkpoint that is not the head
+    /// of the branch named with it; or the storage failed.
+    pub(super) async fn spot(&self, id: ThreadId, request: &request::Run) -> Result<Spot, Error> {
+        let stated = request.address.checkpoint;
+        let address = match (&request.address.place, stated) {
+            (Some(place), _) => place.clone(),
+            (None, Some(checkpoint)) => Address::at(Target::Checkpoint(checkpoint)),
+            (None, None) => return Ok(Spot::default()),
+        };
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let read = &mut *reader;
+        let row = read.thread_row(id).await?;
+        let thread = row
+            .filter(|row| row.deleted_at.is_none())
+            .ok_or(Error::NoThreadOrAssistant)?;
+        let place = tree::resolve(read, &thread, &address).await;
+        let place = place.map_err(|error| plain(error, &address))?;
+        let active = resolve::active(read, &thread).await?;
+        if let Some(branch) = place.named.filter(|_| address.position == Position::At) {
+            return Ok(Spot {
+                checkpoint: stated,
+                pin: Some(branch.id),
+                activate: request.activate == Some(true) && branch.id != active.id,
+                make: None,
+                named: true,
+            });
+        }
+        let activate = request.activate != Some(false);
+        let point = match place.base {
+            Base::At(point) => point,
+            base @ (Base::Empty | Base::Trim { .. }) => {
+                return Ok(Spot {
+                    activate,
+                    make: Some((base, active)),
+                    ..Spot::default()
+                });
+            }
+        };
+        if active.head == Some(point.id) {
+            return Ok(Spot {
+                checkpoint: stated,
+                ..Spot::default()
+            });
+        }
+        let heads = read.branches(thread.tree, id).await?;
+        let there = heads
+            .into_iter()
+            .filter(|branch| branch.head == Some(point.id))
+            .max_by_key(|branch| (branch.updated_at, branch.id));
+        Ok(match there {
+            Some(branch) => Spot {
+                checkpoint: stated,
+                pin: Some(branch.id),
+                activate,
+                ..Spot::default()
+            },
+            None => Spot {
+                checkpoint: Some(point.id),
+                ..Spot::default()
+            },
+        })
+    }
+
+    /// Creates a run together with the change of the tree that it needs.
+    pub(super) async fn create_with(&self, mut new: NewRun, spot: &Spot) -> Result<Created, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let tree = resolve::thread(&mut *reader, new.thread).await?.tree;
+        drop(reader);
+        let mut tx = self.inner.parts.runs.begin(tree).await?;
+        let thread = resolve::thread(&mut *tx, new.thread).await?;
+        if let Some((base, from)) = &spot.make {
+            let made = branch::New {
+                base: base.point().cloned(),
+                name: None,
+                from: from.clone(),
+                origin: "checkpoint",
+                activate: spot.activate.then_some(Leave::FLOAT),
+                waits: false,
+            };
+            let made = branch::create(&mut *tx, &thread, made).await?;
+            new.branch = Some(made.branch.id);
+        }
+        let pinned = new.branch;
+        let created = tx.create_run(new).await?;
+        if !matches!(created, Created::Started(..) | Created::Queued(_)) {
+            return Ok(created);
+        }
+        if let Some(id) = spot.pin.filter(|_| spot.activate)
+            && pinned == Some(id)
+            && let Some(branch) = tx.branch(tree, id).await?
+        {
+            branch::activate(&mut *tx, &thread, &branch, Leave::FLOAT).await?;
+        }
+        tx.commit().await?;
+        Ok(created)
+    }
+}
+
+/// A checkpoint that is not there is told of as LangGraph's clients know it.
+fn plain(error: tree::Error, address: &Address) -> Error {
+    match (error, &address.target) {
+        (
+            tree::Error::Refused {
+                code: "checkpoint_not_found",
+                ..
+            },
+            Target::Checkpoint(id),
+        ) => Error::NoCheckpoint(*id),
+        (error, _) => error.into(),
+    }
+}

@@ -1,0 +1,145 @@
+//! Business events of threads: numbered without a gap and appended.
+
+use std::sync::Arc;
+
+use tokio_postgres::{Client, Row};
+use uuid::Uuid;
+
+use super::{
+    params::{Json, JsonText, Time, column, name, unname},
+    pool::Failure,
+};
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
+    tree::{
+        event::{self, Stored},
+        rows::{Event, NewEvent},
+    },
+};
+
+/// The end of a statement whose rows `x` (tree, thread, place from 1, kind, branch, checkpoint, run,
+/// payload) are events of any number of threads. Numbers of kinds are in the migrations. The row of
+/// a thread is the last one that a transaction locks.
+macro_rules! append_rows {
+    () => {
+        "
+e AS (
+  UPDATE threads t SET last_event_number = t.last_event_number + k.k FROM (SELECT thread_id, max(i) AS k FROM x GROUP BY thread_id) k
+   WHERE t.thread_id = k.thread_id RETURNING t.thread_id, t.last_event_number - k.k AS before),
+ev AS (
+  INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoint_id, run_id, payload)
+  SELECT x.tree_id, x.thread_id, e.before + x.i, x.kind, x.branch_id, x.checkpoint_id, x.run_id, x.payload FROM x JOIN e USING (thread_id))"
+    };
+}
+pub(super) use append_rows;
+
+/// Rows `x` about the ends of the runs `d` (tree, thread, seq, run, branch, base, head, status,
+/// temporary): the checkpoint a run left, and its end. Its last message is settled.
+macro_rules! ended {
+    () => {
+        "
+m AS (
+  UPDATE message_nodes m SET settled_checkpoint_id = d.head FROM d JOIN checkpoints c ON c.tree_id = d.tree_id AND c.checkpoint_ns = '' AND c.checkpoint_id = d.head
+   WHERE m.tree_id = d.tree_id AND m.node_id = c.last_node_id AND m.run_id = d.run_id),
+x AS (
+  SELECT d.tree_id, d.thread_id, row_number() OVER (PARTITION BY d.thread_id ORDER BY d.seq, k.kind) AS i, k.kind, d.branch_id, d.head AS checkpoint_id,
+         CASE WHEN k.kind = 18 THEN d.run_id END AS run_id, CASE WHEN k.kind = 18 AND d.status <> 'success' THEN jsonb_build_object('status', d.status) END AS payload
+    FROM d JOIN (VALUES (8), (18)) k(kind) ON k.kind = 18 OR (d.head IS NOT NULL AND d.head IS DISTINCT FROM d.base)
+   WHERE NOT d.temporary),"
+    };
+}
+pub(super) use ended;
+
+const APPEND: &str = "
+WITH e AS (UPDATE threads SET last_event_number = last_event_number + $3 WHERE thread_id = $2 RETURNING last_event_number AS n),
+ev AS (
+  INSERT INTO events (tree_id, thread_id, event_number, created_at, kind, payload, branch_id, checkpoint_id, run_id, message_id)
+  SELECT $1, $2, e.n - $3 + x.i, clock_timestamp(), x.kind, x.payload, x.branch, x.checkpoint, x.run, x.message
+    FROM e, unnest($4::smallint[], $5::jsonb[], $6::uuid[], $7::uuid[], $8::uuid[], $9::text[]) WITH ORDINALITY
+         x(kind, payload, branch, checkpoint, run, message, i))
+SELECT n FROM e";
+
+/// Appends events to a thread's log in the caller's transaction and answers the number of the
+/// last one. This is the last thing a transaction locks.
+pub(super) async fn append(
+    client: &Client,
+    tree: TreeId,
+    thread: ThreadId,
+    events: &[NewEvent],
+) -> Result<i64, Failure> {
+    let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
+    let stored = events
+        .iter()
+        .map(|event| event::split(event.kind, &event.payload))
+        .collect::<Result<Vec<_>, _>>()?;
+    let kinds: Vec<i16> = stored.iter().map(|stored| stored.code).collect();
+    let payloads: Vec<_> = stored
+        .iter()
+        .map(|stored| stored.facts.as_ref().map(Json::of_map))
+        .collect();
+    let branches: Vec<_> = events.iter().map(|new| new.branch.map(|id| id.0)).collect();
+    let checkpoints: Vec<_> = events
+        .iter()
+        .map(|new| new.checkpoint.map(|id| id.0))
+        .collect();
+    let runs: Vec<_> = stored
+        .iter()
+        .map(|stored| stored.run.map(|id| id.0))
+        .collect();
+    let messages: Vec<_> = events
+        .iter()
+        .map(|new| new.message_id.as_deref().map(name))
+        .collect();
+    let row = client
+        .query_opt(
+            APPEND,
+            &[
+                &tree.0,
+                &thread.0,
+                &count,
+                &kinds,
+                &payloads,
+                &branches,
+                &checkpoints,
+                &runs,
+                &messages,
+            ],
+        )
+        .await?;
+    match row {
+        Some(row) => Ok(row.try_get(0)?),
+        None => {
+            Err(Error::Database(format!("there is no thread {thread} to log events of")).into())
+        }
+    }
+}
+
+/// Events of a thread after a number, in order.
+pub(super) const AFTER: &str = "
+SELECT thread_id, event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, created_at FROM events
+ WHERE tree_id = $1 AND thread_id = $2 AND event_number > $3 ORDER BY event_number LIMIT $4";
+
+/// An event out of a row of that.
+pub(super) fn event_of(row: &Row) -> Result<Event, Error> {
+    let thread = ThreadId(column(row, "thread_id")?);
+    let number = column(row, "event_number")?;
+    let (kind, payload) = event::join(Stored {
+        code: column(row, "kind")?,
+        run: column::<Option<Uuid>>(row, "run_id")?.map(RunId),
+        facts: column::<Option<JsonText>>(row, "payload")?
+            .map(|json| json.map())
+            .transpose()?,
+    })?;
+    Ok(Event {
+        id: event::id(thread, number),
+        thread,
+        number,
+        kind: Arc::from(kind),
+        payload,
+        branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
+        checkpoint: column::<Option<Uuid>>(row, "checkpoint_id")?.map(CheckpointId),
+        message_id: column::<Option<&str>>(row, "message_id")?.map(unname),
+        created_at: column::<Time>(row, "created_at")?.0,
+    })
+}

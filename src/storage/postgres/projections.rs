@@ -1,0 +1,322 @@
+//! Tables derived from events.
+
+use async_trait::async_trait;
+use futures::future::try_join_all;
+use tokio_postgres::{Row, Statement, Transaction};
+use uuid::Uuid;
+
+use super::{
+    Store,
+    commit::prepare,
+    params::{Params, Time, column, name, unname},
+    pool::{self, Failure},
+};
+use crate::{
+    checkpoint::Error,
+    id::{ThreadId, TreeId},
+    tree::projection::{self, Head, Progress, Projection, Rows, Step},
+};
+
+const BEHIND: &str = "
+SELECT t.thread_id, t.deleted_at IS NULL AND t.last_event_number > 0
+       AND (SELECT count(*) FROM projection_offsets o WHERE o.thread_id = t.thread_id
+             AND o.last_event_number >= t.last_event_number) < $3 AS behind
+  FROM threads t WHERE $1::uuid IS NULL OR t.thread_id > $1 ORDER BY t.thread_id LIMIT $2";
+
+const PROGRESS: &str = "
+SELECT t.thread_id, t.tree_id, t.last_event_number AS last, o.projection, o.last_event_number AS number
+  FROM threads t LEFT JOIN projection_offsets o ON o.thread_id = t.thread_id
+ WHERE t.thread_id = ANY($1) AND t.deleted_at IS NULL ORDER BY t.thread_id";
+
+const HEADS: &str = "
+SELECT h.thread_id, h.event_number, h.messages, h.branches, h.runs, h.last_message_id, h.last_role, h.last_preview, h.updated_at
+  FROM threads t JOIN thread_heads h ON h.tree_id = t.tree_id AND h.thread_id = t.thread_id WHERE t.thread_id = ANY($1)";
+
+/// Keeps deletions of these trees out until the end: what is deleted must not come back.
+const TREES: &str = "
+SELECT tree_id FROM trees WHERE tree_id = ANY($1) ORDER BY tree_id FOR SHARE";
+
+/// Moves the offset of table $1 and thread $2 from $4 to $5, if that is what it is.
+macro_rules! step {
+    ($rows:literal) => {
+        concat!(
+            "
+WITH i AS (
+  INSERT INTO projection_offsets AS o (projection, thread_id, tree_id, last_event_number)
+  SELECT $1, t.thread_id, t.tree_id, $5 FROM threads t
+   WHERE t.thread_id = $2 AND t.tree_id = $3 AND t.deleted_at IS NULL AND $4::bigint = 0
+  ON CONFLICT (thread_id, projection) DO UPDATE SET last_event_number = EXCLUDED.last_event_number
+   WHERE o.last_event_number = 0 RETURNING 1),
+u AS (
+  UPDATE projection_offsets SET last_event_number = $5
+   WHERE projection = $1 AND thread_id = $2 AND last_event_number = $4 AND $4 > 0 RETURNING 1),
+o AS (SELECT 1 FROM i UNION ALL SELECT 1 FROM u)",
+            $rows
+        )
+    };
+}
+
+const TIMELINE: &str = step!(
+    "
+INSERT INTO thread_timeline (tree_id, thread_id, event_number, event_type, branch_id, checkpoint_id, message_id, preview, created_at)
+SELECT $3, $2, x.* FROM o, unnest($6::bigint[], $7::text[], $8::uuid[], $9::uuid[], $10::text[], $11::text[], $12::timestamptz[]) x
+ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET event_type = EXCLUDED.event_type, branch_id = EXCLUDED.branch_id,
+   checkpoint_id = EXCLUDED.checkpoint_id, message_id = EXCLUDED.message_id, preview = EXCLUDED.preview, created_at = EXCLUDED.created_at"
+);
+
+const HEAD: &str = step!(
+    "
+INSERT INTO thread_heads (tree_id, thread_id, event_number, messages, branches, runs, last_message_id, last_role, last_preview, updated_at)
+SELECT $3, $2, $6::bigint, $7::bigint, $8::bigint, $9::bigint, $10::text, $11::text, $12::text, $13::timestamptz FROM o
+ON CONFLICT (tree_id, thread_id) DO UPDATE SET event_number = EXCLUDED.event_number, messages = EXCLUDED.messages,
+   branches = EXCLUDED.branches, runs = EXCLUDED.runs, last_message_id = EXCLUDED.last_message_id, last_role = EXCLUDED.last_role,
+   last_preview = EXCLUDED.last_preview, updated_at = EXCLUDED.updated_at"
+);
+
+const FORKS: &str = step!(
+    "
+INSERT INTO fork_index (tree_id, parent_thread_id, thread_id, from_event_number, fork_checkpoint_id, created_at)
+SELECT $3, x.parent, $2, x.number, x.checkpoint, x.time
+  FROM o, unnest($6::uuid[], $7::bigint[], $8::uuid[], $9::timestamptz[]) x(parent, number, checkpoint, time)
+ON CONFLICT (tree_id, parent_thread_id, thread_id) DO UPDATE SET from_event_number = EXCLUDED.from_event_number,
+   fork_checkpoint_id = EXCLUDED.fork_checkpoint_id, created_at = EXCLUDED.created_at"
+);
+
+const SEARCH: &str = step!(
+    "
+INSERT INTO search (tree_id, thread_id, event_number, message_id, role, text)
+SELECT $3, $2, x.* FROM o, unnest($6::bigint[], $7::text[], $8::text[], $9::text[]) x
+ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET message_id = EXCLUDED.message_id, role = EXCLUDED.role,
+   text = EXCLUDED.text"
+);
+
+/// Keeps steps out until the end, also those that begin at 0 and have no row to wait for.
+const LOCK: &str = "LOCK TABLE projection_offsets IN SHARE ROW EXCLUSIVE MODE";
+
+const RESET: &str = "
+DELETE FROM projection_offsets WHERE projection = $1 AND ($2::uuid IS NULL OR thread_id = $2)";
+
+/// Forgets one thread of a tree, or all of them, while their rows are there: $1 the tree, $2 the
+/// thread or null.
+pub(super) const FORGET: [&str; 5] = [
+    "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2))",
+    "DELETE FROM thread_timeline WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
+    "DELETE FROM thread_heads WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
+    "DELETE FROM fork_index WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
+    "DELETE FROM search WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
+];
+
+#[async_trait]
+impl projection::Store for Store {
+    async fn behind(
+        &self,
+        after: Option<ThreadId>,
+        limit: usize,
+    ) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = pool::retry(&self.pools.reads, |client| async move {
+            let statement = prepare(&client, BEHIND).await?;
+            let after = after.map(|thread| thread.0);
+            let tables = Projection::ALL.len() as i64;
+            Ok(client.query(&statement, &[&after, &most, &tables]).await?)
+        })
+        .await?;
+        let mut behind = Vec::new();
+        for row in &rows {
+            if column(row, "behind")? {
+                behind.push(ThreadId(column(row, "thread_id")?));
+            }
+        }
+        let last = match rows.last() {
+            Some(row) if rows.len() == limit => Some(ThreadId(column(row, "thread_id")?)),
+            _ => None,
+        };
+        Ok((behind, last))
+    }
+
+    async fn progress(&self, threads: Vec<ThreadId>) -> Result<Vec<Progress>, Error> {
+        let threads: Vec<Uuid> = threads.into_iter().map(|thread| thread.0).collect();
+        let threads = &threads;
+        let (offsets, heads) = pool::retry(&self.pools.reads, |mut client| async move {
+            let progress = prepare(&client, PROGRESS).await?;
+            let heads = prepare(&client, HEADS).await?;
+            // An offset and the row it belongs to are of one moment.
+            let transaction = client
+                .build_transaction()
+                .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+                .read_only(true)
+                .start()
+                .await?;
+            let params: Params<'_, 1> = [threads];
+            let read = (
+                transaction.query(&progress, &params).await?,
+                transaction.query(&heads, &params).await?,
+            );
+            transaction.commit().await?;
+            Ok(read)
+        })
+        .await?;
+        gather(&offsets, &heads)
+    }
+
+    async fn apply(&self, mut steps: Vec<Step>) -> Result<(), Error> {
+        // Everybody takes rows in one order.
+        steps.sort_by_key(|step| (step.thread, step.rows.projection()));
+        let steps = &steps;
+        pool::retry(&self.pools.reads, |mut client| async move {
+            let trees = prepare(&client, TREES).await?;
+            let mut statements = Vec::with_capacity(steps.len());
+            for step in steps {
+                let text = match step.rows {
+                    Rows::Timeline(_) => TIMELINE,
+                    Rows::Head(_) => HEAD,
+                    Rows::Forks(_) => FORKS,
+                    Rows::Search(_) => SEARCH,
+                };
+                statements.push(prepare(&client, text).await?);
+            }
+            let mut ids: Vec<Uuid> = steps.iter().map(|step| step.tree.0).collect();
+            ids.dedup();
+            let transaction = client.transaction().await?;
+            transaction.query(&trees, &[&ids]).await?;
+            let sent = steps.iter().zip(&statements);
+            let sent = sent.map(|(step, statement)| send(&transaction, statement, step));
+            try_join_all(sent).await?;
+            Ok(transaction.commit().await?)
+        })
+        .await
+    }
+
+    async fn reset(
+        &self,
+        projection: Option<Projection>,
+        thread: Option<ThreadId>,
+    ) -> Result<(), Error> {
+        pool::retry(&self.pools.reads, |mut client| async move {
+            let offsets = prepare(&client, RESET).await?;
+            let thread = thread.map(|thread| thread.0);
+            let mut tables = Vec::new();
+            for one in Projection::ALL {
+                if projection.is_none_or(|only| only == one) {
+                    tables.push((one, prepare(&client, delete(one)).await?));
+                }
+            }
+            let transaction = client.transaction().await?;
+            transaction.batch_execute(LOCK).await?;
+            for (one, statement) in &tables {
+                transaction
+                    .execute(&offsets, &[&one.as_str(), &thread])
+                    .await?;
+                transaction.execute(statement, &[&thread]).await?;
+            }
+            Ok(transaction.commit().await?)
+        })
+        .await
+    }
+}
+
+fn delete(projection: Projection) -> &'static str {
+    match projection {
+        Projection::Forks => "DELETE FROM fork_index WHERE $1::uuid IS NULL OR thread_id = $1",
+        Projection::Search => "DELETE FROM search WHERE $1::uuid IS NULL OR thread_id = $1",
+        Projection::Heads => "DELETE FROM thread_heads WHERE $1::uuid IS NULL OR thread_id = $1",
+        Projection::Timeline => {
+            "DELETE FROM thread_timeline WHERE $1::uuid IS NULL OR thread_id = $1"
+        }
+    }
+}
+
+fn gather(offsets: &[Row], heads: &[Row]) -> Result<Vec<Progress>, Error> {
+    let mut found: Vec<Progress> = Vec::new();
+    for row in offsets {
+        let thread = ThreadId(column(row, "thread_id")?);
+        if found.last().is_none_or(|last| last.thread != thread) {
+            found.push(Progress {
+                tree: TreeId(column(row, "tree_id")?),
+                thread,
+                last: column(row, "last")?,
+                offsets: [0; Projection::ALL.len()],
+                head: None,
+            });
+        }
+        let name: Option<&str> = column(row, "projection")?;
+        if let (Some(progress), Some(name)) = (found.last_mut(), name) {
+            let projection = Projection::named(name)
+                .ok_or_else(|| Error::Corrupt(format!("`{name}` is not a projection")))?;
+            progress.offsets[projection.index()] = column(row, "number")?;
+        }
+    }
+    for row in heads {
+        let thread = ThreadId(column(row, "thread_id")?);
+        let text =
+            |name: &str| -> Result<_, Error> { Ok(column::<Option<&str>>(row, name)?.map(unname)) };
+        if let Some(progress) = found.iter_mut().find(|one| one.thread == thread) {
+            progress.head = Some(Head {
+                number: column(row, "event_number")?,
+                messages: column(row, "messages")?,
+                branches: column(row, "branches")?,
+                runs: column(row, "runs")?,
+                last_message_id: text("last_message_id")?,
+                last_role: text("last_role")?,
+                last_preview: text("last_preview")?,
+                updated_at: column::<Time>(row, "updated_at")?.0.0,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Sends one step.
+async fn send(
+    client: &Transaction<'_>,
+    statement: &Statement,
+    step: &Step,
+) -> Result<u64, Failure> {
+    let table = step.rows.projection().as_str();
+    let own = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(|t| name(t).into_owned());
+    let key: Params<'_, 5> = [&table, &step.thread.0, &step.tree.0, &step.from, &step.to];
+    macro_rules! execute {
+        ($($value:expr),*) => {{
+            let [a, b, c, d, e] = key;
+            client.execute(statement, &[a, b, c, d, e, $($value),*]).await?
+        }};
+    }
+    macro_rules! all {
+        ($rows:expr, $row:ident => $value:expr) => {
+            $rows.iter().map(|$row| $value).collect::<Vec<_>>()
+        };
+    }
+    Ok(match &step.rows {
+        Rows::Timeline(rows) => execute!(
+            &all!(rows, row => row.number),
+            &all!(rows, row => &*row.kind),
+            &all!(rows, row => row.branch.map(|id| id.0)),
+            &all!(rows, row => row.checkpoint.map(|id| id.0)),
+            &all!(rows, row => own(&row.message_id)),
+            &all!(rows, row => own(&row.preview)),
+            &all!(rows, row => Time(row.created_at))
+        ),
+        Rows::Head(head) => execute!(
+            &head.number,
+            &head.messages,
+            &head.branches,
+            &head.runs,
+            &own(&head.last_message_id),
+            &own(&head.last_role),
+            &own(&head.last_preview),
+            &Time(crate::time::Timestamp(head.updated_at))
+        ),
+        Rows::Forks(rows) => execute!(
+            &all!(rows, row => row.parent.0),
+            &all!(rows, row => row.from),
+            &all!(rows, row => row.checkpoint.map(|id| id.0)),
+            &all!(rows, row => Time(row.created_at))
+        ),
+        Rows::Search(rows) => execute!(
+            &all!(rows, row => row.number),
+            &all!(rows, row => own(&row.message_id)),
+            &all!(rows, row => own(&row.role)),
+            &all!(rows, row => name(&row.text).into_owned())
+        ),
+    })
+}

@@ -1,0 +1,145 @@
+//! A transaction on a connection of its own, from call to call.
+
+use std::{sync::Arc, time::Duration};
+
+use deadpool_postgres::{Object, Pool};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    super::{
+        commit::prepare,
+        pool::{self, Failure},
+    },
+    Work,
+};
+use crate::{checkpoint::Error, id::TreeId};
+
+/// How long to wait for a turn before the caller is told to come back.
+const TURN: Duration = Duration::from_secs(10);
+/// How long a connection may take to undo a transaction before it is thrown away.
+const UNDO: Duration = Duration::from_secs(2);
+
+/// The isolation under which a statement sees what those before it waited for.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+const LOCK_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE";
+
+/// Lets as many transactions go on at once as there are connections for them; the others wait.
+#[derive(Clone)]
+pub(in super::super) struct Turns {
+    pool: Pool,
+    free: Arc<Semaphore>,
+}
+
+impl Turns {
+    pub(in super::super) fn new(pool: Pool) -> Self {
+        let free = Arc::new(Semaphore::new(pool.status().max_size));
+        Self { pool, free }
+    }
+
+    /// A transaction that holds the row of the tree.
+    pub(super) async fn begin(&self, tree: TreeId) -> Result<Held, Error> {
+        let turn = tokio::time::timeout(TURN, self.free.clone().acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(Error::Unavailable(
+                "too many operations on threads wait for each other".to_owned(),
+            ));
+        };
+        let mut held = Held {
+            client: None,
+            turn: Some(turn),
+            broken: true,
+        };
+        // A connection that was lost while nobody used it is replaced once.
+        for again in [true, false] {
+            let client = held.client.insert(
+                pool::acquire(&self.pool)
+                    .await
+                    .map_err(Failure::into_error)?,
+            );
+            match lock(client, tree).await {
+                Ok(()) => break,
+                Err(failure) if again && failure.is_lost() => {
+                    held.client.take().map(Object::take);
+                }
+                Err(failure) => return Err(failure.into_error()),
+            }
+        }
+        held.broken = false;
+        Ok(held)
+    }
+}
+
+async fn lock(client: &Object, tree: TreeId) -> Result<(), Failure> {
+    let lock = prepare(client, LOCK_TREE).await?;
+    let key: super::super::params::Params<'_, 1> = [&tree.0];
+    let (begun, locked) = tokio::join!(
+        biased;
+        client.batch_execute(BEGIN),
+        client.query_opt(&lock, &key),
+    );
+    begun?;
+    locked?;
+    Ok(())
+}
+
+/// An open transaction. Dropping it undoes everything.
+pub(in super::super) struct Held {
+    client: Option<Object>,
+    turn: Option<OwnedSemaphorePermit>,
+    /// A statement failed or was not waited for, so nothing more can be done.
+    broken: bool,
+}
+
+impl Held {
+    pub(super) async fn run<T, F>(&mut self, work: F) -> Result<T, Error>
+    where
+        T: Send,
+        F: for<'a> Fn(&'a Object) -> Work<'a, T> + Send + Sync,
+    {
+        let client = self.client.as_ref().filter(|_| !self.broken);
+        let client = client.ok_or_else(broken)?;
+        // Until the answer is there: the caller may stop waiting.
+        self.broken = true;
+        let result = work(client).await;
+        self.broken = matches!(&result, Err(Failure::Database(_)));
+        result.map_err(Failure::into_error)
+    }
+
+    pub(super) async fn commit(mut self) -> Result<(), Error> {
+        // COMMIT after a failure would answer without an error and keep nothing.
+        self.run(|client| {
+            Box::pin(async move {
+                client.batch_execute("COMMIT").await?;
+                Ok(())
+            })
+        })
+        .await?;
+        // Out of the transaction: the connection goes back as it came.
+        self.client = None;
+        Ok(())
+    }
+}
+
+fn broken() -> Error {
+    Error::Unavailable("the transaction was given up after a failure".to_owned())
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let (Some(client), turn) = (self.client.take(), self.turn.take()) else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            drop(Object::take(client));
+            return;
+        };
+        // The connection must not go back to the pool inside a transaction.
+        runtime.spawn(async move {
+            let undone = tokio::time::timeout(UNDO, client.batch_execute("ROLLBACK")).await;
+            if !matches!(undone, Ok(Ok(()))) {
+                drop(Object::take(client));
+            }
+            drop(turn);
+        });
+    }
+}

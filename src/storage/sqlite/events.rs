@@ -1,0 +1,107 @@
+//! Business events of threads: numbered without a gap and appended.
+
+use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
+
+use super::row::{id_if, json_map, map_text, unreadable};
+use crate::{
+    checkpoint::Error,
+    id::{ThreadId, TreeId},
+    time::Timestamp,
+    tree::{
+        event::{self, Stored},
+        rows::{Event, NewEvent},
+    },
+};
+
+/// Appends events to a thread's log and answers the number of the last one. This is the last
+/// thing a transaction locks.
+pub(super) fn append(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    events: &[NewEvent],
+    now: Timestamp,
+) -> Result<i64, Error> {
+    let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
+    let last: i64 = db
+        .prepare_cached(
+            "UPDATE threads SET last_event_number = last_event_number + ?1 \
+             WHERE thread_id = ?2 RETURNING last_event_number",
+        )?
+        .query_row(params![count, thread.0.as_bytes()], |row| row.get(0))
+        .optional()?
+        .ok_or_else(|| Error::Database(format!("there is no thread {thread} to log events of")))?;
+    let mut insert = db.prepare_cached(
+        "INSERT INTO events (tree_id, thread_id, event_number, kind, payload, branch_id, \
+         checkpoint_id, run_id, message_id, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?;
+    for (number, event) in (last - count + 1..).zip(events) {
+        let stored = event::split(event.kind, &event.payload)?;
+        insert.execute(params![
+            tree.0.as_bytes(),
+            thread.0.as_bytes(),
+            number,
+            stored.code,
+            stored.facts.as_ref().map(map_text),
+            event.branch.as_ref().map(|id| id.0.as_bytes()),
+            event.checkpoint.as_ref().map(|id| id.0.as_bytes()),
+            stored.run.as_ref().map(|id| id.0.as_bytes()),
+            event.message_id,
+            now.0,
+        ])?;
+    }
+    Ok(last)
+}
+
+/// Events of a thread after a number, in order.
+pub(super) fn after(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    number: i64,
+    limit: usize,
+) -> Result<Vec<Event>, Error> {
+    let rows = db
+        .prepare_cached(
+            "SELECT event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, \
+             created_at FROM events \
+             WHERE tree_id = ?1 AND thread_id = ?2 AND event_number > ?3 \
+             ORDER BY event_number LIMIT ?4",
+        )?
+        .query_map(
+            params![
+                tree.0.as_bytes(),
+                thread.0.as_bytes(),
+                number,
+                i64::try_from(limit).unwrap_or(i64::MAX),
+            ],
+            |row| read_event(row, thread),
+        )?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+fn read_event(row: &Row<'_>, thread: ThreadId) -> rusqlite::Result<Event> {
+    let number = row.get(0)?;
+    let stored = Stored {
+        code: row.get(1)?,
+        facts: match row.get_ref(2)? {
+            ValueRef::Null => None,
+            _ => Some(json_map(row, 2)?),
+        },
+        run: id_if(row, 5)?,
+    };
+    let (kind, payload) = event::join(stored).map_err(|why| unreadable(1, why.to_string()))?;
+    Ok(Event {
+        id: event::id(thread, number),
+        thread,
+        number,
+        kind: kind.into(),
+        payload,
+        branch: id_if(row, 3)?,
+        checkpoint: id_if(row, 4)?,
+        message_id: row.get(6)?,
+        created_at: Timestamp(row.get(7)?),
+    })
+}

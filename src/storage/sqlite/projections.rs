@@ -1,0 +1,284 @@
+//! Tables derived from events.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::{
+    Store,
+    row::{id, unreadable},
+};
+use crate::{
+    checkpoint::Error,
+    id::{ThreadId, TreeId},
+    tree::projection::{self, Fork, Head, Moment, Progress, Projection, Rows, Step, Text},
+};
+
+#[async_trait]
+impl projection::Store for Store {
+    async fn behind(
+        &self,
+        after: Option<ThreadId>,
+        limit: usize,
+    ) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error> {
+        self.readers.read(move |db| behind(db, after, limit)).await
+    }
+
+    async fn progress(&self, threads: Vec<ThreadId>) -> Result<Vec<Progress>, Error> {
+        self.readers
+            .read(move |db| {
+                let found = threads.into_iter().map(|thread| progress(db, thread));
+                found.filter_map(Result::transpose).collect()
+            })
+            .await
+    }
+
+    async fn apply(&self, steps: Vec<Step>) -> Result<(), Error> {
+        self.writer
+            .submit(move |db| steps.iter().try_for_each(|step| apply(db, step)))
+            .await
+    }
+
+    async fn reset(
+        &self,
+        projection: Option<Projection>,
+        thread: Option<ThreadId>,
+    ) -> Result<(), Error> {
+        self.writer
+            .submit(move |db| {
+                let chosen = Projection::ALL
+                    .into_iter()
+                    .filter(|one| projection.is_none_or(|only| only == *one));
+                for one in chosen {
+                    reset(db, one, thread)?;
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+fn behind(
+    db: &Connection,
+    after: Option<ThreadId>,
+    limit: usize,
+) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error> {
+    let after = after.map_or([0; 16], |thread| *thread.0.as_bytes());
+    let limit_rows = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows: Vec<(ThreadId, bool)> = db
+        .prepare_cached(
+            "SELECT t.thread_id, t.deleted_at IS NULL AND t.last_event_number > 0 \
+              AND (SELECT count(*) FROM projection_offsets o WHERE o.thread_id = t.thread_id \
+                    AND o.last_event_number >= t.last_event_number) < ?3 \
+             FROM threads t WHERE t.thread_id > ?1 ORDER BY t.thread_id LIMIT ?2",
+        )?
+        .query_map(
+            params![after, limit_rows, Projection::ALL.len() as i64],
+            |row| Ok((id(row, 0)?, row.get(1)?)),
+        )?
+        .collect::<Result<_, _>>()?;
+    let last = match rows.len() < limit {
+        true => None,
+        false => rows.last().map(|(thread, _)| *thread),
+    };
+    let behind = rows.into_iter().filter(|(_, behind)| *behind);
+    Ok((behind.map(|(thread, _)| thread).collect(), last))
+}
+
+fn progress(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Error> {
+    let key = thread.0.as_bytes();
+    let row: Option<(TreeId, i64)> = db
+        .prepare_cached(
+            "SELECT tree_id, last_event_number FROM threads \
+             WHERE thread_id = ?1 AND deleted_at IS NULL",
+        )?
+        .query_row([key], |row| Ok((id(row, 0)?, row.get(1)?)))
+        .optional()?;
+    let Some((tree, last)) = row else {
+        return Ok(None);
+    };
+    let mut offsets = [0; Projection::ALL.len()];
+    let mut statement = db.prepare_cached(
+        "SELECT projection, last_event_number FROM projection_offsets WHERE thread_id = ?1",
+    )?;
+    let mut rows = statement.query([key])?;
+    while let Some(row) = rows.next()? {
+        let name = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        let projection = Projection::named(name)
+            .ok_or_else(|| unreadable(0, format!("`{name}` is not a projection")))?;
+        offsets[projection.index()] = row.get(1)?;
+    }
+    let head = db
+        .prepare_cached(
+            "SELECT event_number, messages, branches, runs, last_message_id, last_role, \
+             last_preview, updated_at FROM thread_heads WHERE tree_id = ?1 AND thread_id = ?2",
+        )?
+        .query_row(params![tree.0.as_bytes(), key], |row| {
+            Ok(Head {
+                number: row.get(0)?,
+                messages: row.get(1)?,
+                branches: row.get(2)?,
+                runs: row.get(3)?,
+                last_message_id: row.get(4)?,
+                last_role: row.get(5)?,
+                last_preview: row.get(6)?,
+                updated_at: row.get(7)?,
+            })
+        })
+        .optional()?;
+    Ok(Some(Progress {
+        tree,
+        thread,
+        last,
+        offsets,
+        head,
+    }))
+}
+
+/// Moves the offset and writes the rows; nothing when the offset is not that of the step.
+fn apply(db: &Connection, step: &Step) -> Result<(), Error> {
+    let (tree, thread) = (step.tree.0.as_bytes(), step.thread.0.as_bytes());
+    let name = step.rows.projection().as_str();
+    let sql = match step.from {
+        0 => {
+            "INSERT INTO projection_offsets (projection, thread_id, tree_id, last_event_number) \
+             SELECT ?1, thread_id, tree_id, ?3 FROM threads \
+              WHERE thread_id = ?2 AND deleted_at IS NULL AND ?4 = 0 \
+             ON CONFLICT (thread_id, projection) DO UPDATE \
+             SET last_event_number = excluded.last_event_number \
+             WHERE projection_offsets.last_event_number = 0"
+        }
+        _ => {
+            "UPDATE projection_offsets SET last_event_number = ?3 \
+             WHERE projection = ?1 AND thread_id = ?2 AND last_event_number = ?4"
+        }
+    };
+    let moved = db
+        .prepare_cached(sql)?
+        .execute(params![name, thread, step.to, step.from])?;
+    if moved == 0 {
+        return Ok(());
+    }
+    match &step.rows {
+        Rows::Timeline(rows) => {
+            let mut insert = db.prepare_cached(
+                "INSERT OR REPLACE INTO thread_timeline (tree_id, thread_id, event_number, \
+                 event_type, branch_id, checkpoint_id, message_id, preview, created_at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?;
+            for row in rows {
+                let Moment {
+                    number,
+                    kind,
+                    branch,
+                    checkpoint,
+                    message_id,
+                    preview,
+                    created_at,
+                } = row;
+                insert.execute(params![
+                    tree,
+                    thread,
+                    number,
+                    kind,
+                    branch.as_ref().map(|id| id.0.as_bytes()),
+                    checkpoint.as_ref().map(|id| id.0.as_bytes()),
+                    message_id,
+                    preview,
+                    created_at.0,
+                ])?;
+            }
+        }
+        Rows::Head(head) => {
+            db.prepare_cached(
+                "INSERT OR REPLACE INTO thread_heads (tree_id, thread_id, event_number, messages, \
+                 branches, runs, last_message_id, last_role, last_preview, updated_at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute(params![
+                tree,
+                thread,
+                head.number,
+                head.messages,
+                head.branches,
+                head.runs,
+                head.last_message_id,
+                head.last_role,
+                head.last_preview,
+                head.updated_at,
+            ])?;
+        }
+        Rows::Forks(rows) => {
+            let mut insert = db.prepare_cached(
+                "INSERT OR REPLACE INTO fork_index (tree_id, parent_thread_id, thread_id, \
+                 from_event_number, fork_checkpoint_id, created_at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?;
+            for row in rows {
+                let Fork {
+                    parent,
+                    from,
+                    checkpoint,
+                    created_at,
+                } = row;
+                insert.execute(params![
+                    tree,
+                    parent.0.as_bytes(),
+                    thread,
+                    from,
+                    checkpoint.as_ref().map(|id| id.0.as_bytes()),
+                    created_at.0,
+                ])?;
+            }
+        }
+        Rows::Search(rows) => {
+            let mut insert = db.prepare_cached(
+                "INSERT OR REPLACE INTO search (tree_id, thread_id, event_number, message_id, \
+                 role, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?;
+            for row in rows {
+                let Text {
+                    number,
+                    message_id,
+                    role,
+                    text,
+                } = row;
+                insert.execute(params![tree, thread, number, message_id, role, text])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn reset(db: &Connection, projection: Projection, thread: Option<ThreadId>) -> Result<(), Error> {
+    let thread = thread.as_ref().map(|thread| thread.0.as_bytes());
+    db.prepare_cached(
+        "DELETE FROM projection_offsets WHERE projection = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+    )?
+    .execute(params![projection.as_str(), thread])?;
+    let sql = match projection {
+        Projection::Forks => "DELETE FROM fork_index WHERE ?1 IS NULL OR thread_id = ?1",
+        Projection::Search => "DELETE FROM search WHERE ?1 IS NULL OR thread_id = ?1",
+        Projection::Heads => "DELETE FROM thread_heads WHERE ?1 IS NULL OR thread_id = ?1",
+        Projection::Timeline => "DELETE FROM thread_timeline WHERE ?1 IS NULL OR thread_id = ?1",
+    };
+    db.prepare_cached(sql)?.execute([thread])?;
+    Ok(())
+}
+
+/// Forgets one thread of a tree, or all of them: what is derived goes with what it is derived
+/// from.
+pub(super) fn forget(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Result<(), Error> {
+    let thread = thread.as_ref().map(|thread| thread.0.as_bytes());
+    for sql in [
+        "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads \
+         WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2))",
+        "DELETE FROM thread_timeline WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+        "DELETE FROM thread_heads WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+        "DELETE FROM fork_index WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+        "DELETE FROM search WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+    ] {
+        db.prepare_cached(sql)?
+            .execute(params![tree.0.as_bytes(), thread])?;
+    }
+    Ok(())
+}

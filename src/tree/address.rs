@@ -1,0 +1,330 @@
+//! What a request says about the place it means: at most one address, checked for form only.
+
+use std::sync::Arc;
+
+use super::{Error, rows::Position};
+use crate::id::CheckpointId;
+
+/// Longest name of a branch or a tag, in bytes.
+pub const NAME_MAX: usize = 128;
+
+/// The address fields of a request as they were sent. Fields that mean the same may repeat a
+/// value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// `branch`.
+    pub branch: Option<Arc<str>>,
+    /// `tag`.
+    pub tag: Option<Arc<str>>,
+    /// `checkpoint_id`, `checkpoint.checkpoint_id`, `config.configurable.checkpoint_id`.
+    pub checkpoints: Vec<CheckpointId>,
+    /// `parent_id` and `message_id`.
+    pub messages: Vec<Arc<str>>,
+    /// `event_number`.
+    pub event: Option<i64>,
+    /// `position`.
+    pub position: Option<Position>,
+}
+
+/// What an address names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// Nothing: the head of the active branch.
+    #[default]
+    Active,
+    /// The head of a branch.
+    Branch(Arc<str>),
+    /// What a tag names.
+    Tag(Arc<str>),
+    /// A checkpoint.
+    Checkpoint(CheckpointId),
+    /// A message.
+    Message(Arc<str>),
+    /// An event of the thread, or of those it was forked from.
+    Event(i64),
+}
+
+/// Where a request means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The thing named.
+    pub target: Target,
+    /// The thing itself, or the place before it.
+    pub position: Position,
+    /// A branch whose head the checkpoint must be: runs and state edits may name both.
+    pub head_of: Option<Arc<str>>,
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        Self::at(Target::Active)
+    }
+}
+
+impl Address {
+    /// The thing itself.
+    pub fn at(target: Target) -> Self {
+        Self {
+            target,
+            position: Position::At,
+            head_of: None,
+        }
+    }
+}
+
+impl Given {
+    /// The one address. `with_branch` lets `branch` stand beside a checkpoint, as runs and state
+    /// edits may.
+    ///
+    /// # Errors
+    /// 422: two addresses, or a name that no branch or tag can have.
+    pub fn address(self, with_branch: bool) -> Result<Address, Error> {
+        let Self {
+            branch,
+            tag,
+            checkpoints,
+            messages,
+            event,
+            position,
+        } = self;
+        let mut branch = branch.as_deref().map(name).transpose()?;
+        let checkpoint = one(checkpoints, "checkpoint")?;
+        let mut head_of = None;
+        if with_branch && checkpoint.is_some() {
+            head_of = branch.take();
+        }
+        let mut targets = [
+            branch.map(Target::Branch),
+            tag.as_deref().map(name).transpose()?.map(Target::Tag),
+            checkpoint.map(Target::Checkpoint),
+            one(messages, "message")?.map(Target::Message),
+            event.map(Target::Event),
+        ]
+        .into_iter()
+        .flatten();
+        let target = targets.next().unwrap_or_default();
+        if targets.next().is_some() {
+            return Err(Error::invalid(
+                "Give one of branch, tag, checkpoint_id, message_id (or parent_id) and \
+                 event_number, not several",
+            ));
+        }
+        if let Target::Event(number) = target
+            && number < 1
+        {
+            return Err(Error::invalid("event_number begins at 1"));
+        }
+        Ok(Address {
+            target,
+            position: position.unwrap_or(Position::At),
+            head_of,
+        })
+    }
+
+    /// Whether the request uses address fields that LangGraph does not have.
+    pub fn is_ours(&self) -> bool {
+        let Self {
+            branch,
+            tag,
+            checkpoints: _,
+            messages,
+            event,
+            position,
+        } = self;
+        branch.is_some()
+            || tag.is_some()
+            || !messages.is_empty()
+            || event.is_some()
+            || position.is_some()
+    }
+
+    /// Whether the request says nothing about a place.
+    pub fn is_empty(&self) -> bool {
+        let Self {
+            branch,
+            tag,
+            checkpoints,
+            messages,
+            event,
+            position: _,
+        } = self;
+        branch.is_none()
+            && tag.is_none()
+            && checkpoints.is_empty()
+            && messages.is_empty()
+            && event.is_none()
+    }
+}
+
+/// The one value of a field and its synonyms.
+fn one<T: PartialEq>(values: Vec<T>, what: &str) -> Result<Option<T>, Error> {
+    let mut values = values.into_iter();
+    let first = values.next();
+    match values.all(|value| Some(&value) == first.as_ref()) {
+        true => Ok(first),
+        false => Err(Error::invalid(format!(
+            "The request names different {what}s: give one"
+        ))),
+    }
+}
+
+/// A name of a branch or a tag: 1 to 128 of `A-Z a-z 0-9 . _ / -`, no segment empty, `.` or
+/// `..`.
+///
+/// # Errors
+/// 422: it is none.
+pub fn name(text: &str) -> Result<Arc<str>, Error> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);
+    let good = (1..=NAME_MAX).contains(&text.len())
+        && text.bytes().all(known)
+        && text
+            .split('/')
+            .all(|segment| !matches!(segment, "" | "." | ".."));
+    if good {
+        return Ok(text.into());
+    }
+    Err(Error::invalid(format!(
+        "Invalid name: 1 to {NAME_MAX} characters of A-Z a-z 0-9 . _ / - are possible, and no \
+         segment between slashes may be empty, \".\" or \"..\""
+    )))
+}
+
+/// `main` gives `main-v2`, then `main-v3`: one more than there are names of the family, then the
+/// next number that is free.
+pub fn auto_name<'a>(base: &str, taken: impl Iterator<Item = &'a str> + Clone) -> Arc<str> {
+    let same_family = |name: &str| {
+        name.strip_prefix(base).is_some_and(|rest| {
+            rest.is_empty()
+                || rest.strip_prefix("-v").is_some_and(|digits| {
+                    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+                })
+        })
+    };
+    let mut number = 1 + taken.clone().filter(|name| same_family(name)).count();
+    loop {
+        let suffix = format!("-v{number}");
+        // Names are ASCII; a name at the limit gives up its end for the number.
+        let kept = base.len().min(NAME_MAX.saturating_sub(suffix.len()));
+        let name = format!("{}{suffix}", base.get(..kept).unwrap_or(base));
+        if !taken.clone().any(|one| one == name) {
+            return name.into();
+        }
+        number += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint(last: u8) -> CheckpointId {
+        CheckpointId(uuid::Uuid::from_u128(u128::from(last)))
+    }
+
+    #[test]
+    fn a_request_without_address_means_the_active_branch() {
+        assert_eq!(Given::default().address(false).unwrap(), Address::default());
+        let before = Given {
+            position: Some(Position::Before),
+            ..Given::default()
+        };
+        assert!(before.is_empty());
+        assert_eq!(before.address(false).unwrap().position, Position::Before);
+    }
+
+    #[test]
+    fn two_addresses_are_refused_and_equal_values_may_repeat() {
+        let twice = Given {
+            checkpoints: vec![checkpoint(1), checkpoint(1)],
+            ..Given::default()
+        };
+        assert_eq!(
+            twice.address(false).unwrap().target,
+            Target::Checkpoint(checkpoint(1))
+        );
+        let message: Arc<str> = "m".into();
+        for given in [
+            Given {
+                checkpoints: vec![checkpoint(1), checkpoint(2)],
+                ..Given::default()
+            },
+            Given {
+                messages: vec![message.clone(), "n".into()],
+                ..Given::default()
+            },
+            Given {
+                branch: Some("main".into()),
+                tag: Some("t".into()),
+                ..Given::default()
+            },
+            Given {
+                branch: Some("main".into()),
+                messages: vec![message.clone()],
+                ..Given::default()
+            },
+            Given {
+                event: Some(3),
+                messages: vec![message],
+                ..Given::default()
+            },
+            Given {
+                event: Some(0),
+                ..Given::default()
+            },
+            Given {
+                branch: Some("no good".into()),
+                ..Given::default()
+            },
+        ] {
+            assert!(given.clone().address(true).is_err(), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_branch_stands_beside_a_checkpoint_only_where_that_is_allowed() {
+        let both = Given {
+            branch: Some("main".into()),
+            checkpoints: vec![checkpoint(1)],
+            ..Given::default()
+        };
+        let address = both.clone().address(true).unwrap();
+        assert_eq!(address.target, Target::Checkpoint(checkpoint(1)));
+        assert_eq!(address.head_of.as_deref(), Some("main"));
+        assert!(both.address(false).is_err());
+    }
+
+    #[test]
+    fn names_are_ascii_segments() {
+        let long = "a".repeat(128);
+        for good in ["main", "feature/one", "a.b_c-d", "v1..2", "-", &long] {
+            assert!(name(good).is_ok(), "{good}");
+        }
+        let too_long = "a".repeat(129);
+        for bad in [
+            "", ".", "..", "a/../b", "/a", "a/", "a//b", "a b", "ä", "a\n", "a%2Fb", &too_long,
+        ] {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn automatic_names_count_their_family_and_skip_taken_ones() {
+        let cases: [(&str, &[&str], &str); 6] = [
+            ("main", &["main"], "main-v2"),
+            ("main", &["main", "main-v2"], "main-v3"),
+            ("main", &["main", "main-v3"], "main-v4"),
+            ("main", &["main", "main-v2-v2", "main-vx"], "main-v2"),
+            ("main-v2", &["main", "main-v2"], "main-v2-v2"),
+            (
+                "main",
+                &["main", "main-v2", "main-v4", "main-v5"],
+                "main-v6",
+            ),
+        ];
+        for (base, taken, expected) in cases {
+            assert_eq!(&*auto_name(base, taken.iter().copied()), expected, "{base}");
+        }
+        let long = "a".repeat(NAME_MAX);
+        assert!(name(&auto_name(&long, [&*long].into_iter())).is_ok());
+    }
+}

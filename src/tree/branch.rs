@@ -1,0 +1,412 @@
+//! Making branches, making them active, and what that does to runs that wait.
+
+use std::sync::Arc;
+
+use super::{
+    Error, Outcome, Read, Tx,
+    address::auto_name,
+    event,
+    rows::{Branch, NewEvent, OpenRun, Point, ThreadRow},
+    session::InsertBranch,
+};
+use crate::{
+    id::{BranchId, RunId},
+    value::{Map, Value},
+};
+
+/// Most branches of a thread, and most tags.
+pub const MANY: usize = 10_000;
+
+/// A branch to make.
+#[derive(Clone, Debug)]
+pub struct New {
+    /// Where it begins; nothing for an empty one.
+    pub base: Option<Point>,
+    /// Its name; made up from that of `from` without one.
+    pub name: Option<Arc<str>>,
+    /// The branch that the address names, else the active one.
+    pub from: Branch,
+    /// `branches.origin`.
+    pub origin: &'static str,
+    /// Make it the active one, and so what becomes of runs of the branch that is left. Message
+    /// posts let them [float](Leave::FLOAT).
+    pub activate: Option<Leave>,
+    /// Nodes wait to run at the base.
+    pub waits: bool,
+}
+
+/// A branch that was made.
+#[derive(Clone, Debug)]
+pub struct Created {
+    /// The branch.
+    pub branch: Branch,
+    /// Number of the last event written.
+    pub event_number: i64,
+    /// Runs that this ended.
+    pub cancelled: Vec<RunId>,
+}
+
+/// What leaving the active branch does to its runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leave {
+    /// Those that float.
+    pub queued: Queued,
+    /// The one that is executed ends too; else it goes on, on its branch.
+    pub cancel_running: bool,
+}
+
+impl Leave {
+    /// Nothing ends; floating runs take the new branch.
+    pub const FLOAT: Self = Self {
+        queued: Queued::Float,
+        cancel_running: false,
+    };
+}
+
+/// What becomes of floating runs when another branch becomes active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queued {
+    /// They end.
+    Cancel,
+    /// They are pinned to the branch that is left.
+    Keep,
+    /// They take the new one.
+    Float,
+}
+
+/// Makes a branch of `thread`, as operations on branches, forks and messages do.
+///
+/// At the head of an interrupted idle branch it takes over the pending writes, so that either
+/// can be answered; any other new branch begins with none.
+///
+/// # Errors
+/// 409 `name_taken` or `too_many`, or the storage failed.
+pub async fn create(tx: &mut dyn Tx, thread: &ThreadRow, new: New) -> Result<Created, Error> {
+    let taken = tx.branches(thread.tree, thread.id).await?;
+    if taken.len() >= MANY {
+        return Err(Error::conflict(
+            "too_many",
+            format!("The thread has {MANY} branches: delete some first"),
+        ));
+    }
+    let names = taken.iter().map(|branch| &*branch.name);
+    let name = match new.name {
+        Some(name) => {
+            free(names, &name)?;
+            name
+        }
+        None => auto_name(&new.from.name, names),
+    };
+    let source = match &new.base {
+        Some(base) => interrupted(tx, thread, &new.from, base).await?,
+        None => None,
+    };
+    let cancelled = match new.activate {
+        Some(how) => leave(tx, thread, how).await?,
+        None => vec![],
+    };
+    let copies = source.is_some();
+    let source = source.unwrap_or_else(|| new.from.clone());
+    let id = BranchId::mint();
+    let outcome = match copies || new.waits {
+        true => Outcome::Interrupted,
+        false => Outcome::Idle,
+    };
+    tx.insert_branch(InsertBranch {
+        id,
+        tree: thread.tree,
+        thread: thread.id,
+        name: name.clone(),
+        head: new.base.as_ref().map(|base| base.id),
+        head_depth: new.base.as_ref().map_or(-1, |base| base.depth),
+        outcome,
+        origin: new.origin,
+        source: Some(source.id),
+    })
+    .await?;
+    if let Some(base) = new.base.as_ref().filter(|_| copies) {
+        tx.copy_writes(thread.tree, base.id, source.id, id).await?;
+    }
+    let mut told = vec![NewEvent {
+        kind: event::BRANCH_CREATED,
+        payload: event::new_branch(&name, new.origin, &source.name),
+        branch: Some(id),
+        checkpoint: new.base.as_ref().map(|base| base.id),
+        message_id: None,
+    }];
+    if new.activate.is_some() {
+        tx.activate(thread.id, id).await?;
+        told.push(activated(id, &name));
+    }
+    let event_number = tx.append(thread.tree, thread.id, told).await?;
+    let branch = tx.branch(thread.tree, id).await?;
+    let branch = branch.ok_or_else(|| lost(&name))?;
+    Ok(Created {
+        branch,
+        event_number,
+        cancelled,
+    })
+}
+
+/// Whose pending writes a branch made at `base` takes over: those of a branch that stands there
+/// interrupted and does not run.
+async fn interrupted(
+    tx: &mut dyn Tx,
+    thread: &ThreadRow,
+    from: &Branch,
+    base: &Point,
+) -> Result<Option<Branch>, Error> {
+    let mut candidates = vec![from.id];
+    for id in thread.active_branch.into_iter().chain([base.branch]) {
+        if !candidates.contains(&id) {
+            candidates.push(id);
+        }
+    }
+    for id in candidates {
+        let Some(seen) = tx.branch(thread.tree, id).await? else {
+            continue;
+        };
+        // The branch that wrote the base may belong to another thread of the tree.
+        if seen.head != Some(base.id) || !tx.is_interrupted(thread.tree, id, base.id).await? {
+            continue;
+        }
+        let open = tx.open_runs(thread.tree, seen.thread).await?;
+        if open.iter().any(|run| run.running && run.branch == Some(id)) {
+            continue;
+        }
+        // What is being flushed there ends first.
+        let held = tx.lock_branch(thread.tree, id).await?;
+        if let Some(branch) = held.filter(|branch| branch.head == Some(base.id)) {
+            return Ok(Some(branch));
+        }
+    }
+    Ok(None)
+}
+
+/// Makes a branch the active one; answers the runs that this ended. Nothing happens when it is
+/// active already.
+///
+/// # Errors
+/// The storage failed.
+pub async fn activate(
+    tx: &mut dyn Tx,
+    thread: &ThreadRow,
+    to: &Branch,
+    how: Leave,
+) -> Result<(Vec<RunId>, Option<i64>), Error> {
+    if thread.active_branch == Some(to.id) {
+        return Ok((vec![], None));
+    }
+    let ended = leave(tx, thread, how).await?;
+    tx.activate(thread.id, to.id).await?;
+    let told = activated(to.id, &to.name);
+    let number = tx.append(thread.tree, thread.id, vec![told]).await?;
+    Ok((ended, Some(number)))
+}
+
+/// Ends, pins or leaves alone the runs of the active branch; answers those that it ended.
+async fn leave(tx: &mut dyn Tx, thread: &ThreadRow, how: Leave) -> Result<Vec<RunId>, Error> {
+    let Some(active) = thread.active_branch else {
+        return Ok(vec![]);
+    };
+    let open = tx.open_runs(thread.tree, thread.id).await?;
+    let floating: Vec<RunId> = open
+        .iter()
+        .filter(|run| !run.running && run.branch.is_none())
+        .map(|run| run.id)
+        .collect();
+    let mut end: Vec<RunId> = match how.queued {
+        Queued::Cancel => floating,
+        Queued::Keep => {
+            if !floating.is_empty() {
+                tx.pin_runs(floating, active).await?;
+            }
+            vec![]
+        }
+        Queued::Float => vec![],
+    };
+    if how.cancel_running {
+        let running = open
+            .iter()
+            .filter(|run| run.running && run.branch == Some(active));
+        end.extend(running.map(|run| run.id));
+    }
+    if !end.is_empty() {
+        tx.cancel_runs(thread.id, end.clone()).await?;
+    }
+    Ok(end)
+}
+
+/// Gives a branch another name; the number of the event, none when it has that name.
+///
+/// # Errors
+/// 409 `name_taken`, or the storage failed.
+pub async fn rename(
+    tx: &mut dyn Tx,
+    thread: &ThreadRow,
+    branch: &Branch,
+    name: Arc<str>,
+) -> Result<Option<i64>, Error> {
+    if branch.name == name {
+        return Ok(None);
+    }
+    let taken = tx.branches(thread.tree, thread.id).await?;
+    free(taken.iter().map(|branch| &*branch.name), &name)?;
+    tx.rename_branch(thread.tree, branch.id, name.clone())
+        .await?;
+    let told = NewEvent {
+        kind: event::BRANCH_RENAMED,
+        payload: Map::from([
+            ("branch", Value::Str(name)),
+            ("from", Value::Str(branch.name.clone())),
+        ]),
+        branch: Some(branch.id),
+        ..NewEvent::default()
+    };
+    let number = tx.append(thread.tree, thread.id, vec![told]).await?;
+    Ok(Some(number))
+}
+
+/// Deletes the pointer; its checkpoints stay. Answers the number of the event.
+///
+/// # Errors
+/// 409 `branch_active` or `branch_busy`, or the storage failed.
+pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, branch: &Branch) -> Result<i64, Error> {
+    if thread.active_branch == Some(branch.id) {
+        return Err(Error::conflict(
+            "branch_active",
+            format!(
+                "Branch `{}` is the active one: activate another branch first",
+                branch.name
+            ),
+        ));
+    }
+    tx.lock_branch(thread.tree, branch.id).await?;
+    let open = tx.open_runs(thread.tree, thread.id).await?;
+    if is_busy(&open, thread, branch.id) {
+        return Err(Error::conflict(
+            "branch_busy",
+            format!(
+                "Branch `{}` has runs: wait for them to end or cancel them first",
+                branch.name
+            ),
+        ));
+    }
+    tx.delete_branch(thread.tree, branch.id).await?;
+    let told = NewEvent {
+        kind: event::BRANCH_DELETED,
+        payload: event::about_branch(&branch.name),
+        branch: Some(branch.id),
+        checkpoint: branch.head,
+        message_id: None,
+    };
+    Ok(tx.append(thread.tree, thread.id, vec![told]).await?)
+}
+
+/// Whether runs wait or run in the slot of a branch. Floating ones are in that of the active one.
+pub fn is_busy(open: &[OpenRun], thread: &ThreadRow, branch: BranchId) -> bool {
+    open.iter()
+        .any(|run| run.branch.or(thread.active_branch) == Some(branch))
+}
+
+/// Whether a run is executed on a branch.
+pub fn is_running(open: &[OpenRun], branch: BranchId) -> bool {
+    open.iter()
+        .any(|run| run.running && run.branch == Some(branch))
+}
+
+/// A branch as clients see it.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The row.
+    pub row: Branch,
+    /// It is the thread's active one.
+    pub is_active: bool,
+    /// The newest message of the path.
+    pub head_message: Option<Arc<str>>,
+    /// Messages of the path, removed ones too.
+    pub messages: i32,
+    /// Present name of the branch it was made from.
+    pub source: Option<Arc<str>>,
+    /// Runs wait or run there.
+    pub busy: bool,
+}
+
+impl Shown {
+    /// `idle`, `busy`, `interrupted` or `error`.
+    pub fn status(&self) -> &'static str {
+        match self.busy {
+            true => "busy",
+            false => self.row.outcome.as_str(),
+        }
+    }
+}
+
+/// A branch with what is computed for clients.
+///
+/// # Errors
+/// The storage failed.
+pub async fn show(read: &mut dyn Read, thread: &ThreadRow, row: Branch) -> Result<Shown, Error> {
+    let open = read.open_runs(thread.tree, thread.id).await?;
+    let source = match row.source {
+        Some(id) => read.branch(thread.tree, id).await?,
+        None => None,
+    };
+    let last = last_message(read, thread, &row).await?;
+    Ok(Shown {
+        is_active: thread.active_branch == Some(row.id),
+        busy: is_busy(&open, thread, row.id),
+        // Names mean something within one thread only.
+        source: source
+            .filter(|source| source.thread == thread.id)
+            .map(|source| source.name),
+        head_message: last.as_ref().map(|node| node.message_id.clone()),
+        messages: last.map_or(0, |node| node.ordinal),
+        row,
+    })
+}
+
+/// The newest message on the path of a branch.
+///
+/// # Errors
+/// The storage failed.
+pub async fn last_message(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    branch: &Branch,
+) -> Result<Option<super::rows::Node>, Error> {
+    let point = match branch.head {
+        Some(head) => read.point(thread.tree, head).await?,
+        None => None,
+    };
+    match point.and_then(|point| point.last_node) {
+        Some(node) => Ok(read.node(thread.tree, node).await?),
+        None => Ok(None),
+    }
+}
+
+fn free<'a>(mut taken: impl Iterator<Item = &'a str>, name: &str) -> Result<(), Error> {
+    match taken.any(|one| one == name) {
+        false => Ok(()),
+        true => Err(Error::conflict(
+            "name_taken",
+            format!("The thread has a branch `{name}` already: choose another name"),
+        )),
+    }
+}
+
+fn activated(branch: BranchId, name: &Arc<str>) -> NewEvent {
+    NewEvent {
+        kind: event::BRANCH_ACTIVATED,
+        payload: event::about_branch(name),
+        branch: Some(branch),
+        ..NewEvent::default()
+    }
+}
+
+fn lost(name: &str) -> Error {
+    Error::conflict(
+        "branch_not_found",
+        format!("Branch `{name}` was deleted while it was made: try again"),
+    )
+}

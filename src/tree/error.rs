@@ -1,0 +1,74 @@
+//! Why an operation on the tree was not carried out.
+
+use crate::{checkpoint, engine};
+
+/// What is wrong with a request, in the terms of the conversation tree's status codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// 400: a value of the message API has the wrong form.
+    Malformed,
+    /// 403: the principal's level is too low.
+    Forbidden,
+    /// 404: there is no such thing, or it is not visible in the thread.
+    Missing,
+    /// 409: in conflict with the state of things.
+    Conflict,
+    /// 413: more than may be sent, copied or stored at once.
+    TooLarge,
+    /// 422: the request has the wrong form.
+    Invalid,
+    /// 503: a projection has not reached the event that was asked for.
+    Behind,
+}
+
+/// A failure. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request is refused.
+    #[error("{detail}")]
+    Refused {
+        /// Which status it is.
+        kind: Kind,
+        /// A stable word for programs, for example `name_taken`.
+        code: &'static str,
+        /// What went wrong and what to do, for people.
+        detail: String,
+    },
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] checkpoint::Error),
+    /// The graph's channels refuse a change.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+}
+
+impl Error {
+    /// A refusal.
+    pub fn refused(kind: Kind, code: &'static str, detail: impl Into<String>) -> Self {
+        Self::Refused {
+            kind,
+            code,
+            detail: detail.into(),
+        }
+    }
+
+    /// 404 with a code, for example `branch_not_found`.
+    pub fn missing(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::refused(Kind::Missing, code, detail)
+    }
+
+    /// 409 with a code.
+    pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::refused(Kind::Conflict, code, detail)
+    }
+
+    /// 422 `invalid_request`.
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::refused(Kind::Invalid, "invalid_request", detail)
+    }
+
+    /// 400 with a code, for example `invalid_id`.
+    pub fn malformed(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::refused(Kind::Malformed, code, detail)
+    }
+}

@@ -1,0 +1,345 @@
+//! Business events: their types, how storages name them, and the payload clients are shown,
+//! which is put together from columns and rows that say it already.
+
+use std::sync::Arc;
+
+use super::{
+    Read,
+    rows::{Event, Node, Point},
+};
+use crate::{
+    checkpoint::Error,
+    id::{CheckpointId, EventId, RunId, ThreadId, TreeId},
+    value::{Map, Value},
+};
+
+#[cfg(test)]
+mod tests;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $code:literal;)*) => {
+        $($(#[$doc])* pub const $name: &str = $text;)*
+        /// Types by the number that storages keep in their place. A number is never given twice.
+        const CODES: &[(&str, i16)] = &[$(($text, $code)),*];
+    };
+}
+
+kinds! {
+    /// A thread came into being.
+    THREAD_CREATED = "ThreadCreated", 1;
+    /// It began as a fork of another one.
+    THREAD_FORKED = "ThreadForked", 2;
+    /// A message of the user.
+    USER_MESSAGE_ADDED = "UserMessageAdded", 3;
+    /// An answer that a run made.
+    LLM_RESPONSE_GENERATED = "LLMResponseGenerated", 4;
+    /// Any other message.
+    MESSAGE_ADDED = "MessageAdded", 5;
+    /// The content of a message changed.
+    MESSAGE_EDITED = "MessageEdited", 6;
+    /// A message left the state.
+    MESSAGE_REMOVED = "MessageRemoved", 7;
+    /// A run, edit or post ended with this checkpoint.
+    CHECKPOINT_CREATED = "CheckpointCreated", 8;
+    /// A branch came into being.
+    BRANCH_CREATED = "BranchCreated", 9;
+    /// It became the active one.
+    BRANCH_ACTIVATED = "BranchActivated", 10;
+    /// Its head went back: a run on it was undone.
+    BRANCH_HEAD_RESET = "BranchHeadReset", 11;
+    /// It has another name.
+    BRANCH_RENAMED = "BranchRenamed", 12;
+    /// It is gone.
+    BRANCH_DELETED = "BranchDeleted", 13;
+    /// A tag was set or moved.
+    TAG_SET = "TagSet", 14;
+    /// A tag is gone.
+    TAG_DELETED = "TagDeleted", 15;
+    /// A run was created.
+    RUN_ENQUEUED = "RunEnqueued", 16;
+    /// A run was claimed.
+    RUN_STARTED = "RunStarted", 17;
+    /// A run ended.
+    RUN_FINISHED = "RunFinished", 18;
+}
+
+/// The number of a type.
+///
+/// # Errors
+/// There is no such type.
+pub fn code(kind: &str) -> Result<i16, Error> {
+    CODES
+        .iter()
+        .find(|(name, _)| *name == kind)
+        .map(|(_, code)| *code)
+        .ok_or_else(|| Error::Database(format!("`{kind}` is not a type of event")))
+}
+
+/// The type of a number.
+///
+/// # Errors
+/// A number that this version does not know.
+pub fn kind(code: i16) -> Result<&'static str, Error> {
+    CODES
+        .iter()
+        .find(|(_, known)| *known == code)
+        .map(|(name, _)| *name)
+        .ok_or_else(|| Error::Corrupt(format!("{code} is not a type of event")))
+}
+
+/// The id of an event.
+pub fn id(thread: ThreadId, number: i64) -> EventId {
+    EventId::of(thread, number)
+}
+
+/// An event's type and payload as storages keep them.
+#[derive(Debug)]
+pub struct Stored {
+    /// The number of its type.
+    pub code: i16,
+    /// The payload's `run_id`, which has a column.
+    pub run: Option<RunId>,
+    /// What is left of the payload; `None` when that is nothing.
+    pub facts: Option<Map>,
+}
+
+/// Takes out of a payload what a column holds and what is usual: most events have none left.
+///
+/// # Errors
+/// There is no such type.
+pub fn split(kind: &str, payload: &Map) -> Result<Stored, Error> {
+    let mut stored = Stored {
+        code: code(kind)?,
+        run: None,
+        facts: None,
+    };
+    if payload.is_empty() {
+        return Ok(stored);
+    }
+    let mut facts = payload.clone();
+    if let Some(run) = run_of(payload) {
+        facts.remove(RUN);
+        stored.run = Some(run);
+    }
+    if kind == RUN_FINISHED && facts.get(STATUS) == Some(&Value::str(USUAL)) {
+        facts.remove(STATUS);
+    }
+    stored.facts = (!facts.is_empty()).then_some(facts);
+    Ok(stored)
+}
+
+/// Puts a payload together again; answers the type as well.
+///
+/// # Errors
+/// A number that this version does not know.
+pub fn join(stored: Stored) -> Result<(&'static str, Map), Error> {
+    let kind = kind(stored.code)?;
+    let mut payload = Map::new();
+    if let Some(run) = stored.run {
+        payload.insert(RUN, run.to_string());
+    }
+    if kind == RUN_FINISHED {
+        payload.insert(STATUS, USUAL);
+    }
+    payload.extend(stored.facts.unwrap_or_default());
+    Ok((kind, payload))
+}
+
+const RUN: &str = "run_id";
+const STATUS: &str = "status";
+/// How runs end as a rule.
+const USUAL: &str = "success";
+
+fn run_of(payload: &Map) -> Option<RunId> {
+    let text = payload.get(RUN)?.as_str()?;
+    let run: RunId = text.parse().ok()?;
+    // Written in another way it stays as it is.
+    (run.to_string() == text).then_some(run)
+}
+
+/// The payload of an event about a run.
+pub fn about_run(run: RunId) -> Map {
+    Map::from([(RUN, run.to_string().into())])
+}
+
+/// The payload of a run's end.
+pub fn end_of_run(run: RunId, status: &str) -> Map {
+    Map::from([(RUN, run.to_string().into()), (STATUS, status.into())])
+}
+
+/// The payload of a new branch.
+pub fn new_branch(name: &str, origin: &str, source: &str) -> Map {
+    Map::from([
+        ("branch", name.into()),
+        ("origin", origin.into()),
+        ("source_branch", source.into()),
+    ])
+}
+
+/// The payload of an event that names its branch, which may have another name later.
+pub fn about_branch(name: &str) -> Map {
+    Map::from([("branch", name.into())])
+}
+
+/// What rows beside an event say of it.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Present name of its branch; `None` when the branch is gone.
+    pub branch: Option<Arc<str>>,
+    /// Its checkpoint; `None` when it is gone.
+    pub point: Option<Point>,
+    /// For `CheckpointCreated` the messages its run, edit or post added, oldest first.
+    pub added: Vec<Node>,
+    /// For `LLMResponseGenerated` the user's message it answers.
+    pub reply_to: Option<Arc<str>>,
+}
+
+/// The whole payload: what is stored, and what columns and rows say.
+pub fn payload(event: &Event, facts: &Facts) -> Map {
+    let mut map = Map::new();
+    let text = |text: &Option<Arc<str>>| text.clone().map_or(Value::Null, Value::Str);
+    let message = text(&event.message_id);
+    let checkpoint = event
+        .checkpoint
+        .map_or(Value::Null, |id| id.to_string().into());
+    match &*event.kind {
+        USER_MESSAGE_ADDED => {
+            map.insert("message_id", message);
+            map.insert("role", "user");
+        }
+        LLM_RESPONSE_GENERATED => {
+            map.insert("ai_message_id", message);
+            map.insert("reply_to", text(&facts.reply_to));
+        }
+        MESSAGE_ADDED | MESSAGE_EDITED | MESSAGE_REMOVED => {
+            map.insert("message_id", message);
+        }
+        CHECKPOINT_CREATED => {
+            map.insert("checkpoint_id", checkpoint);
+            describe(&mut map, facts);
+        }
+        BRANCH_CREATED | BRANCH_HEAD_RESET => {
+            map.insert("head_checkpoint_id", checkpoint);
+        }
+        TAG_SET => {
+            map.insert("checkpoint_id", checkpoint);
+            if event.message_id.is_some() {
+                map.insert("message_id", message);
+            }
+        }
+        _ => {}
+    }
+    for (key, value) in &event.payload {
+        let value = match (&**key, value.as_str()) {
+            ("role", Some(role)) => shown_role(role).into(),
+            _ => value.clone(),
+        };
+        map.insert(key.clone(), value);
+    }
+    if event.branch.is_some() && !map.contains_key("branch") {
+        map.insert("branch", text(&facts.branch));
+    }
+    map
+}
+
+fn describe(map: &mut Map, facts: &Facts) {
+    let point = facts.point.as_ref();
+    let parent = point.and_then(|point| point.parent);
+    map.insert(
+        "parent_checkpoint_id",
+        parent.map_or(Value::Null, |id| id.to_string().into()),
+    );
+    let is_ai = |node: &&Node| node.role.as_deref() == Some("ai");
+    if let Some(node) = facts.added.iter().rev().find(is_ai) {
+        map.insert("ai_message_id", Value::Str(node.message_id.clone()));
+    }
+    let ids = facts.added.iter();
+    let ids = ids.map(|node| Value::Str(node.message_id.clone()));
+    map.insert("message_ids", Value::list(ids.collect()));
+    map.insert(
+        "source",
+        point.map_or(Value::Null, |point| point.source.as_str().into()),
+    );
+    map.insert("step", point.map_or(Value::Null, |point| point.step.into()));
+}
+
+/// How clients of the message API know a role.
+pub fn shown_role(stored: &str) -> &str {
+    match stored {
+        "human" => "user",
+        "ai" => "assistant",
+        other => other,
+    }
+}
+
+/// Reads what rows say of an event.
+///
+/// # Errors
+/// The storage failed.
+pub async fn facts(read: &mut dyn Read, tree: TreeId, event: &Event) -> Result<Facts, Error> {
+    let mut facts = Facts::default();
+    if let Some(branch) = event.branch {
+        facts.branch = read.branch(tree, branch).await?.map(|branch| branch.name);
+    }
+    match (&*event.kind, event.checkpoint) {
+        (CHECKPOINT_CREATED, Some(checkpoint)) => {
+            facts.point = read.point(tree, checkpoint).await?;
+            if let Some(point) = &facts.point {
+                facts.added = added(read, tree, point).await?;
+            }
+        }
+        (LLM_RESPONSE_GENERATED, Some(checkpoint)) => {
+            if let Some(message) = &event.message_id {
+                facts.reply_to = reply_to(read, tree, checkpoint, message).await?;
+            }
+        }
+        _ => {}
+    }
+    Ok(facts)
+}
+
+/// Nodes that are read at once on the way up a chain.
+const PAGE: usize = 64;
+
+/// The messages that a run (or an edit, by itself) added up to its last checkpoint, oldest first.
+async fn added(read: &mut dyn Read, tree: TreeId, point: &Point) -> Result<Vec<Node>, Error> {
+    let mut found: Vec<Node> = vec![];
+    let mut next = point.last_node;
+    while let Some(start) = next.take() {
+        for node in read.chain(tree, start, PAGE).await? {
+            let own = match point.run {
+                Some(run) => node.run == Some(run),
+                None => node.checkpoint == point.id,
+            };
+            if !own {
+                next = None;
+                break;
+            }
+            next = node.parent;
+            found.push(node);
+        }
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// The user's message above an answer.
+async fn reply_to(
+    read: &mut dyn Read,
+    tree: TreeId,
+    checkpoint: CheckpointId,
+    message: &Arc<str>,
+) -> Result<Option<Arc<str>>, Error> {
+    let nodes = read.nodes_of(tree, vec![message.clone()]).await?;
+    let node = nodes.iter().find(|node| node.checkpoint == checkpoint);
+    let mut next = node.and_then(|node| node.parent);
+    while let Some(start) = next.take() {
+        for node in read.chain(tree, start, PAGE).await? {
+            if node.role.as_deref() == Some("human") {
+                return Ok(Some(node.message_id));
+            }
+            next = node.parent;
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,135 @@
+//! The shape of a thread: what it sees on all its branches, by depth, then age.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    Error, Read,
+    rows::{Branch, Node, Point, ThreadRow},
+};
+use crate::id::NodeId;
+
+/// Rows of an inherited path that are looked at.
+const WALK: usize = 100_000;
+/// Nodes read at once on the way up a chain.
+const PAGE: usize = 64;
+
+/// Part of a thread's shape.
+#[derive(Clone, Debug)]
+pub struct Part<T> {
+    /// What there is, by depth, then age.
+    pub rows: Vec<T>,
+    /// There is more.
+    pub truncated: bool,
+}
+
+/// Checkpoints of a thread deeper than `below`: its own and those of its fork base's path.
+///
+/// # Errors
+/// The storage failed.
+pub async fn checkpoints(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    below: i32,
+    limit: usize,
+) -> Result<Part<Point>, Error> {
+    let mut rows = read
+        .own_points(thread.tree, thread.id, below, limit + 1)
+        .await?;
+    if let Some(base) = thread.fork_checkpoint
+        && thread.fork_depth > below
+    {
+        // After a prune depths have gaps, so that the walk may be shorter.
+        let steps = usize::try_from(thread.fork_depth - below).unwrap_or(WALK);
+        let path = read.path(thread.tree, base, steps.min(WALK)).await?;
+        let inherited = path.into_iter().filter(|point| point.thread != thread.id);
+        rows.extend(inherited.filter(|point| point.depth > below));
+        rows.sort_by_key(|point| (point.depth, point.id));
+    }
+    Ok(cut(rows, limit))
+}
+
+/// Messages of a thread beyond the place `after`: its own and those it inherits.
+///
+/// # Errors
+/// The storage failed.
+pub async fn messages(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    after: i32,
+    limit: usize,
+) -> Result<Part<Node>, Error> {
+    let mut rows = read
+        .own_nodes(thread.tree, thread.id, after, limit + 1)
+        .await?;
+    let base = match thread.fork_checkpoint {
+        Some(base) => read.point(thread.tree, base).await?,
+        None => None,
+    };
+    let last = match base.and_then(|point| point.last_node) {
+        Some(node) => read.node(thread.tree, node).await?,
+        None => None,
+    };
+    if let Some(last) = last.filter(|node| node.ordinal > after) {
+        let steps = usize::try_from(last.ordinal - after).unwrap_or(WALK);
+        let chain = read.chain(thread.tree, last.id, steps.min(WALK)).await?;
+        let inherited = chain.into_iter().filter(|node| node.thread != thread.id);
+        rows.extend(inherited);
+        rows.sort_by_key(|node| (node.ordinal, node.checkpoint, node.seq));
+    }
+    Ok(cut(rows, limit))
+}
+
+fn cut<T>(mut rows: Vec<T>, limit: usize) -> Part<T> {
+    let truncated = rows.len() > limit;
+    rows.truncate(limit);
+    Part { rows, truncated }
+}
+
+/// Message ids of the parents of nodes, by the parents' keys.
+///
+/// # Errors
+/// The storage failed.
+pub async fn parents(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    nodes: &[Node],
+) -> Result<HashMap<NodeId, std::sync::Arc<str>>, Error> {
+    let mut known: HashMap<_, _> = nodes
+        .iter()
+        .map(|node| (node.id, node.message_id.clone()))
+        .collect();
+    let wanted: HashSet<NodeId> = nodes.iter().filter_map(|node| node.parent).collect();
+    for parent in wanted {
+        if !known.contains_key(&parent)
+            && let Some(node) = read.node(thread.tree, parent).await?
+        {
+            known.insert(parent, node.message_id);
+        }
+    }
+    Ok(known)
+}
+
+/// The newest message of a model on the path of a branch.
+///
+/// # Errors
+/// The storage failed.
+pub async fn last_answer(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    branch: &Branch,
+) -> Result<Option<Node>, Error> {
+    let head = match branch.head {
+        Some(head) => read.point(thread.tree, head).await?,
+        None => None,
+    };
+    let mut next = head.and_then(|point| point.last_node);
+    while let Some(start) = next.take() {
+        for node in read.chain(thread.tree, start, PAGE).await? {
+            if matches!(node.role.as_deref(), Some("ai" | "assistant")) {
+                return Ok(Some(node));
+            }
+            next = node.parent;
+        }
+    }
+    Ok(None)
+}

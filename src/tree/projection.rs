@@ -1,0 +1,369 @@
+//! Tables derived from a thread's events: what they hold, computed from events alone, and what a
+//! storage must be able to do with them.
+//!
+//! A table has an offset per thread: the number of the last event it knows. It is behind when the
+//! thread has more, so that writers of events mark nothing. A step reads the events above the
+//! offset and writes their rows and the new offset together, if the offset is still what it was:
+//! any number of processes may work at once, the slower one's step is dropped.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::rows::Event;
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    time::Timestamp,
+    value::Value,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Most characters of a preview.
+const PREVIEW: usize = 120;
+
+/// The tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Projection {
+    /// `fork_index`: from a thread to its forks.
+    Forks,
+    /// `search`: texts of messages.
+    Search,
+    /// `thread_heads`: newest message and counts.
+    Heads,
+    /// `thread_timeline`: what happened, in order.
+    Timeline,
+}
+
+impl Projection {
+    /// All of them, in the order of their names.
+    pub const ALL: [Self; 4] = [Self::Forks, Self::Search, Self::Heads, Self::Timeline];
+
+    /// The table's name, also of its offsets.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Forks => "fork_index",
+            Self::Search => "search",
+            Self::Heads => "thread_heads",
+            Self::Timeline => "thread_timeline",
+        }
+    }
+
+    /// Its place in [`Projection::ALL`].
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The table with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == name)
+    }
+}
+
+/// A row of `thread_heads`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Head {
+    /// The newest event it knows of.
+    pub number: i64,
+    /// Messages added, on any branch.
+    pub messages: i64,
+    /// Branches made and not deleted; the first one is not counted.
+    pub branches: i64,
+    /// Runs ended.
+    pub runs: i64,
+    /// The newest message.
+    pub last_message_id: Option<Arc<str>>,
+    /// Its role as clients see it.
+    pub last_role: Option<Arc<str>>,
+    /// The beginning of its text.
+    pub last_preview: Option<Arc<str>>,
+    /// Time of the newest event, in microseconds.
+    pub updated_at: i64,
+}
+
+/// A row of `thread_timeline`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    /// The event.
+    pub number: i64,
+    /// Its type.
+    pub kind: Arc<str>,
+    /// Its branch.
+    pub branch: Option<BranchId>,
+    /// Its checkpoint.
+    pub checkpoint: Option<CheckpointId>,
+    /// Its message.
+    pub message_id: Option<Arc<str>>,
+    /// The beginning of the message's text.
+    pub preview: Option<Arc<str>>,
+    /// Its time.
+    pub created_at: Timestamp,
+}
+
+/// A row of `fork_index`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fork {
+    /// The thread it was forked from.
+    pub parent: ThreadId,
+    /// Number of the last event that it inherits.
+    pub from: i64,
+    /// Last checkpoint that it inherits.
+    pub checkpoint: Option<CheckpointId>,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// A row of `search`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Text {
+    /// The event that added or changed the message.
+    pub number: i64,
+    /// The message.
+    pub message_id: Option<Arc<str>>,
+    /// Its role as clients see it.
+    pub role: Option<Arc<str>>,
+    /// Its text in lower case.
+    pub text: String,
+}
+
+/// New rows of one table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rows {
+    /// Of `thread_timeline`.
+    Timeline(Vec<Moment>),
+    /// Of `thread_heads`, in place of the old one.
+    Head(Box<Head>),
+    /// Of `fork_index`.
+    Forks(Vec<Fork>),
+    /// Of `search`.
+    Search(Vec<Text>),
+}
+
+impl Rows {
+    /// The table they belong to.
+    pub fn projection(&self) -> Projection {
+        match self {
+            Self::Timeline(_) => Projection::Timeline,
+            Self::Head(_) => Projection::Heads,
+            Self::Forks(_) => Projection::Forks,
+            Self::Search(_) => Projection::Search,
+        }
+    }
+}
+
+/// What one table learns of one thread, to be written together.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Tree of the thread.
+    pub tree: TreeId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// The offset it starts from; the step is dropped when it is not that any more.
+    pub from: i64,
+    /// The offset it leads to.
+    pub to: i64,
+    /// The rows.
+    pub rows: Rows,
+}
+
+/// How far the tables have read a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Tree of the thread.
+    pub tree: TreeId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// Number of its newest event.
+    pub last: i64,
+    /// Offsets in the order of [`Projection::ALL`]; 0 where a table has read nothing.
+    pub offsets: [i64; 4],
+    /// Its row of `thread_heads`.
+    pub head: Option<Head>,
+}
+
+impl Progress {
+    /// Whether every table has read all there is, or `number` at least.
+    pub fn reached(&self, number: Option<i64>) -> bool {
+        let wanted = number.unwrap_or(self.last);
+        self.offsets.iter().all(|offset| *offset >= wanted)
+    }
+}
+
+/// Keeps derived tables. Implemented by `storage::sqlite` and `storage::postgres`.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Up to `limit` threads after one (by id) that a table is behind of, and the last thread
+    /// that was looked at, unless it was the last there is.
+    async fn behind(
+        &self,
+        after: Option<ThreadId>,
+        limit: usize,
+    ) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error>;
+
+    /// How far the tables have read these threads. Threads that are gone are left out.
+    async fn progress(&self, threads: Vec<ThreadId>) -> Result<Vec<Progress>, Error>;
+
+    /// Writes steps, each one whole or, when its offset has moved, not at all.
+    async fn apply(&self, steps: Vec<Step>) -> Result<(), Error>;
+
+    /// Forgets the rows and offsets of one table or all of them, of one thread or all.
+    async fn reset(
+        &self,
+        projection: Option<Projection>,
+        thread: Option<ThreadId>,
+    ) -> Result<(), Error>;
+}
+
+/// What `events` of a thread add to a table that has read up to `from`. `message` gives the
+/// message an event is about, as stored at the event's checkpoint.
+pub fn rows<'a>(
+    projection: Projection,
+    head: Option<&Head>,
+    events: &[Event],
+    message: impl Fn(&Event) -> Option<&'a Value>,
+) -> Rows {
+    match projection {
+        Projection::Timeline => Rows::Timeline(
+            events
+                .iter()
+                .map(|event| Moment {
+                    number: event.number,
+                    kind: event.kind.clone(),
+                    branch: event.branch,
+                    checkpoint: event.checkpoint,
+                    message_id: event.message_id.clone(),
+                    preview: message(event).map(preview),
+                    created_at: event.created_at,
+                })
+                .collect(),
+        ),
+        Projection::Heads => {
+            let mut head = head.cloned().unwrap_or_default();
+            for event in events {
+                advance(&mut head, event, message(event));
+            }
+            Rows::Head(Box::new(head))
+        }
+        Projection::Forks => Rows::Forks(events.iter().filter_map(fork).collect()),
+        Projection::Search => Rows::Search(
+            events
+                .iter()
+                .filter(|event| is_text(event))
+                .filter_map(|event| {
+                    let message = message(event)?;
+                    let text = text(message).to_lowercase();
+                    (!text.is_empty()).then(|| Text {
+                        number: event.number,
+                        message_id: event.message_id.clone(),
+                        role: role(event, Some(message)),
+                        text,
+                    })
+                })
+                .collect(),
+        ),
+    }
+}
+
+/// Whether an event brings a message, or new content of one.
+pub fn is_text(event: &Event) -> bool {
+    is_added(event) || &*event.kind == "MessageEdited"
+}
+
+/// Whether an event brings a message.
+fn is_added(event: &Event) -> bool {
+    matches!(
+        &*event.kind,
+        "UserMessageAdded" | "LLMResponseGenerated" | "MessageAdded"
+    )
+}
+
+fn advance(head: &mut Head, event: &Event, message: Option<&Value>) {
+    head.number = event.number;
+    head.updated_at = head.updated_at.max(event.created_at.0);
+    match &*event.kind {
+        "BranchCreated" => head.branches += 1,
+        "BranchDeleted" => head.branches -= 1,
+        "RunFinished" => head.runs += 1,
+        _ if is_added(event) => {
+            head.messages += 1;
+            head.last_message_id.clone_from(&event.message_id);
+            head.last_role = role(event, message);
+            head.last_preview = message.map(preview);
+        }
+        "MessageEdited" if head.last_message_id == event.message_id => {
+            head.last_preview = message.map(preview);
+        }
+        _ => {}
+    }
+}
+
+fn fork(event: &Event) -> Option<Fork> {
+    if &*event.kind != "ThreadForked" {
+        return None;
+    }
+    let text = |name: &str| event.payload.get(name).and_then(Value::as_str);
+    let number = event.payload.get("from_event_number");
+    Some(Fork {
+        parent: text("parent_thread_id")?.parse().ok()?,
+        from: number.and_then(Value::as_i64).unwrap_or(0),
+        checkpoint: text("fork_checkpoint_id")
+            .and_then(|id| id.parse().ok())
+            .or(event.checkpoint),
+        created_at: event.created_at,
+    })
+}
+
+fn role(event: &Event, message: Option<&Value>) -> Option<Arc<str>> {
+    let stored = message.and_then(|message| message.get("type")?.as_str());
+    Some(match (&*event.kind, stored) {
+        ("UserMessageAdded", _) | (_, Some("human")) => "user".into(),
+        ("LLMResponseGenerated", _) | (_, Some("ai")) => "assistant".into(),
+        (_, Some(other)) => other.into(),
+        (_, None) => {
+            let told = event.payload.get("role")?.as_str()?;
+            told.into()
+        }
+    })
+}
+
+/// The text of a message without NUL, which not every database holds: its content, or the text
+/// parts of it on lines of their own.
+pub fn text(message: &Value) -> String {
+    let content = message.get("content").unwrap_or(&Value::Null);
+    let whole = match content {
+        Value::Str(text) => text.to_string(),
+        Value::List(parts) => {
+            let text = |part: &Value| match part {
+                Value::Str(text) => Some(text.to_string()),
+                part => Some(part.get("text")?.as_str()?.to_owned()),
+            };
+            parts.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    };
+    whole.replace('\0', "")
+}
+
+/// The beginning of a message's text, on one line.
+pub fn preview(message: &Value) -> Arc<str> {
+    let text = text(message);
+    let mut words = String::with_capacity(PREVIEW);
+    let mut count = 0;
+    for word in text.split_whitespace() {
+        if count > 0 {
+            words.push(' ');
+            count += 1;
+        }
+        for letter in word.chars() {
+            if count == PREVIEW {
+                words.push('…');
+                return words.into();
+            }
+            words.push(letter);
+            count += 1;
+        }
+    }
+    words.into()
+}

@@ -1,0 +1,112 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    id::{BranchId, EventId},
+    value,
+    value::Map,
+};
+
+fn event(number: i64, kind: &str, message: Option<&str>) -> Event {
+    Event {
+        id: EventId(uuid::Uuid::from_u128(number as u128)),
+        thread: ThreadId(uuid::Uuid::nil()),
+        number,
+        kind: kind.into(),
+        payload: Map::new(),
+        branch: Some(BranchId(uuid::Uuid::nil())),
+        checkpoint: None,
+        message_id: message.map(Into::into),
+        created_at: Timestamp(number * 10),
+    }
+}
+
+/// What tables hold after some steps.
+#[derive(Default, Debug, PartialEq)]
+struct Tables {
+    moments: Vec<Moment>,
+    head: Option<Head>,
+    texts: Vec<Text>,
+    forks: Vec<Fork>,
+}
+
+impl Tables {
+    fn step(&mut self, events: &[Event], messages: &[(Arc<str>, Value)]) {
+        let message = |event: &Event| {
+            let id = event.message_id.as_ref()?;
+            messages
+                .iter()
+                .find(|(known, _)| known == id)
+                .map(|(_, m)| m)
+        };
+        for projection in Projection::ALL {
+            match rows(projection, self.head.as_ref(), events, message) {
+                Rows::Timeline(more) => self.moments.extend(more),
+                Rows::Head(head) => self.head = Some(*head),
+                Rows::Forks(more) => self.forks.extend(more),
+                Rows::Search(more) => self.texts.extend(more),
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn rows_do_not_depend_on_how_events_are_cut_into_steps(
+        kinds in proptest::collection::vec((0..7_usize, 0..4_u8), 1..40),
+        cuts in proptest::collection::vec(1..40_usize, 0..6),
+    ) {
+        let names = [
+            "UserMessageAdded", "LLMResponseGenerated", "MessageEdited", "BranchCreated",
+            "RunFinished", "MessageRemoved", "BranchDeleted",
+        ];
+        let events: Vec<Event> = kinds
+            .iter()
+            .zip(1..)
+            .map(|((kind, message), number)| event(number, names[*kind], Some(&format!("m{message}"))))
+            .collect();
+        let messages: Vec<(Arc<str>, Value)> = (0..3)
+            .map(|n| (format!("m{n}").into(), value!({"type": "human", "content": format!("Text {n}")})))
+            .collect();
+        let mut at_once = Tables::default();
+        at_once.step(&events, &messages);
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(events.len())).collect();
+        cuts.extend([0, events.len()]);
+        cuts.sort_unstable();
+        let mut in_steps = Tables::default();
+        for pair in cuts.windows(2).filter(|pair| pair[0] < pair[1]) {
+            in_steps.step(&events[pair[0]..pair[1]], &messages);
+        }
+        prop_assert_eq!(at_once, in_steps);
+    }
+}
+
+#[test]
+fn a_fork_is_indexed_by_its_own_event() {
+    let parent = "01a1faf4-ed9b-77dc-8ed1-cc6eef11d822";
+    let mut forked = event(8, "ThreadForked", None);
+    forked.payload = value!({"parent_thread_id": parent, "from_event_number": 7})
+        .as_map()
+        .unwrap()
+        .clone();
+    let Rows::Forks(forks) = rows(Projection::Forks, None, &[forked], |_| None) else {
+        panic!("not of its table");
+    };
+    assert_eq!(forks.len(), 1);
+    assert_eq!(
+        (forks[0].parent.to_string(), forks[0].from),
+        (parent.to_owned(), 7)
+    );
+}
+
+#[test]
+fn previews_are_one_short_line() {
+    let of = |content: Value| preview(&value!({"content": content})).to_string();
+    assert_eq!(of(value!("two\n words\0")), "two words");
+    let parts = value!([{"type": "text", "text": "see"}, {"type": "image_url"}, "this"]);
+    assert_eq!(of(parts), "see this");
+    let long = of(value!("é".repeat(500)));
+    assert_eq!(long.chars().count(), PREVIEW + 1);
+    assert!(long.ends_with('…'));
+    assert_eq!(of(Value::Null), "");
+}

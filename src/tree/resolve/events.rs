@@ -1,0 +1,142 @@
+//! Events as addresses: what there was when one of them came.
+
+use std::sync::Arc;
+
+use super::{Base, PAGE, WALK_MAX, at_message, checkpoint, known, too_deep};
+use crate::{
+    checkpoint::Source,
+    tree::{
+        Error, Read, event,
+        rows::{Change, Event, Node, Point, ThreadRow},
+    },
+};
+
+/// The event with a number, and the thread that has it: numbers up to a fork's are its parent's.
+pub(super) async fn event_row(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    number: i64,
+) -> Result<(ThreadRow, Event), Error> {
+    let missing = || {
+        Error::missing(
+            "checkpoint_not_found",
+            format!("The thread has no event {number}"),
+        )
+    };
+    let mut owner = thread.clone();
+    while number <= owner.fork_event_number {
+        let parent = owner.parent.ok_or_else(missing)?;
+        owner = read.thread_row(parent).await?.ok_or_else(missing)?;
+    }
+    let rows = read.events(owner.tree, owner.id, number - 1, 1).await?;
+    let row = rows.into_iter().find(|row| row.number == number);
+    Ok((owner, row.ok_or_else(missing)?))
+}
+
+/// The message that an event tells of.
+pub(super) async fn node_of(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    event: &Event,
+) -> Result<Option<Node>, Error> {
+    let Some(id) = message_of(event) else {
+        return Ok(None);
+    };
+    let nodes = read.nodes_of(thread.tree, vec![id]).await?;
+    let told = nodes
+        .iter()
+        .find(|node| node.thread == event.thread && node.event_number == Some(event.number));
+    // A queued message may have been numbered before its checkpoint.
+    let first = nodes
+        .iter()
+        .find(|node| node.thread == event.thread && node.change == Change::Add);
+    Ok(told.or(first).cloned())
+}
+
+fn message_of(row: &Event) -> Option<Arc<str>> {
+    matches!(
+        &*row.kind,
+        event::USER_MESSAGE_ADDED
+            | event::LLM_RESPONSE_GENERATED
+            | event::MESSAGE_ADDED
+            | event::MESSAGE_EDITED
+            | event::MESSAGE_REMOVED
+    )
+    .then(|| row.message_id.clone())
+    .flatten()
+}
+
+/// What an event means: its message's turn, its checkpoint, or what there was when it came.
+pub(super) async fn event(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    number: i64,
+) -> Result<(Base, Option<Node>), Error> {
+    let (owner, row) = event_row(read, thread, number).await?;
+    if message_of(&row).is_some() {
+        let Some(node) = node_of(read, thread, &row).await? else {
+            return Err(Error::conflict(
+                "not_checkpointed",
+                format!("The message of event {number} waits for its run: it is in no state yet"),
+            ));
+        };
+        checkpoint(read, thread, node.checkpoint).await?;
+        let base = match node.change {
+            Change::Add => at_message(read, thread, &node).await?,
+            Change::Edit | Change::Remove => Base::At(known(read, thread, node.checkpoint).await?),
+        };
+        return Ok((base, Some(node)));
+    }
+    let stated = (&*row.kind == event::CHECKPOINT_CREATED)
+        .then_some(row.checkpoint)
+        .flatten();
+    if let Some(id) = stated {
+        return Ok((Base::At(checkpoint(read, thread, id).await?), None));
+    }
+    let point = newest_at(read, &owner, &row).await?;
+    let base = match point {
+        Some(point) => Base::At(checkpoint(read, thread, point.id).await?),
+        None => Base::Empty,
+    };
+    Ok((base, None))
+}
+
+/// The newest checkpoint on the path of an event's branch that is not younger than the event.
+async fn newest_at(
+    read: &mut dyn Read,
+    owner: &ThreadRow,
+    event: &Event,
+) -> Result<Option<Point>, Error> {
+    let mut branch = match event.branch {
+        Some(id) => read.branch(owner.tree, id).await?,
+        None => None,
+    };
+    if branch.is_none()
+        && let Some(active) = owner.active_branch
+    {
+        branch = read.branch(owner.tree, active).await?;
+    }
+    let mut next = match branch {
+        Some(branch) => branch.head,
+        // A deleted thread has no branches any more.
+        None => event.checkpoint,
+    };
+    let mut bare_input = None;
+    for _ in 0..WALK_MAX / PAGE {
+        let Some(start) = next.take() else {
+            return Ok(bare_input);
+        };
+        for point in read.path(owner.tree, start, PAGE).await? {
+            next = point.parent;
+            if point.event_number > event.number {
+                continue;
+            }
+            // What was to come next is no state of that time.
+            if point.source != Source::Input {
+                return Ok(Some(point));
+            }
+            bare_input.get_or_insert(point);
+        }
+    }
+    Err(too_deep())
+}

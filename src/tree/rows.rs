@@ -1,0 +1,270 @@
+//! Rows of the tree's tables as operations see them, without channel values.
+
+use std::sync::Arc;
+
+use super::Outcome;
+use crate::{
+    checkpoint::{Slot, Source},
+    id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId},
+    time::Timestamp,
+    value::{Map, Value},
+};
+
+/// Whether an address means a place or the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// Inclusive.
+    At,
+    /// Exclusive.
+    Before,
+}
+
+impl Position {
+    /// The word stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::At => "at",
+            Self::Before => "before",
+        }
+    }
+}
+
+/// A row of `threads`, of a tombstone too.
+#[derive(Clone, Debug)]
+pub struct ThreadRow {
+    /// Key.
+    pub id: ThreadId,
+    /// Its tree; a root thread's equals its id.
+    pub tree: TreeId,
+    /// Direct fork parent; `None` for a root.
+    pub parent: Option<ThreadId>,
+    /// Last inherited checkpoint; `None` for a root or a blank slate.
+    pub fork_checkpoint: Option<CheckpointId>,
+    /// Depth of that checkpoint, -1 without one.
+    pub fork_depth: i32,
+    /// The anchor as the client sent it.
+    pub fork_anchor: Option<Arc<str>>,
+    /// The anchor's position as the client sent it.
+    pub fork_position: Option<Position>,
+    /// Events of the parent up to this number are inherited.
+    pub fork_event_number: i64,
+    /// Number of forks above.
+    pub fork_level: i32,
+    /// The active branch; `None` for a tombstone.
+    pub active_branch: Option<BranchId>,
+    /// Number of the newest event.
+    pub last_event_number: i64,
+    /// Client's metadata.
+    pub metadata: Map,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When metadata or branches last changed.
+    pub updated_at: Timestamp,
+    /// When it was deleted.
+    pub deleted_at: Option<Timestamp>,
+}
+
+/// A row of `branches`.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// Tree.
+    pub tree: TreeId,
+    /// Key within the tree.
+    pub id: BranchId,
+    /// The thread it belongs to.
+    pub thread: ThreadId,
+    /// Unique in the thread.
+    pub name: Arc<str>,
+    /// The newest checkpoint; `None` while it is empty.
+    pub head: Option<CheckpointId>,
+    /// Depth of the head, -1 without one.
+    pub head_depth: i32,
+    /// The fence.
+    pub epoch: i64,
+    /// Raised by every head move.
+    pub version: i64,
+    /// How it was left.
+    pub outcome: Outcome,
+    /// Error of its last run.
+    pub error: Option<Value>,
+    /// What made it: `root`, `fork`, `rewind`, `btw`, `restore`, `message`, `edit`,
+    /// `checkpoint` or `update`.
+    pub origin: Arc<str>,
+    /// The branch it was made from.
+    pub source: Option<BranchId>,
+    /// Set where writes were copied: above the subgraph rows that belong to the copy.
+    pub creation: Option<CheckpointId>,
+    /// The run that made it.
+    pub run: Option<RunId>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When its row last changed.
+    pub updated_at: Timestamp,
+}
+
+impl Branch {
+    /// The right to write to it under the epoch that was read.
+    pub fn slot(&self) -> Slot {
+        Slot {
+            tree: self.tree,
+            thread: self.thread,
+            branch: self.id,
+            epoch: self.epoch,
+            head: self.head,
+            head_depth: self.head_depth,
+        }
+    }
+}
+
+/// A row of `tags`.
+#[derive(Clone, Debug)]
+pub struct Tag {
+    /// Unique in the thread.
+    pub name: Arc<str>,
+    /// What it names.
+    pub checkpoint: CheckpointId,
+    /// Depth of that checkpoint.
+    pub depth: i32,
+    /// The newest message there.
+    pub message_id: Option<Arc<str>>,
+    /// When it was first set.
+    pub created_at: Timestamp,
+    /// When it was last set.
+    pub updated_at: Timestamp,
+}
+
+/// A row of `checkpoints` in the root namespace, without state.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Key.
+    pub id: CheckpointId,
+    /// The checkpoint it follows.
+    pub parent: Option<CheckpointId>,
+    /// Distance from the root of its path.
+    pub depth: i32,
+    /// The thread that wrote it.
+    pub thread: ThreadId,
+    /// The branch that wrote it.
+    pub branch: BranchId,
+    /// Newest `add` node of the message index on the path.
+    pub last_node: Option<NodeId>,
+    /// Newest event on the path.
+    pub event_number: i64,
+    /// The run that wrote it.
+    pub run: Option<RunId>,
+    /// What made it.
+    pub source: Source,
+    /// Superstep number.
+    pub step: i64,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// What a row of the message index says happened to its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It appears on the path.
+    Add,
+    /// Its content changes on the path.
+    Edit,
+    /// It leaves the state on the path.
+    Remove,
+}
+
+impl Change {
+    /// The word stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Edit => "edit",
+            Self::Remove => "remove",
+        }
+    }
+}
+
+/// A row of `message_nodes`. Content is in the messages channel of its checkpoint.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Key.
+    pub id: NodeId,
+    /// Previous `add` node on the path.
+    pub parent: Option<NodeId>,
+    /// 1-based position in the chain of adds.
+    pub ordinal: i32,
+    /// What happened.
+    pub change: Change,
+    /// The message.
+    pub message_id: Arc<str>,
+    /// The id this one replaces (edits through the message API).
+    pub edit_of: Option<Arc<str>>,
+    /// First checkpoint with it.
+    pub checkpoint: CheckpointId,
+    /// Depth of that checkpoint.
+    pub depth: i32,
+    /// Place in that checkpoint.
+    pub seq: i32,
+    /// The checkpoint in which the turn it ends is complete.
+    pub settled: Option<CheckpointId>,
+    /// The thread that wrote it.
+    pub thread: ThreadId,
+    /// The branch that wrote it.
+    pub branch: BranchId,
+    /// The run that wrote it.
+    pub run: Option<RunId>,
+    /// Role of the message as stored (`human`, `ai`, ...).
+    pub role: Option<Arc<str>>,
+    /// The event that tells of it.
+    pub event_number: Option<i64>,
+    /// When it was written.
+    pub created_at: Timestamp,
+}
+
+/// A row of `events`.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Unique id.
+    pub id: crate::id::EventId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// Gapless within the thread.
+    pub number: i64,
+    /// Type name, for example `BranchCreated`.
+    pub kind: Arc<str>,
+    /// Ids and small facts, as far as they are kept with the event itself:
+    /// [`event::payload`](super::event::payload) adds the rest.
+    pub payload: Map,
+    /// The branch it is about.
+    pub branch: Option<BranchId>,
+    /// The checkpoint it is about.
+    pub checkpoint: Option<CheckpointId>,
+    /// The message it is about.
+    pub message_id: Option<Arc<str>>,
+    /// When it was written.
+    pub created_at: Timestamp,
+}
+
+/// An event to append to a thread's log; its number is given by the storage.
+#[derive(Clone, Debug, Default)]
+pub struct NewEvent {
+    /// Type name, one of [`event`](super::event)'s.
+    pub kind: &'static str,
+    /// Ids and small facts that no other field says.
+    pub payload: Map,
+    /// The branch it is about.
+    pub branch: Option<BranchId>,
+    /// The checkpoint it is about.
+    pub checkpoint: Option<CheckpointId>,
+    /// The message it is about.
+    pub message_id: Option<Arc<str>>,
+}
+
+/// A run that is pending or running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenRun {
+    /// Key.
+    pub id: RunId,
+    /// The branch it is pinned to; `None` while it floats.
+    pub branch: Option<BranchId>,
+    /// It is executed now.
+    pub running: bool,
+}

@@ -1,0 +1,112 @@
+//! Which threads a list shows, and in what order.
+
+use std::sync::Arc;
+
+use crate::{id::ThreadId, value::Map};
+
+/// Status to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing left to do.
+    Idle,
+    /// A run is pending or running.
+    Busy,
+    /// The head has nodes that wait.
+    Interrupted,
+    /// The last run failed.
+    Error,
+}
+
+impl Status {
+    /// The word shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Interrupted => "interrupted",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Which threads of a fork family are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Every one.
+    #[default]
+    All,
+    /// Those that are not forks.
+    Roots,
+    /// The one that was updated last.
+    LatestFork,
+}
+
+impl Mode {
+    /// The word clients send.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Roots => "roots",
+            Self::LatestFork => "latest-fork",
+        }
+    }
+}
+
+/// Order of a list of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SortBy {
+    /// By id.
+    ThreadId,
+    /// By status.
+    Status,
+    /// By creation.
+    CreatedAt,
+    /// By last change.
+    #[default]
+    UpdatedAt,
+    /// By last change of the state.
+    StateUpdatedAt,
+}
+
+impl SortBy {
+    /// The word clients send.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ThreadId => "thread_id",
+            Self::Status => "status",
+            Self::CreatedAt => "created_at",
+            Self::UpdatedAt => "updated_at",
+            Self::StateUpdatedAt => "state_updated_at",
+        }
+    }
+}
+
+/// Which threads.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only these; `None` for all.
+    pub ids: Option<Vec<ThreadId>>,
+    /// Containment on metadata; empty for all.
+    pub metadata: Map,
+    /// Only this status.
+    pub status: Option<Status>,
+    /// Which of a fork family.
+    pub mode: Mode,
+    /// Only those this principal may see; `None` for all.
+    pub principal: Option<Arc<str>>,
+}
+
+/// A page of threads.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Which ones.
+    pub filter: Filter,
+    /// Order; threads that are equal in it are ordered by id.
+    pub sort_by: SortBy,
+    /// Smallest first.
+    pub ascending: bool,
+    /// At most so many.
+    pub limit: usize,
+    /// How many to skip.
+    pub offset: usize,
+}

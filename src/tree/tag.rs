@@ -1,0 +1,101 @@
+//! Tags: names of checkpoints that stay until they are moved.
+
+use std::sync::Arc;
+
+use super::{
+    Error, Resolved, Tx,
+    branch::MANY,
+    event,
+    rows::{NewEvent, Tag, ThreadRow},
+};
+use crate::{
+    time::Timestamp,
+    value::{Map, Value},
+};
+
+/// A tag that was set.
+#[derive(Clone, Debug)]
+pub struct Set {
+    /// The tag.
+    pub tag: Tag,
+    /// There was none of this name.
+    pub new: bool,
+    /// Number of the event.
+    pub event_number: i64,
+}
+
+/// Names the checkpoint of an address.
+///
+/// # Errors
+/// 409 `empty_branch`: there is no checkpoint; `too_many`. Or the storage failed.
+pub async fn set(
+    tx: &mut dyn Tx,
+    thread: &ThreadRow,
+    name: Arc<str>,
+    at: &Resolved,
+) -> Result<Set, Error> {
+    let Some(point) = at.base.point() else {
+        return Err(Error::conflict(
+            "empty_branch",
+            "There is no checkpoint yet that a tag could name",
+        ));
+    };
+    let there = tx.tag(thread.tree, thread.id, name.clone()).await?;
+    if there.is_none() && tx.tags(thread.tree, thread.id).await?.len() >= MANY {
+        return Err(Error::conflict(
+            "too_many",
+            format!("The thread has {MANY} tags: delete some first"),
+        ));
+    }
+    let message_id = match (&at.message, point.last_node) {
+        (Some(node), _) => Some(node.message_id.clone()),
+        (None, Some(node)) => {
+            let node = tx.node(thread.tree, node).await?;
+            node.map(|node| node.message_id)
+        }
+        (None, None) => None,
+    };
+    let now = Timestamp::now();
+    let tag = Tag {
+        name: name.clone(),
+        checkpoint: point.id,
+        depth: point.depth,
+        message_id: message_id.clone(),
+        created_at: there.map_or(now, |there| there.created_at),
+        updated_at: now,
+    };
+    let new = tx.put_tag(thread.tree, thread.id, tag.clone()).await?;
+    let told = NewEvent {
+        kind: event::TAG_SET,
+        payload: Map::from([("tag", Value::Str(name.clone()))]),
+        branch: None,
+        checkpoint: Some(point.id),
+        message_id,
+    };
+    let event_number = tx.append(thread.tree, thread.id, vec![told]).await?;
+    // As it is stored: times have the storage's precision.
+    let stored = tx.tag(thread.tree, thread.id, name).await?;
+    Ok(Set {
+        tag: stored.unwrap_or(tag),
+        new,
+        event_number,
+    })
+}
+
+/// Deletes a tag; answers the number of the event.
+///
+/// # Errors
+/// 404 `tag_not_found`, or the storage failed.
+pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, name: &str) -> Result<i64, Error> {
+    let tag = super::resolve::tag(tx, thread, name).await?;
+    tx.delete_tag(thread.tree, thread.id, tag.name.clone())
+        .await?;
+    let told = NewEvent {
+        kind: event::TAG_DELETED,
+        payload: Map::from([("tag", Value::Str(tag.name))]),
+        branch: None,
+        checkpoint: Some(tag.checkpoint),
+        message_id: None,
+    };
+    Ok(tx.append(thread.tree, thread.id, vec![told]).await?)
+}

@@ -1,0 +1,202 @@
+//! `Idempotency-Key`: a request that is sent again takes effect once.
+#![allow(clippy::unwrap_used, reason = "a panic is the failure of the test")]
+
+mod support;
+
+use std::thread;
+
+use serde_json::{Value, json};
+use support::client::{Answer, Client};
+use support::place::Place;
+use support::server::{Server, Setup};
+
+on_both_storages!(
+    a_repeated_request_gets_the_first_answer_and_has_no_further_effect,
+    a_key_belongs_to_one_request,
+    requests_sent_at_once_have_one_effect_and_one_answer,
+    a_refusal_is_kept_too,
+    a_repeated_run_is_the_first_run,
+    a_repeated_stream_joins_the_run_that_was_created,
+    a_repeated_wait_gives_the_end_of_the_run_that_was_created,
+    a_run_whose_creator_was_killed_is_found_again,
+    keys_count_for_posts_and_puts_and_have_a_form,
+);
+
+fn serve(place: &Place) -> (Server, Client) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    (server, client)
+}
+
+fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
+    let headers = [("idempotency-key", key)];
+    client.send("POST", path, &headers, body.to_string().as_bytes())
+}
+
+fn slow(ms: u64) -> Value {
+    json!({"assistant_id": "slow", "input": {"ms": ms, "ticks": 2}, "stream_mode": ["values", "custom"]})
+}
+
+fn runs(client: &Client, thread: &str) -> Vec<Value> {
+    let answer = client.get(&format!("/threads/{thread}/runs"));
+    answer.json().as_array().unwrap().clone()
+}
+
+fn a_repeated_request_gets_the_first_answer_and_has_no_further_effect(place: &Place) {
+    let (_server, client) = serve(place);
+    let body = json!({"metadata": {"a": 1}});
+    let first = post(&client, "/threads", "k", &body);
+    assert_eq!(
+        (first.status, first.header("idempotency-replayed")),
+        (200, None)
+    );
+    let second = post(&client, "/threads", "k", &body);
+    assert_eq!(second.status, 200);
+    assert_eq!(second.text(), first.text());
+    assert_eq!(second.header("idempotency-replayed"), Some("true"));
+    assert_eq!(second.header("content-type"), Some("application/json"));
+    let other = post(&client, "/threads", "another", &body);
+    assert_ne!(other.json()["thread_id"], first.json()["thread_id"]);
+}
+
+fn a_key_belongs_to_one_request(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    assert_eq!(post(&client, "/threads", "k", &json!({})).status, 200);
+    for (path, body) in [
+        ("/threads", json!({"metadata": {}})),
+        (&format!("/threads/{thread}/runs"), json!({})),
+    ] {
+        let answer = post(&client, path, "k", &body);
+        answer.refused(422);
+        assert_eq!(answer.json()["code"], "idempotency_mismatch");
+    }
+    assert_eq!(runs(&client, &thread), [] as [Value; 0]);
+}
+
+fn requests_sent_at_once_have_one_effect_and_one_answer(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let path = format!("/threads/{thread}/runs");
+    let send = || {
+        let (client, path) = (client.clone(), path.clone());
+        thread::spawn(move || post(&client, &path, "once", &slow(20)))
+    };
+    let sent: Vec<_> = (0..20).map(|_| send()).collect();
+    let answers: Vec<_> = sent.into_iter().map(|sent| sent.join().unwrap()).collect();
+    for answer in &answers {
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.text(), answers[0].text());
+    }
+    let fresh = answers
+        .iter()
+        .filter(|answer| answer.header("idempotency-replayed").is_none());
+    assert_eq!(fresh.count(), 1);
+    assert_eq!(runs(&client, &thread).len(), 1);
+}
+
+fn a_refusal_is_kept_too(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let body = json!({"thread_id": thread});
+    post(&client, "/threads", "k", &body).refused(409);
+    assert_eq!(client.delete(&format!("/threads/{thread}")).status, 204);
+    let again = post(&client, "/threads", "k", &body);
+    again.refused(409);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(post(&client, "/threads", "new", &body).status, 200);
+}
+
+fn a_repeated_run_is_the_first_run(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let path = format!("/threads/{thread}/runs");
+    let first = post(&client, &path, "k", &slow(1));
+    let run = first.json()["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(client.end_of(&thread, &run), "success");
+    let second = post(&client, &path, "k", &slow(1));
+    assert_eq!(second.text(), first.text());
+    let place = format!("{path}/{run}");
+    assert_eq!(second.header("content-location"), Some(&*place));
+    assert_eq!(runs(&client, &thread).len(), 1);
+}
+
+fn a_repeated_stream_joins_the_run_that_was_created(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let path = format!("/threads/{thread}/runs/stream");
+    let mut body = slow(150);
+    body["stream_resumable"] = true.into();
+    let text = body.to_string();
+    let headers = [("idempotency-key", "k")];
+    let mut first = client.open("POST", &path, &headers, text.as_bytes());
+    let seen = first.event_named("custom");
+    let mut second = client.open("POST", &path, &headers, text.as_bytes());
+    assert_eq!(second.header("idempotency-replayed"), Some("true"));
+    assert_eq!(second.run(), first.run());
+    // What the stream keeps is told from its beginning.
+    assert_eq!(second.event().unwrap().name, "metadata");
+    assert_eq!(second.event_named("custom"), seen);
+    let rest: Vec<_> = std::iter::from_fn(|| first.event()).collect();
+    let joined: Vec<_> = std::iter::from_fn(|| second.event()).collect();
+    assert_eq!(joined, rest);
+    assert_eq!(runs(&client, &thread).len(), 1);
+}
+
+fn a_repeated_wait_gives_the_end_of_the_run_that_was_created(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let path = format!("/threads/{thread}/runs/wait");
+    let first = {
+        let (client, path) = (client.clone(), path.clone());
+        thread::spawn(move || post(&client, &path, "k", &slow(150)))
+    };
+    let second = post(&client, &path, "k", &slow(150)).json();
+    assert_eq!(second["seen"], json!(["work", "rest"]));
+    assert_eq!(first.join().unwrap().json(), second);
+    assert_eq!(post(&client, &path, "k", &slow(150)).json(), second);
+    assert_eq!(runs(&client, &thread).len(), 1);
+}
+
+fn a_run_whose_creator_was_killed_is_found_again(place: &Place) {
+    let (mut server, client) = serve(place);
+    let thread = client.thread();
+    let path = format!("/threads/{thread}/runs/wait");
+    let waiting = {
+        let (client, path) = (client.clone(), path.clone());
+        thread::spawn(move || {
+            let body = slow(60_000).to_string();
+            let headers = [("idempotency-key", "k")];
+            // The connection breaks, maybe before the head of an answer.
+            client
+                .open("POST", &path, &headers, body.as_bytes())
+                .breaks()
+        })
+    };
+    while runs(&client, &thread).is_empty() {}
+    server.kill();
+    waiting.join().ok();
+    server.restart();
+    let client = Client::of(&server);
+    let answer = post(&client, &path, "k", &slow(60_000));
+    assert_eq!(answer.header("idempotency-replayed"), Some("true"));
+    assert!(answer.json()["__error__"].is_object(), "{}", answer.text());
+    let runs = runs(&client, &thread);
+    assert_eq!(runs.len(), 1);
+    assert_eq!(runs[0]["status"], "error");
+}
+
+fn keys_count_for_posts_and_puts_and_have_a_form(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    for bad in ["", "two words", &"x".repeat(256), "ключ"] {
+        post(&client, "/threads", bad, &json!({})).refused(422);
+    }
+    let path = format!("/threads/{thread}");
+    for n in [1, 2] {
+        let body = json!({"metadata": {"n": n}}).to_string();
+        let headers = [("idempotency-key", "k")];
+        let answer = client.send("PATCH", &path, &headers, body.as_bytes());
+        assert_eq!(answer.json()["metadata"]["n"], n);
+    }
+}

@@ -1,0 +1,1 @@
+//! Comparing states, and threads as trees.

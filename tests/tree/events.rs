@@ -1,0 +1,511 @@
+//! The event log: pages, streams, and the tables derived from it.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::on_both_storages;
+use crate::support;
+use crate::support::client::{Client, Open};
+use crate::support::place::Place;
+use crate::support::server::{Server, Setup};
+
+on_both_storages!(
+    a_run_is_told_in_order_and_with_content,
+    pages_follow_each_other_without_a_gap,
+    a_stream_begins_where_it_is_told_and_stays_open,
+    a_stream_goes_on_after_the_last_event_seen,
+    a_stream_tells_what_happens_while_it_is_open,
+    a_stream_ends_with_its_thread,
+    events_of_parallel_writers_have_no_gap,
+    requests_that_make_no_sense_are_refused,
+    scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load,
+    a_rebuild_of_one_thread_or_table_is_taken,
+);
+
+fn serve(place: &Place) -> (Server, Client) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    (server, client)
+}
+
+fn say(client: &Client, thread: &str, text: &str) -> Value {
+    let message = json!({"role": "user", "content": text});
+    client.run(
+        thread,
+        &json!({"assistant_id": "agent", "input": {"messages": [message]}}),
+    )
+}
+
+fn events(client: &Client, thread: &str, query: &str) -> Vec<Value> {
+    let answer = client.get(&format!("/threads/{thread}/events?{query}"));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["events"].as_array().unwrap().clone()
+}
+
+fn numbers(events: &[Value]) -> Vec<i64> {
+    let numbers = events.iter().map(|event| event["event_number"].as_i64());
+    numbers.map(Option::unwrap).collect()
+}
+
+fn types(events: &[Value]) -> Vec<&str> {
+    let types = events.iter().map(|event| event["event_type"].as_str());
+    types.map(Option::unwrap).collect()
+}
+
+fn stream(client: &Client, thread: &str, query: &str, last: Option<&str>) -> Open {
+    let mut headers = vec![("accept", "text/event-stream")];
+    headers.extend(last.map(|last| ("last-event-id", last)));
+    let path = format!("/threads/{thread}/events?{query}");
+    let open = client.open("GET", &path, &headers, b"");
+    assert_eq!(open.status, 200);
+    open
+}
+
+fn a_run_is_told_in_order_and_with_content(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    say(&client, &thread, "hello");
+    let all = events(&client, &thread, "");
+    let expected: Vec<i64> = (1..).take(all.len()).collect();
+    assert_eq!(numbers(&all), expected);
+    let types = types(&all);
+    assert_eq!(types[0], "ThreadCreated", "{types:?}");
+    for needed in [
+        "RunEnqueued",
+        "RunStarted",
+        "UserMessageAdded",
+        "LLMResponseGenerated",
+        "CheckpointCreated",
+        "RunFinished",
+    ] {
+        assert_eq!(
+            types.iter().filter(|one| **one == needed).count(),
+            1,
+            "{needed} in {types:?}"
+        );
+    }
+    assert_eq!(types.last(), Some(&"RunFinished"));
+    let of = |kind: &str| {
+        all.iter()
+            .find(|event| event["event_type"] == kind)
+            .unwrap()
+    };
+    let user = of("UserMessageAdded");
+    assert_eq!(user["payload"]["content"], "hello");
+    assert_eq!(user["payload"]["role"], "user");
+    assert_eq!(user["payload"]["branch"], "main");
+    assert_eq!(user["message_id"], user["payload"]["message_id"]);
+    let answer = of("LLMResponseGenerated");
+    assert_eq!(answer["payload"]["content"], "echo: hello");
+    assert_eq!(answer["payload"]["reply_to"], user["message_id"]);
+    let head = client.get(&format!("/threads/{thread}/head")).json();
+    let settled = of("CheckpointCreated");
+    assert_eq!(settled["checkpoint_id"], head["latest_checkpoint_id"]);
+    assert_eq!(settled["payload"]["ai_message_id"], answer["message_id"]);
+    assert_eq!(head["latest_ai_message_id"], answer["message_id"]);
+    assert_eq!(head["event_number"], all.len());
+    for event in &all {
+        let keys: Vec<&String> = event.as_object().unwrap().keys().collect();
+        assert_eq!(
+            keys,
+            [
+                "event_number",
+                "event_id",
+                "event_type",
+                "thread_id",
+                "branch",
+                "checkpoint_id",
+                "message_id",
+                "payload",
+                "created_at"
+            ]
+        );
+        assert_eq!(event["thread_id"], *thread);
+    }
+}
+
+fn pages_follow_each_other_without_a_gap(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    say(&client, &thread, "one");
+    say(&client, &thread, "two");
+    let all = events(&client, &thread, "");
+    let (mut paged, mut after) = (Vec::new(), json!(0));
+    loop {
+        let path = format!("/threads/{thread}/events?limit=3&after={after}");
+        let page = client.get(&path).json();
+        let events = page["events"].as_array().unwrap();
+        assert!(events.len() <= 3);
+        paged.extend(events.iter().cloned());
+        if page["next"].is_null() {
+            break;
+        }
+        assert_eq!(page["next"], events[2]["event_number"]);
+        after = page["next"].clone();
+    }
+    assert_eq!(paged, all);
+    let last = all.len();
+    assert!(events(&client, &thread, &format!("after={last}")).is_empty());
+    assert_eq!(events(&client, &thread, "inherited=true"), all);
+}
+
+fn a_stream_begins_where_it_is_told_and_stays_open(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    say(&client, &thread, "hello");
+    let all = events(&client, &thread, "");
+    let mut open = stream(&client, &thread, "", None);
+    assert_eq!(
+        open.header("content-type"),
+        Some("text/event-stream; charset=utf-8")
+    );
+    for expected in &all {
+        let event = open.event().unwrap();
+        assert_eq!(event.name, expected["event_type"]);
+        assert_eq!(event.id, Some(expected["event_number"].to_string()));
+        assert_eq!(&event.data, expected);
+    }
+    let begin = Instant::now();
+    let heartbeat = open.chunk().unwrap();
+    assert_eq!(heartbeat, b": heartbeat\r\n\r\n");
+    assert!(begin.elapsed() < Duration::from_secs(8));
+    let mut later = stream(&client, &thread, "after=3", None);
+    assert_eq!(later.event().unwrap().data, all[3]);
+}
+
+fn a_stream_goes_on_after_the_last_event_seen(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    say(&client, &thread, "hello");
+    let all = events(&client, &thread, "");
+    let mut first = stream(&client, &thread, "", None);
+    first.event();
+    let seen = first.event().unwrap().id.unwrap();
+    drop(first);
+    // The header wins over the query, as reconnecting clients repeat their first address.
+    let mut again = stream(&client, &thread, "after=0", Some(&seen));
+    assert_eq!(again.event().unwrap().data, all[2]);
+}
+
+fn a_stream_tells_what_happens_while_it_is_open(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let before = events(&client, &thread, "").len();
+    let mut open = stream(&client, &thread, &format!("after={before}"), None);
+    let (sender, told) = std::sync::mpsc::channel();
+    let reader = thread::spawn(move || {
+        loop {
+            let event = open.event().unwrap();
+            sender.send((Instant::now(), event.clone())).unwrap();
+            if event.name == "RunFinished" {
+                return;
+            }
+        }
+    });
+    thread::sleep(Duration::from_millis(100));
+    say(&client, &thread, "hello");
+    let end = Instant::now();
+    reader.join().unwrap();
+    let told: Vec<_> = told.iter().collect();
+    let expected = events(&client, &thread, &format!("after={before}"));
+    let data: Vec<Value> = told.iter().map(|(_, event)| event.data.clone()).collect();
+    assert_eq!(numbers(&data), numbers(&expected));
+    // In this process nobody waits for the next look, which comes each second.
+    let late = told.last().unwrap().0.saturating_duration_since(end);
+    assert!(late < Duration::from_millis(700), "{late:?}");
+}
+
+fn a_stream_ends_with_its_thread(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let mut open = stream(&client, &thread, "", None);
+    assert_eq!(client.delete(&format!("/threads/{thread}")).status, 204);
+    while open.event().is_some() {}
+}
+
+fn events_of_parallel_writers_have_no_gap(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let mut open = stream(&client, &thread, "", None);
+    let writers: Vec<_> = (0..50)
+        .map(|n| {
+            let (client, thread) = (client.clone(), thread.clone());
+            thread::spawn(move || {
+                let path = format!("/threads/{thread}/tags/tag-{n}");
+                if n % 5 == 0 {
+                    say(&client, &thread, &format!("say {n}"));
+                }
+                client.send("PUT", &path, &[], b"{}").status
+            })
+        })
+        .collect();
+    for writer in writers {
+        assert!(matches!(writer.join().unwrap(), 201 | 409));
+    }
+    let all = events(&client, &thread, "limit=1000");
+    let expected: Vec<i64> = (1..).take(all.len()).collect();
+    assert_eq!(numbers(&all), expected);
+    assert!(all.len() > 60, "{}", all.len());
+    for number in expected {
+        assert_eq!(open.event().unwrap().id, Some(number.to_string()));
+    }
+    assert_eq!(
+        types(&all)
+            .iter()
+            .filter(|one| **one == "RunFinished")
+            .count(),
+        10
+    );
+}
+
+fn requests_that_make_no_sense_are_refused(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let nowhere = "5a65802f-74fe-4e41-9a19-5fa219b2c04e";
+    for (status, path) in [
+        (422, format!("/threads/{thread}/events?limit=0")),
+        (422, format!("/threads/{thread}/events?limit=1001")),
+        (422, format!("/threads/{thread}/events?limit=x")),
+        (422, format!("/threads/{thread}/events?after=x")),
+        (422, format!("/threads/{thread}/events?after=-1")),
+        (422, format!("/threads/{thread}/events?inherited=maybe")),
+        (422, "/threads/none/events".to_owned()),
+        (404, format!("/threads/{nowhere}/events")),
+        (422, format!("/threads/{thread}/head?branch=no%20good")),
+        (404, format!("/threads/{thread}/head?branch=none")),
+        (404, format!("/threads/{nowhere}/head")),
+        (422, "/threads/none/head".to_owned()),
+        (422, format!("/threads/{thread}/tree?limit=0")),
+        (422, format!("/threads/{thread}/tree?limit=10001")),
+        (422, format!("/threads/{thread}/tree?format=none")),
+        (422, format!("/threads/{thread}/tree?after_depth=x")),
+        (404, format!("/threads/{nowhere}/tree")),
+    ] {
+        let answer = client.get(&path);
+        answer.refused(status);
+        assert!(
+            answer.json()["code"].is_string(),
+            "{path}: {}",
+            answer.text()
+        );
+    }
+    for last in ["x", "-1", "1.5", "9999999999999999999999"] {
+        let headers = [("accept", "text/event-stream"), ("last-event-id", last)];
+        let path = format!("/threads/{thread}/events");
+        client.send("GET", &path, &headers, b"").refused(422);
+    }
+    let rebuild = "/admin/projections/rebuild";
+    client
+        .post(rebuild, &json!({"projection": "none"}))
+        .refused(422);
+    client
+        .post(rebuild, &json!({"thread_id": "none"}))
+        .refused(422);
+    client
+        .post(rebuild, &json!({"thread_id": nowhere}))
+        .refused(404);
+}
+
+const TABLES: [&str; 4] = ["fork_index", "search", "thread_heads", "thread_timeline"];
+
+/// Rows of the derived tables once they know all there is, as text, in the order of their keys.
+fn settled(
+    place: &Place,
+    server: &Server,
+    client: &Client,
+    threads: &[String],
+) -> Vec<Vec<String>> {
+    let wanted: Vec<(String, i64)> = threads
+        .iter()
+        .map(|thread| {
+            let head = client.get(&format!("/threads/{thread}/head")).json();
+            (thread.clone(), head["event_number"].as_i64().unwrap())
+        })
+        .collect();
+    let begin = Instant::now();
+    loop {
+        let offsets = probe::offsets(place, server);
+        let known = |thread: &str, number: i64| {
+            let mut own = offsets.iter().filter(|(one, ..)| one == thread);
+            let count = own.clone().count();
+            count == TABLES.len() && own.all(|(.., offset)| *offset == number)
+        };
+        if wanted.iter().all(|(thread, number)| known(thread, *number)) {
+            return TABLES
+                .iter()
+                .map(|table| probe::rows(place, server, table))
+                .collect();
+        }
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "{wanted:?} {offsets:?}"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load(place: &Place) {
+    let (server, client) = serve(place);
+    let threads: Vec<String> = (0..4).map(|_| client.thread()).collect();
+    let work = |n: usize| {
+        let writers: Vec<_> = threads
+            .iter()
+            .cloned()
+            .map(|thread| {
+                let client = client.clone();
+                thread::spawn(move || {
+                    for i in 0..n {
+                        say(&client, &thread, &format!("Message {i}\nof \u{e9}"));
+                        let path = format!("/threads/{thread}/tags/t{i}");
+                        assert!(client.send("PUT", &path, &[], b"{}").status < 300);
+                        let path = format!("/threads/{thread}/btw");
+                        assert_eq!(client.post(&path, &json!({})).status, 201);
+                    }
+                })
+            })
+            .collect();
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap());
+    };
+    work(5);
+    let before = settled(place, &server, &client, &threads);
+    assert!(before[3].len() >= 4 * 5 * 8, "{}", before[3].len());
+    assert_eq!(before[2].len(), 4);
+    assert!(
+        before[1].iter().any(|row| row.contains("echo: message 4")),
+        "{:?}",
+        before[1]
+    );
+    let rebuild = || {
+        let answer = client.post("/admin/projections/rebuild", &json!({}));
+        assert_eq!(answer.status, 202);
+    };
+    rebuild();
+    assert_eq!(settled(place, &server, &client, &threads), before);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| work(5));
+        while !load.is_finished() {
+            rebuild();
+            thread::sleep(Duration::from_millis(30));
+        }
+        load.join().unwrap();
+    });
+    let after = settled(place, &server, &client, &threads);
+    rebuild();
+    assert_eq!(settled(place, &server, &client, &threads), after);
+    for (old, new) in before.iter().zip(&after) {
+        assert!(new.len() >= old.len());
+    }
+    for (old, row) in before[3]
+        .iter()
+        .filter_map(|row| Some((row, after[3].iter().find(|new| *new == row)?)))
+    {
+        assert_eq!(old, row);
+    }
+}
+
+fn a_rebuild_of_one_thread_or_table_is_taken(place: &Place) {
+    let (server, client) = serve(place);
+    let threads = [client.thread(), client.thread()];
+    for thread in &threads {
+        say(&client, thread, "hello");
+    }
+    let before = settled(place, &server, &client, &threads);
+    for body in [
+        json!({"thread_id": threads[0]}),
+        json!({"projection": "search"}),
+        json!({"projection": "thread_heads", "thread_id": threads[1]}),
+    ] {
+        assert_eq!(client.post("/admin/projections/rebuild", &body).status, 202);
+        assert_eq!(settled(place, &server, &client, &threads), before, "{body}");
+    }
+    // Everything derived goes with its thread.
+    assert_eq!(
+        client.delete(&format!("/threads/{}", threads[0])).status,
+        204
+    );
+    for table in TABLES {
+        let rows = probe::rows(place, &server, table);
+        assert!(
+            rows.iter().all(|row| !row.contains(&threads[0])),
+            "{table}: {rows:?}"
+        );
+    }
+}
+
+/// Looks into the tables, past the server.
+mod probe {
+    use super::*;
+    use crate::support::place::block_on;
+
+    /// Rows as text, in the order of their keys.
+    pub fn rows(place: &Place, server: &Server, table: &str) -> Vec<String> {
+        match place.url() {
+            Some(url) => postgres(url, &format!("SELECT t::text FROM {table} t ORDER BY 1")),
+            None => sqlite(server, &format!("SELECT * FROM {table} ORDER BY 1, 2, 3")),
+        }
+    }
+
+    /// Thread, table and offset.
+    pub fn offsets(place: &Place, server: &Server) -> Vec<(String, String, i64)> {
+        let lines = match place.url() {
+            Some(url) => postgres(
+                url,
+                "SELECT thread_id::text || '|' || projection || '|' || last_event_number FROM projection_offsets",
+            ),
+            None => sqlite(
+                server,
+                "SELECT thread_id, projection, last_event_number FROM projection_offsets",
+            ),
+        };
+        let parts = lines.iter().map(|line| line.split('|').collect::<Vec<_>>());
+        parts
+            .map(|parts| {
+                (
+                    parts[0].to_owned(),
+                    parts[1].to_owned(),
+                    parts[2].parse().unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    fn postgres(url: &str, sql: &str) -> Vec<String> {
+        block_on(async {
+            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
+                .await
+                .unwrap();
+            tokio::spawn(connection);
+            let rows = client.query(sql, &[]).await.unwrap();
+            rows.iter().map(|row| row.get(0)).collect()
+        })
+    }
+
+    fn sqlite(server: &Server, sql: &str) -> Vec<String> {
+        let file = server.folder().join("data/backstitch.db");
+        let db = rusqlite::Connection::open(file).unwrap();
+        let mut statement = db.prepare(sql).unwrap();
+        let columns = statement.column_count();
+        let rows = statement.query_map([], |row| {
+            let cells = (0..columns).map(|column| cell(row.get_ref(column).unwrap()));
+            Ok(cells.collect::<Vec<_>>().join("|"))
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    fn cell(value: rusqlite::types::ValueRef<'_>) -> String {
+        use rusqlite::types::ValueRef::{Blob, Integer, Null, Real, Text};
+        match value {
+            Null => "null".to_owned(),
+            Integer(number) => number.to_string(),
+            Real(number) => number.to_string(),
+            Text(text) => String::from_utf8_lossy(text).into_owned(),
+            Blob(bytes) => uuid::Uuid::from_slice(bytes).unwrap().to_string(),
+        }
+    }
+}
