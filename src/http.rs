@@ -4,6 +4,7 @@
 mod address;
 mod api;
 mod assistants;
+mod auth;
 mod backend;
 mod body;
 mod branches;
@@ -11,7 +12,10 @@ mod cors;
 mod error;
 mod events;
 mod fields;
+mod forks;
 mod idempotency;
+mod members;
+mod messages;
 mod options;
 mod outline;
 mod params;
@@ -33,6 +37,7 @@ mod webhook;
 mod tests;
 
 pub use api::{Api, Outcome, Streaming, Waiting, Xray, assistants as assistant_request};
+pub use auth::Keys;
 pub use cors::Cors;
 pub use error::Error;
 pub use options::Options;

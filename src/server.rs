@@ -141,12 +141,6 @@ async fn open(settings: &Settings) -> anyhow::Result<Parts> {
 }
 
 async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> anyhow::Result<()> {
-    if !settings.api_keys.is_empty() {
-        anyhow::bail!(
-            "BACKSTITCH_API_KEYS is set, but this version cannot authenticate clients yet: \
-             unset it and keep the server on a private address"
-        );
-    }
     let parts = open(&settings).await?;
     let drain = CancellationToken::new();
     let service = Service::new(parts, graphs, runs::Options::default(), drain.clone());
@@ -160,7 +154,15 @@ async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> an
     })?;
     let local = listener.local_addr()?;
     announce(&format!("listening on http://{local}"))?;
+    let keys = settings.api_keys.iter();
+    let keys = http::Keys::new(keys.map(|one| (&*one.principal, one.key.reveal())));
     let options = http::Options {
+        // A page that anybody may open must not use a key that its visitor has.
+        cors: match keys.is_open() {
+            true => http::Cors::Any,
+            false => http::Cors::Origins(vec![]),
+        },
+        keys,
         webhook_allow_loopback: settings.webhook_allow_loopback,
         ..http::Options::default()
     };

@@ -1,6 +1,8 @@
 //! Editing the state of a thread without running nodes (LangGraph's `update_state`,
 //! `bulk_update_state` and `__copy__`).
 
+pub mod messages;
+
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,

@@ -92,7 +92,7 @@ impl Api for Service {
             .new_thread(NewThread {
                 id,
                 metadata: create.metadata,
-                owner: "local".to_owned(),
+                owner: create.principal.to_string(),
                 if_exists: create.if_exists,
             })
             .await?;

@@ -34,6 +34,11 @@ impl<'a> Fields<'a> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
+    /// All fields, unknown ones too.
+    pub fn map_of(&self) -> &'a Map {
+        self.map
+    }
+
     /// 422 for a field whose value makes no sense.
     pub fn refuse(&self, name: &str, reason: impl std::fmt::Display) -> Error {
         Error::invalid(format!("{reason}{}", place(&self.full(name))))

@@ -122,7 +122,7 @@ pub(super) async fn once(
     request.hash.update(&bytes);
     let hash = request.hash.digest128().to_be_bytes();
     let key = Key {
-        principal: "local".into(),
+        principal: call.principal(),
         text: request.key.into(),
     };
     let held = match call.api().begin_once(key, hash).await? {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Cors;
+use super::{Cors, Keys};
 
 /// Limits and switches of the server. [`Options::default`] is fit for production.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct Options {
     pub drain_limit: Duration,
     /// Which web pages may call.
     pub cors: Cors,
+    /// Keys that clients must present; without any everybody is let in.
+    pub keys: Keys,
     /// Allow webhooks to loopback and private addresses.
     pub webhook_allow_loopback: bool,
 }
@@ -48,6 +50,7 @@ impl Default for Options {
             heartbeat: Duration::from_secs(5),
             drain_limit: Duration::from_secs(30),
             cors: Cors::Any,
+            keys: Keys::default(),
             webhook_allow_loopback: false,
         }
     }

@@ -8,6 +8,7 @@ use super::{Error, fields};
 use crate::{
     id::{AssistantId, RunId, ThreadId},
     runs::request::{Assistant, Mode},
+    tree::members,
     value::Value,
 };
 
@@ -54,6 +55,18 @@ impl Path {
         let raw = found.map_or("", |(_, raw)| raw);
         let text = percent_decode_str(raw).decode_utf8_lossy();
         Ok(crate::tree::address::name(&text)?)
+    }
+
+    /// Whom a level is for.
+    pub fn principal(&self) -> Result<std::sync::Arc<str>, Error> {
+        let text = self.get("principal");
+        let good = |text: &str| (1..=members::NAME_MAX).contains(&text.len());
+        text.filter(|text| good(text))
+            .map(|text| (&*text).into())
+            .ok_or_else(|| {
+                let most = members::NAME_MAX;
+                Error::invalid(format!("Invalid principal: 1 to {most} visible bytes"))
+            })
     }
 
     /// The namespace of a subgraph, if the path has one.

@@ -4,8 +4,8 @@ use futures::future::BoxFuture;
 use hyper::{Method, Response};
 
 use super::{
-    Error, assistants, body::Body, branches, events, outline, params::Path, runs, service::Call,
-    state, system, tags, threads,
+    Error, assistants, body::Body, branches, events, forks, members, messages, outline,
+    params::Path, runs, service::Call, state, system, tags, threads,
 };
 
 /// Answers a request.
@@ -35,6 +35,8 @@ type Table = &'static [(&'static str, &'static [(Method, Handler)])];
 const TABLE: Table = routes! {
     "/" { GET system::ok, HEAD system::ok }
     "/ok" { GET system::ok, HEAD system::ok }
+    "/live" { GET system::live, HEAD system::live }
+    "/ready" { GET system::ready, HEAD system::ready }
     "/info" { GET system::info, HEAD system::info }
     "/assistants/search" { POST assistants::search }
     "/assistants" { POST assistants::create }
@@ -57,6 +59,12 @@ const TABLE: Table = routes! {
     "/threads/search" { POST threads::search }
     "/threads/count" { POST threads::count }
     "/threads/prune" { POST threads::prune }
+    "/commands/create-thread" { POST forks::create_thread }
+    "/commands/fork-thread" { POST forks::fork_thread }
+    "/threads/{thread_id}/fork" { POST forks::fork }
+    "/threads/{thread_id}/forks" { GET forks::list, HEAD forks::list }
+    "/threads/{thread_id}/members" { GET members::list, HEAD members::list }
+    "/threads/{thread_id}/members/{principal}" { PUT members::put, DELETE members::delete }
     "/threads/{thread_id}/copy" { POST threads::copy }
     "/threads/{thread_id}/stream" { GET threads::watch }
     "/threads/{thread_id}" {
@@ -68,6 +76,10 @@ const TABLE: Table = routes! {
     "/threads/{thread_id}/history" {
         GET state::history_by_query, HEAD state::history_by_query, POST state::history_by_body
     }
+    "/threads/{thread_id}/messages" {
+        GET messages::list, HEAD messages::list, POST messages::post
+    }
+    "/commands/send-message" { POST messages::send }
     "/threads/{thread_id}/runs" { GET runs::list, HEAD runs::list, POST runs::create }
     "/threads/{thread_id}/runs/stream" { POST runs::stream }
     "/threads/{thread_id}/runs/wait" { POST runs::wait }

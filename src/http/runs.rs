@@ -26,7 +26,7 @@ use crate::{
 
 mod parse;
 
-pub(super) use parse::{config, config_or_context};
+pub(super) use parse::{STRATEGIES, config, config_or_context, parse as parse_run};
 
 const COLUMNS: [&str; 9] = [
     "run_id",

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Api, Error, Options,
+    auth::{self, Client},
     body::{self, Body, Source},
     idempotency,
     params::{Path, Query},
@@ -46,6 +47,8 @@ pub(super) struct Shared {
 /// A request that has found its handler.
 pub(super) struct Call {
     pub shared: Arc<Shared>,
+    /// Whose request it is.
+    pub client: Client,
     pub path: Path,
     pub query: Query,
     pub headers: HeaderMap,
@@ -136,6 +139,10 @@ pub(super) async fn handle(
 
 async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
     let (parts, incoming) = request.into_parts();
+    let client = match auth::client(&shared.options.keys, &parts.headers, parts.uri.path()) {
+        Ok(client) => client,
+        Err(error) => return error.into_response(),
+    };
     let (handler, path) = match shared.routes.find(&parts.method, parts.uri.path()) {
         Found::Handler(handler, path) => (handler, path),
         Found::Nothing => return Error::not_found().into_response(),
@@ -150,6 +157,7 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
     };
     let call = Call {
         shared: shared.clone(),
+        client,
         path,
         query: Query::of(parts.uri.query()),
         headers: parts.headers,
@@ -161,20 +169,23 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
         Method::GET | Method::HEAD => None,
         _ => call.path.thread().ok(),
     };
-    let work = match idempotency::key(&parts.method, &call.headers) {
-        Ok(None) => handler(call),
-        Ok(Some(key)) => {
-            let target = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
-            let request = idempotency::Request::new(key, parts.method, target);
-            Box::pin(idempotency::once(handler, call, request))
-        }
+    let key = match idempotency::key(&parts.method, &call.headers) {
+        Ok(key) => key,
         Err(error) => return error.into_response(),
     };
     // On a task of its own: a client that hangs up must not cut off what the request has begun
     // (a run claimed and never executed), and a panic must end here.
     let api = shared.api.clone();
     let work = async move {
-        let answer = work.await;
+        auth::admit(&call, &parts.method, parts.uri.path()).await?;
+        let answer = match key {
+            None => handler(call).await,
+            Some(key) => {
+                let target = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
+                let request = idempotency::Request::new(key, parts.method, target);
+                Box::pin(idempotency::once(handler, call, request)).await
+            }
+        };
         if let Some(thread) = changed {
             api.told_of(thread);
         }

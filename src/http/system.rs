@@ -18,6 +18,20 @@ pub(super) async fn ok(call: Call) -> Result<Response<Body>, Error> {
     Ok(body::json(StatusCode::OK, &answer))
 }
 
+/// `GET /live`
+pub(super) async fn live(_call: Call) -> Result<Response<Body>, Error> {
+    Ok(body::json(StatusCode::OK, &value!({"ok": true})))
+}
+
+/// `GET /ready`
+pub(super) async fn ready(call: Call) -> Result<Response<Body>, Error> {
+    if call.shared.drain.is_cancelled() {
+        return Err(Error::unavailable("The server is shutting down."));
+    }
+    call.api().check().await?;
+    Ok(body::json(StatusCode::OK, &value!({"ok": true})))
+}
+
 /// `GET /info`
 pub(super) async fn info(_call: Call) -> Result<Response<Body>, Error> {
     let answer = value!({

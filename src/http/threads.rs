@@ -76,10 +76,18 @@ const COLUMNS: &[(&str, &str)] = &[
 
 /// `POST /threads`
 pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
+    let create = creation(&mut call).await?;
+    let view = call.api().create_thread(create).await?;
+    let thread = Value::map(render::thread(&view));
+    Ok(body::json(StatusCode::OK, &thread))
+}
+
+/// Reads what thread to create.
+pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
     let limit = call.shared.options.edit_limit;
     let body = call.json_upto(limit).await?;
     let fields = Fields::of(&body)?;
-    let create = Create {
+    Ok(Create {
         id: fields
             .text("thread_id")?
             .map(|text| thread_id(text))
@@ -87,10 +95,8 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
         metadata: metadata(&fields)?,
         if_exists: fields.word("if_exists", IF_EXISTS)?.unwrap_or_default(),
         supersteps: supersteps(&fields)?,
-    };
-    let view = call.api().create_thread(create).await?;
-    let thread = Value::map(render::thread(&view));
-    Ok(body::json(StatusCode::OK, &thread))
+        principal: call.principal(),
+    })
 }
 
 /// `GET /threads/{thread_id}`
@@ -139,7 +145,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     };
     let extracts = |name| extract.iter().any(|(_, path)| path.starts_with(name));
     let search = Search {
-        filter: filter(&fields)?,
+        filter: filter(&fields, &call)?,
         limit: limit + 1,
         offset,
         sort_by: fields.word("sort_by", SORTS)?.unwrap_or_default(),
@@ -194,6 +200,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
             status: query.word("status", STATUSES)?,
             mode: query.word("mode", MODES)?.unwrap_or_default(),
             min_event: wanted,
+            principal: call.viewer(),
             ..Filter::default()
         },
         limit: limit + 1,
@@ -210,7 +217,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
 /// `POST /threads/count`
 pub(super) async fn count(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
-    let filter = filter(&Fields::of(&body)?)?;
+    let filter = filter(&Fields::of(&body)?, &call)?;
     let count = call.api().count_threads(filter).await?;
     Ok(body::json(StatusCode::OK, &Value::from(count)))
 }
@@ -321,12 +328,12 @@ pub(super) fn metadata(fields: &Fields<'_>) -> Result<Map, Error> {
     Ok(map)
 }
 
-fn thread_id(text: &str) -> Result<ThreadId, Error> {
+pub(super) fn thread_id(text: &str) -> Result<ThreadId, Error> {
     text.parse()
         .map_err(|_| Error::invalid("Invalid thread ID: must be a UUID"))
 }
 
-fn filter(fields: &Fields<'_>) -> Result<Filter, Error> {
+fn filter(fields: &Fields<'_>, call: &Call) -> Result<Filter, Error> {
     let ids = fields.texts("ids")?.map(|ids| {
         ids.iter()
             .map(|id| {
@@ -341,7 +348,7 @@ fn filter(fields: &Fields<'_>) -> Result<Filter, Error> {
         values: fields.map("values")?.cloned().unwrap_or_default(),
         status: fields.word("status", STATUSES)?,
         mode: fields.word("mode", MODES)?.unwrap_or_default(),
-        principal: None,
+        principal: call.viewer(),
         min_event: min_event(fields)?,
     })
 }

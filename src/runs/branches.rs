@@ -76,11 +76,11 @@ pub struct Branches {
 
 /// What a checkpoint says of itself; it never changes.
 #[derive(Clone, Debug, Default)]
-struct Content {
+pub(super) struct Content {
     /// Nodes wait to run.
-    waits: bool,
+    pub waits: bool,
     /// Its messages.
-    messages: Vec<Value>,
+    pub messages: Vec<Value>,
 }
 
 impl Service {
@@ -168,7 +168,7 @@ impl Service {
         Ok(created)
     }
 
-    async fn place(
+    pub(super) async fn place(
         &self,
         read: &mut dyn Read,
         thread: &ThreadRow,
@@ -216,7 +216,11 @@ impl Service {
     }
 
     /// What a checkpoint says, with the graph of its thread.
-    async fn content(&self, thread: &ThreadRow, at: CheckpointId) -> Result<Content, Error> {
+    pub(super) async fn content(
+        &self,
+        thread: &ThreadRow,
+        at: CheckpointId,
+    ) -> Result<Content, Error> {
         let saver = &self.inner.parts.saver;
         let loaded = base::load(saver, thread.tree, thread.id, &"".into(), At::Id(at)).await?;
         let Some(mut decoded) = loaded else {

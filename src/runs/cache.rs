@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::{
     checkpoint::frame::Decoded,
     id::{CheckpointId, TreeId},
+    tree::messages::values::Warm,
 };
 
 /// The most recently used checkpoints, bounded by an estimate of their bytes.
@@ -67,5 +68,15 @@ impl Cache {
                 inner.bytes -= size;
             }
         }
+    }
+}
+
+impl Warm for Cache {
+    fn get(&self, tree: TreeId, id: CheckpointId) -> Option<Arc<Decoded>> {
+        Cache::get(self, tree, id)
+    }
+
+    fn put(&self, tree: TreeId, decoded: Decoded) {
+        Cache::put(self, tree, decoded);
     }
 }

@@ -131,7 +131,7 @@ impl Service {
     }
 
     /// Stops what a run with strategy `interrupt` or `rollback` has ended in the storage.
-    async fn supersede(&self, request: &request::Run, run: &Run) {
+    pub(super) async fn supersede(&self, request: &request::Run, run: &Run) {
         use super::Strategy::{Interrupt, Rollback};
         if !matches!(request.multitask_strategy, Interrupt | Rollback) {
             return;
@@ -196,13 +196,13 @@ fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Op
         NewThread {
             id: ids.thread,
             metadata,
-            owner: "local".to_owned(),
+            owner: request.principal.to_string(),
             if_exists: IfExists::DoNothing,
         }
     })
 }
 
-fn thread_metadata(ids: &Ids) -> Map {
+pub(super) fn thread_metadata(ids: &Ids) -> Map {
     let mut map = Map::with_capacity(2);
     map.insert("graph_id", Value::Str(ids.graph.clone()));
     map.insert("assistant_id", ids.assistant.to_string());
@@ -210,7 +210,7 @@ fn thread_metadata(ids: &Ids) -> Map {
 }
 
 /// What a thread collects of its runs' config: everything but `configurable`.
-fn thread_config(request: &request::Run) -> Map {
+pub(super) fn thread_config(request: &request::Run) -> Map {
     let mut config = request.config.clone();
     config.remove("configurable");
     config.insert("configurable", Value::map(Map::new()));
@@ -218,7 +218,7 @@ fn thread_config(request: &request::Run) -> Map {
 }
 
 /// Metadata of a run: assistant's, config's, the request's; later wins, ids are forced.
-fn run_metadata(request: &request::Run, ids: &Ids) -> Map {
+pub(super) fn run_metadata(request: &request::Run, ids: &Ids) -> Map {
     let mut map = Map::new();
     map.insert("created_by", "system");
     if let Some(Value::Map(own)) = request.config.get("metadata") {

@@ -131,6 +131,14 @@ impl Service {
         if run.temporary {
             // Nothing of it stays, so nobody looks anything up.
             start.index = None;
+        } else if let Some(announced) = &kwargs.announced {
+            start.index = Some(Arc::new(tree::Indexer {
+                announced: announced
+                    .iter()
+                    .filter_map(|(id, number)| Some((id.clone(), number.as_i64()?)))
+                    .collect(),
+                ..tree::Indexer::default()
+            }));
         }
         let request = Request {
             graph: registered.graph.clone(),

@@ -190,6 +190,8 @@ pub struct Run {
     pub on_completion: OnCompletion,
     /// `x-request-id` of the request, or a generated one.
     pub request_id: Arc<str>,
+    /// Whose request it is; the owner of a thread that it creates.
+    pub principal: Arc<str>,
     /// The id it is to have; `None` for a new one. Set for requests that take effect once, so
     /// that a run is found again whose creator died before it answered.
     pub id: Option<RunId>,
@@ -225,6 +227,7 @@ impl Run {
             webhook: None,
             on_completion: OnCompletion::Delete,
             request_id: "".into(),
+            principal: "local".into(),
             id: None,
         }
     }

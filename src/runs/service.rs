@@ -11,6 +11,7 @@ use super::{
     cache::Cache,
     keys,
     live::Active,
+    messages::Turns,
     news::{News, Telling},
     request::Assistant,
 };
@@ -87,6 +88,7 @@ pub(super) struct Inner {
     pub hub: Hub,
     pub active: Mutex<Active>,
     pub cache: Cache,
+    pub turns: Turns,
     /// A run may have become free to start.
     pub wake: Notify,
     /// A request with an idempotency key was answered or given up.
@@ -146,6 +148,7 @@ impl Service {
                 hub: Hub::new(Retention::default()),
                 active: Mutex::default(),
                 cache: Cache::new(64 << 20),
+                turns: Turns::default(),
                 wake: Notify::new(),
                 answered: Notify::new(),
                 news,

@@ -150,7 +150,7 @@ pub async fn create(tx: &mut dyn Tx, thread: &ThreadRow, new: New) -> Result<Cre
 
 /// Whose pending writes a branch made at `base` takes over: those of a branch that stands there
 /// interrupted and does not run.
-async fn interrupted(
+pub(super) async fn interrupted(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
     from: &Branch,

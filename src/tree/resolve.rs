@@ -304,7 +304,11 @@ async fn known(read: &mut dyn Read, thread: &ThreadRow, id: CheckpointId) -> Res
 }
 
 /// The end of the turn that a message ends, else the first checkpoint with it.
-async fn at_message(read: &mut dyn Read, thread: &ThreadRow, node: &Node) -> Result<Base, Error> {
+pub async fn at_message(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    node: &Node,
+) -> Result<Base, Error> {
     if let Some(settled) = node.settled
         && let Some(point) = read.point(thread.tree, settled).await?
         && (point.thread == thread.id || read.visible(thread.tree, thread.id, settled).await?)
@@ -326,7 +330,7 @@ async fn at_message(read: &mut dyn Read, thread: &ThreadRow, node: &Node) -> Res
 
 /// The state before a message came. A checkpoint that only holds the input of a run is not it:
 /// it still carries the message, and a run without input would replay it.
-async fn before_message(
+pub async fn before_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     node: &Node,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::members::{Level, Members};
 use super::rows::{Branch, Event, NewEvent, Node, OpenRun, Point, Position, Tag, ThreadRow};
 use crate::{
     checkpoint::{Commit, Error},
@@ -114,6 +115,9 @@ pub trait Read: Send {
         after: i32,
         limit: usize,
     ) -> Result<Vec<Node>, Error>;
+
+    /// Everybody with a level on a tree.
+    async fn members(&mut self, tree: TreeId) -> Result<Members, Error>;
 }
 
 /// A branch to insert as it is given: no name is made up, no epoch is checked.
@@ -236,6 +240,16 @@ pub trait Tx: Read {
         thread: ThreadId,
         events: Vec<NewEvent>,
     ) -> Result<i64, Error>;
+
+    /// Gives somebody a level on a tree, or takes it away. What `trees.owner` says stays.
+    async fn put_member(
+        &mut self,
+        tree: TreeId,
+        principal: Arc<str>,
+        level: Option<Level>,
+    ) -> Result<(), Error>;
+    /// Makes somebody the owner of a tree.
+    async fn set_owner(&mut self, tree: TreeId, principal: Arc<str>) -> Result<(), Error>;
 
     /// Makes everything durable.
     async fn commit(self: Box<Self>) -> Result<(), Error>;

@@ -1,5 +1,7 @@
 //! What the tree needs of a storage.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::{
@@ -114,6 +116,13 @@ pub trait Store: Send + Sync + 'static {
     /// Notes how a writer without a run row left the branch. `Fenced` when the epoch moved.
     async fn settle(&self, slot: Slot, outcome: Outcome, error: Option<Value>)
     -> Result<(), Error>;
+
+    /// What somebody may do with a thread; `None` too when there is none.
+    async fn level(
+        &self,
+        id: ThreadId,
+        principal: Arc<str>,
+    ) -> Result<Option<super::members::Level>, Error>;
 
     /// A page of living threads.
     async fn search(&self, page: super::search::Page) -> Result<Vec<Thread>, Error>;

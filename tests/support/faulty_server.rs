@@ -62,6 +62,21 @@ async fn stuck(state: Pair) -> Update<Pair> {
     Pair::update().done("stuck")
 }
 
+/// A conversation whose answer to `wait` never comes.
+#[derive(State)]
+struct Talk {
+    #[state(messages)]
+    messages: Vec<Message>,
+}
+
+async fn answer(state: Talk) -> Update<Talk> {
+    let said = state.messages.last().map(Message::text).unwrap_or_default();
+    if said == "wait" {
+        std::future::pending::<()>().await;
+    }
+    Talk::update().messages(Message::ai(format!("so: {said}")))
+}
+
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
     let fault = Graph::<Fault>::new()
@@ -77,7 +92,12 @@ async fn main() -> std::process::ExitCode {
         .edge(START, "quick")
         .edge(START, "stuck")
         .build();
+    let talk = Graph::<Talk>::new()
+        .node("answer", answer)
+        .edge(START, "answer")
+        .build();
     Server::new()
+        .graph("talk", talk)
         .graph("fault", fault)
         .graph("pair", pair)
         .run()

@@ -30,7 +30,7 @@ const AFTER_MAX: f64 = 366.0 * 86_400.0;
 /// Most runs created by one request.
 const BATCH_MAX: usize = 1000;
 
-const STRATEGIES: &[(&str, Strategy)] = &[
+pub(in crate::http) const STRATEGIES: &[(&str, Strategy)] = &[
     ("reject", Strategy::Reject),
     ("rollback", Strategy::Rollback),
     ("interrupt", Strategy::Interrupt),
@@ -42,6 +42,7 @@ pub(super) async fn run(call: &mut Call, stateless: bool) -> Result<Run, Error> 
     let body = call.json().await?;
     let mut run = parse(&body, stateless, call.shared.options.webhook_allow_loopback)?;
     run.request_id = request_id(call);
+    run.principal = call.principal();
     run.id = call.run_id;
     Ok(run)
 }
@@ -59,9 +60,11 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
     }
     let loopback = call.shared.options.webhook_allow_loopback;
     let id = request_id(call);
+    let principal = call.principal();
     let read = |item: &Value| {
         parse(item, true, loopback).map(|run| Run {
             request_id: id.clone(),
+            principal: principal.clone(),
             ..run
         })
     };
@@ -94,7 +97,11 @@ fn request_id(call: &Call) -> Arc<str> {
     }
 }
 
-fn parse(body: &Value, stateless: bool, loopback_webhooks: bool) -> Result<Run, Error> {
+pub(in crate::http) fn parse(
+    body: &Value,
+    stateless: bool,
+    loopback_webhooks: bool,
+) -> Result<Run, Error> {
     let fields = Fields::of(body)?;
     let assistant = fields.text("assistant_id")?;
     let assistant = assistant.ok_or_else(|| fields.required("assistant_id"))?;

@@ -58,6 +58,9 @@ pub struct Kwargs {
     /// Set for requests that use fields of the conversation tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branching: Option<Branching>,
+    /// Messages of the input whose event is written: id to its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced: Option<Map>,
 }
 
 /// What is kept of a request's fields of the conversation tree: where it starts is in its row.
@@ -127,6 +130,7 @@ impl Kwargs {
             branching: request.branches().then(|| Branching {
                 activate: request.activate.unwrap_or(true),
             }),
+            announced: None,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A thread to create.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Create {
     /// Its id; `None` for a new one.
     pub id: Option<ThreadId>,
@@ -21,6 +21,8 @@ pub struct Create {
     pub if_exists: tree::IfExists,
     /// State updates to apply, in order.
     pub supersteps: Vec<Vec<Update>>,
+    /// Whose request it is.
+    pub principal: Arc<str>,
 }
 
 /// One update of a superstep given at creation.

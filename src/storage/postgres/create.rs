@@ -23,7 +23,7 @@ use crate::{
 /// Makes those who create runs in one slot take turns. The statements after it see what the
 /// winner wrote, which a single statement would not.
 pub(super) const LOCK: &str = "
-SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = COALESCE($2, t.active_branch_id)
+SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = COALESCE($2::uuid, t.active_branch_id)
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE OF b";
 
 /// One row when the thread exists; without a run's columns when none was inserted. The log tells of
@@ -75,13 +75,11 @@ const EXISTING: &str = concat!(
       WHERE r.run_id = $1"
 );
 
-/// Ends what is in the slot of the branch `$3`, or of the active one; answers the runs. Unless `$2`,
-/// what they did will be undone, so that there is nothing to tell but their ends.
+/// Ends what is in a slot; answers the runs. Unless `$3`, what they did will
+/// be undone, so that there is nothing to tell but their ends.
 const END_OTHERS: &str = concat!(
     "
-WITH t AS (
-  SELECT t.tree_id, t.thread_id, t.active_branch_id, COALESCE($3, t.active_branch_id) AS slot_branch_id FROM threads t
-   WHERE t.thread_id = $1 AND t.deleted_at IS NULL),
+WITH t AS (SELECT t.tree_id, t.thread_id, t.active_branch_id, COALESCE($2::uuid, t.active_branch_id) AS slot_branch_id FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NULL),
 o AS (
   SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id, r.opened_branch, r.temporary FROM runs r, t
    WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
@@ -97,7 +95,7 @@ u AS (
     FROM o WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id),
 d AS (
   SELECT o.tree_id, $1::uuid AS thread_id, o.seq, o.run_id, COALESCE(o.branch_id, t.active_branch_id) AS branch_id, o.base_checkpoint_id AS base,
-         CASE WHEN $2::bool AND o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END AS head, 'interrupted' AS status, o.temporary FROM o, t),",
+         CASE WHEN $3::bool AND o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END AS head, 'interrupted' AS status, o.temporary FROM o, t),",
     ended!(),
     append_rows!(),
     "
@@ -284,9 +282,9 @@ async fn clear_and_insert(
             .await?;
     }
     let keep = new.strategy != Strategy::Rollback;
-    let pinned = new.branch.map(|branch| branch.0);
     let ends_others = matches!(new.strategy, Strategy::Interrupt | Strategy::Rollback);
     // Undoing a run may make another branch active, and so mean another slot.
+    let pinned = new.branch.map(|branch| branch.0);
     loop {
         connection
             .query_opt(&prepared.lock, &[&new.thread.0, &pinned])
@@ -295,7 +293,7 @@ async fn clear_and_insert(
             break;
         }
         let ended = connection
-            .query(&prepared.end_others, &[&new.thread.0, &keep, &pinned])
+            .query(&prepared.end_others, &[&new.thread.0, &pinned, &keep])
             .await?;
         if new.strategy != Strategy::Rollback || ended.is_empty() {
             break;

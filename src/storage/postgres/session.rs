@@ -17,6 +17,7 @@ use crate::{
     runs::{self, Created, NewRun},
     tree::{
         Outcome, Read, Tx,
+        members::{Level, Members},
         rows::{Branch, Event, NewEvent, Node, OpenRun, Point, Tag, ThreadRow},
         session::{InsertBranch, InsertFork},
     },
@@ -26,6 +27,7 @@ mod changes;
 mod held;
 mod index;
 mod lookup;
+mod members;
 mod outline;
 mod paths;
 
@@ -243,6 +245,12 @@ impl<E: Execute> Read for Session<E> {
             .run(move |db| outline::own_nodes(db, tree, thread, after, limit).boxed())
             .await
     }
+
+    async fn members(&mut self, tree: TreeId) -> Result<Members, Error> {
+        self.0
+            .run(move |db| members::members(db, tree).boxed())
+            .await
+    }
 }
 
 #[async_trait]
@@ -356,6 +364,25 @@ impl Tx for Session<Held> {
         let events = &Arc::new(events);
         self.0
             .run(move |db| changes::append(db, tree, thread, events.clone()).boxed())
+            .await
+    }
+
+    async fn put_member(
+        &mut self,
+        tree: TreeId,
+        principal: Arc<str>,
+        level: Option<Level>,
+    ) -> Result<(), Error> {
+        let principal = &principal;
+        self.0
+            .run(move |db| members::put(db, tree, principal.clone(), level).boxed())
+            .await
+    }
+
+    async fn set_owner(&mut self, tree: TreeId, principal: Arc<str>) -> Result<(), Error> {
+        let principal = &principal;
+        self.0
+            .run(move |db| members::set_owner(db, tree, principal.clone()).boxed())
             .await
     }
 

@@ -267,6 +267,14 @@ impl tree::Store for Store {
         Ok(())
     }
 
+    async fn level(
+        &self,
+        id: ThreadId,
+        principal: Arc<str>,
+    ) -> Result<Option<tree::members::Level>, Error> {
+        self.level_of(id, principal).await
+    }
+
     async fn search(&self, page: tree::search::Page) -> Result<Vec<Thread>, Error> {
         self.page_of_threads(page).await
     }

@@ -14,6 +14,7 @@ use crate::{
     time::Timestamp,
     tree::{
         Outcome, Read, Tx,
+        members::{Level, Members},
         rows::{Branch, Event, NewEvent, Node, OpenRun, Point, Tag, ThreadRow},
         session::{InsertBranch, InsertFork},
     },
@@ -22,6 +23,7 @@ use crate::{
 mod changes;
 mod index;
 mod lookup;
+pub(super) mod members;
 mod outline;
 mod paths;
 
@@ -219,6 +221,10 @@ impl<E: Execute + Sync> Read for Session<E> {
             .run(move |db| outline::own_nodes(db, tree, thread, after, limit))
             .await
     }
+
+    async fn members(&mut self, tree: TreeId) -> Result<Members, Error> {
+        self.0.run(move |db| members::members(db, tree)).await
+    }
 }
 
 #[async_trait]
@@ -330,6 +336,23 @@ impl Tx for Session<Held> {
     ) -> Result<i64, Error> {
         self.0
             .run(move |db| changes::append(db, tree, thread, &events, Timestamp::now()))
+            .await
+    }
+
+    async fn put_member(
+        &mut self,
+        tree: TreeId,
+        principal: Arc<str>,
+        level: Option<Level>,
+    ) -> Result<(), Error> {
+        self.0
+            .run(move |db| members::put(db, tree, &principal, level))
+            .await
+    }
+
+    async fn set_owner(&mut self, tree: TreeId, principal: Arc<str>) -> Result<(), Error> {
+        self.0
+            .run(move |db| members::set_owner(db, tree, &principal))
             .await
     }
 

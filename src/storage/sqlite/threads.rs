@@ -1,18 +1,20 @@
 //! Threads and the slots of their active branches.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
     Store, events, purge,
     row::{id, id_if, json_if, json_map, map_text, unreadable},
-    runs, search,
+    runs, search, session,
 };
 use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
-    tree::{self, IfExists, NewThread, Outcome, Thread, event, rows::NewEvent},
+    tree::{self, IfExists, NewThread, Outcome, Thread, event, members::Level, rows::NewEvent},
     value::{Map, Value},
 };
 
@@ -95,6 +97,12 @@ impl tree::Store for Store {
     ) -> Result<(), Error> {
         self.writer
             .submit(move |db| settle(db, &slot, outcome, error.as_ref(), Timestamp::now()))
+            .await
+    }
+
+    async fn level(&self, id: ThreadId, principal: Arc<str>) -> Result<Option<Level>, Error> {
+        self.readers
+            .read(move |db| session::members::level(db, id, &principal))
             .await
     }
 

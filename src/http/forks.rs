@@ -1,0 +1,192 @@
+//! Forks of threads, and threads created by command.
+
+use hyper::{Response, StatusCode};
+
+use super::{
+    Error,
+    address::{self, coded},
+    body::{self, Body},
+    fields::Fields,
+    service::Call,
+    threads::{self, LIST_MAX},
+};
+use crate::{
+    id::ThreadId,
+    runs::forks::{Family, Forked, NewFork},
+    tree::{
+        fork::points::{Choice, Point},
+        members::Level,
+        rows::{Position, ThreadRow},
+    },
+    value::{Map, Value},
+};
+
+/// `POST /commands/create-thread`
+pub(super) async fn create_thread(mut call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let create = threads::creation(&mut call).await?;
+        let made = call.api().command_thread(create).await?;
+        let answer = Value::map(Map::from([
+            ("thread_id", Value::from(made.id.to_string())),
+            ("event_id", made.event.to_string().into()),
+            ("event_number", made.event_number.into()),
+        ]));
+        Ok(body::json(StatusCode::OK, &answer))
+    })
+    .await
+}
+
+/// `POST /commands/fork-thread`
+pub(super) async fn fork_thread(mut call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let body = call.json().await?;
+        let fields = Fields::of(&body)?;
+        let source = source(&fields)?.ok_or_else(|| fields.required("source_thread_id"))?;
+        call.authorize(source, Level::Writer).await?;
+        make(&call, source, &fields).await
+    })
+    .await
+}
+
+/// `POST /threads/{thread_id}/fork`
+pub(super) async fn fork(mut call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let thread = call.path.thread()?;
+        let body = call.json_or_nothing().await?;
+        let fields = Fields::of(&body)?;
+        if source(&fields)?.is_some_and(|named| named != thread) {
+            let reason = "It must be the thread of the path, or be left out";
+            return Err(fields.refuse("source_thread_id", reason));
+        }
+        make(&call, thread, &fields).await
+    })
+    .await
+}
+
+fn source(fields: &Fields<'_>) -> Result<Option<ThreadId>, Error> {
+    let text = fields.text("source_thread_id")?;
+    text.map(|text| threads::thread_id(text)).transpose()
+}
+
+async fn make(call: &Call, source: ThreadId, fields: &Fields<'_>) -> Result<Response<Body>, Error> {
+    let id = fields.text("thread_id")?;
+    let new = NewFork {
+        source,
+        at: address::of_body(fields)?.address(false)?,
+        id: id.map(|text| threads::thread_id(text)).transpose()?,
+        metadata: threads::metadata(fields)?,
+        by: call.principal(),
+    };
+    let made = call.api().fork(new).await?;
+    Ok(body::json(StatusCode::CREATED, &forked(&made)))
+}
+
+fn forked(made: &Forked) -> Value {
+    let row = &made.thread;
+    let id = row.id.to_string();
+    let event = crate::tree::event::id(row.id, made.event_number);
+    let mut map = Map::from([
+        ("new_thread_id", Value::from(id.clone())),
+        ("thread_id", id.into()),
+        ("tree_id", row.tree.to_string().into()),
+        (
+            "fork_checkpoint_id",
+            row.fork_checkpoint.map(|id| id.to_string()).into(),
+        ),
+        ("fork_event_number", row.fork_event_number.into()),
+        ("event_id", event.to_string().into()),
+        ("event_number", made.event_number.into()),
+    ]);
+    if made.dangling {
+        let warnings = vec![Value::str("dangling_tool_calls")];
+        map.insert("warnings", Value::list(warnings));
+    }
+    Value::map(map)
+}
+
+/// `GET /threads/{thread_id}/forks`
+pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let thread = call.path.thread()?;
+        let limit = call.query.integer("limit")?.unwrap_or(LIST_MAX);
+        if !(1..=LIST_MAX).contains(&limit) {
+            let detail = format!("Invalid limit {limit}: 1 to {LIST_MAX}");
+            return Err(Error::invalid(detail));
+        }
+        let found = call.api().family(thread).await?;
+        Ok(body::json(StatusCode::OK, &family(&found, limit as usize)))
+    })
+    .await
+}
+
+fn family(found: &Family, limit: usize) -> Value {
+    let tree = found.tree.to_string();
+    let threads = found.threads.iter().take(limit);
+    let points = found.points.iter().zip(&found.previews).take(limit);
+    Value::map(Map::from([
+        ("tree_id", Value::from(tree.clone())),
+        // A tree has the id of the thread it began with.
+        ("root_thread_id", tree.into()),
+        (
+            "threads",
+            Value::list(
+                threads
+                    .map(|(row, orphan)| relative(row, *orphan))
+                    .collect(),
+            ),
+        ),
+        (
+            "fork_points",
+            Value::list(points.map(|(point, texts)| shown(point, texts)).collect()),
+        ),
+    ]))
+}
+
+fn relative(row: &ThreadRow, orphan: bool) -> Value {
+    Value::map(Map::from([
+        ("thread_id", Value::from(row.id.to_string())),
+        (
+            "parent_thread_id",
+            row.parent.map(|id| id.to_string()).into(),
+        ),
+        ("parent_deleted", orphan.into()),
+        (
+            "forked_at_message_id",
+            row.fork_anchor.clone().map(Value::Str).into(),
+        ),
+        ("position", row.fork_position.map(Position::as_str).into()),
+        (
+            "fork_checkpoint_id",
+            row.fork_checkpoint.map(|id| id.to_string()).into(),
+        ),
+        ("fork_event_number", row.fork_event_number.into()),
+        ("fork_level", i64::from(row.fork_level).into()),
+        ("created_at", row.created_at.to_string().into()),
+        ("updated_at", row.updated_at.to_string().into()),
+        ("metadata", Value::map(row.metadata.clone())),
+    ]))
+}
+
+fn shown(point: &Point, texts: &[Option<std::sync::Arc<str>>]) -> Value {
+    let option = |(choice, text): (&Choice, &Option<std::sync::Arc<str>>)| {
+        let message = choice.message.as_ref();
+        Value::map(Map::from([
+            ("thread_id", Value::from(choice.thread.to_string())),
+            ("branch", Value::Str(choice.branch.clone())),
+            (
+                "message_id",
+                message
+                    .map(|node| Value::Str(node.message_id.clone()))
+                    .into(),
+            ),
+            ("preview", text.clone().map(Value::Str).into()),
+            ("created_at", choice.created_at.to_string().into()),
+            ("active", choice.active.into()),
+        ]))
+    };
+    let options = point.options.iter().zip(texts).map(option);
+    Value::map(Map::from([
+        ("message_id", point.message.clone().map(Value::Str).into()),
+        ("options", Value::list(options.collect())),
+    ]))
+}

@@ -1,0 +1,75 @@
+//! Sharing: who may do what with the fork family of a thread.
+
+use hyper::{Response, StatusCode};
+
+use super::{
+    Error,
+    address::coded,
+    body::{self, Body},
+    fields::Fields,
+    service::Call,
+};
+use crate::{
+    id::ThreadId,
+    tree::members::{Granted, Level, Member},
+    value::{Map, Value},
+};
+
+/// `GET /threads/{thread_id}/members`
+pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let found = call.api().members(call.path.thread()?).await?;
+        let members = found.iter().map(|one| Value::map(member(one))).collect();
+        let answer = Value::map(Map::from([("members", Value::list(members))]));
+        Ok(body::json(StatusCode::OK, &answer))
+    })
+    .await
+}
+
+/// `PUT /threads/{thread_id}/members/{principal}`
+pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let (thread, principal) = (call.path.thread()?, call.path.principal()?);
+        let body = call.json().await?;
+        let fields = Fields::of(&body)?;
+        let level = fields.word("level", Level::ALL)?;
+        let level = level.ok_or_else(|| fields.required("level"))?;
+        let by = acting(&call, thread).await?;
+        let granted = call.api().grant(thread, principal.clone(), level, by);
+        let (granted, event_number) = granted.await?;
+        let status = match granted {
+            Granted::New => StatusCode::CREATED,
+            Granted::Changed => StatusCode::OK,
+        };
+        let mut map = member(&Member { principal, level });
+        map.insert("event_number", event_number);
+        Ok(body::json(status, &Value::map(map)))
+    })
+    .await
+}
+
+/// `DELETE /threads/{thread_id}/members/{principal}`
+pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let (thread, principal) = (call.path.thread()?, call.path.principal()?);
+        let by = acting(&call, thread).await?;
+        call.api().revoke(thread, principal, by).await?;
+        Ok(body::empty(StatusCode::NO_CONTENT))
+    })
+    .await
+}
+
+/// The level of whoever asks; none while everybody may do everything.
+async fn acting(call: &Call, thread: ThreadId) -> Result<Option<Level>, Error> {
+    match call.client.is_known {
+        true => call.level(thread).await,
+        false => Ok(None),
+    }
+}
+
+fn member(member: &Member) -> Map {
+    Map::from([
+        ("principal", Value::Str(member.principal.clone())),
+        ("level", member.level.as_str().into()),
+    ])
+}

@@ -1,0 +1,167 @@
+//! Messages of threads: posting, sending, reading.
+
+use hyper::{Response, StatusCode};
+
+use super::{
+    Error,
+    address::coded,
+    body::{self, Body},
+    service::Call,
+};
+use crate::{
+    runs::messages::{Answer, Sent},
+    tree::{
+        event::shown_role,
+        members::Level,
+        messages::{item::Item, page::Page},
+    },
+    value::{Map, Value},
+};
+
+mod parse;
+
+/// `POST /threads/{thread_id}/messages`
+pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let thread = call.path.thread()?;
+        let limit = call.shared.options.edit_limit;
+        let body = call.json_upto(limit).await?;
+        let loopback = call.shared.options.webhook_allow_loopback;
+        let new = parse::post(&body, loopback, call.principal())?;
+        if let Some(lineage) = &new.lineage {
+            call.authorize(lineage.parent, Level::Writer).await?;
+        }
+        let answer = call.api().post_messages(thread, new).await?;
+        let status = match answer.fresh {
+            true => StatusCode::CREATED,
+            false => StatusCode::OK,
+        };
+        let mut map = posted(&answer, thread);
+        map.insert("thread_id", thread.to_string());
+        Ok(body::json(status, &Value::map(map)))
+    })
+    .await
+}
+
+/// `GET /threads/{thread_id}/messages`
+pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let thread = call.path.thread()?;
+        let request = parse::read(&call.query)?;
+        let page = call.api().read_messages(thread, request).await?;
+        Ok(body::json(
+            StatusCode::OK,
+            &Value::map(listed(&page, thread)),
+        ))
+    })
+    .await
+}
+
+/// `POST /commands/send-message`
+pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
+    coded(async {
+        let body = call.json().await?;
+        let new = parse::send(&body)?;
+        let thread = new.thread;
+        call.authorize(thread, Level::Writer).await?;
+        let sent = call.api().send_message(new).await?;
+        let mut map = sent_map(&sent);
+        map.insert("thread_id", thread.to_string());
+        Ok(body::json(StatusCode::ACCEPTED, &Value::map(map)))
+    })
+    .await
+}
+
+fn posted(answer: &Answer, thread: crate::id::ThreadId) -> Map {
+    let mut map = Map::with_capacity(8);
+    map.insert("thread_id", thread.to_string());
+    map.insert("branch", Value::Str(answer.branch.clone()));
+    map.insert("branch_created", answer.created);
+    let checkpoint = answer.checkpoint.map(|id| id.to_string());
+    map.insert("checkpoint_id", checkpoint);
+    map.insert("event_number", answer.event_number);
+    map.insert("run_id", answer.run.map(|id| id.to_string()));
+    let messages = answer.messages.iter().map(|item| message(item, thread));
+    map.insert("messages", Value::list(messages.collect()));
+    warn(&mut map, answer.dangling);
+    map
+}
+
+fn sent_map(sent: &Sent) -> Map {
+    let mut map = Map::with_capacity(7);
+    map.insert("thread_id", Value::Null);
+    map.insert("event_id", sent.event.to_string());
+    map.insert("event_number", sent.event_number);
+    map.insert("message_id", Value::Str(sent.message.clone()));
+    map.insert("run_id", sent.run.to_string());
+    map.insert("branch", Value::Str(sent.branch.clone()));
+    warn(&mut map, sent.dangling);
+    map
+}
+
+fn warn(map: &mut Map, dangling: bool) {
+    if dangling {
+        let warnings = vec![Value::str("dangling_tool_calls")];
+        map.insert("warnings", Value::list(warnings));
+    }
+}
+
+fn listed(page: &Page, thread: crate::id::ThreadId) -> Map {
+    let mut map = Map::with_capacity(8);
+    map.insert("thread_id", thread.to_string());
+    map.insert("branch", page.branch.clone().map(Value::Str));
+    map.insert("leaf_id", page.leaf.clone().map(Value::Str));
+    map.insert("checkpoint_id", page.checkpoint.map(|id| id.to_string()));
+    let messages = page.items.iter().map(|item| message(item, thread));
+    map.insert("messages", Value::list(messages.collect()));
+    map.insert("next", page.next.clone());
+    map.insert("prev", page.prev.clone());
+    if page.splits {
+        map.insert("splits_tool_calls", true);
+    }
+    map
+}
+
+/// A message, as the thread that was asked for shows it.
+pub(super) fn message(item: &Item, thread: crate::id::ThreadId) -> Value {
+    let node = item.node.as_ref();
+    let stored = item.message.as_ref();
+    let kind = stored
+        .and_then(|message| message.get("type"))
+        .and_then(Value::as_str)
+        .or_else(|| node.and_then(|node| node.role.as_deref()));
+    let content = stored.and_then(|message| message.get("content"));
+    let mut map = Map::with_capacity(16);
+    map.insert("message_id", Value::Str(item.id.clone()));
+    map.insert("parent_id", item.parent.clone().map(Value::Str));
+    map.insert("role", kind.map(shown_role));
+    map.insert("content", content.cloned());
+    map.insert("depth", node.map(|node| i64::from(node.ordinal)));
+    map.insert(
+        "checkpoint_id",
+        node.map(|node| node.checkpoint.to_string()),
+    );
+    let settled = node.and_then(|node| node.settled);
+    map.insert("settled_checkpoint_id", settled.map(|id| id.to_string()));
+    map.insert("event_number", node.and_then(|node| node.event_number));
+    let owner = node.map_or(thread, |node| node.thread);
+    map.insert("thread_id", owner.to_string());
+    map.insert("inherited", owner != thread);
+    map.insert("edited", item.edited);
+    let edit_of = node.and_then(|node| node.edit_of.clone());
+    map.insert("edit_of", edit_of.map(Value::Str));
+    map.insert("in_state", item.in_state);
+    map.insert("created_at", node.map(|node| node.created_at.to_string()));
+    if let Some(siblings) = &item.siblings {
+        let ids = siblings.ids.iter().cloned().map(Value::Str).collect();
+        let mut of = Map::with_capacity(3);
+        of.insert("index", i64::try_from(siblings.index).unwrap_or(i64::MAX));
+        of.insert(
+            "count",
+            i64::try_from(siblings.ids.len()).unwrap_or(i64::MAX),
+        );
+        of.insert("message_ids", Value::list(ids));
+        map.insert("siblings", Value::map(of));
+    }
+    Value::map(map)
+}

@@ -1,0 +1,242 @@
+//! Forks of threads: making them, and what a fork family looks like.
+
+use std::sync::Arc;
+
+use super::{Error, Service, branches::From};
+use crate::{
+    id::{CheckpointId, ThreadId, TreeId},
+    tree::{
+        self, Address, Base, Read, Resolved, Target, Tx,
+        dangling::has_dangling_calls,
+        fork::{
+            self,
+            points::{self, Point},
+        },
+        messages::{trim::trim, values::Values},
+        projection::preview,
+        resolve,
+        rows::{Branch, Position, ThreadRow},
+    },
+    value::Map,
+};
+
+/// How often a fork begins anew because its base moved meanwhile.
+const TRIES: usize = 5;
+
+/// A fork to make.
+#[derive(Clone, Debug)]
+pub struct NewFork {
+    /// The thread it forks.
+    pub source: ThreadId,
+    /// Where.
+    pub at: Address,
+    /// Its id; a new one without.
+    pub id: Option<ThreadId>,
+    /// Metadata beside what it inherits.
+    pub metadata: Map,
+    /// Whose request it is.
+    pub by: Arc<str>,
+}
+
+/// A fork that was made.
+#[derive(Clone, Debug)]
+pub struct Forked {
+    /// The thread.
+    pub thread: ThreadRow,
+    /// Number of the last event written.
+    pub event_number: i64,
+    /// The state ends in tool calls that nobody has answered.
+    pub dangling: bool,
+}
+
+/// The family of a thread.
+#[derive(Clone, Debug)]
+pub struct Family {
+    /// Its tree.
+    pub tree: TreeId,
+    /// Living threads, oldest first, each with whether its parent was deleted.
+    pub threads: Vec<(ThreadRow, bool)>,
+    /// Where paths part.
+    pub points: Vec<Point>,
+    /// Beginnings of the first messages of options, by point and option.
+    pub previews: Vec<Vec<Option<Arc<str>>>>,
+}
+
+impl Service {
+    /// Makes a thread that shares the path of another one up to a place.
+    ///
+    /// # Errors
+    /// 404: no such thread or place. 409: the id is taken, `thread_deleted`, `not_checkpointed`,
+    /// `checkpoint_pruned`, `lineage_too_deep`. Or the storage failed.
+    pub async fn fork(&self, new: NewFork) -> Result<Forked, Error> {
+        let id = new.id.unwrap_or_else(ThreadId::mint);
+        let store = &self.inner.parts.tree;
+        for _ in 0..TRIES {
+            let mut reader = store.reader().await?;
+            let parent = resolve::thread(&mut *reader, new.source).await?;
+            let place = self.base_of(&mut *reader, &parent, &new.at).await?;
+            drop(reader);
+            let content = match place.base.id() {
+                Some(base) => self.content(&parent, base).await?,
+                None => Default::default(),
+            };
+            let mut tx = store.begin(parent.tree).await?;
+            let parent = resolve::thread(&mut *tx, new.source).await?;
+            must_be_free(&mut *tx, id).await?;
+            let again = match new.at.target {
+                // What was safe a moment ago is so for ever.
+                Target::Active => place.clone(),
+                _ => tree::resolve(&mut *tx, &parent, &new.at).await?,
+            };
+            if again.base.id() != place.base.id() {
+                continue;
+            }
+            let from = match &again.named {
+                Some(branch) => branch.clone(),
+                None => resolve::active(&mut *tx, &parent).await?,
+            };
+            let message = again.message.as_ref();
+            let made = fork::create(
+                &mut *tx,
+                &parent,
+                fork::New {
+                    id,
+                    by: new.by.clone(),
+                    metadata: new.metadata.clone(),
+                    base: again.base.clone(),
+                    from: Some(from),
+                    event: asked(&new.at),
+                    anchor: message.map(|node| (node.message_id.clone(), new.at.position)),
+                    waits: content.waits,
+                },
+            )
+            .await;
+            let made = match made {
+                Err(tree::Error::Storage(error)) => {
+                    drop(tx);
+                    // Somebody made it in another tree at the same moment.
+                    must_be_free(&mut *store.reader().await?, id).await?;
+                    return Err(error.into());
+                }
+                made => made?,
+            };
+            self.trim_fork(&mut *tx, &made.thread, &made.branch, &again.base)
+                .await?;
+            tx.commit().await?;
+            return Ok(Forked {
+                thread: made.thread,
+                event_number: made.event_number,
+                dangling: has_dangling_calls(&content.messages),
+            });
+        }
+        Err(tree::Error::conflict(
+            "head_conflict",
+            "The thread moved on again and again while it was forked: try again",
+        )
+        .into())
+    }
+
+    /// Where a fork begins. Without an address that is the head of the active branch; while that
+    /// runs, its newest checkpoint without a dangling tool call.
+    async fn base_of(
+        &self,
+        read: &mut dyn Read,
+        parent: &ThreadRow,
+        at: &Address,
+    ) -> Result<Resolved, Error> {
+        if at.target == Target::Active && at.position == Position::At {
+            let active = resolve::active(read, parent).await?;
+            if active.head.is_some() {
+                return self.place(read, parent, &From::Side).await;
+            }
+        }
+        Ok(tree::resolve(read, parent, at).await?)
+    }
+
+    /// Cuts off what a fork's base has beyond its anchor.
+    ///
+    /// # Errors
+    /// The base was pruned, or the storage failed.
+    pub(super) async fn trim_fork(
+        &self,
+        tx: &mut dyn Tx,
+        thread: &ThreadRow,
+        branch: &Branch,
+        base: &Base,
+    ) -> Result<(), Error> {
+        if let Base::Trim { of, drop } = base {
+            let setting = self.setting(thread, None)?;
+            let values = self.values(thread, &setting);
+            trim(tx, &values, &setting.graph, branch, of, drop).await?;
+        }
+        Ok(())
+    }
+
+    /// The family of a thread.
+    ///
+    /// # Errors
+    /// 404: no such thread. 409 `path_too_deep`. Or the storage failed.
+    pub async fn family(&self, id: ThreadId) -> Result<Family, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let read = &mut *reader;
+        let thread = resolve::thread(read, id).await?;
+        let all = read.relatives(thread.tree).await?;
+        let points = points::points(read, thread.tree, &all, &thread).await?;
+        drop(reader);
+        let setting = self.setting(&thread, None).ok();
+        let mut previews = Vec::with_capacity(points.len());
+        for point in &points {
+            let mut shown = Vec::with_capacity(point.options.len());
+            for option in &point.options {
+                shown.push(match (&option.message, &setting) {
+                    (Some(node), Some(setting)) => {
+                        let values = self.values(&thread, setting);
+                        text(&values, node.checkpoint, &node.message_id).await?
+                    }
+                    _ => None,
+                });
+            }
+            previews.push(shown);
+        }
+        let dead = |id: Option<ThreadId>| {
+            id.is_some_and(|id| {
+                !all.iter()
+                    .any(|one| one.id == id && one.deleted_at.is_none())
+            })
+        };
+        let living = all.iter().filter(|one| one.deleted_at.is_none());
+        Ok(Family {
+            tree: thread.tree,
+            threads: living.map(|one| (one.clone(), dead(one.parent))).collect(),
+            points,
+            previews,
+        })
+    }
+}
+
+/// The beginning of a message's text.
+async fn text(
+    values: &Values<'_>,
+    at: CheckpointId,
+    id: &str,
+) -> Result<Option<Arc<str>>, tree::Error> {
+    let held = values.messages(at).await?;
+    Ok(held.and_then(|held| held.find(id).map(preview)))
+}
+
+/// The number of an event that an address names.
+fn asked(at: &Address) -> i64 {
+    match (&at.target, at.position) {
+        (Target::Event(number), Position::At) => *number,
+        (Target::Event(number), Position::Before) => number - 1,
+        _ => 0,
+    }
+}
+
+async fn must_be_free(read: &mut dyn Read, id: ThreadId) -> Result<(), Error> {
+    match read.thread_row(id).await? {
+        None => Ok(()),
+        Some(row) if row.deleted_at.is_some() => Err(fork::deleted(id).into()),
+        Some(_) => Err(fork::taken(id).into()),
+    }
+}

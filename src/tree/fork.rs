@@ -1,0 +1,300 @@
+//! Forks: threads that share the path of another one up to a checkpoint and go on by themselves.
+
+pub mod points;
+
+use std::sync::Arc;
+
+use super::{
+    Base, Error, Outcome, Read, Tx, branch, resolve,
+    rows::{Branch, Change, NewEvent, Position, ThreadRow},
+    session::{InsertBranch, InsertFork},
+};
+use crate::{
+    id::{BranchId, ThreadId, TreeId},
+    value::{Map, Value},
+};
+
+/// Most forks above a thread.
+pub const LEVELS: i32 = 1024;
+/// What a fork takes over of its parent's metadata.
+const INHERITED: [&str; 2] = ["graph_id", "assistant_id"];
+
+/// A fork to make.
+#[derive(Clone, Debug)]
+pub struct New {
+    /// Its id.
+    pub id: ThreadId,
+    /// Whose request it is.
+    pub by: Arc<str>,
+    /// Metadata of the request.
+    pub metadata: Map,
+    /// What it shares; nothing for a blank slate.
+    pub base: Base,
+    /// The parent's branch that the address names, else the active one.
+    pub from: Option<Branch>,
+    /// Number of the event that the request names, 0 without one.
+    pub event: i64,
+    /// The message it was forked at, as sent, and whether that is shared.
+    pub anchor: Option<(Arc<str>, Position)>,
+    /// Nodes wait to run at the base.
+    pub waits: bool,
+}
+
+/// A fork that was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The thread.
+    pub thread: ThreadRow,
+    /// Its branch `main`. Its head is the base, also one that must be trimmed yet.
+    pub branch: Branch,
+    /// Number of the last event written.
+    pub event_number: i64,
+}
+
+/// Makes a fork of `parent`, whose tree the transaction holds. The id must be free.
+///
+/// A base with messages to cut off is taken as it is: the caller trims the new branch.
+///
+/// # Errors
+/// 409 `lineage_too_deep`, or the storage failed.
+pub async fn create(tx: &mut dyn Tx, parent: &ThreadRow, new: New) -> Result<Made, Error> {
+    let level = parent.fork_level + 1;
+    if level > LEVELS {
+        return Err(Error::conflict(
+            "lineage_too_deep",
+            format!("There are {LEVELS} forks above already: copy the thread to go on"),
+        ));
+    }
+    let base = new.base.point().cloned();
+    let whole = matches!(new.base, Base::At(_));
+    let source = match (&base, &new.from) {
+        (Some(base), Some(from)) if whole => branch::interrupted(tx, parent, from, base).await?,
+        _ => None,
+    };
+    let inherited = base.as_ref().map_or(0, |base| base.event_number);
+    let event_number = inherited.max(new.event);
+    let id = BranchId::mint();
+    let (anchor, position) = match &new.anchor {
+        Some((anchor, position)) => (Some(anchor.clone()), Some(*position)),
+        None => (None, None),
+    };
+    tx.insert_fork(InsertFork {
+        id: new.id,
+        tree: parent.tree,
+        parent: parent.id,
+        checkpoint: base.as_ref().map(|base| base.id),
+        depth: base.as_ref().map_or(-1, |base| base.depth),
+        anchor: anchor.clone(),
+        position,
+        event_number,
+        level,
+        active_branch: id,
+        metadata: metadata(parent, new.metadata, &new.by),
+    })
+    .await?;
+    let outcome = match source.is_some() || (whole && new.waits) {
+        true => Outcome::Interrupted,
+        false => Outcome::Idle,
+    };
+    tx.insert_branch(InsertBranch {
+        id,
+        tree: parent.tree,
+        thread: new.id,
+        name: "main".into(),
+        head: base.as_ref().map(|base| base.id),
+        head_depth: base.as_ref().map_or(-1, |base| base.depth),
+        outcome,
+        origin: "fork",
+        source: source.as_ref().map(|source| source.id),
+    })
+    .await?;
+    if let (Some(base), Some(source)) = (&base, &source) {
+        tx.copy_writes(parent.tree, base.id, source.id, id).await?;
+    }
+    let told = vec![
+        NewEvent {
+            kind: "ThreadCreated",
+            branch: Some(id),
+            ..NewEvent::default()
+        },
+        NewEvent {
+            kind: "ThreadForked",
+            payload: Map::from([
+                ("parent_thread_id", Value::from(parent.id.to_string())),
+                ("from_event_number", event_number.into()),
+                (
+                    "fork_checkpoint_id",
+                    base.as_ref().map(|base| base.id.to_string()).into(),
+                ),
+                ("anchor", anchor.map(Value::Str).into()),
+                ("position", position.map(Position::as_str).into()),
+            ]),
+            branch: Some(id),
+            checkpoint: base.as_ref().map(|base| base.id),
+            ..NewEvent::default()
+        },
+    ];
+    let event_number = tx.append(parent.tree, new.id, told).await?;
+    let thread = resolve::thread(tx, new.id).await?;
+    let branch = resolve::active(tx, &thread).await?;
+    Ok(Made {
+        thread,
+        branch,
+        event_number,
+    })
+}
+
+fn metadata(parent: &ThreadRow, own: Map, by: &Arc<str>) -> Map {
+    let mut metadata = Map::new();
+    for key in INHERITED {
+        if let Some(value) = parent.metadata.get(key) {
+            metadata.insert(key, value.clone());
+        }
+    }
+    metadata.extend(own);
+    metadata.insert("created_by", Value::Str(by.clone()));
+    metadata
+}
+
+/// What the first post to a thread says of where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lineage {
+    /// The thread it forks.
+    pub parent: ThreadId,
+    /// The message that it comes in place of, exclusive; nothing is shared without one.
+    pub anchor: Option<Arc<str>>,
+}
+
+impl Lineage {
+    /// Whether a thread came about as this says.
+    fn is_of(&self, thread: &ThreadRow) -> bool {
+        let position = self.anchor.as_ref().map(|_| Position::Before);
+        thread.parent == Some(self.parent)
+            && thread.fork_anchor == self.anchor
+            && thread.fork_position == position
+    }
+}
+
+/// The tree in which a post to `id` takes place: that of the thread, or of the one it forks.
+///
+/// # Errors
+/// 404 `thread_not_found`; 409 `thread_deleted`, `lineage_conflict`; or the storage failed.
+pub async fn tree_of(
+    read: &mut dyn Read,
+    id: ThreadId,
+    lineage: Option<&Lineage>,
+) -> Result<TreeId, Error> {
+    match (existing(read, id, lineage).await?, lineage) {
+        (Some(thread), _) => Ok(thread.tree),
+        (None, Some(lineage)) => Ok(resolve::thread(read, lineage.parent).await?.tree),
+        (None, None) => Err(none(id)),
+    }
+}
+
+/// The thread that a post goes to, made by it when the post says what it forks. The transaction
+/// is one on [`tree_of`] the post.
+///
+/// Of a fork that was just made and whose base must be trimmed, the base comes with it.
+///
+/// # Errors
+/// 404 `thread_not_found` (the thread, or the parent); 404 `message_not_found` when the tree has
+/// no such anchor; 400 `anchor_off_path` when the parent does not see it; 409 `lineage_conflict`,
+/// `lineage_too_deep`, `thread_deleted`; or the storage failed.
+pub async fn implicit(
+    tx: &mut dyn Tx,
+    id: ThreadId,
+    lineage: Option<&Lineage>,
+    by: &Arc<str>,
+) -> Result<(ThreadRow, Option<(Branch, Base)>), Error> {
+    if let Some(thread) = existing(tx, id, lineage).await? {
+        return Ok((thread, None));
+    }
+    let lineage = lineage.ok_or_else(|| none(id))?;
+    let parent = resolve::thread(tx, lineage.parent).await?;
+    let active = resolve::active(tx, &parent).await?;
+    let base = match &lineage.anchor {
+        Some(anchor) => before(tx, &parent, anchor, &active).await?,
+        None => Base::Empty,
+    };
+    let new = New {
+        id,
+        by: by.clone(),
+        metadata: Map::new(),
+        base: base.clone(),
+        // The post goes on from there at once: there is nothing to answer.
+        from: None,
+        event: 0,
+        anchor: lineage
+            .anchor
+            .clone()
+            .map(|anchor| (anchor, Position::Before)),
+        waits: false,
+    };
+    let made = create(tx, &parent, new).await?;
+    let trim = matches!(base, Base::Trim { .. }).then_some((made.branch, base));
+    Ok((made.thread, trim))
+}
+
+async fn existing(
+    read: &mut dyn Read,
+    id: ThreadId,
+    lineage: Option<&Lineage>,
+) -> Result<Option<ThreadRow>, Error> {
+    let Some(thread) = read.thread_row(id).await? else {
+        return Ok(None);
+    };
+    match lineage {
+        None if thread.deleted_at.is_some() => Err(none(id)),
+        Some(_) if thread.deleted_at.is_some() => Err(deleted(id)),
+        Some(lineage) if !lineage.is_of(&thread) => Err(Error::conflict(
+            "lineage_conflict",
+            format!("Thread {id} exists and was not forked like this: leave out forkedAt…"),
+        )),
+        _ => Ok(Some(thread)),
+    }
+}
+
+/// The place before an anchor.
+async fn before(
+    tx: &mut dyn Tx,
+    parent: &ThreadRow,
+    anchor: &Arc<str>,
+    active: &Branch,
+) -> Result<Base, Error> {
+    match resolve::message(tx, parent, anchor, active.head).await {
+        Ok(node) => resolve::before_message(tx, parent, &node).await,
+        Err(error) => {
+            let known = tx.nodes_of(parent.tree, vec![anchor.clone()]).await?;
+            if !known.iter().any(|node| node.change == Change::Add) {
+                return Err(error);
+            }
+            Err(Error::malformed(
+                "anchor_off_path",
+                format!(
+                    "Message `{anchor}` is not one that thread {} sees",
+                    parent.id
+                ),
+            ))
+        }
+    }
+}
+
+/// 409: the id is that of a deleted thread whose rows others still need.
+pub fn deleted(id: ThreadId) -> Error {
+    Error::conflict(
+        "thread_deleted",
+        format!("Thread {id} was deleted and others still share its states: take a new id"),
+    )
+}
+
+/// 409: there is a thread with this id.
+pub fn taken(id: ThreadId) -> Error {
+    Error::conflict(
+        "thread_exists",
+        format!("Thread with ID {id} already exists"),
+    )
+}
+
+fn none(id: ThreadId) -> Error {
+    Error::missing("thread_not_found", format!("Thread with ID {id} not found"))
+}

@@ -1,0 +1,275 @@
+//! Messages as a path shows them: the index says where they are, the state what they say.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    known::sees,
+    page::Path,
+    values::{Messages, Values, id_of},
+};
+use crate::{
+    id::CheckpointId,
+    tree::{
+        Error, Read,
+        rows::{Change, Node, ThreadRow},
+    },
+    value::Value,
+};
+
+/// A message to show.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// By its place on the path.
+    OnPath(Node),
+    /// By what is in the state, with its place if the index knows it.
+    InState(Value, Option<Node>),
+}
+
+/// Other messages with the same parent.
+#[derive(Clone, Debug)]
+pub struct Siblings {
+    /// This message's place among them, from 1.
+    pub index: usize,
+    /// Ids of all, this one's too, oldest first.
+    pub ids: Vec<Arc<str>>,
+}
+
+/// A message as a path shows it.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Its id.
+    pub id: Arc<str>,
+    /// The id of the message before it.
+    pub parent: Option<Arc<str>>,
+    /// Its place in the index.
+    pub node: Option<Node>,
+    /// What is stored of it; none if that was pruned.
+    pub message: Option<Value>,
+    /// The model sees it at the end of the path.
+    pub in_state: bool,
+    /// Its content was changed on this path.
+    pub edited: bool,
+    /// Others with the same parent, when they were asked for.
+    pub siblings: Option<Siblings>,
+}
+
+/// The items of a page. `state` is that at the end of the path.
+///
+/// # Errors
+/// The storage failed.
+pub async fn items(
+    read: &mut dyn Read,
+    values: &Values<'_>,
+    thread: &ThreadRow,
+    path: &Path,
+    state: &Messages,
+    places: Vec<Place>,
+) -> Result<Vec<Item>, Error> {
+    let ids: HashSet<Arc<str>> = places.iter().filter_map(Place::id).collect();
+    let changes = Changes::find(read, thread, path, ids).await?;
+    let here: HashSet<&str> = state.all().iter().filter_map(id_of).collect();
+    let mut items: Vec<Item> = Vec::with_capacity(places.len());
+    let mut gone: Vec<(CheckpointId, Option<Messages>)> = vec![];
+    for place in places {
+        let (node, shown) = match place {
+            Place::OnPath(node) => (Some(node), None),
+            Place::InState(message, node) => (node, Some(message)),
+        };
+        let Some(id) = node
+            .as_ref()
+            .map(|node| node.message_id.clone())
+            .or_else(|| shown.as_ref().and_then(id_of).map(Into::into))
+        else {
+            continue;
+        };
+        let parent = match node.as_ref().and_then(|node| node.parent) {
+            Some(parent) => parent_id(read, thread, &items, parent).await?,
+            None => None,
+        };
+        let removed = node.as_ref().and_then(|node| changes.removal(node));
+        let in_state = shown.is_some() || (removed.is_none() && here.contains(&*id));
+        let message = match (shown, in_state, &node) {
+            (Some(message), ..) => Some(message),
+            (None, true, _) => state.find(&id).cloned(),
+            (None, false, Some(node)) => {
+                let at = match removed {
+                    Some(removed) => {
+                        let point = read.point(thread.tree, removed.checkpoint).await?;
+                        point.and_then(|point| point.parent)
+                    }
+                    None => Some(node.checkpoint),
+                };
+                match at {
+                    Some(at) => {
+                        if gone.iter().all(|(known, _)| *known != at) {
+                            gone.push((at, values.messages(at).await?));
+                        }
+                        let held = gone.iter().find(|(known, _)| *known == at);
+                        let held = held.and_then(|(_, messages)| messages.as_ref());
+                        held.and_then(|held| held.find(&id)).cloned()
+                    }
+                    None => None,
+                }
+            }
+            (None, false, None) => None,
+        };
+        items.push(Item {
+            parent,
+            edited: node.as_ref().is_some_and(|node| changes.edited(node)),
+            in_state,
+            message,
+            siblings: None,
+            id,
+            node,
+        });
+    }
+    Ok(items)
+}
+
+/// The id of the message before one: mostly the item before it.
+async fn parent_id(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    items: &[Item],
+    parent: crate::id::NodeId,
+) -> Result<Option<Arc<str>>, Error> {
+    let near = items.iter().rev().take(2);
+    for item in near {
+        if item.node.as_ref().is_some_and(|node| node.id == parent) {
+            return Ok(Some(item.id.clone()));
+        }
+    }
+    let node = read.node(thread.tree, parent).await?;
+    Ok(node.map(|node| node.message_id))
+}
+
+/// Places of what is in a state: the newest node on the path of each.
+///
+/// # Errors
+/// The storage failed.
+pub async fn in_state(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    path: &Path,
+    messages: &[Value],
+) -> Result<Vec<Place>, Error> {
+    let ids = messages.iter().filter_map(|one| id_of(one).map(Into::into));
+    let nodes = read.nodes_of(thread.tree, ids.collect()).await?;
+    let mut places = Vec::with_capacity(messages.len());
+    for message in messages {
+        let id = id_of(message).unwrap_or_default();
+        let mut found = None;
+        let of = |node: &&Node| node.change == Change::Add && &*node.message_id == id;
+        let candidates: Vec<&Node> = nodes.iter().filter(of).collect();
+        for node in &candidates {
+            let on_path = match (&path.point, candidates.len()) {
+                (Some(point), 2..) => read.on_path(thread.tree, point.id, node.checkpoint).await?,
+                // What is in the state came on its path.
+                _ => true,
+            };
+            if on_path {
+                found = Some((*node).clone());
+                break;
+            }
+        }
+        places.push(Place::InState(message.clone(), found));
+    }
+    Ok(places)
+}
+
+/// Fills in the other messages with the same parent that the thread sees.
+///
+/// # Errors
+/// The storage failed.
+pub async fn siblings(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    items: &mut [Item],
+) -> Result<(), Error> {
+    for item in items {
+        let Some(node) = &item.node else {
+            continue;
+        };
+        let mut ids = vec![];
+        let mut index = 0;
+        for other in read.children(thread.tree, node.parent).await? {
+            if other.id != node.id && !sees(read, thread, &other).await? {
+                continue;
+            }
+            if other.id == node.id {
+                index = ids.len();
+            }
+            ids.push(other.message_id);
+        }
+        if ids.is_empty() {
+            ids.push(item.id.clone());
+        }
+        item.siblings = Some(Siblings {
+            index: index + 1,
+            ids,
+        });
+    }
+    Ok(())
+}
+
+impl Place {
+    fn id(&self) -> Option<Arc<str>> {
+        match self {
+            Self::OnPath(node) => Some(node.message_id.clone()),
+            Self::InState(message, _) => id_of(message).map(Into::into),
+        }
+    }
+}
+
+/// What happened on a path to the messages of a page.
+struct Changes(Vec<Node>);
+
+impl Changes {
+    async fn find(
+        read: &mut dyn Read,
+        thread: &ThreadRow,
+        path: &Path,
+        ids: HashSet<Arc<str>>,
+    ) -> Result<Self, Error> {
+        let Some(end) = &path.point else {
+            return Ok(Self(vec![]));
+        };
+        if ids.is_empty() {
+            return Ok(Self(vec![]));
+        }
+        let rows = read
+            .nodes_of(thread.tree, ids.into_iter().collect())
+            .await?;
+        let mut found = vec![];
+        for row in rows {
+            // Messages are mostly neither changed nor removed, and then nothing is walked.
+            if row.change != Change::Add
+                && row.depth <= end.depth
+                && read.on_path(thread.tree, end.id, row.checkpoint).await?
+            {
+                found.push(row);
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// How a message left the state. It may have come back later as another node.
+    fn removal(&self, node: &Node) -> Option<&Node> {
+        let mut removals = self.0.iter().filter(|row| {
+            row.change == Change::Remove
+                && row.message_id == node.message_id
+                && row.depth >= node.depth
+        });
+        removals.next_back()
+    }
+
+    fn edited(&self, node: &Node) -> bool {
+        let gone = self.removal(node).map(|row| row.depth);
+        self.0.iter().any(|row| {
+            row.change == Change::Edit
+                && row.message_id == node.message_id
+                && row.depth >= node.depth
+                && gone.is_none_or(|gone| row.depth <= gone)
+        })
+    }
+}

@@ -1,0 +1,491 @@
+//! A page of a conversation: which path is read, and which part of it.
+
+use std::sync::Arc;
+
+use super::{
+    cursor::Cursor,
+    item::{self, Item},
+    values::{Messages, Values},
+};
+use crate::{
+    id::CheckpointId,
+    tree::{
+        Base, Error, Read, resolve,
+        rows::{Branch, Change, Node, Point, ThreadRow},
+    },
+};
+
+/// Rows of a path read at once.
+const STEP: usize = 1000;
+/// Messages of a path that a request may walk.
+const WALK_MAX: usize = 100_000;
+
+/// Which path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum At {
+    /// That of the active branch.
+    #[default]
+    Active,
+    /// That of a branch.
+    Branch(Arc<str>),
+    /// That of a checkpoint.
+    Checkpoint(CheckpointId),
+    /// The one that ends with a message.
+    Leaf(Arc<str>),
+    /// The one that ends with the newest message that none follows.
+    Latest,
+}
+
+/// What of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// The whole conversation, removed messages too.
+    #[default]
+    Path,
+    /// What the model sees.
+    State,
+}
+
+/// Where the page is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum From {
+    /// At the beginning.
+    #[default]
+    Oldest,
+    /// At the end.
+    Newest,
+    /// Behind a cursor or a message.
+    After(Arc<str>),
+    /// Before a cursor or a message.
+    Before(Arc<str>),
+}
+
+impl From {
+    /// Whether the page is read towards the end of the path.
+    fn is_forward(&self) -> bool {
+        matches!(self, Self::Oldest | Self::After(_))
+    }
+}
+
+/// What to read.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which path.
+    pub at: At,
+    /// What of it.
+    pub view: View,
+    /// Where the page is.
+    pub from: From,
+    /// Most messages of it.
+    pub limit: usize,
+    /// Tell of other messages with the same parent.
+    pub siblings: bool,
+}
+
+/// A page, oldest first.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// A branch that holds the path.
+    pub branch: Option<Arc<str>>,
+    /// The last message of the path.
+    pub leaf: Option<Arc<str>>,
+    /// The checkpoint whose state was read.
+    pub checkpoint: Option<CheckpointId>,
+    /// The messages.
+    pub items: Vec<Item>,
+    /// The cursor of what follows.
+    pub next: Option<String>,
+    /// The cursor of what comes before.
+    pub prev: Option<String>,
+    /// A tool call is on one side of the page's end and its result on the other.
+    pub splits: bool,
+}
+
+/// A path and the state at its end.
+pub struct Path {
+    /// A branch that holds it.
+    pub branch: Option<Arc<str>>,
+    /// The checkpoint whose state counts.
+    pub point: Option<Point>,
+    /// Its last message.
+    pub last: Option<Node>,
+    /// Messages of that state that are not on the path.
+    pub cut: Vec<Arc<str>>,
+}
+
+/// Reads a page.
+///
+/// # Errors
+/// 400 `invalid_id` or `invalid_cursor`, 404, or the storage failed.
+pub async fn page(
+    read: &mut dyn Read,
+    values: &Values<'_>,
+    thread: &ThreadRow,
+    request: &Request,
+) -> Result<Page, Error> {
+    let path = path(read, thread, &request.at).await?;
+    let state = match &path.point {
+        Some(point) => values.messages(point.id).await?.unwrap_or_default(),
+        None => Messages::default(),
+    };
+    let part = match request.view {
+        View::Path => on_path(read, thread, &path, request).await?,
+        View::State => in_state(read, thread, &path, &state, request).await?,
+    };
+    let mut items = item::items(read, values, thread, &path, &state, part.nodes).await?;
+    if request.siblings {
+        item::siblings(read, thread, &mut items).await?;
+    }
+    Ok(Page {
+        branch: path.branch,
+        leaf: path.last.map(|node| node.message_id),
+        checkpoint: path.point.map(|point| point.id),
+        items,
+        next: part.next,
+        prev: part.prev,
+        splits: part.splits,
+    })
+}
+
+/// Finds a path.
+async fn path(read: &mut dyn Read, thread: &ThreadRow, at: &At) -> Result<Path, Error> {
+    let active = resolve::active(read, thread).await?;
+    match at {
+        At::Active => of_branch(read, thread, active).await,
+        At::Branch(name) => {
+            let branch = resolve::branch(read, thread, name).await?;
+            of_branch(read, thread, branch).await
+        }
+        At::Checkpoint(id) => {
+            let point = resolve::checkpoint(read, thread, *id).await?;
+            let last = last(read, thread, &point).await?;
+            let branch = holder(read, thread, &active, &point).await?;
+            Ok(Path {
+                branch,
+                last,
+                point: Some(point),
+                cut: vec![],
+            })
+        }
+        At::Leaf(id) => {
+            let node = super::message(read, thread, id, active.head).await?;
+            let (point, cut) = match resolve::at_message(read, thread, &node).await? {
+                Base::Empty => (None, vec![]),
+                Base::At(point) => (Some(point), vec![]),
+                Base::Trim { of, drop } => (Some(of), drop),
+            };
+            let branch = match &point {
+                Some(point) => holder(read, thread, &active, point).await?,
+                None => None,
+            };
+            Ok(Path {
+                branch,
+                point,
+                last: Some(node),
+                cut,
+            })
+        }
+        At::Latest => {
+            let mut newest: Option<Path> = None;
+            for branch in read.branches(thread.tree, thread.id).await? {
+                let path = of_branch(read, thread, branch).await?;
+                let age = |path: &Path| {
+                    let last = path.last.as_ref();
+                    last.map(|node| (node.created_at, node.ordinal))
+                };
+                if newest
+                    .as_ref()
+                    .is_none_or(|newest| age(newest) < age(&path))
+                {
+                    newest = Some(path);
+                }
+            }
+            match newest {
+                Some(path) => Ok(path),
+                None => of_branch(read, thread, active).await,
+            }
+        }
+    }
+}
+
+async fn of_branch(read: &mut dyn Read, thread: &ThreadRow, branch: Branch) -> Result<Path, Error> {
+    let point = match branch.head {
+        Some(head) => read.point(thread.tree, head).await?,
+        None => None,
+    };
+    let last = match &point {
+        Some(point) => last(read, thread, point).await?,
+        None => None,
+    };
+    Ok(Path {
+        branch: Some(branch.name),
+        point,
+        last,
+        cut: vec![],
+    })
+}
+
+async fn last(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    point: &Point,
+) -> Result<Option<Node>, Error> {
+    match point.last_node {
+        Some(id) => Ok(read.node(thread.tree, id).await?),
+        None => Ok(None),
+    }
+}
+
+/// A branch whose path holds a checkpoint: the active one, that which wrote it, or any.
+async fn holder(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    active: &Branch,
+    point: &Point,
+) -> Result<Option<Arc<str>>, Error> {
+    let mut branches = read.branches(thread.tree, thread.id).await?;
+    branches.sort_by_key(|branch| (branch.id != active.id, branch.id != point.branch));
+    for branch in branches {
+        if let Some(head) = branch.head
+            && read.on_path(thread.tree, head, point.id).await?
+        {
+            return Ok(Some(branch.name));
+        }
+    }
+    Ok(None)
+}
+
+/// A part of a path.
+#[derive(Default)]
+struct Part {
+    nodes: Vec<item::Place>,
+    next: Option<String>,
+    prev: Option<String>,
+    splits: bool,
+}
+
+async fn on_path(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    path: &Path,
+    request: &Request,
+) -> Result<Part, Error> {
+    let Some(end) = &path.last else {
+        return match &request.from {
+            From::After(_) | From::Before(_) => Err(off_path()),
+            _ => Ok(Part::default()),
+        };
+    };
+    let nodes = match &request.from {
+        From::Oldest => behind(read, thread, end, 0, request.limit).await?,
+        From::After(text) => {
+            let at = place(read, thread, end, text).await?;
+            behind(read, thread, end, at.ordinal, request.limit).await?
+        }
+        From::Newest => newest(read, thread, Some(end.id), request.limit).await?,
+        From::Before(text) => {
+            let at = place(read, thread, end, text).await?;
+            newest(read, thread, at.parent, request.limit).await?
+        }
+    };
+    let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
+        return Ok(Part::default());
+    };
+    let more = last.ordinal < end.ordinal;
+    let next = more.then(|| Cursor::new(end, last.id).text());
+    let prev = first
+        .parent
+        .is_some()
+        .then(|| Cursor::new(end, first.id).text());
+    let is_tool = |node: &Node| node.role.as_deref() == Some("tool");
+    let splits = match request.from.is_forward() {
+        true if more => {
+            let after = behind(read, thread, end, last.ordinal, 1).await?;
+            after.first().is_some_and(is_tool)
+        }
+        true => false,
+        false => prev.is_some() && is_tool(first),
+    };
+    Ok(Part {
+        nodes: nodes.into_iter().map(item::Place::OnPath).collect(),
+        next,
+        prev,
+        splits,
+    })
+}
+
+/// Up to `limit` messages that end with one, oldest first.
+async fn newest(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    last: Option<crate::id::NodeId>,
+    limit: usize,
+) -> Result<Vec<Node>, Error> {
+    let mut nodes = match last {
+        Some(last) => read.chain(thread.tree, last, limit).await?,
+        None => vec![],
+    };
+    nodes.reverse();
+    Ok(nodes)
+}
+
+/// Up to `limit` messages whose place is greater than `after`, oldest first.
+async fn behind(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    end: &Node,
+    after: i32,
+    limit: usize,
+) -> Result<Vec<Node>, Error> {
+    let upto = i64::from(after) + i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut kept = vec![];
+    let mut next = Some(end.id);
+    for _ in 0..WALK_MAX / STEP {
+        let Some(start) = next.take() else {
+            kept.reverse();
+            return Ok(kept);
+        };
+        for node in read.chain(thread.tree, start, STEP).await? {
+            if node.ordinal <= after {
+                next = None;
+                break;
+            }
+            next = node.parent;
+            if i64::from(node.ordinal) <= upto {
+                kept.push(node);
+            }
+        }
+    }
+    Err(too_deep())
+}
+
+/// The message on the path that a cursor names.
+async fn place(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    end: &Node,
+    text: &Arc<str>,
+) -> Result<Node, Error> {
+    if let Some(cursor) = Cursor::parse(text) {
+        let made_for = match cursor.end == end.id {
+            true => Some(end.clone()),
+            false => read.node(thread.tree, cursor.end).await?,
+        };
+        if made_for.is_some_and(|end| cursor.is_genuine(&end)) {
+            let at = read.node(thread.tree, cursor.at).await?;
+            let at = at.ok_or_else(off_path)?;
+            if cursor.end == end.id || is_before(read, thread, end, &at).await? {
+                return Ok(at);
+            }
+            return Err(off_path());
+        }
+    }
+    for node in read.nodes_of(thread.tree, vec![text.clone()]).await? {
+        if node.change == Change::Add && is_before(read, thread, end, &node).await? {
+            return Ok(node);
+        }
+    }
+    Err(off_path())
+}
+
+/// Whether a message is on the path that ends with `end`.
+async fn is_before(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    end: &Node,
+    node: &Node,
+) -> Result<bool, Error> {
+    let mut next = Some(end.id);
+    for _ in 0..WALK_MAX / STEP {
+        let Some(start) = next.take() else {
+            return Ok(false);
+        };
+        for other in read.chain(thread.tree, start, STEP).await? {
+            if other.ordinal <= node.ordinal {
+                return Ok(other.id == node.id);
+            }
+            next = other.parent;
+        }
+    }
+    Err(too_deep())
+}
+
+async fn in_state(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    path: &Path,
+    state: &Messages,
+    request: &Request,
+) -> Result<Part, Error> {
+    let messages: Vec<_> = state
+        .all()
+        .iter()
+        .filter(|one| {
+            let id = super::values::id_of(one).unwrap_or_default();
+            path.cut.iter().all(|cut| &**cut != id)
+        })
+        .cloned()
+        .collect();
+    let position = async |read: &mut dyn Read, text: &Arc<str>| {
+        let mut id = text.clone();
+        if let Some(cursor) = Cursor::parse(text)
+            && let Some(end) = read.node(thread.tree, cursor.end).await?
+            && cursor.is_genuine(&end)
+            && let Some(at) = read.node(thread.tree, cursor.at).await?
+        {
+            id = at.message_id;
+        }
+        let found = messages
+            .iter()
+            .position(|one| super::values::id_of(one) == Some(&id));
+        found.ok_or_else(off_path)
+    };
+    let count = messages.len();
+    let (start, stop) = match &request.from {
+        From::Oldest => (0, count.min(request.limit)),
+        From::Newest => (count.saturating_sub(request.limit), count),
+        From::After(text) => {
+            let start = position(read, text).await? + 1;
+            (start, count.min(start.saturating_add(request.limit)))
+        }
+        From::Before(text) => {
+            let stop = position(read, text).await?;
+            (stop.saturating_sub(request.limit), stop)
+        }
+    };
+    let part = messages.get(start..stop).unwrap_or_default();
+    let is_tool = |at: usize| {
+        let message = messages.get(at).and_then(|one| one.get("type"));
+        message.and_then(|kind| kind.as_str()) == Some("tool")
+    };
+    let splits = match request.from.is_forward() {
+        true => stop < count && !part.is_empty() && is_tool(stop),
+        false => start > 0 && !part.is_empty() && is_tool(start),
+    };
+    let nodes = item::in_state(read, thread, path, part).await?;
+    let cursor = |place: Option<&item::Place>| match (place?, &path.last) {
+        (item::Place::InState(_, Some(node)), Some(end)) => Some(Cursor::new(end, node.id).text()),
+        (item::Place::InState(message, _), _) => super::values::id_of(message).map(str::to_owned),
+        _ => None,
+    };
+    Ok(Part {
+        next: cursor(nodes.last().filter(|_| stop < count)),
+        prev: cursor(nodes.first().filter(|_| start > 0)),
+        nodes,
+        splits,
+    })
+}
+
+fn off_path() -> Error {
+    Error::malformed(
+        "invalid_cursor",
+        "The cursor is not on the path that is read: begin again without one",
+    )
+}
+
+fn too_deep() -> Error {
+    Error::conflict(
+        "path_too_deep",
+        format!("The path is longer than {WALK_MAX} messages: read it from the end with `tail`"),
+    )
+}

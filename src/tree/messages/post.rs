@@ -1,0 +1,530 @@
+//! Storing messages without running anything: one checkpoint at the end of a branch, or on a new
+//! one.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::{
+    Incoming, OnExisting, Post,
+    choice::{Ask, Choice, Line, Spot, choose},
+    known::Ids,
+    trim::{pruned, trim},
+    values::Values,
+};
+use crate::{
+    checkpoint::{self, Slot, frame::Decoded},
+    engine::{Edit, edit::messages::Then, names::START},
+    graph::Compiled,
+    id::CheckpointId,
+    tree::{
+        Base, Error, Indexer, Outcome, Read, Tx,
+        branch::{self, Leave, New},
+        dangling::has_dangling_calls,
+        draft::Draft,
+        resolve,
+        rows::{Branch, Node, Position, ThreadRow},
+    },
+    value::{Map, Value},
+};
+
+/// How often a place is looked for again that a run moved meanwhile.
+const TRIES: usize = 5;
+
+/// The graph that stored messages wait for.
+pub struct Target<'a> {
+    /// It, or one with nothing but a messages channel.
+    pub graph: &'a Arc<Compiled>,
+    /// The thread has a graph.
+    pub assigned: bool,
+}
+
+/// Messages that are stored.
+#[derive(Debug)]
+pub struct Posted {
+    /// The branch that holds them, as it is then.
+    pub branch: Branch,
+    /// It was made for them.
+    pub created: bool,
+    /// Something was written: they were not there before.
+    pub fresh: bool,
+    /// The checkpoint that ends with them.
+    pub checkpoint: Option<CheckpointId>,
+    /// Their nodes in the order of the request.
+    pub nodes: Vec<Node>,
+    /// Their state.
+    pub state: Option<Decoded>,
+    /// The conversation before them ended in tool calls that are not answered.
+    pub dangling: bool,
+}
+
+/// Stores messages where the request says, or finds them there.
+///
+/// # Errors
+/// 400 `invalid_id`, 404, 409 `head_conflict`, `branch_busy` or `message_exists`; the graph
+/// refuses them, or the storage failed.
+pub async fn post(
+    tx: &mut dyn Tx,
+    values: &Values<'_>,
+    target: &Target<'_>,
+    thread: &ThreadRow,
+    post: &Post,
+) -> Result<Posted, Error> {
+    for _ in 0..TRIES {
+        if let Some(posted) = attempt(tx, values, target, thread, post).await? {
+            return Ok(posted);
+        }
+    }
+    Err(Error::conflict(
+        "head_conflict",
+        "Runs moved the branch again and again while the messages were stored: try again",
+    ))
+}
+
+/// What a request means by its place.
+struct Place {
+    /// The last message before it.
+    after: Spot,
+    /// The message named.
+    node: Node,
+    position: Position,
+}
+
+/// Locks what it writes to; none when a run moved that after it was looked at.
+async fn attempt(
+    tx: &mut dyn Tx,
+    values: &Values<'_>,
+    target: &Target<'_>,
+    thread: &ThreadRow,
+    post: &Post,
+) -> Result<Option<Posted>, Error> {
+    let named = match &post.branch {
+        Some(name) => resolve::branch(tx, thread, name).await?,
+        None => resolve::active(tx, thread).await?,
+    };
+    let Some(main) = tx.lock_branch(thread.tree, named.id).await? else {
+        return Ok(None);
+    };
+    let place = place(tx, thread, post, &main).await?;
+    let after = place.as_ref().map(|place| place.after);
+    let ids = Ids::find(tx, thread, &post.messages).await?;
+    let (there, known) = ids
+        .prefix(tx, values, &post.messages, after, main.head)
+        .await?;
+    if there.len() == post.messages.len() {
+        return found(tx, thread, main, there).await.map(Some);
+    }
+    // With `replace` all of them go through the reducer, which leaves alone what is the same.
+    let (there, known) = match post.on_existing {
+        OnExisting::Replace => {
+            let first = post.messages.first();
+            let known = match first {
+                Some(first) => ids.known(tx, values, first, main.head).await?,
+                None => vec![],
+            };
+            (vec![], known)
+        }
+        _ => (there, known),
+    };
+    let rest = post.messages.get(there.len()..).unwrap_or_default();
+    let taken = |one: &Incoming| one.id.as_deref().is_some_and(|id| ids.is_taken(id));
+    if post.on_existing == OnExisting::Reject
+        && let Some(one) = rest.iter().find(|one| taken(one))
+    {
+        return Err(exists(one.id.as_deref().unwrap_or_default()));
+    }
+    let after = there.last().map(|node| Some(node.id)).or(after);
+    let ask = Ask {
+        after,
+        on_existing: post.on_existing,
+    };
+    let line = line(tx, thread, &main).await?;
+    let others = match after {
+        Some(spot) if spot != line.last => others(tx, thread, &main).await?,
+        _ => vec![],
+    };
+    let choice = choose(ask, &known, line, &others);
+    let (branch, created, slot, base) = match choice {
+        Choice::Taken => {
+            let first = rest.first().and_then(|first| first.id.as_deref());
+            return Err(exists(first.unwrap_or_default()));
+        }
+        Choice::Append(id) | Choice::Replace(id) => {
+            let mut to = main;
+            if id != to.id {
+                match tx.lock_branch(thread.tree, id).await? {
+                    Some(other) if Some(self::line(tx, thread, &other).await?.last) == after => {
+                        to = other;
+                    }
+                    _ => return Ok(None),
+                }
+            }
+            expect(post, &to)?;
+            let open = tx.open_runs(thread.tree, thread.id).await?;
+            if branch::is_running(&open, to.id) {
+                return Err(busy(&to));
+            }
+            if post.activate {
+                branch::activate(tx, thread, &to, Leave::FLOAT).await?;
+            }
+            let base = match to.head {
+                Some(head) => Some(loaded(values, head).await?),
+                None => None,
+            };
+            let slot = to.slot();
+            (to, false, slot, base)
+        }
+        Choice::Branch(_) | Choice::Edit(_) => {
+            expect(post, &main)?;
+            let base = match choice {
+                Choice::Edit(node) => match ids.node(node) {
+                    Some(node) => resolve::before_message(tx, thread, node).await?,
+                    None => return Ok(None),
+                },
+                _ => match (there.last(), &place) {
+                    (Some(node), _) => resolve::at_message(tx, thread, node).await?,
+                    (None, Some(place)) => match place.position {
+                        Position::At => resolve::at_message(tx, thread, &place.node).await?,
+                        Position::Before => {
+                            resolve::before_message(tx, thread, &place.node).await?
+                        }
+                    },
+                    (None, None) => return Ok(None),
+                },
+            };
+            let origin = match choice {
+                Choice::Edit(_) => "edit",
+                _ => "message",
+            };
+            let (branch, slot, state) = branch_off(
+                tx,
+                values,
+                target,
+                thread,
+                &main,
+                base,
+                (origin, post.activate),
+            )
+            .await?;
+            (branch, true, slot, state)
+        }
+    };
+    let before = base.as_ref().map(|base| values.of(base));
+    let dangling = before.is_some_and(|before| {
+        let mut all = before.all().to_vec();
+        let answers = rest.iter().map(|one| one.message.clone());
+        all.extend(answers.take_while(|one| role_of(one) == "tool"));
+        has_dangling_calls(&all)
+    });
+    let messages = with_ids(rest, &ids, post.on_existing);
+    let state = write(tx, values, target, thread, post, &messages, slot, base).await?;
+    let head = state.checkpoint.id;
+    let mut nodes = there;
+    nodes.extend(written(tx, thread, &state, &messages).await?);
+    let branch = tx.branch(thread.tree, branch.id).await?;
+    Ok(Some(Posted {
+        branch: branch.ok_or(checkpoint::Error::Fenced)?,
+        created,
+        fresh: true,
+        checkpoint: Some(head),
+        nodes,
+        state: Some(state),
+        dangling,
+    }))
+}
+
+async fn place(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    post: &Post,
+    main: &Branch,
+) -> Result<Option<Place>, Error> {
+    let Some((id, position)) = &post.parent else {
+        return Ok(None);
+    };
+    let node = super::message(read, thread, id, main.head).await?;
+    Ok(Some(Place {
+        after: match position {
+            Position::At => Some(node.id),
+            Position::Before => node.parent,
+        },
+        node,
+        position: *position,
+    }))
+}
+
+/// A request that was carried out before.
+async fn found(
+    tx: &mut dyn Tx,
+    thread: &ThreadRow,
+    main: Branch,
+    nodes: Vec<Node>,
+) -> Result<Posted, Error> {
+    let last = nodes.last();
+    let branch = match last {
+        Some(node) => tx.branch(thread.tree, node.branch).await?,
+        None => None,
+    };
+    Ok(Posted {
+        branch: branch
+            .filter(|branch| branch.thread == thread.id)
+            .unwrap_or(main),
+        created: false,
+        fresh: false,
+        checkpoint: last.map(|node| node.checkpoint),
+        nodes,
+        state: None,
+        dangling: false,
+    })
+}
+
+pub(super) async fn line(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    branch: &Branch,
+) -> Result<Line, Error> {
+    let point = match branch.head {
+        Some(head) => read.point(thread.tree, head).await?,
+        None => None,
+    };
+    Ok(Line {
+        branch: branch.id,
+        last: point.and_then(|point| point.last_node),
+        updated_at: branch.updated_at,
+    })
+}
+
+pub(super) async fn others(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    main: &Branch,
+) -> Result<Vec<Line>, Error> {
+    let mut lines = vec![];
+    for branch in read.branches(thread.tree, thread.id).await? {
+        if branch.id != main.id {
+            lines.push(line(read, thread, &branch).await?);
+        }
+    }
+    Ok(lines)
+}
+
+/// Refuses when the head of the branch is not what the request says it is.
+fn expect(post: &Post, branch: &Branch) -> Result<(), Error> {
+    match post.expected_head {
+        Some(expected) if expected != branch.head => Err(Error::conflict(
+            "head_conflict",
+            match branch.head {
+                Some(head) => format!(
+                    "The head of branch `{}` is {head}: read what is new there and try again",
+                    branch.name
+                ),
+                None => format!("Branch `{}` is empty", branch.name),
+            },
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn loaded(values: &Values<'_>, id: CheckpointId) -> Result<Decoded, Error> {
+    let found = values.decoded(id).await?.ok_or_else(|| pruned(id))?;
+    Ok((*found).clone())
+}
+
+/// A branch at `base`, and the right to write to it.
+pub(super) async fn branch_off(
+    tx: &mut dyn Tx,
+    values: &Values<'_>,
+    target: &Target<'_>,
+    thread: &ThreadRow,
+    from: &Branch,
+    base: Base,
+    how: (&'static str, bool),
+) -> Result<(Branch, Slot, Option<Decoded>), Error> {
+    let (origin, activate) = how;
+    let new = New {
+        base: base.point().cloned(),
+        name: None,
+        from: from.clone(),
+        origin,
+        activate: activate.then_some(Leave::FLOAT),
+        waits: false,
+    };
+    let made = branch::create(tx, thread, new).await?.branch;
+    let (slot, state) = match &base {
+        Base::Empty => (made.slot(), None),
+        Base::At(point) => (made.slot(), Some(loaded(values, point.id).await?)),
+        Base::Trim { of, drop } => {
+            let (slot, state) = trim(tx, values, target.graph, &made, of, drop).await?;
+            (slot, Some(state))
+        }
+    };
+    Ok((made, slot, state))
+}
+
+/// A message as it is stored, and the id it came with if that is another's.
+struct Named {
+    id: Arc<str>,
+    edit_of: Option<Arc<str>>,
+    message: Value,
+}
+
+/// Gives ids: new ones to messages without, and to those whose id the thread has already.
+fn with_ids(messages: &[Incoming], ids: &Ids, how: OnExisting) -> Vec<Named> {
+    let mint = || Arc::<str>::from(Uuid::new_v4().to_string());
+    messages
+        .iter()
+        .map(|one| {
+            let (id, edit_of) = match &one.id {
+                None => (mint(), None),
+                Some(id) if how != OnExisting::Replace && ids.is_taken(id) => {
+                    (mint(), Some(id.clone()))
+                }
+                Some(id) => (id.clone(), None),
+            };
+            let mut message = one.message.clone();
+            if let Some(map) = message.make_map_mut() {
+                map.insert("id", Value::Str(id.clone()));
+            }
+            Named {
+                id,
+                edit_of,
+                message,
+            }
+        })
+        .collect()
+}
+
+/// What waits to run after the messages: a person's or the system's call for an answer.
+fn then(post: &Post, target: &Target<'_>, values: &Values<'_>, messages: &[Named]) -> Then {
+    if let Some(node) = &post.as_node {
+        return match target.assigned {
+            false if &**node == START => Then::AnyStart,
+            _ => Then::After(node.clone()),
+        };
+    }
+    let last = messages.last().map_or("", |last| role_of(&last.message));
+    match (matches!(last, "human" | "system"), target.assigned) {
+        (false, _) => Then::Nothing,
+        (true, false) => Then::AnyStart,
+        (true, true) if target.graph.input.contains(&values.channel) => Then::After(START.into()),
+        // Input does not reach the messages of this graph.
+        (true, true) => Then::Nothing,
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "what one edit is made of")]
+async fn write(
+    tx: &mut dyn Tx,
+    values: &Values<'_>,
+    target: &Target<'_>,
+    thread: &ThreadRow,
+    post: &Post,
+    messages: &[Named],
+    slot: Slot,
+    base: Option<Decoded>,
+) -> Result<Decoded, Error> {
+    if slot.branch != thread.active_branch.unwrap_or(slot.branch)
+        && let Some(active) = thread.active_branch
+        && let Some(head) = tx
+            .branch(thread.tree, active)
+            .await?
+            .and_then(|row| row.head)
+    {
+        // Ids made here from now on are greater than the active branch's head.
+        CheckpointId::mint(0, [head]);
+    }
+    let draft = Draft::new(values.saver.clone());
+    let mut metadata = Map::new();
+    if let Some(value) = thread.metadata.get("graph_id") {
+        metadata.insert("graph_id", value.clone());
+    }
+    let replaces = messages
+        .iter()
+        .filter_map(|one| Some((one.id.clone(), one.edit_of.clone()?)));
+    let indexer = Indexer {
+        replaces: replaces.collect(),
+        ..Indexer::default()
+    };
+    let edit = Edit {
+        saver: draft.clone(),
+        slot,
+        ns: "".into(),
+        graph: target.graph.clone(),
+        base,
+        superseded: false,
+        index: Some(Arc::new(indexer)),
+        metadata,
+        run: None,
+    };
+    let list = messages.iter().map(|one| one.message.clone()).collect();
+    let then = then(post, target, values, messages);
+    let (edited, state) = edit.write_messages(&values.channel, list, then).await?;
+    for commit in draft.take() {
+        tx.put(commit).await.map_err(|error| match error {
+            checkpoint::Error::Fenced => taken_over(),
+            error => error.into(),
+        })?;
+    }
+    let outcome = match edited.next.is_empty() {
+        true => Outcome::Idle,
+        false => Outcome::Interrupted,
+    };
+    tx.set_outcome(values.tree, slot.branch, outcome).await?;
+    Ok(state)
+}
+
+/// The nodes of messages that were just written, in their order.
+async fn written(
+    tx: &mut dyn Tx,
+    thread: &ThreadRow,
+    state: &Decoded,
+    messages: &[Named],
+) -> Result<Vec<Node>, Error> {
+    let chain = match state.checkpoint.last_node {
+        Some(last) => tx.chain(thread.tree, last, messages.len()).await?,
+        None => vec![],
+    };
+    let mut nodes = Vec::with_capacity(messages.len());
+    for one in messages {
+        match chain.iter().find(|node| node.message_id == one.id) {
+            Some(node) => nodes.push(node.clone()),
+            // Replaced where it was.
+            None => {
+                let head = Some(state.checkpoint.id);
+                nodes.push(resolve::message(tx, thread, &one.id, head).await?);
+            }
+        }
+    }
+    Ok(nodes)
+}
+
+fn role_of(message: &Value) -> &str {
+    message
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+pub(super) fn exists(id: &str) -> Error {
+    Error::conflict(
+        "message_exists",
+        format!("The thread has a message `{id}` already"),
+    )
+}
+
+fn busy(branch: &Branch) -> Error {
+    Error::conflict(
+        "branch_busy",
+        format!(
+            "A run is writing to branch `{}`: wait for it to end, cancel it, or post to another              branch",
+            branch.name
+        ),
+    )
+}
+
+fn taken_over() -> Error {
+    Error::conflict(
+        "branch_busy",
+        "A run has begun on the branch meanwhile: wait for it to end, or post to another branch",
+    )
+}

@@ -1,0 +1,115 @@
+//! Which branch a message goes to that waits for its run.
+
+use std::sync::Arc;
+
+use super::{
+    choice::{Ask, Choice, choose},
+    known::Ids,
+    post::{Target, branch_off, exists, line, others},
+    values::Values,
+};
+use crate::tree::{
+    Error, Tx,
+    branch::{self, Leave},
+    dangling::has_dangling_calls,
+    resolve,
+    rows::{Branch, ThreadRow},
+};
+
+/// Where a message is sent.
+#[derive(Clone, Debug, Default)]
+pub struct To {
+    /// The id of the message, which must be new to the thread.
+    pub id: Option<Arc<str>>,
+    /// The message it answers.
+    pub parent: Option<Arc<str>>,
+    /// The branch it goes to.
+    pub branch: Option<Arc<str>>,
+}
+
+/// What the message's run starts from.
+#[derive(Clone, Debug)]
+pub struct Aim {
+    /// The branch.
+    pub branch: Branch,
+    /// The run belongs to it; otherwise it takes whatever branch is active when it is claimed.
+    pub pinned: bool,
+    /// The conversation there ends in tool calls that are not answered.
+    pub dangling: bool,
+}
+
+/// Finds the branch, or makes one.
+///
+/// # Errors
+/// 400 `invalid_id`, 404, 409 `message_exists`, or the storage failed.
+pub async fn aim(
+    tx: &mut dyn Tx,
+    values: &Values<'_>,
+    target: &Target<'_>,
+    thread: &ThreadRow,
+    to: &To,
+) -> Result<Aim, Error> {
+    if let Some(id) = &to.id
+        && Ids::has(tx, thread, id).await?
+    {
+        return Err(exists(id));
+    }
+    let main = match &to.branch {
+        Some(name) => resolve::branch(tx, thread, name).await?,
+        None => resolve::active(tx, thread).await?,
+    };
+    let Some(parent) = &to.parent else {
+        return Ok(Aim {
+            dangling: dangles(values, &main).await?,
+            pinned: to.branch.is_some(),
+            branch: main,
+        });
+    };
+    let node = super::message(tx, thread, parent, main.head).await?;
+    let line = line(tx, thread, &main).await?;
+    let after = Some(node.id);
+    let others = match line.last == after {
+        true => vec![],
+        false => others(tx, thread, &main).await?,
+    };
+    let ask = Ask {
+        after: Some(after),
+        ..Ask::default()
+    };
+    let branch = match choose(ask, &[], line, &others) {
+        Choice::Append(id) if id == main.id => {
+            return Ok(Aim {
+                dangling: dangles(values, &main).await?,
+                pinned: to.branch.is_some(),
+                branch: main,
+            });
+        }
+        Choice::Append(id) => {
+            let found = tx.branch(thread.tree, id).await?;
+            let branch = found.ok_or(crate::checkpoint::Error::Fenced)?;
+            branch::activate(tx, thread, &branch, Leave::FLOAT).await?;
+            branch
+        }
+        _ => {
+            let base = resolve::at_message(tx, thread, &node).await?;
+            let how = ("message", true);
+            let (branch, ..) = branch_off(tx, values, target, thread, &main, base, how).await?;
+            let made = tx.branch(thread.tree, branch.id).await?;
+            made.ok_or(crate::checkpoint::Error::Fenced)?
+        }
+    };
+    Ok(Aim {
+        // A head made in this transaction has no open calls: what waited there was cut off.
+        dangling: dangles(values, &branch).await?,
+        branch,
+        pinned: true,
+    })
+}
+
+async fn dangles(values: &Values<'_>, branch: &Branch) -> Result<bool, Error> {
+    let messages = match branch.head {
+        Some(head) => values.messages(head).await?,
+        None => None,
+    };
+    Ok(messages.is_some_and(|messages| has_dangling_calls(messages.all())))
+}

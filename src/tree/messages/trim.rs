@@ -1,0 +1,83 @@
+//! Trim checkpoints: a state of which the newest messages are cut off, to go on from a message
+//! that came together with later ones.
+
+use std::sync::Arc;
+
+use super::values::Values;
+use crate::{
+    checkpoint::{Slot, frame::Decoded},
+    engine::Edit,
+    graph::Compiled,
+    id::{CheckpointId, NodeId, TreeId},
+    tree::{
+        Error, Outcome, Tx,
+        draft::Draft,
+        rows::{Branch, Point},
+    },
+    value::Map,
+};
+
+/// Gives `branch`, whose head is `of`, a new head without the messages `drop`, in which nothing
+/// waits to run. Answers the slot behind it and the state there.
+///
+/// # Errors
+/// 409 `checkpoint_pruned`, a state that does not fit the graph, or the storage failed.
+pub async fn trim(
+    tx: &mut dyn Tx,
+    values: &Values<'_>,
+    graph: &Arc<Compiled>,
+    branch: &Branch,
+    of: &Point,
+    drop: &[Arc<str>],
+) -> Result<(Slot, Decoded), Error> {
+    let base = values.decoded(of.id).await?;
+    let base = base.ok_or_else(|| pruned(of.id))?;
+    let last = kept(tx, values.tree, of, drop).await?;
+    let draft = Draft::new(values.saver.clone());
+    let edit = Edit {
+        saver: draft.clone(),
+        slot: branch.slot(),
+        ns: "".into(),
+        graph: graph.clone(),
+        base: Some((*base).clone()),
+        superseded: false,
+        // What is cut off was never on this path: it is no removal.
+        index: None,
+        metadata: Map::new(),
+        run: None,
+    };
+    let (slot, mut state) = edit.without_messages(&values.channel, drop).await?;
+    state.checkpoint.last_node = last;
+    for mut commit in draft.take() {
+        commit.checkpoint.last_node = last;
+        tx.put(commit).await?;
+    }
+    tx.set_outcome(values.tree, branch.id, Outcome::Idle)
+        .await?;
+    Ok((slot, state))
+}
+
+/// The newest message that stays.
+async fn kept(
+    tx: &mut dyn Tx,
+    tree: TreeId,
+    of: &Point,
+    drop: &[Arc<str>],
+) -> Result<Option<NodeId>, Error> {
+    let Some(last) = of.last_node else {
+        return Ok(None);
+    };
+    let chain = tx.chain(tree, last, drop.len() + 1).await?;
+    let stays = chain
+        .iter()
+        .find(|node| node.checkpoint != of.id || !drop.contains(&node.message_id));
+    Ok(stays.map(|node| node.id))
+}
+
+/// 409: the checkpoint is gone.
+pub(super) fn pruned(id: CheckpointId) -> Error {
+    Error::conflict(
+        "checkpoint_pruned",
+        format!("Checkpoint {id} was pruned: nothing can be built on it any more"),
+    )
+}

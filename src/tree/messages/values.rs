@@ -1,0 +1,128 @@
+//! The content of messages: the index holds none, it is in the messages channel of checkpoints.
+
+use std::sync::Arc;
+
+use crate::{
+    checkpoint::{At, Saver, frame::Decoded},
+    id::{CheckpointId, ThreadId, TreeId},
+    tree::{Error, base},
+    value::Value,
+};
+
+/// Decoded checkpoints that are at hand. They never change.
+pub trait Warm: Send + Sync {
+    /// A checkpoint without its pending writes.
+    fn get(&self, tree: TreeId, id: CheckpointId) -> Option<Arc<Decoded>>;
+    /// Keeps one for later.
+    fn put(&self, tree: TreeId, decoded: Decoded);
+}
+
+/// Reads the messages channel of a thread's checkpoints.
+pub struct Values<'a> {
+    /// The storage.
+    pub saver: &'a Arc<dyn Saver>,
+    /// What is at hand.
+    pub warm: &'a dyn Warm,
+    /// The tree.
+    pub tree: TreeId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// The channel that holds the conversation.
+    pub channel: Arc<str>,
+}
+
+impl Values<'_> {
+    /// A checkpoint of the root namespace; none if it was pruned. Of its pending writes nothing
+    /// is known.
+    ///
+    /// # Errors
+    /// The storage failed, or a row cannot be read.
+    pub async fn decoded(&self, id: CheckpointId) -> Result<Option<Arc<Decoded>>, Error> {
+        if let Some(found) = self.warm.get(self.tree, id) {
+            return Ok(Some(found));
+        }
+        let loaded = base::load(self.saver, self.tree, self.thread, &"".into(), At::Id(id)).await?;
+        let Some(mut decoded) = loaded else {
+            return Ok(None);
+        };
+        decoded.writes.clear();
+        self.warm.put(self.tree, decoded.clone());
+        Ok(Some(Arc::new(decoded)))
+    }
+
+    /// The messages in the state of a checkpoint; none if it was pruned.
+    ///
+    /// # Errors
+    /// As [`decoded`](Self::decoded).
+    pub async fn messages(&self, id: CheckpointId) -> Result<Option<Messages>, Error> {
+        let decoded = self.decoded(id).await?;
+        Ok(decoded.map(|decoded| self.of(&decoded)))
+    }
+
+    /// The messages in a state.
+    pub fn of(&self, decoded: &Decoded) -> Messages {
+        let held = decoded.checkpoint.values.get(&self.channel);
+        Messages(held.cloned().unwrap_or_default())
+    }
+}
+
+/// The messages of a state.
+#[derive(Clone, Debug, Default)]
+pub struct Messages(Value);
+
+impl Messages {
+    /// All of them.
+    pub fn all(&self) -> &[Value] {
+        self.0.as_list().unwrap_or_default()
+    }
+
+    /// The one with an id.
+    pub fn find(&self, id: &str) -> Option<&Value> {
+        // What is asked for is mostly near the end.
+        self.all().iter().rev().find(|one| id_of(one) == Some(id))
+    }
+}
+
+/// The id of a message in stored form.
+pub fn id_of(message: &Value) -> Option<&str> {
+    message.get("id").and_then(Value::as_str)
+}
+
+/// Whether a stored message says what an incoming one does: every field that came, but for the
+/// id, is there.
+pub fn says(stored: &Value, incoming: &Value) -> bool {
+    let Some(fields) = incoming.as_map() else {
+        return false;
+    };
+    fields
+        .iter()
+        .filter(|(key, _)| &***key != "id")
+        .all(|(key, value)| stored.get(key) == Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value;
+
+    #[test]
+    fn a_message_says_the_same_when_nothing_that_came_is_different() {
+        let stored = value!({"type": "ai", "content": "hi", "id": "1", "name": "bot"});
+        for (incoming, same) in [
+            (value!({"type": "ai", "content": "hi", "id": "2"}), true),
+            (value!({"type": "ai", "content": "hi"}), true),
+            (value!({"type": "human", "content": "hi"}), false),
+            (value!({"type": "ai", "content": "ho"}), false),
+            (
+                value!({"type": "ai", "content": "hi", "name": "else"}),
+                false,
+            ),
+            (
+                value!({"type": "ai", "content": "hi", "tool_calls": []}),
+                false,
+            ),
+        ] {
+            assert_eq!(says(&stored, &incoming), same, "{incoming:?}");
+        }
+    }
+}

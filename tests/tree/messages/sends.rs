@@ -1,0 +1,111 @@
+//! Messages that wait for an answer.
+
+use serde_json::{Value, json};
+
+use super::{branches, conversation, path, read, serve, with};
+use crate::{
+    on_both_storages,
+    support::{self, client::Client, place::Place},
+};
+
+on_both_storages!(
+    a_message_is_sent_and_answered_once,
+    only_the_new_message_is_fed_on_top_of_the_head,
+    a_message_behind_an_older_one_is_answered_on_a_branch,
+    messages_sent_together_are_answered_in_order,
+);
+
+fn send(client: &Client, body: &Value) -> Value {
+    let answer = client.post("/commands/send-message", body);
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    answer.json()
+}
+
+fn a_message_is_sent_and_answered_once(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let body = json!({"thread_id": thread, "content": "hi", "assistant_id": "agent"});
+    let sent = send(&client, &with(body, "message_id", "Q"));
+    assert_eq!(sent["thread_id"], json!(thread));
+    assert_eq!(sent["message_id"], "Q");
+    assert_eq!(sent["branch"], "main");
+    assert!(sent["event_id"].is_string());
+    let run = sent["run_id"].as_str().unwrap();
+    assert_eq!(client.end_of(&thread, run), "success");
+    let page = read(&client, &thread, "");
+    let messages = page["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 2);
+    assert_eq!(messages[0]["message_id"], "Q");
+    assert_eq!(messages[1]["content"], "echo: hi");
+    // The message keeps the number it was given when it was sent.
+    assert_eq!(messages[0]["event_number"], sent["event_number"]);
+    assert!(messages[1]["event_number"].as_i64() > sent["event_number"].as_i64());
+    // The thread knows its assistant now.
+    let again = send(&client, &json!({"thread_id": thread, "content": "ho"}));
+    client.end_of(&thread, again["run_id"].as_str().unwrap());
+    assert_eq!(
+        read(&client, &thread, "")["messages"][3]["content"],
+        "echo: ho"
+    );
+}
+
+fn only_the_new_message_is_fed_on_top_of_the_head(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = conversation(&client, 4);
+    let sent = send(&client, &json!({"thread_id": thread, "content": "new"}));
+    client.end_of(&thread, sent["run_id"].as_str().unwrap());
+    let ids = path(&client, &thread, "view=state");
+    assert_eq!(ids.len(), 6);
+    assert_eq!(ids[..4], ["M1", "M2", "M3", "M4"]);
+    let row = client.get(&format!(
+        "/threads/{thread}/runs/{}",
+        sent["run_id"].as_str().unwrap()
+    ));
+    let input = &row.json()["kwargs"]["input"]["messages"];
+    assert_eq!(input.as_array().unwrap().len(), 1);
+}
+
+fn a_message_behind_an_older_one_is_answered_on_a_branch(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = conversation(&client, 4);
+    let body = json!({"thread_id": thread, "content": "aside", "parent_id": "M2"});
+    let sent = send(&client, &body);
+    assert_eq!(sent["branch"], "main-v2");
+    client.end_of(&thread, sent["run_id"].as_str().unwrap());
+    assert_eq!(branches(&client, &thread)["active"], "main-v2");
+    let page = read(&client, &thread, "");
+    assert_eq!(page["messages"][3]["content"], "echo: aside");
+    assert_eq!(page["messages"].as_array().unwrap().len(), 4);
+    // A named branch is answered where it is, whatever is active.
+    let body = json!({"thread_id": thread, "content": "there", "branch": "main"});
+    let sent = send(&client, &body);
+    assert_eq!(sent["branch"], "main");
+    client.end_of(&thread, sent["run_id"].as_str().unwrap());
+    assert_eq!(branches(&client, &thread)["active"], "main-v2");
+    let page = read(&client, &thread, "branch=main");
+    assert_eq!(page["messages"][5]["content"], "echo: there");
+}
+
+fn messages_sent_together_are_answered_in_order(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = conversation(&client, 2);
+    let runs: Vec<String> = (0..4)
+        .map(|n| {
+            let body = json!({"thread_id": thread, "content": format!("q{n}")});
+            send(&client, &body)["run_id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    for run in &runs {
+        assert_eq!(client.end_of(&thread, run), "success");
+    }
+    let page = read(&client, &thread, "after=M2");
+    let texts: Vec<_> = page["messages"].as_array().unwrap().iter().collect();
+    let expected: Vec<String> = (0..4)
+        .flat_map(|n| [format!("q{n}"), format!("echo: q{n}")])
+        .collect();
+    let found: Vec<_> = texts
+        .iter()
+        .map(|one| one["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(found, expected);
+}
