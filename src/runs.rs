@@ -9,6 +9,7 @@ pub mod edit;
 pub mod error;
 pub mod execute;
 pub mod forks;
+pub mod kept;
 pub mod keys;
 pub mod live;
 pub mod log;

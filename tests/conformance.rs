@@ -9,6 +9,7 @@ mod conformance {
     pub mod backend;
     pub mod branches;
     pub mod commits;
+    pub mod lifecycle;
     pub mod lists;
     pub mod loads;
     pub mod postgres;
@@ -80,7 +81,7 @@ macro_rules! backend {
                 a_slot_is_read_or_taken_over
                 a_writer_says_how_it_left_the_branch
                 state_changes_move_the_times
-                a_deleted_thread_leaves_no_row
+                a_deleted_thread_leaves_a_tombstone_without_content
                 nobody_writes_to_a_deleted_thread
             );
             backend!(@room $open, runs:
@@ -120,6 +121,16 @@ macro_rules! backend {
                 a_run_and_what_it_follows_are_one_transaction
                 fifty_transactions_on_one_tree_queue
                 a_run_starts_behind_a_locked_branch_and_sees_its_head
+            );
+            backend!(@room $open, lifecycle:
+                what_a_fork_inherits_survives_the_deletion_of_its_ancestors
+                a_tombstone_loses_what_only_its_last_fork_needed
+                a_tree_is_deleted_with_all_its_threads
+                a_copy_has_all_its_thread_sees_and_stands_alone
+                a_copy_is_refused_when_it_cannot_be_made
+                pruning_keeps_what_somebody_stands_on
+                pruning_keeps_the_state_of_graphs_inside
+                a_branch_is_not_opened_where_nothing_is_any_more
             );
             backend!(@room $open, strategies:
                 reject_refuses_while_another_run_is_open

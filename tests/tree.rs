@@ -1,10 +1,22 @@
 //! The conversation tree over HTTP, on both storages.
 #![allow(clippy::unwrap_used, reason = "a panic is the failure of the test")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "child processes live in real time"
+)]
 
+mod support;
+
+#[path = "tree/branches.rs"]
+mod branches;
 #[path = "tree/compare.rs"]
 mod compare;
 #[path = "tree/events.rs"]
 mod events;
+#[path = "tree/index.rs"]
+mod index;
+#[path = "tree/lineage.rs"]
+mod lineage;
 #[path = "tree/messages.rs"]
 mod messages;
-mod support;

@@ -15,7 +15,7 @@ mod tests;
 
 pub use decode::{Chains, Decoded, decode, with_writes};
 use text::{comma, fits_jsonb, quote, without_nul, write_versions};
-pub use writes::encode_writes;
+pub use writes::{encode_writes, references};
 
 /// A full row is written when the deltas since the last one reach this, or its size if greater.
 const CHAIN_FLOOR: usize = 32 * 1024;

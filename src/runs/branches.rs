@@ -165,7 +165,8 @@ impl Service {
             },
         )
         .await?;
-        Ok(created)
+        let branch = self.cut(tx, thread, created.branch, &place.base).await?;
+        Ok(branch::Created { branch, ..created })
     }
 
     pub(super) async fn place(

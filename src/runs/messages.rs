@@ -18,18 +18,20 @@ use crate::{
     graph::{Compiled, Graph, Output, START},
     id::{CheckpointId, EventId, RunId, ThreadId, TreeId},
     tree::{
-        self, event,
+        self, Base, event,
         fork::{self, Lineage},
         messages::{
             Incoming, Post,
             item::{self, Item, Place},
-            page::{self, Page, Path},
+            page::{self, Page},
+            path::Path,
             post::{Posted, Target, post},
             send::{To, aim},
+            trim::trim,
             values::Values,
         },
         resolve,
-        rows::{NewEvent, ThreadRow},
+        rows::{Branch, NewEvent, ThreadRow},
     },
     value::{Map, Value},
 };
@@ -213,6 +215,7 @@ impl Service {
         }
         // Runs that float may have found a free slot.
         self.inner.wake.notify_one();
+        self.inner.news.tell(id);
         let answer = Answer {
             branch: posted.branch.name,
             created: posted.created,
@@ -284,6 +287,7 @@ impl Service {
             }
         };
         drop(turn);
+        self.inner.news.tell(thread.id);
         self.launch(&request, run, created).await?;
         Ok(Sent {
             event: event::id(thread.id, number),
@@ -310,6 +314,25 @@ impl Service {
         let setting = self.setting(&thread, None)?;
         let values = self.values(&thread, &setting);
         Ok(page::page(&mut *reader, &values, &thread, request).await?)
+    }
+
+    /// Cuts off at the head of a branch that was just made what its base has beyond the place that
+    /// was asked for; answers the branch as it is then.
+    pub(super) async fn cut(
+        &self,
+        tx: &mut dyn tree::Tx,
+        thread: &ThreadRow,
+        branch: Branch,
+        base: &Base,
+    ) -> Result<Branch, Error> {
+        let Base::Trim { of, drop } = base else {
+            return Ok(branch);
+        };
+        let setting = self.setting(thread, None)?;
+        let values = self.values(thread, &setting);
+        trim(tx, &values, &setting.graph, &branch, of, drop).await?;
+        let cut = tx.branch(thread.tree, branch.id).await?;
+        Ok(cut.unwrap_or(branch))
     }
 
     async fn tree_of(&self, id: ThreadId) -> Result<TreeId, Error> {

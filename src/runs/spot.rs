@@ -129,7 +129,8 @@ impl Service {
                 waits: false,
             };
             let made = branch::create(&mut *tx, &thread, made).await?;
-            new.branch = Some(made.branch.id);
+            let made = self.cut(&mut *tx, &thread, made.branch, base).await?;
+            new.branch = Some(made.id);
         }
         let pinned = new.branch;
         let created = tx.create_run(new).await?;

@@ -4,6 +4,7 @@ use std::{str::FromStr, time::Duration};
 
 use async_trait::async_trait;
 
+use super::kept::Columns;
 use crate::{
     checkpoint::{Error, Slot},
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
@@ -161,6 +162,17 @@ pub struct NewRun {
     pub thread_metadata: Map,
     /// Merged into the thread's config.
     pub thread_config: Map,
+}
+
+impl NewRun {
+    /// What the row has in columns.
+    pub fn columns(&self) -> Columns {
+        Columns {
+            run: self.id,
+            thread: self.thread,
+            assistant: self.assistant,
+        }
+    }
 }
 
 /// What became of a run to create. All of it is durable when the call returns.

@@ -6,6 +6,7 @@
 use std::fmt;
 
 mod commit;
+mod copy;
 mod create;
 mod delete;
 mod events;
@@ -19,7 +20,9 @@ mod open;
 mod params;
 mod pool;
 mod projections;
+mod prune;
 mod read;
+mod remove;
 mod run;
 mod saver;
 mod search;

@@ -9,6 +9,7 @@ use rusqlite::{Connection, config::DbConfig};
 
 mod branches;
 mod commit;
+mod copy;
 mod error;
 mod events;
 mod keys;

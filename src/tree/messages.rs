@@ -5,11 +5,13 @@ pub mod cursor;
 pub mod item;
 pub mod known;
 pub mod page;
+pub mod path;
 pub mod post;
 pub mod send;
 
 pub mod trim;
 pub mod values;
+mod write;
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::rows::NewEvent;
 use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, CheckpointId, ThreadId, TreeId},
@@ -89,6 +90,32 @@ pub struct NewThread {
     pub if_exists: IfExists,
 }
 
+/// A thread to make as a copy.
+#[derive(Clone, Debug)]
+pub struct NewCopy {
+    /// Its id, which is also that of its tree.
+    pub id: ThreadId,
+    /// Owner of the new tree.
+    pub owner: String,
+    /// At most so many root checkpoints are copied.
+    pub limit: usize,
+    /// What its log begins with.
+    pub events: Vec<NewEvent>,
+}
+
+/// What became of a thread to copy.
+#[derive(Clone, Debug)]
+pub enum Copied {
+    /// It is there.
+    Done(Box<Thread>),
+    /// There is no thread to copy.
+    Missing,
+    /// The new id is taken.
+    Taken,
+    /// The thread sees more checkpoints than may be copied. Nothing was written.
+    TooLarge,
+}
+
 /// Keeps threads and branches. Implemented by `storage::sqlite` and `storage::postgres`.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -101,8 +128,11 @@ pub trait Store: Send + Sync + 'static {
     /// Merges `metadata` into the thread's (top level keys, later wins).
     async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<Option<Thread>, Error>;
 
-    /// Deletes a thread with its branches, runs and everything no other thread needs.
-    /// False when there is none.
+    /// Deletes a thread with its branches, runs and everything no other thread needs, a
+    /// tombstone's rows too. What others inherit stays as it is. False when there is none.
+    ///
+    /// A tombstone without content is left for a while; a thread may be created in its place
+    /// once nothing refers to it.
     async fn delete_thread(&self, id: ThreadId) -> Result<bool, Error>;
 
     /// Takes over the active branch of a thread for a writer that has no run row (a state edit,
@@ -135,4 +165,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// A transaction on a tree, whose row it locks first.
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn super::Tx>, Error>;
+
+    /// Deletes every thread of the tree that `id` belongs to, with all they hold. Answers those
+    /// that lived, oldest first; none when there is no such thread. Of each a tombstone without
+    /// content is left for a while.
+    async fn delete_tree(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error>;
+
+    /// Copies a thread into a tree of its own, without lineage: every checkpoint it sees with its
+    /// writes, values and states of graphs inside, its branches, tags and messages. Checkpoints
+    /// and branches keep their ids; runs and events stay behind.
+    async fn copy_thread(&self, from: ThreadId, copy: NewCopy) -> Result<Copied, Error>;
+
+    /// Removes the checkpoints of a thread that nobody stands on: what stays are the heads of
+    /// branches, tags, bases of forks and of open runs, and checkpoints with open questions. One
+    /// that stays follows the nearest one above that does. Messages stay in the index. Answers
+    /// how many went; `None` when there is no such thread.
+    async fn prune_thread(&self, id: ThreadId) -> Result<Option<usize>, Error>;
 }

@@ -79,6 +79,22 @@ pub fn encode_writes(
     rows
 }
 
+/// The values that a row of output points to, by channel and version. A row that cannot be read
+/// points to nothing, so that damage is no obstacle to a deletion.
+pub fn references(tag: &str, bytes: &[u8]) -> Vec<(Arc<str>, Version)> {
+    let Ok(list) = codec::decode(tag, bytes) else {
+        return vec![];
+    };
+    let reference = |entry: &Value| {
+        let fields = entry.as_list()?;
+        let channel = fields.get(1)?.as_str()?;
+        let version = fields.get(3)?.as_str()?.parse().ok()?;
+        Some((channel.into(), version))
+    };
+    let entries = list.as_list().unwrap_or_default();
+    entries.iter().filter_map(reference).collect()
+}
+
 pub(super) type DecodedWrites = (Vec<(BranchId, Pending)>, Vec<(usize, Version)>);
 
 /// Decodes rows of writes, ordered by path, task and index.

@@ -22,7 +22,8 @@ use crate::{
         fork::Lineage,
         messages::{
             CONTENT_MAX, ID_MAX, Incoming, OnExisting, PAGE_MAX, POST_MAX, Post,
-            page::{At, From, Request, View},
+            page::{From, Request, View},
+            path::At,
             send::To,
         },
         rows::Position,

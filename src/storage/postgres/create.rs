@@ -17,7 +17,7 @@ use super::{
 use crate::{
     checkpoint::{Error, codec},
     id::BranchId,
-    runs::{Created, NewRun, Strategy},
+    runs::{Created, NewRun, Strategy, kept},
 };
 
 /// Makes those who create runs in one slot take turns. The statements after it see what the
@@ -108,10 +108,22 @@ const DELETE_RUN: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 impl Store {
     /// See [`runs::Store::create_run`](crate::runs::Store::create_run).
     pub(super) async fn create(&self, new: NewRun) -> Result<Created, Error> {
+        let created = self.create_once(&new).await?;
+        // The id may be that of a tombstone.
+        if matches!(created, Created::NoThread)
+            && new.create_thread.is_some()
+            && self.make_room(new.thread).await?
+        {
+            return self.create_once(&new).await;
+        }
+        Ok(created)
+    }
+
+    async fn create_once(&self, new: &NewRun) -> Result<Created, Error> {
         let branch = BranchId::mint();
-        let kwargs = codec::encode(&new.kwargs);
+        let kwargs = kept::encode(&new.kwargs, new.columns());
         let attempts = std::sync::atomic::AtomicU32::new(0);
-        let (new, kwargs, attempts) = (&new, &kwargs, &attempts);
+        let (kwargs, attempts) = (&kwargs, &attempts);
         pool::retry(&self.pools.critical, |mut client| async move {
             let client = &mut client;
             let again = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
@@ -312,7 +324,7 @@ async fn clear_and_insert(
 /// Creates a run in the caller's transaction, which is to be undone as far as this when it is
 /// neither started nor queued.
 pub(super) async fn within(client: &Object, new: &NewRun) -> Result<Created, Failure> {
-    let kwargs = codec::encode(&new.kwargs);
+    let kwargs = kept::encode(&new.kwargs, new.columns());
     let prepared = Prepared::on(client).await?;
     let row = clear_and_insert(client, &prepared, new, &kwargs, BranchId::mint()).await?;
     answer(client, new, row).await

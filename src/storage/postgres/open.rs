@@ -12,9 +12,12 @@ use crate::{
     tree::{address::auto_name, event, rows::NewEvent},
 };
 
-/// Waits for flushes to the source in flight and checks that its run is still ours.
+/// Waits for flushes to the source in flight and checks that its run is still ours and the base
+/// still there.
 const LOCK_SOURCE: &str = "
-SELECT name FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR NO KEY UPDATE";
+SELECT name FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3
+   AND ($4::uuid IS NULL OR EXISTS (SELECT 1 FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $4))
+ FOR NO KEY UPDATE";
 
 const NAMES: &str = "SELECT name FROM branches WHERE tree_id = $1 AND thread_id = $2";
 
@@ -85,7 +88,10 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
         .await?;
     let source = new.source.branch.0;
     let locked = client
-        .query_opt(LOCK_SOURCE, &[&tree, &source, &new.source.epoch])
+        .query_opt(
+            LOCK_SOURCE,
+            &[&tree, &source, &new.source.epoch, &new.base.map(|id| id.0)],
+        )
         .await?;
     let Some(locked) = locked else {
         return Ok(false);

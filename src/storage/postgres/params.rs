@@ -9,7 +9,7 @@ use tokio_postgres::{
 };
 
 use crate::{
-    checkpoint::{Error, Version, codec},
+    checkpoint::{Error, Version},
     time::Timestamp,
     value::{Map, Value},
 };
@@ -213,11 +213,6 @@ pub(super) fn word<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> 
 
 pub(super) fn version(text: &str) -> Result<Version, Error> {
     word(text)
-}
-
-/// A value kept in the codec.
-pub(super) fn decode(tag: &str, bytes: &[u8]) -> Result<Value, Error> {
-    codec::decode(tag, bytes).map_err(|error| Error::Corrupt(error.to_string()))
 }
 
 #[cfg(test)]

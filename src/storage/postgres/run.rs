@@ -9,16 +9,18 @@ use uuid::Uuid;
 use super::{
     Store,
     commit::prepare,
-    delete,
     events::{append_rows, ended},
-    params::{Json, JsonText, Params, Time, column, decode, word},
-    pool,
+    params::{Json, JsonText, Params, Time, column, word},
+    pool, remove,
     thread::slot_of,
 };
 use crate::{
     checkpoint::Error,
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
-    runs::{self, Claimed, Created, Finish, NewRun, Run, Status, Strategy, Undo},
+    runs::{
+        self, Claimed, Created, Finish, NewRun, Run, Status, Strategy, Undo,
+        kept::{self, Columns},
+    },
     value::Value,
 };
 
@@ -171,16 +173,22 @@ const RUNS: &str = concat!(
 /// A row with the columns of a run.
 pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
     let kwargs: Option<&[u8]> = column(row, "kwargs")?;
-    Ok(Run {
-        id: RunId(column(row, "run_id")?),
-        tree: TreeId(column(row, "tree_id")?),
+    let columns = Columns {
+        run: RunId(column(row, "run_id")?),
         thread: ThreadId(column(row, "thread_id")?),
-        branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
         assistant: AssistantId(column(row, "assistant_id")?),
+    };
+    Ok(Run {
+        id: columns.run,
+        tree: TreeId(column(row, "tree_id")?),
+        thread: columns.thread,
+        branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
+        assistant: columns.assistant,
         status: word(column(row, "status")?)?,
         metadata: column::<JsonText>(row, "metadata")?.map()?,
         kwargs: match kwargs {
-            Some(bytes) => decode(column(row, "type")?, bytes)?,
+            Some(bytes) => kept::decode(column(row, "type")?, bytes, columns)
+                .map_err(|error| Error::Corrupt(error.to_string()))?,
             None => Value::Null,
         },
         address: column::<Option<JsonText>>(row, "address")?
@@ -274,7 +282,7 @@ impl runs::Store for Store {
                 let transaction = client.transaction().await?;
                 let row = transaction.query_opt(&statement, &params).await?;
                 if row.is_some() {
-                    delete::purge(&transaction, tree, finish.slot.thread.0).await?;
+                    remove::purge(&transaction, tree, finish.slot.thread.0).await?;
                     transaction.commit().await?;
                     return Ok(true);
                 }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, CheckpointId, ThreadId, TreeId},
-    tree::{self, IfExists, NewThread, Outcome, Thread},
+    tree::{self, Copied, IfExists, NewCopy, NewThread, Outcome, Thread},
     value::{Map, Value},
 };
 
@@ -35,7 +35,7 @@ b AS (
 ev AS (INSERT INTO events (tree_id, thread_id, event_number, kind) SELECT thread_id, thread_id, 1, 1 FROM t WHERE $6)
 SELECT 1 FROM t";
 
-const SELECT: &str = "
+pub(super) const SELECT: &str = "
 SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
        b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error,
        EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
@@ -159,7 +159,11 @@ impl tree::Store for Store {
         })
         .await?;
         let (created, Some(row)) = row else {
-            return Ok(None);
+            // The id is that of a tombstone.
+            return match self.make_room(new.id).await? {
+                true => self.create_thread(new.clone()).await,
+                false => Ok(None),
+            };
         };
         let thread = thread_of(&row)?;
         // The branch tells our thread from another's, also when the first reply was lost.
@@ -289,5 +293,17 @@ impl tree::Store for Store {
 
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn tree::Tx>, Error> {
         Ok(self.transaction(tree).await?)
+    }
+
+    async fn delete_tree(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error> {
+        self.delete_family(id).await
+    }
+
+    async fn copy_thread(&self, from: ThreadId, copy: NewCopy) -> Result<Copied, Error> {
+        self.copy(from, copy).await
+    }
+
+    async fn prune_thread(&self, id: ThreadId) -> Result<Option<usize>, Error> {
+        self.prune(id).await
     }
 }

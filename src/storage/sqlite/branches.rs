@@ -25,10 +25,16 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     let base_name: String = db
         .prepare_cached(
             "SELECT name FROM branches WHERE tree_id = ?1 AND branch_id = ?2 \
-             AND writer_epoch = ?3",
+             AND writer_epoch = ?3 AND (?4 IS NULL OR EXISTS (SELECT 1 FROM checkpoints c \
+               WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?4))",
         )?
         .query_row(
-            params![tree, source.branch.0.as_bytes(), source.epoch],
+            params![
+                tree,
+                source.branch.0.as_bytes(),
+                source.epoch,
+                new.base.as_ref().map(|id| id.0.as_bytes())
+            ],
             |row| row.get(0),
         )
         .optional()?

@@ -1,49 +1,83 @@
-//! Deleting threads, rolling back runs and collecting blobs nobody names any more.
-
-use std::collections::HashSet;
+//! Deleting threads and trees, rolling back runs, and the blobs nobody names any more.
 
 use rusqlite::{Connection, named_params, params};
 
-use super::load::Envelope;
+use super::threads;
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     time::Timestamp,
 };
 
+mod blobs;
+mod prune;
+
+use blobs::collect;
+pub(super) use prune::prune;
+
+/// How long a tombstone without content stays, in microseconds: 30 days.
+const TOMBSTONE: i64 = 30 * 24 * 3600 * 1_000_000;
+
 /// Deletes a thread: everything of the tree with its last living thread, else all that no other
-/// thread inherits.
-pub(super) fn thread(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Error> {
+/// thread inherits. With `trace` a tombstone is left.
+pub(super) fn thread(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    trace: bool,
+) -> Result<(), Error> {
     let has_relatives = db
         .prepare_cached(
             "SELECT 1 FROM threads WHERE tree_id = ?1 AND thread_id <> ?2 \
              AND deleted_at IS NULL",
         )?
         .exists(params![tree.0.as_bytes(), thread.0.as_bytes()])?;
+    if !has_relatives {
+        return whole_tree(db, tree, trace);
+    }
+    let has_events = open_purge(db, tree)?;
+    one_of_many(db, tree, thread)?;
+    close_purge(db, has_events)
+}
+
+/// Deletes the tree of a living thread; answers the threads that lived.
+pub(super) fn tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>, Error> {
+    let Some(tree) = threads::tree_of(db, of)? else {
+        return Ok(Vec::new());
+    };
+    let living = db
+        .prepare_cached(
+            "SELECT thread_id FROM threads WHERE tree_id = ?1 AND deleted_at IS NULL \
+             ORDER BY created_at, thread_id",
+        )?
+        .query_map([tree.0.as_bytes()], |row| super::row::id(row, 0))?
+        .collect::<Result<_, _>>()?;
+    whole_tree(db, tree, true)?;
+    Ok(living)
+}
+
+/// Lets events go. False when there are none, and so nothing to write.
+fn open_purge(db: &Connection, tree: TreeId) -> Result<bool, Error> {
     let has_events = db
         .prepare_cached("SELECT 1 FROM events WHERE tree_id = ?1")?
         .exists([tree.0.as_bytes()])?;
     if has_events {
-        open_purge(db, true)?;
+        db.prepare_cached("UPDATE purge_switch SET open = 1")?
+            .execute([])?;
     }
-    if has_relatives {
-        one_of_many(db, tree, thread)?;
-    } else {
-        whole_tree(db, tree)?;
-    }
-    if has_events {
-        open_purge(db, false)?;
+    Ok(has_events)
+}
+
+fn close_purge(db: &Connection, open: bool) -> Result<(), Error> {
+    if open {
+        db.prepare_cached("UPDATE purge_switch SET open = 0")?
+            .execute([])?;
     }
     Ok(())
 }
 
-fn open_purge(db: &Connection, open: bool) -> Result<(), Error> {
-    db.prepare_cached("UPDATE purge_switch SET open = ?1")?
-        .execute([open])?;
-    Ok(())
-}
-
-fn whole_tree(db: &Connection, tree: TreeId) -> Result<(), Error> {
+fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
+    let has_events = open_purge(db, tree)?;
     for sql in [
         "DELETE FROM tags WHERE tree_id = ?1",
         "DELETE FROM branches WHERE tree_id = ?1",
@@ -53,14 +87,35 @@ fn whole_tree(db: &Connection, tree: TreeId) -> Result<(), Error> {
         "DELETE FROM checkpoints WHERE tree_id = ?1",
         "DELETE FROM message_nodes WHERE tree_id = ?1",
         "DELETE FROM events WHERE tree_id = ?1",
+        "DELETE FROM thread_timeline WHERE tree_id = ?1",
+        "DELETE FROM thread_heads WHERE tree_id = ?1",
+        "DELETE FROM fork_index WHERE tree_id = ?1",
+        "DELETE FROM search WHERE tree_id = ?1",
+        "DELETE FROM projection_offsets WHERE thread_id IN \
+         (SELECT thread_id FROM threads WHERE tree_id = ?1)",
         "DELETE FROM deleted_runs WHERE tree_id = ?1",
-        "DELETE FROM threads WHERE tree_id = ?1",
         "DELETE FROM tree_members WHERE tree_id = ?1",
         "DELETE FROM trees WHERE tree_id = ?1",
     ] {
         db.prepare_cached(sql)?.execute([tree.0.as_bytes()])?;
     }
-    Ok(())
+    close_purge(db, has_events)?;
+    if !trace {
+        db.prepare_cached("DELETE FROM threads WHERE tree_id = ?1")?
+            .execute([tree.0.as_bytes()])?;
+        return Ok(());
+    }
+    // Nothing refers to these tombstones, nor they to anything: their ids can be used again.
+    let now = Timestamp::now();
+    db.prepare_cached(
+        "UPDATE threads SET tree_id = thread_id, parent_thread_id = NULL, \
+         fork_checkpoint_id = NULL, fork_checkpoint_depth = -1, fork_anchor = NULL, \
+         fork_position = NULL, fork_event_number = 0, fork_level = 0, active_branch_id = NULL, \
+         last_event_number = 0, metadata = '{}', config = '{}', \
+         deleted_at = coalesce(deleted_at, ?2) WHERE tree_id = ?1",
+    )?
+    .execute(params![tree.0.as_bytes(), now.0])?;
+    forget(db, now)
 }
 
 /// The thread becomes a tombstone while others need its rows; what they inherit is exactly the
@@ -71,15 +126,21 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
         "DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2",
         "DELETE FROM branches WHERE tree_id = ?1 AND thread_id = ?2",
         "DELETE FROM runs WHERE tree_id = ?1 AND thread_id = ?2",
+        "DELETE FROM thread_timeline WHERE tree_id = ?1 AND thread_id = ?2",
+        "DELETE FROM thread_heads WHERE tree_id = ?1 AND thread_id = ?2",
+        "DELETE FROM search WHERE tree_id = ?1 AND thread_id = ?2",
+        "DELETE FROM fork_index WHERE tree_id = ?1 AND thread_id = ?2",
+        "DELETE FROM projection_offsets WHERE tree_id = ?1 AND thread_id = ?2",
     ] {
         db.prepare_cached(sql)?
             .execute(params![id, thread.0.as_bytes()])?;
     }
+    let now = Timestamp::now();
     db.prepare_cached(
         "UPDATE threads SET deleted_at = ?1, metadata = '{}', config = '{}', \
          active_branch_id = NULL WHERE thread_id = ?2",
     )?
-    .execute(params![Timestamp::now().0, thread.0.as_bytes()])?;
+    .execute(params![now.0, thread.0.as_bytes()])?;
     let doomed = ids(
         db,
         "WITH RECURSIVE keep (checkpoint_id, parent_checkpoint_id) AS ( \
@@ -97,22 +158,39 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
             AND c.checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)",
         named_params! { ":tree": id },
     )?;
-    remove(db, tree, &doomed)?;
+    remove(db, tree, &doomed, true)?;
+    // Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it
+    // lives.
     db.prepare_cached(
-        "DELETE FROM events WHERE tree_id = ?1 AND thread_id = ?2 AND event_number > \
-         (SELECT coalesce(max(fork_event_number), 0) FROM threads \
-           WHERE tree_id = ?1 AND parent_thread_id = ?2)",
+        "WITH RECURSIVE needed (id, parent, number) AS ( \
+           SELECT thread_id, parent_thread_id, fork_event_number FROM threads \
+            WHERE tree_id = ?1 AND deleted_at IS NULL \
+           UNION \
+           SELECT t.thread_id, t.parent_thread_id, t.fork_event_number FROM needed n \
+             JOIN threads t ON t.thread_id = n.parent) \
+         DELETE FROM events WHERE tree_id = ?1 AND thread_id IN ( \
+             SELECT thread_id FROM threads WHERE tree_id = ?1 AND deleted_at IS NOT NULL) \
+           AND event_number > (SELECT coalesce(max(n.number), 0) FROM needed n \
+                                WHERE n.parent = events.thread_id)",
     )?
-    .execute(params![id, thread.0.as_bytes()])?;
-    // Tombstones that nothing hangs on any more.
-    let gone = "DELETE FROM threads WHERE tree_id = ?1 AND deleted_at IS NOT NULL \
-         AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = threads.thread_id) \
-         AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = ?1 \
-           AND e.thread_id = threads.thread_id) \
-         AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = ?1 \
-           AND c.thread_id = threads.thread_id)";
-    while db.prepare_cached(gone)?.execute([id])? > 0 {}
-    collect(db, tree)
+    .execute([id])?;
+    collect(db, tree)?;
+    forget(db, now)
+}
+
+/// Removes tombstones that are old and that nothing refers to.
+fn forget(db: &Connection, now: Timestamp) -> Result<(), Error> {
+    db.prepare_cached(
+        "DELETE FROM threads WHERE thread_id IN ( \
+           SELECT t.thread_id FROM threads t WHERE t.deleted_at < ?1 \
+              AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id) \
+              AND NOT EXISTS (SELECT 1 FROM events e \
+                WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id) \
+              AND NOT EXISTS (SELECT 1 FROM checkpoints c \
+                WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id) LIMIT 100)",
+    )?
+    .execute([now.0 - TOMBSTONE])?;
+    Ok(())
 }
 
 /// Puts a branch back to `base` after its run's epoch was raised, and deletes what the run wrote
@@ -155,6 +233,9 @@ pub(super) fn roll_back(
     }
     if head.as_ref() != base_id {
         unpinned(db, tree, head, base_id)?;
+        if let Some(base) = base {
+            blobs::forget_results(db, tree, branch, base)?;
+        }
     }
     Ok(())
 }
@@ -196,7 +277,7 @@ pub(super) fn unpinned(
     if doomed.is_empty() {
         return Ok(());
     }
-    remove(db, tree, &doomed)?;
+    remove(db, tree, &doomed, true)?;
     collect(db, tree)
 }
 
@@ -210,13 +291,13 @@ fn ids(
     rows.map(|row| row.map_err(Error::from)).collect()
 }
 
-/// Removes root checkpoints with everything that hangs on them, except blobs.
-fn remove(db: &Connection, tree: TreeId, doomed: &[[u8; 16]]) -> Result<(), Error> {
+/// Removes root checkpoints with everything that hangs on them, except blobs; messages that
+/// begin there when asked.
+fn remove(db: &Connection, tree: TreeId, doomed: &[[u8; 16]], messages: bool) -> Result<(), Error> {
     for checkpoint in doomed {
         for sql in [
             "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND checkpoint_ns = '' \
              AND checkpoint_id = ?2",
-            "DELETE FROM message_nodes WHERE tree_id = ?1 AND checkpoint_id = ?2",
             "DELETE FROM checkpoint_writes WHERE tree_id = ?1 \
              AND (checkpoint_ns, checkpoint_id) IN (SELECT checkpoint_ns, checkpoint_id \
                FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
@@ -229,55 +310,11 @@ fn remove(db: &Connection, tree: TreeId, doomed: &[[u8; 16]]) -> Result<(), Erro
             db.prepare_cached(sql)?
                 .execute(params![tree.0.as_bytes(), checkpoint])?;
         }
-    }
-    Ok(())
-}
-
-/// Deletes the blobs of a tree that no remaining checkpoint names, directly or by a delta.
-fn collect(db: &Connection, tree: TreeId) -> Result<(), Error> {
-    type Key = (String, String, String);
-    let id = tree.0.as_bytes();
-    let mut live: HashSet<Key> = HashSet::new();
-    let mut envelopes =
-        db.prepare_cached("SELECT checkpoint_ns, checkpoint FROM checkpoints WHERE tree_id = ?1")?;
-    let mut rows = envelopes.query([id])?;
-    while let Some(row) = rows.next()? {
-        let ns: String = row.get(0)?;
-        let envelope = Envelope::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
-        for (channel, version) in envelope.channel_versions {
-            live.insert((ns.clone(), channel.to_string(), version));
-        }
-    }
-    // Bases are only named by deltas: follow them from what is live until nothing is added.
-    let mut blobs = db.prepare_cached(
-        "SELECT checkpoint_ns, channel, version, base_version FROM checkpoint_blobs \
-         WHERE tree_id = ?1",
-    )?;
-    let all: Vec<(Key, Option<String>)> = blobs
-        .query_map([id], |row| {
-            Ok(((row.get(0)?, row.get(1)?, row.get(2)?), row.get(3)?))
-        })?
-        .collect::<Result<_, _>>()?;
-    let bases: std::collections::HashMap<&Key, &str> = all
-        .iter()
-        .filter_map(|(key, base)| Some((key, base.as_deref()?)))
-        .collect();
-    let mut follow: Vec<Key> = live.iter().cloned().collect();
-    while let Some(key) = follow.pop() {
-        if let Some(base) = bases.get(&key) {
-            let base = (key.0, key.1, (*base).to_owned());
-            if live.insert(base.clone()) {
-                follow.push(base);
-            }
-        }
-    }
-    let mut delete = db.prepare_cached(
-        "DELETE FROM checkpoint_blobs WHERE tree_id = ?1 AND checkpoint_ns = ?2 \
-         AND channel = ?3 AND version = ?4",
-    )?;
-    for (key, _) in &all {
-        if !live.contains(key) {
-            delete.execute(params![id, key.0, key.1, key.2])?;
+        if messages {
+            db.prepare_cached(
+                "DELETE FROM message_nodes WHERE tree_id = ?1 AND checkpoint_id = ?2",
+            )?
+            .execute(params![tree.0.as_bytes(), checkpoint])?;
         }
     }
     Ok(())

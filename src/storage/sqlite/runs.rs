@@ -11,9 +11,12 @@ use super::{
     threads,
 };
 use crate::{
-    checkpoint::{Error, Slot, codec},
+    checkpoint::{Error, Slot},
     id::{RunId, ThreadId, TreeId, WorkerId},
-    runs::{self, Claimed, Created, Finish, NewRun, Run, Status, Strategy, Undo},
+    runs::{
+        self, Claimed, Created, Finish, NewRun, Run, Status, Strategy, Undo,
+        kept::{self, Columns},
+    },
     time::Timestamp,
     value::Value,
 };
@@ -40,14 +43,19 @@ macro_rules! select {
 
 fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
     let tag = row.get_ref(7)?.as_str()?;
-    let kwargs = codec::decode(tag, row.get_ref(8)?.as_blob()?)
+    let columns = Columns {
+        run: id(row, 0)?,
+        thread: id(row, 2)?,
+        assistant: id(row, 4)?,
+    };
+    let kwargs = kept::decode(tag, row.get_ref(8)?.as_blob()?, columns)
         .map_err(|why| unreadable(8, why.to_string()))?;
     Ok(Run {
-        id: id(row, 0)?,
+        id: columns.run,
         tree: id(row, 1)?,
-        thread: id(row, 2)?,
+        thread: columns.thread,
         branch: id_if(row, 3)?,
-        assistant: id(row, 4)?,
+        assistant: columns.assistant,
         status: parsed::<Status>(row, 5)?,
         metadata: json_map(row, 6)?,
         kwargs,
@@ -84,7 +92,7 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
 #[async_trait]
 impl runs::Store for Store {
     async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
-        let kwargs = codec::encode(&new.kwargs);
+        let kwargs = kept::encode(&new.kwargs, new.columns());
         self.writer
             .submit(move |db| create(db, new, &kwargs, Timestamp::now()))
             .await
@@ -310,7 +318,7 @@ fn end_well(db: &Connection, finish: &Finish, now: Timestamp) -> Result<(), Erro
         .optional()?
         .ok_or(Error::Fenced)?;
     if finish.delete_thread {
-        return purge::thread(db, slot.tree, slot.thread);
+        return purge::thread(db, slot.tree, slot.thread, false);
     }
     let end = log::Ended {
         tree: slot.tree,

@@ -8,9 +8,9 @@ use rusqlite::Connection;
 
 use super::{Store, branches, commit, events, readers, runs as queue, writer::Held};
 use crate::{
-    checkpoint::{Commit, Error, codec},
+    checkpoint::{Commit, Error},
     id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId},
-    runs::{self, Created, NewRun},
+    runs::{self, Created, NewRun, kept},
     time::Timestamp,
     tree::{
         Outcome, Read, Tx,
@@ -364,7 +364,7 @@ impl Tx for Session<Held> {
 #[async_trait]
 impl runs::Tx for Session<Held> {
     async fn create_run(&mut self, new: NewRun) -> Result<Created, Error> {
-        let kwargs = codec::encode(&new.kwargs);
+        let kwargs = kept::encode(&new.kwargs, new.columns());
         self.0
             .run(move |db| queue::create(db, new, &kwargs, Timestamp::now()))
             .await

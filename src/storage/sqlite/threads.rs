@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
-    Store, events, purge,
+    Store, copy, events, purge,
     row::{id, id_if, json_if, json_map, map_text, unreadable},
     runs, search, session,
 };
@@ -14,7 +14,10 @@ use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
-    tree::{self, IfExists, NewThread, Outcome, Thread, event, members::Level, rows::NewEvent},
+    tree::{
+        self, Copied, IfExists, NewCopy, NewThread, Outcome, Thread, event, members::Level,
+        rows::NewEvent,
+    },
     value::{Map, Value},
 };
 
@@ -23,7 +26,7 @@ impl tree::Store for Store {
     async fn create_thread(&self, new: NewThread) -> Result<Option<Thread>, Error> {
         self.writer
             .submit(move |db| {
-                if is_taken(db, new.id)? {
+                if !is_free(db, new.id)? {
                     return match new.if_exists {
                         IfExists::Raise => Ok(None),
                         IfExists::DoNothing => thread(db, new.id),
@@ -64,7 +67,7 @@ impl tree::Store for Store {
     async fn delete_thread(&self, id: ThreadId) -> Result<bool, Error> {
         self.writer
             .submit(move |db| match tree_of(db, id)? {
-                Some(tree) => purge::thread(db, tree, id).map(|()| true),
+                Some(tree) => purge::thread(db, tree, id, true).map(|()| true),
                 None => Ok(false),
             })
             .await
@@ -123,13 +126,42 @@ impl tree::Store for Store {
     async fn begin(&self, _tree: TreeId) -> Result<Box<dyn tree::Tx>, Error> {
         Ok(Box::new(self.transaction().await?))
     }
+
+    async fn delete_tree(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error> {
+        self.writer.submit(move |db| purge::tree(db, id)).await
+    }
+
+    async fn copy_thread(&self, from: ThreadId, copy: NewCopy) -> Result<Copied, Error> {
+        self.writer
+            .submit(move |db| copy::copy(db, from, &copy))
+            .await
+    }
+
+    async fn prune_thread(&self, id: ThreadId) -> Result<Option<usize>, Error> {
+        self.writer.submit(move |db| purge::prune(db, id)).await
+    }
 }
 
-/// Whether the id names a thread, or the tombstone of one.
-pub(super) fn is_taken(db: &Connection, id: ThreadId) -> Result<bool, Error> {
-    Ok(db
-        .prepare_cached("SELECT 1 FROM threads WHERE thread_id = ?1")?
-        .exists([id.0.as_bytes()])?)
+/// Whether a thread can be created with this id. A tombstone that nothing refers to makes room.
+pub(super) fn is_free(db: &Connection, id: ThreadId) -> Result<bool, Error> {
+    let is_taken = || {
+        db.prepare_cached("SELECT 1 FROM threads WHERE thread_id = ?1")?
+            .exists([id.0.as_bytes()])
+    };
+    if !is_taken()? {
+        return Ok(true);
+    }
+    db.prepare_cached(
+        "DELETE FROM threads WHERE thread_id = ?1 AND deleted_at IS NOT NULL \
+         AND NOT EXISTS (SELECT 1 FROM trees WHERE tree_id = ?1) \
+         AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = ?1) \
+         AND NOT EXISTS (SELECT 1 FROM events e \
+           WHERE e.tree_id = threads.tree_id AND e.thread_id = ?1) \
+         AND NOT EXISTS (SELECT 1 FROM checkpoints c \
+           WHERE c.tree_id = threads.tree_id AND c.thread_id = ?1)",
+    )?
+    .execute([id.0.as_bytes()])?;
+    Ok(!is_taken()?)
 }
 
 /// The tree of a living thread.
@@ -183,7 +215,7 @@ pub(super) fn insert(
     Ok(())
 }
 
-fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
+pub(super) fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
     Ok(db
         .prepare_cached(
             "SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::{
     known::sees,
-    page::Path,
+    path::Path,
     values::{Messages, Values, id_of},
 };
 use crate::{

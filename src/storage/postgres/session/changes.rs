@@ -173,7 +173,8 @@ pub(super) async fn cancel_runs(
     for run in runs {
         let run = Some(run.0);
         db.query(&lock, &[&thread.0, &run]).await?;
-        db.query(&cancel, &[&thread.0, &run]).await?;
+        db.query(&cancel, &[&thread.0, &run, &None::<Json<'_>>])
+            .await?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use deadpool_postgres::{Object, Pool};
+use futures::FutureExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
@@ -21,6 +22,8 @@ const UNDO: Duration = Duration::from_secs(2);
 
 /// The isolation under which a statement sees what those before it waited for.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// The isolation under which every statement sees the same rows.
+const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 const LOCK_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE";
 
 /// Lets as many transactions go on at once as there are connections for them; the others wait.
@@ -37,7 +40,20 @@ impl Turns {
     }
 
     /// A transaction that holds the row of the tree.
-    pub(super) async fn begin(&self, tree: TreeId) -> Result<Held, Error> {
+    pub(in super::super) async fn begin(&self, tree: TreeId) -> Result<Held, Error> {
+        self.open(|client| lock(client, tree).boxed()).await
+    }
+
+    /// A transaction all of whose statements see the same rows. It holds no tree.
+    pub(in super::super) async fn snapshot(&self) -> Result<Held, Error> {
+        self.open(|client| async move { Ok(client.batch_execute(BEGIN_SNAPSHOT).await?) }.boxed())
+            .await
+    }
+
+    async fn open<F>(&self, begin: F) -> Result<Held, Error>
+    where
+        F: for<'a> Fn(&'a Object) -> Work<'a, ()> + Send + Sync,
+    {
         let turn = tokio::time::timeout(TURN, self.free.clone().acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
             return Err(Error::Unavailable(
@@ -56,7 +72,7 @@ impl Turns {
                     .await
                     .map_err(Failure::into_error)?,
             );
-            match lock(client, tree).await {
+            match begin(client).await {
                 Ok(()) => break,
                 Err(failure) if again && failure.is_lost() => {
                     held.client.take().map(Object::take);
@@ -91,7 +107,7 @@ pub(in super::super) struct Held {
 }
 
 impl Held {
-    pub(super) async fn run<T, F>(&mut self, work: F) -> Result<T, Error>
+    pub(in super::super) async fn run<T, F>(&mut self, work: F) -> Result<T, Error>
     where
         T: Send,
         F: for<'a> Fn(&'a Object) -> Work<'a, T> + Send + Sync,
@@ -105,7 +121,7 @@ impl Held {
         result.map_err(Failure::into_error)
     }
 
-    pub(super) async fn commit(mut self) -> Result<(), Error> {
+    pub(in super::super) async fn commit(mut self) -> Result<(), Error> {
         // COMMIT after a failure would answer without an error and keep nothing.
         self.run(|client| {
             Box::pin(async move {

@@ -36,8 +36,8 @@ pub(in super::super) fn create(
             let Some(thread) = &new.create_thread else {
                 return Ok(Created::NoThread);
             };
-            if threads::is_taken(db, new.thread)? {
-                // The tombstone of a deleted thread.
+            if !threads::is_free(db, new.thread)? {
+                // The tombstone of a deleted thread whose rows others need.
                 return Ok(Created::NoThread);
             }
             threads::insert(db, new.thread, thread, !new.temporary, now)?;

@@ -1,0 +1,164 @@
+//! Independent copies of threads.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use super::{
+    Store, events,
+    params::column,
+    pool::Failure,
+    remove::{MAKE_ROOM, Named},
+    thread,
+};
+use crate::{
+    checkpoint::Error,
+    id::{ThreadId, TreeId},
+    tree::{Copied, NewCopy},
+};
+
+/// A copy pins what it reads until it is done.
+const SOURCE: &str = "
+SELECT t.tree_id FROM threads t JOIN trees x ON x.tree_id = t.tree_id WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR SHARE OF x";
+
+const IS_TAKEN: &str = "SELECT 1 FROM threads WHERE thread_id = $1";
+
+/// Own root checkpoints and the path of the fork base.
+const VISIBLE: &str = "
+WITH RECURSIVE up AS (
+  SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t JOIN checkpoints c
+    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id WHERE t.thread_id = $2
+  UNION ALL SELECT c.checkpoint_id, c.parent_checkpoint_id FROM up u JOIN checkpoints c
+    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id),
+x AS (SELECT checkpoint_id FROM up UNION SELECT checkpoint_id FROM checkpoints WHERE tree_id = $1 AND thread_id = $2 AND checkpoint_ns = '')
+SELECT COALESCE(array_agg(checkpoint_id), '{}') AS ids FROM x";
+
+/// The branches whose writes and graphs inside belong to what is visible.
+const OWNERS: &str = "
+SELECT COALESCE(array_agg(branch_id), '{}') AS ids FROM (
+  SELECT branch_id FROM branches WHERE tree_id = $1 AND thread_id = $2
+  UNION SELECT branch_id FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = ANY($3)) x";
+
+const THREAD: &str = "
+WITH x AS (INSERT INTO trees (tree_id, owner) VALUES ($1, $2))
+INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, config)
+SELECT $1, $1, active_branch_id, metadata, config FROM threads WHERE thread_id = $3";
+
+const CHECKPOINTS: &str = "
+INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id,
+       last_node_id, run_id, source, step, checkpoint, metadata, created_at)
+SELECT $2, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, $2, c.branch_id, c.root_checkpoint_id,
+       c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.metadata, c.created_at FROM checkpoints c
+ WHERE c.tree_id = $1 AND ((c.checkpoint_ns = '' AND c.checkpoint_id = ANY($3))
+    OR (c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($3) AND c.branch_id = ANY($4)))";
+
+const WRITES: &str = "
+INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+SELECT $2, w.checkpoint_ns, w.checkpoint_id, w.branch_id, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
+  FROM checkpoints c JOIN checkpoint_writes w ON w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
+ WHERE c.tree_id = $2 AND w.branch_id = ANY($3)";
+
+const BRANCHES: &str = "
+INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, version, outcome, error, origin,
+       source_branch_id, creation_id, created_at)
+SELECT $3, branch_id, $3, name, head_checkpoint_id, head_depth, version, outcome, error,
+       CASE origin WHEN 'fork' THEN 'root' ELSE origin END, source_branch_id, creation_id, created_at
+  FROM branches WHERE tree_id = $1 AND thread_id = $2";
+
+const TAGS: &str = "
+INSERT INTO tags (tree_id, thread_id, name, checkpoint_id, depth, message_id, created_at, updated_at)
+SELECT $3, $3, name, checkpoint_id, depth, message_id, created_at, updated_at FROM tags WHERE tree_id = $1 AND thread_id = $2";
+
+/// Messages whose checkpoint was pruned stay in the chain.
+const NODES: &str = "
+WITH RECURSIVE chain AS (
+  SELECT c.last_node_id AS id FROM threads t JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id
+   WHERE t.thread_id = $2
+  UNION SELECT m.parent_node_id FROM chain k JOIN message_nodes m ON m.tree_id = $1 AND m.node_id = k.id)
+INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, depth, seq,
+       settled_checkpoint_id, thread_id, branch_id, run_id, role, created_at)
+SELECT $3, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, depth, seq,
+       settled_checkpoint_id, $3, branch_id, run_id, role, created_at
+  FROM message_nodes WHERE tree_id = $1 AND (thread_id = $2 OR node_id IN (SELECT id FROM chain) OR checkpoint_id = ANY($4))";
+
+const RESULTS: &str = "
+SELECT checkpoint_ns, type, writes FROM checkpoint_writes WHERE tree_id = $1 AND idx = 0";
+
+/// What the copied checkpoints and results name, with the chains of deltas.
+const BLOBS: &str = "
+WITH RECURSIVE named AS (
+  SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
+    FROM checkpoints c, jsonb_each_text(c.checkpoint->'channel_versions') v WHERE c.tree_id = $2
+  UNION
+  SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($3::text[], $4::text[], $5::text[]) x(ns, channel, version)
+  UNION
+  SELECT b.checkpoint_ns, b.channel, b.base_version FROM named n JOIN checkpoint_blobs b ON b.tree_id = $1
+     AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel AND b.version = n.version WHERE b.base_version IS NOT NULL)
+INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
+SELECT $2, b.checkpoint_ns, b.channel, b.version, b.base_version, b.chain_bytes, b.type, b.blob
+  FROM named n JOIN checkpoint_blobs b ON b.tree_id = $1 AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel AND b.version = n.version";
+
+impl Store {
+    /// See [`tree::Store::copy_thread`](crate::tree::Store::copy_thread).
+    pub(super) async fn copy(&self, from: ThreadId, new: NewCopy) -> Result<Copied, Error> {
+        let new = &Arc::new(new);
+        let mut held = self.turns.snapshot().await?;
+        let copied = held
+            .run(move |client| {
+                let new = Arc::clone(new);
+                async move { copy(client, from, &new).await }.boxed()
+            })
+            .await?;
+        if matches!(copied, Copied::Done(_)) {
+            held.commit().await?;
+        }
+        Ok(copied)
+    }
+}
+
+async fn copy(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Copied, Failure> {
+    let Some(row) = client.query_opt(SOURCE, &[&from.0]).await? else {
+        return Ok(Copied::Missing);
+    };
+    let tree: Uuid = column(&row, "tree_id")?;
+    let to = TreeId::of_root(new.id);
+    client.execute(MAKE_ROOM, &[&new.id.0]).await?;
+    if client.query_opt(IS_TAKEN, &[&new.id.0]).await?.is_some() {
+        return Ok(Copied::Taken);
+    }
+    let row = client.query_one(VISIBLE, &[&tree, &from.0]).await?;
+    let visible: Vec<Uuid> = column(&row, "ids")?;
+    if visible.len() > new.limit {
+        return Ok(Copied::TooLarge);
+    }
+    let row = client
+        .query_one(OWNERS, &[&tree, &from.0, &visible])
+        .await?;
+    let owners: Vec<Uuid> = column(&row, "ids")?;
+    client
+        .execute(THREAD, &[&to.0, &new.owner, &from.0])
+        .await?;
+    client
+        .execute(CHECKPOINTS, &[&tree, &to.0, &visible, &owners])
+        .await?;
+    client.execute(WRITES, &[&tree, &to.0, &owners]).await?;
+    for text in [BRANCHES, TAGS] {
+        client.execute(text, &[&tree, &from.0, &to.0]).await?;
+    }
+    client
+        .execute(NODES, &[&tree, &from.0, &to.0, &visible])
+        .await?;
+    let results = client.query(RESULTS, &[&to.0]).await?;
+    let named = Named::by(&results)?;
+    client
+        .execute(
+            BLOBS,
+            &[&tree, &to.0, &named.nss, &named.channels, &named.versions],
+        )
+        .await?;
+    events::append(client, to, new.id, &new.events).await?;
+    let row = client.query_one(thread::SELECT, &[&new.id.0]).await?;
+    Ok(Copied::Done(Box::new(thread::thread_of(&row)?)))
+}

@@ -1,0 +1,92 @@
+//! Checkpoints of a thread that nobody stands on.
+
+use futures::FutureExt;
+use tokio_postgres::{Client, Row};
+use uuid::Uuid;
+
+use super::{
+    Store,
+    params::{column, unname},
+    pool::Failure,
+    remove,
+};
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    tree::prune,
+};
+
+/// Pins, bases of open runs, and checkpoints with an open question, also in a graph inside.
+const ROWS: &str = "
+WITH kept AS MATERIALIZED (
+  SELECT checkpoint_id AS id FROM pins WHERE tree_id = $1
+  UNION SELECT base_checkpoint_id FROM runs WHERE tree_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') AND base_checkpoint_id IS NOT NULL
+  UNION SELECT COALESCE(c.root_checkpoint_id, c.checkpoint_id) FROM checkpoint_writes w
+    JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+   WHERE w.tree_id = $1 AND w.idx = -3
+     AND NOT EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id
+                        AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0))
+SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.checkpoint_id IN (SELECT id FROM kept) AS kept
+  FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = ''";
+
+const INNER: &str = "
+SELECT DISTINCT root_checkpoint_id, checkpoint_ns, branch_id FROM checkpoints
+ WHERE tree_id = $1 AND thread_id = $2 AND checkpoint_ns <> '' AND root_checkpoint_id IS NOT NULL AND strpos(checkpoint_ns, ':') = 0";
+
+const FOLLOW: &str = "
+UPDATE checkpoints c SET parent_checkpoint_id = x.above FROM unnest($2::uuid[], $3::uuid[]) x(id, above)
+ WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = x.id";
+
+impl Store {
+    /// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
+    pub(super) async fn prune(&self, thread: ThreadId) -> Result<Option<usize>, Error> {
+        let Some(tree) = self.tree_of(thread).await? else {
+            return Ok(None);
+        };
+        let mut held = self.turns.begin(tree).await?;
+        let removed = held
+            .run(move |client| prune(client, tree, thread).boxed())
+            .await?;
+        held.commit().await?;
+        Ok(Some(removed))
+    }
+}
+
+async fn prune(client: &Client, tree: TreeId, thread: ThreadId) -> Result<usize, Failure> {
+    let rows = client.query(ROWS, &[&tree.0, &thread.0]).await?;
+    let rows = rows.iter().map(row_of).collect::<Result<Vec<_>, _>>()?;
+    let inner = client.query(INNER, &[&tree.0, &thread.0]).await?;
+    let inner = inner.iter().map(inner_of).collect::<Result<Vec<_>, _>>()?;
+    let plan = prune::plan(&rows, &inner);
+    let (kept, above): (Vec<Uuid>, Vec<Option<Uuid>>) = plan
+        .moved
+        .iter()
+        .map(|(kept, above)| (kept.0, above.map(|id| id.0)))
+        .unzip();
+    client.execute(FOLLOW, &[&tree.0, &kept, &above]).await?;
+    let doomed: Vec<Uuid> = plan.doomed.iter().map(|id| id.0).collect();
+    if !doomed.is_empty() {
+        client
+            .execute(remove::DROP_CHECKPOINTS, &[&tree.0, &doomed, &false])
+            .await?;
+        remove::drop_blobs(client, tree.0).await?;
+    }
+    Ok(doomed.len())
+}
+
+fn row_of(row: &Row) -> Result<prune::Row, Error> {
+    Ok(prune::Row {
+        id: CheckpointId(column(row, "checkpoint_id")?),
+        parent: column::<Option<Uuid>>(row, "parent_checkpoint_id")?.map(CheckpointId),
+        branch: BranchId(column(row, "branch_id")?),
+        kept: column(row, "kept")?,
+    })
+}
+
+fn inner_of(row: &Row) -> Result<prune::Inner, Error> {
+    Ok(prune::Inner {
+        root: CheckpointId(column(row, "root_checkpoint_id")?),
+        ns: unname(column(row, "checkpoint_ns")?),
+        branch: BranchId(column(row, "branch_id")?),
+    })
+}

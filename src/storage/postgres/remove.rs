@@ -1,0 +1,325 @@
+//! Deletion of threads and trees.
+
+use std::borrow::Cow;
+
+use deadpool_postgres::Transaction;
+use futures::FutureExt;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use super::{
+    Store,
+    commit::prepare,
+    params::{Params, column, name},
+    pool::{self, Failure},
+};
+use crate::{
+    checkpoint::{Error, frame},
+    id::{ThreadId, TreeId},
+};
+
+/// Lets the rest of the transaction delete events.
+const ALLOW_PURGE: &str = "SELECT set_config('backstitch.purge', 'on', true)";
+
+/// The thread and its relatives, tombstones too.
+const FAMILY: &str = "
+SELECT thread_id, deleted_at IS NULL AS alive FROM threads WHERE tree_id = $1 ORDER BY created_at, thread_id FOR UPDATE";
+
+const LOCK_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE";
+
+/// Everything goes by the key of the tree. Rows of branches go first, which fences every writer.
+const WIPE: &str = "
+WITH b AS (DELETE FROM branches WHERE tree_id = $1),
+r AS (DELETE FROM runs WHERE tree_id = $1),
+x AS (DELETE FROM deleted_runs WHERE tree_id = $1),
+g AS (DELETE FROM tags WHERE tree_id = $1),
+c AS (DELETE FROM checkpoints WHERE tree_id = $1),
+v AS (DELETE FROM checkpoint_blobs WHERE tree_id = $1),
+w AS (DELETE FROM checkpoint_writes WHERE tree_id = $1),
+m AS (DELETE FROM message_nodes WHERE tree_id = $1),
+e AS (DELETE FROM events WHERE tree_id = $1),
+l AS (DELETE FROM thread_timeline WHERE tree_id = $1),
+h AS (DELETE FROM thread_heads WHERE tree_id = $1),
+f AS (DELETE FROM fork_index WHERE tree_id = $1),
+s AS (DELETE FROM search WHERE tree_id = $1),
+p AS (DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads WHERE tree_id = $1)),
+t AS (DELETE FROM trees WHERE tree_id = $1)
+SELECT 1";
+
+/// Without a trace.
+const WIPE_THREADS: &str = "DELETE FROM threads WHERE tree_id = $1";
+
+/// Nothing refers to these tombstones, nor they to anything: their ids can be used again.
+const WIPE_CONTENT: &str = "
+UPDATE threads SET tree_id = thread_id, parent_thread_id = NULL, fork_checkpoint_id = NULL, fork_checkpoint_depth = -1,
+       fork_anchor = NULL, fork_position = NULL, fork_event_number = 0, fork_level = 0, active_branch_id = NULL,
+       last_event_number = 0, metadata = '{}', config = '{}', deleted_at = COALESCE(deleted_at, now())
+ WHERE tree_id = $1";
+
+/// A thread with relatives becomes a tombstone; what they inherit is the path of their base.
+const BURY: [&str; 9] = [
+    "DELETE FROM tags WHERE tree_id = $1 AND thread_id = $2",
+    "DELETE FROM branches WHERE tree_id = $1 AND thread_id = $2",
+    "DELETE FROM runs WHERE tree_id = $1 AND thread_id = $2",
+    "DELETE FROM thread_timeline WHERE tree_id = $1 AND thread_id = $2",
+    "DELETE FROM thread_heads WHERE tree_id = $1 AND thread_id = $2",
+    "DELETE FROM fork_index WHERE tree_id = $1 AND thread_id = $2",
+    "DELETE FROM search WHERE tree_id = $1 AND thread_id = $2",
+    "DELETE FROM projection_offsets WHERE tree_id = $1 AND thread_id = $2",
+    "UPDATE threads SET deleted_at = now(), metadata = '{}', config = '{}', active_branch_id = NULL
+      WHERE tree_id = $1 AND thread_id = $2",
+];
+
+/// Rows of dead threads that are on no live thread's path.
+const DOOMED: &str = "
+WITH RECURSIVE keep AS (
+  SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t
+    JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id WHERE t.tree_id = $1 AND t.deleted_at IS NULL
+  UNION SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k
+    JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = k.parent_checkpoint_id),
+doomed AS MATERIALIZED (
+  SELECT c.checkpoint_id FROM checkpoints c JOIN threads t ON t.thread_id = c.thread_id AND t.deleted_at IS NOT NULL
+   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND NOT EXISTS (SELECT 1 FROM keep k WHERE k.checkpoint_id = c.checkpoint_id))
+SELECT array_agg(checkpoint_id) AS ids FROM doomed";
+
+/// Checkpoints of the root graph with everything that hangs on them; with `$3` messages that
+/// begin there too.
+pub(super) const DROP_CHECKPOINTS: &str = "
+WITH d AS (SELECT unnest($2::uuid[]) AS id),
+w AS (DELETE FROM checkpoint_writes w USING d WHERE w.tree_id = $1 AND w.checkpoint_ns = '' AND w.checkpoint_id = d.id),
+m AS (DELETE FROM message_nodes m USING d WHERE $3 AND m.tree_id = $1 AND m.checkpoint_id = d.id),
+s AS (DELETE FROM checkpoints s USING d WHERE s.tree_id = $1 AND s.checkpoint_ns <> '' AND s.root_checkpoint_id = d.id
+      RETURNING s.checkpoint_ns, s.checkpoint_id),
+sw AS (DELETE FROM checkpoint_writes w USING s WHERE w.tree_id = $1 AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.checkpoint_id)
+DELETE FROM checkpoints c USING d WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = d.id";
+
+/// Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it lives.
+const DROP_EVENTS: &str = "
+WITH RECURSIVE needed AS (
+  SELECT thread_id, parent_thread_id, fork_event_number FROM threads WHERE tree_id = $1 AND deleted_at IS NULL
+  UNION SELECT t.thread_id, t.parent_thread_id, t.fork_event_number FROM needed n JOIN threads t ON t.thread_id = n.parent_thread_id)
+DELETE FROM events e USING threads t WHERE t.tree_id = $1 AND t.deleted_at IS NOT NULL AND e.tree_id = $1 AND e.thread_id = t.thread_id
+   AND e.event_number > (SELECT COALESCE(max(n.fork_event_number), 0) FROM needed n WHERE n.parent_thread_id = t.thread_id)";
+
+/// Results whose superstep's checkpoint, which named the same values, is gone.
+const ORPHANS: &str = "
+WITH o AS MATERIALIZED (
+  SELECT w.checkpoint_ns, w.checkpoint_id, w.branch_id, p.depth + 1 AS depth FROM checkpoint_writes w
+    JOIN checkpoints p ON p.tree_id = $1 AND p.checkpoint_ns = w.checkpoint_ns AND p.checkpoint_id = w.checkpoint_id
+   WHERE w.tree_id = $1 AND w.idx = 0
+  EXCEPT SELECT checkpoint_ns, parent_checkpoint_id, branch_id, depth FROM checkpoints WHERE tree_id = $1)
+SELECT w.checkpoint_ns, w.type, w.writes FROM o JOIN checkpoint_writes w ON w.tree_id = $1 AND w.checkpoint_ns = o.checkpoint_ns
+   AND w.checkpoint_id = o.checkpoint_id AND w.branch_id = o.branch_id AND w.idx = 0";
+
+/// Channel values that no checkpoint and no such result (`$2`, `$3`, `$4`) names any more, directly
+/// or by a chain of deltas.
+const DROP_BLOBS: &str = "
+WITH RECURSIVE live AS (
+  SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
+    FROM checkpoints c, jsonb_each_text(c.checkpoint->'channel_versions') v WHERE c.tree_id = $1
+  UNION
+  SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($2::text[], $3::text[], $4::text[]) x(ns, channel, version)
+  UNION
+  SELECT b.checkpoint_ns, b.channel, b.base_version FROM live l JOIN checkpoint_blobs b ON b.tree_id = $1
+     AND b.checkpoint_ns = l.checkpoint_ns AND b.channel = l.channel AND b.version = l.version WHERE b.base_version IS NOT NULL)
+DELETE FROM checkpoint_blobs b WHERE b.tree_id = $1
+   AND NOT EXISTS (SELECT 1 FROM live l WHERE l.checkpoint_ns = b.checkpoint_ns AND l.channel = b.channel AND l.version = b.version)";
+
+/// Tombstones that are old and that nothing refers to.
+const FORGET: &str = "
+DELETE FROM threads WHERE thread_id IN (
+  SELECT t.thread_id FROM threads t WHERE t.deleted_at < now() - interval '30 days'
+     AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id)
+     AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id)
+     AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id)
+   LIMIT 100 FOR UPDATE SKIP LOCKED)";
+
+/// Makes room for a thread where a tombstone is that nothing refers to.
+pub(super) const MAKE_ROOM: &str = "
+DELETE FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM trees x WHERE x.tree_id = t.thread_id)
+   AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id)
+   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id)
+   AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id)";
+
+const TREE_OF: &str = "SELECT tree_id FROM threads WHERE thread_id = $1 AND deleted_at IS NULL";
+
+impl Store {
+    /// The tree of a living thread.
+    pub(super) async fn tree_of(&self, thread: ThreadId) -> Result<Option<TreeId>, Error> {
+        let row = pool::retry(&self.pools.reads, |client| async move {
+            let find = prepare(&client, TREE_OF).await?;
+            Ok(client.query_opt(&find, &[&thread.0]).await?)
+        })
+        .await?;
+        row.map(|row| Ok(TreeId(column(&row, "tree_id")?)))
+            .transpose()
+    }
+
+    /// Removes a tombstone that stands in the way of a new thread and that nothing refers to.
+    pub(super) async fn make_room(&self, thread: ThreadId) -> Result<bool, Error> {
+        let removed = pool::retry(&self.pools.reads, |client| async move {
+            let statement = prepare(&client, MAKE_ROOM).await?;
+            Ok(client.execute(&statement, &[&thread.0]).await?)
+        })
+        .await?;
+        Ok(removed > 0)
+    }
+
+    /// See [`tree::Store::delete_thread`](crate::tree::Store::delete_thread).
+    pub(super) async fn delete(&self, thread: ThreadId) -> Result<bool, Error> {
+        let Some(tree) = self.tree_of(thread).await? else {
+            return Ok(false);
+        };
+        let mut held = self.turns.begin(tree).await?;
+        let deleted = held
+            .run(move |client| delete(client, tree.0, thread.0).boxed())
+            .await?;
+        held.commit().await?;
+        Ok(deleted)
+    }
+
+    /// See [`tree::Store::delete_tree`](crate::tree::Store::delete_tree).
+    pub(super) async fn delete_family(&self, thread: ThreadId) -> Result<Vec<ThreadId>, Error> {
+        let Some(tree) = self.tree_of(thread).await? else {
+            return Ok(Vec::new());
+        };
+        let mut held = self.turns.begin(tree).await?;
+        let living = held
+            .run(move |client| {
+                async move {
+                    client.query(ALLOW_PURGE, &[]).await?;
+                    let living = living(client, tree.0).await?;
+                    wipe(client, tree.0).await?;
+                    Ok(living)
+                }
+                .boxed()
+            })
+            .await?;
+        held.commit().await?;
+        Ok(living)
+    }
+}
+
+/// The living threads of a tree, locked, oldest first.
+async fn living(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>, Failure> {
+    let mut living = Vec::new();
+    for row in client.query(FAMILY, &[&tree]).await? {
+        if row.try_get("alive")? {
+            living.push(ThreadId(row.try_get("thread_id")?));
+        }
+    }
+    Ok(living)
+}
+
+/// Deletes a thread in a transaction that holds the tree. False when somebody else was first.
+async fn delete(client: &Client, tree: Uuid, thread: Uuid) -> Result<bool, Failure> {
+    client.query(ALLOW_PURGE, &[]).await?;
+    let living = living(client, tree).await?;
+    if !living.contains(&ThreadId(thread)) {
+        return Ok(false);
+    }
+    if living.len() == 1 {
+        wipe(client, tree).await?;
+    } else {
+        bury(client, tree, thread).await?;
+    }
+    Ok(true)
+}
+
+async fn wipe(client: &Client, tree: Uuid) -> Result<(), Failure> {
+    client.query(WIPE, &[&tree]).await?;
+    client.execute(WIPE_CONTENT, &[&tree]).await?;
+    client.execute(FORGET, &[]).await?;
+    Ok(())
+}
+
+async fn bury(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> {
+    for text in BURY {
+        client.execute(text, &[&tree, &thread]).await?;
+    }
+    let row = client.query_one(DOOMED, &[&tree]).await?;
+    if let Some(doomed) = row.try_get::<_, Option<Vec<Uuid>>>("ids")? {
+        client
+            .execute(DROP_CHECKPOINTS, &[&tree, &doomed, &true])
+            .await?;
+    }
+    client.execute(DROP_EVENTS, &[&tree]).await?;
+    drop_blobs(client, tree).await?;
+    client.execute(FORGET, &[]).await?;
+    Ok(())
+}
+
+/// Deletes the values of a tree that nobody names any more.
+pub(super) async fn drop_blobs(client: &Client, tree: Uuid) -> Result<(), Failure> {
+    let rows = client.query(ORPHANS, &[&tree]).await?;
+    let named = Named::by(&rows)?;
+    client
+        .execute(
+            DROP_BLOBS,
+            &[&tree, &named.nss, &named.channels, &named.versions],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Values that results point to, as columns.
+#[derive(Default)]
+pub(super) struct Named<'a> {
+    pub(super) nss: Vec<&'a str>,
+    pub(super) channels: Vec<String>,
+    pub(super) versions: Vec<String>,
+}
+
+impl<'a> Named<'a> {
+    /// Of rows of results.
+    pub(super) fn by(rows: &'a [tokio_postgres::Row]) -> Result<Self, Failure> {
+        let mut named = Self::default();
+        for row in rows {
+            let ns = column(row, "checkpoint_ns")?;
+            for (channel, version) in
+                frame::references(column(row, "type")?, column(row, "writes")?)
+            {
+                named.nss.push(ns);
+                named.channels.push(Cow::into_owned(name(&channel)));
+                named.versions.push(version.to_string());
+            }
+        }
+        Ok(named)
+    }
+}
+
+/// Deletes a thread that goes with its run, in the caller's transaction. Nothing of it is left,
+/// unless somebody forked it.
+pub(super) async fn purge(
+    transaction: &Transaction<'_>,
+    tree: Uuid,
+    thread: Uuid,
+) -> Result<(), Failure> {
+    let allow = transaction.prepare_cached(ALLOW_PURGE).await?;
+    let lock = transaction.prepare_cached(LOCK_TREE).await?;
+    let family = transaction.prepare_cached(FAMILY).await?;
+    let by_tree: Params<'_, 1> = [&tree];
+    let (allowed, locked, members) = tokio::join!(
+        biased;
+        transaction.query(&allow, &[]),
+        transaction.query(&lock, &by_tree),
+        transaction.query(&family, &by_tree),
+    );
+    allowed?;
+    locked?;
+    if members?.len() > 1 {
+        delete(transaction.client(), tree, thread).await?;
+        return Ok(());
+    }
+    let wipe = transaction.prepare_cached(WIPE).await?;
+    let wipe_threads = transaction.prepare_cached(WIPE_THREADS).await?;
+    let (wiped, threads) = tokio::join!(
+        biased;
+        transaction.query(&wipe, &by_tree),
+        transaction.query(&wipe_threads, &by_tree),
+    );
+    wiped?;
+    threads?;
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Independent copies of threads.
+
+use rusqlite::{Connection, params};
+
+use super::{events, threads};
+use crate::{
+    checkpoint::{Error, frame},
+    id::{ThreadId, TreeId},
+    time::Timestamp,
+    tree::{Copied, NewCopy},
+};
+
+/// See [`tree::Store::copy_thread`](crate::tree::Store::copy_thread).
+pub(super) fn copy(db: &Connection, from: ThreadId, new: &NewCopy) -> Result<Copied, Error> {
+    let Some(tree) = threads::tree_of(db, from)? else {
+        return Ok(Copied::Missing);
+    };
+    if !threads::is_free(db, new.id)? {
+        return Ok(Copied::Taken);
+    }
+    let now = Timestamp::now();
+    if visible(db, tree, from)? > new.limit {
+        return Ok(Copied::TooLarge);
+    }
+    insert_thread(db, from, new, now)?;
+    let to = TreeId::of_root(new.id);
+    for sql in ROWS {
+        db.prepare_cached(sql)?.execute(params![
+            tree.0.as_bytes(),
+            from.0.as_bytes(),
+            to.0.as_bytes(),
+            now.0
+        ])?;
+    }
+    named_by_results(db, to)?;
+    db.prepare_cached(BLOBS)?
+        .execute(params![tree.0.as_bytes(), to.0.as_bytes()])?;
+    for sql in [
+        "DELETE FROM temp.copy_seen",
+        "DELETE FROM temp.copy_owners",
+        "DELETE FROM temp.copy_values",
+    ] {
+        db.prepare_cached(sql)?.execute([])?;
+    }
+    events::append(db, to, new.id, &new.events, now)?;
+    threads::thread(db, new.id)?
+        .map(|thread| Copied::Done(Box::new(thread)))
+        .ok_or_else(|| Error::Database("the copy is not there".into()))
+}
+
+/// Notes the root checkpoints the thread sees and the branches they and it have; answers how many
+/// checkpoints.
+fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize, Error> {
+    db.execute_batch(
+        "CREATE TEMP TABLE IF NOT EXISTS copy_seen (id BLOB PRIMARY KEY) WITHOUT ROWID; \
+         CREATE TEMP TABLE IF NOT EXISTS copy_owners (id BLOB PRIMARY KEY) WITHOUT ROWID; \
+         CREATE TEMP TABLE IF NOT EXISTS copy_values (ns TEXT, channel TEXT, version TEXT, \
+           PRIMARY KEY (ns, channel, version)) WITHOUT ROWID; \
+         DELETE FROM temp.copy_seen; DELETE FROM temp.copy_owners; DELETE FROM temp.copy_values;",
+    )?;
+    for sql in [
+        "INSERT INTO temp.copy_seen \
+         WITH RECURSIVE up (id, parent) AS ( \
+           SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t JOIN checkpoints c \
+             ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id \
+            WHERE t.thread_id = ?2 \
+           UNION ALL \
+           SELECT c.checkpoint_id, c.parent_checkpoint_id FROM up u JOIN checkpoints c \
+             ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent) \
+         SELECT id FROM up UNION SELECT checkpoint_id FROM checkpoints \
+          WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''",
+        "INSERT INTO temp.copy_owners \
+         SELECT branch_id FROM branches WHERE tree_id = ?1 AND thread_id = ?2 \
+         UNION SELECT c.branch_id FROM temp.copy_seen s JOIN checkpoints c \
+           ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = s.id",
+    ] {
+        db.prepare_cached(sql)?
+            .execute(params![tree.0.as_bytes(), thread.0.as_bytes()])?;
+    }
+    let seen: i64 = db
+        .prepare_cached("SELECT count(*) FROM temp.copy_seen")?
+        .query_row([], |row| row.get(0))?;
+    Ok(usize::try_from(seen).unwrap_or(usize::MAX))
+}
+
+fn insert_thread(
+    db: &Connection,
+    from: ThreadId,
+    new: &NewCopy,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let to = TreeId::of_root(new.id);
+    db.prepare_cached("INSERT INTO trees (tree_id, owner, created_at) VALUES (?1, ?2, ?3)")?
+        .execute(params![to.0.as_bytes(), new.owner, now.0])?;
+    db.prepare_cached(
+        "INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, config, created_at, \
+         updated_at) SELECT ?1, ?1, active_branch_id, metadata, config, ?3, ?3 FROM threads \
+          WHERE thread_id = ?2",
+    )?
+    .execute(params![new.id.0.as_bytes(), from.0.as_bytes(), now.0])?;
+    Ok(())
+}
+
+/// From the tree `?1` and its thread `?2` to the tree `?3`, at `?4`.
+const ROWS: [&str; 5] = [
+    "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, \
+     thread_id, branch_id, root_checkpoint_id, last_node_id, run_id, source, step, checkpoint, \
+     metadata, created_at) \
+     SELECT ?3, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, ?3, \
+       c.branch_id, c.root_checkpoint_id, c.last_node_id, c.run_id, c.source, c.step, \
+       c.checkpoint, c.metadata, c.created_at FROM checkpoints c \
+      WHERE c.tree_id = ?1 AND ?2 = ?2 AND ?4 = ?4 \
+        AND CASE c.checkpoint_ns WHEN '' THEN c.checkpoint_id IN (SELECT id FROM temp.copy_seen) \
+            ELSE c.root_checkpoint_id IN (SELECT id FROM temp.copy_seen) \
+             AND c.branch_id IN (SELECT id FROM temp.copy_owners) END",
+    "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, \
+     idx, task_path, channel, type, writes) \
+     SELECT ?3, w.checkpoint_ns, w.checkpoint_id, w.branch_id, w.task_id, w.idx, w.task_path, \
+       w.channel, w.type, w.writes FROM checkpoints c JOIN checkpoint_writes w \
+       ON w.tree_id = ?1 AND w.checkpoint_ns = c.checkpoint_ns \
+      AND w.checkpoint_id = c.checkpoint_id AND w.branch_id IN (SELECT id FROM temp.copy_owners) \
+      WHERE c.tree_id = ?3 AND ?2 = ?2 AND ?4 = ?4",
+    "INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, \
+     version, outcome, error, origin, source_branch_id, creation_id, created_at, updated_at) \
+     SELECT ?3, branch_id, ?3, name, head_checkpoint_id, head_depth, version, outcome, error, \
+       CASE origin WHEN 'fork' THEN 'root' ELSE origin END, source_branch_id, creation_id, \
+       created_at, ?4 FROM branches WHERE tree_id = ?1 AND thread_id = ?2",
+    "INSERT INTO tags (tree_id, thread_id, name, checkpoint_id, depth, message_id, created_at, \
+     updated_at) \
+     SELECT ?3, ?3, name, checkpoint_id, depth, message_id, created_at, updated_at FROM tags \
+      WHERE tree_id = ?1 AND thread_id = ?2 AND ?4 = ?4",
+    // Messages whose checkpoint was pruned stay in the chain.
+    "INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, \
+     edit_of, checkpoint_id, depth, seq, settled_checkpoint_id, thread_id, branch_id, run_id, \
+     role, created_at) \
+     WITH RECURSIVE chain (id) AS ( \
+       SELECT c.last_node_id FROM threads t JOIN checkpoints c ON c.tree_id = ?1 \
+          AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id \
+        WHERE t.thread_id = ?2 \
+       UNION \
+       SELECT m.parent_node_id FROM chain k JOIN message_nodes m \
+         ON m.tree_id = ?1 AND m.node_id = k.id) \
+     SELECT ?3, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, \
+       depth, seq, settled_checkpoint_id, ?3, branch_id, run_id, role, created_at \
+       FROM message_nodes WHERE tree_id = ?1 AND ?4 = ?4 AND (thread_id = ?2 \
+         OR node_id IN (SELECT id FROM chain) \
+         OR checkpoint_id IN (SELECT id FROM temp.copy_seen))",
+];
+
+/// From the tree `?1` to the tree `?2`: what its checkpoints and results name, with the chains of
+/// deltas.
+const BLOBS: &str = "INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, \
+     base_version, chain_bytes, type, blob) \
+     WITH RECURSIVE named (ns, channel, version) AS ( \
+       SELECT c.checkpoint_ns, v.key, v.value FROM checkpoints c, \
+         json_each(c.checkpoint, '$.channel_versions') v WHERE c.tree_id = ?2 \
+       UNION SELECT ns, channel, version FROM temp.copy_values \
+       UNION \
+       SELECT n.ns, n.channel, b.base_version FROM named n JOIN checkpoint_blobs b \
+         ON b.tree_id = ?1 AND b.checkpoint_ns = n.ns AND b.channel = n.channel \
+        AND b.version = n.version WHERE b.base_version IS NOT NULL) \
+     SELECT ?2, b.checkpoint_ns, b.channel, b.version, b.base_version, b.chain_bytes, b.type, \
+       b.blob FROM named n JOIN checkpoint_blobs b ON b.tree_id = ?1 \
+        AND b.checkpoint_ns = n.ns AND b.channel = n.channel AND b.version = n.version";
+
+/// Notes the values that copied results point to.
+fn named_by_results(db: &Connection, tree: TreeId) -> Result<(), Error> {
+    let mut results = db.prepare_cached(
+        "SELECT checkpoint_ns, type, writes FROM checkpoint_writes WHERE tree_id = ?1 AND idx = 0",
+    )?;
+    let mut note =
+        db.prepare_cached("INSERT OR IGNORE INTO temp.copy_values VALUES (?1, ?2, ?3)")?;
+    let mut rows = results.query([tree.0.as_bytes()])?;
+    while let Some(row) = rows.next()? {
+        let ns: String = row.get(0)?;
+        let tag = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        let bytes = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+        for (channel, version) in frame::references(tag, bytes) {
+            note.execute(params![ns, channel, version.to_string()])?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Checkpoints of a thread that nobody stands on.
+
+use rusqlite::{Connection, params};
+
+use super::{super::row::id, super::row::id_if, super::threads, blobs::collect, remove};
+use crate::{
+    checkpoint::Error,
+    id::{CheckpointId, ThreadId, TreeId},
+    tree::prune::{Inner, Row, plan},
+};
+
+/// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
+pub(in super::super) fn prune(db: &Connection, thread: ThreadId) -> Result<Option<usize>, Error> {
+    let Some(tree) = threads::tree_of(db, thread)? else {
+        return Ok(None);
+    };
+    let plan = plan(&rows(db, tree, thread)?, &inner(db, tree, thread)?);
+    let mut follow = db.prepare_cached(
+        "UPDATE checkpoints SET parent_checkpoint_id = ?3 WHERE tree_id = ?1 \
+         AND checkpoint_ns = '' AND checkpoint_id = ?2",
+    )?;
+    for (kept, above) in &plan.moved {
+        follow.execute(params![
+            tree.0.as_bytes(),
+            kept.0.as_bytes(),
+            above.as_ref().map(|id| id.0.as_bytes())
+        ])?;
+    }
+    let doomed: Vec<_> = plan.doomed.iter().map(|id| *id.0.as_bytes()).collect();
+    if !doomed.is_empty() {
+        remove(db, tree, &doomed, false)?;
+        collect(db, tree)?;
+    }
+    Ok(Some(doomed.len()))
+}
+
+fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Row>, Error> {
+    let rows = db
+        .prepare_cached(
+            "WITH kept (id) AS ( \
+               SELECT checkpoint_id FROM pins WHERE tree_id = ?1 \
+               UNION \
+               SELECT base_checkpoint_id FROM runs WHERE tree_id = ?1 \
+                AND status IN ('pending', 'running') AND base_checkpoint_id IS NOT NULL \
+               UNION \
+               SELECT coalesce(c.root_checkpoint_id, c.checkpoint_id) FROM checkpoint_writes w \
+                 JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = w.checkpoint_ns \
+                  AND c.checkpoint_id = w.checkpoint_id \
+                WHERE w.tree_id = ?1 AND w.idx = -3 \
+                  AND NOT EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
+                    AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
+                    AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0)) \
+             SELECT checkpoint_id, parent_checkpoint_id, branch_id, \
+               checkpoint_id IN (SELECT id FROM kept) FROM checkpoints \
+              WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''",
+        )?
+        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
+            Ok(Row {
+                id: id(row, 0)?,
+                parent: id_if(row, 1)?,
+                branch: id(row, 2)?,
+                kept: row.get(3)?,
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+fn inner(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Inner>, Error> {
+    let rows = db
+        .prepare_cached(
+            "SELECT DISTINCT root_checkpoint_id, checkpoint_ns, branch_id FROM checkpoints \
+              WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns <> '' \
+                AND root_checkpoint_id IS NOT NULL AND instr(checkpoint_ns, ':') = 0",
+        )?
+        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
+            Ok(Inner {
+                root: id::<CheckpointId>(row, 0)?,
+                ns: row.get(1)?,
+                branch: id(row, 2)?,
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}

@@ -1,0 +1,150 @@
+//! Which path a request reads: up to the head of a branch, a checkpoint or a message.
+
+use std::sync::Arc;
+
+use crate::{
+    id::CheckpointId,
+    tree::{
+        Base, Error, Read, resolve,
+        rows::{Branch, Node, Point, ThreadRow},
+    },
+};
+
+/// Which path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum At {
+    /// That of the active branch.
+    #[default]
+    Active,
+    /// That of a branch.
+    Branch(Arc<str>),
+    /// That of a checkpoint.
+    Checkpoint(CheckpointId),
+    /// The one that ends with a message.
+    Leaf(Arc<str>),
+    /// The one that ends with the newest message that none follows.
+    Latest,
+}
+
+/// A path and the state at its end.
+pub struct Path {
+    /// A branch that holds it.
+    pub branch: Option<Arc<str>>,
+    /// The checkpoint whose state counts.
+    pub point: Option<Point>,
+    /// Its last message.
+    pub last: Option<Node>,
+    /// Messages of that state that are not on the path.
+    pub cut: Vec<Arc<str>>,
+}
+
+/// Finds a path.
+///
+/// # Errors
+/// 400 `invalid_id`, 404, or the storage failed.
+pub async fn path(read: &mut dyn Read, thread: &ThreadRow, at: &At) -> Result<Path, Error> {
+    let active = resolve::active(read, thread).await?;
+    match at {
+        At::Active => of_branch(read, thread, active).await,
+        At::Branch(name) => {
+            let branch = resolve::branch(read, thread, name).await?;
+            of_branch(read, thread, branch).await
+        }
+        At::Checkpoint(id) => {
+            let point = resolve::checkpoint(read, thread, *id).await?;
+            let last = last(read, thread, &point).await?;
+            let branch = holder(read, thread, &active, &point).await?;
+            Ok(Path {
+                branch,
+                last,
+                point: Some(point),
+                cut: vec![],
+            })
+        }
+        At::Leaf(id) => {
+            let node = super::message(read, thread, id, active.head).await?;
+            let (point, cut) = match resolve::at_message(read, thread, &node).await? {
+                Base::Empty => (None, vec![]),
+                Base::At(point) => (Some(point), vec![]),
+                Base::Trim { of, drop } => (Some(of), drop),
+            };
+            let branch = match &point {
+                Some(point) => holder(read, thread, &active, point).await?,
+                None => None,
+            };
+            Ok(Path {
+                branch,
+                point,
+                last: Some(node),
+                cut,
+            })
+        }
+        At::Latest => {
+            let mut newest: Option<Path> = None;
+            for branch in read.branches(thread.tree, thread.id).await? {
+                let path = of_branch(read, thread, branch).await?;
+                let age = |path: &Path| {
+                    let last = path.last.as_ref();
+                    last.map(|node| (node.created_at, node.ordinal))
+                };
+                if newest
+                    .as_ref()
+                    .is_none_or(|newest| age(newest) < age(&path))
+                {
+                    newest = Some(path);
+                }
+            }
+            match newest {
+                Some(path) => Ok(path),
+                None => of_branch(read, thread, active).await,
+            }
+        }
+    }
+}
+
+async fn of_branch(read: &mut dyn Read, thread: &ThreadRow, branch: Branch) -> Result<Path, Error> {
+    let point = match branch.head {
+        Some(head) => read.point(thread.tree, head).await?,
+        None => None,
+    };
+    let last = match &point {
+        Some(point) => last(read, thread, point).await?,
+        None => None,
+    };
+    Ok(Path {
+        branch: Some(branch.name),
+        point,
+        last,
+        cut: vec![],
+    })
+}
+
+async fn last(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    point: &Point,
+) -> Result<Option<Node>, Error> {
+    match point.last_node {
+        Some(id) => Ok(read.node(thread.tree, id).await?),
+        None => Ok(None),
+    }
+}
+
+/// A branch whose path holds a checkpoint: the active one, that which wrote it, or any.
+async fn holder(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    active: &Branch,
+    point: &Point,
+) -> Result<Option<Arc<str>>, Error> {
+    let mut branches = read.branches(thread.tree, thread.id).await?;
+    branches.sort_by_key(|branch| (branch.id != active.id, branch.id != point.branch));
+    for branch in branches {
+        if let Some(head) = branch.head
+            && read.on_path(thread.tree, head, point.id).await?
+        {
+            return Ok(Some(branch.name));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,106 @@
+use uuid::Uuid;
+
+use super::*;
+
+fn id(number: u128) -> CheckpointId {
+    CheckpointId(Uuid::from_u128(number))
+}
+
+fn branch(number: u128) -> BranchId {
+    BranchId(Uuid::from_u128(number))
+}
+
+/// Numbers of a row, its parent and its branch, and whether somebody stands on it.
+fn rows(rows: &[(u128, u128, u128, bool)]) -> Vec<Row> {
+    rows.iter()
+        .map(|(own, parent, by, kept)| Row {
+            id: id(*own),
+            parent: (*parent > 0).then(|| id(*parent)),
+            branch: branch(*by),
+            kept: *kept,
+        })
+        .collect()
+}
+
+fn state(root: u128, ns: &str, by: u128) -> Inner {
+    Inner {
+        root: id(root),
+        ns: ns.into(),
+        branch: branch(by),
+    }
+}
+
+fn doomed(plan: &Plan) -> Vec<u128> {
+    plan.doomed.iter().map(|id| id.0.as_u128()).collect()
+}
+
+fn moved(plan: &Plan) -> Vec<(u128, u128)> {
+    plan.moved
+        .iter()
+        .map(|(id, above)| (id.0.as_u128(), above.map_or(0, |above| above.0.as_u128())))
+        .collect()
+}
+
+#[test]
+fn pins_stay_and_follow_the_nearest_one_above() {
+    let rows = rows(&[
+        (1, 0, 1, false),
+        (2, 1, 1, true),
+        (3, 2, 1, false),
+        (4, 3, 1, false),
+        (5, 4, 1, true),
+        (6, 4, 2, true),
+        (7, 5, 1, true),
+    ]);
+    let plan = plan(&rows, &[]);
+    assert_eq!(doomed(&plan), [1, 3, 4]);
+    assert_eq!(moved(&plan), [(2, 0), (5, 2), (6, 2)]);
+}
+
+#[test]
+fn what_is_inherited_stays() {
+    let rows = rows(&[(10, 3, 1, false), (11, 10, 1, true)]);
+    let plan = plan(&rows, &[]);
+    assert_eq!(doomed(&plan), [10]);
+    assert_eq!(moved(&plan), [(11, 3)]);
+}
+
+#[test]
+fn nothing_goes_where_everything_is_pinned() {
+    let rows = rows(&[(1, 0, 1, true), (2, 1, 1, true)]);
+    assert_eq!(plan(&rows, &[]), Plan::default());
+}
+
+#[test]
+fn the_newest_lasting_state_of_a_graph_inside_stays() {
+    let rows = rows(&[
+        (1, 0, 1, false),
+        (2, 1, 1, false),
+        (3, 2, 1, false),
+        (4, 3, 1, true),
+    ]);
+    let inner = [
+        state(1, "child", 1),
+        state(2, "child", 1),
+        state(3, "child:5f", 1),
+        state(1, "other", 1),
+    ];
+    let plan = plan(&rows, &inner);
+    assert_eq!(doomed(&plan), [3]);
+    assert_eq!(moved(&plan), [(4, 2)]);
+}
+
+#[test]
+fn a_state_of_another_branch_does_not_end_the_search() {
+    // 3 is the first of branch 2, made at 2, under which branch 1 went on.
+    let rows = rows(&[
+        (1, 0, 1, false),
+        (2, 1, 1, false),
+        (3, 2, 2, false),
+        (4, 3, 2, true),
+    ]);
+    let inner = [state(2, "child", 1), state(1, "child", 1)];
+    let plan = plan(&rows, &inner);
+    assert_eq!(doomed(&plan), [3]);
+    assert_eq!(moved(&plan), [(4, 2)]);
+}
