@@ -8,6 +8,7 @@ mod auth;
 mod backend;
 mod body;
 mod branches;
+mod compare;
 mod cors;
 mod error;
 mod events;

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod branches;
 pub mod cache;
+pub mod compare;
 pub mod contents;
 pub mod create;
 pub mod edit;

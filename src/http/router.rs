@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use hyper::{Method, Response};
 
 use super::{
-    Error, assistants, body::Body, branches, events, forks, members, messages, outline,
+    Error, assistants, body::Body, branches, compare, events, forks, members, messages, outline,
     params::Path, runs, service::Call, state, system, tags, threads,
 };
 
@@ -103,6 +103,7 @@ const TABLE: Table = routes! {
     }
     "/threads/{thread_id}/events" { GET events::list, HEAD events::list }
     "/threads/{thread_id}/head" { GET outline::head, HEAD outline::head }
+    "/threads/{thread_id}/diff" { GET compare::diff, HEAD compare::diff }
     "/threads/{thread_id}/tree" { GET outline::tree, HEAD outline::tree }
     "/admin/projections/rebuild" { POST events::rebuild }
     "/runs" { POST runs::create_stateless }

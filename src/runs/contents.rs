@@ -8,10 +8,10 @@ use std::{
 
 use super::{Error, Service, request::Kwargs};
 use crate::{
-    checkpoint::{At, frame::Decoded},
-    id::{CheckpointId, ThreadId, TreeId},
+    id::CheckpointId,
     tree::{
-        Read, base,
+        Read,
+        messages::values::Values,
         projection::is_text,
         rows::{Change, Event, Node, ThreadRow},
     },
@@ -26,10 +26,7 @@ const CHANNEL: &str = "messages";
 
 /// Messages of one tree by id, from the states that were loaded for them.
 pub(super) struct Shelf<'a> {
-    service: &'a Service,
-    tree: TreeId,
-    thread: ThreadId,
-    channel: Arc<str>,
+    values: Values<'a>,
     states: HashMap<CheckpointId, HashMap<Arc<str>, Value>>,
     left: usize,
 }
@@ -42,12 +39,10 @@ impl Shelf<'_> {
         Ok(state.and_then(|state| state.get(id)).cloned())
     }
 
-    /// Whether a state that was loaded already holds the message.
+    /// The message as any state holds it that was loaded already.
     pub fn any(&self, id: &Arc<str>) -> Option<Value> {
-        self.states
-            .values()
-            .find_map(|state| state.get(id))
-            .cloned()
+        let mut states = self.states.values();
+        states.find_map(|state| state.get(id)).cloned()
     }
 
     /// Loads a state.
@@ -56,24 +51,9 @@ impl Shelf<'_> {
             return Ok(());
         }
         self.left -= 1;
-        let list = match self.service.inner.cache.get(self.tree, at) {
-            Some(decoded) => self.messages(&decoded),
-            None => {
-                let saver = &self.service.inner.parts.saver;
-                let at = At::Id(at);
-                let found = base::load(saver, self.tree, self.thread, &"".into(), at).await?;
-                found
-                    .map(|decoded| self.messages(&decoded))
-                    .unwrap_or_default()
-            }
-        };
-        self.states.insert(at, list);
+        let messages = self.values.messages(at).await?.unwrap_or_default();
+        self.states.insert(at, by_id(messages.all()));
         Ok(())
-    }
-
-    fn messages(&self, decoded: &Decoded) -> HashMap<Arc<str>, Value> {
-        let value = decoded.checkpoint.values.get(&self.channel);
-        by_id(value.and_then(Value::as_list).unwrap_or_default())
     }
 }
 
@@ -88,18 +68,27 @@ fn by_id(list: &[Value]) -> HashMap<Arc<str>, Value> {
 impl Service {
     /// The channel that holds a thread's messages: what its graph says.
     pub(super) fn message_channel(&self, metadata: &Map) -> Arc<str> {
-        let name = metadata.get("graph_id").and_then(Value::as_str);
-        let graph = name.and_then(|name| self.inner.graphs.get(name));
-        let channel = graph.and_then(|known| known.graph.messages.first());
+        let graph = self.graph_in(metadata);
+        let channel = graph
+            .as_ref()
+            .and_then(|known| known.graph.message_channel());
         channel.cloned().unwrap_or_else(|| CHANNEL.into())
+    }
+
+    /// The messages channel of a thread's checkpoints.
+    pub(super) fn conversation(&self, thread: &ThreadRow) -> Values<'_> {
+        Values {
+            saver: &self.inner.parts.saver,
+            warm: &self.inner.cache,
+            tree: thread.tree,
+            thread: thread.id,
+            channel: self.message_channel(&thread.metadata),
+        }
     }
 
     pub(super) fn shelf(&self, thread: &ThreadRow) -> Shelf<'_> {
         Shelf {
-            service: self,
-            tree: thread.tree,
-            thread: thread.id,
-            channel: self.message_channel(&thread.metadata),
+            values: self.conversation(thread),
             states: HashMap::new(),
             left: LOADS,
         }

@@ -10,11 +10,12 @@ use crate::{
     http::Error,
     id::ThreadId,
     runs::{
+        compare::Difference,
         keys::{Begun, Key},
         log::{Page, Range, Told},
         outline::{Head, Outline, Wanted},
     },
-    tree::projection::Projection,
+    tree::{Address, projection::Projection},
 };
 
 /// The event log, heads, trees of messages, differences, and requests that take effect once.
@@ -50,6 +51,16 @@ pub trait Events: Send + Sync + 'static {
 
     /// A thread as a tree.
     async fn outline(&self, _thread: ThreadId, _wanted: Wanted) -> Result<Outline, Error> {
+        Err(Error::unsupported())
+    }
+
+    /// What differs between two states of a thread.
+    async fn compare(
+        &self,
+        _thread: ThreadId,
+        _from: Address,
+        _to: Address,
+    ) -> Result<Difference, Error> {
         Err(Error::unsupported())
     }
 

@@ -10,11 +10,12 @@ use crate::{
     id::ThreadId,
     runs::{
         Service,
+        compare::Difference,
         keys::{Begun, Key},
         log::{Page, Range, Told},
         outline::{Head, Outline, Wanted},
     },
-    tree::projection::Projection,
+    tree::{Address, projection::Projection},
 };
 
 #[async_trait]
@@ -46,6 +47,15 @@ impl Events for Service {
 
     async fn outline(&self, thread: ThreadId, wanted: Wanted) -> Result<Outline, Error> {
         Ok(Service::outline(self, thread, wanted).await?)
+    }
+
+    async fn compare(
+        &self,
+        thread: ThreadId,
+        from: Address,
+        to: Address,
+    ) -> Result<Difference, Error> {
+        Ok(Service::compare(self, thread, &from, &to).await?)
     }
 
     async fn rebuild(

@@ -96,16 +96,6 @@ const LOCK: &str = "LOCK TABLE projection_offsets IN SHARE ROW EXCLUSIVE MODE";
 const RESET: &str = "
 DELETE FROM projection_offsets WHERE projection = $1 AND ($2::uuid IS NULL OR thread_id = $2)";
 
-/// Forgets one thread of a tree, or all of them, while their rows are there: $1 the tree, $2 the
-/// thread or null.
-pub(super) const FORGET: [&str; 5] = [
-    "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2))",
-    "DELETE FROM thread_timeline WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
-    "DELETE FROM thread_heads WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
-    "DELETE FROM fork_index WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
-    "DELETE FROM search WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
-];
-
 #[async_trait]
 impl projection::Store for Store {
     async fn behind(

@@ -264,21 +264,3 @@ fn reset(db: &Connection, projection: Projection, thread: Option<ThreadId>) -> R
     db.prepare_cached(sql)?.execute([thread])?;
     Ok(())
 }
-
-/// Forgets one thread of a tree, or all of them: what is derived goes with what it is derived
-/// from.
-pub(super) fn forget(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Result<(), Error> {
-    let thread = thread.as_ref().map(|thread| thread.0.as_bytes());
-    for sql in [
-        "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads \
-         WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2))",
-        "DELETE FROM thread_timeline WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
-        "DELETE FROM thread_heads WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
-        "DELETE FROM fork_index WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
-        "DELETE FROM search WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
-    ] {
-        db.prepare_cached(sql)?
-            .execute(params![tree.0.as_bytes(), thread])?;
-    }
-    Ok(())
-}
