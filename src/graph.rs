@@ -16,8 +16,8 @@ mod untyped;
 pub use builder::{Graph, Untyped};
 pub use check::{Invalid, Problem};
 pub use compiled::{
-    Body, Cache, ChannelSpec, Compiled, Deps, Goto, Join, Names, Node, NodeFn, Output, Persist,
-    Retry, Route, RouteFn, Schemas, Writers,
+    Astray, Body, Cache, ChannelSpec, Compiled, Deps, Goto, Join, Names, Node, NodeFn, Output,
+    Persist, Retry, Route, RouteFn, Schemas, Writers,
 };
 pub use draw::{Drawing, draw};
 pub use handler::{Handler, IntoOutput};

@@ -110,6 +110,7 @@ pub mod runs;
 pub mod server;
 pub mod state;
 pub mod storage;
+pub mod store;
 pub mod stream;
 pub mod telemetry;
 pub mod time;

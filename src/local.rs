@@ -2,14 +2,16 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     checkpoint::{self, Saver, Slot},
-    engine::{self, Items},
+    engine::{self, Items, reuse::Results},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
     storage::{postgres, sqlite},
+    store,
     tree::{self, IfExists, NewThread},
     value::Map,
 };
@@ -47,6 +49,11 @@ pub enum Error {
     /// The thread has no such checkpoint.
     #[error("the thread has no checkpoint {0}")]
     NoCheckpoint(CheckpointId),
+    /// A run of this process is under way on the thread.
+    #[error(
+        "a run is under way on thread {0}: wait for it, or cancel it, before changing the state"
+    )]
+    Running(ThreadId),
     /// The graph runs no other graph there.
     #[error("there is no subgraph at `{0}`")]
     NoSubgraph(Arc<str>),
@@ -86,12 +93,45 @@ pub enum Error {
 #[derive(Clone)]
 pub struct Local {
     parts: Parts,
+    /// What its threads share besides the storage.
+    shared: Arc<Shared>,
+}
+
+/// What the threads of one [`Local`] share in this process.
+#[derive(Default)]
+struct Shared {
+    /// Results of nodes.
+    reuse: Arc<Results>,
+    /// Threads that run, as often as they do.
+    running: Mutex<Vec<ThreadId>>,
+}
+
+/// Says that a thread runs, while it lives.
+struct Running(Arc<Shared>, ThreadId);
+
+impl Running {
+    fn new(shared: &Arc<Shared>, thread: ThreadId) -> Self {
+        shared.running.lock().push(thread);
+        Self(shared.clone(), thread)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut running = self.0.running.lock();
+        if let Some(at) = running.iter().position(|thread| *thread == self.1) {
+            running.swap_remove(at);
+        }
+    }
 }
 
 impl Local {
     /// Over storages of one's own.
     pub fn over(parts: Parts) -> Self {
-        Self { parts }
+        Self {
+            parts,
+            shared: Arc::default(),
+        }
     }
 
     /// In memory, as far as anybody can see: a private temporary file that goes with this value.
@@ -128,18 +168,18 @@ impl Local {
         Ok(Self::of(store))
     }
 
-    fn of<T: Saver + tree::Store>(store: T) -> Self {
+    fn of<T: Saver + tree::Store + store::Store>(store: T) -> Self {
         let store = Arc::new(store);
         Self::over(Parts {
             saver: store.clone(),
-            tree: store,
-            items: None,
+            tree: store.clone(),
+            items: Some(Arc::new(store::Memory::over(store))),
         })
     }
 
     /// A thread that runs `graph`; it comes into being with the first write.
     pub fn thread(&self, graph: &Arc<Compiled>, id: ThreadId) -> Thread {
-        Thread::new(self.parts.clone(), graph.clone(), id)
+        Thread::new(self.parts.clone(), self.shared.clone(), graph.clone(), id)
     }
 
     /// Runs a graph that keeps nothing.
@@ -148,7 +188,7 @@ impl Local {
         input: engine::Input,
         options: RunOptions,
     ) -> engine::Finished {
-        let request = options.request(graph.clone(), input, None);
+        let request = options.request(graph.clone(), input, None, None);
         Box::pin(engine::run(request, None)).await
     }
 }
@@ -182,6 +222,7 @@ impl Default for RunOptions {
             durability: Default::default(),
             run: None,
             sink: Arc::new(engine::Silent),
+            tolerance: Default::default(),
             cancel: CancellationToken::new(),
         }
     }

@@ -13,6 +13,7 @@ use crate::{
     http,
     runs::{self, Parts, Service},
     storage::{postgres, sqlite},
+    store,
 };
 
 /// A server for some graphs: the `main` of a graph author.
@@ -111,14 +112,15 @@ async fn open(settings: &Settings) -> anyhow::Result<Parts> {
             + crate::tree::Store
             + crate::tree::projection::Store
             + runs::Store
-            + runs::keys::Store,
+            + runs::keys::Store
+            + store::Store,
     {
         let store = Arc::new(store);
         Parts {
             saver: store.clone(),
             tree: store.clone(),
             runs: store.clone(),
-            items: None,
+            items: Some(Arc::new(store::Memory::over(store.clone()))),
             keys: store.clone(),
             projections: store,
         }

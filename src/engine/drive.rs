@@ -1,24 +1,30 @@
 //! The loop: plan the tasks of a superstep, run them, apply what they wrote, commit.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use tokio::task::JoinSet;
 
 use super::{
     apply::{TaskWrites, apply},
-    error::Error,
-    event::{Body, Interrupt, Kind},
+    error::{Error, Mistake},
+    event::{Body, Interrupt, Kind, TaskInfo},
     level::Level,
     live::ROOT,
     names::{ERROR, INTERRUPT, RESUME},
-    output, save,
+    output,
+    plan::Planned,
+    reuse, save,
     task::{self, Control, Ended, Job},
     tell,
     wiring::START_NODE,
 };
 use crate::{
-    checkpoint::Source,
+    checkpoint::{Pending, Source},
     graph::{Body as NodeBody, Names, Node, Output, Writers},
+    id::TaskId,
     value::{Map, Value},
 };
 
@@ -88,53 +94,60 @@ pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
     }
 }
 
+/// A task before it runs.
+struct Prepared {
+    info: Arc<TaskInfo>,
+    input: Value,
+    /// What it wrote before, in another run or for an equal input.
+    saved: Writes,
+    /// Where its result will be kept.
+    key: Option<reuse::Key>,
+}
+
+/// What the tasks of a superstep came to.
+#[derive(Default)]
+struct Outcome {
+    failures: Vec<(usize, Error)>,
+    questions: Vec<(usize, Vec<Interrupt>)>,
+    /// Where results are kept, by task.
+    keys: HashMap<usize, reuse::Key>,
+}
+
 /// Runs the planned tasks, applies their writes and commits; `Some` when tasks ask.
 async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
     let tasks = level.tasks.clone();
-    let mut jobs = vec![];
-    for task in &tasks {
-        let info = Arc::new(level.info(task));
-        let saved = match level.replaying {
-            true => vec![],
-            false => level.saved(task.id),
-        };
-        let input = level.input(task);
-        if task.node != START_NODE {
-            level
-                .scope
-                .emit(Kind::Tasks, &level.ns, || Body::TaskStart {
-                    task: info.clone(),
-                    input: input.clone(),
-                });
-        }
-        jobs.push((info, input, saved));
-    }
+    let jobs = prepare(level, &tasks).await?;
     let mut set = JoinSet::new();
     let mut alone = None;
-    let fresh = jobs.iter().filter(|(_, _, saved)| saved.is_empty()).count();
-    let mut failures: Vec<(usize, Error)> = vec![];
-    let mut questions: Vec<(usize, Vec<Interrupt>)> = vec![];
+    let fresh = jobs.iter().filter(|job| job.saved.is_empty()).count();
+    let mut outcome = Outcome::default();
     let mut start = None;
-    for (index, (info, input, saved)) in jobs.into_iter().enumerate() {
+    let mut state = None;
+    for (index, job) in jobs.into_iter().enumerate() {
         let planned = &tasks[index];
-        if !saved.is_empty() {
-            tell::update(level, index, &saved, true);
+        if !job.saved.is_empty() {
+            tell::update(level, index, &job.saved, true);
             continue;
         }
         if planned.node == START_NODE {
-            start = Some((index, input));
+            start = Some((index, job.input));
             continue;
         }
+        outcome.keys.extend(job.key.map(|key| (index, key)));
+        let node = level.wiring.node(planned.node).cloned();
+        let node = node.unwrap_or_else(|| missing(&planned.name));
+        // A route that fails is tried again with its node.
+        let routes = (!node.retry.is_empty() && !node.writers.routes.is_empty()).then(|| {
+            let state = state.get_or_insert_with(|| Arc::new(level.live.clone()));
+            (level.wiring.clone(), state.clone())
+        });
         let job = Job {
             planned: planned.clone(),
-            info,
-            input,
+            info: job.info,
+            input: job.input,
             graph_ns: level.ns.clone(),
-            node: level
-                .wiring
-                .node(planned.node)
-                .cloned()
-                .unwrap_or_else(|| missing(&planned.name)),
+            node,
+            routes,
             memory: level.memory(planned.id),
             nested: level.nested(),
             deps: level.graph().deps.clone(),
@@ -152,56 +165,35 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
             Ok(output) => Ended::Done(output),
             Err(error) => Ended::Failed(error),
         };
-        settle(
-            level,
-            index,
-            ended,
-            vec![],
-            false,
-            &mut failures,
-            &mut questions,
-        )
-        .await?;
+        settle(level, &mut outcome, index, (ended, vec![]), false).await?;
     }
     if let Some((index, job)) = alone {
         // Nothing to run beside it: no need for a task of the runtime.
-        let (ended, control) = task::run(level.scope.clone(), job).await;
-        settle(
-            level,
-            index,
-            ended,
-            control,
-            false,
-            &mut failures,
-            &mut questions,
-        )
-        .await?;
+        let ended = task::run(level.scope.clone(), job).await;
+        settle(level, &mut outcome, index, ended, false).await?;
     }
     while let Some(joined) = set.join_next().await {
-        let Ok((index, (ended, control))) = joined else {
-            return Err(Error::Cancelled);
-        };
+        // Those that have finished by now are told in the order of the tasks.
+        let mut ready = vec![joined];
+        ready.extend(std::iter::from_fn(|| set.try_join_next()));
+        let ready: Result<Vec<_>, _> = ready.into_iter().collect();
+        let mut ready = ready.map_err(|_| Error::Cancelled)?;
+        ready.sort_by_key(|(index, _)| *index);
         let others = !set.is_empty();
-        settle(
-            level,
-            index,
-            ended,
-            control,
-            others,
-            &mut failures,
-            &mut questions,
-        )
-        .await?;
+        for (index, ended) in ready {
+            settle(level, &mut outcome, index, ended, others).await?;
+        }
     }
     if level.scope.cancel.is_cancelled() {
         save::flush(level).await?;
         return Err(Error::Cancelled);
     }
-    failures.sort_by_key(|(index, _)| *index);
-    if let Some((_, error)) = failures.into_iter().next() {
+    outcome.failures.sort_by_key(|(index, _)| *index);
+    if let Some((_, error)) = outcome.failures.into_iter().next() {
         save::flush(level).await?;
         return Err(error);
     }
+    let mut questions = outcome.questions;
     if !questions.is_empty() {
         questions.sort_by(|(a, _), (b, _)| tasks[*a].path.cmp(&tasks[*b].path));
         save::flush(level).await?;
@@ -221,6 +213,46 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
     level.replaying = false;
     save::checkpoint(level, Source::Loop).await?;
     Ok(None)
+}
+
+/// Tells that the tasks start, and finds those whose results are known.
+async fn prepare(level: &mut Level, tasks: &[Planned]) -> Result<Vec<Prepared>, Error> {
+    let mut jobs = vec![];
+    for task in tasks {
+        let info = Arc::new(level.info(task));
+        let saved = match level.replaying {
+            true => vec![],
+            false => level.saved(task.id),
+        };
+        let input = level.input(task);
+        if task.node != START_NODE {
+            level
+                .scope
+                .emit(Kind::Tasks, &level.ns, || Body::TaskStart {
+                    task: info.clone(),
+                    input: input.clone(),
+                });
+        }
+        let node = level.wiring.node(task.node).filter(|_| saved.is_empty());
+        jobs.push(Prepared {
+            key: node.and_then(|node| reuse::Results::key(node, &input)),
+            info,
+            input,
+            saved,
+        });
+    }
+    let Some(results) = level.scope.reuse.clone() else {
+        return Ok(jobs);
+    };
+    for (job, task) in jobs.iter_mut().zip(tasks) {
+        let Some(writes) = job.key.as_ref().and_then(|key| results.get(key)) else {
+            continue;
+        };
+        let rows = level.put_writes(task.id, &task.path, writes.clone());
+        save::keep(level, rows, false).await?;
+        job.saved = writes;
+    }
+    Ok(jobs)
 }
 
 /// Applies the writes of the current tasks.
@@ -245,6 +277,13 @@ pub fn apply_step(level: &mut Level, writes: &[Writes]) -> Result<(), Error> {
             Ok(())
         }
         (Err(error), before) => {
+            let error = match &error {
+                Error::Channel { channel, .. } => {
+                    let place = level.writers(channel, writes);
+                    error.at(|| place)
+                }
+                _ => error,
+            };
             if let Some(before) = before {
                 level.live.mend(before);
             }
@@ -266,21 +305,27 @@ pub fn shows<'a>(level: &Level, writes: impl IntoIterator<Item = &'a (Arc<str>, 
 /// Books the end of one task: its writes are pending, stored or on their way, and told.
 async fn settle(
     level: &mut Level,
+    outcome: &mut Outcome,
     index: usize,
-    ended: Ended,
-    control: Control,
+    (ended, control): (Ended, Control),
     others_run: bool,
-    failures: &mut Vec<(usize, Error)>,
-    questions: &mut Vec<(usize, Vec<Interrupt>)>,
 ) -> Result<(), Error> {
     let task = level.tasks[index].clone();
     let ended = match ended {
         Ended::Done(output) => finished(level, task.node, output),
+        Ended::Written(writes) => Ok(writes),
         Ended::Asked(asked) => Err(Ended::Asked(asked)),
         Ended::Failed(error) => Err(Ended::Failed(error)),
     };
     match ended {
         Ok(outputs) => {
+            if let (Some(key), Some(results), Some(node)) = (
+                outcome.keys.remove(&index),
+                &level.scope.reuse,
+                level.wiring.node(task.node),
+            ) {
+                results.put(key, node, &outputs);
+            }
             let mut writes = control;
             writes.extend(outputs);
             let rows = level.put_writes(task.id, &task.path, writes.clone());
@@ -299,12 +344,16 @@ async fn settle(
                 tell::question(level, index, &asked);
                 save::keep(level, rows, others_run).await?;
             }
-            questions.push((index, asked));
+            outcome.questions.push((index, asked));
         }
         Err(Ended::Failed(error @ (Error::ParentCommand(_) | Error::Cancelled))) => {
-            failures.push((index, error));
+            outcome.failures.push((index, error));
         }
         Err(Ended::Failed(error)) => {
+            let error = error.at(|| level.place(&task));
+            if error.kind() == Some(Mistake::AnswerShape) {
+                take_answer_back(level).await?;
+            }
             let failure = error.to_value();
             let mut writes: Writes = control;
             if !writes.is_empty() && task.node != START_NODE {
@@ -327,15 +376,27 @@ async fn settle(
                 });
             }
             save::keep(level, rows, others_run).await?;
-            failures.push((index, error));
+            outcome.failures.push((index, error));
         }
-        Err(Ended::Done(_)) => {}
+        Err(Ended::Done(_) | Ended::Written(_)) => {}
     }
     Ok(())
 }
 
+/// The client's answer was refused by the node that took it: it is not handed out again.
+async fn take_answer_back(level: &mut Level) -> Result<(), Error> {
+    let given = |write: &&Pending| write.task == TaskId::NULL && &*write.channel == RESUME;
+    if !level.pending.iter().any(|write| given(&write)) {
+        return Ok(());
+    }
+    let nothing = vec![(RESUME.into(), Value::Null)];
+    let rows = level.put_writes(TaskId::NULL, &"".into(), nothing);
+    save::keep(level, rows, false).await
+}
+
 fn finished(level: &Level, node: usize, output: Output) -> Result<Writes, Ended> {
-    output::writes(&level.wiring, &level.live, node, output).map_err(Ended::Failed)
+    let tolerance = level.scope.tolerance;
+    output::writes(&level.wiring, &level.live, tolerance, node, output).map_err(Ended::Failed)
 }
 
 /// The static breakpoints that hold: the request's, else the graph's.

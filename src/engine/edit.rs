@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     apply::{TaskWrites, apply},
-    error::Error,
+    error::{Error, Mistake, Place},
     index::{By, Index},
     live::Live,
     names::{INPUT, INTERRUPT, START},
@@ -150,6 +150,15 @@ impl Edit {
             Some(base) => Live::restore(wiring, &base.checkpoint),
             None => Ok(Live::empty(wiring)),
         }
+    }
+
+    /// A mistake at the checkpoint that was to be edited.
+    fn mistake(&self, kind: Mistake, message: impl Into<String>) -> Error {
+        let checkpoint = self.base.as_ref().map(|base| base.checkpoint.id);
+        Error::mistake(kind, message).at(|| Place {
+            tasks: vec![],
+            checkpoint,
+        })
     }
 
     fn step(&self) -> i64 {
@@ -316,12 +325,14 @@ impl Edit {
                         "as_node is required when applying multiple updates",
                     ));
                 }
-                None => last_node(wiring, &live)
-                    .ok_or_else(|| Error::invalid_update("Ambiguous update, specify as_node"))?,
+                None => live.last_node(wiring).ok_or_else(|| {
+                    let message = "Ambiguous update, specify as_node: no node ran last alone";
+                    self.mistake(Mistake::AmbiguousNode, message)
+                })?,
             };
-            let index = wiring
-                .index(&node)
-                .ok_or_else(|| Error::invalid_update(format!("Node {node} does not exist")))?;
+            let index = wiring.index(&node).ok_or_else(|| {
+                self.mistake(Mistake::AsNode, format!("Node {node} does not exist"))
+            })?;
             chosen.push((node, index, update));
         }
         let base = self.base.as_ref().map(|base| base.checkpoint.id);
@@ -360,30 +371,6 @@ impl Edit {
         let step = self.step() + 1;
         self.store(wiring, live, Source::Update, step, rows, by)
             .await
-    }
-}
-
-/// The node that ran last; none when that is not clear.
-fn last_node(wiring: &Wiring, live: &Live) -> Option<Arc<str>> {
-    let mut seen: Vec<_> = live
-        .seen
-        .iter()
-        .filter(|(node, _)| wiring.index(node).is_some())
-        .flat_map(|(node, versions)| versions.values().map(move |version| (version, node)))
-        .map(|(version, node)| ((version.counter, version.salt), node))
-        .collect();
-    if seen.is_empty() {
-        return live
-            .seen
-            .values()
-            .all(|versions| versions.is_empty())
-            .then(|| START.into());
-    }
-    seen.sort();
-    match seen.as_slice() {
-        [(_, node)] => Some((*node).clone()),
-        [.., (before, _), (last, node)] if before != last => Some((*node).clone()),
-        _ => None,
     }
 }
 

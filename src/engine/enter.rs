@@ -1,10 +1,14 @@
 //! The first phase of a run: input, commands, resuming, forking (LangGraph's `_first`).
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     apply::{TaskWrites, apply},
-    error::Error,
+    error::{Error, Mistake, Place},
+    event::Interrupt,
     level::Level,
     names::{ERROR, INPUT, INTERRUPT, RESUME, START, STEP},
     output, save,
@@ -55,7 +59,7 @@ pub struct Entry {
 }
 
 /// Answers by interrupt id, if `resume` is a map of those.
-pub fn answers(resume: &Value) -> Option<std::collections::HashMap<String, Value>> {
+pub fn answers(resume: &Value) -> Option<HashMap<String, Value>> {
     let map = resume.as_map().filter(|map| !map.is_empty())?;
     let is_id = |key: &str| {
         key.len() == 32
@@ -166,6 +170,8 @@ fn null_answer(level: &Level) -> Option<Value> {
         .pending
         .iter()
         .find(|write| write.task == TaskId::NULL && &*write.channel == RESUME)
+        // One that was refused is taken back.
+        .filter(|write| !write.value.is_null())
         .map(|write| write.value.clone())
 }
 
@@ -177,7 +183,13 @@ async fn give(level: &mut Level, command: &Command, forks: bool) -> Result<(), E
         ));
     }
     let mut writes: Vec<(Arc<str>, Value)> = vec![];
+    let here = || Place {
+        tasks: vec![],
+        checkpoint: level.current.exists.then_some(level.current.id),
+    };
     for goto in &command.goto {
+        output::check_goto(&level.wiring, level.scope.tolerance, goto)
+            .map_err(|error| error.at(here))?;
         writes.extend(output::target(goto, START.into())?);
     }
     let mut mapped = false;
@@ -188,7 +200,9 @@ async fn give(level: &mut Level, command: &Command, forks: bool) -> Result<(), E
                 "Cannot resume without a checkpointer",
             ));
         }
-        mapped = answers(resume).is_some();
+        let given = answers(resume);
+        mapped = given.is_some();
+        check_answers(level, command, given.as_ref()).map_err(|error| error.at(here))?;
         if !mapped {
             if open_questions(&level.pending) > 1 {
                 return Err(Error::failed(
@@ -222,6 +236,48 @@ async fn give(level: &mut Level, command: &Command, forks: bool) -> Result<(), E
         }
     }
     Ok(())
+}
+
+/// Answers must meet questions: by ids those of the checkpoint, else a node that waits.
+fn check_answers(
+    level: &Level,
+    command: &Command,
+    given: Option<&HashMap<String, Value>>,
+) -> Result<(), Error> {
+    let tolerated = level.scope.tolerance;
+    if !tolerated.idle_answers
+        && level.current.exists
+        && command.goto.is_empty()
+        && level.plan().is_empty()
+    {
+        return Err(Error::mistake(
+            Mistake::NothingAsks,
+            "there is nothing to resume: no node waits for an answer",
+        ));
+    }
+    let Some(given) = given.filter(|_| !tolerated.unknown_names) else {
+        return Ok(());
+    };
+    let asked: HashSet<Arc<str>> = level
+        .pending
+        .iter()
+        .filter(|write| &*write.channel == INTERRUPT)
+        .flat_map(|write| write.value.as_list().unwrap_or_default())
+        .filter_map(|value| Some(Interrupt::from_value(value)?.id))
+        .collect();
+    let mut unknown: Vec<&str> = given
+        .keys()
+        .map(String::as_str)
+        .filter(|id| !asked.contains(*id))
+        .collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    unknown.sort_unstable();
+    Err(Error::mistake(
+        Mistake::UnknownQuestion,
+        format!("no question has the id {}", unknown.join(", ")),
+    ))
 }
 
 /// Questions of tasks that have not finished.

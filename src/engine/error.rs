@@ -4,10 +4,13 @@ use crate::{
     channel,
     checkpoint::saver,
     error::{Raised, one_line},
-    graph::Goto,
+    extract::Rejection,
+    graph::{Astray, Goto},
+    id::{CheckpointId, TaskId},
+    state::Unreadable,
     value::{Map, Value},
 };
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// The failure of a run or of a state call.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +23,26 @@ pub enum Error {
         /// What happened, with node, task and checkpoint where they matter.
         message: String,
     },
+    /// A mistake of the graph, of a node or of a client that has a kind of its own.
+    #[error("{}: {message}{place}", kind.class())]
+    Mistake {
+        /// Which.
+        kind: Mistake,
+        /// What happened.
+        message: String,
+        /// Where.
+        place: Place,
+    },
+    /// A channel refused what was written to it.
+    #[error("{}: At key '{channel}': {source}{place}", source.class())]
+    Channel {
+        /// The channel.
+        channel: Arc<str>,
+        /// Why.
+        source: channel::Error,
+        /// Who wrote.
+        place: Place,
+    },
     /// A command for the parent graph that nobody took.
     #[error("ParentCommand: a command was sent to the parent graph, but there is none")]
     ParentCommand(Box<ToParent>),
@@ -29,6 +52,80 @@ pub enum Error {
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
+}
+
+/// Mistakes that are told apart. Each has the class under which LangGraph reports it, if it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mistake {
+    /// A route chose a key that is none of its targets.
+    RouteKey,
+    /// A command goes to a node that the graph does not have.
+    Goto,
+    /// An answer came and no node waits for anything.
+    NothingAsks,
+    /// Answers by ids of which some were never given to a question.
+    UnknownQuestion,
+    /// An answer is not what the node that asked can use.
+    AnswerShape,
+    /// A state edit as a node that the graph does not have.
+    AsNode,
+    /// A state edit without a node, and several could be meant.
+    AmbiguousNode,
+    /// A stored value is not of the form that the graph or a node gives it.
+    StoredForm,
+}
+
+impl Mistake {
+    /// The class name clients see.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::RouteKey => "KeyError",
+            Self::Goto => "UnknownNodeError",
+            Self::NothingAsks => "NothingToResumeError",
+            Self::UnknownQuestion => "UnknownInterruptError",
+            Self::AnswerShape => "ValueError",
+            Self::AsNode | Self::AmbiguousNode => "InvalidUpdateError",
+            Self::StoredForm => "StateError",
+        }
+    }
+}
+
+impl From<Astray> for Error {
+    fn from(astray: Astray) -> Self {
+        Self::mistake(Mistake::RouteKey, astray.to_string())
+    }
+}
+
+/// Where in a run something went wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The tasks, each with its node.
+    pub tasks: Vec<(Arc<str>, TaskId)>,
+    /// The checkpoint they run from, or the one that was addressed.
+    pub checkpoint: Option<CheckpointId>,
+}
+
+/// Names of tasks shown in full; of a thousand nobody reads.
+const SHOWN: usize = 5;
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = self
+            .tasks
+            .iter()
+            .take(SHOWN)
+            .map(|(node, task)| format!("node `{node}`, task {task}"))
+            .collect();
+        if self.tasks.len() > SHOWN {
+            parts.push(format!("{} more tasks", self.tasks.len() - SHOWN));
+        }
+        parts.extend(self.checkpoint.map(|id| format!("checkpoint {id}")));
+        match parts.is_empty() {
+            true => Ok(()),
+            false => write!(f, " ({})", parts.join(", ")),
+        }
+    }
 }
 
 /// A command on its way to the parent graph.
@@ -59,20 +156,49 @@ impl Error {
         Self::failed("ValueError", message)
     }
 
-    /// Stored data this graph cannot use.
-    pub fn corrupt(message: impl Into<String>) -> Self {
-        Self::failed("StateError", message)
+    /// A mistake with a kind of its own.
+    pub fn mistake(kind: Mistake, message: impl Into<String>) -> Self {
+        Self::Mistake {
+            kind,
+            message: message.into(),
+            place: Place::default(),
+        }
     }
 
     /// A channel refused its writes.
-    pub fn channel(name: &str, error: channel::Error) -> Self {
-        Self::failed(error.class(), format!("At key '{name}': {error}"))
+    pub fn channel(name: &Arc<str>, source: channel::Error) -> Self {
+        Self::Channel {
+            channel: name.clone(),
+            source,
+            place: Place::default(),
+        }
+    }
+
+    /// The same error with the place where it happened, unless one is known that is nearer.
+    #[must_use]
+    pub fn at(mut self, here: impl FnOnce() -> Place) -> Self {
+        if let Self::Mistake { place, .. } | Self::Channel { place, .. } = &mut self
+            && *place == Place::default()
+        {
+            *place = here();
+        }
+        self
+    }
+
+    /// Which mistake it is, of those that are told apart.
+    pub fn kind(&self) -> Option<Mistake> {
+        match self {
+            Self::Mistake { kind, .. } => Some(*kind),
+            _ => None,
+        }
     }
 
     /// The class name clients see.
     pub fn class(&self) -> &str {
         match self {
             Self::Failed { class, .. } => class,
+            Self::Mistake { kind, .. } => kind.class(),
+            Self::Channel { source, .. } => source.class(),
             Self::ParentCommand(_) => "ParentCommand",
             Self::Storage(saver::Error::Fenced) => "Fenced",
             Self::Storage(_) => "StorageError",
@@ -84,6 +210,12 @@ impl Error {
     pub fn message(&self) -> String {
         match self {
             Self::Failed { message, .. } => message.clone(),
+            Self::Mistake { message, place, .. } => format!("{message}{place}"),
+            Self::Channel {
+                channel,
+                source,
+                place,
+            } => format!("At key '{channel}': {source}{place}"),
             Self::Storage(error) => error.to_string(),
             other => other.to_string(),
         }
@@ -104,6 +236,13 @@ impl Error {
             Err(error) => {
                 if let Some(raised) = error.downcast_ref::<Raised>() {
                     return Self::failed(&raised.class, &raised.message);
+                }
+                if let Some(astray) = error.downcast_ref::<Astray>() {
+                    return astray.clone().into();
+                }
+                let form = matches!(error.downcast_ref(), Some(Rejection::State { .. }));
+                if form || error.downcast_ref::<Unreadable>().is_some() {
+                    return Self::mistake(Mistake::StoredForm, one_line(&error));
                 }
                 Self::failed("NodeError", one_line(&error))
             }

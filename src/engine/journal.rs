@@ -72,6 +72,24 @@ struct Inner {
 }
 
 impl Inner {
+    /// Drops control values that wait and that `new` replaces: one statement cannot write a row
+    /// twice.
+    fn drop_replaced(&mut self, new: &Waiting) {
+        if new.writes.iter().any(|write| write.idx >= 0) {
+            return;
+        }
+        let same = |old: &Pending| {
+            let mut new = new.writes.iter();
+            new.any(|write| write.task == old.task && write.idx == old.idx)
+        };
+        for old in &mut self.waiting {
+            if old.checkpoint == new.checkpoint && old.ns == new.ns {
+                let output = old.writes.iter().any(|write| write.idx >= 0);
+                old.writes.retain(|write| output || !same(write));
+            }
+        }
+    }
+
     /// Waits for the write on its way.
     async fn arrive(&mut self) -> Result<(), Error> {
         if let Some(error) = &self.failed {
@@ -187,6 +205,7 @@ impl Journal {
     /// run: then they are written within a moment.
     pub async fn keep(self: &Arc<Self>, waiting: Waiting, soon: bool) {
         let mut inner = self.inner.lock().await;
+        inner.drop_replaced(&waiting);
         inner.waiting.push(waiting);
         if !soon || inner.scheduled || self.durability == Durability::Exit {
             return;

@@ -4,7 +4,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    error::Error,
+    drive::Writes,
+    error::{Error, Place},
     event::{Body, CheckpointInfo, Kind, TaskInfo, TaskState},
     live::Live,
     names::{ERROR, INTERRUPT, RESUME, START, STEP},
@@ -117,6 +118,27 @@ impl Level {
             path: task.path_value(),
             ns: task.ns.clone(),
             step: self.current.step + 1,
+        }
+    }
+
+    /// Where a task runs, for errors.
+    pub fn place(&self, task: &Planned) -> Place {
+        Place {
+            tasks: vec![(task.name.clone(), task.id)],
+            checkpoint: Some(self.current.id),
+        }
+    }
+
+    /// The tasks of this superstep that wrote to a channel; `writes` are in their order.
+    pub fn writers(&self, channel: &str, writes: &[Writes]) -> Place {
+        let writes_it = |writes: &Writes| writes.iter().any(|(name, _)| &**name == channel);
+        let tasks = self.tasks.iter().zip(writes);
+        Place {
+            tasks: tasks
+                .filter(|(_, writes)| writes_it(writes))
+                .map(|(task, _)| (task.name.clone(), task.id))
+                .collect(),
+            checkpoint: Some(self.current.id),
         }
     }
 
@@ -319,6 +341,10 @@ impl Level {
             true => self.current.stored,
             false => parent,
         };
+        // What is never stored is no step on the way from the root.
+        let skipped = self.exits_late()
+            && self.current.exists
+            && self.current.stored != Some(self.current.id);
         self.current = Current {
             id,
             exists: true,
@@ -329,7 +355,7 @@ impl Level {
             parent,
             source,
             step,
-            depth: self.current.depth + 1,
+            depth: self.current.depth + i32::from(!skipped),
             stored: self.current.stored,
             shown_parents: None,
             told: false,

@@ -4,10 +4,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use indexmap::IndexMap;
 
-use super::{error::Error, names::TASKS, wiring::Wiring};
+use super::{
+    error::{Error, Mistake, Place},
+    names::{START, TASKS},
+    wiring::Wiring,
+};
 use crate::{
     channel::{Channel, Kind},
     checkpoint::{Checkpoint, Versions},
+    graph::Node,
     value::{Map, Value},
 };
 
@@ -49,10 +54,12 @@ impl Live {
             let channel = match checkpoint.values.get(name) {
                 None => Channel::new(kind),
                 Some(value) => Channel::restore(kind, Some(value.clone())).map_err(|error| {
-                    Error::corrupt(format!(
-                        "channel `{name}` of checkpoint {}: {error}",
-                        checkpoint.id
-                    ))
+                    let readers = readers(wiring, name);
+                    let message = format!("channel `{name}`{readers}: {error}");
+                    Error::mistake(Mistake::StoredForm, message).at(|| Place {
+                        tasks: vec![],
+                        checkpoint: Some(checkpoint.id),
+                    })
                 })?,
             };
             channels.insert(name.clone(), channel);
@@ -101,6 +108,27 @@ impl Live {
         }
     }
 
+    /// The node that ran last; none when that is not clear.
+    pub fn last_node(&self, wiring: &Wiring) -> Option<Arc<str>> {
+        let mut seen: Vec<_> = self
+            .seen
+            .iter()
+            .filter(|(node, _)| wiring.index(node).is_some())
+            .flat_map(|(node, versions)| versions.values().map(move |version| (version, node)))
+            .map(|(version, node)| ((version.counter, version.salt), node))
+            .collect();
+        if seen.is_empty() {
+            let nothing_ran = self.seen.values().all(|versions| versions.is_empty());
+            return nothing_ran.then(|| START.into());
+        }
+        seen.sort();
+        match seen.as_slice() {
+            [(_, node)] => Some((*node).clone()),
+            [.., (before, _), (last, node)] if before != last => Some((*node).clone()),
+            _ => None,
+        }
+    }
+
     /// The greatest counter of all channels.
     pub fn greatest(&self) -> u64 {
         self.versions
@@ -132,6 +160,29 @@ impl Live {
             return self.get(ROOT).cloned().unwrap_or_default();
         }
         Value::map(self.read(&wiring.graph.output))
+    }
+}
+
+/// Who reads a channel, for people to find it.
+fn readers(wiring: &Wiring, channel: &Arc<str>) -> String {
+    let reads = |node: &&Node| match &node.reads {
+        Some(names) => names.contains(channel),
+        None => true,
+    };
+    let names: Vec<String> = wiring
+        .graph
+        .nodes
+        .iter()
+        .filter(reads)
+        .map(|node| format!("`{}`", node.name))
+        .collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [only] => format!(", read by node {only}"),
+        [first, rest @ ..] if rest.len() > 3 => {
+            format!(", read by node {first} and {} others", rest.len())
+        }
+        all => format!(", read by nodes {}", all.join(", ")),
     }
 }
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::{
-    error::{Error, ToParent},
+    error::{Error, Mistake, ToParent},
     live::{Live, ROOT},
     names::{NO_WRITES, TASKS},
     plan::send_value,
+    run::Tolerance,
     wiring::{START_NODE, Wiring},
 };
 use crate::{
-    graph::{END, Goto, Output, Route, edge_channel},
+    graph::{Astray, END, Goto, Output, Route, edge_channel},
     message,
     value::{Map, Value},
 };
@@ -21,9 +22,18 @@ type Writes = Vec<(Arc<str>, Value)>;
 /// routing, static edges, joins, conditional edges.
 ///
 /// # Errors
-/// A route fails or answers what it must not; a message cannot be read; a command is meant for
-/// the parent. Nothing of the task is kept then.
-pub fn writes(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Result<Writes, Error> {
+/// A route fails or answers what it must not; a command goes nowhere; a message cannot be read; a
+/// command is meant for the parent. Nothing of the task is kept then.
+pub fn writes(
+    wiring: &Wiring,
+    live: &Live,
+    tolerance: Tolerance,
+    node: usize,
+    output: Output,
+) -> Result<Writes, Error> {
+    for goto in output.goto.iter().filter(|_| !output.to_parent) {
+        check_goto(wiring, tolerance, goto)?;
+    }
     let mut writes = written(wiring, live, node, output)?;
     if writes.is_empty() {
         writes.push((NO_WRITES.into(), Value::Null));
@@ -73,7 +83,7 @@ pub fn written(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Res
     if !after.routes.is_empty() {
         let state = own_view(wiring, live, &writes)?;
         for route in &after.routes {
-            for goto in chosen(route, name, &state)? {
+            for goto in chosen(route, &state)? {
                 writes.extend(target(&goto, Value::Null)?);
             }
         }
@@ -98,6 +108,23 @@ pub fn target(goto: &Goto, value: Value) -> Result<Option<(Arc<str>, Value)>, Er
         Some(_) => (TASKS.into(), send_value(goto)),
         None => (edge_channel(&goto.node), value),
     }))
+}
+
+/// Whether a command may go there: to a node of the graph, or to the end. A fan-out to what is no
+/// node is passed over when tasks are planned, as LangGraph does.
+///
+/// # Errors
+/// There is no such node.
+pub fn check_goto(wiring: &Wiring, tolerance: Tolerance, goto: &Goto) -> Result<(), Error> {
+    let known = goto.arg.is_some() || &*goto.node == END || wiring.graph.node(&goto.node).is_some();
+    if known || tolerance.unknown_names {
+        return Ok(());
+    }
+    let message = format!(
+        "a command goes to `{}`, but there is no such node",
+        goto.node
+    );
+    Err(Error::mistake(Mistake::Goto, message))
 }
 
 /// The state with the writes of one task applied and those of no other: what its routes see.
@@ -129,7 +156,7 @@ fn own_view(wiring: &Wiring, live: &Live, writes: &Writes) -> Result<Map, Error>
     Ok(map)
 }
 
-fn chosen(route: &Route, from: &str, state: &Map) -> Result<Vec<Goto>, Error> {
+fn chosen(route: &Route, state: &Map) -> Result<Vec<Goto>, Error> {
     let choice = (route.choose)(state).map_err(Error::of_node)?;
     let Some(targets) = &route.targets else {
         return Ok(choice);
@@ -147,17 +174,8 @@ fn chosen(route: &Route, from: &str, state: &Map) -> Result<Vec<Goto>, Error> {
                     arg: None,
                 })
                 .ok_or_else(|| {
-                    let known: Vec<&str> = targets.iter().map(|(key, _)| &**key).collect();
-                    Error::failed(
-                        "KeyError",
-                        format!(
-                            "route `{}` of node `{from}` chose `{}`, which is not one of its \
-                             targets ({})",
-                            route.name,
-                            goto.node,
-                            known.join(", ")
-                        ),
-                    )
+                    let keys = targets.iter().map(|(key, _)| key);
+                    Astray::new(&route.name, &goto.node, keys).into()
                 })
         })
         .collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::Error;
+use super::error::{Error, Mistake};
 use crate::graph::Retry;
 
 /// Classes LangGraph's default predicate does not try again: mistakes of the program, with the
@@ -41,10 +41,11 @@ const FINAL: [&str; 29] = [
 
 /// How long to wait before the next attempt; `None` when there is none.
 pub fn wait(policies: &[Retry], error: &Error, attempt: usize) -> Option<Duration> {
-    if matches!(
+    let hopeless = matches!(
         error,
         Error::ParentCommand(_) | Error::Cancelled | Error::Storage(_)
-    ) {
+    );
+    if hopeless || matches!(error.kind(), Some(Mistake::Goto | Mistake::AnswerShape)) {
         return None;
     }
     let policy = policies.iter().find(|policy| matches(policy, error))?;

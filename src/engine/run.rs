@@ -15,6 +15,7 @@ use super::{
     level::{Current, Level},
     live::Live,
     names::RESUME,
+    reuse::Results,
     save,
     scope::{Items, Scope},
     wiring::Wiring,
@@ -45,10 +46,31 @@ pub struct Request {
     pub durability: Durability,
     /// Long-term memory.
     pub items: Option<Arc<dyn Items>>,
+    /// Results that nodes may use again.
+    pub reuse: Option<Arc<Results>>,
+    /// Mistakes of commands that are passed over.
+    pub tolerance: Tolerance,
     /// Receives events.
     pub sink: Arc<dyn Sink>,
     /// Stops the run at the next await.
     pub cancel: CancellationToken,
+}
+
+/// Mistakes of commands that LangGraph passes over in silence: by default they are errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tolerance {
+    /// An answer while nothing waits: nothing happens.
+    pub idle_answers: bool,
+    /// Nodes a command goes to, and ids of questions: those that do not exist are ignored.
+    pub unknown_names: bool,
+}
+
+impl Tolerance {
+    /// What LangGraph tolerates: all of it.
+    pub const LANGGRAPH: Self = Self {
+        idle_answers: true,
+        unknown_names: true,
+    };
 }
 
 /// Where a run starts and the right to write from there.
@@ -239,6 +261,8 @@ fn open(
         root: Mutex::new(None),
         floor: None,
         items: request.items.clone(),
+        reuse: request.reuse.clone(),
+        tolerance: request.tolerance,
         cancel: request.cancel.clone(),
         remaining: AtomicU32::new(request.config.recursion_limit),
         thread: ThreadId(nil),

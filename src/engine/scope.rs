@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -16,6 +17,8 @@ use super::{
     event::{Body, Event, Kind, Sink},
     index::Index,
     journal::Journal,
+    reuse::Results,
+    run::Tolerance,
 };
 use crate::{
     extract::RunConfig,
@@ -29,12 +32,13 @@ use crate::{
 pub trait Items: Send + Sync + 'static {
     /// One value.
     async fn get(&self, namespace: &[String], key: &str) -> anyhow::Result<Option<Value>>;
-    /// Writes a value; `None` deletes.
+    /// Writes a value, for as long as `ttl` says; `None` deletes.
     async fn put(
         &self,
         namespace: &[String],
         key: &str,
         value: Option<Value>,
+        ttl: Option<Duration>,
     ) -> anyhow::Result<()>;
 }
 
@@ -69,6 +73,10 @@ pub struct Scope {
     pub doors: Mutex<HashMap<Arc<str>, Door>>,
     /// Long-term memory.
     pub items: Option<Arc<dyn Items>>,
+    /// Mistakes of commands that are passed over.
+    pub tolerance: Tolerance,
+    /// Results that nodes may use again.
+    pub reuse: Option<Arc<Results>>,
     /// Stops the run at the next await.
     pub cancel: CancellationToken,
     /// Supersteps left, for nodes that ask.

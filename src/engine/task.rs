@@ -15,12 +15,16 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    error::Error,
+    drive::Writes,
+    error::{Error, Mistake},
     event::{Body, Interrupt, Kind, TaskInfo},
+    live::Live,
     names::{PULL, RESUME},
+    output,
     plan::Planned,
     scope::Scope,
     subgraph::{self, Nested},
+    wiring::Wiring,
 };
 use crate::{
     extract::{Ctx, Host, Task},
@@ -37,6 +41,8 @@ pub type Control = Vec<(Arc<str>, Value)>;
 pub enum Ended {
     /// Its node returned.
     Done(Output),
+    /// Its node returned and its routes chose: what it writes.
+    Written(Writes),
     /// It asks; empty for a static breakpoint of a graph inside.
     Asked(Vec<Interrupt>),
     /// It failed for good.
@@ -147,8 +153,20 @@ impl Host for TaskHost {
     }
 
     fn refuse(&self, _: &Task, error: anyhow::Error) -> BoxFuture<'static, ()> {
-        let message = format!("node `{}`: {error:#}", self.info.name);
-        self.state.lock().refused = Some(Error::value(message));
+        let message = format!("{error:#}");
+        let mut state = self.state.lock();
+        state.refused = Some(Error::mistake(Mistake::AnswerShape, message));
+        // The question stays open: neither a later attempt nor a later run gets this answer.
+        let kept = state.asked.saturating_sub(1);
+        state.answers.truncate(kept);
+        if let Some(at) = state
+            .control
+            .iter()
+            .rposition(|(name, _)| &**name == RESUME)
+        {
+            state.control.remove(at);
+        }
+        drop(state);
         self.parked.notify_one();
         futures::future::pending().boxed()
     }
@@ -204,10 +222,11 @@ impl Host for TaskHost {
         namespace: Vec<String>,
         key: String,
         value: Option<Value>,
+        ttl: Option<Duration>,
     ) -> BoxFuture<'static, anyhow::Result<()>> {
         self.sign_of_life();
         match self.scope.items.clone() {
-            Some(items) => async move { items.put(&namespace, &key, value).await }.boxed(),
+            Some(items) => async move { items.put(&namespace, &key, value, ttl).await }.boxed(),
             None => no_memory(),
         }
     }
@@ -265,6 +284,8 @@ pub struct Job {
     pub graph_ns: Arc<str>,
     /// Its node.
     pub node: Node,
+    /// The graph and the state its routes see, when they are tried again with the node.
+    pub routes: Option<(Arc<Wiring>, Arc<Live>)>,
     /// What is known from earlier runs.
     pub memory: Memory,
     /// The level it runs in.
@@ -286,7 +307,14 @@ async fn attempts(scope: Arc<Scope>, mut job: Job) -> (Ended, Control) {
     // Answers and steps of a failed attempt hold for the next one, and calls are counted on.
     let mut memory = std::mem::take(&mut job.memory);
     loop {
-        let (ended, control) = attempt_once(&scope, &job, &mut memory, attempt).await;
+        let (mut ended, control) = attempt_once(&scope, &job, &mut memory, attempt).await;
+        if let (Some((wiring, live)), Ended::Done(output)) = (&job.routes, &mut ended) {
+            let (node, output) = (job.planned.node, std::mem::take(output));
+            ended = match output::writes(wiring, live, scope.tolerance, node, output) {
+                Ok(writes) => Ended::Written(writes),
+                Err(error) => Ended::Failed(error),
+            };
+        }
         let Ended::Failed(error) = &ended else {
             return (ended, control);
         };

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use futures::{Stream, StreamExt, future::BoxFuture};
@@ -68,12 +69,13 @@ pub trait Host: Send + Sync + 'static {
         input: Value,
     ) -> BoxFuture<'static, anyhow::Result<Value>>;
 
-    /// Long-term memory shared between threads: write (`None` deletes).
+    /// Long-term memory shared between threads: write (`None` deletes), for as long as `ttl` says.
     fn remember(
         &self,
         namespace: Vec<String>,
         key: String,
         value: Option<Value>,
+        ttl: Option<Duration>,
     ) -> BoxFuture<'static, anyhow::Result<()>>;
 
     /// Long-term memory shared between threads: read.
@@ -269,22 +271,55 @@ impl Ctx {
         self.task.host.call(&self.task, graph.clone(), input).await
     }
 
-    /// Keeps a value in the long-term memory shared between threads.
+    /// Keeps a value in the long-term memory shared between threads, in place of what was kept
+    /// there. It is kept at once, whatever becomes of the task: a retry keeps it again.
     ///
     /// # Errors
-    /// The value cannot be encoded, or the storage failed.
+    /// The value cannot be encoded, the namespace is empty or has a label that is empty or holds
+    /// a period, or the storage failed.
     pub async fn remember(
         &self,
         namespace: &[&str],
         key: &str,
         value: impl Serialize,
     ) -> anyhow::Result<()> {
-        let namespace = namespace.iter().map(|label| (*label).to_owned()).collect();
         let value = value::to_value(&value)?;
-        self.task
-            .host
-            .remember(namespace, key.to_owned(), Some(value))
-            .await
+        self.keep(namespace, key, Some(value), None).await
+    }
+
+    /// The same, for so long.
+    ///
+    /// # Errors
+    /// As [`remember`](Self::remember).
+    pub async fn remember_for(
+        &self,
+        ttl: Duration,
+        namespace: &[&str],
+        key: &str,
+        value: impl Serialize,
+    ) -> anyhow::Result<()> {
+        let value = value::to_value(&value)?;
+        self.keep(namespace, key, Some(value), Some(ttl)).await
+    }
+
+    /// Takes a value out of the long-term memory; nothing happens when there is none.
+    ///
+    /// # Errors
+    /// As [`remember`](Self::remember).
+    pub async fn forget(&self, namespace: &[&str], key: &str) -> anyhow::Result<()> {
+        self.keep(namespace, key, None, None).await
+    }
+
+    async fn keep(
+        &self,
+        namespace: &[&str],
+        key: &str,
+        value: Option<Value>,
+        ttl: Option<Duration>,
+    ) -> anyhow::Result<()> {
+        let namespace = namespace.iter().map(|label| (*label).to_owned()).collect();
+        let host = &self.task.host;
+        host.remember(namespace, key.to_owned(), value, ttl).await
     }
 
     /// Reads the long-term memory shared between threads.

@@ -62,6 +62,31 @@ pub enum Body {
 /// applied and those of no other.
 pub type RouteFn = Arc<dyn Fn(&Map) -> anyhow::Result<Vec<Goto>> + Send + Sync>;
 
+/// A route chose what is none of its targets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the route `{route}` chose `{chosen}`, which is not one of its targets ({targets})")]
+pub struct Astray {
+    route: Arc<str>,
+    chosen: Arc<str>,
+    targets: String,
+}
+
+impl Astray {
+    /// What `route` chose in place of one of `targets`.
+    pub fn new<'a>(
+        route: &Arc<str>,
+        chosen: &Arc<str>,
+        targets: impl IntoIterator<Item = &'a Arc<str>>,
+    ) -> Self {
+        let targets: Vec<&str> = targets.into_iter().map(|name| &**name).collect();
+        Self {
+            route: route.clone(),
+            chosen: chosen.clone(),
+            targets: targets.join(", "),
+        }
+    }
+}
+
 /// A conditional edge.
 #[derive(Clone)]
 pub struct Route {

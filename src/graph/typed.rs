@@ -2,8 +2,10 @@
 
 use std::{any::type_name, marker::PhantomData, sync::Arc};
 
+use anyhow::Context as _;
+
 use super::{
-    Body, ChannelSpec, Goto, Graph, Handler, NodeOpts, Route,
+    Astray, Body, ChannelSpec, Goto, Graph, Handler, NodeOpts, Route,
     builder::{Draft, names},
     handler::{erase, gotos},
 };
@@ -113,15 +115,12 @@ impl<S: State> Graph<S> {
         let targets = names(targets);
         let (route, allowed) = (name.clone(), targets.clone());
         let choose = move |state: &Map| -> anyhow::Result<Vec<Goto>> {
-            let view = V::decode(state)
-                .map_err(|error| anyhow::anyhow!("the route `{route}` cannot read {error}"))?;
+            let view = V::decode(state).with_context(|| format!("the route `{route}`"))?;
             let chosen = gotos(choose(&view).into_route()?)?;
             for goto in &chosen {
-                anyhow::ensure!(
-                    allowed.contains(&goto.node),
-                    "the route `{route}` chose `{}`, which is not in its list of targets",
-                    goto.node
-                );
+                if !allowed.contains(&goto.node) {
+                    return Err(Astray::new(&route, &goto.node, &allowed).into());
+                }
             }
             Ok(chosen)
         };

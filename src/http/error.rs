@@ -231,8 +231,16 @@ impl From<engine::Error> for Error {
         match error {
             E::Storage(error) => error.into(),
             // The graph or its stored state is at fault, not the request.
-            E::Failed { ref class, .. } if class == "StateError" => Self::internal(&error),
-            E::Failed { message, .. } => Self::bad_request(message),
+            E::Mistake {
+                kind: engine::Mistake::StoredForm,
+                ..
+            } => {
+                tracing::error!(%error, "a stored state does not fit its graph");
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.message())
+            }
+            E::Failed { .. } | E::Mistake { .. } | E::Channel { .. } => {
+                Self::bad_request(error.message())
+            }
             E::ParentCommand(_) => Self::bad_request(error.to_string()),
             E::Cancelled => Self::conflict("The run was cancelled."),
         }
@@ -297,6 +305,7 @@ mod tests {
             assert_eq!((error.status.as_u16(), &*error.detail), (status, &*detail));
         }
         assert_eq!(Error::from(runs::Error::Draining).status, 503);
-        assert_eq!(Error::from(failed("StateError")).status, 500);
+        let stored = engine::Error::mistake(engine::Mistake::StoredForm, "channel `x`");
+        assert_eq!(Error::from(stored).status, 500);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    engine::{self, Durability, Input, Items, Request},
+    engine::{self, Durability, Input, Items, Request, Tolerance, reuse::Results},
     extract::RunConfig,
     graph::{Compiled, Names},
     id::{CheckpointId, RunId},
@@ -34,6 +34,8 @@ pub struct RunOptions {
     pub run: Option<RunId>,
     /// Receives the events.
     pub sink: Arc<dyn engine::Sink>,
+    /// Mistakes of commands that are passed over, as LangGraph does; none unless said.
+    pub tolerance: Tolerance,
     /// Stops the run at the next await.
     pub cancel: CancellationToken,
 }
@@ -71,6 +73,7 @@ impl RunOptions {
         graph: Arc<Compiled>,
         input: Input,
         items: Option<Arc<dyn Items>>,
+        reuse: Option<Arc<Results>>,
     ) -> Request {
         let mut config = self.config;
         config.recursion_limit = self
@@ -86,6 +89,8 @@ impl RunOptions {
             interrupt_after: self.interrupt_after,
             durability: self.durability,
             items,
+            reuse,
+            tolerance: self.tolerance,
             sink: self.sink,
             cancel: self.cancel,
         }

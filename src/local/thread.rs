@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, History, Parts, RunOptions};
+use super::{Error, History, Parts, RunOptions, Running, Shared};
 use crate::{
     checkpoint::{At, List, Slot, frame::Decoded},
     engine::{self, Edit, Ended, Finished, Input, StateUpdate, edit::COPY},
@@ -16,13 +16,24 @@ use crate::{
 #[derive(Clone)]
 pub struct Thread {
     parts: Parts,
+    shared: Arc<Shared>,
     graph: Arc<Compiled>,
     id: ThreadId,
 }
 
 impl Thread {
-    pub(super) fn new(parts: Parts, graph: Arc<Compiled>, id: ThreadId) -> Self {
-        Self { parts, graph, id }
+    pub(super) fn new(
+        parts: Parts,
+        shared: Arc<Shared>,
+        graph: Arc<Compiled>,
+        id: ThreadId,
+    ) -> Self {
+        Self {
+            parts,
+            shared,
+            graph,
+            id,
+        }
     }
 
     /// Its id.
@@ -36,11 +47,14 @@ impl Thread {
     /// # Errors
     /// The checkpoint to run from does not exist, or the storage failed before the run began.
     pub async fn run(&self, input: Input, options: RunOptions) -> Result<Finished, Error> {
+        let _running = Running::new(&self.shared, self.id);
         let slot = self.parts.take(self.id).await?;
         let base = self.base(slot, &"".into(), options.at).await?;
         let saver = self.parts.saver.clone();
         let start = base::start(saver, slot, options.at, base, options.run);
-        let request = options.request(self.graph.clone(), input, self.parts.items.clone());
+        let items = self.parts.items.clone();
+        let reuse = Some(self.shared.reuse.clone());
+        let request = options.request(self.graph.clone(), input, items, reuse);
         let finished = Box::pin(engine::run(request, Some(start))).await;
         let (outcome, error) = match &finished.result {
             Ok(Ended::Done) => (Outcome::Idle, None),
@@ -97,7 +111,8 @@ impl Thread {
     /// behind the head.
     ///
     /// # Errors
-    /// An update that makes no sense, a checkpoint or subgraph that is not there, the storage.
+    /// An update that makes no sense, a run that is under way, a checkpoint or subgraph that is
+    /// not there, the storage.
     pub async fn update_state(
         &self,
         ns: &Arc<str>,
@@ -118,6 +133,9 @@ impl Thread {
         supersteps: Vec<Vec<StateUpdate>>,
     ) -> Result<CheckpointId, Error> {
         let graph = self.graph_at(ns)?;
+        if self.shared.running.lock().contains(&self.id) {
+            return Err(Error::Running(self.id));
+        }
         let ns = read::stored_ns(&graph, ns);
         let slot = self.parts.take(self.id).await?;
         let mut base = self.base(slot, &ns, at).await?;

@@ -14,7 +14,7 @@ use crate::{
         At, Query, Slot,
         frame::{self, Decoded},
     },
-    engine::{self, Command, Ended, Input, Request, Start},
+    engine::{self, Command, Ended, Input, Request, Start, Tolerance},
     extract::RunConfig,
     fail_point,
     graph::{Goto, Names},
@@ -153,6 +153,12 @@ impl Service {
                 request::Durability::Exit => engine::Durability::Exit,
             },
             items: self.inner.parts.items.clone(),
+            reuse: Some(self.inner.reuse.clone()),
+            tolerance: Tolerance {
+                // Clients of LangGraph send an answer twice and expect the state.
+                idle_answers: true,
+                unknown_names: false,
+            },
             sink: live.publisher.clone(),
             cancel: live.cancel.clone(),
         };

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     checkpoint::Saver,
-    engine::{Items, wiring::Wiring},
+    engine::{Items, reuse::Results, wiring::Wiring},
     graph::Compiled,
     id::{AssistantId, WorkerId},
     stream::{Hub, Retention},
@@ -89,6 +89,8 @@ pub(super) struct Inner {
     pub active: Mutex<Active>,
     pub cache: Cache,
     pub turns: Turns,
+    /// Results of nodes.
+    pub reuse: Arc<Results>,
     /// A run may have become free to start.
     pub wake: Notify,
     /// A request with an idempotency key was answered or given up.
@@ -149,6 +151,7 @@ impl Service {
                 active: Mutex::default(),
                 cache: Cache::new(64 << 20),
                 turns: Turns::default(),
+                reuse: Arc::default(),
                 wake: Notify::new(),
                 answered: Notify::new(),
                 news,

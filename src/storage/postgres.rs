@@ -13,6 +13,7 @@ mod events;
 mod flush;
 mod group;
 mod index;
+mod items;
 mod keys;
 mod many;
 mod migrate;

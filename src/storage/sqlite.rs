@@ -12,6 +12,7 @@ mod commit;
 mod copy;
 mod error;
 mod events;
+mod items;
 mod keys;
 mod load;
 mod projections;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use backstitch::{
-    engine::{self, Body, Command, Durability, Event, Input, StateUpdate},
+    engine::{self, Body, Command, Durability, Event, Input, StateUpdate, Tolerance},
     extract::RunConfig,
     graph::{Compiled, Goto},
     id::{CheckpointId, ThreadId},
@@ -318,6 +318,7 @@ impl Runner {
                 _ => Durability::Async,
             },
             sink: sink.clone(),
+            tolerance: Tolerance::LANGGRAPH,
             ..RunOptions::default()
         };
         let finished = match &self.thread {

@@ -77,6 +77,78 @@ async fn answer(state: Talk) -> Update<Talk> {
     Talk::update().messages(Message::ai(format!("so: {said}")))
 }
 
+/// Notes of a person, kept in the memory that all threads share.
+#[derive(State)]
+struct Notes {
+    who: String,
+    text: Option<String>,
+    /// All notes, this one included.
+    notes: Option<Vec<String>>,
+    /// How often the node `look` ran with these words: not at all when its result was known.
+    looked: Option<i64>,
+}
+
+async fn note(state: Notes, ctx: Ctx) -> Result<Update<Notes>> {
+    let namespace = ["notes", &state.who];
+    let mut notes: Vec<String> = ctx.recall(&namespace, "all").await?.unwrap_or_default();
+    match state.text.as_deref() {
+        Some("forget") => {
+            ctx.forget(&namespace, "all").await?;
+            notes.clear();
+        }
+        text => {
+            notes.extend(text.map(str::to_owned));
+            ctx.remember(&namespace, "all", &notes).await?;
+        }
+    }
+    Ok(Notes::update().notes(notes))
+}
+
+async fn look() -> Update<Notes> {
+    static RUNS: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(0);
+    let before = RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    Notes::update().looked(before + 1)
+}
+
+/// Makes the mistake that `how` names.
+#[derive(State)]
+struct Astray {
+    how: Option<String>,
+    x: Option<i64>,
+    y: Option<i64>,
+}
+
+async fn first(state: Astray, ctx: Ctx) -> Command<Astray> {
+    let plain = Command::from(Astray::update());
+    match state.how.as_deref() {
+        Some("goto") => plain.goto("nowhere"),
+        Some("ask") => Astray::update()
+            .x(ctx.interrupt::<i64>("a number?").await)
+            .into(),
+        Some("wait") => std::future::pending().await,
+        _ => plain,
+    }
+}
+
+async fn left() -> Update<Astray> {
+    Astray::update().x(1)
+}
+
+async fn right(state: Astray) -> Update<Astray> {
+    match state.how.as_deref() {
+        Some("two") => Astray::update().y(2),
+        _ => Astray::update().x(2),
+    }
+}
+
+fn choose(state: &Astray) -> Vec<Target> {
+    match state.how.as_deref() {
+        Some("key") => vec![goto("nowhere")],
+        Some("both" | "two") => vec![goto("left"), goto("right")],
+        _ => vec![],
+    }
+}
+
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
     let fault = Graph::<Fault>::new()
@@ -96,8 +168,24 @@ async fn main() -> std::process::ExitCode {
         .node("answer", answer)
         .edge(START, "answer")
         .build();
+    let by_words = Cache::forever().key(|input| input["text"].clone());
+    let notes = Graph::<Notes>::new()
+        .node("note", note)
+        .node_with("look", look, NodeOpts::new().cache(by_words))
+        .edge(START, "note")
+        .edge("note", "look")
+        .build();
+    let astray = Graph::<Astray>::new()
+        .node("first", first)
+        .node("left", left)
+        .node("right", right)
+        .edge(START, "first")
+        .route("first", choose, ["left", "right"])
+        .build();
     Server::new()
         .graph("talk", talk)
+        .graph("astray", astray)
+        .graph("notes", notes)
         .graph("fault", fault)
         .graph("pair", pair)
         .run()

@@ -46,6 +46,7 @@ impl Host for NoHost {
         _: Vec<String>,
         _: String,
         _: Option<Value>,
+        _: Option<std::time::Duration>,
     ) -> BoxFuture<'static, anyhow::Result<()>> {
         Box::pin(async { anyhow::bail!("no engine") })
     }

@@ -346,7 +346,12 @@ mod tests {
 
     #[test]
     fn a_post_has_one_message_or_several() {
-        let one = post(&value!({"role": "user", "content": "hi", "id": "a"}), false).unwrap();
+        let one = post(
+            &value!({"role": "user", "content": "hi", "id": "a"}),
+            false,
+            "local".into(),
+        )
+        .unwrap();
         assert_eq!(one.post.messages.len(), 1);
         assert_eq!(one.post.messages[0].id.as_deref(), Some("a"));
         assert_eq!(one.post.messages[0].message["type"], "human");
@@ -355,7 +360,7 @@ mod tests {
             {"role": "assistant", "content": [{"type": "text", "text": "x"}]},
             {"role": "tool", "content": "3", "tool_call_id": "c"}
         ], "expected_head": null, "activate": false, "on_existing": "replace"});
-        let two = post(&two, false).unwrap().post;
+        let two = post(&two, false, "local".into()).unwrap().post;
         assert_eq!(two.messages[0].message["type"], "ai");
         assert_eq!(two.messages[1].message["tool_call_id"], "c");
         assert_eq!(two.expected_head, Some(None));
@@ -415,13 +420,17 @@ mod tests {
             ),
         ] {
             let text = body.to_json().chars().take(90).collect::<String>();
-            assert_eq!(refused(post(&body, false)).0, status, "{text}");
+            assert_eq!(
+                refused(post(&body, false, "local".into())).0,
+                status,
+                "{text}"
+            );
         }
         let twice = value!({"messages": [
             {"role": "user", "content": "a", "id": "1"},
             {"role": "user", "content": "b", "id": "1"}
         ]});
-        assert_eq!(refused(post(&twice, false)).0, 422);
+        assert_eq!(refused(post(&twice, false, "local".into())).0, 422);
     }
 
     #[test]

@@ -35,6 +35,7 @@ impl Host for NoEngine {
         _: Vec<String>,
         _: String,
         _: Option<Value>,
+        _: Option<std::time::Duration>,
     ) -> BoxFuture<'static, Result<()>> {
         Box::pin(async { anyhow::bail!("no engine") })
     }

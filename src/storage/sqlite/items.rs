@@ -1,0 +1,114 @@
+//! Long-term memory.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::Store;
+use crate::{
+    checkpoint::{Error, codec},
+    store::{self, Item, Namespace, Put},
+    time::Timestamp,
+    value::Value,
+};
+
+#[async_trait]
+impl store::Store for Store {
+    async fn item(&self, namespace: Namespace, key: String) -> Result<Option<Item>, Error> {
+        self.readers
+            .read(move |db| item(db, namespace, key, Timestamp::now()))
+            .await
+    }
+
+    async fn put_item(&self, put: Put) -> Result<(), Error> {
+        let (tag, bytes) = codec::encode_tagged(&put.value, codec::Format::default());
+        self.writer
+            .submit(move |db| write(db, &put, &tag, &bytes, Timestamp::now()))
+            .await
+    }
+
+    async fn delete_item(&self, namespace: Namespace, key: String) -> Result<bool, Error> {
+        self.writer
+            .submit(move |db| {
+                let deleted = db
+                    .prepare_cached("DELETE FROM store_items WHERE namespace = ?1 AND key = ?2")?
+                    .execute(params![text(&namespace), key])?;
+                Ok(deleted > 0)
+            })
+            .await
+    }
+}
+
+/// The stored form of a namespace.
+fn text(namespace: &[String]) -> String {
+    Value::from_iter(namespace.iter().map(String::as_str)).to_json()
+}
+
+fn item(
+    db: &Connection,
+    namespace: Namespace,
+    key: String,
+    now: Timestamp,
+) -> Result<Option<Item>, Error> {
+    let found = db
+        .prepare_cached(
+            "SELECT type, value, created_at, updated_at, ttl FROM store_items \
+             WHERE namespace = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?3)",
+        )?
+        .query_row(params![text(&namespace), key, now.0], |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                row.get::<_, Vec<u8>>(1)?,
+                Timestamp(row.get(2)?),
+                Timestamp(row.get(3)?),
+                row.get::<_, Option<i64>>(4)?,
+            ))
+        })
+        .optional()?;
+    let Some((tag, bytes, created_at, updated_at, ttl)) = found else {
+        return Ok(None);
+    };
+    Ok(Some(Item {
+        value: codec::decode(&tag, &bytes).map_err(|error| Error::Corrupt(error.to_string()))?,
+        namespace,
+        key,
+        created_at,
+        updated_at,
+        ttl: ttl.map(|micros| Duration::from_micros(micros.unsigned_abs())),
+    }))
+}
+
+fn write(db: &Connection, put: &Put, tag: &str, bytes: &[u8], now: Timestamp) -> Result<(), Error> {
+    let ttl = put.ttl.map(micros);
+    // Who lets things expire pays for clearing them away.
+    if ttl.is_some() {
+        db.prepare_cached("DELETE FROM store_items WHERE expires_at <= ?1")?
+            .execute([now.0])?;
+    }
+    db.prepare_cached(
+        "INSERT INTO store_items \
+         (namespace, key, type, value, created_at, updated_at, ttl, expires_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?5 + ?6) \
+         ON CONFLICT (namespace, key) DO UPDATE SET type = excluded.type, \
+           value = excluded.value, updated_at = excluded.updated_at, ttl = excluded.ttl, \
+           expires_at = excluded.expires_at, \
+           created_at = CASE WHEN expires_at <= excluded.updated_at \
+             THEN excluded.created_at ELSE created_at END",
+    )?
+    .execute(params![
+        text(&put.namespace),
+        put.key,
+        tag,
+        bytes,
+        now.0,
+        ttl
+    ])?;
+    Ok(())
+}
+
+/// Far enough in the future to be for ever, and no further than a time can be.
+fn micros(ttl: Duration) -> i64 {
+    const LONGEST: i64 = i64::MAX / 4;
+    i64::try_from(ttl.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
+}
