@@ -12,6 +12,7 @@ pub mod execute;
 pub mod forks;
 pub mod kept;
 pub mod keys;
+pub mod lifetime;
 pub mod live;
 pub mod log;
 mod look;

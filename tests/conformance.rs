@@ -21,6 +21,8 @@ mod conformance {
     pub mod threads;
 }
 
+#[path = "tree/invariants.rs"]
+mod invariants;
 mod support;
 
 use conformance::backend::Backend;
@@ -166,3 +168,56 @@ async fn postgres_backend() -> Backend {
 }
 
 backend!(postgres, crate::postgres_backend);
+
+/// The checker reads rows of both storages into one form, so one of them shows that it complains.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_damage_is_noticed() {
+    let b = sqlite_backend().await;
+    conformance::lifecycle::family(&b).await;
+    b.tables.check(false).await;
+    let invariants::Tables::File(path) = &b.tables else {
+        panic!("SQLite is a file");
+    };
+    let copy = path.with_extension("damaged");
+    for (number, damage) in [
+        (
+            "I1",
+            "UPDATE checkpoints SET depth = depth + 7 WHERE depth = 1",
+        ),
+        ("I2", "UPDATE branches SET head_depth = head_depth + 1"),
+        (
+            "I3",
+            "UPDATE threads SET fork_checkpoint_id = NULL, fork_checkpoint_depth = -1",
+        ),
+        (
+            "I4",
+            "UPDATE threads SET last_event_number = last_event_number + 1",
+        ),
+        ("I5", "UPDATE threads SET active_branch_id = tree_id"),
+        (
+            "I6",
+            "DELETE FROM checkpoint_blobs WHERE base_version IS NULL",
+        ),
+        ("I7", "DELETE FROM checkpoints WHERE depth = 1"),
+        ("I8", "DELETE FROM message_nodes WHERE ordinal = 2"),
+        (
+            "I11",
+            "UPDATE checkpoints SET root_checkpoint_id = tree_id WHERE checkpoint_ns <> ''",
+        ),
+        ("I12", "UPDATE message_nodes SET event_number = 99"),
+    ] {
+        let _ = std::fs::remove_file(&copy);
+        let db = rusqlite::Connection::open(path).unwrap();
+        db.execute("VACUUM INTO ?1", [copy.to_str().unwrap()])
+            .unwrap();
+        let damaged = rusqlite::Connection::open(&copy).unwrap();
+        assert!(damaged.execute(damage, []).unwrap() > 0, "{number}");
+        let complaints = invariants::Tables::File(copy.clone())
+            .complaints(false)
+            .await;
+        let told = complaints
+            .iter()
+            .any(|text| text.starts_with(&format!("{number}:")));
+        assert!(told, "{number}: {complaints:?}");
+    }
+}

@@ -20,6 +20,7 @@ on_both_storages!(
     a_repeated_wait_gives_the_end_of_the_run_that_was_created,
     a_run_whose_creator_was_killed_is_found_again,
     keys_count_for_posts_and_puts_and_have_a_form,
+    a_repeated_tag_or_message_is_written_once,
 );
 
 fn serve(place: &Place) -> (Server, Client) {
@@ -199,4 +200,31 @@ fn keys_count_for_posts_and_puts_and_have_a_form(place: &Place) {
         let answer = client.send("PATCH", &path, &headers, body.as_bytes());
         assert_eq!(answer.json()["metadata"]["n"], n);
     }
+}
+
+fn a_repeated_tag_or_message_is_written_once(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    client.run(
+        &thread,
+        &json!({"assistant_id": "agent", "input": {"messages": "hello"}}),
+    );
+    let path = format!("/threads/{thread}/tags/t");
+    let headers = [("idempotency-key", "tag")];
+    let first = client.send("PUT", &path, &headers, b"");
+    assert_eq!(first.status, 201, "{}", first.text());
+    let again = client.send("PUT", &path, &headers, b"");
+    assert_eq!((again.status, again.text()), (201, first.text()));
+
+    let path = format!("/threads/{thread}/messages");
+    let message = json!({"role": "user", "content": "once"});
+    let first = post(&client, &path, "message", &message);
+    assert_eq!(first.status, 201, "{}", first.text());
+    assert_eq!(
+        post(&client, &path, "message", &message).text(),
+        first.text()
+    );
+    let all = client.get(&path).json();
+    let said = all["messages"].as_array().unwrap().iter();
+    assert_eq!(said.filter(|one| one["content"] == "once").count(), 1);
 }

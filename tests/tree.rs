@@ -14,9 +14,17 @@ mod branches;
 mod compare;
 #[path = "tree/events.rs"]
 mod events;
+#[path = "tree/forks.rs"]
+mod forks;
 #[path = "tree/index.rs"]
 mod index;
+#[path = "tree/invariants.rs"]
+mod invariants;
+#[path = "tree/lifetime.rs"]
+mod lifetime;
 #[path = "tree/lineage.rs"]
 mod lineage;
+#[path = "tree/members.rs"]
+mod members;
 #[path = "tree/messages.rs"]
 mod messages;

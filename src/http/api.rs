@@ -6,6 +6,8 @@ pub mod events;
 pub mod forks;
 pub mod messages;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 
@@ -79,7 +81,7 @@ pub trait Api: branches::Branches + messages::Messages + forks::Forks + events::
     async fn count_threads(&self, filter: Filter) -> Result<u64, Error>;
 
     /// Copies a thread with its history.
-    async fn copy_thread(&self, _id: ThreadId) -> Result<View, Error> {
+    async fn copy_thread(&self, _id: ThreadId, _owner: Arc<str>) -> Result<View, Error> {
         Err(Error::unsupported())
     }
     /// Deletes threads, or all but their latest checkpoint. Unknown ids are skipped.
@@ -144,8 +146,14 @@ pub trait Api: branches::Branches + messages::Messages + forks::Forks + events::
         action: CancelAction,
         wait: bool,
     ) -> Result<Option<Value>, Error>;
-    /// Cancels several runs; none at all is a 404.
-    async fn cancel_runs(&self, _which: Cancel, _action: CancelAction) -> Result<(), Error> {
+    /// Cancels several runs; none at all is a 404. Of all threads only those count that
+    /// `principal` may write to.
+    async fn cancel_runs(
+        &self,
+        _which: Cancel,
+        _action: CancelAction,
+        _principal: Option<Arc<str>>,
+    ) -> Result<(), Error> {
         Err(Error::unsupported())
     }
 

@@ -20,7 +20,7 @@ use crate::{
     runs::{
         self, End, Live, Service, Status,
         request::{
-            self, Address, Assistant, Cancel, CancelAction, OnDisconnect as Policy, Target,
+            self, Address, Assistant, Cancel, CancelAction, OnDisconnect as Policy, Prune, Target,
             threads::{Create, Edit, Filter, History, Search, View},
         },
     },
@@ -294,9 +294,34 @@ impl Api for Service {
         Ok(Some(body.unwrap_or_else(|| Value::map(Map::new()))))
     }
 
-    async fn cancel_runs(&self, which: Cancel, action: CancelAction) -> Result<(), Error> {
+    async fn copy_thread(&self, id: ThreadId, owner: Arc<str>) -> Result<View, Error> {
+        let row = Service::copy_thread(self, id, &owner).await?;
+        Ok(self.view(row).await?)
+    }
+
+    async fn prune_threads(&self, ids: Vec<ThreadId>, how: Prune) -> Result<u64, Error> {
+        let mut pruned = 0;
+        for id in ids {
+            let found = match how {
+                Prune::KeepLatest => self.prune_thread(id).await?,
+                Prune::Delete => match self.delete(id).await {
+                    Err(runs::Error::NoThread(_)) => false,
+                    deleted => deleted.map(|()| true)?,
+                },
+            };
+            pruned += u64::from(found);
+        }
+        Ok(pruned)
+    }
+
+    async fn cancel_runs(
+        &self,
+        which: Cancel,
+        action: CancelAction,
+        principal: Option<Arc<str>>,
+    ) -> Result<(), Error> {
         let runs = match which {
-            Cancel::Status(status) => self.open_runs(status).await?,
+            Cancel::Status(status) => self.cancellable(status, principal).await?,
             Cancel::Runs(thread, runs) => runs.into_iter().map(|run| (thread, run)).collect(),
         };
         let why = "the run was cancelled by request";

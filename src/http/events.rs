@@ -14,8 +14,9 @@ use super::{
     sse,
 };
 use crate::{
+    id::ThreadId,
     runs::log::{Range, Told},
-    tree::projection::Projection,
+    tree::{members::Level, projection::Projection},
     value::{Map, Value},
 };
 
@@ -67,10 +68,15 @@ pub(super) async fn rebuild(mut call: Call) -> Result<Response<Body>, Error> {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
         let projection = fields.word("projection", &words())?;
-        let thread = fields.text("thread_id")?.map(|text| text.parse());
+        let thread = fields
+            .text("thread_id")?
+            .map(|text| text.parse::<ThreadId>());
         let thread = thread
             .transpose()
             .map_err(|_| fields.refuse("thread_id", "Invalid thread ID: must be a UUID"))?;
+        if let Some(thread) = thread {
+            call.authorize(thread, Level::Writer).await?;
+        }
         call.api().rebuild(projection, thread).await?;
         let names = Projection::ALL
             .iter()

@@ -19,8 +19,9 @@ use crate::{
     id::ThreadId,
     runs::{
         Status,
-        request::{CancelAction, Join, Target},
+        request::{Cancel, CancelAction, Join, Target},
     },
+    tree::members::Level,
     value::{Map, Value},
 };
 
@@ -257,7 +258,10 @@ pub(super) async fn cancel_many(mut call: Call) -> Result<Response<Body>, Error>
     let action = action.unwrap_or(CancelAction::Interrupt);
     let body = call.json().await?;
     let which = parse::cancel(&body)?;
-    call.api().cancel_runs(which, action).await?;
+    if let Cancel::Runs(thread, _) = &which {
+        call.authorize(*thread, Level::Writer).await?;
+    }
+    call.api().cancel_runs(which, action, call.viewer()).await?;
     Ok(body::empty(StatusCode::NO_CONTENT))
 }
 

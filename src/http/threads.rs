@@ -20,7 +20,7 @@ use crate::{
         Command, Prune, ThreadMode, Watch,
         threads::{Create, Filter, Mode, Search, SortBy, Status, Update},
     },
-    tree::IfExists,
+    tree::{IfExists, members::Level},
     value::{Map, Value},
 };
 
@@ -38,6 +38,9 @@ pub(super) const IF_EXISTS: &[(&str, IfExists)] = &[
     ("raise", IfExists::Raise),
     ("do_nothing", IfExists::DoNothing),
 ];
+
+/// Whether relatives go too.
+const SCOPES: &[(&str, bool)] = &[("thread", false), ("tree", true)];
 
 const STATUSES: &[(&str, Status)] = &[
     ("idle", Status::Idle),
@@ -87,7 +90,7 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
     let limit = call.shared.options.edit_limit;
     let body = call.json_upto(limit).await?;
     let fields = Fields::of(&body)?;
-    Ok(Create {
+    let create = Create {
         id: fields
             .text("thread_id")?
             .map(|text| thread_id(text))
@@ -96,7 +99,16 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
         if_exists: fields.word("if_exists", IF_EXISTS)?.unwrap_or_default(),
         supersteps: supersteps(&fields)?,
         principal: call.principal(),
-    })
+    };
+    if let (Some(id), IfExists::DoNothing) = (create.id, create.if_exists)
+        && call.client.is_known
+        && call.level(id).await?.is_none()
+        && call.api().is_taken(id).await?
+    {
+        // Somebody else's is not answered.
+        return Err(Error::thread_exists(id));
+    }
+    Ok(create)
 }
 
 /// `GET /threads/{thread_id}`
@@ -124,7 +136,22 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
 
 /// `DELETE /threads/{thread_id}`
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
-    call.api().delete_thread(call.path.thread()?).await?;
+    let id = call.path.thread()?;
+    let scope = call.query.word("scope", SCOPES)?;
+    let whole_tree = scope.unwrap_or(false);
+    if call.query.flag("dry_run")? {
+        let mut gone = match whole_tree {
+            true => call.api().relatives(id).await?,
+            false => vec![call.api().thread(id).await?.row.id],
+        };
+        let gone = gone.drain(..).map(|id| id.to_string().into()).collect();
+        let answer = Value::map(Map::from([("threads", Value::list(gone))]));
+        return Ok(body::json(StatusCode::OK, &answer));
+    }
+    match whole_tree {
+        true => call.api().delete_tree(id).await.map(drop)?,
+        false => call.api().delete_thread(id).await?,
+    }
     Ok(body::empty(StatusCode::NO_CONTENT))
 }
 
@@ -224,7 +251,8 @@ pub(super) async fn count(mut call: Call) -> Result<Response<Body>, Error> {
 
 /// `POST /threads/{thread_id}/copy`
 pub(super) async fn copy(call: Call) -> Result<Response<Body>, Error> {
-    let view = call.api().copy_thread(call.path.thread()?).await?;
+    let id = call.path.thread()?;
+    let view = call.api().copy_thread(id, call.principal()).await?;
     let thread = Value::map(render::thread(&view));
     Ok(body::json(StatusCode::OK, &thread))
 }
@@ -239,9 +267,29 @@ pub(super) async fn prune(mut call: Call) -> Result<Response<Body>, Error> {
     let ids = ids.collect::<Result<Vec<_>, _>>()?;
     let how = fields.word("strategy", Prune::ALL)?;
     let how = how.unwrap_or(Prune::Delete);
+    let ids = allowed(&call, ids, how).await?;
     let count = call.api().prune_threads(ids, how).await?;
     let answer = Value::map(Map::from([("pruned_count", Value::from(count))]));
     Ok(body::json(StatusCode::OK, &answer))
+}
+
+/// Those of the threads that the client sees; refused when it may not do this with one of them.
+async fn allowed(call: &Call, ids: Vec<ThreadId>, how: Prune) -> Result<Vec<ThreadId>, Error> {
+    if !call.client.is_known {
+        return Ok(ids);
+    }
+    let needed = match how {
+        Prune::Delete => Level::Owner,
+        Prune::KeepLatest => Level::Writer,
+    };
+    let mut own = Vec::with_capacity(ids.len());
+    for id in ids {
+        if call.level(id).await?.is_some() {
+            call.authorize(id, needed).await?;
+            own.push(id);
+        }
+    }
+    Ok(own)
 }
 
 /// `GET /threads/{thread_id}/stream`

@@ -32,7 +32,10 @@ impl Service {
     pub async fn new_thread(&self, new: NewThread) -> Result<Thread, Error> {
         let id = new.id;
         let created = self.inner.parts.tree.create_thread(new).await?;
-        created.ok_or(Error::ThreadExists(id))
+        match created {
+            Some(created) => Ok(created),
+            None => Err(self.taken(id).await),
+        }
     }
 
     /// Merges metadata into a thread's.
@@ -52,14 +55,11 @@ impl Service {
         if !self.inner.parts.tree.delete_thread(id).await? {
             return Err(Error::NoThread(id));
         }
-        for live in self.of_thread(id) {
-            live.cancel.cancel();
-            self.forget_waiting(live.publisher.run());
-        }
+        self.stop_all(id);
         Ok(())
     }
 
-    fn of_thread(&self, id: ThreadId) -> Vec<Live> {
+    pub(super) fn of_thread(&self, id: ThreadId) -> Vec<Live> {
         let active = self.inner.active.lock();
         let waiting = active.waiting.values().map(|held| &held.live);
         active

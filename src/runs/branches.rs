@@ -213,6 +213,7 @@ impl Service {
         tx.commit().await?;
         // Runs that float may have found a free slot.
         self.inner.wake.notify_one();
+        self.inner.news.tell(id);
         Ok(shown)
     }
 
@@ -305,6 +306,7 @@ impl Service {
         let row = resolve::branch(&mut *tx, &thread, name).await?;
         branch::delete(&mut *tx, &thread, &row).await?;
         tx.commit().await?;
+        self.inner.news.tell(id);
         Ok(())
     }
 
@@ -338,9 +340,17 @@ impl Service {
                 None => leaves.push((last, name.into_iter().collect())),
             }
         }
-        // A path that goes on after a message shows it has followers in this thread.
+        // Of what a fork inherits only the last message can lack a follower.
+        let inherited = match thread.fork_checkpoint {
+            Some(base) => read.point(thread.tree, base).await?,
+            None => None,
+        };
+        let inherited = inherited.and_then(|point| point.last_node);
         let mut ends = Vec::with_capacity(leaves.len());
         for (node, names) in leaves {
+            if node.thread != id && Some(node.id) != inherited {
+                continue;
+            }
             let next = read.children(thread.tree, Some(node.id)).await?;
             if next.iter().all(|child| child.thread != id) {
                 ends.push((node, names));
@@ -370,6 +380,7 @@ impl Service {
         let place = tree::resolve(&mut *tx, &thread, address).await?;
         let set = tag::set(&mut *tx, &thread, name, &place).await?;
         tx.commit().await?;
+        self.inner.news.tell(id);
         Ok(set)
     }
 
@@ -401,6 +412,7 @@ impl Service {
         let (mut tx, thread) = self.change(id).await?;
         tag::delete(&mut *tx, &thread, name).await?;
         tx.commit().await?;
+        self.inner.news.tell(id);
         Ok(())
     }
 

@@ -6,16 +6,16 @@ use super::{Error, Service, branches::From};
 use crate::{
     id::{CheckpointId, ThreadId, TreeId},
     tree::{
-        self, Address, Base, Read, Resolved, Target, Tx,
+        self, Address, Read, Resolved, Target,
         dangling::has_dangling_calls,
         fork::{
             self,
             points::{self, Point},
         },
-        messages::{trim::trim, values::Values},
+        messages::values::Values,
         projection::preview,
         resolve,
-        rows::{Branch, Position, ThreadRow},
+        rows::{Position, ThreadRow},
     },
     value::Map,
 };
@@ -120,7 +120,7 @@ impl Service {
                 }
                 made => made?,
             };
-            self.trim_fork(&mut *tx, &made.thread, &made.branch, &again.base)
+            self.cut(&mut *tx, &made.thread, made.branch, &again.base)
                 .await?;
             tx.commit().await?;
             return Ok(Forked {
@@ -151,25 +151,6 @@ impl Service {
             }
         }
         Ok(tree::resolve(read, parent, at).await?)
-    }
-
-    /// Cuts off what a fork's base has beyond its anchor.
-    ///
-    /// # Errors
-    /// The base was pruned, or the storage failed.
-    pub(super) async fn trim_fork(
-        &self,
-        tx: &mut dyn Tx,
-        thread: &ThreadRow,
-        branch: &Branch,
-        base: &Base,
-    ) -> Result<(), Error> {
-        if let Base::Trim { of, drop } = base {
-            let setting = self.setting(thread, None)?;
-            let values = self.values(thread, &setting);
-            trim(tx, &values, &setting.graph, branch, of, drop).await?;
-        }
-        Ok(())
     }
 
     /// The family of a thread.

@@ -51,7 +51,11 @@ impl Service {
                     live: true,
                 },
                 (None, false) => Look {
-                    at: Some(At::Newest),
+                    at: thread.head.map(|start| At::Subgraph {
+                        start,
+                        branch: thread.active_branch,
+                        before: None,
+                    }),
                     owner: None,
                     live: true,
                 },

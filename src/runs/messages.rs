@@ -181,7 +181,7 @@ impl Service {
         let mut tx = self.inner.parts.runs.begin(tree).await?;
         let (thread, forked) = fork::implicit(&mut *tx, id, lineage, &request.by).await?;
         if let Some((branch, base)) = forked {
-            self.trim_fork(&mut *tx, &thread, &branch, &base).await?;
+            self.cut(&mut *tx, &thread, branch, &base).await?;
         }
         let graph = match &run {
             Some((request, _)) => Some(self.registered(&request.assistant)?.1.graph.clone()),

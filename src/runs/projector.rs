@@ -14,8 +14,13 @@ use crate::{
     },
 };
 
-/// Pause after a round, in which news gathers.
+/// Least pause after a round, in which news gathers.
 const GATHER: Duration = Duration::from_millis(200);
+/// Pause after a round in times of its length: under load the runs go first, and whoever needs
+/// the tables to know an event does not wait for a round.
+const REST: u32 = 4;
+/// Threads with news that are remembered; the look at all threads finds the others.
+const REMEMBERED: usize = 10_000;
 /// Threads in one round.
 const ROUND: usize = 64;
 /// Events of a thread in one step.
@@ -40,11 +45,10 @@ impl Service {
                 () = inner.drain.cancelled() => return,
                 fresh = inner.news.fresh() => fresh,
             };
-            let fresh: Vec<ThreadId> = fresh.into_iter().collect();
+            let fresh: Vec<ThreadId> = fresh.into_iter().take(REMEMBERED).collect();
             for round in fresh.chunks(ROUND) {
-                self.project_or_warn(round).await;
+                self.round(round).await;
             }
-            tokio::time::sleep(GATHER).await;
         }
     }
 
@@ -63,7 +67,7 @@ impl Service {
             match inner.parts.projections.behind(after, SLICE).await {
                 Ok((behind, last)) => {
                     for round in behind.chunks(ROUND) {
-                        self.project_or_warn(round).await;
+                        self.round(round).await;
                     }
                     if last.is_some() && !behind.is_empty() {
                         // There is work: the rest of it is not put off.
@@ -76,10 +80,12 @@ impl Service {
         }
     }
 
-    async fn project_or_warn(&self, threads: &[ThreadId]) {
+    async fn round(&self, threads: &[ThreadId]) {
+        let begin = Instant::now();
         if let Err(error) = self.project(threads).await {
             tracing::warn!(%error, "projections could not be brought up to date");
         }
+        tokio::time::sleep(GATHER.max(begin.elapsed() * REST)).await;
     }
 
     /// Brings the tables up to date for some threads.
@@ -147,36 +153,33 @@ impl Service {
         Ok(())
     }
 
-    /// Waits until the tables know a thread's events up to a number.
+    /// Waits until the tables know events of threads up to the numbers that a reader wants.
     ///
     /// # Errors
-    /// 404: no such thread. 503 `projection_behind`: they do not after two seconds. Or the
-    /// storage failed.
-    pub async fn wait_projected(&self, thread: ThreadId, number: i64) -> Result<(), Error> {
+    /// 503 `projection_behind`: they do not after two seconds. Or the storage failed.
+    pub async fn wait_projected(&self, wanted: &[(ThreadId, i64)]) -> Result<(), Error> {
         let limit = Instant::now() + PATIENCE;
-        let mut watch = self.inner.news.watch(thread);
-        loop {
-            self.project(&[thread]).await?;
-            let found = self.inner.parts.projections.progress(vec![thread]).await?;
-            let Some(progress) = found.first() else {
-                return Err(Error::NoThread(thread));
-            };
-            if progress.reached(Some(number)) {
-                return Ok(());
-            }
-            let next = Instant::now() + POLL;
-            tokio::select! {
-                () = watch.changed() => {}
-                () = tokio::time::sleep_until(next.min(limit)) => {}
-            }
-            if Instant::now() >= limit {
-                let detail = format!(
-                    "The lists do not know event {number} of thread {thread} yet. Try again."
-                );
-                let kind = tree::Kind::Behind;
-                return Err(tree::Error::refused(kind, "projection_behind", detail).into());
+        for (thread, number) in wanted {
+            let mut watch = self.inner.news.watch(*thread);
+            while !self.has_projected(*thread, *number).await? {
+                if Instant::now() >= limit {
+                    return Err(behind(*thread, *number));
+                }
+                let next = Instant::now() + POLL;
+                tokio::select! {
+                    () = watch.changed() => {}
+                    () = tokio::time::sleep_until(next.min(limit)) => {}
+                }
             }
         }
+        Ok(())
+    }
+
+    async fn has_projected(&self, thread: ThreadId, number: i64) -> Result<bool, Error> {
+        self.project(&[thread]).await?;
+        let found = self.inner.parts.projections.progress(vec![thread]).await?;
+        // A thread that is not there may be on its way.
+        Ok(found.iter().any(|progress| progress.reached(Some(number))))
     }
 
     /// Forgets derived rows and makes them anew in the background.
@@ -202,4 +205,9 @@ impl Service {
         }
         Ok(())
     }
+}
+
+fn behind(thread: ThreadId, number: i64) -> Error {
+    let detail = format!("The lists do not know event {number} of thread {thread} yet. Try again.");
+    tree::Error::refused(tree::Kind::Behind, "projection_behind", detail).into()
 }

@@ -1,6 +1,9 @@
 //! Where a run begins: which branch it works on, and which checkpoint it starts from.
 
-use super::{Created, Error, NewRun, Service, request};
+use super::{
+    Created, Error, NewRun, Service,
+    request::{self, IfNotExists},
+};
 use crate::{
     id::{BranchId, CheckpointId, ThreadId},
     tree::{
@@ -61,6 +64,14 @@ impl Service {
         let mut reader = self.inner.parts.tree.reader().await?;
         let read = &mut *reader;
         let row = read.thread_row(id).await?;
+        let first = Target::Branch("main".into());
+        if row.is_none()
+            && request.if_not_exists == IfNotExists::Create
+            && address == Address::at(first)
+        {
+            // The branch that the new thread will have.
+            return Ok(Spot::default());
+        }
         let thread = row
             .filter(|row| row.deleted_at.is_none())
             .ok_or(Error::NoThreadOrAssistant)?;

@@ -21,7 +21,7 @@ use crate::{
         wiring::Wiring,
     },
     graph::Compiled,
-    id::{ThreadId, TreeId},
+    id::{BranchId, ThreadId, TreeId},
     tree::{
         Thread,
         base::{self, owner_of_writes},
@@ -76,7 +76,19 @@ impl Service {
         let live = look.live;
         let snapshot = snapshot(&wiring, &at.ns, &decoded, live)?;
         let nested = match subgraphs {
-            true => self.nested_states(&thread, &graph, &snapshot).await?,
+            true => {
+                let checkpoint = &decoded.checkpoint;
+                let first = decoded.writes.first().map(|(branch, _)| *branch);
+                let branch = look.owner.or(first).unwrap_or(thread.active_branch);
+                let inside = At::Subgraph {
+                    start: checkpoint.root.unwrap_or(checkpoint.id),
+                    branch,
+                    before: None,
+                };
+                let place = (inside, branch);
+                self.nested_states(&thread, &graph, &snapshot, &place)
+                    .await?
+            }
             false => HashMap::new(),
         };
         Ok(view::state(id, &graph, &snapshot, &|ns| {
@@ -84,12 +96,14 @@ impl Service {
         }))
     }
 
-    /// Live states of the graphs inside the tasks of a state.
+    /// Live states of the graphs inside the tasks of a state, as they belong to the path of its
+    /// branch.
     fn nested_states<'a>(
         &'a self,
         thread: &'a Thread,
         graph: &'a Arc<Compiled>,
         of: &'a Snapshot,
+        place: &'a (At, BranchId),
     ) -> BoxFuture<'a, Result<HashMap<String, Value>, Error>> {
         async move {
             let mut states = HashMap::new();
@@ -99,14 +113,16 @@ impl Service {
                     continue;
                 };
                 let stored_ns = stored_ns(&child, ns);
-                let Some(mut decoded) = self.find(thread, &stored_ns, At::Newest).await? else {
+                let (inside, branch) = place;
+                let found = self.find(thread, &stored_ns, inside.clone()).await?;
+                let Some(mut decoded) = found else {
                     continue;
                 };
-                let owner = owner_of_writes(&decoded, thread.active_branch);
+                let owner = owner_of_writes(&decoded, *branch);
                 decoded.writes.retain(|(branch, _)| *branch == owner);
                 let wiring = Wiring::new(child.clone());
                 let inner = snapshot(&wiring, &stored_ns, &decoded, true)?;
-                let deeper = self.nested_states(thread, &child, &inner).await?;
+                let deeper = self.nested_states(thread, &child, &inner, place).await?;
                 let state = view::state(thread.id, &child, &inner, &|ns| deeper.get(ns).cloned());
                 states.insert(ns.to_string(), state);
             }

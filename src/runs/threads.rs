@@ -19,8 +19,9 @@ impl Service {
     /// A page of threads.
     ///
     /// # Errors
-    /// Stored values that do not fit a graph, or the storage failed.
+    /// 503 `projection_behind`. Stored values that do not fit a graph, or the storage failed.
     pub async fn search(&self, search: &Search) -> Result<Vec<View>, Error> {
+        self.wait_projected(&search.filter.min_event).await?;
         let mut page = Page {
             filter: rows_of(&search.filter),
             sort_by: search.sort_by,
@@ -75,6 +76,7 @@ impl Service {
     /// # Errors
     /// As [`search`](Self::search).
     pub async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+        self.wait_projected(&filter.min_event).await?;
         if filter.values.is_empty() {
             return Ok(self.inner.parts.tree.count(rows_of(filter)).await?);
         }

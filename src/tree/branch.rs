@@ -157,7 +157,12 @@ pub(super) async fn interrupted(
     base: &Point,
 ) -> Result<Option<Branch>, Error> {
     let mut candidates = vec![from.id];
-    for id in thread.active_branch.into_iter().chain([base.branch]) {
+    let there = tx.branches(thread.tree, thread.id).await?;
+    let heads = there.iter().filter(|branch| branch.head == Some(base.id));
+    let others = [base.branch]
+        .into_iter()
+        .chain(heads.map(|branch| branch.id));
+    for id in thread.active_branch.into_iter().chain(others) {
         if !candidates.contains(&id) {
             candidates.push(id);
         }

@@ -66,8 +66,9 @@ pub struct Post {
     pub activate: bool,
     /// What known ids mean.
     pub on_existing: OnExisting,
-    /// What the head of the branch must be, if that matters; `Some(None)` is an empty branch.
-    pub expected_head: Option<Option<CheckpointId>>,
+    /// What the head of the branch must be, as sent, if that matters; `Some(None)` is an empty
+    /// branch. What is no checkpoint's id is no branch's head either.
+    pub expected_head: Option<Option<Arc<str>>>,
     /// The node that is taken to have written them.
     pub as_node: Option<Arc<str>>,
 }

@@ -118,6 +118,18 @@ pub trait Read: Send {
 
     /// Everybody with a level on a tree.
     async fn members(&mut self, tree: TreeId) -> Result<Members, Error>;
+
+    // For pages of messages.
+
+    /// Of the chain of `add` nodes that ends with `end` those whose ordinals follow `after`:
+    /// oldest first, at most `limit` rows. Of the others only ids are read.
+    async fn segment(
+        &mut self,
+        tree: TreeId,
+        end: NodeId,
+        after: i32,
+        limit: usize,
+    ) -> Result<Vec<Node>, Error>;
 }
 
 /// A branch to insert as it is given: no name is made up, no epoch is checked.

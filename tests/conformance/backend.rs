@@ -16,6 +16,8 @@ use backstitch::{
 };
 use uuid::Uuid;
 
+use crate::invariants::Tables;
+
 /// A migrated, empty storage.
 pub struct Backend {
     pub saver: Arc<dyn Saver>,
@@ -23,6 +25,8 @@ pub struct Backend {
     pub runs: Arc<dyn runs::Store>,
     /// Looks into the tables where no trait method does.
     pub probe: Box<dyn Probe>,
+    /// The same tables, for whoever reads all of them.
+    pub tables: Tables,
     /// The database, dropped last.
     pub _keep: Box<dyn Any + Send + Sync>,
 }

@@ -16,15 +16,20 @@ fn version(counter: u64) -> Version {
 }
 
 /// A superstep that appends a value to the channel `m` as a delta, and adds a message.
-fn turn(slot: &Slot, parent: Option<CheckpointId>, last: Option<(NodeId, i32)>, n: u64) -> Commit {
+fn turn(
+    slot: &Slot,
+    parent: Option<CheckpointId>,
+    last: Option<NodeId>,
+    (n, base): (u64, u64),
+) -> Commit {
     let mut commit = superstep(slot, parent, n as i64);
     commit.checkpoint.envelope = envelope(&[("m", version(n))]);
-    let base = (n > 1).then(|| version(n - 1));
+    let base = (base > 0).then(|| version(base));
     commit.blobs = vec![blob("m", version(n), base, format!("v{n}").as_bytes())];
     let node = NodeRow {
         id: NodeId::mint(),
-        parent: last.map(|(id, _)| id),
-        ordinal: last.map_or(1, |(_, ordinal)| ordinal + 1),
+        parent: last,
+        ordinal: 1,
         kind: "add",
         message_id: format!("M{n}").into(),
         edit_of: None,
@@ -42,23 +47,24 @@ fn turn(slot: &Slot, parent: Option<CheckpointId>, last: Option<(NodeId, i32)>, 
 async fn turns(
     b: &Backend,
     slot: &Slot,
-    from: Option<(CheckpointId, NodeId, i32)>,
+    (from, mut base): (Option<(CheckpointId, NodeId)>, u64),
     numbers: std::ops::RangeInclusive<u64>,
-) -> Vec<(CheckpointId, NodeId, i32)> {
+) -> Vec<(CheckpointId, NodeId)> {
     let mut last = from;
     let mut made = Vec::new();
     for n in numbers {
         let mut commit = turn(
             slot,
             last.map(|(id, ..)| id),
-            last.map(|(_, node, ordinal)| (node, ordinal)),
-            n,
+            last.map(|(_, node)| node),
+            (n, base),
         );
+        base = n;
         if let Some((parent, ..)) = last {
             commit.writes = vec![points_to(parent, n)];
         }
         let node = &commit.nodes[0];
-        let now = (commit.checkpoint.id, node.id, node.ordinal);
+        let now = (commit.checkpoint.id, node.id);
         b.commit(commit).await;
         last = Some(now);
         made.push(now);
@@ -125,11 +131,11 @@ fn values(stored: &Stored) -> BTreeMap<String, String> {
 }
 
 /// T with a line and a dead end, F forked in its middle, G in the middle of F.
-async fn family(b: &Backend) -> [Slot; 3] {
+pub async fn family(b: &Backend) -> [Slot; 3] {
     let t = b.slot().await;
-    let line = turns(b, &t, None, 1..=4).await;
+    let line = turns(b, &t, (None, 0), 1..=4).await;
     let (open, side) = fork(&t, Some((line[1].0, 1)));
-    let mut commit = turn(&side, Some(line[1].0), Some((line[1].1, 2)), 50);
+    let mut commit = turn(&side, Some(line[1].0), Some(line[1].1), (50, 2));
     commit.open = Some(open);
     b.commit(commit).await;
     let mut tx = begin(b, t.tree).await;
@@ -141,7 +147,7 @@ async fn family(b: &Backend) -> [Slot; 3] {
     // After the fork's point.
     tx.append(t.tree, t.thread, log(2)).await.unwrap();
     tx.commit().await.unwrap();
-    let own = turns(b, &f, Some(line[2]), 60..=63).await;
+    let own = turns(b, &f, (Some(line[2]), 3), 60..=63).await;
     let sub = substep(&f, "sub", own[1].0, None);
     b.commit(sub).await;
     let mut tx = begin(b, t.tree).await;
@@ -149,7 +155,7 @@ async fn family(b: &Backend) -> [Slot; 3] {
     let g = add_fork(&mut *tx, &f, Some((own[1].0, 4))).await;
     tx.append(t.tree, f.thread, log(1)).await.unwrap();
     tx.commit().await.unwrap();
-    turns(b, &g, Some(own[1]), 70..=71).await;
+    turns(b, &g, (Some(own[1]), 61), 70..=71).await;
     [t, f, g]
 }
 
@@ -163,7 +169,13 @@ pub async fn what_a_fork_inherits_survives_the_deletion_of_its_ancestors(b: &Bac
         ..new_run(f.thread)
     })
     .await;
+    b.tables.check(false).await;
+    let paths = b.tables.paths().await;
     assert!(b.trees.delete_thread(f.thread).await.unwrap());
+    b.tables.check(false).await;
+    let mut left = paths;
+    left.retain(|(thread, _), _| *thread != f.thread.0.simple().to_string());
+    assert_eq!(b.tables.paths().await, left);
     assert_eq!(shown(b, &t).await, of_t);
     assert_eq!(shown(b, &g).await, of_g);
     assert!(b.trees.thread(f.thread).await.unwrap().is_none());
@@ -179,6 +191,7 @@ pub async fn what_a_fork_inherits_survives_the_deletion_of_its_ancestors(b: &Bac
     assert_eq!(kept.last().unwrap().0, point.fork_event_number);
 
     assert!(b.trees.delete_thread(t.thread).await.unwrap());
+    b.tables.check(false).await;
     assert_eq!(shown(b, &g).await, of_g);
     // The path of G's base and G's own.
     assert_eq!(b.rows(&t).await["checkpoints"], 3 + 2 + 2 + 1);
@@ -213,6 +226,7 @@ pub async fn a_tombstone_loses_what_only_its_last_fork_needed(b: &Backend) {
         blank
     };
     b.trees.delete_thread(f.thread).await.unwrap();
+    b.tables.check(false).await;
     let rows = b.rows(&t).await;
     assert!(!rows.contains_key("checkpoints"), "{rows:?}");
     assert!(!rows.contains_key("checkpoint_blobs"));
@@ -307,22 +321,21 @@ pub async fn a_copy_has_all_its_thread_sees_and_stands_alone(b: &Backend) {
     assert_eq!(chain.len(), 7);
     assert!(chain.iter().all(|node| node.thread == slot.thread));
 
-    // Values are the same, and stay when all relatives of the original go.
+    // What another fork did at a checkpoint it shares is not the thread's.
+    assert!(before.contains(&g.branch.to_string()));
+    // Values and results are there, and stay when all relatives of the original go.
     let own = shown(b, &slot).await;
-    let relabelled = before
-        .replace(&t.thread.to_string(), &slot.thread.to_string())
-        .replace(&f.thread.to_string(), &slot.thread.to_string());
-    let values = |text: &str| -> Vec<String> {
-        text.split("chain_bytes")
-            .map(|part| part.chars().take(80).collect())
-            .collect()
-    };
-    assert_eq!(values(&own).len(), values(&relabelled).len());
+    for n in [1, 2, 3, 60, 61, 62, 63] {
+        let bytes = format!("{:?}", format!("v{n}").as_bytes());
+        assert!(before.contains(&bytes) && own.contains(&bytes), "v{n}");
+    }
+    assert!(!own.contains(&g.branch.to_string()));
     b.trees.delete_tree(g.thread).await.unwrap();
     assert_eq!(shown(b, &slot).await, own);
     // It is a thread to write to.
     let taken = b.trees.take_slot(slot.thread).await.unwrap().unwrap();
     b.line(&taken, slot.head, 1).await;
+    b.tables.check(false).await;
     assert!(b.trees.delete_thread(slot.thread).await.unwrap());
 }
 
@@ -349,7 +362,7 @@ pub async fn a_copy_is_refused_when_it_cannot_be_made(b: &Backend) {
 
 pub async fn pruning_keeps_what_somebody_stands_on(b: &Backend) {
     let slot = b.slot().await;
-    let line = turns(b, &slot, None, 1..=7).await;
+    let line = turns(b, &slot, (None, 0), 1..=7).await;
     let at = |n: usize| line[n - 1].0;
     let mut tx = begin(b, slot.tree).await;
     tx.put_tag(slot.tree, slot.thread, tag("t", at(2), 1))
@@ -359,7 +372,7 @@ pub async fn pruning_keeps_what_somebody_stands_on(b: &Backend) {
     tx.insert_branch(side).await.unwrap();
     let forked = add_fork(&mut *tx, &slot, Some((at(5), 4))).await;
     tx.commit().await.unwrap();
-    let own = turns(b, &forked, Some(line[4]), 60..=61).await;
+    let own = turns(b, &forked, (Some(line[4]), 5), 60..=61).await;
     let question = vec![control(at(4), 9, INTERRUPT, b"q")];
     b.saver.flush(flush(&slot, question)).await.unwrap();
     let value = |stored: Stored| values(&stored);
@@ -392,6 +405,7 @@ pub async fn pruning_keeps_what_somebody_stands_on(b: &Backend) {
     let removed = b.trees.prune_thread(slot.thread).await.unwrap();
     assert_eq!(removed, Some(0));
     b.line(&slot, Some(at(7)), 1).await;
+    b.tables.check(true).await;
     assert_eq!(b.trees.prune_thread(unknown()).await.unwrap(), None);
 }
 

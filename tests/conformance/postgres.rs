@@ -12,7 +12,7 @@ use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use super::backend::{Backend, Probe};
-use crate::support;
+use crate::{invariants::Tables, support};
 
 pub async fn open() -> Backend {
     let database = support::postgres::database().await;
@@ -24,6 +24,7 @@ pub async fn open() -> Backend {
         trees: store.clone(),
         runs: store,
         probe: Box::new(Session(client)),
+        tables: Tables::Url(database.url.clone()),
         _keep: Box::new(database),
     }
 }

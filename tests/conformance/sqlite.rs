@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::backend::{Backend, Probe};
+use crate::invariants::Tables;
 
 pub fn open() -> Backend {
     let folder = tempfile::tempdir().unwrap();
@@ -25,6 +26,7 @@ pub fn open() -> Backend {
         trees: store.clone(),
         runs: store,
         probe: Box::new(File(folder.path().join("backstitch.db"))),
+        tables: Tables::File(folder.path().join("backstitch.db")),
         _keep: Box::new(folder),
     }
 }

@@ -26,6 +26,9 @@ on_both_storages!(
     renaming_and_deleting_change_the_pointer_alone,
     names_with_slashes_are_encoded_in_paths,
     an_interrupted_branch_and_its_copy_are_answered_differently,
+    a_branch_made_of_an_interrupted_copy_takes_its_question_over,
+    a_branch_that_ends_in_open_tool_calls_warns_of_them,
+    events_tell_of_every_change_of_branches_and_tags,
     bad_input_is_refused_with_a_code,
 );
 
@@ -613,6 +616,103 @@ fn an_interrupted_branch_and_its_copy_are_answered_differently(place: &Place) {
     assert_eq!(state("main-v2")["values"], second);
     let active = &branches(&client, &id)[0];
     assert_eq!((&*active.0, active.1), ("main", true));
+}
+
+fn a_branch_made_of_an_interrupted_copy_takes_its_question_over(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = client.thread();
+    client.run(
+        &id,
+        &json!({"assistant_id": "approve", "input": {"request": "x"}}),
+    );
+    ok(client.post(&format!("/threads/{id}/btw"), &json!({})), 201);
+    client.run(
+        &id,
+        &json!({"assistant_id": "approve", "command": {"resume": "yes"}}),
+    );
+    let asked = branch(&client, &id, "main-v2")["head_checkpoint_id"].clone();
+    let rewind = json!({"checkpoint_id": asked});
+    let made = ok(client.post(&format!("/threads/{id}/rewind"), &rewind), 201);
+    assert_eq!(made["status"], "interrupted");
+    assert_eq!(made["source_branch"], "main-v2");
+    let state = client.state(&id);
+    assert_eq!(state["interrupts"].as_array().unwrap().len(), 1, "{state}");
+    client.run(
+        &id,
+        &json!({"assistant_id": "approve", "command": {"resume": "no"}}),
+    );
+    assert_eq!(client.state(&id)["next"], json!([]));
+    let side = ok(
+        client.get(&format!("/threads/{id}/state?branch=main-v2")),
+        200,
+    );
+    assert_eq!(side["interrupts"], state["interrupts"]);
+}
+
+fn a_branch_that_ends_in_open_tool_calls_warns_of_them(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = client.thread();
+    let body = say("tool: 2 3", "m1", json!({"interrupt_before": ["tools"]}));
+    client.run(&id, &body);
+    let warnings = json!(["dangling_tool_calls"]);
+    let head = branch(&client, &id, "main")["head_checkpoint_id"].clone();
+    let rewind = json!({"checkpoint_id": head});
+    let made = ok(client.post(&format!("/threads/{id}/rewind"), &rewind), 201);
+    assert_eq!(made["warnings"], warnings);
+    let made = ok(
+        client.post(
+            &format!("/threads/{id}/branches"),
+            &json!({"branch": "main"}),
+        ),
+        201,
+    );
+    assert_eq!(made["warnings"], warnings);
+    let made = ok(
+        client.post(
+            &format!("/threads/{id}/rewind"),
+            &json!({"message_id": "m1"}),
+        ),
+        201,
+    );
+    assert!(made.get("warnings").is_none());
+}
+
+fn events_tell_of_every_change_of_branches_and_tags(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, messages) = two_turns(&client);
+    let before = last_event(&client, &id);
+    let at = json!({"message_id": messages[1]});
+    ok(client.post(&format!("/threads/{id}/rewind"), &at), 201);
+    ok(
+        put(&client, &format!("/threads/{id}/tags/t"), &json!({})),
+        201,
+    );
+    ok(client.delete(&format!("/threads/{id}/tags/t")), 204);
+    let path = format!("/threads/{id}/branches/main");
+    ok(client.post(&format!("{path}/activate"), &json!({})), 200);
+    let side = format!("/threads/{id}/branches/main-v2");
+    ok(patch(&client, &side, &json!({"name": "side"})), 200);
+    ok(client.delete(&format!("/threads/{id}/branches/side")), 204);
+    let path = format!("/threads/{id}/events?limit=1000&after={before}");
+    let page = ok(client.get(&path), 200);
+    let types: Vec<&Value> = page["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| &event["event_type"])
+        .collect();
+    assert_eq!(
+        types,
+        [
+            "BranchCreated",
+            "BranchActivated",
+            "TagSet",
+            "TagDeleted",
+            "BranchActivated",
+            "BranchRenamed",
+            "BranchDeleted"
+        ]
+    );
 }
 
 fn bad_input_is_refused_with_a_code(place: &Place) {

@@ -24,6 +24,9 @@ on_both_storages!(
     requests_that_make_no_sense_are_refused,
     scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load,
     a_rebuild_of_one_thread_or_table_is_taken,
+    lists_wait_until_they_know_an_event,
+    the_end_of_a_run_whose_worker_was_killed_is_told_once,
+    content_of_a_message_is_that_of_its_event,
 );
 
 fn serve(place: &Place) -> (Server, Client) {
@@ -436,6 +439,115 @@ fn a_rebuild_of_one_thread_or_table_is_taken(place: &Place) {
             "{table}: {rows:?}"
         );
     }
+}
+
+fn lists_wait_until_they_know_an_event(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    for n in 0..5 {
+        say(&client, &thread, &format!("say {n}"));
+        let head = client.get(&format!("/threads/{thread}/head")).json();
+        let number = &head["event_number"];
+        // The tables need not be waited for by anybody but the list.
+        client.post("/admin/projections/rebuild", &json!({"thread_id": thread}));
+        let listed = client.get(&format!("/threads?min_event={thread}:{number}"));
+        assert_eq!(listed.status, 200, "{}", listed.text());
+        assert_eq!(listed.json()[0]["thread_id"], *thread);
+    }
+    let wanted = json!({"min_event": {&thread: 3}});
+    assert_eq!(client.post("/threads/search", &wanted).status, 200);
+    let begin = Instant::now();
+    let behind = client.get(&format!("/threads?min_event={thread}:100000"));
+    behind.refused(503);
+    assert_eq!(behind.json()["code"], "projection_behind");
+    let waited = begin.elapsed();
+    assert!(
+        waited >= Duration::from_secs(2) && waited < Duration::from_secs(5),
+        "{waited:?}"
+    );
+}
+
+/// The event part of scenario 19.
+fn the_end_of_a_run_whose_worker_was_killed_is_told_once(place: &Place) {
+    let (mut server, client) = serve(place);
+    let thread = client.thread();
+    let body = json!({"assistant_id": "slow", "input": {"ms": 60_000, "ticks": 1}});
+    let run = client
+        .post(&format!("/threads/{thread}/runs"), &body)
+        .json();
+    let mut open = stream(&client, &thread, "", None);
+    while open.event().unwrap().name != "RunStarted" {}
+    server.kill();
+    server.restart();
+    let client = Client::of(&server);
+    let run = run["run_id"].as_str().unwrap();
+    assert_ne!(client.end_of(&thread, run), "success");
+    say(&client, &thread, "hello");
+    let all = events(&client, &thread, "");
+    assert_eq!(numbers(&all), (1..).take(all.len()).collect::<Vec<_>>());
+    let ends = |run: &str| {
+        let ends = all
+            .iter()
+            .filter(|event| event["event_type"] == "RunFinished");
+        ends.filter(|event| event["payload"]["run_id"] == run)
+            .count()
+    };
+    assert_eq!(ends(run), 1, "{:?}", types(&all));
+    let answers = types(&all)
+        .into_iter()
+        .filter(|one| *one == "LLMResponseGenerated")
+        .count();
+    assert_eq!(answers, 1);
+}
+
+fn content_of_a_message_is_that_of_its_event(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let state = say(&client, &thread, "one");
+    let id = &state["messages"][0]["id"];
+    let change = |text: &str| {
+        let edit = json!({"type": "human", "id": id, "content": text});
+        let body = json!({"values": {"messages": [edit]}, "as_node": "model"});
+        let answer = client.post(&format!("/threads/{thread}/state"), &body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    change("two");
+    change("three");
+    let removal = json!({"type": "remove", "id": id, "content": ""});
+    let body = json!({"values": {"messages": [removal]}, "as_node": "model"});
+    assert_eq!(
+        client
+            .post(&format!("/threads/{thread}/state"), &body)
+            .status,
+        200
+    );
+    let all = events(&client, &thread, "");
+    let told: Vec<_> = all
+        .iter()
+        .filter(|event| event["message_id"] == *id && event["payload"].get("content").is_some())
+        .map(|event| {
+            (
+                event["event_type"].as_str().unwrap(),
+                &event["payload"]["content"],
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("UserMessageAdded", &json!("one")),
+            ("MessageEdited", &json!("two")),
+            ("MessageEdited", &json!("three")),
+            ("MessageRemoved", &Value::Null),
+        ]
+    );
+    let queued = json!({"thread_id": thread, "content": "wait for it", "assistant_id": "agent"});
+    let sent = client.post("/commands/send-message", &queued);
+    assert_eq!(sent.status, 202, "{}", sent.text());
+    let after = sent.json()["event_number"].as_i64().unwrap() - 1;
+    let told = events(&client, &thread, &format!("after={after}&limit=1"));
+    assert_eq!(told[0]["event_type"], "UserMessageAdded");
+    assert_eq!(told[0]["payload"]["content"], "wait for it");
 }
 
 /// Looks into the tables, past the server.

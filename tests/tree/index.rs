@@ -26,6 +26,7 @@ on_both_storages!(
     a_queued_run_is_told_of_before_it_starts,
     a_cancelled_run_is_told_of_with_what_it_left,
     a_run_that_is_undone_leaves_its_branch_reset,
+    a_run_that_is_cancelled_with_rollback_has_its_end,
     a_stateless_run_leaves_no_trace,
     a_failed_run_says_so,
     a_killed_server_leaves_no_event_without_its_checkpoint,
@@ -629,6 +630,23 @@ fn a_run_that_is_undone_leaves_its_branch_reset(place: &Place) {
     assert_eq!(rows.events[10].checkpoint, Some(base));
     let ordinals: Vec<_> = rows.nodes.iter().map(|node| node.ordinal).collect();
     assert_eq!(ordinals, [1, 2, 3, 4]);
+}
+
+fn a_run_that_is_cancelled_with_rollback_has_its_end(place: &Place) {
+    let (server, client) = serve(place);
+    let thread = client.thread();
+    let run = background(&client, &thread, &slow(20_000, 100));
+    while client.history(&thread).is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let path = format!("/threads/{thread}/runs/{run}/cancel?wait=true&action=rollback");
+    let answer = client.post(&path, &json!({}));
+    assert!(answer.status < 300, "{}", answer.text());
+    let rows = Rows::of(place, &server, &thread);
+    assert_eq!(rows.since(3), ["RunFinished", "BranchHeadReset"]);
+    assert_eq!(status(&rows.events[3]), "interrupted");
+    assert_eq!(rows.events[4].checkpoint, None);
+    assert!(rows.points.is_empty());
 }
 
 fn a_stateless_run_leaves_no_trace(place: &Place) {

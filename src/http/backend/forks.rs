@@ -50,11 +50,11 @@ impl Forks for Service {
     }
 
     async fn delete_tree(&self, thread: ThreadId) -> Result<Vec<ThreadId>, Error> {
-        Ok(Service::delete_tree(self, thread).await?)
+        Ok(Service::delete_family(self, thread).await?)
     }
 
     async fn relatives(&self, thread: ThreadId) -> Result<Vec<ThreadId>, Error> {
-        Ok(Service::relatives(self, thread).await?)
+        Ok(Service::living_relatives(self, thread).await?)
     }
 
     async fn level(&self, thread: ThreadId, principal: Arc<str>) -> Result<Option<Level>, Error> {

@@ -11,7 +11,7 @@ use crate::{
         params::{self, Query},
         runs::{STRATEGIES, parse_run},
     },
-    id::{CheckpointId, ThreadId},
+    id::ThreadId,
     message,
     runs::{
         messages::{NewMessage, NewPost, first_twice, is_blank},
@@ -149,17 +149,11 @@ fn lineage(fields: &Fields<'_>) -> Result<Option<Lineage>, Error> {
 }
 
 /// Absent says nothing, null that the branch is empty.
-fn expected_head(body: &Value, fields: &Fields<'_>) -> Result<Option<Option<CheckpointId>>, Error> {
+fn expected_head(body: &Value, fields: &Fields<'_>) -> Result<Option<Option<Arc<str>>>, Error> {
     if body.get("expected_head").is_some_and(Value::is_null) {
         return Ok(Some(None));
     }
-    let Some(text) = fields.text("expected_head")? else {
-        return Ok(None);
-    };
-    let id = text
-        .parse()
-        .map_err(|_| fields.refuse("expected_head", "Invalid checkpoint ID"))?;
-    Ok(Some(Some(id)))
+    Ok(fields.text("expected_head")?.cloned().map(Some))
 }
 
 fn run(fields: &Fields<'_>, loopback_webhooks: bool) -> Result<Option<request::Run>, Error> {
@@ -407,7 +401,7 @@ mod tests {
             (message(value!({"position": "after"})), 422),
             (message(value!({"activate": "yes"})), 422),
             (message(value!({"on_existing": "fork"})), 422),
-            (message(value!({"expected_head": "x"})), 422),
+            (message(value!({"expected_head": 5})), 422),
             (message(value!({"run": {}})), 422),
             (message(value!({"run": []})), 422),
             (

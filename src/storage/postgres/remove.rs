@@ -38,13 +38,17 @@ v AS (DELETE FROM checkpoint_blobs WHERE tree_id = $1),
 w AS (DELETE FROM checkpoint_writes WHERE tree_id = $1),
 m AS (DELETE FROM message_nodes WHERE tree_id = $1),
 e AS (DELETE FROM events WHERE tree_id = $1),
-l AS (DELETE FROM thread_timeline WHERE tree_id = $1),
-h AS (DELETE FROM thread_heads WHERE tree_id = $1),
-f AS (DELETE FROM fork_index WHERE tree_id = $1),
-s AS (DELETE FROM search WHERE tree_id = $1),
-p AS (DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads WHERE tree_id = $1)),
 t AS (DELETE FROM trees WHERE tree_id = $1)
 SELECT 1";
+
+/// What is derived from one thread of a tree, or from all of them, while their rows are there.
+const FORGET_DERIVED: [&str; 5] = [
+    "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2))",
+    "DELETE FROM thread_timeline WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
+    "DELETE FROM thread_heads WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
+    "DELETE FROM fork_index WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
+    "DELETE FROM search WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
+];
 
 /// Without a trace.
 const WIPE_THREADS: &str = "DELETE FROM threads WHERE tree_id = $1";
@@ -57,15 +61,10 @@ UPDATE threads SET tree_id = thread_id, parent_thread_id = NULL, fork_checkpoint
  WHERE tree_id = $1";
 
 /// A thread with relatives becomes a tombstone; what they inherit is the path of their base.
-const BURY: [&str; 9] = [
+const BURY: [&str; 4] = [
     "DELETE FROM tags WHERE tree_id = $1 AND thread_id = $2",
     "DELETE FROM branches WHERE tree_id = $1 AND thread_id = $2",
     "DELETE FROM runs WHERE tree_id = $1 AND thread_id = $2",
-    "DELETE FROM thread_timeline WHERE tree_id = $1 AND thread_id = $2",
-    "DELETE FROM thread_heads WHERE tree_id = $1 AND thread_id = $2",
-    "DELETE FROM fork_index WHERE tree_id = $1 AND thread_id = $2",
-    "DELETE FROM search WHERE tree_id = $1 AND thread_id = $2",
-    "DELETE FROM projection_offsets WHERE tree_id = $1 AND thread_id = $2",
     "UPDATE threads SET deleted_at = now(), metadata = '{}', config = '{}', active_branch_id = NULL
       WHERE tree_id = $1 AND thread_id = $2",
 ];
@@ -228,6 +227,9 @@ async fn delete(client: &Client, tree: Uuid, thread: Uuid) -> Result<bool, Failu
 }
 
 async fn wipe(client: &Client, tree: Uuid) -> Result<(), Failure> {
+    for text in FORGET_DERIVED {
+        client.execute(text, &[&tree, &None::<Uuid>]).await?;
+    }
     client.query(WIPE, &[&tree]).await?;
     client.execute(WIPE_CONTENT, &[&tree]).await?;
     client.execute(FORGET, &[]).await?;
@@ -235,6 +237,9 @@ async fn wipe(client: &Client, tree: Uuid) -> Result<(), Failure> {
 }
 
 async fn bury(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> {
+    for text in FORGET_DERIVED {
+        client.execute(text, &[&tree, &Some(thread)]).await?;
+    }
     for text in BURY {
         client.execute(text, &[&tree, &thread]).await?;
     }

@@ -30,6 +30,7 @@ mod lookup;
 mod members;
 mod outline;
 mod paths;
+mod segment;
 
 use held::Held;
 pub(super) use held::Turns;
@@ -243,6 +244,18 @@ impl<E: Execute> Read for Session<E> {
     ) -> Result<Vec<Node>, Error> {
         self.0
             .run(move |db| outline::own_nodes(db, tree, thread, after, limit).boxed())
+            .await
+    }
+
+    async fn segment(
+        &mut self,
+        tree: TreeId,
+        end: NodeId,
+        after: i32,
+        limit: usize,
+    ) -> Result<Vec<Node>, Error> {
+        self.0
+            .run(move |db| segment::segment(db, tree, end, after, limit).boxed())
             .await
     }
 

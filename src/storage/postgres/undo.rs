@@ -7,14 +7,15 @@ use uuid::Uuid;
 use super::{
     Store,
     commit::prepare,
-    delete,
+    delete, events,
     params::{Json, column},
     pool::{self, Failure},
 };
 use crate::{
     checkpoint::Error,
-    id::{RunId, ThreadId},
+    id::{BranchId, RunId, ThreadId, TreeId},
     runs::{Status, Undo},
+    tree::{event, rows::NewEvent},
 };
 
 /// Nothing of a tree may be pinned while rows of it go.
@@ -28,7 +29,7 @@ SELECT 1 FROM branches b WHERE (b.tree_id, b.branch_id) IN (
    WHERE t.thread_id = $1 AND r.run_id = $2) FOR NO KEY UPDATE";
 
 const RUN: &str = "
-SELECT r.tree_id, r.status, r.branch_id, r.base_checkpoint_id, r.last_checkpoint_id, r.opened_branch, b.head_checkpoint_id,
+SELECT r.tree_id, r.status, r.branch_id, r.base_checkpoint_id, r.last_checkpoint_id, r.opened_branch, r.temporary, b.head_checkpoint_id,
        EXISTS (SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id AND o.branch_id = r.branch_id
                   AND o.status = 'running') AS busy
   FROM runs r LEFT JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
@@ -111,6 +112,15 @@ async fn undo(transaction: &Transaction<'_>, what: &Undo, row: &Row) -> Result<b
         return Ok(false);
     }
     // After an end, only while nothing came after it.
+    if open && !column::<bool>(row, "temporary")? {
+        let told = NewEvent {
+            kind: event::RUN_FINISHED,
+            payload: event::end_of_run(what.run, Status::Interrupted.as_str()),
+            branch: branch.map(BranchId),
+            ..NewEvent::default()
+        };
+        events::append(transaction.client(), TreeId(tree), what.thread, &[told]).await?;
+    }
     let is_newest = !open && head.is_some() && last == head && base != head;
     if status == "running" || (is_newest && !column::<bool>(row, "busy")?) {
         transaction.execute(FENCE, &[&tree, &branch]).await?;

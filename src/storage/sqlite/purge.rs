@@ -76,8 +76,27 @@ fn close_purge(db: &Connection, open: bool) -> Result<(), Error> {
     Ok(())
 }
 
+/// Forgets what is derived from one thread of a tree, or from all of them, while their rows are
+/// there.
+fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Result<(), Error> {
+    let thread = thread.as_ref().map(|thread| thread.0.as_bytes());
+    for sql in [
+        "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads \
+         WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2))",
+        "DELETE FROM thread_timeline WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+        "DELETE FROM thread_heads WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+        "DELETE FROM fork_index WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+        "DELETE FROM search WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+    ] {
+        db.prepare_cached(sql)?
+            .execute(params![tree.0.as_bytes(), thread])?;
+    }
+    Ok(())
+}
+
 fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
     let has_events = open_purge(db, tree)?;
+    forget_derived(db, tree, None)?;
     for sql in [
         "DELETE FROM tags WHERE tree_id = ?1",
         "DELETE FROM branches WHERE tree_id = ?1",
@@ -87,12 +106,6 @@ fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
         "DELETE FROM checkpoints WHERE tree_id = ?1",
         "DELETE FROM message_nodes WHERE tree_id = ?1",
         "DELETE FROM events WHERE tree_id = ?1",
-        "DELETE FROM thread_timeline WHERE tree_id = ?1",
-        "DELETE FROM thread_heads WHERE tree_id = ?1",
-        "DELETE FROM fork_index WHERE tree_id = ?1",
-        "DELETE FROM search WHERE tree_id = ?1",
-        "DELETE FROM projection_offsets WHERE thread_id IN \
-         (SELECT thread_id FROM threads WHERE tree_id = ?1)",
         "DELETE FROM deleted_runs WHERE tree_id = ?1",
         "DELETE FROM tree_members WHERE tree_id = ?1",
         "DELETE FROM trees WHERE tree_id = ?1",
@@ -122,15 +135,11 @@ fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
 /// path of their fork base.
 fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Error> {
     let id = tree.0.as_bytes();
+    forget_derived(db, tree, Some(thread))?;
     for sql in [
         "DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2",
         "DELETE FROM branches WHERE tree_id = ?1 AND thread_id = ?2",
         "DELETE FROM runs WHERE tree_id = ?1 AND thread_id = ?2",
-        "DELETE FROM thread_timeline WHERE tree_id = ?1 AND thread_id = ?2",
-        "DELETE FROM thread_heads WHERE tree_id = ?1 AND thread_id = ?2",
-        "DELETE FROM search WHERE tree_id = ?1 AND thread_id = ?2",
-        "DELETE FROM fork_index WHERE tree_id = ?1 AND thread_id = ?2",
-        "DELETE FROM projection_offsets WHERE tree_id = ?1 AND thread_id = ?2",
     ] {
         db.prepare_cached(sql)?
             .execute(params![id, thread.0.as_bytes()])?;

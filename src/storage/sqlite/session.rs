@@ -26,6 +26,7 @@ mod lookup;
 pub(super) mod members;
 mod outline;
 mod paths;
+mod segment;
 
 /// Where the statements of a session run.
 pub(super) trait Execute: Send + 'static {
@@ -219,6 +220,18 @@ impl<E: Execute + Sync> Read for Session<E> {
     ) -> Result<Vec<Node>, Error> {
         self.0
             .run(move |db| outline::own_nodes(db, tree, thread, after, limit))
+            .await
+    }
+
+    async fn segment(
+        &mut self,
+        tree: TreeId,
+        end: NodeId,
+        after: i32,
+        limit: usize,
+    ) -> Result<Vec<Node>, Error> {
+        self.0
+            .run(move |db| segment::segment(db, tree, end, after, limit))
             .await
     }
 

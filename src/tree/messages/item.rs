@@ -1,6 +1,9 @@
 //! Messages as a path shows them: the index says where they are, the state what they say.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     known::sees,
@@ -66,8 +69,14 @@ pub async fn items(
     places: Vec<Place>,
 ) -> Result<Vec<Item>, Error> {
     let ids: HashSet<Arc<str>> = places.iter().filter_map(Place::id).collect();
-    let changes = Changes::find(read, thread, path, ids).await?;
-    let here: HashSet<&str> = state.all().iter().filter_map(id_of).collect();
+    // One look at the whole state, however many messages are shown.
+    let here: HashMap<&str, &Value> = state
+        .all()
+        .iter()
+        .filter_map(|message| Some((id_of(message)?, message)))
+        .filter(|(id, _)| ids.contains(*id))
+        .collect();
+    let changes = Changes::find(read, thread, path, &ids).await?;
     let mut items: Vec<Item> = Vec::with_capacity(places.len());
     let mut gone: Vec<(CheckpointId, Option<Messages>)> = vec![];
     for place in places {
@@ -87,10 +96,10 @@ pub async fn items(
             None => None,
         };
         let removed = node.as_ref().and_then(|node| changes.removal(node));
-        let in_state = shown.is_some() || (removed.is_none() && here.contains(&*id));
+        let in_state = shown.is_some() || (removed.is_none() && here.contains_key(&*id));
         let message = match (shown, in_state, &node) {
             (Some(message), ..) => Some(message),
-            (None, true, _) => state.find(&id).cloned(),
+            (None, true, _) => here.get(&*id).map(|message| (*message).clone()),
             (None, false, Some(node)) => {
                 let at = match removed {
                     Some(removed) => {
@@ -229,7 +238,7 @@ impl Changes {
         read: &mut dyn Read,
         thread: &ThreadRow,
         path: &Path,
-        ids: HashSet<Arc<str>>,
+        ids: &HashSet<Arc<str>>,
     ) -> Result<Self, Error> {
         let Some(end) = &path.point else {
             return Ok(Self(vec![]));
@@ -238,7 +247,7 @@ impl Changes {
             return Ok(Self(vec![]));
         }
         let rows = read
-            .nodes_of(thread.tree, ids.into_iter().collect())
+            .nodes_of(thread.tree, ids.iter().cloned().collect())
             .await?;
         let mut found = vec![];
         for row in rows {

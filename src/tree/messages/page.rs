@@ -16,10 +16,8 @@ use crate::{
     },
 };
 
-/// Rows of a path read at once.
-const STEP: usize = 1000;
 /// Messages of a path that a request may walk.
-const WALK_MAX: usize = 100_000;
+const WALK_MAX: i32 = 100_000;
 
 /// What of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -202,26 +200,10 @@ async fn behind(
     after: i32,
     limit: usize,
 ) -> Result<Vec<Node>, Error> {
-    let upto = i64::from(after) + i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut kept = vec![];
-    let mut next = Some(end.id);
-    for _ in 0..WALK_MAX / STEP {
-        let Some(start) = next.take() else {
-            kept.reverse();
-            return Ok(kept);
-        };
-        for node in read.chain(thread.tree, start, STEP).await? {
-            if node.ordinal <= after {
-                next = None;
-                break;
-            }
-            next = node.parent;
-            if i64::from(node.ordinal) <= upto {
-                kept.push(node);
-            }
-        }
+    if end.ordinal.saturating_sub(after) > WALK_MAX {
+        return Err(too_deep());
     }
-    Err(too_deep())
+    Ok(read.segment(thread.tree, end.id, after, limit).await?)
 }
 
 /// The message on the path that a cursor names.
@@ -260,19 +242,13 @@ async fn is_before(
     end: &Node,
     node: &Node,
 ) -> Result<bool, Error> {
-    let mut next = Some(end.id);
-    for _ in 0..WALK_MAX / STEP {
-        let Some(start) = next.take() else {
-            return Ok(false);
-        };
-        for other in read.chain(thread.tree, start, STEP).await? {
-            if other.ordinal <= node.ordinal {
-                return Ok(other.id == node.id);
-            }
-            next = other.parent;
-        }
+    if end.ordinal.saturating_sub(node.ordinal) > WALK_MAX {
+        return Err(too_deep());
     }
-    Err(too_deep())
+    let there = read
+        .segment(thread.tree, end.id, node.ordinal.saturating_sub(1), 1)
+        .await?;
+    Ok(there.first().is_some_and(|there| there.id == node.id))
 }
 
 async fn in_state(

@@ -306,8 +306,9 @@ pub(super) async fn others(
 
 /// Refuses when the head of the branch is not what the request says it is.
 fn expect(post: &Post, branch: &Branch) -> Result<(), Error> {
-    match post.expected_head {
-        Some(expected) if expected != branch.head => Err(Error::conflict(
+    let head = branch.head.map(|head| head.to_string());
+    match &post.expected_head {
+        Some(expected) if expected.as_deref() != head.as_deref() => Err(Error::conflict(
             "head_conflict",
             match branch.head {
                 Some(head) => format!(

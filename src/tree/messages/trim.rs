@@ -54,6 +54,9 @@ pub async fn trim(
     }
     tx.set_outcome(values.tree, branch.id, Outcome::Idle)
         .await?;
+    // What follows in this transaction reads it, and nobody else can yet. Should it be undone,
+    // nobody will ask for this id again.
+    values.warm.put(values.tree, state.clone());
     Ok((slot, state))
 }
 

@@ -50,6 +50,11 @@ fn bad_posts_are_refused_and_write_nothing(place: &Place) {
             409,
             "head_conflict",
         ),
+        (
+            with(user("x"), "expected_head", "nothing"),
+            409,
+            "head_conflict",
+        ),
     ] {
         assert_eq!(code(&post(&client, &thread, &body), status), expected);
     }

@@ -19,6 +19,7 @@ on_both_storages!(
     the_end_of_another_branch_is_continued_there,
     a_post_before_a_message_takes_its_place,
     several_messages_are_one_checkpoint_and_can_be_branched_between,
+    rewinding_between_messages_of_one_step_cuts_the_later_ones_off,
     replacing_a_message_edits_it_where_it_is,
     a_taken_id_is_refused_when_asked,
     an_expected_head_must_be_the_head,
@@ -186,6 +187,47 @@ fn several_messages_are_one_checkpoint_and_can_be_branched_between(place: &Place
     assert_eq!(edited["messages"][0]["parent_id"], "M2");
     assert_eq!(path(&client, &thread, "").len(), 3);
     assert!(!path(&client, &thread, "").contains(&"M4".to_owned()));
+}
+
+fn rewinding_between_messages_of_one_step_cuts_the_later_ones_off(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = agent_thread(&client);
+    let list: Vec<Value> = (1..=4)
+        .map(|n| json!({"id": format!("M{n}"), "role": "user", "content": format!("t{n}")}))
+        .collect();
+    store(&client, &thread, &json!({"messages": list}));
+    let rewind = |body: &Value| {
+        let answer = client.post(&format!("/threads/{thread}/rewind"), body);
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        answer.json()
+    };
+    let at = rewind(&json!({"message_id": "M2"}));
+    assert_eq!(at["head_message_id"], "M2");
+    assert_eq!(at["message_count"], 2);
+    let state = client.state(&thread);
+    assert_eq!(state["next"], json!([]));
+    assert_eq!(state["metadata"]["source"], "fork");
+    assert_eq!(state["values"]["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(path(&client, &thread, ""), ["M1", "M2"]);
+    let before = rewind(&json!({"message_id": "M4", "position": "before"}));
+    assert_eq!(before["head_message_id"], "M3");
+    assert_eq!(before["prefill"], "t4");
+    store(&client, &thread, &with(user("on"), "id", "N"));
+    assert_eq!(
+        path(&client, &thread, "view=state"),
+        ["M1", "M2", "M3", "N"]
+    );
+    // A run can begin there as well.
+    let input = json!({"messages": [{"role": "user", "content": "run"}]});
+    let run = json!({"assistant_id": "agent", "input": input, "parent_id": "M1"});
+    client.run(&thread, &run);
+    let page = read(&client, &thread, "");
+    assert_eq!(page["messages"].as_array().unwrap().len(), 3);
+    assert_eq!(page["messages"][2]["content"], "echo: run");
+    assert_eq!(
+        path(&client, &thread, "branch=main"),
+        ["M1", "M2", "M3", "M4"]
+    );
 }
 
 fn replacing_a_message_edits_it_where_it_is(place: &Place) {

@@ -20,6 +20,7 @@ on_both_storages!(
     scenario_08_a_run_sees_its_own_path_only,
     scenario_09_concurrent_posts_make_one_line,
     fifty_concurrent_posts_lose_none,
+    a_fork_between_messages_of_one_step_cuts_the_later_ones_off,
     scenario_24_a_known_id_with_new_text_is_an_edit,
 );
 
@@ -174,6 +175,39 @@ fn assert_one_line(client: &support::client::Client, thread: &str, count: usize)
     texts.dedup();
     assert_eq!(texts.len(), count);
     assert_eq!(branch_names(client, thread), ["main"]);
+}
+
+fn a_fork_between_messages_of_one_step_cuts_the_later_ones_off(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = agent_thread(&client);
+    let list: Vec<Value> = (1..=4)
+        .map(|n| json!({"id": format!("M{n}"), "role": "user", "content": format!("t{n}")}))
+        .collect();
+    store(&client, &thread, &json!({"messages": list}));
+    let fork = uuid::Uuid::now_v7().to_string();
+    let body = json!({
+        "role": "user", "content": "mine", "id": "F1",
+        "forkedAtConversationId": thread, "forkedAtEntryId": "M3",
+    });
+    let answer = store(&client, &fork, &body);
+    assert_eq!(answer["messages"][0]["parent_id"], "M2");
+    assert_eq!(path(&client, &fork, ""), ["M1", "M2", "F1"]);
+    assert_eq!(path(&client, &fork, "view=state"), ["M1", "M2", "F1"]);
+    let page = read(&client, &fork, "");
+    assert_eq!(page["messages"][1]["inherited"], true);
+    assert_eq!(page["messages"][1]["thread_id"], json!(thread));
+    assert_eq!(page["messages"][2]["inherited"], false);
+    let end = client.run(&fork, &json!({"assistant_id": "agent", "input": null}));
+    assert_eq!(end["messages"][3]["content"], "echo: mine");
+    let again = client.post(
+        "/commands/fork-thread",
+        &json!({
+            "source_thread_id": thread, "message_id": "M2"
+        }),
+    );
+    assert_eq!(again.status, 201, "{}", again.text());
+    let other = again.json()["new_thread_id"].as_str().unwrap().to_owned();
+    assert_eq!(path(&client, &other, ""), ["M1", "M2"]);
 }
 
 fn scenario_24_a_known_id_with_new_text_is_an_edit(place: &Place) {

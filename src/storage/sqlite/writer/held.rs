@@ -12,7 +12,7 @@ use super::{execute, roll_back};
 use crate::checkpoint::Error;
 
 /// How long a transaction may say nothing while everybody else waits for it.
-const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 
 /// What waits for its turn in the queue.
 pub(super) struct Opening {

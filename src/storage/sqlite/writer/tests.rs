@@ -164,3 +164,35 @@ async fn what_was_queued_is_done_before_the_writer_ends() {
     drop(writer);
     assert_eq!(count(&reader), 300);
 }
+
+#[tokio::test]
+async fn a_held_transaction_keeps_others_out_until_it_is_committed() {
+    let (writer, reader, _folder) = writer();
+    let held = writer.hold().await.unwrap();
+    let queued = writer.submit(|db| insert(db, 3));
+    held.run(|db| insert(db, 1)).await.unwrap();
+    let failed = held.run(|db| insert(db, 2).and_then(|_| insert(db, 1)));
+    assert!(failed.await.is_err());
+    assert_eq!(count(&reader), 0);
+    held.commit().await.unwrap();
+    // The failed call left nothing; what it was about did not end the rest.
+    queued.await.unwrap();
+    let sum = reader.query_row("SELECT sum(n) FROM t", [], |row| row.get::<_, i64>(0));
+    assert_eq!(sum.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn a_held_transaction_that_is_dropped_or_silent_is_undone() {
+    let (writer, reader, _folder) = writer();
+    let dropped = writer.hold().await.unwrap();
+    dropped.run(|db| insert(db, 1)).await.unwrap();
+    drop(dropped);
+    let silent = writer.hold().await.unwrap();
+    silent.run(|db| insert(db, 2)).await.unwrap();
+    // Behind the silent one, which says nothing until it is given up.
+    writer.submit(|db| insert(db, 3)).await.unwrap();
+    assert!(silent.run(|db| insert(db, 4)).await.is_err());
+    assert!(matches!(silent.commit().await, Err(Error::Unavailable(_))));
+    let only = reader.query_row("SELECT n FROM t", [], |row| row.get::<_, i64>(0));
+    assert_eq!(only.unwrap(), 3);
+}
