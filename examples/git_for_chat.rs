@@ -29,7 +29,7 @@ use hyper::{Method, Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde_json::Value as Json;
 use tokio::{
-    io::{AsyncBufReadExt, BufReader, stdin},
+    io::{AsyncBufReadExt, BufReader},
     net::TcpStream,
     process::{Child, Command},
 };
@@ -46,7 +46,9 @@ async fn answer(chat: Chat) -> Update<Chat> {
     let said: Vec<String> = said.collect();
     let last = said.last().cloned().unwrap_or_default();
     let before = said.len() / 2;
-    Chat::update().messages(Message::ai(format!("To \"{last}\", after {before} turns.")))
+    Chat::update().messages(Message::ai(format!(
+        "To \"{last}\", after {before} turn(s)."
+    )))
 }
 
 const HELP: &str = "
@@ -78,7 +80,7 @@ const TOUR: &[(&str, &str)] = &[
     ("", "say Shall we sleep first?"),
     (
         "What differs between where we are and the door?",
-        "diff branch:main-v3 tag:door",
+        "diff branch:main-v2-v2 tag:door",
     ),
     ("Back to the door. The tag stays.", "restore door"),
     ("", "say Who is behind it?"),
@@ -133,8 +135,8 @@ async fn show(play: bool, server: Option<(&str, &str)>) -> Result<()> {
     let mut desk = Desk::open(address, assistant).await?;
     if play {
         println!("{HELP}");
-        let mut lines = BufReader::new(stdin()).lines();
-        while let Some(line) = lines.next_line().await? {
+        for line in std::io::stdin().lines() {
+            let line = line?;
             if line.trim() == "quit" {
                 break;
             }
@@ -331,10 +333,12 @@ impl Desk {
             println!("    (nothing)  [{}]", empty.join(", "));
         }
         let own = &self.threads[self.current];
-        let mut stack: Vec<(&Json, String)> = Vec::new();
+        // Nodes to draw, each with what stands before it and before what follows it.
+        let mut stack: Vec<(&Json, String, String)> = Vec::new();
         let roots = children.get("").into_iter().flatten();
-        stack.extend(roots.rev().map(|node| (*node, "    ".to_owned())));
-        while let Some((node, indent)) = stack.pop() {
+        let left = || "    ".to_owned();
+        stack.extend(roots.rev().map(|node| (*node, left(), left())));
+        while let Some((node, indent, below)) = stack.pop() {
             let id = text(&node["id"])?;
             let labels = names.get(id).map(|all| format!("  [{}]", all.join(", ")));
             let inherited = match node["thread_id"] == **own {
@@ -349,11 +353,14 @@ impl Desk {
                 labels.unwrap_or_default()
             );
             let next = children.get(id).map(Vec::as_slice).unwrap_or_default();
-            let deeper = match next.len() {
-                0 | 1 => indent.replace("+-", "| "),
-                _ => format!("{}+- ", indent.replace("+-", "| ")),
-            };
-            stack.extend(next.iter().rev().map(|node| (*node, deeper.clone())));
+            for (place, node) in next.iter().enumerate().rev() {
+                let (mark, more) = match (next.len(), place + 1 == next.len()) {
+                    (1, _) => ("", ""),
+                    (_, false) => ("|- ", "|  "),
+                    (_, true) => ("`- ", "   "),
+                };
+                stack.push((node, format!("{below}{mark}"), format!("{below}{more}")));
+            }
         }
         Ok(())
     }

@@ -11,8 +11,12 @@
 mod memory;
 #[path = "engine/mistakes.rs"]
 mod mistakes;
+#[path = "engine/nested.rs"]
+mod nested;
 #[path = "engine/reuse.rs"]
 mod reuse;
 #[path = "engine/storages.rs"]
 mod storages;
 mod support;
+#[path = "engine/versions.rs"]
+mod versions;

@@ -21,6 +21,7 @@ on_both_storages!(
     a_run_whose_creator_was_killed_is_found_again,
     keys_count_for_posts_and_puts_and_have_a_form,
     a_repeated_tag_or_message_is_written_once,
+    the_end_of_a_stateless_run_outlives_it,
 );
 
 fn serve(place: &Place) -> (Server, Client) {
@@ -227,4 +228,13 @@ fn a_repeated_tag_or_message_is_written_once(place: &Place) {
     let all = client.get(&path).json();
     let said = all["messages"].as_array().unwrap().iter();
     assert_eq!(said.filter(|one| one["content"] == "once").count(), 1);
+}
+
+fn the_end_of_a_stateless_run_outlives_it(place: &Place) {
+    let (_server, client) = serve(place);
+    let first = post(&client, "/runs/wait", "k", &slow(1));
+    assert_eq!(first.json()["seen"], json!(["work", "rest"]));
+    let again = post(&client, "/runs/wait", "k", &slow(1));
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.json(), first.json());
 }

@@ -110,7 +110,7 @@ fn threads_are_found_by_metadata_status_ids_and_values(place: &Place) {
     assert_eq!(search(&client, &json!({"metadata": all})).len(), 4);
     assert_eq!(search(&client, &json!({"metadata": {"tag": "y"}})).len(), 0);
     let deep = json!({"metadata": {"deep": {"a": [2]}}});
-    assert_eq!(search(&client, &deep), [done.clone()]);
+    assert_eq!(search(&client, &deep), [&*done]);
     for (status, thread) in [
         ("idle", &done),
         ("interrupted", &asked),
@@ -118,13 +118,13 @@ fn threads_are_found_by_metadata_status_ids_and_values(place: &Place) {
         ("busy", &busy),
     ] {
         let found = search(&client, &json!({"metadata": all, "status": status}));
-        assert_eq!(found, [thread.clone()], "{status}");
+        assert_eq!(found, [&**thread], "{status}");
     }
     let two = json!({"ids": [done, failed], "sort_by": "created_at", "sort_order": "asc"});
     assert_eq!(search(&client, &two), [done.clone(), failed]);
     assert!(search(&client, &json!({"ids": []})).is_empty());
     let values = json!({"values": {"count": 1116, "log": ["last"]}});
-    assert_eq!(search(&client, &values), [done.clone()]);
+    assert_eq!(search(&client, &values), [&*done]);
     assert!(search(&client, &json!({"values": {"count": 7}})).is_empty());
     let listed = client.get("/threads?status=interrupted").json();
     assert_eq!(ids(&listed), [asked]);

@@ -16,6 +16,8 @@ mod compare;
 mod events;
 #[path = "tree/forks.rs"]
 mod forks;
+#[path = "tree/holds.rs"]
+mod holds;
 #[path = "tree/index.rs"]
 mod index;
 #[path = "tree/invariants.rs"]

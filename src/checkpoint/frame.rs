@@ -1,9 +1,12 @@
 //! Between checkpoints and rows: which values go into the envelope, which become blobs, and
 //! which of those are deltas on a version that is stored already.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
-use super::{BlobRow, Checkpoint, CheckpointRow, Version, codec, delta};
+use super::{BlobRow, Checkpoint, CheckpointRow, Version, Versions, codec, delta};
 use crate::{channel::Shape, value::Value};
 
 mod decode;
@@ -74,7 +77,7 @@ impl Frame {
         let mut blobs = vec![];
         let mut appended = HashMap::new();
         let mut envelope = String::with_capacity(512);
-        envelope.push_str("{\"v\":4,\"channel_values\":{");
+        envelope.push_str("{\"channel_values\":{");
         let mut first = true;
         for (name, value) in &checkpoint.values {
             let Some(version) = checkpoint.versions.get(name) else {
@@ -111,25 +114,38 @@ impl Frame {
         }
         self.channels
             .retain(|name, _| checkpoint.values.contains_key(name));
-        envelope.push_str("},\"channel_versions\":");
+        // What is empty, or follows from the rest, is left out: there is a row per superstep.
+        match first {
+            true => envelope.truncate(1),
+            false => envelope.push_str("},"),
+        }
+        envelope.push_str("\"channel_versions\":");
         write_versions(&mut envelope, &checkpoint.versions);
-        envelope.push_str(",\"versions_seen\":{");
         first = true;
         for (node, versions) in &checkpoint.seen {
+            if first {
+                envelope.push_str(",\"versions_seen\":{");
+            }
             comma(&mut envelope, &mut first);
             quote(&mut envelope, node);
             envelope.push(':');
             write_versions(&mut envelope, versions);
         }
-        envelope.push('}');
-        if let Some(updated) = &checkpoint.updated {
-            envelope.push_str(",\"updated_channels\":[");
-            first = true;
-            for name in updated {
-                comma(&mut envelope, &mut first);
-                quote(&mut envelope, name);
+        if !first {
+            envelope.push('}');
+        }
+        match &checkpoint.updated {
+            Some(updated) if *updated == newest(&checkpoint.values, &checkpoint.versions) => {}
+            Some(updated) => {
+                envelope.push_str(",\"updated_channels\":[");
+                first = true;
+                for name in updated {
+                    comma(&mut envelope, &mut first);
+                    quote(&mut envelope, name);
+                }
+                envelope.push(']');
             }
-            envelope.push(']');
+            None => envelope.push_str(",\"updated_channels\":null"),
         }
         envelope.push('}');
         Encoded {
@@ -154,6 +170,17 @@ impl Frame {
             appended,
         }
     }
+}
+
+/// The channels with a value that have the newest version: as a rule those that the superstep
+/// updated.
+fn newest(values: &BTreeMap<Arc<str>, Value>, versions: &Versions) -> Vec<Arc<str>> {
+    let counter = versions.values().map(|version| version.counter).max();
+    versions
+        .iter()
+        .filter(|(name, version)| Some(version.counter) == counter && values.contains_key(*name))
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 /// A blob row for `value`: a delta on what is held where that is shorter, else the full value.

@@ -40,11 +40,12 @@ pub(super) fn of_query(query: &Query) -> Result<Given, Error> {
         event: query.integer("event_number")?,
         position: query.word("position", POSITIONS)?,
     };
-    if let Some(id) = query.get("checkpoint_id") {
-        given.checkpoints.push(checkpoint_id(id)?);
-    }
     for name in ["message_id", "parent_id"] {
         given.messages.extend(text(name));
+    }
+    // LangGraph's servers do not read one here, so alone it says nothing.
+    if let Some(id) = query.get("checkpoint_id").filter(|_| given.is_ours()) {
+        given.checkpoints.push(checkpoint_id(id)?);
     }
     Ok(given)
 }

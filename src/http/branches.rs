@@ -12,7 +12,7 @@ use super::{
     service::Call,
 };
 use crate::{
-    runs::branches::{Branched, Branches, From, NewBranch},
+    runs::branches::{Begin, Branched, Branches, NewBranch},
     tree::{
         Address, Given,
         address::name,
@@ -40,7 +40,7 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
         let activate = fields.flag("activate")?.unwrap_or(false);
         let leave = leave(&fields, Queued::Float)?;
         let new = NewBranch {
-            from: From::Address(address::of_body(&fields)?.address(false)?),
+            from: Begin::Address(address::of_body(&fields)?.address(false)?),
             name: wanted_name(&fields)?,
             origin: "checkpoint",
             activate: activate.then_some(leave),
@@ -67,7 +67,7 @@ pub(super) async fn rewind(mut call: Call) -> Result<Response<Body>, Error> {
             ));
         }
         let new = NewBranch {
-            from: From::Address(given.address(false)?),
+            from: Begin::Address(given.address(false)?),
             name: wanted_name(&fields)?,
             origin: "rewind",
             activate: Some(leave(&fields, Queued::Cancel)?),
@@ -88,7 +88,7 @@ pub(super) async fn btw(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let body = call.json_or_nothing().await?;
         let new = NewBranch {
-            from: From::Side,
+            from: Begin::Side,
             name: wanted_name(&Fields::of(&body)?)?,
             origin: "btw",
             activate: None,
@@ -113,7 +113,7 @@ pub(super) async fn restore(mut call: Call) -> Result<Response<Body>, Error> {
             ..Given::default()
         };
         let new = NewBranch {
-            from: From::Address(given.address(false)?),
+            from: Begin::Address(given.address(false)?),
             name: wanted_name(&fields)?,
             origin: "restore",
             activate: Some(leave(&fields, Queued::Cancel)?),

@@ -2,10 +2,11 @@
 //! time and has no further effect.
 //!
 //! Answers below 500 are kept whole. An answer that is a stream is not: the run it belongs to is
-//! noted, and the same request joins that run. Whoever sends a key while the first request is
-//! under way waits for its answer.
+//! noted, and the same request joins that run; one that waits for the run's end is kept then.
+//! Whoever sends a key while the first request is under way waits for its answer.
 
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http_body_util::{BodyExt, StreamBody};
 use hyper::{
     HeaderMap, Method, Response, StatusCode,
     header::{CONTENT_LOCATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION},
@@ -24,7 +25,7 @@ use crate::{
     checkpoint::codec,
     id::RunId,
     runs::{
-        keys::{Begun, Key},
+        keys::{Begun, Kept, Key},
         request::{Join, Target},
     },
     value::{Map, Value},
@@ -117,7 +118,7 @@ pub(super) async fn once(
     let limit = options.body_limit.max(options.edit_limit);
     let bytes = match call.body.take() {
         Some(body) => body.read(&call.headers, limit, options.body_grace).await?,
-        None => bytes::Bytes::new(),
+        None => Bytes::new(),
     };
     request.hash.update(&bytes);
     let hash = request.hash.digest128().to_be_bytes();
@@ -149,7 +150,11 @@ pub(super) async fn once(
     if response.status().is_server_error() {
         return Ok(response);
     }
-    let (response, answer) = taken_apart(response).await;
+    let later = held.later();
+    let (mut response, answer) = taken_apart(response).await;
+    if let (Some(Replay::Wait(_)), Some(later)) = (response.extensions().get(), later) {
+        response = response.map(|body| kept_at_its_end(body, later));
+    }
     if let Err(error) = held.keep(codec::encode(&answer)).await {
         tracing::warn!(%error, "an answer could not be kept for its idempotency key");
     }
@@ -183,6 +188,31 @@ async fn taken_apart(response: Response<Body>) -> (Response<Body>, Value) {
     kept.insert("body", Value::Bytes(bytes.clone()));
     let response = Response::from_parts(head, body::full(bytes));
     (response, Value::map(kept))
+}
+
+/// The body of a waiting answer, which is kept whole once it is: the run may be gone when the
+/// request comes again.
+fn kept_at_its_end(mut body: Body, later: Kept) -> Body {
+    let stream = async_stream::stream! {
+        let mut whole = Vec::new();
+        while let Some(Ok(frame)) = body.frame().await {
+            if let Some(data) = frame.data_ref() {
+                whole.extend_from_slice(data);
+            }
+            yield Ok(frame);
+        }
+        // Line breaks told that the answer is still to come.
+        let begin = whole.iter().position(|byte| *byte != b'\n').unwrap_or(0);
+        let answer = Value::map(Map::from([
+            ("status", 200.into()),
+            (CONTENT_TYPE.as_str(), "application/json".into()),
+            ("body", Value::Bytes(Bytes::from(whole).slice(begin..))),
+        ]));
+        if let Err(error) = later.replace(codec::encode(&answer)).await {
+            tracing::warn!(%error, "an answer could not be kept for its idempotency key");
+        }
+    };
+    StreamBody::new(stream).boxed_unsync()
 }
 
 /// Gives an answer again.

@@ -31,7 +31,8 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         if let Some(lineage) = &new.lineage {
             call.authorize(lineage.parent, Level::Writer).await?;
         }
-        let answer = call.api().post_messages(thread, new).await?;
+        let answer = call.api().post_messages(thread, new).await;
+        let answer = answer.map_err(told)?;
         let status = match answer.fresh {
             true => StatusCode::CREATED,
             false => StatusCode::OK,
@@ -64,12 +65,20 @@ pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
         let new = parse::send(&body)?;
         let thread = new.thread;
         call.authorize(thread, Level::Writer).await?;
-        let sent = call.api().send_message(new).await?;
+        let sent = call.api().send_message(new).await.map_err(told)?;
         let mut map = sent_map(&sent);
         map.insert("thread_id", thread.to_string());
         Ok(body::json(StatusCode::ACCEPTED, &Value::map(map)))
     })
     .await
+}
+
+/// A run that is refused because of another one has no code where LangGraph's clients create it.
+fn told(error: Error) -> Error {
+    match (error.code, error.status) {
+        (None, StatusCode::CONFLICT) => error.with_code("branch_busy"),
+        _ => error,
+    }
 }
 
 fn posted(answer: &Answer, thread: crate::id::ThreadId) -> Map {

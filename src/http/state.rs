@@ -176,6 +176,7 @@ pub(super) fn address(fields: &Fields<'_>) -> Result<Address, Error> {
     if let Some(text) = fields.text("checkpoint_id")? {
         address.checkpoint = Some(checkpoint_id(text)?);
     }
+    address.checkpoint = address.own();
     Ok(address)
 }
 

@@ -27,7 +27,7 @@ const LOOK_BACK: usize = 64;
 #[derive(Clone, Debug)]
 pub struct NewBranch {
     /// Where it begins.
-    pub from: From,
+    pub from: Begin,
     /// Its name; made up without one.
     pub name: Option<Arc<str>>,
     /// `branches.origin`.
@@ -38,7 +38,7 @@ pub struct NewBranch {
 
 /// Where a branch begins.
 #[derive(Clone, Debug)]
-pub enum From {
+pub enum Begin {
     /// At an address.
     Address(Address),
     /// At the head of the active branch; while that runs, at its newest checkpoint without a
@@ -112,9 +112,9 @@ impl Service {
             let mut tx = store.begin(thread.tree).await?;
             let thread = resolve::thread(&mut *tx, id).await?;
             let again = match &new.from {
-                From::Address(address) => tree::resolve(&mut *tx, &thread, address).await?,
+                Begin::Address(address) => tree::resolve(&mut *tx, &thread, address).await?,
                 // What was safe a moment ago is so for ever.
-                From::Side => place.clone(),
+                Begin::Side => place.clone(),
             };
             if again.base.id() != place.base.id() {
                 continue;
@@ -173,11 +173,11 @@ impl Service {
         &self,
         read: &mut dyn Read,
         thread: &ThreadRow,
-        from: &From,
+        from: &Begin,
     ) -> Result<Resolved, Error> {
         let address = match from {
-            From::Address(address) => return Ok(tree::resolve(read, thread, address).await?),
-            From::Side => Address::default(),
+            Begin::Address(address) => return Ok(tree::resolve(read, thread, address).await?),
+            Begin::Side => Address::default(),
         };
         let mut place = tree::resolve(read, thread, &address).await?;
         let (Some(head), Some(active)) = (place.base.id(), thread.active_branch) else {

@@ -63,7 +63,7 @@ impl Service {
         let second = self.side(read, &thread, to).await?;
         let values = self.conversation(&thread);
         let channels = channels(&first.values, &second.values, &[&*values.channel]);
-        let found = lists(&first.messages, &second.messages, |message| id_of(message));
+        let found = lists(&first.messages, &second.messages, id_of);
         let own = |list: Vec<&Value>| list.into_iter().cloned().collect::<Vec<_>>();
         let (before, after): (Vec<&Value>, Vec<&Value>) = found.changed.into_iter().unzip();
         let (before, after) = (own(before), own(after));

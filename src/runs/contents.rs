@@ -133,7 +133,7 @@ impl Service {
             };
             let at = event.checkpoint.or_else(|| first(&nodes, event));
             let Some(at) = at else {
-                if let Some(message) = self.queued(thread, event, events).await? {
+                if let Some(message) = self.queued(read, thread, event).await? {
                     found.insert(event.number, message);
                 }
                 continue;
@@ -155,22 +155,24 @@ impl Service {
         Ok(found)
     }
 
-    /// A message that no state holds yet: it is in the input of the run that waits with it.
+    /// A message that no state holds yet: it is in the input of the run that waits with it, which
+    /// the next event tells of.
     async fn queued(
         &self,
+        read: &mut dyn Read,
         thread: &ThreadRow,
         event: &Event,
-        events: &[Event],
     ) -> Result<Option<Value>, Error> {
         let Some(id) = &event.message_id else {
             return Ok(None);
         };
-        let run = run_of(event).or_else(|| {
-            let next = events.iter().find(|next| next.number == event.number + 1)?;
-            run_of(next)
-        });
-        let Some(run) = run else { return Ok(None) };
-        let row = self.inner.parts.runs.run(thread.id, run).await?;
+        let next = read
+            .events(thread.tree, event.thread, event.number, 1)
+            .await?;
+        let Some(run) = run_of(event).or_else(|| run_of(next.first()?)) else {
+            return Ok(None);
+        };
+        let row = self.inner.parts.runs.run(event.thread, run).await?;
         let kwargs = row.and_then(|row| Kwargs::from_value(&row.kwargs).ok());
         let channel = self.message_channel(&thread.metadata);
         let input = kwargs.and_then(|kwargs| kwargs.input);

@@ -56,7 +56,10 @@ impl Service {
             Some(thread) => self.spot(thread, &request).await?,
             None => Spot::default(),
         };
+        // A run is one of the root graph, wherever its address was.
         request.address.checkpoint = spot.checkpoint;
+        request.address.ns = "".into();
+        request.address.map = None;
         let metadata = run_metadata(&request, &ids);
         let kwargs = Kwargs::of(&request, &ids, &metadata, temporary);
         let stored = kwargs

@@ -47,10 +47,10 @@ impl Service {
             task: None,
         };
         let target = self.target(&thread, &edit.at).await?;
-        let (ns, made) = self
+        let (ns, made, parents) = self
             .write(&thread, &edit.at.ns, target, vec![vec![update]])
             .await?;
-        let address = view::address(id, &ns, made, None);
+        let address = view::address(id, &ns, made, Some(&parents));
         let mut map = Map::with_capacity(3);
         map.insert("checkpoint", address.clone());
         map.insert("configurable", address);
@@ -138,7 +138,7 @@ impl Service {
         ns: &Arc<str>,
         Target { slot, at }: Target,
         supersteps: Vec<Vec<StateUpdate>>,
-    ) -> Result<(Arc<str>, CheckpointId), Error> {
+    ) -> Result<(Arc<str>, CheckpointId, Map), Error> {
         let registered = self.graph_of(thread).ok_or(Error::NoGraph(thread.id))?;
         let graph = read::graph_at(&registered.graph, ns)
             .ok_or_else(|| Error::Invalid(format!("there is no subgraph at `{ns}`")))?;
@@ -177,6 +177,10 @@ impl Service {
             (false, None) => None,
         };
         let root = ns.is_empty();
+        let parents = found.as_ref().and_then(|found| {
+            let parents = found.checkpoint.metadata.get("parents")?.as_map()?;
+            Some(parents.clone())
+        });
         let mut metadata = Map::new();
         if let Some(value) = thread.metadata.get("graph_id") {
             metadata.insert("graph_id", value.clone());
@@ -203,6 +207,6 @@ impl Service {
             };
             parts.tree.settle(edited.slot, outcome, None).await?;
         }
-        Ok((ns, edited.checkpoint))
+        Ok((ns, edited.checkpoint, parents.unwrap_or_default()))
     }
 }

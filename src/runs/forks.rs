@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, Service, branches::From};
+use super::{Error, Service, branches::Begin};
 use crate::{
     id::{CheckpointId, ThreadId, TreeId},
     tree::{
@@ -147,7 +147,7 @@ impl Service {
         if at.target == Target::Active && at.position == Position::At {
             let active = resolve::active(read, parent).await?;
             if active.head.is_some() {
-                return self.place(read, parent, &From::Side).await;
+                return self.place(read, parent, &Begin::Side).await;
             }
         }
         Ok(tree::resolve(read, parent, at).await?)

@@ -110,6 +110,22 @@ pub fn decode(tag: &str, bytes: &[u8], columns: Columns) -> Result<Value, codec:
     Ok(Value::map(whole))
 }
 
+/// A run's metadata as its row keeps it; `None` when the request says the same, so that the row
+/// keeps JSON's `null`.
+pub fn own_metadata<'a>(metadata: &'a Map, request: &Value) -> Option<&'a Map> {
+    (requested(request) != Some(metadata)).then_some(metadata)
+}
+
+/// A run's metadata, of its row or else of its request.
+pub fn metadata(own: Option<Map>, request: &Value) -> Map {
+    own.or_else(|| requested(request).cloned())
+        .unwrap_or_default()
+}
+
+fn requested(request: &Value) -> Option<&Map> {
+    request.get("config")?.get("metadata")?.as_map()
+}
+
 fn shorten(value: &Value, texts: &[Arc<str>; 3]) -> Value {
     match value {
         Value::List(items) => Value::list(items.iter().map(|item| shorten(item, texts)).collect()),
@@ -240,6 +256,22 @@ mod tests {
             assert_eq!(decode(codec::BINCODE, &bytes, columns).unwrap(), request);
         }
         assert_eq!(back(&value!(null), columns), value!(null));
+    }
+
+    #[test]
+    fn metadata_that_the_request_says_is_kept_once() {
+        let metadata = Map::from([("a", value!(1))]);
+        let request = value!({"config": {"metadata": {"a": 1}}});
+        assert_eq!(own_metadata(&metadata, &request), None);
+        assert_eq!(super::metadata(None, &request), metadata);
+        for other in [
+            value!({"config": {"metadata": {"a": 2}}}),
+            value!({}),
+            value!(null),
+        ] {
+            assert_eq!(own_metadata(&metadata, &other), Some(&metadata));
+            assert_eq!(super::metadata(Some(metadata.clone()), &other), metadata);
+        }
     }
 
     proptest! {

@@ -92,7 +92,33 @@ pub enum Begun {
     Other,
 }
 
+/// A key whose answer is kept and may be put better.
+#[derive(Debug)]
+pub struct Kept {
+    service: Service,
+    claim: Claim,
+}
+
+impl Kept {
+    /// Keeps another answer in place of the first one.
+    ///
+    /// # Errors
+    /// The storage failed; the first answer stays.
+    pub async fn replace(self, answer: Vec<u8>) -> Result<(), Error> {
+        let keys = &self.service.inner.parts.keys;
+        keys.keep_answer(self.claim, answer).await
+    }
+}
+
 impl Held {
+    /// The right to keep another answer after the first one, when it is known.
+    pub fn later(&self) -> Option<Kept> {
+        Some(Kept {
+            service: self.service.clone(),
+            claim: self.claim.clone()?,
+        })
+    }
+
     /// Keeps the answer for whoever sends the request again.
     ///
     /// # Errors

@@ -189,9 +189,8 @@ impl Service {
         };
         let setting = self.setting(&thread, graph)?;
         if let Some(node) = &new.as_node
-            && setting.assigned
             && &**node != START
-            && setting.graph.node(node).is_none()
+            && !(setting.assigned && setting.graph.node(node).is_some())
         {
             return Err(tree::Error::invalid(format!("Node {node} does not exist")).into());
         }
@@ -259,28 +258,28 @@ impl Service {
             Some(id) => id.clone(),
             None => Uuid::new_v4().to_string().into(),
         };
+        let mut request = request::Run::of(assistant);
+        request.multitask_strategy = new.strategy;
+        request.input = Some(input(&setting.channel, &message, new.content));
+        let mut prepared = self.prepare(thread.id, &request)?;
+        prepared.new.branch = aim.pinned.then_some(aim.branch.id);
+        let run = prepared.id;
         let told = NewEvent {
             kind: event::USER_MESSAGE_ADDED,
             branch: Some(aim.branch.id),
             message_id: Some(message.clone()),
             ..NewEvent::default()
         };
-        let number = tx.append(tree, thread.id, vec![told]).await?;
-        let mut request = request::Run::of(assistant);
-        request.multitask_strategy = new.strategy;
-        request.input = Some(input(&setting.channel, &message, new.content));
-        let mut prepared = self.prepare(thread.id, &request)?;
-        prepared.announce(&message, number)?;
-        prepared.new.branch = aim.pinned.then_some(aim.branch.id);
-        let run = prepared.id;
         let written = async {
+            let number = tx.append(tree, thread.id, vec![told]).await?;
+            prepared.announce(&message, number)?;
             let created = tx.create_run(prepared.new).await?;
             super::within::refused(run, Some(&created))?;
             tx.commit().await?;
-            Ok::<_, Error>(created)
+            Ok::<_, Error>((number, created))
         };
-        let created = match written.await {
-            Ok(created) => created,
+        let (number, created) = match written.await {
+            Ok(written) => written,
             Err(error) => {
                 self.discard(run);
                 return Err(error);

@@ -126,6 +126,27 @@ pub struct Address {
     pub place: Option<tree::Address>,
 }
 
+impl Address {
+    /// Where a run starts, which is always a run of the root graph: for an address inside it the
+    /// root checkpoint its map names, else the head (LangGraph's rule).
+    pub fn root(&self) -> Option<CheckpointId> {
+        match self.ns.is_empty() {
+            true => self.checkpoint,
+            false => self.mapped(""),
+        }
+    }
+
+    /// The checkpoint in the address's own namespace: the one that is named, else that of the map.
+    pub fn own(&self) -> Option<CheckpointId> {
+        self.checkpoint.or_else(|| self.mapped(&self.ns))
+    }
+
+    fn mapped(&self, ns: &str) -> Option<CheckpointId> {
+        let id = self.map.as_ref()?.get(ns)?.as_str()?;
+        id.parse().ok()
+    }
+}
+
 /// Nodes to stop before or after.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]

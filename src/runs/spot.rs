@@ -55,7 +55,7 @@ impl Service {
     /// No such thread, or the thread does not see such a place; a checkpoint that is not the head
     /// of the branch named with it; or the storage failed.
     pub(super) async fn spot(&self, id: ThreadId, request: &request::Run) -> Result<Spot, Error> {
-        let stated = request.address.checkpoint;
+        let stated = request.address.root();
         let address = match (&request.address.place, stated) {
             (Some(place), _) => place.clone(),
             (None, Some(checkpoint)) => Address::at(Target::Checkpoint(checkpoint)),

@@ -64,9 +64,9 @@ impl Service {
         let (graph, wiring) = match at.ns.is_empty() {
             true => (registered.graph.clone(), registered.wiring.clone()),
             false => {
-                let graph = graph_at(&registered.graph, &at.ns).ok_or_else(|| {
-                    Error::Invalid(format!("there is no subgraph at `{}`", at.ns))
-                })?;
+                let Some(graph) = graph_at(&registered.graph, &at.ns) else {
+                    return Ok(empty(id, at));
+                };
                 (graph.clone(), Arc::new(Wiring::new(graph)))
             }
         };
@@ -116,6 +116,8 @@ impl Service {
                 let (inside, branch) = place;
                 let found = self.find(thread, &stored_ns, inside.clone()).await?;
                 let Some(mut decoded) = found else {
+                    // It has not run yet.
+                    states.insert(ns.to_string(), view::empty_state(thread.id, None));
                     continue;
                 };
                 let owner = owner_of_writes(&decoded, *branch);

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::rows::Event;
+use super::{event, rows::Event};
 use crate::{
     checkpoint::Error,
-    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    id::{CheckpointId, ThreadId, TreeId},
     time::Timestamp,
     value::Value,
 };
@@ -83,23 +83,13 @@ pub struct Head {
     pub updated_at: i64,
 }
 
-/// A row of `thread_timeline`.
+/// A row of `thread_timeline`: an event that a list of a thread's history shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moment {
     /// The event.
     pub number: i64,
-    /// Its type.
-    pub kind: Arc<str>,
-    /// Its branch.
-    pub branch: Option<BranchId>,
-    /// Its checkpoint.
-    pub checkpoint: Option<CheckpointId>,
-    /// Its message.
-    pub message_id: Option<Arc<str>>,
-    /// The beginning of the message's text.
-    pub preview: Option<Arc<str>>,
-    /// Its time.
-    pub created_at: Timestamp,
+    /// The number of its type.
+    pub code: i16,
 }
 
 /// A row of `fork_index`.
@@ -120,10 +110,6 @@ pub struct Fork {
 pub struct Text {
     /// The event that added or changed the message.
     pub number: i64,
-    /// The message.
-    pub message_id: Option<Arc<str>>,
-    /// Its role as clients see it.
-    pub role: Option<Arc<str>>,
     /// Its text in lower case.
     pub text: String,
 }
@@ -228,14 +214,12 @@ pub fn rows<'a>(
         Projection::Timeline => Rows::Timeline(
             events
                 .iter()
-                .map(|event| Moment {
-                    number: event.number,
-                    kind: event.kind.clone(),
-                    branch: event.branch,
-                    checkpoint: event.checkpoint,
-                    message_id: event.message_id.clone(),
-                    preview: message(event).map(preview),
-                    created_at: event.created_at,
+                .filter(|event| is_shown(event))
+                .filter_map(|event| {
+                    Some(Moment {
+                        number: event.number,
+                        code: event::code(&event.kind).ok()?,
+                    })
                 })
                 .collect(),
         ),
@@ -254,15 +238,23 @@ pub fn rows<'a>(
                 .filter_map(|event| {
                     let message = message(event)?;
                     let text = text(message).to_lowercase();
-                    (!text.is_empty()).then(|| Text {
+                    (!text.is_empty()).then_some(Text {
                         number: event.number,
-                        message_id: event.message_id.clone(),
-                        role: role(event, Some(message)),
                         text,
                     })
                 })
                 .collect(),
         ),
+    }
+}
+
+/// Whether a list of a thread's history shows an event: steps of runs that went well say nothing
+/// that their messages do not.
+fn is_shown(event: &Event) -> bool {
+    match &*event.kind {
+        event::RUN_ENQUEUED | event::RUN_STARTED | event::CHECKPOINT_CREATED => false,
+        event::RUN_FINISHED => event.payload.get("status") != Some(&Value::str("success")),
+        _ => true,
     }
 }
 

@@ -130,6 +130,8 @@ pub trait Read: Send {
         after: i32,
         limit: usize,
     ) -> Result<Vec<Node>, Error>;
+    /// The `add` nodes that follow any of these in the tree, oldest first.
+    async fn followers(&mut self, tree: TreeId, parents: Vec<NodeId>) -> Result<Vec<Node>, Error>;
 }
 
 /// A branch to insert as it is given: no name is made up, no epoch is checked.

@@ -438,3 +438,34 @@ pub async fn a_branch_is_not_opened_where_nothing_is_any_more(b: &Backend) {
     late.open = Some(open);
     assert!(matches!(b.try_commit(late).await, Err(Error::Fenced)));
 }
+
+pub async fn an_undone_run_leaves_no_result_without_its_value(b: &Backend) {
+    let thread = b.thread().await;
+    let writer = b.trees.take_slot(thread).await.unwrap().unwrap();
+    let base = turns(b, &writer, (None, 0), 1..=1).await[0];
+    let (_, slot) = b.start(new_run(thread)).await;
+    let sibling = vec![result(base.0, 9, b"of a sibling, before")];
+    b.saver.flush(flush(&slot, sibling)).await.unwrap();
+    let made = turns(b, &slot, (Some(base), 1), 2..=4).await;
+    // The second of three is needed, with what its tasks did and the values of that.
+    let mut tx = begin(b, slot.tree).await;
+    tx.put_tag(slot.tree, thread, tag("t", made[1].0, 2))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    b.start(backstitch::runs::NewRun {
+        strategy: backstitch::runs::Strategy::Rollback,
+        ..new_run(thread)
+    })
+    .await;
+    b.tables.check(true).await;
+    let at_base = b.by_id(&slot, base.0).await.unwrap();
+    let left: Vec<_> = at_base.writes.iter().map(|write| write.task).collect();
+    assert_eq!(left, [task(9)], "the others are to run again");
+    assert!(b.by_id(&slot, made[2].0).await.is_none());
+    let kept = b.by_id(&slot, made[1].0).await.unwrap();
+    assert_eq!(kept.writes.len(), 1);
+    let wanted = vec![("m".into(), version(4))];
+    let found = b.saver.blobs(slot.tree, "".into(), wanted).await.unwrap();
+    assert_eq!(found.len(), 4, "a value with its chain");
+}

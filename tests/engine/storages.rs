@@ -7,8 +7,8 @@ use super::support::postgres::{Database, database};
 /// One storage, and what must live as long as it.
 pub struct Storage {
     pub local: Local,
-    folder: Option<tempfile::TempDir>,
-    database: Option<Database>,
+    _folder: Option<tempfile::TempDir>,
+    _database: Option<Database>,
 }
 
 impl Storage {
@@ -16,8 +16,8 @@ impl Storage {
         let folder = tempfile::tempdir().unwrap();
         Self {
             local: Local::sqlite(folder.path()).unwrap(),
-            folder: Some(folder),
-            database: None,
+            _folder: Some(folder),
+            _database: None,
         }
     }
 
@@ -25,19 +25,9 @@ impl Storage {
         let database = database().await;
         Self {
             local: Local::postgres(&database.url).await.unwrap(),
-            folder: None,
-            database: Some(database),
+            _folder: None,
+            _database: Some(database),
         }
-    }
-
-    /// The data directory, of SQLite.
-    pub fn folder(&self) -> Option<&std::path::Path> {
-        self.folder.as_ref().map(tempfile::TempDir::path)
-    }
-
-    /// The URL, of Postgres.
-    pub fn url(&self) -> Option<&str> {
-        self.database.as_ref().map(|database| &*database.url)
     }
 }
 

@@ -210,7 +210,7 @@ fn scenario_22_a_side_branch_runs_beside_the_main_one(place: &Place) {
     let (_server, client) = serve(place);
     let id = client.thread();
     let runs = format!("/threads/{id}/runs");
-    let first = ok(client.post(&runs, &slow(1500, json!({}))), 200);
+    let first = ok(client.post(&runs, &slow(5000, json!({}))), 200);
     wait_until("the run moves its branch", || {
         !branch(&client, &id, "main")["head_checkpoint_id"].is_null()
     });

@@ -21,6 +21,8 @@ on_both_storages!(
     a_queued_run_without_address_follows_the_active_branch,
     an_answered_question_is_asked_again_at_its_checkpoint,
     states_and_histories_are_shown_by_branch_and_tag,
+    a_fork_runs_and_shows_what_it_inherits_and_nothing_later,
+    graphs_inside_are_shown_as_their_branch_left_them,
     edits_by_branch_leave_the_others,
     an_edit_on_a_branch_with_a_running_run_is_refused,
     addresses_that_make_no_sense_are_refused,
@@ -289,23 +291,24 @@ fn a_queued_run_without_address_follows_the_active_branch(place: &Place) {
     let id = client.thread();
     client.run(&id, &slow(1, json!({})));
     let runs = format!("/threads/{id}/runs");
-    let running = ok(client.post(&runs, &slow(600, json!({}))), 200);
+    let running = ok(client.post(&runs, &slow(20_000, json!({}))), 200);
     let floating = ok(client.post(&runs, &slow(1, json!({}))), 200);
     let body = json!({"name": "side", "activate": true});
-    ok(client.post(&format!("/threads/{id}/branches"), &body), 201);
-    let side = head(&client, &id, "side");
-    assert_eq!(
-        client.end_of(&id, floating["run_id"].as_str().unwrap()),
-        "success"
-    );
+    let side = ok(client.post(&format!("/threads/{id}/branches"), &body), 201);
+    assert!(side.get("cancelled_runs").is_none());
+    let floating = floating["run_id"].as_str().unwrap();
+    assert_eq!(client.end_of(&id, floating), "success");
     assert_ne!(
         head(&client, &id, "side"),
-        side,
-        "it took the branch that was active then"
+        side["head_checkpoint_id"],
+        "it took the branch that is active now"
     );
-    assert_eq!(
-        client.end_of(&id, running["run_id"].as_str().unwrap()),
-        "success"
+    let running = running["run_id"].as_str().unwrap();
+    let path = format!("{runs}/{running}");
+    assert_eq!(ok(client.get(&path), 200)["status"], "running");
+    ok(
+        client.post(&format!("{path}/cancel?wait=true"), &json!({})),
+        200,
     );
 }
 
@@ -398,6 +401,77 @@ fn states_and_histories_are_shown_by_branch_and_tag(place: &Place) {
     assert_eq!(answer.status, 422);
     let answer = client.get(&format!("/threads/{id}/state?branch=a%20b"));
     assert_eq!(answer.status, 422);
+}
+
+fn a_fork_runs_and_shows_what_it_inherits_and_nothing_later(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, messages) = two_turns(&client);
+    let later = head(&client, &id, "main");
+    let first = end_of_first_turn(&client, &id);
+    let body = json!({"message_id": messages[1]});
+    let made = ok(client.post(&format!("/threads/{id}/fork"), &body), 201);
+    let fork = made["thread_id"].as_str().unwrap();
+    assert_eq!(texts(&client.state(fork)), ["one", "echo: one"]);
+    let history = client.history(fork);
+    assert_eq!(history.len(), 3, "inherited rows are shown");
+    assert!(
+        history
+            .iter()
+            .all(|state| state["metadata"]["thread_id"] == fork)
+    );
+    client.run(fork, &say("mine", "m5", json!({})));
+    assert_eq!(branches(&client, fork), [("main".into(), true, 4)]);
+    assert_eq!(client.history(fork).len(), 6);
+    let path = format!(
+        "/threads/{fork}/history?limit=2&before={}",
+        first.as_str().unwrap()
+    );
+    let page = ok(client.get(&path), 200);
+    assert_eq!(page.as_array().unwrap()[..], history[1..]);
+
+    // An inherited checkpoint may be run from; one that came later in the parent is not there.
+    let inherited = history[1]["checkpoint"]["checkpoint_id"].clone();
+    let at = json!({"checkpoint_id": inherited, "input": null});
+    client.run(fork, &say("unused", "m6", at));
+    assert_eq!(branches(&client, fork).len(), 2);
+    let at = json!({"checkpoint_id": later});
+    let answer = client.post(&format!("/threads/{fork}/runs"), &say("x", "m7", at));
+    assert_eq!(answer.status, 404, "{}", answer.text());
+    let path = format!("/threads/{fork}/state/{}", later.as_str().unwrap());
+    assert_eq!(ok(client.get(&path), 200)["values"], json!({}));
+    let path = format!("/threads/{fork}/state/{}", inherited.as_str().unwrap());
+    assert_eq!(texts(&ok(client.get(&path), 200)), ["one"]);
+    let answer = client.post(
+        &format!("/threads/{fork}/rewind"),
+        &json!({"message_id": messages[3]}),
+    );
+    assert_eq!(code(answer, 404), "message_not_found");
+    assert_eq!(head(&client, &id, "main"), later, "the parent is untouched");
+}
+
+fn graphs_inside_are_shown_as_their_branch_left_them(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = client.thread();
+    let body = json!({"assistant_id": "subgraph", "input": {"pause": true}});
+    client.run(&id, &body);
+    let state = |branch: &str| {
+        let query = format!("subgraphs=true&branch={branch}");
+        self::state(&client, &id, &query)
+    };
+    let before = state("main");
+    let inner = before["tasks"][0]["state"]["checkpoint"].clone();
+    assert!(inner.is_object(), "it stops inside: {before}");
+    ok(client.post(&format!("/threads/{id}/btw"), &json!({})), 201);
+    assert_eq!(state("main-v2")["tasks"], before["tasks"]);
+    let answer = json!({"assistant_id": "subgraph", "command": {"resume": "a"}});
+    let first = client.run(&id, &answer);
+    assert_eq!(state("main-v2")["tasks"], before["tasks"]);
+    let answer =
+        json!({"assistant_id": "subgraph", "branch": "main-v2", "command": {"resume": "b"}});
+    let second = client.run(&id, &answer);
+    assert_ne!(first, second);
+    assert_eq!(state("main")["values"], first);
+    assert_eq!(state("main-v2")["values"], second);
 }
 
 fn edits_by_branch_leave_the_others(place: &Place) {

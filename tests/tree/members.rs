@@ -267,7 +267,7 @@ fn a_thread_is_nobody_elses_business(place: &Place) {
     );
     ann.get(&format!("/threads/{id}")).refused(404);
     // So does a stateless one, while it is there.
-    let mut kept = run.clone();
+    let mut kept = run;
     kept["on_completion"] = json!("keep");
     let kept = bob.post("/runs", &kept).json();
     let kept = kept["thread_id"].as_str().unwrap();
@@ -344,11 +344,8 @@ fn lists_and_bulk_operations_keep_to_ones_own_threads(place: &Place) {
         let id = |row: &Value| row["thread_id"].as_str().unwrap().to_owned();
         rows.as_array().unwrap().iter().map(id).collect::<Vec<_>>()
     };
-    assert_eq!(
-        search(&ann, json!({"metadata": {"tag": "x"}})),
-        [mine.clone()]
-    );
-    assert_eq!(search(&bob, json!({"ids": [mine, his]})), [his.clone()]);
+    assert_eq!(search(&ann, json!({"metadata": {"tag": "x"}})), [&*mine]);
+    assert_eq!(search(&bob, json!({"ids": [mine, his]})), [&*his]);
     assert_eq!(bob.post("/threads/count", &json!({})).json(), json!(1));
     let slow = json!({"assistant_id": "slow", "input": {"ms": 30, "ticks": 400}});
     let run = ann.post(&format!("/threads/{mine}/runs"), &slow).json();

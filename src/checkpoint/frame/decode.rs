@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Frame, Held, text::read_versions, writes::decode_writes};
+use super::{Frame, Held, newest, text::read_versions, writes::decode_writes};
 use crate::{
     checkpoint::{BlobRow, Checkpoint, Error, Pending, Stored, Version, codec, delta},
     id::BranchId,
@@ -41,16 +41,6 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
             seen.insert(node.clone(), versions);
         }
     }
-    let updated = envelope
-        .get("updated_channels")
-        .and_then(Value::as_list)
-        .map(|names| {
-            names
-                .iter()
-                .filter_map(Value::as_str)
-                .map(Into::into)
-                .collect()
-        });
     let mut values = BTreeMap::new();
     if let Some(map) = envelope.get("channel_values").and_then(Value::as_map) {
         for (name, value) in map {
@@ -72,6 +62,15 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
         values.insert(name.clone(), held.value.clone());
         frame.channels.insert(name.clone(), held);
     }
+    let updated = match envelope.get("updated_channels") {
+        Some(names) => names
+            .as_list()
+            .map(|names| names.iter().filter_map(Value::as_str).map(Into::into))
+            .map(Iterator::collect),
+        // Envelopes with a number said when they had none.
+        None if envelope.get("v").is_some() => None,
+        None => Some(newest(&values, &versions)),
+    };
     let metadata = Value::from_json_slice(row.metadata.as_bytes())
         .map_err(|error| corrupt(format!("metadata: {error}")))?;
     let checkpoint = Checkpoint {

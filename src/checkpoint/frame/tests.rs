@@ -178,3 +178,52 @@ fn metadata_loses_nul_and_nothing_else() {
     let encoded = Frame::default().encode(&"".into(), &state, |_| Shape::Plain);
     assert_eq!(encoded.row.metadata, r#"{"ab":"xy","path":"C:\\u0000"}"#);
 }
+
+#[test]
+fn what_follows_from_the_rest_is_left_out_and_comes_back() {
+    let version = |counter| Version { counter, salt: 7 };
+    let values = [
+        ("a", Value::Int(1), 3),
+        ("b", Value::Int(2), 2),
+        ("c", list(1), 3),
+    ];
+    let names = |names: &[&str]| Some(names.iter().map(|name| Arc::from(*name)).collect());
+    for (updated, told) in [
+        (names(&["a", "c"]), false),
+        (names(&["a"]), true),
+        (names(&[]), true),
+        (None, true),
+    ] {
+        let mut made = checkpoint(&values);
+        made.versions.insert("gone".into(), version(3));
+        made.seen.insert("__input__".into(), BTreeMap::new());
+        made.seen
+            .insert("n".into(), BTreeMap::from([("a".into(), version(2))]));
+        made.updated = updated;
+        let encoded = Frame::default().encode(&"".into(), &made, |_| Shape::Plain);
+        let envelope = &encoded.row.envelope;
+        assert_eq!(envelope.contains("updated_channels"), told, "{envelope}");
+        let blobs = encoded.blobs.clone();
+        let back = decode(&stored(&encoded, blobs)).unwrap().checkpoint;
+        assert_eq!(back.updated, made.updated);
+        assert_eq!(back.values, made.values);
+        assert_eq!(back.versions, made.versions);
+        assert_eq!(back.seen, made.seen);
+    }
+    let empty = checkpoint(&[]);
+    let encoded = Frame::default().encode(&"".into(), &empty, |_| Shape::Plain);
+    assert_eq!(
+        encoded.row.envelope,
+        r#"{"channel_versions":{},"updated_channels":null}"#
+    );
+}
+
+#[test]
+fn an_envelope_with_a_number_is_read_as_it_was_meant() {
+    let mut encoded = Frame::default().encode(&"".into(), &checkpoint(&[]), |_| Shape::Plain);
+    encoded.row.envelope =
+        r#"{"v":4,"channel_values":{"a":1},"channel_versions":{"a":"1.000007"}}"#.into();
+    let back = decode(&stored(&encoded, vec![])).unwrap().checkpoint;
+    assert_eq!(back.updated, None);
+    assert_eq!(back.values["a"], Value::Int(1));
+}

@@ -22,7 +22,7 @@ use crate::{
         fork::Lineage,
         messages::{
             CONTENT_MAX, ID_MAX, Incoming, OnExisting, PAGE_MAX, POST_MAX, Post,
-            page::{From, Request, View},
+            page::{Cut, Request, View},
             path::At,
             send::To,
         },
@@ -297,13 +297,13 @@ pub(super) fn read(query: &Query) -> Result<Request, Error> {
     }
     let mut cursors = vec![];
     if let Some(text) = text("after") {
-        cursors.push(From::After(text));
+        cursors.push(Cut::After(text));
     }
     if let Some(text) = text("before") {
-        cursors.push(From::Before(text));
+        cursors.push(Cut::Before(text));
     }
     if query.flag("tail")? {
-        cursors.push(From::Newest);
+        cursors.push(Cut::Newest);
     }
     if cursors.len() > 1 {
         let detail = "Give one of after, before and tail, not several";
@@ -432,11 +432,11 @@ mod tests {
         let query = |text: &str| read(&Query::of(Some(text)));
         let plain = query("").unwrap();
         assert_eq!(plain.at, At::Active);
-        assert_eq!(plain.from, From::Oldest);
+        assert_eq!(plain.from, Cut::Oldest);
         assert_eq!(plain.limit, 1000);
         let tail = query("leaf=latest&tail=true&limit=5&view=state&siblings=true").unwrap();
         assert_eq!(tail.at, At::Latest);
-        assert_eq!(tail.from, From::Newest);
+        assert_eq!(tail.from, Cut::Newest);
         assert_eq!(
             (tail.limit, tail.view, tail.siblings),
             (5, View::State, true)
@@ -458,7 +458,7 @@ mod tests {
         }
         assert_eq!(
             query("tail=false&after=a").unwrap().from,
-            From::After("a".into())
+            Cut::After("a".into())
         );
     }
 

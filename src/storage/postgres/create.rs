@@ -356,7 +356,10 @@ async fn insert(
         .map(|id| Json::new(format!(r#"{{"checkpoint_id":"{id}"}}"#)));
     let worker = new.claim.map(|worker| worker.0);
     let reject = new.strategy == Strategy::Reject;
-    let metadata = Json::of_map(&new.metadata);
+    let metadata = match kept::own_metadata(&new.metadata, &new.kwargs) {
+        Some(metadata) => Json::of_map(metadata),
+        None => Json::new("null"),
+    };
     let thread_metadata = Json::of_map(&new.thread_metadata);
     let thread_config = Json::of_map(&new.thread_config);
     client

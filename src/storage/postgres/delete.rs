@@ -52,6 +52,15 @@ SELECT array_agg(x.checkpoint_ns) AS nss, array_agg(x.key) AS channels, array_ag
   UNION SELECT c.checkpoint_ns, v.key, v.value FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
    WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)) x";
 
+/// Results at checkpoints that stay, whose superstep's checkpoint is about to go. Those of the
+/// branch itself at the base go too.
+const RESULTS_ABOVE: &str = "
+SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoints c
+  JOIN checkpoint_writes w ON w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.parent_checkpoint_id AND w.idx = 0
+ WHERE c.tree_id = $1 AND ((c.checkpoint_ns = '' AND c.checkpoint_id = ANY($2) AND c.parent_checkpoint_id <> ALL($2))
+    OR (c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)))
+   AND NOT (w.checkpoint_ns = '' AND w.branch_id = $4 AND w.checkpoint_id IS NOT DISTINCT FROM $3)";
+
 /// Those of them that nothing else names. A version made after the base is named by checkpoints
 /// after it alone, so the base and what is deeper are all there is to look at.
 const DROP_NAMED: &str = "
@@ -62,6 +71,8 @@ live AS (
     FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
    WHERE c.tree_id = $1 AND (c.checkpoint_ns <> '' OR c.depth >=
          COALESCE((SELECT b.depth FROM checkpoints b WHERE b.tree_id = $1 AND b.checkpoint_ns = '' AND b.checkpoint_id = $5), 0))
+  UNION
+  SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($6::text[], $7::text[], $8::text[]) x(ns, channel, version)
   UNION
   SELECT b.checkpoint_ns, b.channel, b.base_version FROM live l CROSS JOIN LATERAL (
     SELECT b.* FROM checkpoint_blobs b WHERE b.tree_id = $1 AND b.checkpoint_ns = l.checkpoint_ns AND b.channel = l.channel
@@ -102,6 +113,10 @@ pub(super) async fn roll_back(client: &Client, row: &Row, thread: Uuid) -> Resul
         return Ok(());
     };
     let named = client.query_one(NAMED, &[&tree, &undone]).await?;
+    let above = client
+        .query(RESULTS_ABOVE, &[&tree, &undone, &base, &branch])
+        .await?;
+    let kept = remove::Named::by(&above)?;
     client
         .execute(remove::DROP_CHECKPOINTS, &[&tree, &undone, &true])
         .await?;
@@ -110,7 +125,19 @@ pub(super) async fn roll_back(client: &Client, row: &Row, thread: Uuid) -> Resul
     let versions: Option<Vec<&str>> = named.try_get("versions")?;
     if nss.is_some() {
         client
-            .execute(DROP_NAMED, &[&tree, &nss, &channels, &versions, &base])
+            .execute(
+                DROP_NAMED,
+                &[
+                    &tree,
+                    &nss,
+                    &channels,
+                    &versions,
+                    &base,
+                    &kept.nss,
+                    &kept.channels,
+                    &kept.versions,
+                ],
+            )
             .await?;
     }
     forget_results(client, tree, branch, base).await

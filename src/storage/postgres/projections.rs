@@ -58,10 +58,9 @@ o AS (SELECT 1 FROM i UNION ALL SELECT 1 FROM u)",
 
 const TIMELINE: &str = step!(
     "
-INSERT INTO thread_timeline (tree_id, thread_id, event_number, event_type, branch_id, checkpoint_id, message_id, preview, created_at)
-SELECT $3, $2, x.* FROM o, unnest($6::bigint[], $7::text[], $8::uuid[], $9::uuid[], $10::text[], $11::text[], $12::timestamptz[]) x
-ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET event_type = EXCLUDED.event_type, branch_id = EXCLUDED.branch_id,
-   checkpoint_id = EXCLUDED.checkpoint_id, message_id = EXCLUDED.message_id, preview = EXCLUDED.preview, created_at = EXCLUDED.created_at"
+INSERT INTO thread_timeline (tree_id, thread_id, event_number, kind)
+SELECT $3, $2, x.* FROM o, unnest($6::bigint[], $7::smallint[]) x
+ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET kind = EXCLUDED.kind"
 );
 
 const HEAD: &str = step!(
@@ -84,10 +83,9 @@ ON CONFLICT (tree_id, parent_thread_id, thread_id) DO UPDATE SET from_event_numb
 
 const SEARCH: &str = step!(
     "
-INSERT INTO search (tree_id, thread_id, event_number, message_id, role, text)
-SELECT $3, $2, x.* FROM o, unnest($6::bigint[], $7::text[], $8::text[], $9::text[]) x
-ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET message_id = EXCLUDED.message_id, role = EXCLUDED.role,
-   text = EXCLUDED.text"
+INSERT INTO search (tree_id, thread_id, event_number, text)
+SELECT $3, $2, x.* FROM o, unnest($6::bigint[], $7::text[]) x
+ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET text = EXCLUDED.text"
 );
 
 /// Keeps steps out until the end, also those that begin at 0 and have no row to wait for.
@@ -277,15 +275,9 @@ async fn send(
         };
     }
     Ok(match &step.rows {
-        Rows::Timeline(rows) => execute!(
-            &all!(rows, row => row.number),
-            &all!(rows, row => &*row.kind),
-            &all!(rows, row => row.branch.map(|id| id.0)),
-            &all!(rows, row => row.checkpoint.map(|id| id.0)),
-            &all!(rows, row => own(&row.message_id)),
-            &all!(rows, row => own(&row.preview)),
-            &all!(rows, row => Time(row.created_at))
-        ),
+        Rows::Timeline(rows) => {
+            execute!(&all!(rows, row => row.number), &all!(rows, row => row.code))
+        }
         Rows::Head(head) => execute!(
             &head.number,
             &head.messages,
@@ -304,8 +296,6 @@ async fn send(
         ),
         Rows::Search(rows) => execute!(
             &all!(rows, row => row.number),
-            &all!(rows, row => own(&row.message_id)),
-            &all!(rows, row => own(&row.role)),
             &all!(rows, row => name(&row.text).into_owned())
         ),
     })

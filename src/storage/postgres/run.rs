@@ -178,6 +178,12 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
         thread: ThreadId(column(row, "thread_id")?),
         assistant: AssistantId(column(row, "assistant_id")?),
     };
+    let kwargs = match kwargs {
+        Some(bytes) => kept::decode(column(row, "type")?, bytes, columns)
+            .map_err(|error| Error::Corrupt(error.to_string()))?,
+        None => Value::Null,
+    };
+    let own = column::<JsonText>(row, "metadata")?.value()?;
     Ok(Run {
         id: columns.run,
         tree: TreeId(column(row, "tree_id")?),
@@ -185,12 +191,8 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
         branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
         assistant: columns.assistant,
         status: word(column(row, "status")?)?,
-        metadata: column::<JsonText>(row, "metadata")?.map()?,
-        kwargs: match kwargs {
-            Some(bytes) => kept::decode(column(row, "type")?, bytes, columns)
-                .map_err(|error| Error::Corrupt(error.to_string()))?,
-            None => Value::Null,
-        },
+        metadata: kept::metadata(own.as_map().cloned(), &kwargs),
+        kwargs,
         address: column::<Option<JsonText>>(row, "address")?
             .map(|json| address(&json))
             .transpose()?

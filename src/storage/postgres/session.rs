@@ -259,6 +259,13 @@ impl<E: Execute> Read for Session<E> {
             .await
     }
 
+    async fn followers(&mut self, tree: TreeId, parents: Vec<NodeId>) -> Result<Vec<Node>, Error> {
+        let parents = Arc::new(parents);
+        self.0
+            .run(move |db| segment::followers(db, tree, parents.clone()).boxed())
+            .await
+    }
+
     async fn members(&mut self, tree: TreeId) -> Result<Members, Error> {
         self.0
             .run(move |db| members::members(db, tree).boxed())

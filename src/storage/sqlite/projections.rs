@@ -161,31 +161,11 @@ fn apply(db: &Connection, step: &Step) -> Result<(), Error> {
     match &step.rows {
         Rows::Timeline(rows) => {
             let mut insert = db.prepare_cached(
-                "INSERT OR REPLACE INTO thread_timeline (tree_id, thread_id, event_number, \
-                 event_type, branch_id, checkpoint_id, message_id, preview, created_at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT OR REPLACE INTO thread_timeline (tree_id, thread_id, event_number, kind) \
+                 VALUES (?1, ?2, ?3, ?4)",
             )?;
-            for row in rows {
-                let Moment {
-                    number,
-                    kind,
-                    branch,
-                    checkpoint,
-                    message_id,
-                    preview,
-                    created_at,
-                } = row;
-                insert.execute(params![
-                    tree,
-                    thread,
-                    number,
-                    kind,
-                    branch.as_ref().map(|id| id.0.as_bytes()),
-                    checkpoint.as_ref().map(|id| id.0.as_bytes()),
-                    message_id,
-                    preview,
-                    created_at.0,
-                ])?;
+            for Moment { number, code } in rows {
+                insert.execute(params![tree, thread, number, code])?;
             }
         }
         Rows::Head(head) => {
@@ -232,17 +212,11 @@ fn apply(db: &Connection, step: &Step) -> Result<(), Error> {
         }
         Rows::Search(rows) => {
             let mut insert = db.prepare_cached(
-                "INSERT OR REPLACE INTO search (tree_id, thread_id, event_number, message_id, \
-                 role, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT OR REPLACE INTO search (tree_id, thread_id, event_number, text) \
+                 VALUES (?1, ?2, ?3, ?4)",
             )?;
-            for row in rows {
-                let Text {
-                    number,
-                    message_id,
-                    role,
-                    text,
-                } = row;
-                insert.execute(params![tree, thread, number, message_id, role, text])?;
+            for Text { number, text } in rows {
+                insert.execute(params![tree, thread, number, text])?;
             }
         }
     }

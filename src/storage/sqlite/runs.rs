@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
     Store, purge,
-    row::{id, id_if, json_if, json_map, parsed, unreadable},
+    row::{id, id_if, json_if, json_map_if, parsed, unreadable},
     threads,
 };
 use crate::{
@@ -57,7 +57,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         branch: id_if(row, 3)?,
         assistant: columns.assistant,
         status: parsed::<Status>(row, 5)?,
-        metadata: json_map(row, 6)?,
+        metadata: kept::metadata(json_map_if(row, 6)?, &kwargs),
         kwargs,
         address: id_if(row, 9)?,
         strategy: strategy(row, 10)?,

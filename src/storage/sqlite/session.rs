@@ -235,6 +235,12 @@ impl<E: Execute + Sync> Read for Session<E> {
             .await
     }
 
+    async fn followers(&mut self, tree: TreeId, parents: Vec<NodeId>) -> Result<Vec<Node>, Error> {
+        self.0
+            .run(move |db| segment::followers(db, tree, &parents))
+            .await
+    }
+
     async fn members(&mut self, tree: TreeId) -> Result<Members, Error> {
         self.0.run(move |db| members::members(db, tree)).await
     }

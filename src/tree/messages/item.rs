@@ -11,7 +11,7 @@ use super::{
     values::{Messages, Values, id_of},
 };
 use crate::{
-    id::CheckpointId,
+    id::{CheckpointId, NodeId},
     tree::{
         Error, Read,
         rows::{Change, Node, ThreadRow},
@@ -111,7 +111,13 @@ pub async fn items(
                 match at {
                     Some(at) => {
                         if gone.iter().all(|(known, _)| *known != at) {
-                            gone.push((at, values.messages(at).await?));
+                            // A state that was pruned may still be at hand.
+                            let there = read.point(thread.tree, at).await?;
+                            let held = match there {
+                                Some(_) => values.messages(at).await?,
+                                None => None,
+                            };
+                            gone.push((at, held));
                         }
                         let held = gone.iter().find(|(known, _)| *known == at);
                         let held = held.and_then(|(_, messages)| messages.as_ref());
@@ -140,7 +146,7 @@ async fn parent_id(
     read: &mut dyn Read,
     thread: &ThreadRow,
     items: &[Item],
-    parent: crate::id::NodeId,
+    parent: NodeId,
 ) -> Result<Option<Arc<str>>, Error> {
     let near = items.iter().rev().take(2);
     for item in near {
@@ -195,21 +201,36 @@ pub async fn siblings(
     thread: &ThreadRow,
     items: &mut [Item],
 ) -> Result<(), Error> {
+    let parents: HashSet<Option<NodeId>> = items
+        .iter()
+        .filter_map(|item| Some(item.node.as_ref()?.parent))
+        .collect();
+    let mut all = match parents.contains(&None) {
+        true => read.children(thread.tree, None).await?,
+        false => vec![],
+    };
+    let parents = parents.into_iter().flatten().collect();
+    all.extend(read.followers(thread.tree, parents).await?);
+    let on_page: HashSet<NodeId> = items
+        .iter()
+        .filter_map(|item| Some(item.node.as_ref()?.id))
+        .collect();
+    let mut families: HashMap<Option<NodeId>, Vec<Node>> = HashMap::new();
+    for node in all {
+        // What a page shows is on a path of the thread.
+        if on_page.contains(&node.id) || sees(read, thread, &node).await? {
+            families.entry(node.parent).or_default().push(node);
+        }
+    }
     for item in items {
         let Some(node) = &item.node else {
             continue;
         };
-        let mut ids = vec![];
-        let mut index = 0;
-        for other in read.children(thread.tree, node.parent).await? {
-            if other.id != node.id && !sees(read, thread, &other).await? {
-                continue;
-            }
-            if other.id == node.id {
-                index = ids.len();
-            }
-            ids.push(other.message_id);
-        }
+        let family = families.get(&node.parent).map_or(&[][..], Vec::as_slice);
+        let index = family.iter().position(|other| other.id == node.id);
+        let index = index.unwrap_or_default();
+        let ids = family.iter().map(|other| other.message_id.clone());
+        let mut ids: Vec<_> = ids.collect();
         if ids.is_empty() {
             ids.push(item.id.clone());
         }

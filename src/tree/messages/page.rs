@@ -31,7 +31,7 @@ pub enum View {
 
 /// Where the page is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum From {
+pub enum Cut {
     /// At the beginning.
     #[default]
     Oldest,
@@ -43,7 +43,7 @@ pub enum From {
     Before(Arc<str>),
 }
 
-impl From {
+impl Cut {
     /// Whether the page is read towards the end of the path.
     fn is_forward(&self) -> bool {
         matches!(self, Self::Oldest | Self::After(_))
@@ -58,7 +58,7 @@ pub struct Request {
     /// What of it.
     pub view: View,
     /// Where the page is.
-    pub from: From,
+    pub from: Cut,
     /// Most messages of it.
     pub limit: usize,
     /// Tell of other messages with the same parent.
@@ -135,18 +135,18 @@ async fn on_path(
 ) -> Result<Part, Error> {
     let Some(end) = &path.last else {
         return match &request.from {
-            From::After(_) | From::Before(_) => Err(off_path()),
+            Cut::After(_) | Cut::Before(_) => Err(off_path()),
             _ => Ok(Part::default()),
         };
     };
     let nodes = match &request.from {
-        From::Oldest => behind(read, thread, end, 0, request.limit).await?,
-        From::After(text) => {
+        Cut::Oldest => behind(read, thread, end, 0, request.limit).await?,
+        Cut::After(text) => {
             let at = place(read, thread, end, text).await?;
             behind(read, thread, end, at.ordinal, request.limit).await?
         }
-        From::Newest => newest(read, thread, Some(end.id), request.limit).await?,
-        From::Before(text) => {
+        Cut::Newest => newest(read, thread, Some(end.id), request.limit).await?,
+        Cut::Before(text) => {
             let at = place(read, thread, end, text).await?;
             newest(read, thread, at.parent, request.limit).await?
         }
@@ -283,13 +283,13 @@ async fn in_state(
     };
     let count = messages.len();
     let (start, stop) = match &request.from {
-        From::Oldest => (0, count.min(request.limit)),
-        From::Newest => (count.saturating_sub(request.limit), count),
-        From::After(text) => {
+        Cut::Oldest => (0, count.min(request.limit)),
+        Cut::Newest => (count.saturating_sub(request.limit), count),
+        Cut::After(text) => {
             let start = position(read, text).await? + 1;
             (start, count.min(start.saturating_add(request.limit)))
         }
-        From::Before(text) => {
+        Cut::Before(text) => {
             let stop = position(read, text).await?;
             (stop.saturating_sub(request.limit), stop)
         }

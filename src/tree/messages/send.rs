@@ -8,6 +8,7 @@ use super::{
     post::{Target, branch_off, exists, line, others},
     values::Values,
 };
+use crate::id::BranchId;
 use crate::tree::{
     Error, Tx,
     branch::{self, Leave},
@@ -58,6 +59,8 @@ pub async fn aim(
         Some(name) => resolve::branch(tx, thread, name).await?,
         None => resolve::active(tx, thread).await?,
     };
+    // Before anything is written to the thread's log: runs lock branch and thread in this order.
+    let main = held(tx, thread, main.id).await?;
     let Some(parent) = &to.parent else {
         return Ok(Aim {
             dangling: dangles(values, &main).await?,
@@ -85,8 +88,7 @@ pub async fn aim(
             });
         }
         Choice::Append(id) => {
-            let found = tx.branch(thread.tree, id).await?;
-            let branch = found.ok_or(crate::checkpoint::Error::Fenced)?;
+            let branch = held(tx, thread, id).await?;
             branch::activate(tx, thread, &branch, Leave::FLOAT).await?;
             branch
         }
@@ -104,6 +106,11 @@ pub async fn aim(
         branch,
         pinned: true,
     })
+}
+
+async fn held(tx: &mut dyn Tx, thread: &ThreadRow, id: BranchId) -> Result<Branch, Error> {
+    let branch = tx.lock_branch(thread.tree, id).await?;
+    Ok(branch.ok_or(crate::checkpoint::Error::Fenced)?)
 }
 
 async fn dangles(values: &Values<'_>, branch: &Branch) -> Result<bool, Error> {

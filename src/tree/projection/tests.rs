@@ -110,3 +110,28 @@ fn previews_are_one_short_line() {
     assert!(long.ends_with('…'));
     assert_eq!(of(Value::Null), "");
 }
+
+#[test]
+fn a_timeline_shows_what_lists_show() {
+    let kinds = [
+        "ThreadCreated",
+        "RunEnqueued",
+        "RunStarted",
+        "UserMessageAdded",
+        "CheckpointCreated",
+        "RunFinished",
+        "BranchCreated",
+        "RunFinished",
+    ];
+    let mut events: Vec<Event> = (1..)
+        .zip(kinds)
+        .map(|(number, kind)| event(number, kind, None))
+        .collect();
+    events[5].payload = Map::from([("status", "success".into())]);
+    events[7].payload = Map::from([("status", "error".into())]);
+    let Rows::Timeline(moments) = rows(Projection::Timeline, None, &events, |_| None) else {
+        panic!("not of its table");
+    };
+    let numbers: Vec<_> = moments.iter().map(|moment| moment.number).collect();
+    assert_eq!(numbers, [1, 4, 7, 8]);
+}

@@ -177,7 +177,7 @@ fn both_spellings_mean_the_same(place: &Place) {
     // A retry finds what is there.
     let retry = client.post(&path_of, &body);
     assert_eq!(retry.status, 200, "{}", retry.text());
-    let mut both = body.clone();
+    let mut both = body;
     both["forkedAtEntryId"] = json!("u1");
     assert_eq!(code(&client.post(&path_of, &both), 422), "invalid_request");
 }

@@ -83,7 +83,7 @@ fn a_fork_without_messages_is_an_option_without_one(place: &Place) {
         options(&all["fork_points"][0]),
         [
             (root.clone(), "main".to_owned(), json!("u3"), false),
-            (empty.clone(), "main".to_owned(), Value::Null, true),
+            (empty, "main".to_owned(), Value::Null, true),
         ]
     );
     let from_root = family(&client, &root);
@@ -103,7 +103,7 @@ fn forks_that_share_nothing_part_at_the_start(place: &Place) {
     assert_eq!(
         options(&all["fork_points"][0]),
         [
-            (root.clone(), "main".to_owned(), json!("u1"), true),
+            (root, "main".to_owned(), json!("u1"), true),
             (blank, "main".to_owned(), json!("b1"), false),
         ]
     );
@@ -126,19 +126,13 @@ fn lists_show_roots_or_the_newest_of_each_family(place: &Place) {
     };
     assert_eq!(
         ids("/threads"),
-        [grand.clone(), child.clone(), alone.clone(), root.clone()]
+        [grand.clone(), child, alone.clone(), root.clone()]
     );
     assert_eq!(ids("/threads?mode=all").len(), 4);
     assert_eq!(ids("/threads?mode=roots"), [alone.clone(), root.clone()]);
-    assert_eq!(
-        ids("/threads?mode=latest-fork"),
-        [grand.clone(), alone.clone()]
-    );
+    assert_eq!(ids("/threads?mode=latest-fork"), [grand, alone.clone()]);
     post(&client, &root, "u2");
-    assert_eq!(
-        ids("/threads?mode=latest-fork"),
-        [root.clone(), alone.clone()]
-    );
+    assert_eq!(ids("/threads?mode=latest-fork"), [root.clone(), alone]);
     let count = |body: Value| client.post("/threads/count", &body).json();
     assert_eq!(count(json!({"mode": "roots"})), 2);
     assert_eq!(count(json!({"mode": "latest-fork"})), 2);

@@ -40,6 +40,19 @@ fn a_thread_without_a_graph_keeps_messages_until_its_first_run(place: &Place) {
     let end = client.run(&thread, &json!({"assistant_id": "agent", "input": null}));
     assert_eq!(end["messages"][1]["content"], "echo: hello");
     assert_eq!(read(&client, &thread, "")["messages"][1]["depth"], 2);
+    // With an input of its own a run takes up both.
+    let other = client.thread();
+    store(&client, &other, &user("hello"));
+    let input = json!({"messages": [user("and more")]});
+    let end = client.run(&other, &json!({"assistant_id": "agent", "input": input}));
+    let said: Vec<_> = end["messages"].as_array().unwrap().iter().collect();
+    assert_eq!(said.len(), 3);
+    assert_eq!(said[2]["content"], "echo: and more");
+    let nobody = with(user("x"), "as_node", "model");
+    assert_eq!(
+        code(&post(&client, &client.thread(), &nobody), 422),
+        "invalid_request"
+    );
 }
 
 fn a_posted_message_waits_for_a_run_and_others_do_not(place: &Place) {

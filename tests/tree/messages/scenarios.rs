@@ -20,6 +20,7 @@ on_both_storages!(
     scenario_08_a_run_sees_its_own_path_only,
     scenario_09_concurrent_posts_make_one_line,
     fifty_concurrent_posts_lose_none,
+    scenario_18_a_fork_at_an_answer_goes_on_from_it,
     a_fork_between_messages_of_one_step_cuts_the_later_ones_off,
     scenario_24_a_known_id_with_new_text_is_an_edit,
 );
@@ -175,6 +176,80 @@ fn assert_one_line(client: &support::client::Client, thread: &str, count: usize)
     texts.dedup();
     assert_eq!(texts.len(), count);
     assert_eq!(branch_names(client, thread), ["main"]);
+}
+
+fn scenario_18_a_fork_at_an_answer_goes_on_from_it(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = agent_thread(&client);
+    let send = |thread: &str, text: &str| {
+        let body = json!({"thread_id": thread, "content": text});
+        let answer = client.post("/commands/send-message", &body);
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let sent = answer.json();
+        let run = sent["run_id"].as_str().unwrap();
+        assert_eq!(client.end_of(thread, run), "success");
+        sent
+    };
+    let events = |thread: &str| {
+        let answer = client.get(&format!("/threads/{thread}/events?limit=1000"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["events"].as_array().unwrap().clone()
+    };
+    send(&thread, "I am devansh");
+    let told = events(&thread);
+    let answered = told
+        .iter()
+        .find(|event| event["event_type"] == "LLMResponseGenerated")
+        .unwrap();
+    let numbers: Vec<_> = told
+        .iter()
+        .map(|event| event["event_number"].as_i64())
+        .collect();
+    let gapless: Vec<_> = (1..=told.len()).map(|n| i64::try_from(n).ok()).collect();
+    assert_eq!(numbers, gapless);
+    send(&thread, "forget it");
+    let before = (read(&client, &thread, ""), events(&thread));
+
+    let fork = client.post(
+        "/commands/fork-thread",
+        &json!({"source_thread_id": thread, "event_number": answered["event_number"]}),
+    );
+    assert_eq!(fork.status, 201, "{}", fork.text());
+    let fork = fork.json();
+    let forked_at = fork["fork_event_number"].as_i64().unwrap();
+    assert!(forked_at >= answered["event_number"].as_i64().unwrap());
+    let id = fork["new_thread_id"].as_str().unwrap();
+    let sent = send(id, "what is my name");
+    assert!(sent["event_number"].as_i64().unwrap() > forked_at);
+    let page = read(&client, id, "");
+    let messages = page["messages"].as_array().unwrap();
+    let texts: Vec<_> = messages
+        .iter()
+        .map(|one| one["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            "I am devansh",
+            "echo: I am devansh",
+            "what is my name",
+            "echo: what is my name"
+        ]
+    );
+    let inherited: Vec<_> = messages
+        .iter()
+        .map(|one| one["inherited"].as_bool().unwrap())
+        .collect();
+    assert_eq!(inherited, [true, true, false, false]);
+    // What the model saw is what the state held.
+    let state = client.state(id);
+    assert_eq!(state["values"]["messages"].as_array().unwrap().len(), 4);
+    let own = events(id);
+    assert!(
+        own.iter()
+            .all(|event| event["event_number"].as_i64().unwrap() > forked_at)
+    );
+    assert_eq!((read(&client, &thread, ""), events(&thread)), before);
 }
 
 fn a_fork_between_messages_of_one_step_cuts_the_later_ones_off(place: &Place) {

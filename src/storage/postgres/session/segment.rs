@@ -1,5 +1,7 @@
 //! A part of a conversation that does not end where the path does.
 
+use std::sync::Arc;
+
 use deadpool_postgres::Object;
 
 use super::{
@@ -40,4 +42,19 @@ pub(super) async fn segment(
         )
         .await?;
     all(&rows, node_of)
+}
+
+const FOLLOWERS: &str = "
+SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, m.depth, m.seq,
+       m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, m.event_number, m.created_at
+  FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id = ANY($2) AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq";
+
+pub(super) async fn followers(
+    db: &Object,
+    tree: TreeId,
+    parents: Arc<Vec<NodeId>>,
+) -> Result<Vec<Node>, Failure> {
+    let parents: Vec<_> = parents.iter().map(|id| id.0).collect();
+    let statement = prepare(db, FOLLOWERS).await?;
+    all(&db.query(&statement, &[&tree.0, &parents]).await?, node_of)
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     checkpoint::{Error, Slot, codec},
     id::WorkerId,
-    runs::{Created, NewRun, Run, Status, Strategy},
+    runs::{Created, NewRun, Run, Status, Strategy, kept},
     time::Timestamp,
     value::Map,
 };
@@ -141,7 +141,7 @@ fn insert(
         run.attempt,
         run.run_at.0,
         run.created_at.0,
-        map_text(&run.metadata),
+        kept::own_metadata(&run.metadata, &run.kwargs).map_or_else(|| "null".into(), map_text),
         codec::BINCODE,
         kwargs,
     ])?;

@@ -146,14 +146,17 @@ pub(in super::super) fn end_running(
 pub(super) fn undo(db: &Connection, open: &Open, now: Timestamp) -> Result<(), Error> {
     let tree = open.tree.0.as_bytes();
     let branch = open.branch.0.as_bytes();
-    let created: Option<(BranchId, Option<[u8; 16]>, Arc<str>, Arc<str>)> = db
+    let created = db
         .prepare_cached(
             "SELECT s.branch_id, b.head_checkpoint_id, b.name, s.name FROM branches b JOIN branches s \
                ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id \
              WHERE b.tree_id = ?1 AND b.branch_id = ?2 AND b.run_id = ?3",
         )?
         .query_row(params![tree, branch, open.run.0.as_bytes()], |row| {
-            Ok((id(row, 0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            let source: BranchId = id(row, 0)?;
+            let head: Option<[u8; 16]> = row.get(1)?;
+            let names: (Arc<str>, Arc<str>) = (row.get(2)?, row.get(3)?);
+            Ok((source, head, names))
         })
         .optional()?;
     let about = |kind, branch| NewEvent {
@@ -162,7 +165,7 @@ pub(super) fn undo(db: &Connection, open: &Open, now: Timestamp) -> Result<(), E
         checkpoint: open.base,
         ..NewEvent::default()
     };
-    let Some((source, head, name, source_name)) = created else {
+    let Some((source, head, (name, source_name))) = created else {
         let told = about(event::BRANCH_HEAD_RESET, open.branch);
         events::append(db, open.tree, open.thread, &[told], now)?;
         return purge::roll_back(db, open.tree, open.branch, open.base);

@@ -112,7 +112,7 @@ pub(super) fn nodes_of(
             nodes.push(node?);
         }
     }
-    nodes.sort_by(|a, b| (b.checkpoint, b.seq).cmp(&(a.checkpoint, a.seq)));
+    nodes.sort_by_key(|node| std::cmp::Reverse((node.checkpoint, node.seq)));
     Ok(nodes)
 }
 

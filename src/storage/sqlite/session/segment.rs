@@ -2,7 +2,10 @@
 
 use rusqlite::{Connection, params};
 
-use super::{index::read_node, paths::bounded};
+use super::{
+    index::{children, read_node},
+    paths::bounded,
+};
 use crate::{
     checkpoint::Error,
     id::{NodeId, TreeId},
@@ -44,4 +47,17 @@ pub(super) fn segment(
         )?
         .collect::<Result<_, _>>()?;
     Ok(rows)
+}
+
+pub(super) fn followers(
+    db: &Connection,
+    tree: TreeId,
+    parents: &[NodeId],
+) -> Result<Vec<Node>, Error> {
+    let mut nodes = vec![];
+    for parent in parents {
+        nodes.extend(children(db, tree, Some(*parent))?);
+    }
+    nodes.sort_by_key(|node| (node.checkpoint, node.seq));
+    Ok(nodes)
 }
