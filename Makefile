@@ -54,7 +54,7 @@ deny:
 	fi
 
 bench: tools ## measure durable supersteps through the server against the databases alone
-	$(CARGO) build --release --examples
+	$(CARGO) build --release --example bench --example bench_server
 	@dir=$${TMPDIR:-/tmp}/backstitch-bench-$$(id -u); \
 	trap 'bash tests/support/postgres.sh stop "$$dir"' EXIT; \
 	url=$${TEST_DATABASE_URL:-$$(POSTGRES_DURABLE=1 bash tests/support/postgres.sh start "$$dir")}; \

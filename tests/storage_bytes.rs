@@ -10,7 +10,11 @@ use support::client::Client;
 use support::place::{Place, block_on};
 use support::server::{Server, Setup};
 
-on_both_storages!(a_long_chat_takes_a_small_multiple_of_its_text);
+on_both_storages!(
+    a_long_chat_takes_a_small_multiple_of_its_text,
+    a_fork_of_a_long_conversation_takes_a_few_small_rows,
+    branches_at_one_point_take_a_few_small_rows_each,
+);
 
 /// Characters of one turn: a question and a reply of 200 each.
 const TURN: u64 = 400;
@@ -20,6 +24,10 @@ const STATE_LIMIT: f64 = 10.0;
 const WHOLE_LIMIT: f64 = 15.0;
 /// Of twice as long a chat.
 const GROWTH_LIMIT: f64 = 2.1;
+
+/// Of a fork, and of a branch.
+const FORK_LIMIT: u64 = 4 * 1024;
+const BRANCH_LIMIT: u64 = 1024;
 
 fn a_long_chat_takes_a_small_multiple_of_its_text(place: &Place) {
     let server = place.start(Setup::example("bench_server"));
@@ -72,7 +80,65 @@ fn chat(client: &Client, thread: &str, turns: usize) {
     assert!(messages.as_array().unwrap().len() >= 2 * turns);
 }
 
+/// A thread with 1,000 messages.
+fn long_thread(client: &Client) -> String {
+    let answer = client.post("/threads", &json!({"metadata": {"graph_id": "chat"}}));
+    let thread = answer.json()["thread_id"].as_str().unwrap().to_owned();
+    let messages: Vec<Value> = (0..1000)
+        .map(|n| json!({"role": "user", "content": format!("{n:0200}")}))
+        .collect();
+    let answer = client.post(
+        &format!("/threads/{thread}/messages"),
+        &json!({ "messages": messages }),
+    );
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    thread
+}
+
+fn a_fork_of_a_long_conversation_takes_a_few_small_rows(place: &Place) {
+    let server = place.start(Setup::example("bench_server"));
+    let client = Client::of(&server);
+    let thread = long_thread(&client);
+    let before = Sizes::settled(place, &server).whole();
+    let answer = client.post(
+        &format!("/threads/{thread}/fork"),
+        &json!({"branch": "main"}),
+    );
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let fork = answer.json()["thread_id"].as_str().unwrap().to_owned();
+    let added = Sizes::settled(place, &server).whole() - before;
+    assert!(added < FORK_LIMIT, "a fork takes {added} bytes");
+    let page = client.get(&format!("/threads/{fork}/messages")).json();
+    assert_eq!(page["messages"].as_array().unwrap().len(), 1000);
+}
+
+fn branches_at_one_point_take_a_few_small_rows_each(place: &Place) {
+    let server = place.start(Setup::example("bench_server"));
+    let client = Client::of(&server);
+    let thread = long_thread(&client);
+    let grow = || {
+        let before = Sizes::settled(place, &server).whole();
+        for _ in 0..50 {
+            let path = format!("/threads/{thread}/branches");
+            let answer = client.post(&path, &json!({"branch": "main"}));
+            assert_eq!(answer.status, 201, "{}", answer.text());
+        }
+        Sizes::settled(place, &server).whole() - before
+    };
+    let (first, second) = (grow(), grow());
+    assert!(
+        first < 50 * BRANCH_LIMIT,
+        "fifty branches take {first} bytes"
+    );
+    let growth = second as f64 / first as f64;
+    assert!(
+        growth <= 1.2,
+        "fifty more take {growth:.2} times as much ({first}, {second})"
+    );
+}
+
 /// Bytes of the rows of every table, without indexes.
+#[derive(PartialEq)]
 struct Sizes(BTreeMap<String, u64>);
 
 impl Sizes {
@@ -81,6 +147,19 @@ impl Sizes {
             Some(url) => block_on(postgres_tables(url)),
             None => sqlite_tables(&server.folder().join("data")),
         })
+    }
+
+    /// Once the tables derived from events are made.
+    fn settled(place: &Place, server: &Server) -> Self {
+        let mut last = Self::of(place, server);
+        loop {
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+            let now = Self::of(place, server);
+            if now == last {
+                return now;
+            }
+            last = now;
+        }
     }
 
     fn state(&self) -> u64 {
