@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{
     Created, Error, NewRun, Run, Service,
-    live::{Held, Live},
+    live::Live,
     request::{self, Ids, IfNotExists, Kwargs, OnCompletion},
     spot::Spot,
 };
 use crate::{
     id::{RunId, ThreadId},
-    stream::{self, Publisher},
+    stream,
     tree::{IfExists, NewThread},
     value::{Map, Value},
 };
@@ -65,25 +65,9 @@ impl Service {
         let stored = kwargs
             .to_value()
             .map_err(|error| Error::Invalid(error.to_string()))?;
-        let publisher = Publisher::new(stream::Options {
-            run: ids.run,
-            thread: ids.thread,
-            attempt: 1,
-            modes: request.stream_mode.clone(),
-            subgraphs: request.stream_subgraphs,
-            resumable: request.stream_resumable,
-            graph: registered.graph.clone(),
-            branch_in_metadata: None,
-            after: 0,
-            held: false,
-            limits: stream::Limits::default(),
-        });
+        let live = self.expect(&ids, &request, registered.graph.clone());
+        let publisher = &live.publisher;
         let frames = watch.then(|| publisher.subscribe(stream::Since::Start, &[]));
-        let held = Held::new(publisher.clone());
-        let live = held.live.clone();
-        // A run that is queued may be taken by the worker before the storage's answer is here.
-        self.inner.hub.insert(publisher.clone());
-        self.inner.active.lock().waiting.insert(ids.run, held);
         let new = NewRun {
             id: ids.run,
             thread: ids.thread,
@@ -107,30 +91,20 @@ impl Service {
                 created.map_err(Error::from)
             }
         };
-        let refused = match created {
-            Ok(Created::Started(run, slot)) => {
-                self.supersede(&request, &run).await;
-                let run = *run;
-                self.execute(run.clone(), slot, false);
-                return Ok(New { run, live, frames });
+        match created {
+            Ok(Created::NoThread) => {
+                self.discard(ids.run);
+                Err(spot.gone())
             }
-            Ok(Created::Queued(run)) => {
-                self.supersede(&request, &run).await;
-                self.inner.wake.notify_one();
-                return Ok(New {
-                    run: *run,
-                    live,
-                    frames,
-                });
+            Ok(created) => {
+                let run = self.launch(&request, ids.run, created).await?;
+                Ok(New { run, live, frames })
             }
-            Ok(Created::Busy) => Error::Busy,
-            Ok(Created::NoThread) => spot.gone(),
-            Ok(Created::Exists) => Error::RunExists(ids.run),
-            Err(error) => error,
-        };
-        self.inner.active.lock().waiting.remove(&ids.run);
-        self.inner.hub.remove(ids.run);
-        Err(refused)
+            Err(error) => {
+                self.discard(ids.run);
+                Err(error)
+            }
+        }
     }
 
     /// Stops what a run with strategy `interrupt` or `rollback` has ended in the storage.

@@ -64,18 +64,13 @@ impl Service {
                 let (_, registered) = self
                     .registered(&request::Assistant::Id(run.assistant))
                     .ok()?;
+                let graph = registered.graph.clone();
                 let publisher = Publisher::new(stream::Options {
-                    run: run.id,
-                    thread: run.thread,
                     attempt: run.attempt,
                     modes: kwargs.stream_mode,
                     subgraphs: kwargs.subgraphs,
                     resumable: kwargs.resumable,
-                    graph: registered.graph.clone(),
-                    branch_in_metadata: None,
-                    after: 0,
-                    held: false,
-                    limits: stream::Limits::default(),
+                    ..stream::Options::new(run.id, run.thread, graph)
                 });
                 self.inner.hub.insert(publisher.clone());
                 Held::new(publisher)

@@ -203,8 +203,11 @@ impl Service {
         let mut created = None;
         if let Some((_, mut prepared)) = run.filter(|_| posted.fresh) {
             prepared.new.branch = Some(posted.branch.id);
-            created = Some(tx.create_run(prepared.new).await?);
-            super::within::refused(prepared.id, created.as_ref())?;
+            let outcome = tx.create_run(prepared.new).await?;
+            if let Some(refusal) = super::within::refused(prepared.id, &outcome) {
+                return Err(refusal);
+            }
+            created = Some(outcome);
         }
         let messages = items(&mut *tx, &values, &thread, &posted).await?;
         let row = resolve::thread(&mut *tx, id).await?;
@@ -274,7 +277,9 @@ impl Service {
             let number = tx.append(tree, thread.id, vec![told]).await?;
             prepared.announce(&message, number)?;
             let created = tx.create_run(prepared.new).await?;
-            super::within::refused(run, Some(&created))?;
+            if let Some(refusal) = super::within::refused(run, &created) {
+                return Err(refusal);
+            }
             tx.commit().await?;
             Ok::<_, Error>((number, created))
         };

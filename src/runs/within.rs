@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::{
-    Created, Error, NewRun, Service, create,
-    live::Held,
+    Created, Error, NewRun, Run, Service, create,
+    live::{Held, Live},
     request::{self, Ids, Kwargs},
 };
 use crate::{
+    graph::Compiled,
     id::{RunId, ThreadId},
     stream::{self, Publisher},
     value::Value,
@@ -52,19 +53,6 @@ impl Service {
         };
         let metadata = create::run_metadata(request, &ids);
         let kwargs = Kwargs::of(request, &ids, &metadata, false);
-        let publisher = Publisher::new(stream::Options {
-            run: ids.run,
-            thread,
-            attempt: 1,
-            modes: request.stream_mode.clone(),
-            subgraphs: request.stream_subgraphs,
-            resumable: request.stream_resumable,
-            graph: registered.graph.clone(),
-            branch_in_metadata: None,
-            after: 0,
-            held: false,
-            limits: stream::Limits::default(),
-        });
         let new = NewRun {
             id: ids.run,
             thread,
@@ -81,9 +69,7 @@ impl Service {
             thread_metadata: create::thread_metadata(&ids),
             thread_config: create::thread_config(request),
         };
-        let held = Held::new(publisher.clone());
-        self.inner.hub.insert(publisher);
-        self.inner.active.lock().waiting.insert(ids.run, held);
+        self.expect(&ids, request, registered.graph.clone());
         Ok(Prepared {
             id: ids.run,
             new,
@@ -91,29 +77,43 @@ impl Service {
         })
     }
 
-    /// Lets a run go that is durable now.
+    /// Makes the stream of a run that is about to be written. The worker may take the run
+    /// before the storage's answer is here. [`discard`](Self::discard) takes it back.
+    pub(super) fn expect(&self, ids: &Ids, request: &request::Run, graph: Arc<Compiled>) -> Live {
+        let publisher = Publisher::new(stream::Options {
+            modes: request.stream_mode.clone(),
+            subgraphs: request.stream_subgraphs,
+            resumable: request.stream_resumable,
+            ..stream::Options::new(ids.run, ids.thread, graph)
+        });
+        let held = Held::new(publisher.clone());
+        let live = held.live.clone();
+        self.inner.hub.insert(publisher);
+        self.inner.active.lock().waiting.insert(ids.run, held);
+        live
+    }
+
+    /// Lets a run go that is durable now; one that was refused is forgotten.
     pub(super) async fn launch(
         &self,
         request: &request::Run,
         run: RunId,
         created: Created,
-    ) -> Result<(), Error> {
-        match created {
-            Created::Started(row, slot) => {
-                self.supersede(request, &row).await;
-                self.execute(*row, slot, false);
-                Ok(())
-            }
-            Created::Queued(row) => {
-                self.supersede(request, &row).await;
-                self.inner.wake.notify_one();
-                Ok(())
-            }
-            other => {
+    ) -> Result<Run, Error> {
+        let (row, slot) = match created {
+            Created::Started(row, slot) => (*row, Some(slot)),
+            Created::Queued(row) => (*row, None),
+            refusal => {
                 self.discard(run);
-                refused(run, Some(&other))
+                return Err(refused(run, &refusal).unwrap_or(Error::Busy));
             }
+        };
+        self.supersede(request, &row).await;
+        match slot {
+            Some(slot) => self.execute(row.clone(), slot, false),
+            None => self.inner.wake.notify_one(),
         }
+        Ok(row)
     }
 
     /// Forgets a run that was not written.
@@ -123,13 +123,13 @@ impl Service {
     }
 }
 
-/// Why a run was not created.
-pub(super) fn refused(run: RunId, created: Option<&Created>) -> Result<(), Error> {
+/// Why a run was not created; nothing of one that was.
+pub(super) fn refused(run: RunId, created: &Created) -> Option<Error> {
     match created {
-        Some(Created::Busy) => Err(Error::Busy),
-        Some(Created::NoThread) => Err(Error::NoThreadOrAssistant),
-        Some(Created::Exists) => Err(Error::RunExists(run)),
-        Some(Created::Started(..) | Created::Queued(_)) | None => Ok(()),
+        Created::Busy => Some(Error::Busy),
+        Created::NoThread => Some(Error::NoThreadOrAssistant),
+        Created::Exists => Some(Error::RunExists(run)),
+        Created::Started(..) | Created::Queued(_) => None,
     }
 }
 

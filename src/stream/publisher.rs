@@ -74,6 +74,25 @@ pub struct Options {
     pub limits: Limits,
 }
 
+impl Options {
+    /// The first attempt of a run that shows nothing yet, delivered as it goes on.
+    pub fn new(run: RunId, thread: ThreadId, graph: Arc<Compiled>) -> Self {
+        Self {
+            run,
+            thread,
+            attempt: 1,
+            modes: vec![],
+            subgraphs: false,
+            resumable: false,
+            graph,
+            branch_in_metadata: None,
+            after: 0,
+            held: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
 /// The stream of one run. Ends only with [`close`](Publisher::close).
 pub struct Publisher {
     run: RunId,

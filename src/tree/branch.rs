@@ -127,16 +127,12 @@ pub async fn create(tx: &mut dyn Tx, thread: &ThreadRow, new: New) -> Result<Cre
     if let Some(base) = new.base.as_ref().filter(|_| copies) {
         tx.copy_writes(thread.tree, base.id, source.id, id).await?;
     }
-    let mut told = vec![NewEvent {
-        kind: event::BRANCH_CREATED,
-        payload: event::new_branch(&name, new.origin, &source.name),
-        branch: Some(id),
-        checkpoint: new.base.as_ref().map(|base| base.id),
-        message_id: None,
-    }];
+    let base = new.base.as_ref().map(|base| base.id);
+    let created = event::branch_created(id, &name, new.origin, &source.name, base);
+    let mut told = vec![created];
     if new.activate.is_some() {
         tx.activate(thread.id, id).await?;
-        told.push(activated(id, &name));
+        told.push(event::branch_activated(id, &name));
     }
     let event_number = tx.append(thread.tree, thread.id, told).await?;
     let branch = tx.branch(thread.tree, id).await?;
@@ -204,7 +200,7 @@ pub async fn activate(
     }
     let ended = leave(tx, thread, how).await?;
     tx.activate(thread.id, to.id).await?;
-    let told = activated(to.id, &to.name);
+    let told = event::branch_activated(to.id, &to.name);
     let number = tx.append(thread.tree, thread.id, vec![told]).await?;
     Ok((ended, Some(number)))
 }
@@ -397,15 +393,6 @@ fn free<'a>(mut taken: impl Iterator<Item = &'a str>, name: &str) -> Result<(), 
             "name_taken",
             format!("The thread has a branch `{name}` already: choose another name"),
         )),
-    }
-}
-
-fn activated(branch: BranchId, name: &Arc<str>) -> NewEvent {
-    NewEvent {
-        kind: event::BRANCH_ACTIVATED,
-        payload: event::about_branch(name),
-        branch: Some(branch),
-        ..NewEvent::default()
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::{
     Read,
-    rows::{Event, Node, Point},
+    rows::{Event, NewEvent, Node, Point},
 };
 use crate::{
     checkpoint::Error,
-    id::{CheckpointId, EventId, RunId, ThreadId, TreeId},
+    id::{BranchId, CheckpointId, EventId, RunId, ThreadId, TreeId},
     value::{Map, Value},
 };
 
@@ -174,6 +174,33 @@ pub fn new_branch(name: &str, origin: &str, source: &str) -> Map {
         ("origin", origin.into()),
         ("source_branch", source.into()),
     ])
+}
+
+/// A branch was made at `base`, out of branch `source`.
+pub fn branch_created(
+    branch: BranchId,
+    name: &str,
+    origin: &str,
+    source: &str,
+    base: Option<CheckpointId>,
+) -> NewEvent {
+    NewEvent {
+        kind: BRANCH_CREATED,
+        payload: new_branch(name, origin, source),
+        branch: Some(branch),
+        checkpoint: base,
+        message_id: None,
+    }
+}
+
+/// A branch became the active one.
+pub fn branch_activated(branch: BranchId, name: &str) -> NewEvent {
+    NewEvent {
+        kind: BRANCH_ACTIVATED,
+        payload: about_branch(name),
+        branch: Some(branch),
+        ..NewEvent::default()
+    }
 }
 
 /// The payload of an event that names its branch, which may have another name later.

@@ -56,8 +56,9 @@ struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    /// Messages are compared by id, the ones both lists begin with by identity first: a list that
-    /// only grew costs what it grew by.
+    /// Messages are compared by id, but those both lists begin with by identity, which is a
+    /// pointer's comparison each: of a list that only grew, no more than the new ones is looked
+    /// into.
     fn compare(&mut self) {
         let (old, new) = (self.change.before, self.change.after);
         if std::ptr::eq(old, new) {

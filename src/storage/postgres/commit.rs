@@ -267,42 +267,55 @@ pub(super) async fn send(
 /// commit with a branch to open is alone.
 ///
 /// # Errors
-/// The transaction failed as a whole: nothing is known to be written.
+/// The transaction failed as a whole: nothing is known to be written. What passes by itself was
+/// tried again a few times.
 pub(super) async fn together(
     pool: &Pool,
     group: &[Commit],
 ) -> Result<Vec<Result<i32, Error>>, Error> {
-    let depths = once(pool, group).await?;
+    let attempt = |mut client| async move { attempt(&mut client, group).await };
+    pool::retry(pool, attempt).await.map(answers)
+}
+
+/// The same, tried once: who can divide the group need not let all of it wait for one member.
+///
+/// # Errors
+/// As [`together`].
+pub(super) async fn together_once(
+    pool: &Pool,
+    group: &[Commit],
+) -> Result<Vec<Result<i32, Error>>, Error> {
+    let attempt = |mut client| async move { attempt(&mut client, group).await };
+    pool::once(pool, attempt).await.map(answers)
+}
+
+fn answers(depths: Vec<Option<i32>>) -> Vec<Result<i32, Error>> {
     let depths = depths.into_iter();
-    Ok(depths.map(|depth| depth.ok_or(Error::Fenced)).collect())
+    depths.map(|depth| depth.ok_or(Error::Fenced)).collect()
 }
 
 /// The depths of a group's checkpoints; `None` for those that the fence refused.
-async fn once(pool: &Pool, group: &[Commit]) -> Result<Vec<Option<i32>>, Error> {
-    pool::retry(pool, |mut client| async move {
-        let client = &mut client;
-        let mut depths = match group {
-            [commit] if commit.open.is_some() => vec![open_and_send(client, commit).await?],
-            [commit] => {
-                let kind = Kind::of(commit);
-                let statement = prepare(client, kind.text()).await?;
-                vec![send(client, &statement, kind, commit).await?]
-            }
-            _ => send_together(client, group).await?,
-        };
-        if depths.contains(&None) {
-            let mut from = 0;
-            for one in group.chunk_by(|a, b| a.slot.branch == b.slot.branch) {
-                let depths = &mut depths[from..from + one.len()];
-                if depths.contains(&None) {
-                    settle(client, one, depths).await?;
-                }
-                from += one.len();
-            }
+async fn attempt(client: &mut Object, group: &[Commit]) -> Result<Vec<Option<i32>>, Failure> {
+    let mut depths = match group {
+        [commit] if commit.open.is_some() => vec![open_and_send(client, commit).await?],
+        [commit] => {
+            let kind = Kind::of(commit);
+            let statement = prepare(client, kind.text()).await?;
+            vec![send(client, &statement, kind, commit).await?]
         }
-        Ok(depths)
-    })
-    .await
+        _ => send_together(client, group).await?,
+    };
+    if depths.contains(&None) {
+        let mut from = 0;
+        for one in group.chunk_by(|a, b| a.slot.branch == b.slot.branch) {
+            let depths = &mut depths[from..from + one.len()];
+            if depths.contains(&None) {
+                settle(client, one, depths).await?;
+            }
+            from += one.len();
+        }
+    }
+    Ok(depths)
 }
 
 /// Prepared once per connection.

@@ -206,10 +206,10 @@ async fn tell_undone(
                 payload: event::about_branch(column(&row, "name")?),
                 ..about(event::BRANCH_DELETED, branch)
             }),
-            NewEvent {
-                payload: event::about_branch(column(&row, "source")?),
-                ..about(event::BRANCH_ACTIVATED, column(&row, "source_id")?)
-            },
+            event::branch_activated(
+                BranchId(column(&row, "source_id")?),
+                column(&row, "source")?,
+            ),
         ],
         None => vec![at_base(about(event::BRANCH_HEAD_RESET, branch))],
     };

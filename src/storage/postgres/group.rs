@@ -69,7 +69,7 @@ async fn write(pool: &Pool, mut group: Vec<Waiting>) {
             .iter_mut()
             .flat_map(|waiting| std::mem::take(&mut waiting.commits))
             .collect();
-        match commit::together(pool, &all).await {
+        match commit::together_once(pool, &all).await {
             Ok(results) => {
                 let mut results = results.into_iter();
                 for waiting in group {
@@ -78,7 +78,8 @@ async fn write(pool: &Pool, mut group: Vec<Waiting>) {
                 }
                 return;
             }
-            // One failing member fails them all; alone each gets its own answer.
+            // One failing member fails them all, or keeps them waiting for the branch it waits for;
+            // alone each gets its own answer, after tries of its own.
             Err(error) => {
                 tracing::debug!(%error, runs = group.len(), "a group of commits is divided");
                 let mut all = all.into_iter();

@@ -9,7 +9,7 @@ use super::{events, pool::Failure};
 use crate::{
     checkpoint::{NewBranch, Slot},
     id::{CheckpointId, TaskId},
-    tree::{address::auto_name, event, rows::NewEvent},
+    tree::{address::auto_name, event},
 };
 
 /// Waits for flushes to the source in flight and checks that its run is still ours and the base
@@ -148,21 +148,10 @@ async fn tell(
     name: &str,
     source: &str,
 ) -> Result<(), Failure> {
-    let about = |kind, payload| NewEvent {
-        kind,
-        payload,
-        branch: Some(new.id),
-        ..NewEvent::default()
-    };
-    let mut told = vec![NewEvent {
-        checkpoint: new.base,
-        ..about(
-            event::BRANCH_CREATED,
-            event::new_branch(name, new.origin, source),
-        )
-    }];
+    let created = event::branch_created(new.id, name, new.origin, source, new.base);
+    let mut told = vec![created];
     if new.activate {
-        told.push(about(event::BRANCH_ACTIVATED, event::about_branch(name)));
+        told.push(event::branch_activated(new.id, name));
     }
     events::append(client, slot.tree, slot.thread, &told).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Connections: two pools, what an error means, and when to try again.
+//! Connections: a pool each for runs, for reading and for trees, what an error means, and when to try again.
 
 use std::{str::FromStr, time::Duration};
 
@@ -291,6 +291,16 @@ where
             Err(failure) => return Err(failure.into_error()),
         }
     }
+}
+
+/// Runs `work` on a connection, without another try.
+pub(super) async fn once<T, F, W>(pool: &Pool, work: F) -> Result<T, checkpoint::Error>
+where
+    F: FnOnce(Object) -> W,
+    W: Future<Output = Result<T, Failure>>,
+{
+    let client = acquire(pool).await.map_err(Failure::into_error)?;
+    work(client).await.map_err(Failure::into_error)
 }
 
 /// Between half of the pause and all of it, so that losers of a lock do not meet again.

@@ -9,7 +9,7 @@ use crate::{
     checkpoint::{Error, NewBranch},
     id::{BranchId, CheckpointId, TreeId},
     time::Timestamp,
-    tree::{address::auto_name, event, rows::NewEvent},
+    tree::{address::auto_name, event},
 };
 
 /// Creates a branch, unless it is there already: a call sent again after a lost answer.
@@ -78,21 +78,10 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
             source.thread.0.as_bytes()
         ])?;
     }
-    let about = |kind, payload| NewEvent {
-        kind,
-        payload,
-        branch: Some(new.id),
-        ..NewEvent::default()
-    };
-    let mut told = vec![NewEvent {
-        checkpoint: new.base,
-        ..about(
-            event::BRANCH_CREATED,
-            event::new_branch(&name, new.origin, &base_name),
-        )
-    }];
+    let created = event::branch_created(new.id, &name, new.origin, &base_name, new.base);
+    let mut told = vec![created];
     if new.activate {
-        told.push(about(event::BRANCH_ACTIVATED, event::about_branch(&name)));
+        told.push(event::branch_activated(new.id, &name));
     }
     if let Some(run) = new.run {
         db.prepare_cached(

@@ -175,11 +175,7 @@ pub(super) fn undo(db: &Connection, open: &Open, now: Timestamp) -> Result<(), E
             payload: event::about_branch(&name),
             ..about(event::BRANCH_DELETED, open.branch)
         },
-        NewEvent {
-            payload: event::about_branch(&source_name),
-            checkpoint: None,
-            ..about(event::BRANCH_ACTIVATED, source)
-        },
+        event::branch_activated(source, &source_name),
     ];
     events::append(db, open.tree, open.thread, &told, now)?;
     db.prepare_cached(
