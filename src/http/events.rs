@@ -31,11 +31,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         let thread = call.path.thread()?;
         let after = number(call.query.get("after"), "after")?;
         let inherited = call.query.flag("inherited")?;
-        let limit = call.query.integer("limit")?.unwrap_or(DEFAULT);
-        if !(1..=MOST).contains(&limit) {
-            let detail = format!("Invalid limit {limit}: 1 to {MOST}");
-            return Err(Error::invalid(detail));
-        }
+        let limit = call.query.limit(DEFAULT, MOST)?;
         if wants_stream(&call) {
             let last = number(last_event_id(&call)?, "Last-Event-ID")?;
             let after = last.or(after).unwrap_or(0);
@@ -48,7 +44,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         }
         let range = Range {
             after: after.unwrap_or(0),
-            limit: usize::try_from(limit).unwrap_or(0),
+            limit,
             inherited,
         };
         let page = call.api().events(thread, range).await?;

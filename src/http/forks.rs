@@ -108,13 +108,9 @@ fn forked(made: &Forked) -> Value {
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let thread = call.path.thread()?;
-        let limit = call.query.integer("limit")?.unwrap_or(LIST_MAX);
-        if !(1..=LIST_MAX).contains(&limit) {
-            let detail = format!("Invalid limit {limit}: 1 to {LIST_MAX}");
-            return Err(Error::invalid(detail));
-        }
+        let limit = call.query.limit(LIST_MAX, LIST_MAX)?;
         let found = call.api().family(thread).await?;
-        Ok(body::json(StatusCode::OK, &family(&found, limit as usize)))
+        Ok(body::json(StatusCode::OK, &family(&found, limit)))
     })
     .await
 }

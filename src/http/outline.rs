@@ -49,18 +49,14 @@ pub(super) async fn head(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn tree(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let thread = call.path.thread()?;
-        let limit = call.query.integer("limit")?.unwrap_or(MOST);
-        if !(1..=MOST).contains(&limit) {
-            let detail = format!("Invalid limit {limit}: 1 to {MOST}");
-            return Err(Error::invalid(detail));
-        }
+        let limit = call.query.limit(MOST, MOST)?;
         let below = call.query.integer("after_depth")?.map(|depth| {
             let small = i32::try_from(depth).ok().filter(|depth| *depth >= -1);
             small.ok_or_else(|| Error::invalid(format!("Invalid after_depth {depth}: 0 or more")))
         });
         let wanted = Wanted {
             format: call.query.word("format", FORMATS)?.unwrap_or_default(),
-            limit: usize::try_from(limit).unwrap_or(0),
+            limit,
             below: below.transpose()?,
         };
         let found = call.api().outline(thread, wanted).await?;

@@ -150,6 +150,20 @@ impl Query {
             })
     }
 
+    /// How long a page may be: from one to `most`.
+    pub fn limit(&self, default: i64, most: i64) -> Result<usize, Error> {
+        let limit = self.integer("limit")?.unwrap_or(default);
+        let fits = usize::try_from(limit).ok();
+        fits.filter(|_| (1..=most).contains(&limit))
+            .ok_or_else(|| Error::invalid(format!("Invalid limit {limit}: 1 to {most}")))
+    }
+
+    /// How many entries come before the page.
+    pub fn offset(&self) -> Result<usize, Error> {
+        let offset = usize::try_from(self.integer("offset")?.unwrap_or(0));
+        offset.map_err(|_| Error::invalid("Invalid offset: 0 or more"))
+    }
+
     /// One of a list of words.
     pub fn word<T: Copy>(
         &self,

@@ -130,15 +130,8 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     let thread = call.path.thread()?;
     let query = &call.query;
-    let limit = query.integer("limit")?.unwrap_or(LIST_DEFAULT);
-    if !(1..=LIST_MAX).contains(&limit) {
-        return Err(Error::invalid(format!(
-            "Invalid limit {limit}: 1 to {LIST_MAX}"
-        )));
-    }
-    let offset = query.integer("offset")?.unwrap_or(0);
-    let offset = usize::try_from(offset);
-    let offset = offset.map_err(|_| Error::invalid("Invalid offset: 0 or more"))?;
+    let limit = query.limit(LIST_DEFAULT, LIST_MAX)?;
+    let offset = query.offset()?;
     let columns = columns(query.all("select").flat_map(|text| text.split(',')))?;
     let status = query.get("status").filter(|text| !text.is_empty());
     let (status, limit) = match status.map(str::parse::<Status>) {
@@ -147,11 +140,8 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         // No run has a status of this name, but the thread must exist.
         Some(Err(_)) => (None, 0),
     };
-    let runs = call
-        .api()
-        .runs(thread, status, limit as usize, offset)
-        .await?;
-    let runs = runs.iter().take(limit as usize).map(|run| {
+    let runs = call.api().runs(thread, status, limit, offset).await?;
+    let runs = runs.iter().take(limit).map(|run| {
         let map: Map = render::select(render::run(run), columns.as_deref());
         Value::map(map)
     });

@@ -200,15 +200,8 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
 /// `GET /threads`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     let query = &call.query;
-    let limit = query.integer("limit")?.unwrap_or(LIST_DEFAULT);
-    if !(1..=LIST_MAX).contains(&limit) {
-        return Err(Error::invalid(format!(
-            "Invalid limit {limit}: 1 to {LIST_MAX}"
-        )));
-    }
-    let offset = query.integer("offset")?.unwrap_or(0);
-    let offset = usize::try_from(offset);
-    let offset = offset.map_err(|_| Error::invalid("Invalid offset: 0 or more"))?;
+    let limit = query.limit(LIST_DEFAULT, LIST_MAX)?;
+    let offset = query.offset()?;
     let mut wanted = Vec::new();
     for text in query.all("min_event") {
         let pair = text
@@ -221,7 +214,6 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         })?;
         wanted.push((id, i64::from(number)));
     }
-    let limit = limit as usize;
     let search = Search {
         filter: Filter {
             status: query.word("status", STATUSES)?,

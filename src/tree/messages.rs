@@ -28,7 +28,7 @@ pub const POST_MAX: usize = 1000;
 /// Most bytes of one message's content.
 pub const CONTENT_MAX: usize = 1 << 20;
 /// Most messages of one page.
-pub const PAGE_MAX: usize = 1000;
+pub const PAGE_MAX: i64 = 1000;
 /// Most characters of a message's id.
 pub const ID_MAX: usize = 255;
 

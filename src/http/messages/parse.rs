@@ -309,17 +309,11 @@ pub(super) fn read(query: &Query) -> Result<Request, Error> {
         let detail = "Give one of after, before and tail, not several";
         return Err(Error::bad_request(detail).with_code("invalid_cursor"));
     }
-    let most = i64::try_from(PAGE_MAX).unwrap_or(i64::MAX);
-    let limit = query.integer("limit")?.unwrap_or(most);
-    if !(1..=most).contains(&limit) {
-        let detail = format!("limit is between 1 and {most}, not {limit}");
-        return Err(Error::invalid(detail));
-    }
     Ok(Request {
         at: places.pop().unwrap_or_default(),
         view: query.word("view", VIEWS)?.unwrap_or_default(),
         from: cursors.pop().unwrap_or_default(),
-        limit: usize::try_from(limit).unwrap_or(PAGE_MAX),
+        limit: query.limit(PAGE_MAX, PAGE_MAX)?,
         siblings: query.flag("siblings")?,
     })
 }
