@@ -3,15 +3,7 @@
 
 mod support;
 
-use support::postgres;
-
-async fn connect(url: &str) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
-    client
-}
+use support::{postgres, tables::connect};
 
 #[tokio::test]
 async fn every_test_gets_a_database_of_its_own_and_leaves_none_behind() {

@@ -4,9 +4,8 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::client::Client;
-use support::place::Place;
-use support::server::{Server, Setup};
+use support::place::{Place, serve};
+use support::talk::{slow, with};
 
 on_both_storages!(
     the_run_row_is_final_before_the_stream_ends,
@@ -25,28 +24,8 @@ on_both_storages!(
     a_thread_is_busy_until_its_last_run_ends,
 );
 
-fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("reference_server"));
-    let client = Client::of(&server);
-    (server, client)
-}
-
 fn counter() -> Value {
     json!({"assistant_id": "counter", "input": {"count": 0, "log": ["in"]}})
-}
-
-/// A run of `slow`: `ticks` custom events in `work`, then `rest`, each after `ms` milliseconds.
-fn slow(ms: u64, ticks: u64) -> Value {
-    json!({
-        "assistant_id": "slow",
-        "input": {"ms": ms, "ticks": ticks},
-        "stream_mode": ["values", "custom"],
-    })
-}
-
-fn with(mut body: Value, key: &str, value: impl Into<Value>) -> Value {
-    body[key] = value.into();
-    body
 }
 
 #[test]

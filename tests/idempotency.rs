@@ -7,8 +7,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 use support::client::{Answer, Client};
-use support::place::Place;
-use support::server::{Server, Setup};
+use support::place::{Place, serve};
+use support::talk;
 
 on_both_storages!(
     a_repeated_request_gets_the_first_answer_and_has_no_further_effect,
@@ -24,19 +24,13 @@ on_both_storages!(
     the_end_of_a_stateless_run_outlives_it,
 );
 
-fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("reference_server"));
-    let client = Client::of(&server);
-    (server, client)
-}
-
 fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
     let headers = [("idempotency-key", key)];
     client.send("POST", path, &headers, body.to_string().as_bytes())
 }
 
 fn slow(ms: u64) -> Value {
-    json!({"assistant_id": "slow", "input": {"ms": ms, "ticks": 2}, "stream_mode": ["values", "custom"]})
+    talk::slow(ms, 2)
 }
 
 fn runs(client: &Client, thread: &str) -> Vec<Value> {

@@ -11,15 +11,18 @@ mod support;
 use std::time::Duration;
 
 use backstitch::{
-    checkpoint::{CheckpointRow, Commit, Error, Saver, Slot, Source},
-    id::{AssistantId, CheckpointId, RunId, ThreadId, WorkerId},
-    runs::{Created, NewRun, Status, Store as _, Strategy},
+    checkpoint::{Error, Saver, Slot},
+    id::{ThreadId, WorkerId},
+    runs::{Created, NewRun, Status, Store as _},
     storage::postgres::{self, Options, Store},
-    time::Timestamp,
-    tree::{IfExists, NewThread, Store as _},
-    value::{Map, Value},
+    tree::Store as _,
+    value::Value,
 };
-use support::postgres::{Database, database, empty_database};
+use support::{
+    postgres::{Database, database, empty_database},
+    rows::{new_run, new_thread, superstep},
+    tables::connect,
+};
 
 async fn store() -> (Database, Store) {
     let database = database().await;
@@ -27,66 +30,10 @@ async fn store() -> (Database, Store) {
     (database, store)
 }
 
-fn new_thread(id: ThreadId) -> NewThread {
-    NewThread {
-        id,
-        metadata: Map::from([("kind", Value::str("test"))]),
-        owner: "local".to_owned(),
-        if_exists: IfExists::Raise,
-    }
-}
-
 async fn slot(store: &Store) -> Slot {
     let id = ThreadId::mint();
     store.create_thread(new_thread(id)).await.unwrap().unwrap();
     store.take_slot(id).await.unwrap().unwrap()
-}
-
-fn new_run(thread: ThreadId, claim: WorkerId) -> NewRun {
-    NewRun {
-        id: RunId::mint(),
-        thread,
-        create_thread: None,
-        assistant: AssistantId::of_graph("agent"),
-        metadata: Map::new(),
-        kwargs: Value::Null,
-        address: None,
-        branch: None,
-        strategy: Strategy::Enqueue,
-        after: Duration::ZERO,
-        temporary: false,
-        claim: Some(claim),
-        thread_metadata: Map::new(),
-        thread_config: Map::new(),
-    }
-}
-
-fn superstep(slot: &Slot, parent: Option<CheckpointId>, step: i64) -> Commit {
-    Commit {
-        slot: *slot,
-        open: None,
-        checkpoint: CheckpointRow {
-            ns: "".into(),
-            id: CheckpointId::mint(step, parent),
-            parent,
-            root: None,
-            depth: 0,
-            thread: slot.thread,
-            branch: slot.branch,
-            run: None,
-            source: Source::Loop,
-            step,
-            last_node: None,
-            event_number: 0,
-            envelope: r#"{"channel_versions":{}}"#.to_owned(),
-            metadata: "{}".to_owned(),
-            created_at: Timestamp::now(),
-        },
-        blobs: Vec::new(),
-        writes: Vec::new(),
-        nodes: Vec::new(),
-        events: Vec::new(),
-    }
 }
 
 /// How many migrations there are.
@@ -108,10 +55,7 @@ async fn several_processes_may_migrate_one_database_at_once() {
 #[tokio::test]
 async fn a_database_of_a_newer_program_is_refused_naming_both_versions() {
     let database = database().await;
-    let (client, connection) = tokio_postgres::connect(&database.url, tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
+    let client = connect(&database.url).await;
     client
         .batch_execute(
             "INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
@@ -182,7 +126,10 @@ async fn runs_of_a_worker_whose_lease_lapsed_are_ended() {
     let (dead, alive) = (WorkerId::mint(), WorkerId::mint());
     store.renew(dead, Duration::from_secs(3600)).await.unwrap();
     store.renew(alive, Duration::from_secs(3600)).await.unwrap();
-    let run = new_run(thread, dead);
+    let run = NewRun {
+        claim: Some(dead),
+        ..new_run(thread)
+    };
     let Created::Started(run, slot) = store.create_run(run).await.unwrap() else {
         panic!("the slot was free");
     };
@@ -207,10 +154,7 @@ async fn runs_of_a_worker_whose_lease_lapsed_are_ended() {
 async fn lost_connections_are_replaced_without_the_writer_noticing() {
     let (database, store) = store().await;
     let slot = slot(&store).await;
-    let (client, connection) = tokio_postgres::connect(&database.url, tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
+    let client = connect(&database.url).await;
     let mut parent = None;
     for step in 0..3 {
         let ended = client

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use support::client::Client;
 use support::place::Place;
 use support::server::{Server, Setup};
+use support::talk::{self, with};
 
 /// Two servers on one database, and a client of each.
 fn two() -> (Place, [Server; 2], [Client; 2]) {
@@ -17,13 +18,9 @@ fn two() -> (Place, [Server; 2], [Client; 2]) {
     (place, [one, two], clients)
 }
 
+/// A slow run whose every step is on disk before the next.
 fn slow(ms: u64, ticks: u64) -> Value {
-    json!({
-        "assistant_id": "slow",
-        "input": {"ms": ms, "ticks": ticks},
-        "stream_mode": ["values", "custom"],
-        "durability": "sync",
-    })
+    with(talk::slow(ms, ticks), "durability", "sync")
 }
 
 #[test]

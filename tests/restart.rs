@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::client::Client;
-use support::place::Place;
+use support::place::{Place, serve};
 use support::server::{Server, Setup};
+use support::talk::{self, contents, turn, with};
 
 on_both_storages!(
     a_conversation_goes_on_after_a_crash,
@@ -26,35 +27,14 @@ on_both_storages!(
     an_idle_server_shuts_down_at_once,
 );
 
-fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("reference_server"));
-    let client = Client::of(&server);
-    (server, client)
-}
-
 fn crash(server: &mut Server) -> Client {
     server.restart();
     Client::of(server)
 }
 
-fn say(text: &str) -> Value {
-    json!({"assistant_id": "agent", "input": {"messages": [{"type": "human", "content": text}]}})
-}
-
+/// A slow run whose every step is on disk before the next.
 fn slow(ms: u64, ticks: u64) -> Value {
-    json!({
-        "assistant_id": "slow",
-        "input": {"ms": ms, "ticks": ticks},
-        "stream_mode": ["values", "custom"],
-        "durability": "sync",
-    })
-}
-
-fn contents(values: &Value) -> Vec<String> {
-    let messages = values["messages"].as_array().unwrap().iter();
-    messages
-        .map(|message| message["content"].as_str().unwrap().to_owned())
-        .collect()
+    with(talk::slow(ms, ticks), "durability", "sync")
 }
 
 fn id(state: &Value) -> &str {
@@ -64,14 +44,14 @@ fn id(state: &Value) -> &str {
 fn a_conversation_goes_on_after_a_crash(place: &Place) {
     let (mut server, client) = serve(place);
     let thread = client.thread();
-    client.run(&thread, &say("one"));
-    let second = client.run(&thread, &say("two"));
+    client.run(&thread, &turn("one"));
+    let second = client.run(&thread, &turn("two"));
     let (state, history) = (client.state(&thread), client.history(&thread));
 
     let client = crash(&mut server);
     assert_eq!(client.state(&thread), state);
     assert_eq!(client.history(&thread), history);
-    let third = client.run(&thread, &say("three"));
+    let third = client.run(&thread, &turn("three"));
     let messages = third["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 6);
     assert_eq!(messages[..4], second["messages"].as_array().unwrap()[..]);
@@ -82,16 +62,16 @@ fn a_conversation_goes_on_after_a_crash(place: &Place) {
 fn an_old_turn_can_be_taken_up_after_a_crash(place: &Place) {
     let (mut server, client) = serve(place);
     let thread = client.thread();
-    client.run(&thread, &say("one"));
+    client.run(&thread, &turn("one"));
     let first = client.state(&thread);
-    client.run(&thread, &say("two"));
+    client.run(&thread, &turn("two"));
     let second = client.state(&thread);
 
     let client = crash(&mut server);
-    let mut other = say("two, otherwise");
+    let mut other = turn("two, otherwise");
     other["checkpoint_id"] = json!(id(&first));
     let third = client.run(&thread, &other);
-    let said = contents(&third);
+    let said = contents(&third["messages"]);
     assert_eq!(said.len(), 4);
     assert_eq!((&*said[0], &*said[2]), ("one", "two, otherwise"));
 
@@ -124,7 +104,7 @@ fn an_old_turn_can_be_taken_up_after_a_crash(place: &Place) {
             .json();
         assert_eq!(again["values"], state["values"]);
     }
-    assert_eq!(contents(&client.state(&thread)["values"]), said);
+    assert_eq!(contents(&client.state(&thread)["values"]["messages"]), said);
 }
 
 fn a_question_can_be_answered_after_a_crash(place: &Place) {

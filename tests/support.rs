@@ -17,4 +17,7 @@ pub mod client;
 pub mod place;
 pub mod postgres;
 pub mod python;
+pub mod rows;
 pub mod server;
+pub mod tables;
+pub mod talk;

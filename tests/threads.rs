@@ -5,8 +5,8 @@ mod support;
 
 use serde_json::{Value, json};
 use support::client::Client;
-use support::place::Place;
-use support::server::{Server, Setup};
+use support::place::{Place, serve};
+use support::talk::{self, background, until};
 
 on_both_storages!(
     threads_are_found_by_metadata_status_ids_and_values,
@@ -20,24 +20,16 @@ on_both_storages!(
     a_cancelled_thread_says_who_ended_it_until_it_runs_again,
 );
 
-fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("reference_server"));
-    let client = Client::of(&server);
-    (server, client)
-}
-
 fn counter(count: i64) -> Value {
     json!({"assistant_id": "counter", "input": {"count": count, "log": ["in"]}})
 }
 
 fn slow() -> Value {
-    json!({"assistant_id": "slow", "input": {"ms": 30, "ticks": 400}})
+    talk::slow(30, 400)
 }
 
 fn create(client: &Client, metadata: Value) -> String {
-    let answer = client.post("/threads", &json!({"metadata": metadata}));
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()["thread_id"].as_str().unwrap().to_owned()
+    talk::create(client, &json!({"metadata": metadata}))
 }
 
 fn ids(rows: &Value) -> Vec<String> {
@@ -63,18 +55,12 @@ fn search(client: &Client, body: &Value) -> Vec<String> {
 
 /// Starts a run and waits for its first checkpoint.
 fn start(client: &Client, thread: &str, body: &Value) -> String {
-    let answer = client.post(&format!("/threads/{thread}/runs"), body);
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    let run = answer.json()["run_id"].as_str().unwrap().to_owned();
-    for _ in 0..500 {
-        if client.state(thread)["metadata"]["run_id"] == json!(run)
-            && client.state(thread)["next"] == json!(["work"])
-        {
-            return run;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("the run does not start");
+    let run = background(client, thread, body);
+    until("the run works", || {
+        let state = client.state(thread);
+        state["metadata"]["run_id"] == json!(run) && state["next"] == json!(["work"])
+    });
+    run
 }
 
 fn row(client: &Client, thread: &str) -> Value {

@@ -1,22 +1,21 @@
 //! A storage under test, and the rows that cases write to it.
 
-use std::{any::Any, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{any::Any, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use backstitch::{
     checkpoint::{
-        At, BlobRow, CheckpointRow, Commit, Flush, List, NewBranch, Query, Saver, Slot, Source,
-        Stored, Version, WriteRow,
+        At, BlobRow, Commit, Flush, List, NewBranch, Query, Saver, Slot, Stored, Version, WriteRow,
     },
-    id::{AssistantId, BranchId, CheckpointId, RunId, TaskId, ThreadId, TreeId, WorkerId},
-    runs::{self, Created, Finish, NewRun, Run, Status, Strategy},
-    time::Timestamp,
-    tree::{self, IfExists, NewThread, Outcome},
+    id::{BranchId, CheckpointId, RunId, TaskId, ThreadId, TreeId},
+    runs::{self, Created, Finish, NewRun, Run, Status},
+    tree::{self, Outcome},
     value::{Map, Value},
 };
 use uuid::Uuid;
 
 use crate::invariants::Tables;
+pub use crate::support::rows::*;
 
 /// A migrated, empty storage.
 pub struct Backend {
@@ -145,35 +144,6 @@ impl Backend {
     }
 }
 
-pub fn new_thread(id: ThreadId) -> NewThread {
-    NewThread {
-        id,
-        metadata: Map::new(),
-        owner: "local".into(),
-        if_exists: IfExists::Raise,
-    }
-}
-
-/// A run that starts at once when its slot is free.
-pub fn new_run(thread: ThreadId) -> NewRun {
-    NewRun {
-        id: RunId::mint(),
-        thread,
-        create_thread: None,
-        assistant: AssistantId::of_graph("agent"),
-        metadata: Map::new(),
-        kwargs: Value::Null,
-        address: None,
-        branch: None,
-        strategy: Strategy::Enqueue,
-        after: Duration::ZERO,
-        temporary: false,
-        claim: Some(WorkerId::mint()),
-        thread_metadata: Map::new(),
-        thread_config: Map::new(),
-    }
-}
-
 pub fn finish(run: RunId, slot: Slot) -> Finish {
     Finish {
         slot,
@@ -205,35 +175,6 @@ pub fn list_all(slot: &Slot) -> List {
         id: None,
         metadata: None,
         limit: 1000,
-    }
-}
-
-/// A commit of an empty checkpoint in the root namespace.
-pub fn superstep(slot: &Slot, parent: Option<CheckpointId>, step: i64) -> Commit {
-    Commit {
-        slot: *slot,
-        open: None,
-        checkpoint: CheckpointRow {
-            ns: "".into(),
-            id: CheckpointId::mint(step, parent),
-            parent,
-            root: None,
-            depth: 0,
-            thread: slot.thread,
-            branch: slot.branch,
-            run: None,
-            source: Source::Loop,
-            step,
-            last_node: None,
-            event_number: 0,
-            envelope: r#"{"channel_versions":{}}"#.into(),
-            metadata: "{}".into(),
-            created_at: Timestamp::now(),
-        },
-        blobs: Vec::new(),
-        writes: Vec::new(),
-        nodes: Vec::new(),
-        events: Vec::new(),
     }
 }
 

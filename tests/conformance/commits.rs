@@ -330,16 +330,9 @@ fn event(kind: &'static str) -> EventRow {
 
 fn node(message: &str, seq: i32) -> NodeRow {
     NodeRow {
-        id: NodeId::mint(),
-        parent: None,
-        ordinal: seq + 1,
-        kind: "add",
-        message_id: message.into(),
-        edit_of: None,
         seq,
         role: Some("user".into()),
-        event_number: None,
-        event_offset: None,
+        ..added(message, None, seq + 1)
     }
 }
 

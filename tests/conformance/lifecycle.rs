@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backstitch::{
-    checkpoint::{At, Commit, Error, NodeRow, Slot, Stored, Version, WriteRow, codec},
+    checkpoint::{At, Commit, Error, Slot, Stored, Version, WriteRow, codec},
     id::{CheckpointId, NodeId, ThreadId},
     tree::{Copied, NewCopy, event, rows::NewEvent},
     value,
@@ -26,18 +26,7 @@ fn turn(
     commit.checkpoint.envelope = envelope(&[("m", version(n))]);
     let base = (base > 0).then(|| version(base));
     commit.blobs = vec![blob("m", version(n), base, format!("v{n}").as_bytes())];
-    let node = NodeRow {
-        id: NodeId::mint(),
-        parent: last,
-        ordinal: 1,
-        kind: "add",
-        message_id: format!("M{n}").into(),
-        edit_of: None,
-        seq: 0,
-        role: None,
-        event_number: None,
-        event_offset: None,
-    };
+    let node = added(&format!("M{n}"), last, 1);
     commit.checkpoint.last_node = Some(node.id);
     commit.nodes = vec![node];
     commit

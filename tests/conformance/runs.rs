@@ -1,8 +1,8 @@
 //! One run from its creation to its end.
 
 use backstitch::{
-    checkpoint::{Error, NodeRow},
-    id::{AssistantId, CheckpointId, NodeId, RunId, ThreadId},
+    checkpoint::Error,
+    id::{AssistantId, CheckpointId, RunId, ThreadId},
     runs::{Created, Finish, NewRun, Run, Status, Strategy},
     tree::{NewThread, Outcome},
     value,
@@ -236,23 +236,13 @@ pub async fn runs_are_listed_newest_first(b: &Backend) {
 pub async fn the_end_of_a_run_settles_its_last_message(b: &Backend) {
     let thread = b.thread().await;
     let (run, mut slot) = b.start(new_run(thread)).await;
-    let node = NodeId::mint();
+    let row = added("m", None, 1);
+    let node = row.id;
     let mut commit = superstep(&slot, None, 0);
     let first = commit.checkpoint.id;
     commit.checkpoint.run = Some(run.id);
     commit.checkpoint.last_node = Some(node);
-    commit.nodes = vec![NodeRow {
-        id: node,
-        parent: None,
-        ordinal: 1,
-        kind: "add",
-        message_id: "m".into(),
-        edit_of: None,
-        seq: 0,
-        role: None,
-        event_number: None,
-        event_offset: None,
-    }];
+    commit.nodes = vec![row];
     b.commit(commit).await;
     let mut commit = superstep(&slot, Some(first), 1);
     commit.checkpoint.last_node = Some(node);

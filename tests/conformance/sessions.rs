@@ -100,16 +100,8 @@ fn note(kind: &'static str) -> NewEvent {
 
 fn add(message: &str, parent: Option<NodeId>, ordinal: i32) -> NodeRow {
     NodeRow {
-        id: NodeId::mint(),
-        parent,
-        ordinal,
-        kind: "add",
-        message_id: message.into(),
-        edit_of: None,
-        seq: 0,
         role: Some("human".into()),
-        event_number: None,
-        event_offset: None,
+        ..added(message, parent, ordinal)
     }
 }
 
@@ -539,6 +531,23 @@ pub async fn a_superstep_in_a_transaction_is_fenced(b: &Backend) {
     assert_eq!((active.head, active.branch), (Some(head), off.branch));
 }
 
+/// A transaction in which a branch at `base` was made and took the writes of the slot's over.
+async fn copying(
+    b: &Backend,
+    slot: &Slot,
+    name: &str,
+    base: CheckpointId,
+) -> (BranchId, Box<dyn Tx>) {
+    let copy = new_branch(slot, name, Some((base, 0)));
+    let id = copy.id;
+    let mut tx = begin(b, slot.tree).await;
+    tx.insert_branch(copy).await.unwrap();
+    tx.copy_writes(slot.tree, base, slot.branch, id)
+        .await
+        .unwrap();
+    (id, tx)
+}
+
 pub async fn writes_are_copied_as_they_are_at_the_head(b: &Backend) {
     let slot = b.slot().await;
     let base = b.line(&slot, None, 1).await[0];
@@ -551,13 +560,7 @@ pub async fn writes_are_copied_as_they_are_at_the_head(b: &Backend) {
         control(base, 0, RESUME, b"of the client"),
     ];
     b.saver.flush(flush(&slot, writes)).await.unwrap();
-    let copy = new_branch(&slot, "btw", Some((base, 0)));
-    let id = copy.id;
-    let mut tx = begin(b, slot.tree).await;
-    tx.insert_branch(copy).await.unwrap();
-    tx.copy_writes(slot.tree, base, slot.branch, id)
-        .await
-        .unwrap();
+    let (id, mut tx) = copying(b, &slot, "btw", base).await;
     assert!(tx.is_interrupted(slot.tree, id, base).await.unwrap());
     tx.commit().await.unwrap();
     let own = |stored: backstitch::checkpoint::Stored| {
@@ -600,13 +603,7 @@ pub async fn an_answered_checkpoint_is_copied_as_interrupted(b: &Backend) {
     b.commit(after).await;
     b.line(&slot, Some(base), 1).await;
 
-    let copy = new_branch(&slot, "again", Some((base, 0)));
-    let id = copy.id;
-    let mut tx = begin(b, slot.tree).await;
-    tx.insert_branch(copy).await.unwrap();
-    tx.copy_writes(slot.tree, base, slot.branch, id)
-        .await
-        .unwrap();
+    let (id, tx) = copying(b, &slot, "again", base).await;
     tx.commit().await.unwrap();
     let mut stored = b.by_id(&slot, base).await.unwrap();
     stored.writes.retain(|write| write.branch == id);

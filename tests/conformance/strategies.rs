@@ -18,6 +18,12 @@ fn with(thread: ThreadId, strategy: Strategy) -> NewRun {
     }
 }
 
+/// Commits one superstep of a run after `parent`, and ends it.
+async fn step_and_end(b: &Backend, run: &Run, slot: Slot, parent: Option<CheckpointId>) {
+    let head = Some(b.line(&slot, parent, 1).await[0]);
+    b.finish(run.id, Slot { head, ..slot }).await;
+}
+
 pub async fn reject_refuses_while_another_run_is_open(b: &Backend) {
     let thread = b.thread().await;
     let refused = async || {
@@ -120,15 +126,7 @@ pub async fn interrupt_ends_others_and_keeps_what_they_did(b: &Backend) {
     let (run, slot) = b.start(with(scene.thread, Strategy::Interrupt)).await;
     assert_eq!((slot.head, slot.head_depth), (Some(scene.ids[1]), 2));
     assert_ended(b, &scene).await;
-    let id = b.line(&slot, slot.head, 1).await[0];
-    b.finish(
-        run.id,
-        Slot {
-            head: Some(id),
-            ..slot
-        },
-    )
-    .await;
+    step_and_end(b, &run, slot, slot.head).await;
     assert_eq!(b.rows(&slot).await["checkpoints"], 4);
 
     // Without a worker it waits, alone.
@@ -175,15 +173,7 @@ pub async fn rollback_undoes_what_the_others_did(b: &Backend) {
     assert!(!rows.contains_key("checkpoint_writes"), "{rows:?}");
     let state = b.trees.thread(scene.thread).await.unwrap().unwrap();
     assert_eq!(state.outcome, Outcome::Idle);
-    let id = b.line(&slot, Some(scene.base), 1).await[0];
-    b.finish(
-        run.id,
-        Slot {
-            head: Some(id),
-            ..slot
-        },
-    )
-    .await;
+    step_and_end(b, &run, slot, Some(scene.base)).await;
 
     // The first run of a thread goes back to nothing.
     let thread = b.thread().await;

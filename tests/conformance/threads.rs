@@ -2,7 +2,7 @@
 
 use backstitch::{
     checkpoint::{At, Error, EventRow, NewBranch, NodeRow, Version},
-    id::{BranchId, NodeId, ThreadId, TreeId},
+    id::{BranchId, ThreadId, TreeId},
     tree::{IfExists, NewThread, Outcome, Thread},
     value,
     value::Map,
@@ -157,16 +157,8 @@ async fn full_thread(b: &Backend) -> backstitch::checkpoint::Slot {
         ..EventRow::default()
     }];
     commit.nodes = vec![NodeRow {
-        id: NodeId::mint(),
-        parent: None,
-        ordinal: 1,
-        kind: "add",
-        message_id: "m".into(),
-        edit_of: None,
-        seq: 0,
-        role: None,
-        event_number: None,
         event_offset: Some(1),
+        ..added("m", None, 1)
     }];
     b.commit(commit).await;
     b.commit(substep(&slot, "sub", root, None)).await;

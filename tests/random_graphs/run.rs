@@ -206,13 +206,7 @@ impl Pair<'_> {
     /// How the thread stands, and what ran.
     async fn stands(&self) -> Result<(), String> {
         let state = self.state().await?.ok_or("there is no state")?;
-        let mut next: Vec<String> = state
-            .snapshot
-            .next
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        next.sort();
+        let next = next(&state);
         same("next", &self.machine.unfinished(), &next)?;
         let asked = state.snapshot.interrupts();
         let mut asked: Vec<String> = asked
@@ -267,15 +261,17 @@ fn stop(result: &Result<Ended, Error>) -> Stop {
     }
 }
 
+/// The nodes that come next, sorted.
+fn next(state: &State) -> Vec<String> {
+    let next = state.snapshot.next.iter();
+    let mut next: Vec<String> = next.map(ToString::to_string).collect();
+    next.sort();
+    next
+}
+
 fn record(state: &State) -> Record {
     let checkpoint = &state.snapshot.checkpoint;
-    let mut next: Vec<String> = state
-        .snapshot
-        .next
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    next.sort();
+    let next = next(state);
     Record {
         source: checkpoint.source.as_str(),
         step: checkpoint.step,

@@ -1,5 +1,6 @@
 //! Where a server of a test keeps its data: one test body, a test per storage.
 
+use super::client::Client;
 use super::postgres::{self, Database};
 use super::server::{Server, Setup};
 
@@ -39,6 +40,13 @@ impl Place {
             None => setup.start(),
         }
     }
+}
+
+/// A server of the reference graphs that keeps its data there, and a client of it.
+pub fn serve(place: &Place) -> (Server, Client) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    (server, client)
 }
 
 /// Drives a future from a test that is not asynchronous.

@@ -1,15 +1,12 @@
 //! Branches and tags: made, switched, renamed, deleted; and what that does to waiting runs.
 
-use std::thread;
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::on_both_storages;
 use crate::support;
-use crate::support::client::{Answer, Client};
-use crate::support::place::Place;
-use crate::support::server::{Server, Setup};
+use crate::support::client::Client;
+use crate::support::place::{Place, serve};
+use crate::support::talk::{self, code, extend, last_event, ok, patch, put, turn_as, until};
 
 on_both_storages!(
     scenario_06_leaves_are_the_ends_of_paths,
@@ -32,71 +29,36 @@ on_both_storages!(
     bad_input_is_refused_with_a_code,
 );
 
-pub fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("reference_server"));
-    let client = Client::of(&server);
-    (server, client)
-}
-
-/// A run of `agent` with one message of the user; more fields as given.
-pub fn say(text: &str, id: &str, more: Value) -> Value {
-    let message = json!({"role": "user", "content": text, "id": id});
-    let mut body = json!({"assistant_id": "agent", "input": {"messages": [message]}});
-    for (key, value) in more.as_object().unwrap() {
-        body[key] = value.clone();
-    }
-    body
-}
-
-/// A run of `slow`.
+/// A run of `slow` with one tick.
 pub fn slow(ms: u64, more: Value) -> Value {
-    let mut body = json!({"assistant_id": "slow", "input": {"ms": ms, "ticks": 1}});
-    for (key, value) in more.as_object().unwrap() {
-        body[key] = value.clone();
-    }
-    body
+    extend(talk::slow(ms, 1), more)
 }
 
-/// A body that was answered with this status.
-pub fn ok(answer: Answer, status: u16) -> Value {
-    assert_eq!(answer.status, status, "{}", answer.text());
-    match answer.body.is_empty() {
-        true => Value::Null,
-        false => answer.json(),
-    }
-}
-
-/// The code of a refusal.
-pub fn code(answer: Answer, status: u16) -> String {
-    assert_eq!(answer.status, status, "{}", answer.text());
-    let body = answer.json();
-    assert!(body["detail"].is_string(), "{body}");
-    body["code"].as_str().unwrap_or_default().to_owned()
-}
-
+/// What the messages of a state say.
 pub fn texts(state: &Value) -> Vec<String> {
     let messages = state["values"]["messages"].as_array();
     let text = |message: &Value| message["content"].as_str().unwrap().to_owned();
     messages.into_iter().flatten().map(text).collect()
 }
 
-pub fn put(client: &Client, path: &str, body: &Value) -> Answer {
-    client.send("PUT", path, &[], body.to_string().as_bytes())
-}
-
-fn patch(client: &Client, path: &str, body: &Value) -> Answer {
-    client.send("PATCH", path, &[], body.to_string().as_bytes())
-}
-
 /// A thread with two turns: m1, its answer, m3, its answer; and the ids of those messages.
 pub fn two_turns(client: &Client) -> (String, Vec<String>) {
     let id = client.thread();
-    client.run(&id, &say("one", "m1", json!({})));
-    client.run(&id, &say("two", "m3", json!({})));
+    client.run(&id, &turn_as("one", "m1", json!({})));
+    client.run(&id, &turn_as("two", "m3", json!({})));
     let state = client.state(&id);
     let messages = state["values"]["messages"].as_array().unwrap();
     let ids = messages.iter().map(|one| one["id"].as_str().unwrap());
     (id, ids.map(str::to_owned).collect())
+}
+
+/// A thread with one run of `slow`, and an inactive branch `side` at its head.
+pub fn with_side_branch(client: &Client) -> String {
+    let id = client.thread();
+    client.run(&id, &slow(1, json!({})));
+    let side = client.post(&format!("/threads/{id}/btw"), &json!({"name": "side"}));
+    ok(side, 201);
+    id
 }
 
 /// Every branch: name, whether it is active, its messages.
@@ -125,31 +87,14 @@ fn branch(client: &Client, thread: &str, name: &str) -> Value {
         .clone()
 }
 
-/// The last number of a thread's log.
-fn last_event(client: &Client, thread: &str) -> i64 {
-    let page = ok(
-        client.get(&format!("/threads/{thread}/events?limit=1000")),
-        200,
-    );
-    let events = page["events"].as_array().unwrap();
-    events.last().unwrap()["event_number"].as_i64().unwrap()
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..1500 {
-        if holds() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("it never came to be that {what}");
-}
-
 fn scenario_06_leaves_are_the_ends_of_paths(place: &Place) {
     let (_server, client) = serve(place);
     let (id, messages) = two_turns(&client);
-    client.run(&id, &say("three", "m5", json!({})));
-    client.run(&id, &say("aside", "m7", json!({"parent_id": messages[1]})));
+    client.run(&id, &turn_as("three", "m5", json!({})));
+    client.run(
+        &id,
+        &turn_as("aside", "m7", json!({"parent_id": messages[1]})),
+    );
     let found = ok(client.get(&format!("/threads/{id}/branches")), 200);
     let leaves: Vec<(i64, &Value)> = found["leaves"]
         .as_array()
@@ -184,7 +129,7 @@ fn scenario_21_rewinding_names_branches_by_where_they_come_from(place: &Place) {
     assert_eq!(made["event_number"], last_event(&client, &id));
     assert!(made.get("prefill").is_none() && made.get("warnings").is_none());
     assert_eq!(texts(&client.state(&id)), ["one", "echo: one"]);
-    client.run(&id, &say("other", "m5", json!({})));
+    client.run(&id, &turn_as("other", "m5", json!({})));
     let back = client.post(&format!("/threads/{id}/branches/main/activate"), &json!({}));
     assert_eq!(ok(back, 200)["name"], "main");
     assert_eq!(
@@ -211,7 +156,7 @@ fn scenario_22_a_side_branch_runs_beside_the_main_one(place: &Place) {
     let id = client.thread();
     let runs = format!("/threads/{id}/runs");
     let first = ok(client.post(&runs, &slow(5000, json!({}))), 200);
-    wait_until("the run moves its branch", || {
+    until("the run moves its branch", || {
         !branch(&client, &id, "main")["head_checkpoint_id"].is_null()
     });
     let queued = ok(client.post(&runs, &slow(1, json!({}))), 200);
@@ -290,7 +235,7 @@ fn scenario_23_a_tag_names_one_place_until_it_is_moved(place: &Place) {
     assert_eq!(made["origin"], "restore");
     assert_eq!(made["is_active"], true);
     assert_eq!(made["head_checkpoint_id"], moved["checkpoint_id"]);
-    client.run(&id, &say("on", "m9", json!({})));
+    client.run(&id, &turn_as("on", "m9", json!({})));
     assert_eq!(
         ok(client.get(&path), 200)["checkpoint_id"],
         moved["checkpoint_id"]
@@ -313,7 +258,7 @@ fn scenario_25_rows_that_tags_and_branches_name_outlive_their_run(place: &Place)
     let base = branch(&client, &id, "main")["head_checkpoint_id"].clone();
     let runs = format!("/threads/{id}/runs");
     let run = ok(client.post(&runs, &slow(5000, json!({}))), 200);
-    wait_until("the run moves its branch", || {
+    until("the run moves its branch", || {
         branch(&client, &id, "main")["head_checkpoint_id"] != base
     });
     let tag = format!("/threads/{id}/tags/middle");
@@ -387,7 +332,7 @@ fn rewinding_before_a_user_message_gives_its_text_back(place: &Place) {
     assert_eq!(made["prefill"], "one");
     assert_eq!(made["head_checkpoint_id"], Value::Null);
     assert_eq!(client.state(&id)["checkpoint"], Value::Null);
-    client.run(&id, &say("anew", "m9", json!({})));
+    client.run(&id, &turn_as("anew", "m9", json!({})));
     assert_eq!(texts(&client.state(&id)), ["anew", "echo: anew"]);
     // At a message of the user: what it asks is still to be done.
     let made = ok(client.post(&path, &json!({"message_id": "m3"})), 201);
@@ -465,12 +410,7 @@ fn a_branch_made_at_an_address_stays_inactive_until_asked(place: &Place) {
 
 fn activating_is_idempotent_and_keeps_or_ends_what_waits(place: &Place) {
     let (_server, client) = serve(place);
-    let id = client.thread();
-    client.run(&id, &slow(1, json!({})));
-    ok(
-        client.post(&format!("/threads/{id}/btw"), &json!({"name": "side"})),
-        201,
-    );
+    let id = with_side_branch(&client);
     let runs = format!("/threads/{id}/runs");
     ok(client.post(&runs, &slow(800, json!({}))), 200);
     let queued = ok(client.post(&runs, &slow(1, json!({}))), 200);
@@ -652,7 +592,7 @@ fn a_branch_made_of_an_interrupted_copy_takes_its_question_over(place: &Place) {
 fn a_branch_that_ends_in_open_tool_calls_warns_of_them(place: &Place) {
     let (_server, client) = serve(place);
     let id = client.thread();
-    let body = say("tool: 2 3", "m1", json!({"interrupt_before": ["tools"]}));
+    let body = turn_as("tool: 2 3", "m1", json!({"interrupt_before": ["tools"]}));
     client.run(&id, &body);
     let warnings = json!(["dangling_tool_calls"]);
     let head = branch(&client, &id, "main")["head_checkpoint_id"].clone();

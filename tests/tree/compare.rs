@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::on_both_storages;
 use crate::support;
 use crate::support::client::Client;
-use crate::support::place::Place;
-use crate::support::server::{Server, Setup};
+use crate::support::place::{Place, serve};
+use crate::support::talk::{contents, get, say};
 
 on_both_storages!(
     two_branches_differ_by_their_messages,
@@ -21,36 +21,10 @@ on_both_storages!(
     comparisons_that_make_no_sense_are_refused,
 );
 
-fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("reference_server"));
-    let client = Client::of(&server);
-    (server, client)
-}
-
-fn say(client: &Client, thread: &str, text: &str) -> Value {
-    let message = json!({"role": "user", "content": text});
-    client.run(
-        thread,
-        &json!({"assistant_id": "agent", "input": {"messages": [message]}}),
-    )
-}
-
 fn post(client: &Client, thread: &str, path: &str, body: Value) -> Value {
     let answer = client.post(&format!("/threads/{thread}/{path}"), &body);
     assert!(answer.status < 300, "{} {}", answer.status, answer.text());
     answer.json()
-}
-
-fn get(client: &Client, thread: &str, path: &str) -> Value {
-    let answer = client.get(&format!("/threads/{thread}/{path}"));
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()
-}
-
-/// Contents of messages, by id of each in order.
-fn contents(messages: &Value) -> Vec<&str> {
-    let all = messages.as_array().unwrap().iter();
-    all.map(|one| one["content"].as_str().unwrap()).collect()
 }
 
 fn ids(state: &Value) -> Vec<String> {

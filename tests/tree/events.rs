@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use crate::on_both_storages;
 use crate::support;
 use crate::support::client::{Client, Open};
-use crate::support::place::Place;
-use crate::support::server::{Server, Setup};
+use crate::support::place::{Place, serve};
+use crate::support::server::Server;
+use crate::support::talk::{TURN, background, events, numbers, say, slow};
 
 on_both_storages!(
     a_run_is_told_in_order_and_with_content,
@@ -28,31 +29,6 @@ on_both_storages!(
     the_end_of_a_run_whose_worker_was_killed_is_told_once,
     content_of_a_message_is_that_of_its_event,
 );
-
-fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("reference_server"));
-    let client = Client::of(&server);
-    (server, client)
-}
-
-fn say(client: &Client, thread: &str, text: &str) -> Value {
-    let message = json!({"role": "user", "content": text});
-    client.run(
-        thread,
-        &json!({"assistant_id": "agent", "input": {"messages": [message]}}),
-    )
-}
-
-fn events(client: &Client, thread: &str, query: &str) -> Vec<Value> {
-    let answer = client.get(&format!("/threads/{thread}/events?{query}"));
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()["events"].as_array().unwrap().clone()
-}
-
-fn numbers(events: &[Value]) -> Vec<i64> {
-    let numbers = events.iter().map(|event| event["event_number"].as_i64());
-    numbers.map(Option::unwrap).collect()
-}
 
 fn types(events: &[Value]) -> Vec<&str> {
     let types = events.iter().map(|event| event["event_type"].as_str());
@@ -77,14 +53,7 @@ fn a_run_is_told_in_order_and_with_content(place: &Place) {
     assert_eq!(numbers(&all), expected);
     let types = types(&all);
     assert_eq!(types[0], "ThreadCreated", "{types:?}");
-    for needed in [
-        "RunEnqueued",
-        "RunStarted",
-        "UserMessageAdded",
-        "LLMResponseGenerated",
-        "CheckpointCreated",
-        "RunFinished",
-    ] {
+    for needed in TURN {
         assert_eq!(
             types.iter().filter(|one| **one == needed).count(),
             1,
@@ -477,17 +446,13 @@ fn lists_wait_until_they_know_an_event(place: &Place) {
 fn the_end_of_a_run_whose_worker_was_killed_is_told_once(place: &Place) {
     let (mut server, client) = serve(place);
     let thread = client.thread();
-    let body = json!({"assistant_id": "slow", "input": {"ms": 60_000, "ticks": 1}});
-    let run = client
-        .post(&format!("/threads/{thread}/runs"), &body)
-        .json();
+    let run = background(&client, &thread, &slow(60_000, 1));
     let mut open = stream(&client, &thread, "", None);
     while open.event().unwrap().name != "RunStarted" {}
     server.kill();
     server.restart();
     let client = Client::of(&server);
-    let run = run["run_id"].as_str().unwrap();
-    assert_ne!(client.end_of(&thread, run), "success");
+    assert_ne!(client.end_of(&thread, &run), "success");
     say(&client, &thread, "hello");
     let all = events(&client, &thread, "");
     assert_eq!(numbers(&all), (1..).take(all.len()).collect::<Vec<_>>());
@@ -498,7 +463,7 @@ fn the_end_of_a_run_whose_worker_was_killed_is_told_once(place: &Place) {
         ends.filter(|event| event["payload"]["run_id"] == run)
             .count()
     };
-    assert_eq!(ends(run), 1, "{:?}", types(&all));
+    assert_eq!(ends(&run), 1, "{:?}", types(&all));
     let answers = types(&all)
         .into_iter()
         .filter(|one| *one == "LLMResponseGenerated")
@@ -556,74 +521,41 @@ fn content_of_a_message_is_that_of_its_event(place: &Place) {
     assert_eq!(told[0]["payload"]["content"], "wait for it");
 }
 
-/// Looks into the tables, past the server.
+/// Looks into the derived tables.
 mod probe {
     use super::*;
-    use crate::support::place::block_on;
+    use crate::support::tables;
 
     /// Rows as text, in the order of their keys.
     pub fn rows(place: &Place, server: &Server, table: &str) -> Vec<String> {
-        match place.url() {
-            Some(url) => postgres(url, &format!("SELECT t::text FROM {table} t ORDER BY 1")),
-            None => sqlite(server, &format!("SELECT * FROM {table} ORDER BY 1, 2, 3")),
-        }
+        let sql = match place.is_postgres() {
+            true => format!("SELECT t::text FROM {table} t ORDER BY 1"),
+            false => format!("SELECT * FROM {table} ORDER BY 1, 2, 3"),
+        };
+        let rows = tables::rows(place, server, &sql);
+        let line = |row: tables::Row| {
+            let cells = row
+                .into_iter()
+                .map(|cell| cell.unwrap_or("null".to_owned()));
+            cells.collect::<Vec<_>>().join("|")
+        };
+        rows.into_iter().map(line).collect()
     }
 
     /// Thread, table and offset.
     pub fn offsets(place: &Place, server: &Server) -> Vec<(String, String, i64)> {
-        let lines = match place.url() {
-            Some(url) => postgres(
-                url,
-                "SELECT thread_id::text || '|' || projection || '|' || last_event_number FROM projection_offsets",
-            ),
-            None => sqlite(
-                server,
-                "SELECT thread_id, projection, last_event_number FROM projection_offsets",
-            ),
+        let sql = match place.is_postgres() {
+            true => {
+                "SELECT thread_id::text, projection, last_event_number::text FROM projection_offsets"
+            }
+            false => "SELECT thread_id, projection, last_event_number FROM projection_offsets",
         };
-        let parts = lines.iter().map(|line| line.split('|').collect::<Vec<_>>());
-        parts
-            .map(|parts| {
-                (
-                    parts[0].to_owned(),
-                    parts[1].to_owned(),
-                    parts[2].parse().unwrap(),
-                )
-            })
-            .collect()
-    }
-
-    fn postgres(url: &str, sql: &str) -> Vec<String> {
-        block_on(async {
-            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
-                .await
-                .unwrap();
-            tokio::spawn(connection);
-            let rows = client.query(sql, &[]).await.unwrap();
-            rows.iter().map(|row| row.get(0)).collect()
-        })
-    }
-
-    fn sqlite(server: &Server, sql: &str) -> Vec<String> {
-        let file = server.folder().join("data/backstitch.db");
-        let db = rusqlite::Connection::open(file).unwrap();
-        let mut statement = db.prepare(sql).unwrap();
-        let columns = statement.column_count();
-        let rows = statement.query_map([], |row| {
-            let cells = (0..columns).map(|column| cell(row.get_ref(column).unwrap()));
-            Ok(cells.collect::<Vec<_>>().join("|"))
-        });
-        rows.unwrap().map(Result::unwrap).collect()
-    }
-
-    fn cell(value: rusqlite::types::ValueRef<'_>) -> String {
-        use rusqlite::types::ValueRef::{Blob, Integer, Null, Real, Text};
-        match value {
-            Null => "null".to_owned(),
-            Integer(number) => number.to_string(),
-            Real(number) => number.to_string(),
-            Text(text) => String::from_utf8_lossy(text).into_owned(),
-            Blob(bytes) => uuid::Uuid::from_slice(bytes).unwrap().to_string(),
-        }
+        let rows = tables::rows(place, server, sql);
+        let offset = |row: tables::Row| {
+            let mut cells = row.into_iter().map(Option::unwrap);
+            let mut next = || cells.next().unwrap();
+            (next(), next(), next().parse().unwrap())
+        };
+        rows.into_iter().map(offset).collect()
     }
 }

@@ -6,15 +6,17 @@ use crate::invariants::Tables;
 use crate::on_both_storages;
 use crate::support;
 use crate::support::client::Client;
-use crate::support::place::{Place, block_on};
-use crate::support::server::{Server, Setup};
+use crate::support::place::{Place, block_on, serve};
+use crate::support::server::Server;
+use crate::support::tables::file;
+use crate::support::talk::{self, extend, turn};
 
 on_both_storages!(everything_done_to_a_conversation_leaves_whole_tables,);
 
 fn tables(place: &Place, server: &Server) -> Tables {
     match place.url() {
         Some(url) => Tables::Url(url.to_owned()),
-        None => Tables::File(server.folder().join("data/backstitch.db")),
+        None => Tables::File(file(server)),
     }
 }
 
@@ -35,12 +37,7 @@ impl Talk {
     }
 
     fn say(&self, thread: &str, text: &str, extra: Value) {
-        let input = json!({"messages": [{"role": "user", "content": text}]});
-        let mut body = json!({"assistant_id": "agent", "input": input});
-        for (name, value) in extra.as_object().unwrap() {
-            body[name] = value.clone();
-        }
-        self.client.run(thread, &body);
+        self.client.run(thread, &extend(turn(text), extra));
     }
 
     fn post(&self, path: &str, body: Value) -> Value {
@@ -50,20 +47,14 @@ impl Talk {
     }
 
     fn messages(&self, thread: &str) -> Vec<String> {
-        let page = self.client.get(&format!("/threads/{thread}/messages"));
-        let page = page.json();
-        let ids = page["messages"].as_array().unwrap().iter();
-        ids.map(|one| one["message_id"].as_str().unwrap().to_owned())
-            .collect()
+        talk::path(&self.client, thread, "")
     }
 }
 
 fn everything_done_to_a_conversation_leaves_whole_tables(place: &Place) {
-    let server = place.start(Setup::example("reference_server"));
-    let talk = Talk {
-        client: Client::of(&server),
-        tables: tables(place, &server),
-    };
+    let (server, client) = serve(place);
+    let tables = tables(place, &server);
+    let talk = Talk { client, tables };
     let thread = talk.client.thread();
     let of = |path: &str| format!("/threads/{thread}/{path}");
     talk.say(&thread, "one", json!({}));

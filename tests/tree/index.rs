@@ -10,8 +10,10 @@ use crate::on_both_storages;
 use crate::support::{
     self,
     client::Client,
-    place::{Place, block_on},
-    server::{Server, Setup},
+    place::{Place, serve},
+    server::Server,
+    tables::{self, Row},
+    talk::{TURN, background, slow, turn, until},
 };
 
 on_both_storages!(
@@ -32,16 +34,6 @@ on_both_storages!(
     a_killed_server_leaves_no_event_without_its_checkpoint,
     events_cannot_be_changed,
 );
-
-fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("reference_server"));
-    let client = Client::of(&server);
-    (server, client)
-}
-
-fn say(text: &str) -> Value {
-    json!({"assistant_id": "agent", "input": {"messages": [{"type": "human", "content": text}]}})
-}
 
 /// A row of `events`.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,8 +96,6 @@ const POINTS: &str = "SELECT ID(checkpoint_id), ID(parent_checkpoint_id), CAST(d
 const THREAD: &str =
     "SELECT CAST(last_event_number AS TEXT) FROM threads WHERE ID(thread_id) = '$'";
 
-type Row = Vec<Option<String>>;
-
 /// Reads with `ID(x)` for the text of an id and `$` for the thread's.
 fn query(place: &Place, server: &Server, sql: &str, thread: &str) -> Vec<Row> {
     let mut sql = sql.replace('$', &thread.replace('-', ""));
@@ -122,28 +112,7 @@ fn query(place: &Place, server: &Server, sql: &str, thread: &str) -> Vec<Row> {
         };
         sql.replace_range(at..=end, &text);
     }
-    match place.url() {
-        Some(url) => block_on(async {
-            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
-                .await
-                .unwrap();
-            tokio::spawn(connection);
-            let rows = client.query(&sql, &[]).await.unwrap();
-            rows.iter()
-                .map(|row| (0..row.len()).map(|column| row.get(column)).collect())
-                .collect()
-        }),
-        None => {
-            let file = server.folder().join("data/backstitch.db");
-            let db = rusqlite::Connection::open(file).unwrap();
-            let mut statement = db.prepare(&sql).unwrap();
-            let columns = statement.column_count();
-            let rows = statement.query_map([], |row| {
-                (0..columns).map(|column| row.get(column)).collect()
-            });
-            rows.unwrap().collect::<Result<_, _>>().unwrap()
-        }
-    }
+    tables::rows(place, server, &sql)
 }
 
 impl Rows {
@@ -276,21 +245,12 @@ fn plain(id: &Value) -> String {
     id.as_str().unwrap().replace('-', "")
 }
 
-const TURN: [&str; 6] = [
-    "RunEnqueued",
-    "RunStarted",
-    "UserMessageAdded",
-    "LLMResponseGenerated",
-    "CheckpointCreated",
-    "RunFinished",
-];
-
 fn two_turns_give_the_expected_nodes_and_gapless_events(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    client.run(&thread, &say("one"));
+    client.run(&thread, &turn("one"));
     let first = head(&client, &thread);
-    let values = client.run(&thread, &say("two"));
+    let values = client.run(&thread, &turn("two"));
     let second = head(&client, &thread);
     let rows = Rows::of(place, &server, &thread);
     let mut expected = vec!["ThreadCreated"];
@@ -349,7 +309,7 @@ fn two_turns_give_the_expected_nodes_and_gapless_events(place: &Place) {
 fn tools_and_their_answers_are_messages_of_their_run(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    client.run(&thread, &say("tool: 2 3"));
+    client.run(&thread, &turn("tool: 2 3"));
     let rows = Rows::of(place, &server, &thread);
     assert_eq!(
         rows.changes(),
@@ -396,7 +356,7 @@ fn a_question_ends_with_its_checkpoint_and_its_answer_is_another_run(place: &Pla
 fn a_breakpoint_leaves_the_message_that_waits(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    let mut body = say("wait");
+    let mut body = turn("wait");
     body["interrupt_before"] = json!(["model"]);
     client.run(&thread, &body);
     let rows = Rows::of(place, &server, &thread);
@@ -412,7 +372,7 @@ fn a_breakpoint_leaves_the_message_that_waits(place: &Place) {
 fn an_edit_tells_of_messages_it_changes_adds_and_removes(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    let values = client.run(&thread, &say("one"));
+    let values = client.run(&thread, &turn("one"));
     let (human, ai) = (&values["messages"][0]["id"], &values["messages"][1]["id"]);
     let edit = |messages: Value| {
         let body = json!({"values": {"messages": messages}, "as_node": "model"});
@@ -457,7 +417,7 @@ fn an_edit_tells_of_messages_it_changes_adds_and_removes(place: &Place) {
 fn in_exit_durability_all_messages_come_with_the_one_checkpoint(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    let mut body = say("tool: 1 2");
+    let mut body = turn("tool: 1 2");
     body["durability"] = json!("exit");
     client.run(&thread, &body);
     let rows = Rows::of(place, &server, &thread);
@@ -475,10 +435,10 @@ fn in_exit_durability_all_messages_come_with_the_one_checkpoint(place: &Place) {
 fn a_replay_of_an_old_checkpoint_grows_a_branch_from_its_message(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    client.run(&thread, &say("one"));
+    client.run(&thread, &turn("one"));
     let first = client.state(&thread)["checkpoint"]["checkpoint_id"].clone();
-    client.run(&thread, &say("two"));
-    let mut body = say("again");
+    client.run(&thread, &turn("two"));
+    let mut body = turn("again");
     body["checkpoint_id"] = first;
     client.run(&thread, &body);
     let rows = Rows::of(place, &server, &thread);
@@ -511,7 +471,7 @@ fn a_replay_of_an_old_checkpoint_grows_a_branch_from_its_message(place: &Place) 
 fn a_copied_checkpoint_brings_its_messages_along(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    client.run(&thread, &say("one"));
+    client.run(&thread, &turn("one"));
     let answer = client.post(
         &format!("/threads/{thread}/state"),
         &json!({"values": null, "as_node": "__copy__"}),
@@ -527,25 +487,15 @@ fn a_copied_checkpoint_brings_its_messages_along(place: &Place) {
     );
     assert_eq!(copied.checkpoint, made);
     assert_eq!(rows.points[&made].last_node.as_ref(), Some(&copied.id));
-    client.run(&thread, &say("two"));
+    client.run(&thread, &turn("two"));
     Rows::of(place, &server, &thread);
-}
-
-fn slow(ms: u64, ticks: u64) -> Value {
-    json!({"assistant_id": "slow", "input": {"ms": ms, "ticks": ticks}})
-}
-
-fn background(client: &Client, thread: &str, body: &Value) -> String {
-    let answer = client.post(&format!("/threads/{thread}/runs"), body);
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()["run_id"].as_str().unwrap().to_owned()
 }
 
 fn a_queued_run_is_told_of_before_it_starts(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
     let first = background(&client, &thread, &slow(300, 3));
-    let second = background(&client, &thread, &say("later"));
+    let second = background(&client, &thread, &turn("later"));
     client.end_of(&thread, &first);
     client.end_of(&thread, &second);
     let rows = Rows::of(place, &server, &thread);
@@ -591,10 +541,9 @@ fn a_cancelled_run_is_told_of_with_what_it_left(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
     let run = background(&client, &thread, &slow(20_000, 100));
-    // Its input is stored by then.
-    while client.history(&thread).is_empty() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("its input is stored", || {
+        !client.history(&thread).is_empty()
+    });
     let path = format!("/threads/{thread}/runs/{run}/cancel?wait=true");
     let answer = client.post(&path, &json!({}));
     assert!(answer.status < 300, "{}", answer.text());
@@ -608,13 +557,13 @@ fn a_cancelled_run_is_told_of_with_what_it_left(place: &Place) {
 fn a_run_that_is_undone_leaves_its_branch_reset(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    client.run(&thread, &say("one"));
+    client.run(&thread, &turn("one"));
     let base = head(&client, &thread);
     background(&client, &thread, &slow(20_000, 100));
-    while head(&client, &thread) == base {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let mut body = say("instead");
+    until("the run moves its branch", || {
+        head(&client, &thread) != base
+    });
+    let mut body = turn("instead");
     body["multitask_strategy"] = json!("rollback");
     client.run(&thread, &body);
     let rows = Rows::of(place, &server, &thread);
@@ -636,9 +585,9 @@ fn a_run_that_is_cancelled_with_rollback_has_its_end(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
     let run = background(&client, &thread, &slow(20_000, 100));
-    while client.history(&thread).is_empty() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("its input is stored", || {
+        !client.history(&thread).is_empty()
+    });
     let path = format!("/threads/{thread}/runs/{run}/cancel?wait=true&action=rollback");
     let answer = client.post(&path, &json!({}));
     assert!(answer.status < 300, "{}", answer.text());
@@ -651,7 +600,7 @@ fn a_run_that_is_cancelled_with_rollback_has_its_end(place: &Place) {
 
 fn a_stateless_run_leaves_no_trace(place: &Place) {
     let (server, client) = serve(place);
-    let answer = client.post("/runs/wait", &say("one"));
+    let answer = client.post("/runs/wait", &turn("one"));
     assert_eq!(answer.status, 200, "{}", answer.text());
     for table in ["threads", "checkpoints", "message_nodes", "events", "runs"] {
         let rows = query(
@@ -663,7 +612,7 @@ fn a_stateless_run_leaves_no_trace(place: &Place) {
         assert_eq!(rows[0][0].as_deref(), Some("0"), "{table}");
     }
     // One that is kept has a log from its thread's creation on.
-    let mut body = say("two");
+    let mut body = turn("two");
     body["on_completion"] = json!("keep");
     let answer = client.post("/runs/wait", &body);
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -693,8 +642,8 @@ fn a_killed_server_leaves_no_event_without_its_checkpoint(place: &Place) {
     let (mut server, mut client) = serve(place);
     let thread = client.thread();
     for round in 0..4 {
-        for turn in 0..3 {
-            background(&client, &thread, &say(&format!("tool: {round} {turn}")));
+        for part in 0..3 {
+            background(&client, &thread, &turn(&format!("tool: {round} {part}")));
         }
         std::thread::sleep(Duration::from_millis(7 * round));
         server.kill();
@@ -703,7 +652,7 @@ fn a_killed_server_leaves_no_event_without_its_checkpoint(place: &Place) {
         client = Client::of(&server);
     }
     // A process that is gone counts as such after a while, and what waited behind it goes on.
-    let run = background(&client, &thread, &say("the end"));
+    let run = background(&client, &thread, &turn("the end"));
     assert_eq!(client.end_of(&thread, &run), "success");
     let rows = Rows::of(place, &server, &thread);
     let ended = rows.of_kind("RunFinished").len();
@@ -716,21 +665,7 @@ fn events_cannot_be_changed(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
     for sql in ["UPDATE events SET message_id = 'x'", "DELETE FROM events"] {
-        let refused = match place.url() {
-            Some(url) => block_on(async {
-                let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
-                    .await
-                    .unwrap();
-                tokio::spawn(connection);
-                let error = client.execute(sql, &[]).await.unwrap_err();
-                error.as_db_error().unwrap().message().to_owned()
-            }),
-            None => {
-                let file = server.folder().join("data/backstitch.db");
-                let db = rusqlite::Connection::open(file).unwrap();
-                db.execute(sql, []).unwrap_err().to_string()
-            }
-        };
+        let refused = tables::execute(place, &server, sql).unwrap_err();
         assert!(refused.contains("immutable"), "{refused}");
     }
     let rows = Rows::of(place, &server, &thread);

@@ -4,9 +4,11 @@ use serde_json::{Value, json};
 
 use crate::on_both_storages;
 use crate::support;
-use crate::support::client::{Answer, Client};
-use crate::support::place::Place;
-use crate::support::server::{Server, Setup};
+use crate::support::client::Client;
+use crate::support::place::{Place, serve};
+use crate::support::talk::{
+    self, background, code, id_of, note, path, say, slow, thread_of, until,
+};
 
 on_both_storages!(
     scenario_15_a_tree_is_deleted_as_a_whole_while_a_run_is_in_flight,
@@ -19,31 +21,8 @@ on_both_storages!(
     deletions_that_make_no_sense_are_refused,
 );
 
-fn serve(place: &Place) -> (Server, Client) {
-    let server = place.start(Setup::example("reference_server"));
-    let client = Client::of(&server);
-    (server, client)
-}
-
-fn post(client: &Client, thread: &str, id: &str) {
-    let body = json!({"id": id, "role": "user", "content": format!("text of {id}")});
-    let answer = client.post(&format!("/threads/{thread}/messages"), &body);
-    assert_eq!(answer.status, 201, "{}", answer.text());
-}
-
-fn thread_of(client: &Client, messages: &[&str]) -> String {
-    let thread = client.post("/threads", &json!({"metadata": {"graph_id": "agent"}}));
-    let thread = thread.json()["thread_id"].as_str().unwrap().to_owned();
-    for id in messages {
-        post(client, &thread, id);
-    }
-    thread
-}
-
-fn fork(client: &Client, thread: &str, body: &Value) -> String {
-    let answer = client.post(&format!("/threads/{thread}/fork"), body);
-    assert_eq!(answer.status, 201, "{}", answer.text());
-    answer.json()["thread_id"].as_str().unwrap().to_owned()
+fn forked(client: &Client, thread: &str, body: &Value) -> String {
+    id_of(&talk::fork(client, thread, body))
 }
 
 /// Everything a client can read of a thread.
@@ -66,31 +45,12 @@ fn whole(client: &Client, thread: &str) -> Vec<Value> {
     .collect()
 }
 
-fn path(client: &Client, thread: &str, query: &str) -> Vec<String> {
-    let answer = client.get(&format!("/threads/{thread}/messages?{query}"));
-    assert_eq!(answer.status, 200, "{query}: {}", answer.text());
-    let page = answer.json();
-    let id = |one: &Value| one["message_id"].as_str().unwrap().to_owned();
-    page["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(id)
-        .collect()
-}
-
-fn family(client: &Client, thread: &str) -> Vec<(String, bool)> {
-    let answer = client.get(&format!("/threads/{thread}/forks"));
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    let of = |one: &Value| {
-        let id = one["thread_id"].as_str().unwrap().to_owned();
-        (id, one["parent_deleted"].as_bool().unwrap())
-    };
-    answer.json()["threads"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(of)
+/// The threads of a family, and whether the parent of each is gone.
+fn relatives(client: &Client, thread: &str) -> Vec<(String, bool)> {
+    let family = talk::family(client, thread);
+    let threads = family["threads"].as_array().unwrap().iter();
+    threads
+        .map(|one| (id_of(one), one["parent_deleted"].as_bool().unwrap()))
         .collect()
 }
 
@@ -112,33 +72,19 @@ fn gone(client: &Client, thread: &str) {
 
 /// Starts a slow run and waits for its first checkpoint.
 fn start(client: &Client, thread: &str) -> String {
-    let body = json!({"assistant_id": "slow", "input": {"ms": 20, "ticks": 500}});
-    let answer = client.post(&format!("/threads/{thread}/runs"), &body);
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    let run = answer.json()["run_id"].as_str().unwrap().to_owned();
-    for _ in 0..500 {
-        if client.state(thread)["next"] == json!(["work"]) {
-            return run;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("the run does not start");
-}
-
-fn code(answer: &Answer, status: u16) -> String {
-    assert_eq!(answer.status, status, "{}", answer.text());
-    answer.json()["code"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned()
+    let run = background(client, thread, &slow(20, 500));
+    until("the run works", || {
+        client.state(thread)["next"] == json!(["work"])
+    });
+    run
 }
 
 fn scenario_15_a_tree_is_deleted_as_a_whole_while_a_run_is_in_flight(place: &Place) {
     let (server, client) = serve(place);
     for member in 0..3 {
         let root = thread_of(&client, &["u1"]);
-        let child = fork(&client, &root, &json!({}));
-        let grand = fork(&client, &child, &json!({}));
+        let child = forked(&client, &root, &json!({}));
+        let grand = forked(&client, &child, &json!({}));
         let all = [root, child, grand];
         start(&client, &all[1]);
         let answer = client.delete(&format!("/threads/{}?scope=tree", all[member]));
@@ -164,11 +110,11 @@ fn scenario_15_a_tree_is_deleted_as_a_whole_while_a_run_is_in_flight(place: &Pla
 fn scenario_16_what_a_deleted_thread_shared_stays_with_its_forks(place: &Place) {
     let (_server, client) = serve(place);
     let root = thread_of(&client, &["u1", "u2"]);
-    let child = fork(&client, &root, &json!({"message_id": "u1"}));
-    post(&client, &child, "u3");
-    post(&client, &child, "u4");
-    let grand = fork(&client, &child, &json!({"message_id": "u3"}));
-    post(&client, &grand, "u5");
+    let child = forked(&client, &root, &json!({"message_id": "u1"}));
+    note(&client, &child, "u3");
+    note(&client, &child, "u4");
+    let grand = forked(&client, &child, &json!({"message_id": "u3"}));
+    note(&client, &grand, "u5");
     let (of_root, of_grand) = (whole(&client, &root), whole(&client, &grand));
     assert_eq!(path(&client, &grand, ""), ["u1", "u3", "u5"]);
 
@@ -177,7 +123,7 @@ fn scenario_16_what_a_deleted_thread_shared_stays_with_its_forks(place: &Place) 
     assert_eq!(whole(&client, &root)[1..4], of_root[1..4]);
     assert_eq!(whole(&client, &grand), of_grand);
     assert_eq!(
-        family(&client, &grand),
+        relatives(&client, &grand),
         [(root.clone(), false), (grand.clone(), true)]
     );
     let late = json!({"role": "user", "content": "x", "forkedAtConversationId": root});
@@ -194,10 +140,10 @@ fn scenario_16_what_a_deleted_thread_shared_stays_with_its_forks(place: &Place) 
     assert_eq!(client.delete(&format!("/threads/{root}")).status, 204);
     gone(&client, &root);
     assert_eq!(whole(&client, &grand), of_grand);
-    assert_eq!(family(&client, &grand), [(grand.clone(), true)]);
+    assert_eq!(relatives(&client, &grand), [(grand.clone(), true)]);
     // It goes on, and can be forked anywhere on its path.
-    post(&client, &grand, "u6");
-    let early = fork(&client, &grand, &json!({"message_id": "u1"}));
+    note(&client, &grand, "u6");
+    let early = forked(&client, &grand, &json!({"message_id": "u1"}));
     assert_eq!(path(&client, &early, ""), ["u1"]);
     for thread in [&grand, &early] {
         assert_eq!(client.delete(&format!("/threads/{thread}")).status, 204);
@@ -218,7 +164,7 @@ fn a_deleted_id_is_free_again_once_nothing_hangs_on_it(place: &Place) {
 fn a_dry_run_says_what_would_go_and_deletes_nothing(place: &Place) {
     let (_server, client) = serve(place);
     let root = thread_of(&client, &["u1"]);
-    let child = fork(&client, &root, &json!({}));
+    let child = forked(&client, &root, &json!({}));
     let would = |thread: &str, query: &str| {
         let answer = client.delete(&format!("/threads/{thread}?{query}"));
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -231,20 +177,20 @@ fn a_dry_run_says_what_would_go_and_deletes_nothing(place: &Place) {
     );
     let both = json!({"threads": [root, child]});
     assert_eq!(would(&child, "scope=tree&dry_run=true"), both);
-    assert_eq!(family(&client, &root).len(), 2);
+    assert_eq!(relatives(&client, &root).len(), 2);
 }
 
 fn a_copy_has_the_same_history_and_no_lineage(place: &Place) {
     let (_server, client) = serve(place);
     let root = thread_of(&client, &["u1", "u2"]);
-    let child = fork(&client, &root, &json!({"message_id": "u1"}));
-    post(&client, &child, "u3");
+    let child = forked(&client, &root, &json!({"message_id": "u1"}));
+    note(&client, &child, "u3");
     let rewound = client.post(
         &format!("/threads/{child}/rewind"),
         &json!({"message_id": "u1"}),
     );
     assert_eq!(rewound.status, 201, "{}", rewound.text());
-    post(&client, &child, "u4");
+    note(&client, &child, "u4");
     let before = whole(&client, &child);
     let copied = client.post(&format!("/threads/{child}/copy"), &json!({}));
     assert_eq!(copied.status, 200, "{}", copied.text());
@@ -254,9 +200,9 @@ fn a_copy_has_the_same_history_and_no_lineage(place: &Place) {
     assert_eq!(row["metadata"], before[0]["metadata"]);
     assert_eq!(path(&client, &copy, ""), ["u1", "u4"]);
     assert_eq!(path(&client, &copy, "branch=main"), ["u1", "u3"]);
-    assert_eq!(family(&client, &copy), [(copy.clone(), false)]);
-    assert_eq!(family(&client, &root).len(), 2);
-    post(&client, &copy, "u5");
+    assert_eq!(relatives(&client, &copy), [(copy.clone(), false)]);
+    assert_eq!(relatives(&client, &root).len(), 2);
+    note(&client, &copy, "u5");
     assert_eq!(path(&client, &copy, ""), ["u1", "u4", "u5"]);
     assert_eq!(whole(&client, &child), before);
     assert_eq!(
@@ -273,10 +219,7 @@ fn a_copy_has_the_same_history_and_no_lineage(place: &Place) {
 fn scenario_25_rollback_and_prune_leave_tags_branches_and_forks_as_they_are(place: &Place) {
     let (_server, client) = serve(place);
     let thread = thread_of(&client, &[]);
-    let say = |text: &str| {
-        let input = json!({"messages": [{"role": "user", "content": text}]});
-        client.run(&thread, &json!({"assistant_id": "agent", "input": input}));
-    };
+    let say = |text: &str| say(&client, &thread, text);
     say("one");
     say("two");
     let base = client.state(&thread)["checkpoint_id"].clone();
@@ -288,7 +231,7 @@ fn scenario_25_rollback_and_prune_leave_tags_branches_and_forks_as_they_are(plac
     assert_eq!(set.status, 201, "{}", set.text());
     let side = client.post(&format!("/threads/{thread}/branches"), &at);
     assert_eq!(side.status, 201, "{}", side.text());
-    let child = fork(&client, &thread, &at);
+    let child = forked(&client, &thread, &at);
     let of_child = whole(&client, &child);
     let by_branch = |name: &str| path(&client, &thread, &format!("branch={name}"));
     let (of_side, of_tag) = (by_branch("main-v2"), client.get(&tag).json());

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::branches::{branches, code, ok, put, say, serve, slow, texts, two_turns};
+use super::branches::{branches, slow, texts, two_turns, with_side_branch};
 use crate::on_both_storages;
 use crate::support;
 use crate::support::client::Client;
-use crate::support::place::Place;
+use crate::support::place::{Place, serve};
+use crate::support::talk::{code, extend, ok, put, turn_as};
 
 on_both_storages!(
     scenario_02_an_old_checkpoint_begins_a_branch,
@@ -30,6 +31,12 @@ on_both_storages!(
 
 fn state(client: &Client, thread: &str, query: &str) -> Value {
     ok(client.get(&format!("/threads/{thread}/state?{query}")), 200)
+}
+
+/// Tags a message `t`.
+fn tag(client: &Client, thread: &str, message: &str) {
+    let path = format!("/threads/{thread}/tags/t");
+    ok(put(client, &path, &json!({"message_id": message})), 201);
 }
 
 fn head(client: &Client, thread: &str, branch: &str) -> Value {
@@ -59,7 +66,7 @@ fn scenario_02_an_old_checkpoint_begins_a_branch(place: &Place) {
     let (id, _) = two_turns(&client);
     let before = client.history(&id);
     let old = end_of_first_turn(&client, &id);
-    let events = client.stream(&id, &say("again", "m5", json!({"checkpoint_id": old})));
+    let events = client.stream(&id, &turn_as("again", "m5", json!({"checkpoint_id": old})));
     assert!(events[0].data.get("branch").is_none());
     assert_eq!(
         texts(&client.state(&id)),
@@ -88,10 +95,7 @@ fn scenario_03_a_replayed_question_is_answered_on_the_new_lineage(place: &Place)
     let (_server, client) = serve(place);
     let id = client.thread();
     let run = |more: Value| {
-        let mut body = json!({"assistant_id": "approve"});
-        for (key, value) in more.as_object().unwrap() {
-            body[key] = value.clone();
-        }
+        let body = extend(json!({"assistant_id": "approve"}), more);
         client.run(&id, &body)
     };
     run(json!({"input": {"request": "x"}}));
@@ -110,8 +114,11 @@ fn scenario_03_a_replayed_question_is_answered_on_the_new_lineage(place: &Place)
 fn scenario_08_a_branch_shows_its_model_its_own_path(place: &Place) {
     let (_server, client) = serve(place);
     let (id, messages) = two_turns(&client);
-    client.run(&id, &say("three", "m5", json!({})));
-    let values = client.run(&id, &say("aside", "m7", json!({"parent_id": messages[1]})));
+    client.run(&id, &turn_as("three", "m5", json!({})));
+    let values = client.run(
+        &id,
+        &turn_as("aside", "m7", json!({"parent_id": messages[1]})),
+    );
     let seen: Vec<&Value> = values["messages"]
         .as_array()
         .unwrap()
@@ -128,7 +135,7 @@ fn a_run_on_a_named_branch_moves_that_branch_alone(place: &Place) {
     let path = format!("/threads/{id}/branches");
     let body = json!({"message_id": messages[1], "name": "side"});
     let side = ok(client.post(&path, &body), 201);
-    client.run(&id, &say("aside", "m5", json!({"branch": "side"})));
+    client.run(&id, &turn_as("aside", "m5", json!({"branch": "side"})));
     assert_eq!(head(&client, &id, "main"), main);
     assert_ne!(head(&client, &id, "side"), side["head_checkpoint_id"]);
     assert_eq!(
@@ -137,7 +144,7 @@ fn a_run_on_a_named_branch_moves_that_branch_alone(place: &Place) {
     );
     client.run(
         &id,
-        &say("on", "m6", json!({"branch": "side", "activate": true})),
+        &turn_as("on", "m6", json!({"branch": "side", "activate": true})),
     );
     assert_eq!(
         names(&client, &id),
@@ -149,7 +156,7 @@ fn a_run_on_a_named_branch_moves_that_branch_alone(place: &Place) {
     );
     // Its head may be said as well.
     let both = json!({"branch": "main", "checkpoint_id": main});
-    client.run(&id, &say("main", "m7", both.clone()));
+    client.run(&id, &turn_as("main", "m7", both.clone()));
     assert_eq!(
         state(&client, &id, "branch=main")["values"]["messages"]
             .as_array()
@@ -157,11 +164,11 @@ fn a_run_on_a_named_branch_moves_that_branch_alone(place: &Place) {
             .len(),
         6
     );
-    let answer = client.post(&format!("/threads/{id}/runs"), &say("x", "m8", both));
+    let answer = client.post(&format!("/threads/{id}/runs"), &turn_as("x", "m8", both));
     assert_eq!(code(answer, 409), "head_conflict");
     let unknown = client.post(
         &format!("/threads/{id}/runs"),
-        &say("x", "m8", json!({"branch": "no"})),
+        &turn_as("x", "m8", json!({"branch": "no"})),
     );
     assert_eq!(code(unknown, 404), "branch_not_found");
 }
@@ -172,7 +179,7 @@ fn a_run_at_the_head_of_another_branch_goes_on_there(place: &Place) {
     let rewind = json!({"message_id": messages[1]});
     ok(client.post(&format!("/threads/{id}/rewind"), &rewind), 201);
     let main = head(&client, &id, "main");
-    client.run(&id, &say("three", "m5", json!({"checkpoint_id": main})));
+    client.run(&id, &turn_as("three", "m5", json!({"checkpoint_id": main})));
     assert_eq!(
         branches(&client, &id),
         [("main".into(), true, 6), ("main-v2".into(), false, 2)]
@@ -180,7 +187,7 @@ fn a_run_at_the_head_of_another_branch_goes_on_there(place: &Place) {
     let side = head(&client, &id, "main-v2");
     client.run(
         &id,
-        &say("x", "m6", json!({"checkpoint_id": side, "activate": false})),
+        &turn_as("x", "m6", json!({"checkpoint_id": side, "activate": false})),
     );
     assert_eq!(
         branches(&client, &id),
@@ -191,21 +198,14 @@ fn a_run_at_the_head_of_another_branch_goes_on_there(place: &Place) {
 fn a_run_at_a_tag_or_message_begins_a_branch_there(place: &Place) {
     let (_server, client) = serve(place);
     let (id, messages) = two_turns(&client);
-    ok(
-        put(
-            &client,
-            &format!("/threads/{id}/tags/t"),
-            &json!({"message_id": messages[1]}),
-        ),
-        201,
-    );
-    client.run(&id, &say("by tag", "m5", json!({"tag": "t"})));
+    tag(&client, &id, &messages[1]);
+    client.run(&id, &turn_as("by tag", "m5", json!({"tag": "t"})));
     assert_eq!(
         texts(&client.state(&id)),
         ["one", "echo: one", "by tag", "echo: by tag"]
     );
     let quiet = json!({"message_id": messages[1], "activate": false});
-    let events = client.stream(&id, &say("quiet", "m6", quiet));
+    let events = client.stream(&id, &turn_as("quiet", "m6", quiet));
     assert_eq!(events[0].data["branch"], "main-v2-v2");
     let expected = [
         ("main".into(), false, 4),
@@ -218,7 +218,7 @@ fn a_run_at_a_tag_or_message_begins_a_branch_there(place: &Place) {
         ["one", "echo: one", "quiet", "echo: quiet"]
     );
     // The last message of a path is where it goes on.
-    client.run(&id, &say("on", "m7", json!({"parent_id": messages[3]})));
+    client.run(&id, &turn_as("on", "m7", json!({"parent_id": messages[3]})));
     assert_eq!(names(&client, &id)[0], ("main".into(), true));
 }
 
@@ -226,7 +226,7 @@ fn a_run_before_the_first_message_begins_with_nothing(place: &Place) {
     let (_server, client) = serve(place);
     let (id, _) = two_turns(&client);
     let before = json!({"message_id": "m1", "position": "before"});
-    client.run(&id, &say("anew", "m5", before));
+    client.run(&id, &turn_as("anew", "m5", before));
     assert_eq!(texts(&client.state(&id)), ["anew", "echo: anew"]);
     assert_eq!(
         branches(&client, &id),
@@ -238,7 +238,7 @@ fn the_stream_names_the_branch_only_when_one_was_used(place: &Place) {
     let (_server, client) = serve(place);
     let (id, messages) = two_turns(&client);
     let named = |more: Value, mid: &str| {
-        let events = client.stream(&id, &say("x", mid, more));
+        let events = client.stream(&id, &turn_as("x", mid, more));
         assert_eq!(events[0].name, "metadata");
         events[0].data.get("branch").cloned()
     };
@@ -258,12 +258,7 @@ fn the_stream_names_the_branch_only_when_one_was_used(place: &Place) {
 
 fn strategies_are_decided_per_branch(place: &Place) {
     let (_server, client) = serve(place);
-    let id = client.thread();
-    client.run(&id, &slow(1, json!({})));
-    ok(
-        client.post(&format!("/threads/{id}/btw"), &json!({"name": "side"})),
-        201,
-    );
+    let id = with_side_branch(&client);
     let runs = format!("/threads/{id}/runs");
     let first = ok(client.post(&runs, &slow(20_000, json!({}))), 200);
     let refused = |more: Value| client.post(&runs, &slow(1, more)).status;
@@ -321,10 +316,7 @@ fn an_answered_question_is_asked_again_at_its_checkpoint(place: &Place) {
     );
     let asked = head(&client, &id, "main");
     let answer = |more: Value| {
-        let mut body = json!({"assistant_id": "approve"});
-        for (key, value) in more.as_object().unwrap() {
-            body[key] = value.clone();
-        }
+        let body = extend(json!({"assistant_id": "approve"}), more);
         client.run(&id, &body)
     };
     let first = answer(json!({"command": {"resume": "yes"}}));
@@ -351,15 +343,8 @@ fn an_answered_question_is_asked_again_at_its_checkpoint(place: &Place) {
 fn states_and_histories_are_shown_by_branch_and_tag(place: &Place) {
     let (_server, client) = serve(place);
     let (id, messages) = two_turns(&client);
-    ok(
-        put(
-            &client,
-            &format!("/threads/{id}/tags/t"),
-            &json!({"message_id": messages[1]}),
-        ),
-        201,
-    );
-    client.run(&id, &say("aside", "m5", json!({"tag": "t"})));
+    tag(&client, &id, &messages[1]);
+    client.run(&id, &turn_as("aside", "m5", json!({"tag": "t"})));
     assert_eq!(texts(&state(&client, &id, "tag=t")), ["one", "echo: one"]);
     assert_eq!(
         texts(&state(&client, &id, "branch=main")),
@@ -419,7 +404,7 @@ fn a_fork_runs_and_shows_what_it_inherits_and_nothing_later(place: &Place) {
             .iter()
             .all(|state| state["metadata"]["thread_id"] == fork)
     );
-    client.run(fork, &say("mine", "m5", json!({})));
+    client.run(fork, &turn_as("mine", "m5", json!({})));
     assert_eq!(branches(&client, fork), [("main".into(), true, 4)]);
     assert_eq!(client.history(fork).len(), 6);
     let path = format!(
@@ -432,10 +417,10 @@ fn a_fork_runs_and_shows_what_it_inherits_and_nothing_later(place: &Place) {
     // An inherited checkpoint may be run from; one that came later in the parent is not there.
     let inherited = history[1]["checkpoint"]["checkpoint_id"].clone();
     let at = json!({"checkpoint_id": inherited, "input": null});
-    client.run(fork, &say("unused", "m6", at));
+    client.run(fork, &turn_as("unused", "m6", at));
     assert_eq!(branches(&client, fork).len(), 2);
     let at = json!({"checkpoint_id": later});
-    let answer = client.post(&format!("/threads/{fork}/runs"), &say("x", "m7", at));
+    let answer = client.post(&format!("/threads/{fork}/runs"), &turn_as("x", "m7", at));
     assert_eq!(answer.status, 404, "{}", answer.text());
     let path = format!("/threads/{fork}/state/{}", later.as_str().unwrap());
     assert_eq!(ok(client.get(&path), 200)["values"], json!({}));
@@ -482,10 +467,10 @@ fn edits_by_branch_leave_the_others(place: &Place) {
     let path = format!("/threads/{id}/state");
     let edit = |more: Value| {
         let message = json!({"role": "user", "content": "edited"});
-        let mut body = json!({"values": {"messages": [message]}, "as_node": "model"});
-        for (key, value) in more.as_object().unwrap() {
-            body[key] = value.clone();
-        }
+        let body = extend(
+            json!({"values": {"messages": [message]}, "as_node": "model"}),
+            more,
+        );
         client.post(&path, &body)
     };
     let made = ok(edit(json!({"branch": "main"})), 200);
@@ -514,21 +499,13 @@ fn edits_by_branch_leave_the_others(place: &Place) {
 
 fn an_edit_on_a_branch_with_a_running_run_is_refused(place: &Place) {
     let (_server, client) = serve(place);
-    let id = client.thread();
-    client.run(&id, &slow(1, json!({})));
-    ok(
-        client.post(&format!("/threads/{id}/btw"), &json!({"name": "side"})),
-        201,
-    );
+    let id = with_side_branch(&client);
     let run = ok(
         client.post(&format!("/threads/{id}/runs"), &slow(20_000, json!({}))),
         200,
     );
     let edit = |more: Value| {
-        let mut body = json!({"values": {"ticks": 3}});
-        for (key, value) in more.as_object().unwrap() {
-            body[key] = value.clone();
-        }
+        let body = extend(json!({"values": {"ticks": 3}}), more);
         client.post(&format!("/threads/{id}/state"), &body)
     };
     assert_eq!(code(edit(json!({})), 409), "branch_busy");
@@ -562,7 +539,7 @@ fn addresses_that_make_no_sense_are_refused(place: &Place) {
         json!({"parent_id": "m1", "position": "after"}),
         json!({"event_number": 0}),
     ] {
-        let answer = client.post(&runs, &say("x", "m9", more.clone()));
+        let answer = client.post(&runs, &turn_as("x", "m9", more.clone()));
         assert_eq!(answer.status, 422, "{more} {}", answer.text());
     }
     for (more, expected) in [
@@ -573,14 +550,14 @@ fn addresses_that_make_no_sense_are_refused(place: &Place) {
             "message_not_found",
         ),
     ] {
-        let answer = client.post(&runs, &say("x", "m9", more));
+        let answer = client.post(&runs, &turn_as("x", "m9", more));
         assert_eq!(code(answer, 404), expected);
     }
     let unknown = json!({"checkpoint_id": "1f1e52d3-b51d-655d-8000-078d7d9aa83f"});
-    let answer = client.post(&runs, &say("x", "m9", unknown));
+    let answer = client.post(&runs, &turn_as("x", "m9", unknown));
     assert_eq!(code(answer, 404), "", "told as LangGraph's clients know it");
     // Equal values may repeat.
     let same = json!({"checkpoint_id": head, "checkpoint": {"checkpoint_id": head}});
-    ok(client.post(&runs, &say("x", "m9", same)), 200);
+    ok(client.post(&runs, &turn_as("x", "m9", same)), 200);
     assert_eq!(branches(&client, &id).len(), 1);
 }

@@ -63,11 +63,11 @@ fn a_fork_shares_the_path_up_to_its_anchor(place: &Place) {
     assert_eq!(at["new_thread_id"], at["thread_id"]);
 
     // What comes later on either side never shows on the other.
-    post(&client, &thread, "u5");
-    post(&client, &id_of(&at), "u6");
+    note(&client, &thread, "u5");
+    note(&client, &id_of(&at), "u6");
     assert_eq!(path(&client, &id_of(&at)), ["u1", "a2", "u6"]);
     assert_eq!(path(&client, &thread), ["u1", "a2", "u3", "a4", "u5"]);
-    let shown = page(&client, &id_of(&at), "");
+    let shown = read(&client, &id_of(&at), "");
     let first = &shown["messages"][0];
     assert_eq!(
         (&first["inherited"], &first["thread_id"]),
@@ -90,7 +90,7 @@ fn a_fork_shares_the_path_up_to_its_anchor(place: &Place) {
 fn every_address_names_a_place_to_fork_at(place: &Place) {
     let (_server, client) = serve(place);
     let thread = thread_of(&client, &["u1", "a2", "u3"]);
-    let shown = page(&client, &thread, "");
+    let shown = read(&client, &thread, "");
     let second = shown["messages"][1].clone();
     let rewound = client.post(
         &format!("/threads/{thread}/rewind"),
@@ -141,7 +141,7 @@ fn every_address_names_a_place_to_fork_at(place: &Place) {
 
 fn a_fork_in_the_middle_of_a_post_leaves_later_messages_out(place: &Place) {
     let (_server, client) = serve(place);
-    let thread = agent_thread(&client);
+    let thread = talk::agent_thread(&client);
     let messages = json!({"messages": [
         {"id": "u1", "role": "user", "content": "one"},
         {"id": "a2", "role": "assistant", "content": "two"},
@@ -159,7 +159,7 @@ fn a_fork_in_the_middle_of_a_post_leaves_later_messages_out(place: &Place) {
         &json!({"message_id": "a2", "position": "before"}),
     );
     assert_eq!(path(&client, &id_of(&before)), ["u1"]);
-    post(&client, &made, "u4");
+    note(&client, &made, "u4");
     assert_eq!(path(&client, &made), ["u1", "a2", "u4"]);
     assert_eq!(path(&client, &thread), ["u1", "a2", "u3"]);
 }
@@ -168,8 +168,8 @@ fn scenario_18_a_fork_goes_on_from_an_event_and_its_own_events_follow(place: &Pl
     let (_server, client) = serve(place);
     let thread = create(&client, &json!({}));
     say(&client, &thread, "I am devansh");
-    let log = events(&client, &thread);
-    let (answer, _) = log
+    let told = log(&client, &thread);
+    let (answer, _) = told
         .iter()
         .find(|(_, kind)| kind == "LLMResponseGenerated")
         .unwrap();
@@ -178,7 +178,7 @@ fn scenario_18_a_fork_goes_on_from_an_event_and_its_own_events_follow(place: &Pl
     assert!(number >= *answer);
     let fork = id_of(&made);
     assert_eq!(
-        events(&client, &fork),
+        log(&client, &fork),
         [
             (number + 1, "ThreadCreated".into()),
             (number + 2, "ThreadForked".into())
@@ -190,15 +190,9 @@ fn scenario_18_a_fork_goes_on_from_an_event_and_its_own_events_follow(place: &Pl
     assert_eq!(sent.status, 202, "{}", sent.text());
     let run = sent.json()["run_id"].as_str().unwrap().to_owned();
     assert_eq!(client.end_of(&fork, &run), "success");
-    let said = page(&client, &fork, "");
-    let texts: Vec<&str> = said["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| one["content"].as_str().unwrap())
-        .collect();
+    let said = read(&client, &fork, "");
     assert_eq!(
-        texts,
+        contents(&said["messages"]),
         [
             "I am devansh",
             "echo: I am devansh",
@@ -206,20 +200,23 @@ fn scenario_18_a_fork_goes_on_from_an_event_and_its_own_events_follow(place: &Pl
             "echo: what is my name"
         ]
     );
-    let own = events(&client, &fork);
+    let own = log(&client, &fork);
     let numbers: Vec<i64> = own.iter().map(|(number, _)| *number).collect();
     let expected: Vec<i64> = (number + 1..).take(own.len()).collect();
     assert_eq!(numbers, expected);
     let with_inherited = client.get(&format!("/threads/{fork}/events?inherited=true&limit=1000"));
     let all = with_inherited.json()["events"].as_array().unwrap().len();
-    let shared = log.iter().filter(|(one, _)| *one <= number).count();
+    let shared = told.iter().filter(|(one, _)| *one <= number).count();
     assert_eq!(all, shared + own.len());
-    assert_eq!(events(&client, &thread), log, "the parent is as it was");
+    assert_eq!(log(&client, &thread), told, "the parent is as it was");
 }
 
 fn a_fork_takes_over_the_graph_and_nothing_else_of_the_metadata(place: &Place) {
     let (_server, client) = serve(place);
-    let thread = agent_thread(&client);
+    let thread = create(
+        &client,
+        &json!({"metadata": {"graph_id": "agent", "of": "T"}}),
+    );
     say(&client, &thread, "hi");
     let made = fork(&client, &thread, &json!({"metadata": {"mine": 1}}));
     let row = client.get(&format!("/threads/{}", id_of(&made))).json();
@@ -261,10 +258,10 @@ fn a_fork_of_a_fork_reaches_into_every_ancestor(place: &Place) {
     let (_server, client) = serve(place);
     let root = thread_of(&client, &["u1", "a2", "u3"]);
     let child = id_of(&fork(&client, &root, &json!({"message_id": "a2"})));
-    post(&client, &child, "u4");
+    note(&client, &child, "u4");
     let grand = id_of(&fork(&client, &child, &json!({"message_id": "u1"})));
     assert_eq!(path(&client, &grand), ["u1"]);
-    post(&client, &grand, "u5");
+    note(&client, &grand, "u5");
     assert_eq!(path(&client, &grand), ["u1", "u5"]);
     let all = family(&client, &grand);
     assert_eq!(relative(&all, &grand)["fork_level"], 2);
@@ -280,7 +277,7 @@ fn a_fork_begins_a_chain_of_events_of_its_own(place: &Place) {
     let root = thread_of(&client, &["u1", "a2"]);
     let child = fork(&client, &root, &json!({"message_id": "a2"}));
     let child_id = id_of(&child);
-    let own = events(&client, &child_id);
+    let own = log(&client, &child_id);
     let forked = client.get(&format!("/threads/{child_id}/events")).json()["events"][1].clone();
     assert_eq!(forked["event_type"], "ThreadForked");
     assert_eq!(forked["event_id"], child["event_id"]);

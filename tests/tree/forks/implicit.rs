@@ -43,9 +43,9 @@ fn scenario_10_a_first_post_forks_before_its_entry(place: &Place) {
     let row = relative(&all, &id);
     assert_eq!(row["forked_at_message_id"], "a4");
     assert_eq!(row["position"], "before");
-    post(&client, &thread, "u5");
+    note(&client, &thread, "u5");
     assert_eq!(path(&client, &id), expected);
-    let kinds: Vec<String> = events(&client, &id)
+    let kinds: Vec<String> = log(&client, &id)
         .into_iter()
         .map(|(_, kind)| kind)
         .collect();
@@ -58,7 +58,7 @@ fn scenario_10_a_first_post_forks_before_its_entry(place: &Place) {
     assert_eq!(again.status, 201, "{}", again.text());
     assert_eq!(path(&client, &id).len(), 5);
     // So does a post without.
-    post(&client, &id, "u9");
+    note(&client, &id, "u9");
     assert_eq!(path(&client, &id).len(), 6);
 }
 
@@ -88,7 +88,7 @@ fn scenario_12_messages_of_a_fork_of_a_fork_are_paged_across_the_seams(place: &P
     let (_server, client) = serve(place);
     let root = thread_of(&client, &["u1", "a2", "u3"]);
     let child = id_of(&fork(&client, &root, &json!({"message_id": "u3"})));
-    let own = post(&client, &child, "a4");
+    let own = note(&client, &child, "a4");
     assert_eq!(own["messages"][0]["message_id"], "a4");
     let grand = new_id();
     // Anchored in the root, from the child.
@@ -104,7 +104,7 @@ fn scenario_12_messages_of_a_fork_of_a_fork_are_paged_across_the_seams(place: &P
     let mut forward = vec![];
     let mut query = "limit=1".to_owned();
     loop {
-        let page = page(&client, &grand, &query);
+        let page = read(&client, &grand, &query);
         forward.extend(ids(&page));
         let Some(next) = page["next"].as_str() else {
             break;
@@ -115,7 +115,7 @@ fn scenario_12_messages_of_a_fork_of_a_fork_are_paged_across_the_seams(place: &P
     let mut backward = vec![];
     let mut query = "limit=1&tail=true".to_owned();
     loop {
-        let page = page(&client, &grand, &query);
+        let page = read(&client, &grand, &query);
         backward.extend(ids(&page));
         let Some(prev) = page["prev"].as_str() else {
             break;
@@ -125,12 +125,12 @@ fn scenario_12_messages_of_a_fork_of_a_fork_are_paged_across_the_seams(place: &P
     backward.reverse();
     assert_eq!(backward, expected);
     // Raw ids are cursors too, when they are on the path.
-    assert_eq!(ids(&page(&client, &grand, "after=a2")), [last]);
+    assert_eq!(ids(&read(&client, &grand, "after=a2")), [last]);
     for off in ["a4", "u3"] {
         let answer = client.get(&format!("/threads/{grand}/messages?after={off}"));
         assert_eq!(code(&answer, 400), "invalid_cursor", "{off}");
     }
-    let of_child = page(&client, &child, "limit=1&after=u3")["prev"].clone();
+    let of_child = read(&client, &child, "limit=1&after=u3")["prev"].clone();
     let answer = client.get(&format!(
         "/threads/{grand}/messages?before={}",
         of_child.as_str().unwrap()
@@ -186,7 +186,7 @@ fn a_first_post_that_makes_no_sense_writes_nothing(place: &Place) {
     let (_server, client) = serve(place);
     let thread = thread_of(&client, &["u1", "a2", "u3"]);
     let child = id_of(&fork(&client, &thread, &json!({"message_id": "a2"})));
-    post(&client, &child, "u4");
+    note(&client, &child, "u4");
     let stranger = thread_of(&client, &["s1"]);
     let gone = new_id();
     for (parent, anchor, status, expected) in [
@@ -245,7 +245,7 @@ fn a_run_can_answer_the_first_post(place: &Place) {
     let (_server, client) = serve(place);
     let thread = create(&client, &json!({}));
     say(&client, &thread, "one");
-    let second = page(&client, &thread, "")["messages"][1]["message_id"].clone();
+    let second = read(&client, &thread, "")["messages"][1]["message_id"].clone();
     let id = new_id();
     let body = json!({
         "role": "user", "content": "other", "forkedAtConversationId": thread,
@@ -255,7 +255,7 @@ fn a_run_can_answer_the_first_post(place: &Place) {
     assert_eq!(answer.status, 201, "{}", answer.text());
     let run = answer.json()["run_id"].as_str().unwrap().to_owned();
     assert_eq!(client.end_of(&id, &run), "success");
-    let all = page(&client, &id, "");
+    let all = read(&client, &id, "");
     assert_eq!(all["messages"].as_array().unwrap().len(), 3);
     assert_eq!(all["messages"][2]["content"], "echo: other");
     assert_eq!(path(&client, &thread).len(), 2);

@@ -38,9 +38,9 @@ fn scenario_14_forks_and_branches_at_one_entry_are_options_of_one_point(place: &
     let root = thread_of(&client, &["u1", "a2", "u3"]);
     let at = json!({"message_id": "a2"});
     let one = id_of(&fork(&client, &root, &at));
-    post(&client, &one, "u4");
+    note(&client, &one, "u4");
     let two = id_of(&fork(&client, &root, &at));
-    post(&client, &two, "u5");
+    note(&client, &two, "u5");
     let body = json!({"id": "u6", "role": "user", "content": "branch", "parent_id": "a2"});
     let answer = client.post(&format!("/threads/{root}/messages"), &body);
     assert_eq!(answer.status, 201, "{}", answer.text());
@@ -131,7 +131,7 @@ fn lists_show_roots_or_the_newest_of_each_family(place: &Place) {
     assert_eq!(ids("/threads?mode=all").len(), 4);
     assert_eq!(ids("/threads?mode=roots"), [alone.clone(), root.clone()]);
     assert_eq!(ids("/threads?mode=latest-fork"), [grand, alone.clone()]);
-    post(&client, &root, "u2");
+    note(&client, &root, "u2");
     assert_eq!(ids("/threads?mode=latest-fork"), [root.clone(), alone]);
     let count = |body: Value| client.post("/threads/count", &body).json();
     assert_eq!(count(json!({"mode": "roots"})), 2);
@@ -139,7 +139,7 @@ fn lists_show_roots_or_the_newest_of_each_family(place: &Place) {
     let search = json!({"mode": "roots", "sort_by": "created_at", "sort_order": "asc"});
     let found = client.post("/threads/search", &search).json();
     assert_eq!(found[0]["thread_id"], json!(root));
-    let number = events(&client, &root).len();
+    let number = log(&client, &root).len();
     assert_eq!(
         ids(&format!("/threads?mode=roots&min_event={root}:{number}"))[0],
         root

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{code, conversation, post, read, serve, user, with};
-use crate::{
-    on_both_storages,
-    support::{self, place::Place},
-};
+use super::conversation;
+use crate::on_both_storages;
+use crate::support;
+use crate::support::place::{Place, serve};
+use crate::support::talk::{code, post, read, user, with};
 
 on_both_storages!(
     bad_posts_are_refused_and_write_nothing,

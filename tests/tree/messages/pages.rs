@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{agent_thread, code, conversation, ids, path, post, read, serve, store, user, with};
-use crate::{
-    on_both_storages,
-    support::{self, place::Place},
-};
+use super::conversation;
+use crate::on_both_storages;
+use crate::support;
+use crate::support::place::{Place, serve};
+use crate::support::talk::{agent_thread, code, ids, path, post, read, store, user, with};
 
 on_both_storages!(
     pages_go_both_ways_without_gap_or_overlap,

@@ -2,13 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    agent_thread, branch_names, branches, code, conversation, path, post, read, serve, store, user,
-    with,
+use super::{conversation, four_in_one_step};
+use crate::on_both_storages;
+use crate::support;
+use crate::support::talk::{
+    agent_thread, branch_names, branches, code, ids, path, post, read, store, user, with,
 };
-use crate::{
-    on_both_storages,
-    support::{self, client::Client, place::Place, server::Setup},
+use crate::support::{
+    client::Client,
+    place::{Place, serve},
+    server::Setup,
 };
 
 on_both_storages!(
@@ -170,11 +173,7 @@ fn a_post_before_a_message_takes_its_place(place: &Place) {
 
 fn several_messages_are_one_checkpoint_and_can_be_branched_between(place: &Place) {
     let (_server, client) = serve(place);
-    let thread = agent_thread(&client);
-    let list: Vec<Value> = (1..=4)
-        .map(|n| json!({"id": format!("M{n}"), "role": "user", "content": format!("t{n}")}))
-        .collect();
-    let answer = store(&client, &thread, &json!({"messages": list}));
+    let (thread, answer) = four_in_one_step(&client);
     let all = answer["messages"].as_array().unwrap();
     assert_eq!(all.len(), 4);
     assert!(
@@ -204,11 +203,7 @@ fn several_messages_are_one_checkpoint_and_can_be_branched_between(place: &Place
 
 fn rewinding_between_messages_of_one_step_cuts_the_later_ones_off(place: &Place) {
     let (_server, client) = serve(place);
-    let thread = agent_thread(&client);
-    let list: Vec<Value> = (1..=4)
-        .map(|n| json!({"id": format!("M{n}"), "role": "user", "content": format!("t{n}")}))
-        .collect();
-    store(&client, &thread, &json!({"messages": list}));
+    let (thread, _) = four_in_one_step(&client);
     let rewind = |body: &Value| {
         let answer = client.post(&format!("/threads/{thread}/rewind"), body);
         assert_eq!(answer.status, 201, "{}", answer.text());
@@ -254,7 +249,7 @@ fn replacing_a_message_edits_it_where_it_is(place: &Place) {
     assert_eq!(answer["messages"][0]["edited"], true);
     assert_eq!(answer["messages"][0]["edit_of"], Value::Null);
     let page = read(&client, &thread, "");
-    assert_eq!(super::ids(&page), ["M1", "M2", "M3"]);
+    assert_eq!(ids(&page), ["M1", "M2", "M3"]);
     assert_eq!(page["messages"][1]["content"], "new");
     assert_eq!(page["messages"][1]["edited"], true);
     assert_eq!(page["messages"][0]["edited"], false);

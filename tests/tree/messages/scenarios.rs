@@ -4,13 +4,13 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::{
-    agent_thread, branch_names, branches, code, conversation, path, post, read, serve, store, user,
+use super::{conversation, four_in_one_step};
+use crate::on_both_storages;
+use crate::support;
+use crate::support::place::{Place, serve};
+use crate::support::talk::{
+    agent_thread, branch_names, branches, code, contents, events, path, post, read, store, user,
     with,
-};
-use crate::{
-    on_both_storages,
-    support::{self, place::Place},
 };
 
 on_both_storages!(
@@ -190,11 +190,7 @@ fn scenario_18_a_fork_at_an_answer_goes_on_from_it(place: &Place) {
         assert_eq!(client.end_of(thread, run), "success");
         sent
     };
-    let events = |thread: &str| {
-        let answer = client.get(&format!("/threads/{thread}/events?limit=1000"));
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()["events"].as_array().unwrap().clone()
-    };
+    let events = |thread: &str| events(&client, thread, "limit=1000");
     send(&thread, "I am devansh");
     let told = events(&thread);
     let answered = told
@@ -223,12 +219,8 @@ fn scenario_18_a_fork_at_an_answer_goes_on_from_it(place: &Place) {
     assert!(sent["event_number"].as_i64().unwrap() > forked_at);
     let page = read(&client, id, "");
     let messages = page["messages"].as_array().unwrap();
-    let texts: Vec<_> = messages
-        .iter()
-        .map(|one| one["content"].as_str().unwrap())
-        .collect();
     assert_eq!(
-        texts,
+        contents(&page["messages"]),
         [
             "I am devansh",
             "echo: I am devansh",
@@ -254,11 +246,7 @@ fn scenario_18_a_fork_at_an_answer_goes_on_from_it(place: &Place) {
 
 fn a_fork_between_messages_of_one_step_cuts_the_later_ones_off(place: &Place) {
     let (_server, client) = serve(place);
-    let thread = agent_thread(&client);
-    let list: Vec<Value> = (1..=4)
-        .map(|n| json!({"id": format!("M{n}"), "role": "user", "content": format!("t{n}")}))
-        .collect();
-    store(&client, &thread, &json!({"messages": list}));
+    let (thread, _) = four_in_one_step(&client);
     let fork = uuid::Uuid::now_v7().to_string();
     let body = json!({
         "role": "user", "content": "mine", "id": "F1",

@@ -2,10 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{branches, conversation, path, read, serve, with};
-use crate::{
-    on_both_storages,
-    support::{self, client::Client, place::Place},
+use super::conversation;
+use crate::on_both_storages;
+use crate::support;
+use crate::support::talk::{branches, ok, path, read, with};
+use crate::support::{
+    client::Client,
+    place::{Place, serve},
 };
 
 on_both_storages!(
@@ -16,9 +19,7 @@ on_both_storages!(
 );
 
 fn send(client: &Client, body: &Value) -> Value {
-    let answer = client.post("/commands/send-message", body);
-    assert_eq!(answer.status, 202, "{}", answer.text());
-    answer.json()
+    ok(client.post("/commands/send-message", body), 202)
 }
 
 fn a_message_is_sent_and_answered_once(place: &Place) {

@@ -1,0 +1,87 @@
+//! Rows that tests write past the server.
+
+use std::time::Duration;
+
+use backstitch::{
+    checkpoint::{CheckpointRow, Commit, NodeRow, Slot, Source},
+    id::{AssistantId, CheckpointId, NodeId, RunId, ThreadId, WorkerId},
+    runs::{NewRun, Strategy},
+    time::Timestamp,
+    tree::{IfExists, NewThread},
+    value::{Map, Value},
+};
+
+/// A thread without metadata.
+pub fn new_thread(id: ThreadId) -> NewThread {
+    NewThread {
+        id,
+        metadata: Map::new(),
+        owner: "local".into(),
+        if_exists: IfExists::Raise,
+    }
+}
+
+/// A run that starts at once when its slot is free.
+pub fn new_run(thread: ThreadId) -> NewRun {
+    NewRun {
+        id: RunId::mint(),
+        thread,
+        create_thread: None,
+        assistant: AssistantId::of_graph("agent"),
+        metadata: Map::new(),
+        kwargs: Value::Null,
+        address: None,
+        branch: None,
+        strategy: Strategy::Enqueue,
+        after: Duration::ZERO,
+        temporary: false,
+        claim: Some(WorkerId::mint()),
+        thread_metadata: Map::new(),
+        thread_config: Map::new(),
+    }
+}
+
+/// A commit of an empty checkpoint in the root namespace.
+pub fn superstep(slot: &Slot, parent: Option<CheckpointId>, step: i64) -> Commit {
+    Commit {
+        slot: *slot,
+        open: None,
+        checkpoint: CheckpointRow {
+            ns: "".into(),
+            id: CheckpointId::mint(step, parent),
+            parent,
+            root: None,
+            depth: 0,
+            thread: slot.thread,
+            branch: slot.branch,
+            run: None,
+            source: Source::Loop,
+            step,
+            last_node: None,
+            event_number: 0,
+            envelope: r#"{"channel_versions":{}}"#.into(),
+            metadata: "{}".into(),
+            created_at: Timestamp::now(),
+        },
+        blobs: Vec::new(),
+        writes: Vec::new(),
+        nodes: Vec::new(),
+        events: Vec::new(),
+    }
+}
+
+/// A message that is added, of no role.
+pub fn added(message: &str, parent: Option<NodeId>, ordinal: i32) -> NodeRow {
+    NodeRow {
+        id: NodeId::mint(),
+        parent,
+        ordinal,
+        kind: "add",
+        message_id: message.into(),
+        edit_of: None,
+        seq: 0,
+        role: None,
+        event_number: None,
+        event_offset: None,
+    }
+}
