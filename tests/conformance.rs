@@ -9,15 +9,18 @@ mod conformance {
     pub mod backend;
     pub mod branches;
     pub mod commits;
+    pub mod copies;
     pub mod lifecycle;
     pub mod lists;
     pub mod loads;
+    pub mod paths;
     pub mod postgres;
     pub mod queue;
     pub mod runs;
     pub mod sessions;
     pub mod sqlite;
     pub mod strategies;
+    pub mod takeovers;
     pub mod threads;
 }
 
@@ -111,14 +114,20 @@ macro_rules! backend {
                 branches_are_inserted_renamed_activated_and_deleted
                 the_head_moves_and_the_run_of_a_branch_are_told
                 a_tag_is_set_moved_and_deleted
-                paths_are_walked_across_branches_and_forks
-                a_question_is_open_until_its_task_has_a_result
-                the_message_index_is_read_by_id_chain_and_parent
                 events_are_appended_without_a_gap
                 a_dropped_transaction_leaves_nothing
                 a_superstep_in_a_transaction_is_fenced
+            );
+            backend!(@room $open, paths:
+                paths_are_walked_across_branches_and_forks
+                a_question_is_open_until_its_task_has_a_result
+                the_message_index_is_read_by_id_chain_and_parent
+            );
+            backend!(@room $open, copies:
                 writes_are_copied_as_they_are_at_the_head
                 an_answered_checkpoint_is_copied_as_interrupted
+            );
+            backend!(@room $open, takeovers:
                 open_runs_are_told_pinned_and_cancelled
                 a_run_and_what_it_follows_are_one_transaction
                 fifty_transactions_on_one_tree_queue

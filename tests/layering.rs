@@ -148,11 +148,32 @@ fn every_folder_has_a_root_file_that_says_what_it_is_for() {
 fn no_source_file_is_past_five_hundred_lines() {
     let long: BTreeSet<_> = sources()
         .iter()
+        .chain(&tests())
         .map(|source| (source.text.lines().count(), &source.path))
         .filter(|(lines, _)| *lines > MOST_LINES)
         .map(|(lines, path)| format!("{path} has {lines} lines"))
         .collect();
     assert!(long.is_empty(), "{}", list(&long));
+}
+
+#[test]
+fn every_test_file_says_what_it_is_for_and_every_folder_of_them_has_a_root() {
+    let tests = tests();
+    let mut wrong = BTreeSet::new();
+    for test in &tests {
+        if !test.text.starts_with("//! ") {
+            wrong.insert(format!(
+                "{} does not begin with //! and its purpose",
+                test.path
+            ));
+        }
+        let folder = Path::new(&test.path).parent().unwrap().to_str().unwrap();
+        let root = format!("{folder}.rs");
+        if folder != "tests" && !tests.iter().any(|test| test.path == root) {
+            wrong.insert(format!("{root} is missing"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", list(&wrong));
 }
 
 /// The checks above see what they are meant to see.
@@ -177,7 +198,7 @@ fn names_are_found_in_every_form_and_not_in_comments_strings_or_tests() {
 }
 
 struct Source {
-    /// Under `src/`.
+    /// Under `src/`; of a test from `tests/` on.
     path: String,
     text: String,
 }
@@ -198,34 +219,38 @@ impl Source {
     }
 }
 
-/// Every source of the library but the derive crate and the files that only tests compile.
-fn sources() -> Vec<Source> {
-    fn visit(folder: &Path, found: &mut Vec<PathBuf>) {
+/// The files of Rust below a folder of the package but in `but`, with paths from `from` on.
+fn files(folder: &str, but: &str, from: &str) -> Vec<Source> {
+    fn visit(folder: &Path, but: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() && !path.ends_with("src/derive") {
-                visit(&path, found);
+            if path.is_dir() && path != but {
+                visit(&path, but, found);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 found.push(path);
             }
         }
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths = Vec::new();
-    visit(&root, &mut paths);
+    visit(&root.join(folder), &root.join(but), &mut paths);
     paths.sort();
-    let sources: Vec<_> = paths
-        .iter()
-        .map(|path| Source {
-            path: path
-                .strip_prefix(&root)
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .to_owned(),
-            text: fs::read_to_string(path).unwrap(),
-        })
-        .collect();
+    let from = root.join(from);
+    let source = |path: &PathBuf| Source {
+        path: path.strip_prefix(&from).unwrap().display().to_string(),
+        text: fs::read_to_string(path).unwrap(),
+    };
+    paths.iter().map(source).collect()
+}
+
+/// Every test but the programs that must not compile.
+fn tests() -> Vec<Source> {
+    files("tests", "tests/ui", "")
+}
+
+/// Every source of the library but the derive crate and the files that only tests compile.
+fn sources() -> Vec<Source> {
+    let sources = files("src", "src/derive", "src");
     let of_tests: Vec<String> = sources
         .iter()
         .flat_map(|source| {

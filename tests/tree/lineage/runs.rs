@@ -1,0 +1,238 @@
+//! Runs on branches and from addresses.
+
+use super::*;
+use crate::on_both_storages;
+use crate::support;
+
+on_both_storages!(
+    a_run_on_a_named_branch_moves_that_branch_alone,
+    a_run_at_the_head_of_another_branch_goes_on_there,
+    a_run_at_a_tag_or_message_begins_a_branch_there,
+    a_run_before_the_first_message_begins_with_nothing,
+    the_stream_names_the_branch_only_when_one_was_used,
+    strategies_are_decided_per_branch,
+    a_queued_run_without_address_follows_the_active_branch,
+    addresses_that_make_no_sense_are_refused,
+);
+
+fn a_run_on_a_named_branch_moves_that_branch_alone(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, messages) = two_turns(&client);
+    let main = head(&client, &id, "main");
+    let path = format!("/threads/{id}/branches");
+    let body = json!({"message_id": messages[1], "name": "side"});
+    let side = ok(client.post(&path, &body), 201);
+    client.run(&id, &turn_as("aside", "m5", json!({"branch": "side"})));
+    assert_eq!(head(&client, &id, "main"), main);
+    assert_ne!(head(&client, &id, "side"), side["head_checkpoint_id"]);
+    assert_eq!(
+        names(&client, &id),
+        [("main".into(), true), ("side".into(), false)]
+    );
+    client.run(
+        &id,
+        &turn_as("on", "m6", json!({"branch": "side", "activate": true})),
+    );
+    assert_eq!(
+        names(&client, &id),
+        [("main".into(), false), ("side".into(), true)]
+    );
+    assert_eq!(
+        texts(&client.state(&id)),
+        ["one", "echo: one", "aside", "echo: aside", "on", "echo: on"]
+    );
+    // Its head may be said as well.
+    let both = json!({"branch": "main", "checkpoint_id": main});
+    client.run(&id, &turn_as("main", "m7", both.clone()));
+    assert_eq!(
+        state(&client, &id, "branch=main")["values"]["messages"]
+            .as_array()
+            .unwrap()
+            .len(),
+        6
+    );
+    let answer = client.post(&format!("/threads/{id}/runs"), &turn_as("x", "m8", both));
+    assert_eq!(code(answer, 409), "head_conflict");
+    let unknown = client.post(
+        &format!("/threads/{id}/runs"),
+        &turn_as("x", "m8", json!({"branch": "no"})),
+    );
+    assert_eq!(code(unknown, 404), "branch_not_found");
+}
+
+fn a_run_at_the_head_of_another_branch_goes_on_there(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, messages) = two_turns(&client);
+    let rewind = json!({"message_id": messages[1]});
+    ok(client.post(&format!("/threads/{id}/rewind"), &rewind), 201);
+    let main = head(&client, &id, "main");
+    client.run(&id, &turn_as("three", "m5", json!({"checkpoint_id": main})));
+    assert_eq!(
+        branches(&client, &id),
+        [("main".into(), true, 6), ("main-v2".into(), false, 2)]
+    );
+    let side = head(&client, &id, "main-v2");
+    client.run(
+        &id,
+        &turn_as("x", "m6", json!({"checkpoint_id": side, "activate": false})),
+    );
+    assert_eq!(
+        branches(&client, &id),
+        [("main".into(), true, 6), ("main-v2".into(), false, 4)]
+    );
+}
+
+fn a_run_at_a_tag_or_message_begins_a_branch_there(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, messages) = two_turns(&client);
+    tag(&client, &id, &messages[1]);
+    client.run(&id, &turn_as("by tag", "m5", json!({"tag": "t"})));
+    assert_eq!(
+        texts(&client.state(&id)),
+        ["one", "echo: one", "by tag", "echo: by tag"]
+    );
+    let quiet = json!({"message_id": messages[1], "activate": false});
+    let events = client.stream(&id, &turn_as("quiet", "m6", quiet));
+    assert_eq!(events[0].data["branch"], "main-v2-v2");
+    let expected = [
+        ("main".into(), false, 4),
+        ("main-v2".into(), true, 4),
+        ("main-v2-v2".into(), false, 4),
+    ];
+    assert_eq!(branches(&client, &id), expected);
+    assert_eq!(
+        texts(&state(&client, &id, "branch=main-v2-v2")),
+        ["one", "echo: one", "quiet", "echo: quiet"]
+    );
+    // The last message of a path is where it goes on.
+    client.run(&id, &turn_as("on", "m7", json!({"parent_id": messages[3]})));
+    assert_eq!(names(&client, &id)[0], ("main".into(), true));
+}
+
+fn a_run_before_the_first_message_begins_with_nothing(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, _) = two_turns(&client);
+    let before = json!({"message_id": "m1", "position": "before"});
+    client.run(&id, &turn_as("anew", "m5", before));
+    assert_eq!(texts(&client.state(&id)), ["anew", "echo: anew"]);
+    assert_eq!(
+        branches(&client, &id),
+        [("main".into(), false, 4), ("main-v2".into(), true, 2)]
+    );
+}
+
+fn the_stream_names_the_branch_only_when_one_was_used(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, messages) = two_turns(&client);
+    let named = |more: Value, mid: &str| {
+        let events = client.stream(&id, &turn_as("x", mid, more));
+        assert_eq!(events[0].name, "metadata");
+        events[0].data.get("branch").cloned()
+    };
+    assert_eq!(named(json!({}), "a"), None);
+    let old = end_of_first_turn(&client, &id);
+    assert_eq!(named(json!({"checkpoint_id": old}), "b"), None);
+    assert_eq!(named(json!({"branch": "main"}), "c"), Some(json!("main")));
+    assert_eq!(
+        named(json!({"activate": true}), "d"),
+        Some(json!("main-v2"))
+    );
+    assert_eq!(
+        named(json!({"parent_id": messages[0]}), "e"),
+        Some(json!("main-v2-v2"))
+    );
+}
+
+fn strategies_are_decided_per_branch(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = with_side_branch(&client);
+    let runs = format!("/threads/{id}/runs");
+    let first = ok(client.post(&runs, &slow(20_000, json!({}))), 200);
+    let refused = |more: Value| client.post(&runs, &slow(1, more)).status;
+    assert_eq!(refused(json!({"multitask_strategy": "reject"})), 409);
+    assert_eq!(
+        refused(json!({"multitask_strategy": "reject", "branch": "main"})),
+        409
+    );
+    let side = json!({"multitask_strategy": "reject", "branch": "side"});
+    client.run(&id, &slow(1, side));
+    for strategy in ["interrupt", "rollback"] {
+        let body = slow(1, json!({"multitask_strategy": strategy, "branch": "side"}));
+        client.run(&id, &body);
+    }
+    let path = format!("{runs}/{}", first["run_id"].as_str().unwrap());
+    assert_eq!(ok(client.get(&path), 200)["status"], "running");
+    let thread = ok(client.get(&format!("/threads/{id}")), 200);
+    assert_eq!(thread["status"], "busy");
+    client.run(&id, &slow(1, json!({"multitask_strategy": "interrupt"})));
+    assert_eq!(ok(client.get(&path), 200)["status"], "interrupted");
+}
+
+fn a_queued_run_without_address_follows_the_active_branch(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = client.thread();
+    client.run(&id, &slow(1, json!({})));
+    let runs = format!("/threads/{id}/runs");
+    let running = ok(client.post(&runs, &slow(20_000, json!({}))), 200);
+    let floating = ok(client.post(&runs, &slow(1, json!({}))), 200);
+    let body = json!({"name": "side", "activate": true});
+    let side = ok(client.post(&format!("/threads/{id}/branches"), &body), 201);
+    assert!(side.get("cancelled_runs").is_none());
+    let floating = floating["run_id"].as_str().unwrap();
+    assert_eq!(client.end_of(&id, floating), "success");
+    assert_ne!(
+        head(&client, &id, "side"),
+        side["head_checkpoint_id"],
+        "it took the branch that is active now"
+    );
+    let running = running["run_id"].as_str().unwrap();
+    let path = format!("{runs}/{running}");
+    assert_eq!(ok(client.get(&path), 200)["status"], "running");
+    ok(
+        client.post(&format!("{path}/cancel?wait=true"), &json!({})),
+        200,
+    );
+}
+
+fn addresses_that_make_no_sense_are_refused(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, _) = two_turns(&client);
+    let head = head(&client, &id, "main");
+    let other = end_of_first_turn(&client, &id);
+    let runs = format!("/threads/{id}/runs");
+    for more in [
+        json!({"branch": "main", "tag": "t"}),
+        json!({"branch": "main", "parent_id": "m1"}),
+        json!({"tag": "t", "checkpoint_id": head}),
+        json!({"parent_id": "m1", "checkpoint_id": head}),
+        json!({"checkpoint_id": head, "checkpoint": {"checkpoint_id": other}}),
+        json!({"checkpoint_id": head, "config": {"configurable": {"checkpoint_id": other}}}),
+        json!({"branch": 1}),
+        json!({"branch": "a b"}),
+        json!({"tag": ""}),
+        json!({"activate": "yes"}),
+        json!({"parent_id": "m1", "position": "after"}),
+        json!({"event_number": 0}),
+    ] {
+        let answer = client.post(&runs, &turn_as("x", "m9", more.clone()));
+        assert_eq!(answer.status, 422, "{more} {}", answer.text());
+    }
+    for (more, expected) in [
+        (json!({"branch": "nope"}), "branch_not_found"),
+        (json!({"tag": "nope"}), "tag_not_found"),
+        (
+            json!({"parent_id": "5a65802f-74fe-4e41-9a19-5fa219b2c04e"}),
+            "message_not_found",
+        ),
+    ] {
+        let answer = client.post(&runs, &turn_as("x", "m9", more));
+        assert_eq!(code(answer, 404), expected);
+    }
+    let unknown = json!({"checkpoint_id": "1f1e52d3-b51d-655d-8000-078d7d9aa83f"});
+    let answer = client.post(&runs, &turn_as("x", "m9", unknown));
+    assert_eq!(code(answer, 404), "", "told as LangGraph's clients know it");
+    // Equal values may repeat.
+    let same = json!({"checkpoint_id": head, "checkpoint": {"checkpoint_id": head}});
+    ok(client.post(&runs, &turn_as("x", "m9", same)), 200);
+    assert_eq!(branches(&client, &id).len(), 1);
+}
