@@ -7,6 +7,8 @@
     reason = "a panic is the failure of the test"
 )]
 
+#[path = "engine/assistants.rs"]
+mod assistants;
 #[path = "engine/memory.rs"]
 mod memory;
 #[path = "engine/mistakes.rs"]

@@ -196,7 +196,7 @@ pub trait Api: branches::Branches + messages::Messages + forks::Forks + events::
     /// Schemas of subgraphs by name, of all levels or the first, of one namespace or all.
     async fn subgraphs(
         &self,
-        _assistant: Assistant,
+        _assistant: AssistantId,
         _namespace: Option<String>,
         _recurse: bool,
     ) -> Result<Value, Error> {
@@ -205,5 +205,5 @@ pub trait Api: branches::Branches + messages::Messages + forks::Forks + events::
     /// The drawing of an assistant's graph: `{"nodes", "edges"}`.
     async fn graph(&self, assistant: Assistant, xray: Xray) -> Result<Value, Error>;
     /// JSON schemas of an assistant's graph.
-    async fn schemas(&self, assistant: Assistant) -> Result<Value, Error>;
+    async fn schemas(&self, assistant: AssistantId) -> Result<Value, Error>;
 }

@@ -147,7 +147,7 @@ pub(super) async fn latest(mut call: Call) -> Result<Response<Body>, Error> {
 
 /// `GET /assistants/{assistant_id}/subgraphs` and `.../subgraphs/{namespace}`
 pub(super) async fn subgraphs(call: Call) -> Result<Response<Body>, Error> {
-    let assistant = call.path.assistant_or_graph()?;
+    let assistant = call.path.assistant()?;
     let namespace = call.path.namespace()?;
     let recurse = call.query.flag("recurse")?;
     let schemas = call.api().subgraphs(assistant, namespace, recurse).await?;
@@ -179,15 +179,20 @@ fn content(fields: &Fields<'_>) -> Result<Content, Error> {
     Ok(content)
 }
 
+/// How deep a drawing goes: not at all, `true` for every level, or this many.
+fn xray(given: Option<&str>) -> Result<Xray, Error> {
+    let given = given.unwrap_or_default().to_ascii_lowercase();
+    match (&*given, given.parse()) {
+        ("" | "false", _) => Ok(Xray::Levels(0)),
+        ("true", _) => Ok(Xray::All),
+        (_, Ok(levels @ 1..)) => Ok(Xray::Levels(levels)),
+        _ => Err(Error::invalid("Invalid xray value")),
+    }
+}
+
 /// `GET /assistants/{assistant_id}/graph`
 pub(super) async fn graph(call: Call) -> Result<Response<Body>, Error> {
-    let xray = match call.query.get("xray") {
-        Some(text) if text.parse::<usize>().is_ok() => {
-            Xray::Levels(call.query.integer("xray")?.unwrap_or(0) as usize)
-        }
-        _ if call.query.flag("xray")? => Xray::All,
-        _ => Xray::Levels(0),
-    };
+    let xray = xray(call.query.get("xray"))?;
     let graph = call
         .api()
         .graph(call.path.assistant_or_graph()?, xray)
@@ -197,6 +202,6 @@ pub(super) async fn graph(call: Call) -> Result<Response<Body>, Error> {
 
 /// `GET /assistants/{assistant_id}/schemas`
 pub(super) async fn schemas(call: Call) -> Result<Response<Body>, Error> {
-    let schemas = call.api().schemas(call.path.assistant_or_graph()?).await?;
+    let schemas = call.api().schemas(call.path.assistant()?).await?;
     Ok(body::json(StatusCode::OK, &schemas))
 }

@@ -1,6 +1,7 @@
 //! The run service behind the handlers.
 
 mod branches;
+mod described;
 mod events;
 mod forks;
 mod messages;
@@ -344,48 +345,7 @@ impl Api for Service {
     }
 
     async fn search_assistants(&self, search: assistants::Search) -> Result<Vec<Value>, Error> {
-        let text = |value: &Value, key: &str| {
-            value
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let mut found: Vec<Value> = self
-            .assistants()
-            .into_iter()
-            .filter(|one| {
-                let graph = text(one, "graph_id");
-                search
-                    .filter
-                    .graph_id
-                    .as_ref()
-                    .is_none_or(|id| *id == graph)
-                    && search
-                        .filter
-                        .name
-                        .as_ref()
-                        .is_none_or(|name| graph.to_lowercase().contains(&name.to_lowercase()))
-                    && search.filter.metadata.iter().all(|(key, value)| {
-                        one.get("metadata").and_then(|map| map.get(key)) == Some(value)
-                    })
-            })
-            .collect();
-        let key = match search.sort_by {
-            assistants::SortBy::AssistantId => "assistant_id",
-            assistants::SortBy::Name => "name",
-            assistants::SortBy::GraphId => "graph_id",
-            assistants::SortBy::CreatedAt | assistants::SortBy::UpdatedAt => "created_at",
-        };
-        found.sort_by_key(|one| text(one, key));
-        if !search.ascending {
-            found.reverse();
-        }
-        Ok(found
-            .into_iter()
-            .skip(search.offset)
-            .take(search.limit)
-            .collect())
+        Ok(described::search(self.assistants(), &search))
     }
 
     async fn graph(&self, assistant: Assistant, xray: Xray) -> Result<Value, Error> {
@@ -397,27 +357,23 @@ impl Api for Service {
         Ok(Value::from_serde_json(draw::draw(&graph, depth).to_json()))
     }
 
-    async fn schemas(&self, assistant: Assistant) -> Result<Value, Error> {
-        let (id, graph) = Service::graph(self, &assistant)?;
-        let name = Service::assistant(self, id)
-            .and_then(|one| one.get("graph_id").cloned())
-            .unwrap_or_default();
-        let schemas = &graph.schemas;
-        let of = |schema: &serde_json::Value| Value::from_serde_json(schema.clone());
+    async fn schemas(&self, id: AssistantId) -> Result<Value, Error> {
+        let graph = described::graph_of(self, id)?;
+        let assistant = Service::assistant(self, id).unwrap_or_default();
         let mut map = Map::with_capacity(6);
-        map.insert("graph_id", name);
-        map.insert("input_schema", of(&schemas.input));
-        map.insert("output_schema", of(&schemas.output));
-        map.insert("state_schema", of(&schemas.state));
-        map.insert(
-            "config_schema",
-            match &schemas.context {
-                Some(context) => of(context),
-                None => Value::map(Map::new()),
-            },
-        );
-        map.insert("context_schema", schemas.context.as_ref().map(of));
+        map.insert("graph_id", assistant.get("graph_id").cloned());
+        map.extend(described::schemas(&graph));
         Ok(Value::map(map))
+    }
+
+    async fn subgraphs(
+        &self,
+        assistant: AssistantId,
+        namespace: Option<String>,
+        recurse: bool,
+    ) -> Result<Value, Error> {
+        let graph = described::graph_of(self, assistant)?;
+        Ok(described::subgraphs(&graph, namespace.as_deref(), recurse))
     }
 }
 

@@ -299,13 +299,35 @@ async fn assistants_are_checked_before_they_are_made() {
             "{body}: {answer}"
         );
     }
-    let named = running.ask("GET", "/assistants/agent", &[], None).await;
-    assert!(
-        named.starts_with("HTTP/1.1 422"),
-        "a graph's name is no assistant here: {named}"
-    );
-    let schemas = running
-        .ask("GET", "/assistants/agent/schemas", &[], None)
-        .await;
-    assert!(schemas.starts_with("HTTP/1.1 200"), "{schemas}");
+    for path in ["", "/schemas", "/subgraphs", "/subgraphs/child"] {
+        let path = format!("/assistants/agent{path}");
+        let named = running.ask("GET", &path, &[], None).await;
+        assert!(
+            named.starts_with("HTTP/1.1 422"),
+            "a graph's name is no assistant here: {named}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn drawings_go_as_deep_as_asked() {
+    let running = Running::start(Options::default()).await;
+    for (query, status) in [
+        ("", 200),
+        ("?xray=", 200),
+        ("?xray=false", 200),
+        ("?xray=True", 200),
+        ("?xray=1", 200),
+        ("?xray=0", 422),
+        ("?xray=-1", 422),
+        ("?xray=1.5", 422),
+        ("?xray=maybe", 422),
+    ] {
+        let path = format!("/assistants/agent/graph{query}");
+        let answer = running.ask("GET", &path, &[], None).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{query}: {answer}"
+        );
+    }
 }

@@ -301,7 +301,7 @@ impl Api for Fake {
         self.note((assistant, xray));
         Ok(value!({"nodes": [], "edges": []}))
     }
-    async fn schemas(&self, assistant: Assistant) -> Result<Value, Error> {
+    async fn schemas(&self, assistant: AssistantId) -> Result<Value, Error> {
         self.note(assistant);
         Ok(value!({"graph_id": "counter"}))
     }
