@@ -14,6 +14,8 @@ pub mod live;
 pub mod names;
 pub mod output;
 pub mod plan;
+pub mod prepare;
+pub mod rescue;
 pub mod retry;
 pub mod reuse;
 pub mod run;

@@ -4,4 +4,4 @@ pub mod ctx;
 pub mod params;
 
 pub use ctx::{Ctx, Host, RunConfig, Task};
-pub use params::{Arg, Config, Dep, FromTask, Rejection, Requires};
+pub use params::{Arg, Config, Dep, Failure, FromTask, Rejection, Requires};

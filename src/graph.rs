@@ -8,6 +8,7 @@ pub mod check;
 pub mod compiled;
 pub mod draw;
 pub mod handler;
+mod on_error;
 pub mod opts;
 pub mod schema;
 mod typed;

@@ -14,7 +14,7 @@ pub use crate::llm::openai;
 pub use crate::{
     Result,
     error::Raised,
-    extract::{Arg, Config, Ctx, Dep},
+    extract::{Arg, Config, Ctx, Dep, Failure},
     graph::{Cache, Compiled, END, Graph, Invalid, Names, NodeOpts, Persist, Retry, START},
     llm::{ChatModel, ScriptedModel, Tool, tool, tool_node},
     message::Message,

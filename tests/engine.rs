@@ -9,6 +9,8 @@
 
 #[path = "engine/assistants.rs"]
 mod assistants;
+#[path = "engine/failures.rs"]
+mod failures;
 #[path = "engine/memory.rs"]
 mod memory;
 #[path = "engine/mistakes.rs"]

@@ -10,20 +10,21 @@ use tokio::task::JoinSet;
 use super::{
     apply::{TaskWrites, apply},
     error::{Error, Mistake},
-    event::{Body, Interrupt, Kind, TaskInfo},
+    event::{Body, Interrupt, Kind},
     level::Level,
     live::ROOT,
-    names::{ERROR, INTERRUPT, RESUME},
+    names::{ERROR, ERROR_SOURCE, INTERRUPT, RESUME},
     output,
     plan::Planned,
-    reuse, save,
+    prepare::{Prepared, job_of, prepare},
+    rescue, reuse, save,
     task::{self, Control, Ended, Job},
     tell,
     wiring::START_NODE,
 };
 use crate::{
     checkpoint::{Pending, Source},
-    graph::{Body as NodeBody, Names, Node, Output, Writers},
+    graph::{Names, Output},
     id::TaskId,
     value::{Map, Value},
 };
@@ -50,7 +51,7 @@ pub type Writes = Vec<(Arc<str>, Value)>;
 pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
     loop {
         let limit = level.scope.config.recursion_limit;
-        let tasks = level.plan();
+        let mut tasks = level.plan();
         level.tell_checkpoint(&tasks);
         if level.ran >= limit {
             return Err(level.out_of_steps());
@@ -58,6 +59,7 @@ pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
         if tasks.is_empty() {
             return Ok(Stop::Done);
         }
+        tasks.extend(rescue::resumed(level, &tasks));
         let before = breakpoints(level, true);
         if stops_at(
             level,
@@ -94,21 +96,13 @@ pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
     }
 }
 
-/// A task before it runs.
-struct Prepared {
-    info: Arc<TaskInfo>,
-    input: Value,
-    /// What it wrote before, in another run or for an equal input.
-    saved: Writes,
-    /// Where its result will be kept.
-    key: Option<reuse::Key>,
-}
-
 /// What the tasks of a superstep came to.
 #[derive(Default)]
 struct Outcome {
     failures: Vec<(usize, Error)>,
     questions: Vec<(usize, Vec<Interrupt>)>,
+    /// Handlers of tasks that failed, yet to be run.
+    handlers: Vec<Planned>,
     /// Where results are kept, by task.
     keys: HashMap<usize, reuse::Key>,
 }
@@ -119,12 +113,16 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
     let jobs = prepare(level, &tasks).await?;
     let mut set = JoinSet::new();
     let mut alone = None;
-    let fresh = jobs.iter().filter(|job| job.saved.is_empty()).count();
+    let runs = |job: &&Prepared| job.saved.is_empty() && !job.failed;
+    let fresh = jobs.iter().filter(runs).count();
     let mut outcome = Outcome::default();
     let mut start = None;
     let mut state = None;
     for (index, job) in jobs.into_iter().enumerate() {
         let planned = &tasks[index];
+        if job.failed {
+            continue;
+        }
         if !job.saved.is_empty() {
             tell::update(level, index, &job.saved, true);
             continue;
@@ -134,24 +132,7 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
             continue;
         }
         outcome.keys.extend(job.key.map(|key| (index, key)));
-        let node = level.wiring.node(planned.node).cloned();
-        let node = node.unwrap_or_else(|| missing(&planned.name));
-        // A route that fails is tried again with its node.
-        let routes = (!node.retry.is_empty() && !node.writers.routes.is_empty()).then(|| {
-            let state = state.get_or_insert_with(|| Arc::new(level.live.clone()));
-            (level.wiring.clone(), state.clone())
-        });
-        let job = Job {
-            planned: planned.clone(),
-            info: job.info,
-            input: job.input,
-            graph_ns: level.ns.clone(),
-            node,
-            routes,
-            memory: level.memory(planned.id),
-            nested: level.nested(),
-            deps: level.graph().deps.clone(),
-        };
+        let job = job_of(level, planned, (job.info, job.input), &mut state);
         let scope = level.scope.clone();
         if fresh == 1 {
             alone = Some((index, job));
@@ -172,7 +153,14 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
         let ended = task::run(level.scope.clone(), job).await;
         settle(level, &mut outcome, index, ended, false).await?;
     }
-    while let Some(joined) = set.join_next().await {
+    loop {
+        for (index, job) in handlers(level, &mut outcome).await? {
+            let scope = level.scope.clone();
+            set.spawn(async move { (index, task::run(scope, job).await) });
+        }
+        let Some(joined) = set.join_next().await else {
+            break;
+        };
         // Those that have finished by now are told in the order of the tasks.
         let mut ready = vec![joined];
         ready.extend(std::iter::from_fn(|| set.try_join_next()));
@@ -195,12 +183,14 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
     }
     let mut questions = outcome.questions;
     if !questions.is_empty() {
-        questions.sort_by(|(a, _), (b, _)| tasks[*a].path.cmp(&tasks[*b].path));
+        let path = |index: usize| &level.tasks[index].path;
+        questions.sort_by(|(a, _), (b, _)| path(*a).cmp(path(*b)));
         save::flush(level).await?;
         let all: Vec<Interrupt> = questions.into_iter().flat_map(|(_, asked)| asked).collect();
         return Ok(Some(Stop::Asked(all)));
     }
-    let writes: Vec<Writes> = tasks.iter().map(|task| level.saved(task.id)).collect();
+    let ran = level.tasks.iter();
+    let writes: Vec<Writes> = ran.map(|task| level.saved(task.id)).collect();
     apply_step(level, &writes)?;
     if shows(level, writes.iter().flatten()) {
         level.tell_values();
@@ -215,44 +205,22 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
     Ok(None)
 }
 
-/// Tells that the tasks start, and finds those whose results are known.
-async fn prepare(level: &mut Level, tasks: &[Planned]) -> Result<Vec<Prepared>, Error> {
-    let mut jobs = vec![];
-    for task in tasks {
-        let info = Arc::new(level.info(task));
-        let saved = match level.replaying {
-            true => vec![],
-            false => level.saved(task.id),
-        };
-        let input = level.input(task);
-        if task.node != START_NODE {
-            level
-                .scope
-                .emit(Kind::Tasks, &level.ns, || Body::TaskStart {
-                    task: info.clone(),
-                    input: input.clone(),
-                });
-        }
-        let node = level.wiring.node(task.node).filter(|_| saved.is_empty());
-        jobs.push(Prepared {
-            key: node.and_then(|node| reuse::Results::key(node, &input)),
-            info,
-            input,
-            saved,
-        });
+/// Error handlers of tasks that failed by now, as tasks of this superstep. What they stand in
+/// for is durable before they run, so that nothing but the handler runs again.
+async fn handlers(level: &mut Level, outcome: &mut Outcome) -> Result<Vec<(usize, Job)>, Error> {
+    let handlers = std::mem::take(&mut outcome.handlers);
+    if handlers.is_empty() {
+        return Ok(vec![]);
     }
-    let Some(results) = level.scope.reuse.clone() else {
-        return Ok(jobs);
+    save::flush(level).await?;
+    let first = level.tasks.len();
+    level.tasks.extend(handlers);
+    let added = level.tasks.iter().enumerate().skip(first);
+    let job = |(index, planned): (usize, &Planned)| {
+        let given = (Arc::new(level.info(planned)), level.input(planned));
+        (index, job_of(level, planned, given, &mut None))
     };
-    for (job, task) in jobs.iter_mut().zip(tasks) {
-        let Some(writes) = job.key.as_ref().and_then(|key| results.get(key)) else {
-            continue;
-        };
-        let rows = level.put_writes(task.id, &task.path, writes.clone());
-        save::keep(level, rows, false).await?;
-        job.saved = writes;
-    }
-    Ok(jobs)
+    Ok(added.map(job).collect())
 }
 
 /// Applies the writes of the current tasks.
@@ -365,6 +333,12 @@ async fn settle(
                 });
             }
             writes.push((ERROR.into(), failure.clone()));
+            let takes = rescue::takes(&error);
+            let handler = takes.then(|| rescue::handler(level, &task, &failure));
+            let handler = handler.flatten();
+            if handler.is_some() {
+                writes.push((ERROR_SOURCE.into(), Value::Str(task.name.clone())));
+            }
             let rows = level.put_writes(task.id, &task.path, writes);
             if task.node != START_NODE {
                 let info = Arc::new(level.info(&task));
@@ -376,7 +350,10 @@ async fn settle(
                 });
             }
             save::keep(level, rows, others_run).await?;
-            outcome.failures.push((index, error));
+            match handler {
+                Some(handler) => outcome.handlers.push(handler),
+                None => outcome.failures.push((index, error)),
+            }
         }
         Err(Ended::Done(_) | Ended::Written(_)) => {}
     }
@@ -431,26 +408,4 @@ fn stops_at<'a>(
         version.counter > last
     });
     changed && tasks.any(|(node, name)| node != START_NODE && names.contains(name))
-}
-
-/// Stands in for a node that vanished between planning and running; cannot happen.
-fn missing(name: &Arc<str>) -> Node {
-    let message = format!("there is no node `{name}`");
-    Node {
-        name: name.clone(),
-        body: NodeBody::Function(Arc::new(move |_| {
-            let message = message.clone();
-            Box::pin(async move { Err(anyhow::anyhow!(message)) })
-        })),
-        writers: Writers::default(),
-        joins: vec![],
-        defer: false,
-        retry: vec![],
-        timeout: None,
-        idle_timeout: None,
-        cache: None,
-        reads: None,
-        destinations: vec![],
-        calls: vec![],
-    }
 }

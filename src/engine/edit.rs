@@ -16,7 +16,7 @@ use super::{
     names::{INPUT, INTERRUPT, START},
     output,
     plan::{Planned, plan},
-    view,
+    rescue, view,
     wiring::Wiring,
 };
 use crate::{
@@ -178,8 +178,11 @@ impl Edit {
     async fn clear(&mut self, wiring: &Wiring, by: By) -> Result<(), Error> {
         let mut live = self.live(wiring)?;
         if let Some(base) = &self.base {
-            let tasks = self.planned(wiring, &live, 1);
+            let mut tasks = self.planned(wiring, &live, 1);
             let pending: Vec<&Pending> = base.writes.iter().map(|(_, write)| write).collect();
+            let place = (base.checkpoint.id, base.checkpoint.step + 1);
+            let handlers = rescue::standing_in(wiring, place, &tasks, &pending);
+            tasks.extend(handlers.into_iter().map(|(_, handler)| handler));
             view::apply_null(wiring, &mut live, &pending)?;
             let writes: Vec<Vec<(Arc<str>, Value)>> = tasks
                 .iter()

@@ -10,7 +10,7 @@ use super::{
     error::{Error, Mistake, Place},
     event::Interrupt,
     level::Level,
-    names::{ERROR, INPUT, INTERRUPT, RESUME, START, STEP},
+    names::{INPUT, INTERRUPT, RESUME, START, control_index},
     output, save,
 };
 use crate::{
@@ -292,9 +292,9 @@ pub fn open_questions(pending: &[Pending]) -> usize {
 
 /// Whether a task has finished.
 pub fn has_output(pending: &[Pending], task: TaskId) -> bool {
-    pending.iter().any(|write| {
-        write.task == task && !matches!(&*write.channel, ERROR | INTERRUPT | RESUME | STEP)
-    })
+    pending
+        .iter()
+        .any(|write| write.task == task && control_index(&write.channel).is_none())
 }
 
 /// Applies the client's own writes to the state.

@@ -8,7 +8,7 @@ use super::{
     error::{Error, Place},
     event::{Body, CheckpointInfo, Kind, TaskInfo, TaskState},
     live::Live,
-    names::{ERROR, INTERRUPT, RESUME, START, STEP},
+    names::{RESUME, START, STEP, control_index},
     plan::{self, Origin, Planned},
     scope::Scope,
     subgraph::Nested,
@@ -144,8 +144,8 @@ impl Level {
 
     /// What a task gets: its argument, or the channels its node reads.
     pub fn input(&self, task: &Planned) -> Value {
-        if let Origin::Push { arg, .. } = &task.origin {
-            return arg.clone();
+        if let Origin::Push { arg: own, .. } | Origin::Handler { input: own, .. } = &task.origin {
+            return own.clone();
         }
         let Some(node) = self.wiring.node(task.node) else {
             return self.live.get(START).cloned().unwrap_or_default();
@@ -172,7 +172,7 @@ impl Level {
         self.pending
             .iter()
             .filter(|write| write.task == task)
-            .filter(|write| !matches!(&*write.channel, ERROR | INTERRUPT | RESUME | STEP))
+            .filter(|write| control_index(&write.channel).is_none())
             .map(|write| (write.channel.clone(), write.value.clone()))
             .collect()
     }
@@ -211,7 +211,6 @@ impl Level {
         path: &Arc<str>,
         mut writes: Vec<(Arc<str>, Value)>,
     ) -> Vec<Pending> {
-        use super::names::control_index;
         if writes.iter().all(|(name, _)| control_index(name).is_some()) {
             // The last one per control channel counts.
             let mut last: Vec<(Arc<str>, Value)> = vec![];

@@ -10,6 +10,8 @@ pub const INTERRUPT: &str = "__interrupt__";
 pub const RESUME: &str = "__resume__";
 /// Failure of a task.
 pub const ERROR: &str = "__error__";
+/// Beside a failure: the task was handed over to its node's error handler.
+pub const ERROR_SOURCE: &str = "__error_source_node__";
 /// Marks a finished task that wrote nothing.
 pub const NO_WRITES: &str = "__no_writes__";
 /// Results of memoised steps.
@@ -20,6 +22,8 @@ pub const TASKS: &str = "__pregel_tasks";
 pub const PUSH: &str = "__pregel_push";
 /// Path head of edge-triggered tasks.
 pub const PULL: &str = "__pregel_pull";
+/// In the path and the id of a task that runs an error handler.
+pub const HANDLER: &str = "node_error_handler";
 
 /// The fixed index of a control channel; `None` for channels of output.
 pub fn control_index(channel: &str) -> Option<i32> {
@@ -29,6 +33,8 @@ pub fn control_index(channel: &str) -> Option<i32> {
         INTERRUPT => -3,
         RESUME => -4,
         STEP => -5,
+        // LangGraph files it among the output; here what is output has no negative index.
+        ERROR_SOURCE => -6,
         _ => return None,
     })
 }

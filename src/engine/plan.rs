@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     live::Live,
-    names::{PULL, PUSH, TASKS},
+    names::{HANDLER, PULL, PUSH, TASKS},
     wiring::{START_NODE, Wiring},
 };
 use crate::{
+    extract::Failure,
     graph::Goto,
     id::{CheckpointId, TaskId},
     value::{Map, Value},
@@ -24,6 +25,15 @@ pub enum Origin {
         index: usize,
         /// What the task gets instead of the state.
         arg: Value,
+    },
+    /// A task that failed for good.
+    Handler {
+        /// What the handler gets.
+        input: Value,
+        /// Why the task failed.
+        failure: Arc<Failure>,
+        /// The path of the task that failed.
+        failed: Value,
     },
 }
 
@@ -50,6 +60,11 @@ impl Planned {
     /// Path as clients see it.
     pub fn path_value(&self) -> Value {
         match &self.origin {
+            Origin::Handler { failed, .. } => {
+                let mut path = failed.as_list().unwrap_or_default().to_vec();
+                path.extend([HANDLER.into(), Value::Bool(false)]);
+                Value::list(path)
+            }
             Origin::Pull => Value::list(vec![PULL.into(), Value::Str(self.name.clone())]),
             Origin::Push { index, .. } => Value::list(vec![
                 PUSH.into(),
@@ -147,6 +162,34 @@ pub fn plan(
     tasks
 }
 
+/// The task that runs the error handler of the node of `failed`, a task of the superstep at
+/// `place`: the checkpoint and the superstep's number. Its namespace lies in that of the task.
+pub fn handler(
+    wiring: &Wiring,
+    (checkpoint, step): (CheckpointId, i64),
+    failed: &Planned,
+    (input, failure): (Value, Failure),
+) -> Option<Planned> {
+    let node = wiring.handler_of(failed.node)?;
+    let name = wiring.name(node).clone();
+    let task_ns = child_ns(&failed.ns, &name);
+    let (step, of) = (step.to_string(), failed.id.to_string());
+    let id = TaskId::derive(checkpoint, [&*task_ns, &step, &name, PUSH, HANDLER, &of]);
+    Some(Planned {
+        id,
+        node,
+        name,
+        triggers: Arc::from([PUSH.into()]),
+        path: format!("{}, {HANDLER}, 0000000000", failed.path).into(),
+        ns: format!("{task_ns}:{id}").into(),
+        origin: Origin::Handler {
+            input,
+            failure: Arc::new(failure),
+            failed: failed.path_value(),
+        },
+    })
+}
+
 /// A node fires when one of its triggers has a value the node has not seen.
 fn fires(wiring: &Wiring, live: &Live, node: usize) -> bool {
     let seen = live.seen.get(wiring.name(node));
@@ -169,3 +212,6 @@ fn child_ns(ns: &str, node: &str) -> String {
         ns => format!("{ns}|{node}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ use super::{
     live::Live,
     names::{PULL, RESUME},
     output,
-    plan::Planned,
+    plan::{Origin, Planned},
     scope::Scope,
     subgraph::{self, Nested},
     wiring::Wiring,
@@ -378,6 +378,10 @@ async fn attempt_once(
                 host: host.clone(),
                 steps: Mutex::new(HashMap::new()),
                 attempt: AtomicUsize::new(attempt),
+                failure: match &job.planned.origin {
+                    Origin::Handler { failure, .. } => Some(failure.clone()),
+                    Origin::Pull | Origin::Push { .. } => None,
+                },
             });
             let function = function.clone();
             let run = async move { function(Ctx::new(task)).await };

@@ -8,8 +8,9 @@ use super::{
     error::Error,
     event::{Interrupt, TaskState},
     live::Live,
-    names::{ERROR, INPUT, INTERRUPT, RESUME, STEP},
+    names::{ERROR, INPUT, INTERRUPT, control_index},
     plan::{self, Planned},
+    rescue,
     wiring::Wiring,
 };
 use crate::{
@@ -64,14 +65,25 @@ pub fn snapshot(
     let planned = plan::plan(wiring, &state, checkpoint.id, ns, checkpoint.step + 1, None);
     apply_null(wiring, &mut state, &pending)?;
     let owned: Vec<Pending> = pending.iter().map(|write| (*write).clone()).collect();
+    let place = (checkpoint.id, checkpoint.step + 1);
+    let handlers = rescue::standing_in(wiring, place, &planned, &pending);
     if live {
-        apply_finished(wiring, &mut state, &planned, &pending)?;
+        let handlers = handlers.iter().map(|(_, handler)| handler.clone());
+        let all: Vec<Planned> = planned.iter().cloned().chain(handlers).collect();
+        apply_finished(wiring, &mut state, &all, &pending)?;
     }
     let mut tasks = vec![];
     let mut next = vec![];
-    for task in &planned {
-        let done = has_output(&owned, task.id);
+    for (index, task) in planned.iter().enumerate() {
         let mut shown = task_state(wiring, task, &pending);
+        let handler = handlers.iter().find(|(failed, _)| *failed == index);
+        if let Some((_, handler)) = handler {
+            // What the handler asks waits where the task that failed is shown.
+            let asked = task_state(wiring, handler, &pending).interrupts;
+            shown.interrupts.extend(asked);
+        }
+        let runs = handler.map_or(task.id, |(_, handler)| handler.id);
+        let done = has_output(&owned, runs);
         if live && done {
             shown.interrupts.clear();
         } else {
@@ -121,7 +133,7 @@ pub(super) fn output_of(pending: &[&Pending], task: TaskId) -> Vec<(Arc<str>, Va
     pending
         .iter()
         .filter(|write| write.task == task)
-        .filter(|write| !matches!(&*write.channel, ERROR | INTERRUPT | RESUME | STEP))
+        .filter(|write| control_index(&write.channel).is_none())
         .map(|write| (write.channel.clone(), write.value.clone()))
         .collect()
 }
@@ -182,7 +194,7 @@ pub fn task_state(wiring: &Wiring, task: &Planned, pending: &[&Pending]) -> Task
                     .iter()
                     .filter_map(Interrupt::from_value),
             ),
-            RESUME | STEP => {}
+            name if control_index(name).is_some() => {}
             _ => outputs.push((write.channel.clone(), write.value.clone())),
         }
     }

@@ -123,24 +123,28 @@ impl Wiring {
         send
     }
 
-    /// The node at `index`; `None` for the hidden start node.
+    /// The node at `index`, behind all others the error handlers; `None` for the hidden start
+    /// node.
     pub fn node(&self, index: usize) -> Option<&Node> {
-        self.graph.nodes.get(index)
+        let nodes = &self.graph.nodes;
+        let handler = || self.graph.handlers.get(index.checked_sub(nodes.len())?);
+        nodes.get(index).or_else(handler)
+    }
+
+    /// Where the error handler of the node at `index` is.
+    pub fn handler_of(&self, index: usize) -> Option<usize> {
+        let handler = self.graph.nodes.get(index)?.handler?;
+        Some(self.graph.nodes.len() + handler)
     }
 
     /// Name of the node at `index`.
     pub fn name(&self, index: usize) -> &Arc<str> {
-        self.graph
-            .nodes
-            .get(index)
-            .map_or(&self.start_name, |node| &node.name)
+        self.node(index).map_or(&self.start_name, |node| &node.name)
     }
 
     /// What follows the node at `index`.
     pub fn writers(&self, index: usize) -> &Writers {
-        self.graph
-            .nodes
-            .get(index)
+        self.node(index)
             .map_or(&self.graph.start, |node| &node.writers)
     }
 

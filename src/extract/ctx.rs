@@ -14,6 +14,7 @@ use futures::{Stream, StreamExt, future::BoxFuture};
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::Failure;
 use crate::{
     graph::{Compiled, Deps},
     id::TaskId,
@@ -117,6 +118,8 @@ pub struct Task {
     pub steps: Mutex<HashMap<String, usize>>,
     /// Attempt number, from 1.
     pub attempt: AtomicUsize,
+    /// For error handlers: why the task failed in whose place this one runs.
+    pub failure: Option<Arc<Failure>>,
 }
 
 /// Cheap to clone; valid for the length of the task.

@@ -2,6 +2,7 @@
 
 use std::{
     any::{TypeId, type_name},
+    fmt,
     ops::Deref,
     sync::Arc,
 };
@@ -10,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::Ctx;
 use crate::{
+    id::TaskId,
     state::{Channel, State, Unreadable},
     value::{self, DecodeError, Value},
 };
@@ -25,6 +27,8 @@ pub struct Requires {
     pub arg: bool,
     /// It may say itself what runs next.
     pub commands: bool,
+    /// It takes the failure of another node's task: only error handlers have one.
+    pub failure: bool,
 }
 
 /// Why a parameter could not be made.
@@ -76,6 +80,12 @@ pub enum Rejection {
         /// What is wrong.
         source: DecodeError,
     },
+    /// The task stands in for no other.
+    #[error("node `{node}` takes a `Failure`, which only error handlers have")]
+    NoFailure {
+        /// The node.
+        node: Arc<str>,
+    },
     /// Nobody gave the dependency.
     #[error("node `{node}` needs `{dep}`: call `.provide(Arc<{dep}>)` on the graph")]
     Dep {
@@ -89,7 +99,7 @@ pub enum Rejection {
 /// A value that a node function can take as a parameter.
 #[diagnostic::on_unimplemented(
     message = "a node cannot take `{Self}` as a parameter",
-    note = "parameters are a `#[derive(State)]` view, `Ctx`, `Arg<T>`, `Config<T>` or `Dep<T>`"
+    note = "parameters are a `#[derive(State)]` view, `Ctx`, `Arg<T>`, `Config<T>`, `Dep<T>` or `Failure`"
 )]
 pub trait FromTask: Sized + Send {
     /// Says what the graph must have for this parameter.
@@ -153,6 +163,39 @@ impl<T: DeserializeOwned + Send> FromTask for Arg<T> {
                 source,
             }),
         }
+    }
+}
+
+/// Why the task failed in whose place an error handler runs; see
+/// [`on_error`](crate::graph::Graph::on_error).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The node that failed.
+    pub node: Arc<str>,
+    /// Its task.
+    pub task: TaskId,
+    /// What kind of error it was: the class of a [`Raised`](crate::error::Raised), or the name
+    /// clients see.
+    pub class: String,
+    /// What happened.
+    pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.class, self.message)
+    }
+}
+
+impl FromTask for Failure {
+    fn requires(requires: &mut Requires) {
+        requires.failure = true;
+    }
+
+    fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
+        let node = || ctx.task().node.clone();
+        let failure = ctx.task().failure.as_deref().cloned();
+        failure.ok_or_else(|| Rejection::NoFailure { node: node() })
     }
 }
 

@@ -32,9 +32,15 @@ pub(super) fn assemble(draft: Draft) -> Compiled {
     let nodes = draft
         .nodes
         .iter()
-        .map(|node| compile(&draft, &joins, &all, node))
+        .map(|node| Node {
+            handler: handler_of(&draft, &node.name),
+            ..compile(&draft, &joins, &all, node)
+        })
         .collect();
+    let handlers = draft.handlers.iter();
+    let handlers = handlers.map(|(_, node)| compile(&draft, &joins, &all, node));
     Compiled {
+        handlers: handlers.collect(),
         nodes,
         start,
         joins,
@@ -52,6 +58,15 @@ pub(super) fn assemble(draft: Draft) -> Compiled {
     }
 }
 
+/// Which handler a node has: its own, or the one for all.
+fn handler_of(draft: &Draft, node: &Arc<str>) -> Option<usize> {
+    let of = |name: Option<&Arc<str>>| {
+        let mut handlers = draft.handlers.iter();
+        handlers.position(|(failing, _)| failing.as_ref() == name)
+    };
+    of(Some(node)).or_else(|| of(None))
+}
+
 fn compile(draft: &Draft, joins: &[Join], all: &[Arc<str>], node: &DraftNode) -> Node {
     let opts = node.opts.clone();
     let views = &node.requires.channels;
@@ -61,6 +76,7 @@ fn compile(draft: &Draft, joins: &[Join], all: &[Arc<str>], node: &DraftNode) ->
         (!views.is_empty()).then(|| all.iter().filter(|c| wanted(c)).cloned().collect())
     });
     Node {
+        handler: None,
         name: node.name.clone(),
         body: node.body.clone(),
         writers: writers(draft, joins, &node.name),
@@ -70,7 +86,10 @@ fn compile(draft: &Draft, joins: &[Join], all: &[Arc<str>], node: &DraftNode) ->
             .map(|join| join.channel.clone())
             .collect(),
         defer: opts.defer,
-        retry: opts.retry,
+        retry: match opts.retry.is_empty() {
+            true => draft.retry.clone(),
+            false => opts.retry,
+        },
         timeout: opts.timeout,
         idle_timeout: opts.idle_timeout,
         cache: opts.cache,

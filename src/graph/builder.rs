@@ -10,7 +10,7 @@ use std::{
 use schemars::JsonSchema;
 
 use super::{
-    Body, ChannelSpec, Compiled, Invalid, Names, NodeOpts, Persist, Route, assemble, check,
+    Body, ChannelSpec, Compiled, Invalid, Names, NodeOpts, Persist, Retry, Route, assemble, check,
 };
 use crate::extract::Requires;
 
@@ -34,6 +34,8 @@ pub(super) struct Draft {
     pub channels: Vec<ChannelSpec>,
     pub root_state: bool,
     pub nodes: Vec<DraftNode>,
+    /// Error handlers, each with the node it is for; without one it is for all that have none.
+    pub handlers: Vec<(Option<Arc<str>>, DraftNode)>,
     pub edges: Vec<(Arc<str>, Arc<str>)>,
     pub joins: Vec<(Vec<Arc<str>>, Arc<str>)>,
     pub routes: Vec<(Arc<str>, Route)>,
@@ -43,6 +45,7 @@ pub(super) struct Draft {
     pub interrupt_before: Names,
     pub interrupt_after: Names,
     pub recursion_limit: Option<u32>,
+    pub retry: Vec<Retry>,
     pub context: Option<serde_json::Value>,
     pub deps: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
 }
@@ -157,6 +160,32 @@ impl<S> Graph<S> {
     /// How many supersteps a run may take unless it says otherwise; at least 1.
     pub fn recursion_limit(mut self, supersteps: u32) -> Self {
         self.draft.recursion_limit = Some(supersteps);
+        self
+    }
+
+    /// Tries nodes again that fail and have no policy of their own, those of subgraphs left out.
+    /// May be given several times: the first policy that takes the error counts.
+    ///
+    /// ```
+    /// use backstitch::prelude::*;
+    /// # #[derive(State)]
+    /// # struct Trip { city: Option<String> }
+    /// # async fn search(trip: Trip) {}
+    /// # async fn book(trip: Trip) {}
+    ///
+    /// let graph = Graph::<Trip>::new()
+    ///     .retry(Retry::times(5))
+    ///     .node("search", search)
+    ///     .node_with("book", book, NodeOpts::new().retry(Retry::times(1)))
+    ///     .edge(START, "search")
+    ///     .edge("search", "book")
+    ///     .build()?;
+    /// let attempts = graph.nodes.iter().map(|node| node.retry[0].max_attempts);
+    /// assert_eq!(Vec::from_iter(attempts), [5, 1]);
+    /// # Ok::<_, backstitch::graph::Invalid>(())
+    /// ```
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.draft.retry.push(retry);
         self
     }
 

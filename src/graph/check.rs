@@ -102,6 +102,14 @@ pub enum Problem {
         /// Its type.
         dep: &'static str,
     },
+    /// A node that wants to know a failure and is no error handler.
+    #[error(
+        "node `{0}` takes a `Failure`, which only error handlers have: register it with `.on_error(..)`"
+    )]
+    NoFailure(Arc<str>),
+    /// Two error handlers for the same node.
+    #[error("{0} has two error handlers: one has to do")]
+    DuplicateHandler(String),
     /// A subgraph without a channel of the same name.
     #[error("subgraph `{0}` shares no channel with its parent, so it could not hand anything over")]
     NothingShared(Arc<str>),
@@ -185,11 +193,15 @@ impl Check<'_> {
                 });
             }
             self.needs(node);
+            if node.requires.failure {
+                self.problems.push(Problem::NoFailure(node.name.clone()));
+            }
             self.options(node);
             if let Body::Graph(child) = &node.body {
                 self.shared(node, child);
             }
         }
+        self.handlers();
         for (what, names) in [
             ("interrupt_before", &draft.interrupt_before),
             ("interrupt_after", &draft.interrupt_after),
@@ -200,8 +212,29 @@ impl Check<'_> {
                 }
             }
         }
+        if draft.retry.iter().any(|retry| retry.max_attempts == 0) {
+            self.bad("the graph's retry policy allows 0 attempts; 1 means no retry".to_owned());
+        }
         if draft.recursion_limit == Some(0) {
             self.bad("the recursion limit is 0, which lets no node run".to_owned());
+        }
+    }
+
+    fn handlers(&mut self) {
+        let draft = self.draft;
+        let mut seen = HashSet::new();
+        for (failing, handler) in &draft.handlers {
+            let whose = match failing {
+                Some(node) => format!("node `{node}`"),
+                None => "the graph".to_owned(),
+            };
+            if !seen.insert(failing) {
+                self.problems.push(Problem::DuplicateHandler(whose.clone()));
+            }
+            if let Some(node) = failing {
+                self.node("an error handler", node, false);
+            }
+            self.needs(handler);
         }
     }
 
@@ -381,6 +414,14 @@ fn reachable(draft: &Draft) -> Option<HashSet<&str>> {
         let mut next: Vec<&str> = Vec::new();
         if let Some(node) = draft.nodes.iter().find(|node| &*node.name == name) {
             if node.requires.commands && node.opts.destinations.is_empty() {
+                return None;
+            }
+            // What a handler commands is not known.
+            let mut handlers = draft.handlers.iter();
+            let of_node = |failing: &Option<Arc<str>>| {
+                failing.as_ref().is_none_or(|failing| *failing == node.name)
+            };
+            if handlers.any(|(failing, handler)| of_node(failing) && handler.requires.commands) {
                 return None;
             }
             next.extend(node.opts.destinations.iter().map(|to| &**to));

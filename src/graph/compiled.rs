@@ -170,6 +170,8 @@ pub struct Node {
     pub defer: bool,
     /// First policy that matches counts.
     pub retry: Vec<Retry>,
+    /// What runs when it fails for good: a position in the graph's `handlers`.
+    pub handler: Option<usize>,
     /// Longest run of one attempt.
     pub timeout: Option<Duration>,
     /// Longest silence of one attempt: no event, no finished step.
@@ -246,6 +248,8 @@ pub struct Compiled {
     pub channels: Vec<ChannelSpec>,
     /// Nodes in definition order, START left out.
     pub nodes: Vec<Node>,
+    /// Error handlers: they run in place of tasks that failed, in the same superstep.
+    pub handlers: Vec<Node>,
     /// What follows START.
     pub start: Writers,
     /// All joins.

@@ -14,7 +14,7 @@ use crate::{
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a node of a graph over `{S}`",
     label = "not a node",
-    note = "a node is `async fn(..) -> R` with up to four parameters, each a `#[derive(State)]` view, `Ctx`, `Arg<T>`, `Config<T>` or `Dep<T>`",
+    note = "a node is `async fn(..) -> R` with up to four parameters, each a `#[derive(State)]` view, `Ctx`, `Arg<T>`, `Config<T>`, `Dep<T>` or `Failure`",
     note = "`R` is `()`, `Update<{S}>`, `Command<{S}>`, `Target`, a `Vec` of commands, or a `Result` of one of these",
     note = "the future must be `Send`: do not hold an `Rc`, a `RefCell` guard or a std `MutexGuard` across `.await`"
 )]

@@ -19,6 +19,7 @@ fn graph(messages: &[&str]) -> Arc<Compiled> {
     Arc::new(Compiled {
         channels: vec![],
         nodes: vec![],
+        handlers: vec![],
         start: Writers::default(),
         joins: vec![],
         input: vec![],

@@ -77,6 +77,7 @@ fn ctx(input: Value, has_arg: bool, config: RunConfig, deps: Deps) -> Ctx {
         host: Arc::new(NoHost),
         steps: parking_lot::Mutex::new(HashMap::new()),
         attempt: AtomicUsize::new(1),
+        failure: None,
     }))
 }
 

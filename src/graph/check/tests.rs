@@ -332,3 +332,48 @@ fn options_that_let_nothing_run_are_refused() {
         .edge(START, "a");
     assert_eq!(problems(graph).len(), 3);
 }
+
+#[test]
+fn a_policy_of_the_graph_that_lets_nothing_run_is_refused() {
+    let graph = untyped(&["a"]).edge(START, "a").retry(Retry::times(0));
+    assert!(matches!(&problems(graph)[..], [Problem::BadOption(_)]));
+}
+
+async fn curious(_: Failure) {}
+
+#[test]
+fn only_error_handlers_take_a_failure_and_each_node_has_one() {
+    let graph = || Graph::<Post>::new().edge(START, "a");
+    let sound = graph().node("a", idle).on_error("a", curious);
+    assert_eq!(problems(sound.on_any_error(curious)), []);
+    assert_eq!(
+        problems(graph().node("a", curious)),
+        [Problem::NoFailure(name("a"))]
+    );
+    let twice = graph().node("a", idle).on_any_error(curious);
+    let twice = twice.on_error("a", curious).on_error("a", idle);
+    assert_eq!(
+        problems(twice.on_any_error(idle)),
+        [
+            Problem::DuplicateHandler("node `a`".to_owned()),
+            Problem::DuplicateHandler("the graph".to_owned())
+        ]
+    );
+    let unknown = graph().node("a", idle).on_error("b", idle);
+    assert!(matches!(
+        &problems(unknown)[..],
+        [Problem::UnknownNode { .. }]
+    ));
+}
+
+#[test]
+fn a_handler_that_commands_may_lead_anywhere() {
+    let lonely = || Graph::<Post>::new().node("a", idle).node("b", idle);
+    assert_eq!(
+        problems(lonely().edge(START, "a")),
+        [Problem::Unreachable(name("b"))]
+    );
+    let handled = lonely().edge(START, "a");
+    let handled = handled.on_error("a", async || crate::state::goto("b"));
+    assert_eq!(problems(handled), []);
+}

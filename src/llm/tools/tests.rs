@@ -62,6 +62,7 @@ fn task(call: &ToolCall) -> Ctx {
         host: Arc::new(NoEngine),
         steps: parking_lot::Mutex::new(HashMap::new()),
         attempt: AtomicUsize::new(1),
+        failure: None,
     }))
 }
 
