@@ -18,6 +18,8 @@ pub struct Row {
     pub branch: BranchId,
     /// A pin, or one with an open question.
     pub kept: bool,
+    /// It holds the input of a run and nothing else.
+    pub input: bool,
 }
 
 /// A state of a graph inside that belongs to a root checkpoint.
@@ -51,7 +53,8 @@ pub fn outlives_its_task(ns: &str) -> bool {
 /// stay.
 ///
 /// A graph inside that keeps its state for the thread reads the newest one on the path: the
-/// checkpoints that hold those stay too.
+/// checkpoints that hold those stay too. So does the bare input right above one that stays: it
+/// leads from the first message of a turn to what was before the turn.
 pub fn plan(rows: &[Row], inner: &[Inner]) -> Plan {
     let by_id: HashMap<CheckpointId, &Row> = rows.iter().map(|row| (row.id, row)).collect();
     let mut kept: HashSet<CheckpointId> = rows
@@ -60,6 +63,7 @@ pub fn plan(rows: &[Row], inner: &[Inner]) -> Plan {
         .map(|row| row.id)
         .collect();
     keep_inner(rows, &by_id, inner, &mut kept);
+    keep_inputs(&by_id, &mut kept);
     let mut plan = Plan::default();
     let mut nearest: HashMap<CheckpointId, Option<CheckpointId>> = HashMap::new();
     for row in rows {
@@ -84,6 +88,18 @@ pub fn plan(rows: &[Row], inner: &[Inner]) -> Plan {
         }
     }
     plan
+}
+
+fn keep_inputs(by_id: &HashMap<CheckpointId, &Row>, kept: &mut HashSet<CheckpointId>) {
+    for id in kept.clone() {
+        let mut at = by_id.get(&id).and_then(|row| row.parent);
+        while let Some(row) = at.and_then(|id| by_id.get(&id))
+            && row.input
+            && kept.insert(row.id)
+        {
+            at = row.parent;
+        }
+    }
 }
 
 fn keep_inner(

@@ -13,8 +13,10 @@ use crate::{
 };
 
 mod events;
+mod nodes;
 
 use events::{event, event_row, node_of};
+pub use nodes::{is_on_path, sees};
 
 /// Rows of a path read at once.
 const PAGE: usize = 256;
@@ -168,16 +170,11 @@ pub async fn message(
         if node.change != Change::Add {
             continue;
         }
-        let own = node.thread == thread.id;
-        if !own
-            && !read
-                .visible(thread.tree, thread.id, node.checkpoint)
-                .await?
-        {
+        if !sees(read, thread, &node).await? {
             continue;
         }
         let Some(head) = head else { return Ok(node) };
-        if read.on_path(thread.tree, head, node.checkpoint).await? {
+        if is_on_path(read, thread.tree, head, &node).await? {
             return Ok(node);
         }
         newest.get_or_insert(node);
@@ -273,8 +270,11 @@ pub async fn resolve(
     };
     let base = match (address.position, at) {
         (Position::At, base) => base,
-        (Position::Before, base) => match base.point().and_then(|point| point.parent) {
-            Some(parent) => Base::At(known(read, thread, parent).await?),
+        (Position::Before, base) => match base.point() {
+            Some(point) => match above(read, thread, point).await? {
+                Some(parent) => Base::At(parent),
+                None => Base::Empty,
+            },
             None => Base::Empty,
         },
     };
@@ -295,12 +295,32 @@ async fn at_head(read: &mut dyn Read, thread: &ThreadRow, branch: &Branch) -> Re
 
 /// A checkpoint that a row of the thread names. Pruning may have taken it.
 async fn known(read: &mut dyn Read, thread: &ThreadRow, id: CheckpointId) -> Result<Point, Error> {
-    read.point(thread.tree, id).await?.ok_or_else(|| {
-        Error::conflict(
-            "checkpoint_pruned",
-            format!("Checkpoint {id} was pruned: nothing can be built on it any more"),
-        )
-    })
+    let point = read.point(thread.tree, id).await?;
+    point.ok_or_else(|| pruned(format!("Checkpoint {id} was pruned")))
+}
+
+/// The checkpoint before another one; none before the first. After pruning a checkpoint follows
+/// the nearest one that was kept, which lacks what came in between: depths tell.
+async fn above(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    point: &Point,
+) -> Result<Option<Point>, Error> {
+    let parent = match point.parent {
+        Some(id) => Some(known(read, thread, id).await?),
+        None => None,
+    };
+    match parent.as_ref().map_or(-1, |parent| parent.depth) + 1 == point.depth {
+        true => Ok(parent),
+        false => Err(pruned(format!("What was before {} was pruned", point.id))),
+    }
+}
+
+fn pruned(what: String) -> Error {
+    Error::conflict(
+        "checkpoint_pruned",
+        format!("{what}: nothing can be built on it any more"),
+    )
 }
 
 /// The end of the turn that a message ends, else the first checkpoint with it.
@@ -345,16 +365,13 @@ pub async fn before_message(
             .collect();
         return Ok(Base::Trim { of: first, drop });
     }
-    let mut parent = first.parent;
+    let mut below = first;
     for _ in 0..WALK_MAX {
-        let Some(id) = parent else {
-            return Ok(Base::Empty);
-        };
-        let point = known(read, thread, id).await?;
-        if point.source != Source::Input {
-            return Ok(Base::At(point));
+        match above(read, thread, &below).await? {
+            None => return Ok(Base::Empty),
+            Some(point) if point.source != Source::Input => return Ok(Base::At(point)),
+            Some(point) => below = point,
         }
-        parent = point.parent;
     }
     Err(too_deep())
 }

@@ -26,7 +26,7 @@ WITH kept AS MATERIALIZED (
    WHERE w.tree_id = $1 AND w.idx = -3
      AND NOT EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id
                         AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0))
-SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.checkpoint_id IN (SELECT id FROM kept) AS kept
+SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.checkpoint_id IN (SELECT id FROM kept) AS kept, c.source = 'input' AS input
   FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = ''";
 
 const INNER: &str = "
@@ -80,6 +80,7 @@ fn row_of(row: &Row) -> Result<prune::Row, Error> {
         parent: column::<Option<Uuid>>(row, "parent_checkpoint_id")?.map(CheckpointId),
         branch: BranchId(column(row, "branch_id")?),
         kept: column(row, "kept")?,
+        input: column(row, "input")?,
     })
 }
 

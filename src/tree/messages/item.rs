@@ -6,7 +6,6 @@ use std::{
 };
 
 use super::{
-    known::sees,
     path::Path,
     values::{Messages, Values, id_of},
 };
@@ -14,6 +13,7 @@ use crate::{
     id::{CheckpointId, NodeId},
     tree::{
         Error, Read,
+        resolve::{is_on_path, sees},
         rows::{Change, Node, ThreadRow},
     },
     value::Value,
@@ -178,7 +178,7 @@ pub async fn in_state(
         let candidates: Vec<&Node> = nodes.iter().filter(of).collect();
         for node in &candidates {
             let on_path = match (&path.point, candidates.len()) {
-                (Some(point), 2..) => read.on_path(thread.tree, point.id, node.checkpoint).await?,
+                (Some(point), 2..) => is_on_path(read, thread.tree, point.id, node).await?,
                 // What is in the state came on its path.
                 _ => true,
             };

@@ -11,6 +11,7 @@ use crate::{
     id::{CheckpointId, NodeId},
     tree::{
         Error, Read,
+        resolve::{is_on_path, sees},
         rows::{Change, Node, ThreadRow},
     },
 };
@@ -105,7 +106,7 @@ impl Ids {
         let mut found = vec![];
         for node in self.of(id) {
             let on_path = match head {
-                Some(head) => read.on_path(values.tree, head, node.checkpoint).await?,
+                Some(head) => is_on_path(read, values.tree, head, node).await?,
                 None => false,
             };
             // What it says now on the path, else what it said first.
@@ -155,17 +156,4 @@ impl Ids {
         }
         Ok((there, vec![]))
     }
-}
-
-/// Whether a thread sees a node.
-///
-/// # Errors
-/// The storage failed.
-pub async fn sees(read: &mut dyn Read, thread: &ThreadRow, node: &Node) -> Result<bool, Error> {
-    if node.thread == thread.id {
-        return Ok(true);
-    }
-    Ok(read
-        .visible(thread.tree, thread.id, node.checkpoint)
-        .await?)
 }

@@ -18,6 +18,7 @@ fn rows(rows: &[(u128, u128, u128, bool)]) -> Vec<Row> {
             parent: (*parent > 0).then(|| id(*parent)),
             branch: branch(*by),
             kept: *kept,
+            input: false,
         })
         .collect()
 }
@@ -55,6 +56,23 @@ fn pins_stay_and_follow_the_nearest_one_above() {
     let plan = plan(&rows, &[]);
     assert_eq!(doomed(&plan), [1, 3, 4]);
     assert_eq!(moved(&plan), [(2, 0), (5, 2), (6, 2)]);
+}
+
+#[test]
+fn the_bare_input_above_a_pin_stays() {
+    let mut rows = rows(&[
+        (1, 0, 1, false),
+        (2, 1, 1, false),
+        (3, 2, 1, false),
+        (4, 3, 1, true),
+        (5, 4, 1, false),
+    ]);
+    for at in [1, 2, 4] {
+        rows[at].input = true;
+    }
+    let plan = plan(&rows, &[]);
+    assert_eq!(doomed(&plan), [1, 5]);
+    assert_eq!(moved(&plan), [(2, 0)]);
 }
 
 #[test]

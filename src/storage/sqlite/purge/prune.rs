@@ -51,7 +51,7 @@ fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Row>, Err
                     AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
                     AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0)) \
              SELECT checkpoint_id, parent_checkpoint_id, branch_id, \
-               checkpoint_id IN (SELECT id FROM kept) FROM checkpoints \
+               checkpoint_id IN (SELECT id FROM kept), source = 'input' FROM checkpoints \
               WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''",
         )?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
@@ -60,6 +60,7 @@ fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Row>, Err
                 parent: id_if(row, 1)?,
                 branch: id(row, 2)?,
                 kept: row.get(3)?,
+                input: row.get(4)?,
             })
         })?
         .collect::<Result<_, _>>()?;
