@@ -46,14 +46,32 @@ impl Ids {
                     && sees(read, thread, &edit).await?
                 {
                     let known = by_id.entry(node.message_id.clone()).or_default();
-                    if known.iter().all(|one| one.id != edit.id) {
-                        known.push(edit);
-                    }
+                    insert(known, edit);
                 }
             }
             by_id.entry(node.message_id.clone()).or_default().push(node);
         }
         Ok(Self { by_id })
+    }
+
+    /// Looks up what was written behind `spot` in place of a taken id, wherever the message with
+    /// that id is.
+    async fn find_at(
+        &mut self,
+        read: &mut dyn Read,
+        thread: &ThreadRow,
+        id: &Arc<str>,
+        spot: Spot,
+    ) -> Result<(), Error> {
+        if !self.is_taken(id) {
+            return Ok(());
+        }
+        for edit in read.children(thread.tree, spot).await? {
+            if edit.edit_of.as_ref() == Some(id) && sees(read, thread, &edit).await? {
+                insert(self.by_id.entry(id.clone()).or_default(), edit);
+            }
+        }
+        Ok(())
     }
 
     /// Whether the thread has a message with this id; asks for nothing else.
@@ -137,8 +155,9 @@ impl Ids {
     /// # Errors
     /// The storage failed.
     pub async fn prefix(
-        &self,
+        &mut self,
         read: &mut dyn Read,
+        thread: &ThreadRow,
         values: &Values<'_>,
         messages: &[Incoming],
         mut after: Option<Spot>,
@@ -146,6 +165,9 @@ impl Ids {
     ) -> Result<(Vec<Node>, Vec<Known>), Error> {
         let mut there = vec![];
         for message in messages {
+            if let (Some(id), Some(spot)) = (&message.id, after) {
+                self.find_at(read, thread, id, spot).await?;
+            }
             let known = self.known(read, values, message, head).await?;
             let same = stored(&known, after).and_then(|id| self.node(id));
             let Some(node) = same else {
@@ -155,5 +177,11 @@ impl Ids {
             there.push(node.clone());
         }
         Ok((there, vec![]))
+    }
+}
+
+fn insert(known: &mut Vec<Node>, edit: Node) {
+    if known.iter().all(|one| one.id != edit.id) {
+        known.push(edit);
     }
 }

@@ -103,9 +103,9 @@ async fn attempt(
     };
     let place = place(tx, thread, post, &main).await?;
     let after = place.as_ref().map(|place| place.after);
-    let ids = Ids::find(tx, thread, &post.messages).await?;
+    let mut ids = Ids::find(tx, thread, &post.messages).await?;
     let (there, known) = ids
-        .prefix(tx, values, &post.messages, after, main.head)
+        .prefix(tx, thread, values, &post.messages, after, main.head)
         .await?;
     if there.len() == post.messages.len() {
         return found(tx, thread, main, there).await.map(Some);
