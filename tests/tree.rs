@@ -30,3 +30,5 @@ mod lineage;
 mod members;
 #[path = "tree/messages.rs"]
 mod messages;
+#[path = "tree/model.rs"]
+mod model;
