@@ -101,11 +101,17 @@ pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
     let old = (level.current.source, level.current.parent, level.current.id);
 
     let mut from_command = false;
+    let mut given_rows = vec![];
     if let Input::Command(command) = &entry.input {
         from_command = true;
-        give(level, command, forks).await?;
+        given_rows = give(level, command)?;
     }
     apply_null_writes(level)?;
+    // Only what the channels have accepted: a stored write that they refuse would fail every run
+    // from here on.
+    if !given_rows.is_empty() && !forks && level.current.exists {
+        save::keep(level, given_rows, false).await?;
+    }
 
     if resuming {
         pass_breakpoints(level);
@@ -175,8 +181,8 @@ fn null_answer(level: &Level) -> Option<Value> {
         .map(|write| write.value.clone())
 }
 
-/// Turns a command into writes of the null task.
-async fn give(level: &mut Level, command: &Command, forks: bool) -> Result<(), Error> {
+/// Turns a command into writes of the null task; answers the rows to keep.
+fn give(level: &mut Level, command: &Command) -> Result<Vec<Pending>, Error> {
     if command.to_parent {
         return Err(Error::invalid_update(
             "There is no parent graph a command could be sent to",
@@ -229,13 +235,10 @@ async fn give(level: &mut Level, command: &Command, forks: bool) -> Result<(), E
             "The command is empty: give resume, update or goto",
         ));
     }
-    if !writes.is_empty() {
-        let rows = level.put_writes(TaskId::NULL, &"".into(), writes);
-        if !forks && level.current.exists {
-            save::keep(level, rows, false).await?;
-        }
+    match writes.is_empty() {
+        true => Ok(vec![]),
+        false => Ok(level.put_writes(TaskId::NULL, &"".into(), writes)),
     }
-    Ok(())
 }
 
 /// Answers must meet questions: by ids those of the checkpoint, else a node that waits.

@@ -16,12 +16,12 @@ use crate::{
         frame::{self, Decoded},
     },
     engine::{
-        Interrupt,
+        self, Interrupt,
         view::{Snapshot, snapshot},
         wiring::Wiring,
     },
     graph::Compiled,
-    id::{BranchId, ThreadId, TreeId},
+    id::{BranchId, TaskId, ThreadId, TreeId},
     tree::{
         Thread,
         base::{self, owner_of_writes},
@@ -73,8 +73,10 @@ impl Service {
         let Some(decoded) = self.seen(&thread, &at.ns, &look).await? else {
             return Ok(empty(id, at));
         };
-        let live = look.live;
-        let snapshot = snapshot(&wiring, &at.ns, &decoded, live)?;
+        let snapshot = match look.live {
+            true => standing(&wiring, &at.ns, &decoded)?,
+            false => snapshot(&wiring, &at.ns, &decoded, false)?,
+        };
         let nested = match subgraphs {
             true => {
                 let checkpoint = &decoded.checkpoint;
@@ -123,7 +125,7 @@ impl Service {
                 let owner = owner_of_writes(&decoded, *branch);
                 decoded.writes.retain(|(branch, _)| *branch == owner);
                 let wiring = Wiring::new(child.clone());
-                let inner = snapshot(&wiring, &stored_ns, &decoded, true)?;
+                let inner = standing(&wiring, &stored_ns, &decoded)?;
                 let deeper = self.nested_states(thread, &child, &inner, place).await?;
                 let state = view::state(thread.id, &child, &inner, &|ns| deeper.get(ns).cloned());
                 states.insert(ns.to_string(), state);
@@ -199,10 +201,11 @@ impl Service {
         Ok(states)
     }
 
-    /// Values and open questions of a thread's head: `values`, and questions by task id.
+    /// Values and open questions of a thread's head: `values`, and questions by task id. Nothing
+    /// of a thread whose values do not fit the graph any more: lists show it all the same.
     ///
     /// # Errors
-    /// Stored values that do not fit the graph, or the storage failed.
+    /// The storage failed.
     pub async fn shown(&self, thread: &Thread) -> Result<(Value, Map), Error> {
         let (Some(registered), Some(_)) = (self.graph_of(thread), thread.head) else {
             return Ok((Value::Null, Map::new()));
@@ -212,17 +215,35 @@ impl Service {
         };
         let active = thread.active_branch;
         decoded.writes.retain(|(branch, _)| *branch == active);
-        let live = snapshot(&registered.wiring, &"".into(), &decoded, true)?;
+        let (live, values) = match on_row(&registered.wiring, decoded) {
+            Ok(shown) => shown,
+            Err(error) => {
+                tracing::warn!(thread = %thread.id, %error, "a thread's values cannot be shown");
+                return Ok((Value::Null, Map::new()));
+            }
+        };
         let mut interrupts = Map::new();
         for task in live.tasks.iter().filter(|task| !task.interrupts.is_empty()) {
             let asked = task.interrupts.iter().map(Interrupt::to_value).collect();
             interrupts.insert(task.id.to_string(), Value::list(asked));
         }
-        // The row shows the state of the last superstep, not results that wait for siblings.
-        decoded.writes.clear();
-        let values = snapshot(&registered.wiring, &"".into(), &decoded, false)?.values;
         Ok((view::shown_values(&registered.graph, &values), interrupts))
     }
+}
+
+/// What a thread's row shows of its head: what is asked, and the values of the last superstep with
+/// what the client gave since, without results that wait for siblings.
+fn on_row(wiring: &Wiring, mut decoded: Decoded) -> Result<(Snapshot, Value), engine::Error> {
+    let ns = "".into();
+    let live = standing(wiring, &ns, &decoded)?;
+    decoded.writes.retain(|(_, write)| write.task == TaskId::NULL);
+    Ok((live, snapshot(wiring, &ns, &decoded, false)?.values))
+}
+
+/// How a thread stands at a checkpoint. Results that cannot be applied, which is why the run
+/// failed, are shown as what their tasks wrote.
+fn standing(wiring: &Wiring, ns: &Arc<str>, decoded: &Decoded) -> Result<Snapshot, engine::Error> {
+    snapshot(wiring, ns, decoded, true).or_else(|_| snapshot(wiring, ns, decoded, false))
 }
 
 /// What there is to see at an address where nothing is.

@@ -74,10 +74,17 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
 /// Reads which runs to cancel.
 pub(super) fn cancel(body: &Value) -> Result<Cancel, Error> {
     let fields = Fields::of(body)?;
+    let (thread, runs) = (fields.text("thread_id")?, fields.texts("run_ids")?);
     if let Some(status) = fields.word("status", CancelStatus::ALL)? {
-        return Ok(Cancel::Status(status));
+        // Whoever names runs does not mean all of them.
+        return match thread.is_none() && runs.is_none() {
+            true => Ok(Cancel::Status(status)),
+            false => Err(Error::invalid(
+                "Give either `status`, or `thread_id` and `run_ids`, not both",
+            )),
+        };
     }
-    let (Some(thread), Some(runs)) = (fields.text("thread_id")?, fields.texts("run_ids")?) else {
+    let (Some(thread), Some(runs)) = (thread, runs) else {
         return Err(Error::invalid(
             "Either `status`, or `thread_id` and `run_ids` are needed",
         ));

@@ -84,7 +84,7 @@ pub(super) struct Json<'a>(Cow<'a, str>);
 
 impl<'a> Json<'a> {
     pub(super) fn new(text: impl Into<Cow<'a, str>>) -> Self {
-        let text = text.into();
+        let text = positional(text.into());
         let plain = !text.contains("\\u0000") && !text.contains("\\u001");
         Self(if plain {
             text
@@ -104,6 +104,44 @@ impl<'a> Json<'a> {
     pub(super) fn of_value(value: &Value) -> Self {
         Self::new(value.to_json())
     }
+}
+
+/// Writes floats without exponents. `jsonb` would write `1e22` back as a whole number, which it
+/// was not, and which does not fit; digits behind a point it keeps.
+fn positional(text: Cow<'_, str>) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let mut out = String::new();
+    let (mut at, mut copied, mut quoted) = (0, 0, false);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' if quoted => at += 1,
+            b'"' => quoted = !quoted,
+            b'-' | b'0'..=b'9' if !quoted => {
+                let part = |byte: &u8| matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E' | b'0'..=b'9');
+                let length = bytes[at..].iter().take_while(|byte| part(byte)).count();
+                let number = &text[at..at + length];
+                if number.contains(['e', 'E'])
+                    && let Ok(float) = number.parse::<f64>()
+                {
+                    out.push_str(&text[copied..at]);
+                    let digits = float.to_string();
+                    out.push_str(&digits);
+                    if !digits.contains('.') {
+                        out.push_str(".0");
+                    }
+                    copied = at + length;
+                }
+                at += length - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if copied == 0 {
+        return text;
+    }
+    out.push_str(&text[copied..]);
+    Cow::Owned(out)
 }
 
 /// Replaces escapes of four digits, looked up by their text without the backslash. In `\\\\u0000`
@@ -218,6 +256,14 @@ pub(super) fn version(text: &str) -> Result<Version, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floats_are_sent_with_all_their_digits() {
+        let text = r#"{"1e5":[1e22,-1.5E+20,2e-3,12],"a":"\"1e9","b":1e16,"c":0.5,"d":-7}"#;
+        let due = r#"{"1e5":[10000000000000000000000.0,-150000000000000000000.0,0.002,12],"a":"\"1e9","b":10000000000000000.0,"c":0.5,"d":-7}"#;
+        assert_eq!(Json::new(text).0, due);
+        assert!(matches!(Json::new(r#"{"a":"1e9"}"#).0, Cow::Borrowed(_)));
+    }
 
     #[test]
     fn json_with_nul_comes_back_as_it_was() {
