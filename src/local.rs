@@ -217,6 +217,7 @@ impl Default for RunOptions {
             config: Default::default(),
             recursion_limit: None,
             at: None,
+            inside: Default::default(),
             interrupt_before: None,
             interrupt_after: None,
             durability: Default::default(),

@@ -11,6 +11,8 @@
 mod assistants;
 #[path = "engine/failures.rs"]
 mod failures;
+#[path = "engine/inside.rs"]
+mod inside;
 #[path = "engine/memory.rs"]
 mod memory;
 #[path = "engine/mistakes.rs"]

@@ -1,6 +1,9 @@
 //! A whole run: from a slot and a base checkpoint to the state it leaves.
 
-use std::sync::{Arc, atomic::AtomicU32};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::AtomicU32},
+};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +27,7 @@ use crate::{
     checkpoint::{NewBranch, Saver, Slot, frame},
     extract::RunConfig,
     graph::{Compiled, Names},
-    id::{BranchId, RunId, ThreadId},
+    id::{BranchId, CheckpointId, RunId, ThreadId},
     value::{Map, Value},
 };
 
@@ -89,8 +92,10 @@ pub struct Start {
     pub addressed: bool,
     /// The thread has moved past that checkpoint.
     pub superseded: bool,
+    /// Checkpoints of graphs inside that the request names, by namespace.
+    pub inside: HashMap<Arc<str>, CheckpointId>,
     /// New checkpoints have greater ids: the head of the active branch.
-    pub floor: Option<crate::id::CheckpointId>,
+    pub floor: Option<CheckpointId>,
 }
 
 /// What a run leaves.
@@ -260,6 +265,7 @@ fn open(
         doors: Mutex::default(),
         root: Mutex::new(None),
         floor: None,
+        inside: HashMap::new(),
         items: request.items.clone(),
         reuse: request.reuse.clone(),
         tolerance: request.tolerance,
@@ -276,6 +282,7 @@ fn open(
         entry.addressed = start.addressed;
         entry.superseded = start.superseded;
         scope.floor = start.floor;
+        scope.inside = start.inside;
         scope.index = start.index;
         scope.thread = start.slot.thread;
         scope.branch = start.slot.branch;

@@ -69,6 +69,8 @@ pub struct Scope {
     pub root: Mutex<Option<CheckpointId>>,
     /// New checkpoints have greater ids than this: the head of the active branch.
     pub floor: Option<CheckpointId>,
+    /// Checkpoints of graphs inside that the request names: they run from those.
+    pub inside: HashMap<Arc<str>, CheckpointId>,
     /// Who runs in a namespace that several tasks share: one after the other.
     pub doors: Mutex<HashMap<Arc<str>, Door>>,
     /// Long-term memory.

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     checkpoint::{At, Pending, Query, Source, frame},
     graph::{Compiled, Persist},
-    id::CheckpointId,
+    id::{BranchId, CheckpointId},
     value::{Map, Value},
 };
 
@@ -160,20 +160,20 @@ pub async fn run(
         Some(door) => Some(door.lock().await),
         None => None,
     };
-    let mut level = open(scope, nested, graph, ns)
+    let (mut level, named) = open(scope, nested, graph, ns)
         .await
         .map_err(Inner::Failed)?;
     let replays = nested.replay.bound.is_some();
     let entry = Entry {
         input: Input::Value(input),
         nested: true,
-        parent_resuming: match (replays, nested.again) {
+        parent_resuming: match (replays && named.is_none(), nested.again) {
             (true, _) => None,
             (false, true) => Some(true),
             (false, false) => nested.resuming,
         },
-        addressed: replays,
-        superseded: false,
+        addressed: replays || named.is_some(),
+        superseded: named.is_some_and(|named| named.superseded),
     };
     let result = async {
         enter::first(&mut level, entry).await?;
@@ -224,7 +224,7 @@ async fn open(
     nested: &Nested,
     graph: Arc<Compiled>,
     ns: Arc<str>,
-) -> Result<Level, Error> {
+) -> Result<(Level, Option<Named>), Error> {
     // Also inside a graph that stores nothing.
     let stores = scope.journal.is_some() && graph.persist != Persist::None;
     let wiring = Arc::new(Wiring::new(graph));
@@ -234,10 +234,18 @@ async fn open(
         && nested.resuming != Some(true)
         && !nested.again
         && nested.replay.bound.is_none();
-    let found = match stores && !fresh {
-        true => find(scope, &ns, before).await?,
-        false => None,
-    };
+    let wanted = scope.inside.get(&ns).filter(|_| stores);
+    let (mut found, mut named) = (None, None);
+    if let Some(id) = wanted {
+        found = at(scope, &ns, *id).await?;
+        let newest = find(scope, &ns, None).await?;
+        named = found.is_some().then(|| Named {
+            superseded: newest.is_some_and(|newest| newest.checkpoint.id != *id),
+        });
+    }
+    if named.is_none() && stores && !fresh {
+        found = find(scope, &ns, before).await?;
+    }
     let (live, current, frame, pending, updated) = match found {
         Some(decoded) => {
             let live = Live::restore(&wiring, &decoded.checkpoint)?;
@@ -258,7 +266,7 @@ async fn open(
             None,
         ),
     };
-    Ok(Level {
+    let level = Level {
         scope: scope.clone(),
         wiring,
         ns,
@@ -276,7 +284,24 @@ async fn open(
         resuming: None,
         told: None,
         replay: nested.replay.clone(),
-    })
+    };
+    Ok((level, named))
+}
+
+/// The request names the checkpoint to run from.
+#[derive(Clone, Copy)]
+struct Named {
+    /// The graph has moved past it.
+    superseded: bool,
+}
+
+/// The state of a namespace at a checkpoint.
+async fn at(
+    scope: &Scope,
+    ns: &Arc<str>,
+    id: CheckpointId,
+) -> Result<Option<frame::Decoded>, Error> {
+    load(scope, ns, |_| At::Id(id)).await
 }
 
 /// The newest state of a namespace on the run's path.
@@ -296,6 +321,22 @@ async fn find(
     let Some(start) = *scope.root.lock() else {
         return Ok(None);
     };
+    let at = |branch| At::Subgraph {
+        start,
+        branch,
+        before,
+    };
+    load(scope, ns, at).await
+}
+
+async fn load(
+    scope: &Scope,
+    ns: &Arc<str>,
+    at: impl FnOnce(BranchId) -> At,
+) -> Result<Option<frame::Decoded>, Error> {
+    let Some(journal) = &scope.journal else {
+        return Ok(None);
+    };
     if journal.durability() != Durability::Exit {
         // The rows it may be in, and the path to them, can still be on their way.
         journal.flush().await?;
@@ -307,11 +348,7 @@ async fn find(
             tree: slot.tree,
             thread: slot.thread,
             ns: ns.clone(),
-            at: At::Subgraph {
-                start,
-                branch: slot.branch,
-                before,
-            },
+            at: at(slot.branch),
             values: true,
         })
         .await?;

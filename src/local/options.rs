@@ -1,6 +1,6 @@
 //! What may be said about a run and about which states to list.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +24,10 @@ pub struct RunOptions {
     pub recursion_limit: Option<u32>,
     /// The checkpoint to run from, the head unless said. From an older one a new branch grows.
     pub at: Option<CheckpointId>,
+    /// Checkpoints of graphs inside to run from, by namespace (LangGraph's `checkpoint_map`). Only
+    /// namespaces that come up again count: those of graphs that keep their state per thread,
+    /// and those of tasks that continue.
+    pub inside: HashMap<Arc<str>, CheckpointId>,
     /// Breakpoints in place of the graph's.
     pub interrupt_before: Option<Names>,
     /// Breakpoints in place of the graph's.

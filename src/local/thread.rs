@@ -51,7 +51,8 @@ impl Thread {
         let slot = self.parts.take(self.id).await?;
         let base = self.base(slot, &"".into(), options.at).await?;
         let saver = self.parts.saver.clone();
-        let start = base::start(saver, slot, options.at, base, options.run);
+        let mut start = base::start(saver, slot, options.at, base, options.run);
+        start.inside.clone_from(&options.inside);
         let items = self.parts.items.clone();
         let reuse = Some(self.shared.reuse.clone());
         let request = options.request(self.graph.clone(), input, items, reuse);

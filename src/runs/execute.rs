@@ -198,6 +198,7 @@ impl Service {
         }
         let saver = self.inner.parts.saver.clone();
         let mut start = tree::base::start(saver, slot, run.address, base, Some(run.id));
+        start.inside = kwargs.inside();
         let resumes = kwargs.command.as_ref().is_some_and(|command| {
             command
                 .get("resume")

@@ -41,6 +41,7 @@ pub fn start(
         index: Some(Arc::new(Indexer::default())),
         addressed: address.is_some(),
         superseded,
+        inside: HashMap::new(),
         floor: slot.head,
     }
 }

@@ -149,6 +149,34 @@ fn choose(state: &Astray) -> Vec<Target> {
     }
 }
 
+/// Logs, and has a graph inside that keeps its state for the thread.
+#[derive(State)]
+struct Keeper {
+    #[state(append)]
+    log: Vec<String>,
+    kept: Option<Vec<String>>,
+}
+
+/// The graph inside.
+#[derive(State)]
+struct Inside {
+    #[state(append)]
+    own: Vec<String>,
+    kept: Option<Vec<String>>,
+}
+
+async fn begin() -> Update<Inside> {
+    Inside::update().own("first")
+}
+
+async fn ask(ctx: Ctx) -> Update<Inside> {
+    Inside::update().own(ctx.interrupt::<String>("what now?").await)
+}
+
+async fn keep(state: Inside) -> Update<Inside> {
+    Inside::update().kept(state.own)
+}
+
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
     let fault = Graph::<Fault>::new()
@@ -182,7 +210,23 @@ async fn main() -> std::process::ExitCode {
         .edge(START, "first")
         .route("first", choose, ["left", "right"])
         .build();
+    let inside = Graph::<Inside>::new()
+        .persist(Persist::Thread)
+        .node("begin", begin)
+        .node("ask", ask)
+        .node("keep", keep)
+        .edge(START, "begin")
+        .edge("begin", "ask")
+        .edge("ask", "keep")
+        .build();
+    let keeper = inside.and_then(|inside| {
+        Graph::<Keeper>::new()
+            .subgraph("child", inside)
+            .edge(START, "child")
+            .build()
+    });
     Server::new()
+        .graph("keeper", keeper)
         .graph("talk", talk)
         .graph("astray", astray)
         .graph("notes", notes)

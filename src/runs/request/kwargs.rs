@@ -1,7 +1,7 @@
 //! The part of a request that is kept with the run: what the worker that takes it reads, and
 //! what clients see as `kwargs`.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -167,6 +167,16 @@ impl Kwargs {
                 .cloned(),
             place: None,
         }
+    }
+
+    /// Checkpoints of graphs inside that the request names, by namespace.
+    pub fn inside(&self) -> HashMap<Arc<str>, CheckpointId> {
+        let map = self.configurable("checkpoint_map").and_then(Value::as_map);
+        let entries = map.into_iter().flat_map(Map::iter);
+        let inside = entries.filter(|(ns, _)| !ns.is_empty());
+        inside
+            .filter_map(|(ns, id)| Some((ns.clone(), id.as_str()?.parse().ok()?)))
+            .collect()
     }
 
     /// `config.recursion_limit`, at least 1.
