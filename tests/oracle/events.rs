@@ -112,20 +112,28 @@ impl Step {
     }
 }
 
-/// The namespace directly inside `ns` that an event's namespace lies in.
+/// The namespace directly inside `ns` that an event's namespace lies in. That of a graph that
+/// keeps its state per thread names no tasks, so levels are counted.
 fn directly_inside(of: &str, ns: &str) -> String {
-    let start = match ns {
-        "" => 0,
-        ns => ns.len() + 1,
+    let above = if ns.is_empty() { 0 } else { levels(ns).len() };
+    let levels = levels(of);
+    let calls = levels.iter().skip(above + 1);
+    let calls = calls.take_while(|level| level.parse::<u32>().is_ok());
+    levels[..above + 1 + calls.count()].join("|")
+}
+
+fn levels(ns: &str) -> Vec<&str> {
+    ns.split('|').collect()
+}
+
+/// Whether two namespaces may be one, where either does not name a task.
+fn may_be_one(a: &str, b: &str) -> bool {
+    let node = |level: &str| level.split(':').next().unwrap_or_default().to_owned();
+    let same = |(a, b): (&&str, &&str)| {
+        a == b || (!(a.contains(':') && b.contains(':')) && node(a) == node(b))
     };
-    let mut end = start;
-    for (index, level) in of[start..].split('|').enumerate() {
-        if index > 0 && level.parse::<u32>().is_err() {
-            break;
-        }
-        end += level.len() + usize::from(index > 0);
-    }
-    of[..end].to_owned()
+    let (a, b) = (levels(a), levels(b));
+    a.len() == b.len() && a.iter().zip(&b).all(same)
 }
 
 /// Events of a task's graphs, one list for each call.
@@ -133,8 +141,12 @@ fn graphs(events: Vec<Event>, ns: &str) -> Vec<(String, Vec<Event>)> {
     let mut all: Vec<(String, Vec<Event>)> = vec![];
     for event in events {
         let child = directly_inside(&event.ns, ns);
+        // A graph deeper down whose namespace names no tasks runs inside one that does.
+        let deeper = child.len() < event.ns.len();
         match all.last_mut() {
-            Some((last, events)) if *last == child => events.push(event),
+            Some((last, events)) if *last == child || (deeper && may_be_one(last, &child)) => {
+                events.push(event);
+            }
             _ => all.push((child, vec![event])),
         }
     }
@@ -327,4 +339,64 @@ fn data(event: &Event, labels: &mut Labels) -> Option<(&'static str, Json)> {
             )
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn event(ns: &str, node: &str, ends: bool) -> Event {
+        let info = Arc::new(TaskInfo {
+            id: TaskId::of_update("1f1e52cd-e998-68fe-bfff-bc9763962222".parse().unwrap(), {
+                usize::from(node.as_bytes()[0])
+            }),
+            name: node.into(),
+            triggers: Arc::new([]),
+            path: Default::default(),
+            ns: ns.into(),
+            step: 1,
+        });
+        let body = match ends {
+            false => Body::TaskStart {
+                task: info,
+                input: Default::default(),
+            },
+            true => Body::TaskEnd {
+                task: info,
+                error: None,
+                result: Default::default(),
+                interrupts: vec![],
+            },
+        };
+        let ns = ns.into();
+        Event { ns, body }
+    }
+
+    /// `d` and `g` run at once in the graph of task `c`; `g` runs a graph that keeps its state
+    /// per thread.
+    #[test]
+    fn events_of_a_graph_without_tasks_in_its_namespace_stay_with_their_task() {
+        let sorted = [
+            event("", "c", false),
+            event("c:1", "d", false),
+            event("c:1", "g", false),
+            event("c:1", "d", true),
+            event("c|g", "x", false),
+            event("c|g", "x", true),
+            event("c:1", "g", true),
+            event("", "c", true),
+        ];
+        let told = |events: &[Event]| {
+            let line = |event: &Event| format!("{} {:?}", event.ns, event.body);
+            events.iter().map(line).collect::<Vec<_>>()
+        };
+        for d_ends in [4, 5] {
+            let mut mixed = sorted.to_vec();
+            let end = mixed.remove(3);
+            mixed.insert(d_ends, end);
+            assert_eq!(told(&in_task_order(mixed, "")), told(&sorted), "{d_ends}");
+        }
+    }
 }
