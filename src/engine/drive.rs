@@ -15,7 +15,7 @@ use super::{
     live::ROOT,
     names::{ERROR, ERROR_SOURCE, INTERRUPT, RESUME},
     output,
-    plan::Planned,
+    plan::{Origin, Planned},
     prepare::{Prepared, job_of, prepare},
     rescue, reuse, save,
     task::{self, Control, Ended, Job},
@@ -73,7 +73,10 @@ pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
             };
             return Ok(Stop::Breakpoint);
         }
-        let hidden = tasks.iter().any(|task| task.node == START_NODE);
+        // The superstep that takes the input is not one of the graph's; a fan-out to the start is.
+        let hidden = tasks
+            .iter()
+            .any(|task| task.node == START_NODE && matches!(task.origin, Origin::Pull));
         let left = limit.saturating_sub(level.ran + u32::from(!hidden));
         level.scope.remaining.store(left, Ordering::Relaxed);
         level.tasks = tasks;
@@ -116,7 +119,7 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
     let runs = |job: &&Prepared| job.saved.is_empty() && !job.failed;
     let fresh = jobs.iter().filter(runs).count();
     let mut outcome = Outcome::default();
-    let mut start = None;
+    let mut starts = vec![];
     let mut state = None;
     for (index, job) in jobs.into_iter().enumerate() {
         let planned = &tasks[index];
@@ -128,7 +131,7 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
             continue;
         }
         if planned.node == START_NODE {
-            start = Some((index, job.input));
+            starts.push((index, job.input));
             continue;
         }
         outcome.keys.extend(job.key.map(|key| (index, key)));
@@ -141,7 +144,7 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
             set.spawn(async move { (index, task::run(scope, job).await) });
         }
     }
-    if let Some((index, input)) = start {
+    for (index, input) in starts {
         let ended = match output::of_input(&level.wiring, &input) {
             Ok(output) => Ended::Done(output),
             Err(error) => Ended::Failed(error),
@@ -161,9 +164,15 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
         let Some(joined) = set.join_next().await else {
             break;
         };
-        // Those that have finished by now are told in the order of the tasks.
+        // Those that have finished by now are told in the order of the tasks. Tasks that need
+        // no more than their turn get it first, or the runtime would show the one it ran last.
         let mut ready = vec![joined];
-        ready.extend(std::iter::from_fn(|| set.try_join_next()));
+        let mut known = 0;
+        while known < ready.len() && !set.is_empty() {
+            known = ready.len();
+            tokio::task::yield_now().await;
+            ready.extend(std::iter::from_fn(|| set.try_join_next()));
+        }
         let ready: Result<Vec<_>, _> = ready.into_iter().collect();
         let mut ready = ready.map_err(|_| Error::Cancelled)?;
         ready.sort_by_key(|(index, _)| *index);
@@ -385,7 +394,8 @@ fn breakpoints(level: &Level, before: bool) -> Names {
         ),
         false => (&level.scope.interrupt_after, &level.graph().interrupt_after),
     };
-    match asked {
+    // A run that asks for none gets the graph's own, as in LangGraph.
+    match asked.as_ref().filter(|names| !names.is_empty()) {
         Some(names) if level.ns.is_empty() => names.clone(),
         _ => own.clone(),
     }
@@ -407,5 +417,7 @@ fn stops_at<'a>(
             .map_or(0, |v| v.counter);
         version.counter > last
     });
-    changed && tasks.any(|(node, name)| node != START_NODE && names.contains(name))
+    // The hidden start node is meant only where its name is given.
+    let hidden = |node| node == START_NODE && *names == Names::All;
+    changed && tasks.any(|(node, name)| !hidden(node) && names.contains(name))
 }

@@ -16,7 +16,9 @@ use super::{
     names::{INPUT, INTERRUPT, START},
     output,
     plan::{Planned, plan},
-    rescue, view,
+    rescue,
+    run::Tolerance,
+    view,
     wiring::Wiring,
 };
 use crate::{
@@ -345,11 +347,16 @@ impl Edit {
                 writes: entries(wiring, update.values)?,
                 ..Output::default()
             };
-            let writes = output::written(wiring, &live, index, output)?;
             let path = format!("~{INTERRUPT}, {position:010}");
             let prepared = || waiting.get_mut(&node).and_then(VecDeque::pop_front);
             let made_up = || base.map(|base| TaskId::of_update(base, position));
             let task = update.task.or_else(prepared).or_else(made_up);
+            let place = || Place {
+                tasks: task.iter().map(|task| (node.clone(), *task)).collect(),
+                checkpoint: base,
+            };
+            let writes = output::written(wiring, &live, Tolerance::default(), index, output);
+            let writes = writes.map_err(|error| error.at(place))?;
             tasks.push((node, path, writes, task));
         }
         let mut rows = vec![];
@@ -370,7 +377,19 @@ impl Edit {
                 triggers: &triggers,
             })
             .collect();
-        apply(wiring, &mut live, applied)?;
+        apply(wiring, &mut live, applied).map_err(|error| {
+            let Error::Channel { channel, .. } = &error else {
+                return error;
+            };
+            let writes_it = |writes: &[(Arc<str>, Value)]| writes.iter().any(|(c, _)| c == channel);
+            let by = tasks.iter().filter(|(_, _, writes, _)| writes_it(writes));
+            let by = by.filter_map(|(node, _, _, task)| Some((node.clone(), (*task)?)));
+            let place = Place {
+                tasks: by.collect(),
+                checkpoint: base,
+            };
+            error.at(|| place)
+        })?;
         let step = self.step() + 1;
         self.store(wiring, live, Source::Update, step, rows, by)
             .await

@@ -1,7 +1,7 @@
 //! The first phase of a run: input, commands, resuming, forking (LangGraph's `_first`).
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -10,14 +10,15 @@ use super::{
     error::{Error, Mistake, Place},
     event::Interrupt,
     level::Level,
+    live::Live,
     names::{INPUT, INTERRUPT, RESUME, START, control_index},
     output, save,
 };
 use crate::{
     checkpoint::{Pending, Source},
-    graph::Goto,
+    graph::{END, Goto, edge_channel},
     id::{CheckpointId, TaskId},
-    value::Value,
+    value::{Map, Value},
 };
 
 /// What a run is given.
@@ -44,6 +45,14 @@ pub struct Command {
     pub to_parent: bool,
 }
 
+/// The update of a command that does nothing else. Where nothing is yet it is the input: the graph
+/// begins with it, as in LangGraph (which applies it a second time there).
+fn as_input(command: &Command) -> Option<Value> {
+    let more = command.resume.is_some() || !command.goto.is_empty() || command.to_parent;
+    let map: Map = command.update.iter().cloned().collect();
+    (!more && !map.is_empty() && map.len() == command.update.len()).then(|| Value::map(map))
+}
+
 /// How a level is entered.
 pub struct Entry {
     /// What it is given.
@@ -58,9 +67,9 @@ pub struct Entry {
     pub superseded: bool,
 }
 
-/// Answers by interrupt id, if `resume` is a map of those.
+/// Answers by interrupt id, if `resume` is a map of those; an empty map answers nothing.
 pub fn answers(resume: &Value) -> Option<HashMap<String, Value>> {
-    let map = resume.as_map().filter(|map| !map.is_empty())?;
+    let map = resume.as_map()?;
     let is_id = |key: &str| {
         key.len() == 32
             && key
@@ -78,7 +87,13 @@ pub fn answers(resume: &Value) -> Option<HashMap<String, Value>> {
 ///
 /// # Errors
 /// Nothing to do, an ambiguous answer, a channel that refuses the input, a storage failure.
-pub async fn first(level: &mut Level, entry: Entry) -> Result<(), Error> {
+pub async fn first(level: &mut Level, mut entry: Entry) -> Result<(), Error> {
+    if let Input::Command(command) = &entry.input
+        && level.live.versions.is_empty()
+        && let Some(input) = as_input(command)
+    {
+        entry.input = Input::Value(input);
+    }
     let nested = entry.nested;
     let started = !level.live.versions.is_empty();
     let given = match &entry.input {
@@ -196,7 +211,10 @@ fn give(level: &mut Level, command: &Command) -> Result<Vec<Pending>, Error> {
     for goto in &command.goto {
         output::check_goto(&level.wiring, level.scope.tolerance, goto)
             .map_err(|error| error.at(here))?;
-        writes.extend(output::target(goto, START.into())?);
+        let target = output::target(goto, START.into(), level.scope.tolerance)
+            .map_err(|error| error.at(here))?;
+        // Routing to the end is a command too, though nothing follows from it.
+        writes.push(target.unwrap_or_else(|| (edge_channel(END), START.into())));
     }
     let mut mapped = false;
     if let Some(resume) = &command.resume {
@@ -211,8 +229,9 @@ fn give(level: &mut Level, command: &Command) -> Result<Vec<Pending>, Error> {
         check_answers(level, command, given.as_ref()).map_err(|error| error.at(here))?;
         if !mapped {
             if open_questions(&level.pending) > 1 {
-                return Err(Error::failed(
-                    "RuntimeError",
+                // Clients compare the text, so it names no place.
+                return Err(Error::mistake(
+                    Mistake::SeveralQuestions,
                     "When there are multiple pending interrupts, you must specify the interrupt \
                      id when resuming.",
                 ));
@@ -223,7 +242,8 @@ fn give(level: &mut Level, command: &Command) -> Result<Vec<Pending>, Error> {
     for (name, value) in &command.update {
         let value = match level.graph().messages.contains(name) {
             true => {
-                crate::message::mint_ids(value).map_err(|error| Error::value(error.to_string()))?
+                let minted = crate::message::mint_ids(value);
+                minted.map_err(|error| Error::channel(name, error.into()).at(here))?
             }
             false => value.clone(),
         };
@@ -301,7 +321,20 @@ pub fn has_output(pending: &[Pending], task: TaskId) -> bool {
 }
 
 /// Applies the client's own writes to the state.
-pub fn apply_null_writes(level: &mut Level) -> Result<(), Error> {
+fn apply_null_writes(level: &mut Level) -> Result<(), Error> {
+    if level.pending.iter().all(|write| write.task != TaskId::NULL) {
+        return Ok(());
+    }
+    let mut live = level.live.clone();
+    let applied = apply_null_writes_to(level, &mut live)?;
+    level.live = live;
+    if let Some(updated) = &mut level.updated {
+        updated.extend(applied);
+    }
+    Ok(())
+}
+
+fn apply_null_writes_to(level: &Level, live: &mut Live) -> Result<BTreeSet<Arc<str>>, Error> {
     let writes: Vec<(Arc<str>, Value)> = level
         .pending
         .iter()
@@ -309,23 +342,24 @@ pub fn apply_null_writes(level: &mut Level) -> Result<(), Error> {
         .map(|write| (write.channel.clone(), write.value.clone()))
         .collect();
     if writes.is_empty() {
-        return Ok(());
+        return Ok(BTreeSet::new());
     }
     let node: Arc<str> = INPUT.into();
-    let applied = apply(
+    let place = Place {
+        tasks: vec![],
+        checkpoint: level.current.exists.then_some(level.current.id),
+    };
+    apply(
         &level.wiring,
-        &mut level.live,
+        live,
         vec![TaskWrites {
             path: "~",
             node: &node,
             writes: &writes,
             triggers: &[],
         }],
-    )?;
-    if let Some(updated) = &mut level.updated {
-        updated.extend(applied);
-    }
-    Ok(())
+    )
+    .map_err(|error| error.at(|| place))
 }
 
 /// Marks everything as seen, so that breakpoints of the present state do not stop again.

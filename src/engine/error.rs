@@ -62,6 +62,10 @@ pub enum Mistake {
     RouteKey,
     /// A command goes to a node that the graph does not have.
     Goto,
+    /// A fan-out to END, which is no node that could take an argument.
+    EndArgument,
+    /// One answer for several questions, without saying which.
+    SeveralQuestions,
     /// An answer came and no node waits for anything.
     NothingAsks,
     /// Answers by ids of which some were never given to a question.
@@ -85,7 +89,8 @@ impl Mistake {
             Self::NothingAsks => "NothingToResumeError",
             Self::UnknownQuestion => "UnknownInterruptError",
             Self::AnswerShape => "ValueError",
-            Self::AsNode | Self::AmbiguousNode => "InvalidUpdateError",
+            Self::AsNode | Self::AmbiguousNode | Self::EndArgument => "InvalidUpdateError",
+            Self::SeveralQuestions => "RuntimeError",
             Self::StoredForm => "StateError",
         }
     }

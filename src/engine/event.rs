@@ -138,7 +138,12 @@ pub enum Body {
     /// Questions were asked; empty at a static breakpoint.
     UpdateInterrupt(Vec<Interrupt>),
     /// Emitted by a node.
-    Custom(Value),
+    Custom {
+        /// The task it comes from.
+        task: TaskId,
+        /// What was emitted.
+        value: Value,
+    },
     /// A chat message.
     Message {
         /// Stored form of a message, or a chunk.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     error::{Error, Mistake, ToParent},
     live::{Live, ROOT},
-    names::{NO_WRITES, TASKS},
+    names::{NO_WRITES, START, TASKS},
     plan::send_value,
     run::Tolerance,
     wiring::{START_NODE, Wiring},
@@ -34,7 +34,7 @@ pub fn writes(
     for goto in output.goto.iter().filter(|_| !output.to_parent) {
         check_goto(wiring, tolerance, goto)?;
     }
-    let mut writes = written(wiring, live, node, output)?;
+    let mut writes = written(wiring, live, tolerance, node, output)?;
     if writes.is_empty() {
         writes.push((NO_WRITES.into(), Value::Null));
     }
@@ -45,7 +45,13 @@ pub fn writes(
 ///
 /// # Errors
 /// As [`writes`].
-pub fn written(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Result<Writes, Error> {
+pub fn written(
+    wiring: &Wiring,
+    live: &Live,
+    tolerance: Tolerance,
+    node: usize,
+    output: Output,
+) -> Result<Writes, Error> {
     if output.to_parent {
         return Err(Error::ParentCommand(Box::new(ToParent {
             writes: output.writes,
@@ -64,14 +70,16 @@ pub fn written(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Res
         }
         // Ids are given before anything is streamed or saved, so that a replay has the same.
         let value = match graph.messages.contains(&name) {
-            true => message::mint_ids(&value).map_err(|error| Error::value(error.to_string()))?,
+            true => {
+                message::mint_ids(&value).map_err(|error| Error::channel(&name, error.into()))?
+            }
             false => value,
         };
         writes.push((name, value));
     }
     let name = wiring.name(node);
     for goto in &output.goto {
-        writes.extend(target(goto, Value::Null)?);
+        writes.extend(target(goto, Value::Null, tolerance)?);
     }
     let after = wiring.writers(node);
     for target in &after.edges {
@@ -84,7 +92,13 @@ pub fn written(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Res
         let state = own_view(wiring, live, &writes)?;
         for route in &after.routes {
             for goto in chosen(route, &state)? {
-                writes.extend(target(&goto, Value::Null)?);
+                if goto.arg.is_none() && &*goto.node == START {
+                    return Err(Error::failed(
+                        "ValueError",
+                        "Branch did not return a valid destination",
+                    ));
+                }
+                writes.extend(target(&goto, Value::Null, Tolerance::default())?);
             }
         }
     }
@@ -94,15 +108,23 @@ pub fn written(wiring: &Wiring, live: &Live, node: usize, output: Output) -> Res
 /// The write that schedules `goto`; none for END.
 ///
 /// # Errors
-/// END with an argument.
-pub fn target(goto: &Goto, value: Value) -> Result<Option<(Arc<str>, Value)>, Error> {
+/// END with an argument; where mistakes LangGraph passes over are tolerated, that is stored, and
+/// skipped when tasks are planned.
+pub fn target(
+    goto: &Goto,
+    value: Value,
+    tolerance: Tolerance,
+) -> Result<Option<(Arc<str>, Value)>, Error> {
     if &*goto.node == END {
-        return match goto.arg {
-            None => Ok(None),
-            Some(_) => Err(Error::invalid_update(
+        if goto.arg.is_none() {
+            return Ok(None);
+        }
+        if !tolerance.unknown_names {
+            return Err(Error::mistake(
+                Mistake::EndArgument,
                 "END takes no argument: a fan-out target must be a node",
-            )),
-        };
+            ));
+        }
     }
     Ok(Some(match &goto.arg {
         Some(_) => (TASKS.into(), send_value(goto)),
@@ -139,12 +161,7 @@ fn own_view(wiring: &Wiring, live: &Live, writes: &Writes) -> Result<Map, Error>
         let Some(channel) = live.channels.get(&spec.name) else {
             continue;
         };
-        if own.is_empty() {
-            if let Some(value) = channel.get() {
-                map.insert(spec.name.clone(), value.clone());
-            }
-            continue;
-        }
+        // Without writes too: what lives for one superstep is gone where the task wrote none.
         let mut channel = channel.clone();
         channel
             .update(&own)

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     live::Live,
     names::{HANDLER, PULL, PUSH, TASKS},
-    wiring::{START_NODE, Wiring},
+    wiring::Wiring,
 };
 use crate::{
     extract::Failure,
@@ -57,6 +57,14 @@ pub struct Planned {
 }
 
 impl Planned {
+    /// For error handlers: why the task failed that this one stands in for.
+    pub fn failure(&self) -> Option<Arc<Failure>> {
+        match &self.origin {
+            Origin::Handler { failure, .. } => Some(failure.clone()),
+            Origin::Pull | Origin::Push { .. } => None,
+        }
+    }
+
     /// Path as clients see it.
     pub fn path_value(&self) -> Value {
         match &self.origin {
@@ -101,7 +109,7 @@ pub fn plan(
         let triggers: Arc<[Arc<str>]> = Arc::from([push]);
         for (index, send) in sends.iter().enumerate() {
             let name = send.get("node").and_then(Value::as_str).unwrap_or_default();
-            let Some(node) = wiring.index(name).filter(|node| *node != START_NODE) else {
+            let Some(node) = wiring.index(name) else {
                 tracing::warn!(
                     node = name,
                     "fan-out to a node that does not exist: skipped"

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    panic::AssertUnwindSafe,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -12,7 +11,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
 
 use super::{
     drive::Writes,
@@ -21,7 +20,7 @@ use super::{
     live::Live,
     names::{PULL, RESUME},
     output,
-    plan::{Origin, Planned},
+    plan::Planned,
     scope::Scope,
     subgraph::{self, Nested},
     wiring::Wiring,
@@ -32,6 +31,10 @@ use crate::{
     id::interrupt_id,
     value::Value,
 };
+
+mod guard;
+
+use guard::guarded;
 
 /// Control writes of a task: channel and value.
 pub type Control = Vec<(Arc<str>, Value)>;
@@ -122,7 +125,10 @@ impl Host for TaskHost {
     fn emit(&self, _: &Task, value: Value) {
         self.sign_of_life();
         self.scope
-            .emit(Kind::Custom, &self.graph_ns, || Body::Custom(value));
+            .emit(Kind::Custom, &self.graph_ns, || Body::Custom {
+                task: self.info.id,
+                value,
+            });
     }
 
     fn message(&self, _: &Task, message: Value, whole: bool) {
@@ -378,10 +384,7 @@ async fn attempt_once(
                 host: host.clone(),
                 steps: Mutex::new(HashMap::new()),
                 attempt: AtomicUsize::new(attempt),
-                failure: match &job.planned.origin {
-                    Origin::Handler { failure, .. } => Some(failure.clone()),
-                    Origin::Pull | Origin::Push { .. } => None,
-                },
+                failure: job.planned.failure(),
             });
             let function = function.clone();
             let run = async move { function(Ctx::new(task)).await };
@@ -427,41 +430,6 @@ fn graph_output(values: Value) -> Output {
     }
 }
 
-/// Polls a node's future until it ends, asks, panics, takes too long or is cancelled.
-async fn guarded<T>(host: &TaskHost, job: &Job, run: impl Future<Output = T>) -> Result<T, Ended> {
-    let run = AssertUnwindSafe(run).catch_unwind();
-    let mut run = std::pin::pin!(run);
-    let deadline = job.node.timeout.map(|limit| Instant::now() + limit);
-    let mut idle = job.node.idle_timeout.map(|limit| Instant::now() + limit);
-    let mut seen_alive = 0;
-    loop {
-        tokio::select! {
-            biased;
-            () = host.scope.cancel.cancelled() => return Err(Ended::Failed(Error::Cancelled)),
-            result = &mut run => {
-                return match result {
-                    // An answer that was refused beats whatever the node made of it.
-                    Ok(_) if host.state.lock().refused.is_some() => Err(parked(host)),
-                    Ok(value) => Ok(value),
-                    Err(panic) => Err(Ended::Failed(panicked(&job.info.name, panic.as_ref()))),
-                };
-            }
-            () = host.parked.notified() => return Err(parked(host)),
-            () = sleep_until(deadline) => {
-                return Err(timed_out(job, "timeout", job.node.timeout));
-            }
-            () = sleep_until(idle) => {
-                let alive = host.alive.load(Ordering::Relaxed);
-                if alive == seen_alive {
-                    return Err(timed_out(job, "idle timeout", job.node.idle_timeout));
-                }
-                seen_alive = alive;
-                idle = job.node.idle_timeout.map(|limit| Instant::now() + limit);
-            }
-        }
-    }
-}
-
 fn parked(host: &TaskHost) -> Ended {
     let mut state = host.state.lock();
     if let Some(error) = state.refused.take() {
@@ -472,30 +440,4 @@ fn parked(host: &TaskHost) -> Ended {
         return Ended::Asked(inner);
     }
     Ended::Asked(state.open.take().into_iter().collect())
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => futures::future::pending().await,
-    }
-}
-
-fn timed_out(job: &Job, what: &str, limit: Option<Duration>) -> Ended {
-    let seconds = limit.unwrap_or_default().as_secs_f64();
-    let node = &job.info.name;
-    Ended::Failed(Error::failed(
-        "NodeTimeoutError",
-        format!("node `{node}` hit its {what} of {seconds} s"),
-    ))
-}
-
-fn panicked(node: &str, panic: &(dyn std::any::Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned());
-    tracing::error!(node, panic = text, "a node panicked");
-    Error::failed("NodePanicked", format!("node `{node}` panicked: {text}"))
 }

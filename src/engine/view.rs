@@ -52,7 +52,7 @@ impl Snapshot {
 /// start, all of its tasks with what they wrote.
 ///
 /// # Errors
-/// Stored values do not fit the graph, or pending writes conflict.
+/// Stored values do not fit the graph.
 pub fn snapshot(
     wiring: &Wiring,
     ns: &Arc<str>,
@@ -61,17 +61,21 @@ pub fn snapshot(
 ) -> Result<Snapshot, Error> {
     let checkpoint = &decoded.checkpoint;
     let pending: Vec<&Pending> = decoded.writes.iter().map(|(_, write)| write).collect();
-    let mut state = Live::restore(wiring, checkpoint)?;
-    let planned = plan::plan(wiring, &state, checkpoint.id, ns, checkpoint.step + 1, None);
-    apply_null(wiring, &mut state, &pending)?;
+    let began = Live::restore(wiring, checkpoint)?;
+    let planned = plan::plan(wiring, &began, checkpoint.id, ns, checkpoint.step + 1, None);
     let owned: Vec<Pending> = pending.iter().map(|write| (*write).clone()).collect();
     let place = (checkpoint.id, checkpoint.step + 1);
     let handlers = rescue::standing_in(wiring, place, &planned, &pending);
-    if live {
+    let finished = live.then(|| {
         let handlers = handlers.iter().map(|(_, handler)| handler.clone());
-        let all: Vec<Planned> = planned.iter().cloned().chain(handlers).collect();
-        apply_finished(wiring, &mut state, &all, &pending)?;
-    }
+        planned.iter().cloned().chain(handlers).collect::<Vec<_>>()
+    });
+    let (state, live) = match present(wiring, &began, finished.as_deref(), &pending) {
+        Ok(state) => (state, live),
+        // A superstep whose results conflict goes no further: it shows as it began.
+        Err(Error::Channel { .. }) => (began, false),
+        Err(error) => return Err(error),
+    };
     let mut tasks = vec![];
     let mut next = vec![];
     for (index, task) in planned.iter().enumerate() {
@@ -98,6 +102,21 @@ pub fn snapshot(
         next,
         tasks,
     })
+}
+
+/// A state with the client's pending writes applied, and with those of finished tasks.
+fn present(
+    wiring: &Wiring,
+    began: &Live,
+    finished: Option<&[Planned]>,
+    pending: &[&Pending],
+) -> Result<Live, Error> {
+    let mut state = began.clone();
+    apply_null(wiring, &mut state, pending)?;
+    if let Some(tasks) = finished {
+        apply_finished(wiring, &mut state, tasks, pending)?;
+    }
+    Ok(state)
 }
 
 /// Applies the client's own pending writes.

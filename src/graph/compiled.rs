@@ -199,6 +199,15 @@ pub enum Names {
 }
 
 impl Names {
+    /// Whether no node is named.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::All => false,
+            Self::Some(names) => names.is_empty(),
+        }
+    }
+
     /// Whether `node` is named.
     pub fn contains(&self, node: &str) -> bool {
         match self {

@@ -73,10 +73,7 @@ impl Service {
         let Some(decoded) = self.seen(&thread, &at.ns, &look).await? else {
             return Ok(empty(id, at));
         };
-        let snapshot = match look.live {
-            true => standing(&wiring, &at.ns, &decoded)?,
-            false => snapshot(&wiring, &at.ns, &decoded, false)?,
-        };
+        let snapshot = snapshot(&wiring, &at.ns, &decoded, look.live)?;
         let nested = match subgraphs {
             true => {
                 let checkpoint = &decoded.checkpoint;
@@ -125,7 +122,7 @@ impl Service {
                 let owner = owner_of_writes(&decoded, *branch);
                 decoded.writes.retain(|(branch, _)| *branch == owner);
                 let wiring = Wiring::new(child.clone());
-                let inner = standing(&wiring, &stored_ns, &decoded)?;
+                let inner = snapshot(&wiring, &stored_ns, &decoded, true)?;
                 let deeper = self.nested_states(thread, &child, &inner, place).await?;
                 let state = view::state(thread.id, &child, &inner, &|ns| deeper.get(ns).cloned());
                 states.insert(ns.to_string(), state);
@@ -235,15 +232,11 @@ impl Service {
 /// what the client gave since, without results that wait for siblings.
 fn on_row(wiring: &Wiring, mut decoded: Decoded) -> Result<(Snapshot, Value), engine::Error> {
     let ns = "".into();
-    let live = standing(wiring, &ns, &decoded)?;
-    decoded.writes.retain(|(_, write)| write.task == TaskId::NULL);
+    let live = snapshot(wiring, &ns, &decoded, true)?;
+    decoded
+        .writes
+        .retain(|(_, write)| write.task == TaskId::NULL);
     Ok((live, snapshot(wiring, &ns, &decoded, false)?.values))
-}
-
-/// How a thread stands at a checkpoint. Results that cannot be applied, which is why the run
-/// failed, are shown as what their tasks wrote.
-fn standing(wiring: &Wiring, ns: &Arc<str>, decoded: &Decoded) -> Result<Snapshot, engine::Error> {
-    snapshot(wiring, ns, decoded, true).or_else(|_| snapshot(wiring, ns, decoded, false))
 }
 
 /// What there is to see at an address where nothing is.

@@ -152,7 +152,7 @@ impl Encoder {
         let (ns, modes) = (&*event.ns, self.origin.modes);
         let shown = ns.is_empty() || self.origin.subgraphs;
         match &event.body {
-            Body::Custom(value) if shown && modes.has(Mode::Custom) => {
+            Body::Custom { value, .. } if shown && modes.has(Mode::Custom) => {
                 frames.push(Mode::Custom.into(), "custom", ns, |out| {
                     value.write_json(out)
                 });

@@ -62,7 +62,13 @@ fn event(ns: &str, body: Body) -> Event {
 }
 
 fn custom(value: impl Into<Value>) -> Event {
-    event("", Body::Custom(value.into()))
+    event(
+        "",
+        Body::Custom {
+            task: TaskId::NULL,
+            value: value.into(),
+        },
+    )
 }
 
 fn task(name: &str, ns: &str) -> Arc<TaskInfo> {

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use backstitch::{
-    channel::Kind,
+    channel::{Kind, Reducer},
     engine::{Command, Ended, Error, Finished, Input, Mistake, StateUpdate, Tolerance},
-    graph::{Compiled, Goto, Graph, Output, START},
+    extract::Ctx,
+    graph::{Compiled, END, Goto, Graph, Output, START},
     id::ThreadId,
     local::{self, RunOptions, Thread},
     value,
@@ -31,6 +32,11 @@ on_both!(
     an_edit_as_an_unknown_node_is_refused,
     an_edit_as_nobody_in_particular_is_refused,
     an_edit_during_a_run_is_refused,
+    one_answer_for_several_questions_is_refused,
+    a_fan_out_to_the_end_names_its_place,
+    what_is_no_message_names_who_wrote_it,
+    an_edit_that_a_channel_or_a_route_refuses_names_its_place,
+    a_command_that_a_channel_refuses_names_its_checkpoint,
 );
 
 on_both_storages!(the_server_tells_mistakes_apart);
@@ -191,6 +197,14 @@ async fn two_writes_to_one_slot_name_both_nodes(storage: &Storage) {
         assert!(message.contains(&named), "{message}");
     }
     assert!(message.contains(&states[0].snapshot.checkpoint.id.to_string()));
+    // The thread can be read as it was before the two (LangGraph's cannot), and goes on with
+    // new input.
+    let state = thread.state(&"".into(), None, false).await.unwrap();
+    let snapshot = state.unwrap().snapshot;
+    assert_eq!(snapshot.values, value!({"how": "both"}));
+    assert_eq!(snapshot.next.len(), 2);
+    let done = how(&thread, "").await;
+    assert_eq!(done.result.unwrap(), Ended::Done);
 }
 
 async fn an_answer_to_a_finished_thread_is_refused(storage: &Storage) {
@@ -340,6 +354,164 @@ async fn an_edit_during_a_run_is_refused(storage: &Storage) {
         .unwrap();
 }
 
+async fn one_answer_for_several_questions_is_refused(storage: &Storage) {
+    let asks = |channel: &'static str| {
+        move |ctx: Ctx| async move {
+            let answer: i64 = ctx.interrupt("a number?").await;
+            Ok(Output::update([(channel, value!(answer))]))
+        }
+    };
+    let graph = Graph::untyped()
+        .channel("x", Kind::Last)
+        .channel("y", Kind::Last)
+        .node("left", asks("x"))
+        .node("right", asks("y"))
+        .edge(START, "left")
+        .edge(START, "right")
+        .build()
+        .unwrap();
+    let thread = storage.local.thread(&graph, ThreadId::mint());
+    run(&thread, Input::Value(value!({"x": 0})))
+        .await
+        .result
+        .unwrap();
+    let before = stands(&thread).await;
+    let error = run(&thread, answer(1)).await.result.unwrap_err();
+    assert_eq!(error.kind(), Some(Mistake::SeveralQuestions));
+    assert_eq!(error.class(), "RuntimeError");
+    assert!(error.message().contains("interrupt id"), "{error}");
+    assert_eq!(stands(&thread).await, before);
+    // Nothing of it is kept.
+    let asked = run(&thread, Input::Null).await.result.unwrap();
+    assert!(
+        matches!(&asked, Ended::Asked(asked) if asked.len() == 2),
+        "{asked:?}"
+    );
+}
+
+/// One node that returns this, with a channel of messages and one slot.
+fn returning(output: Output) -> Arc<Compiled> {
+    Graph::untyped()
+        .channel("messages", Kind::Aggregate(Reducer::messages()))
+        .channel("x", Kind::Last)
+        .node("first", move |_| {
+            let output = output.clone();
+            async move { Ok(output) }
+        })
+        .node("second", |_| async { Ok(Output::default()) })
+        .edge(START, "first")
+        .route(
+            "second",
+            "astray",
+            |_| {
+                Ok(vec![Goto {
+                    node: "middle".into(),
+                    arg: None,
+                }])
+            },
+            Some([("first", "first")]),
+        )
+        .build()
+        .unwrap()
+}
+
+async fn failed(thread: &Thread) -> Error {
+    let input = Input::Value(value!({"x": 0}));
+    run(thread, input).await.result.unwrap_err()
+}
+
+async fn a_fan_out_to_the_end_names_its_place(storage: &Storage) {
+    let output = Output {
+        goto: vec![Goto {
+            node: END.into(),
+            arg: Some(value!(1)),
+        }],
+        ..Output::default()
+    };
+    let thread = storage.local.thread(&returning(output), ThreadId::mint());
+    let error = failed(&thread).await;
+    assert_eq!(error.kind(), Some(Mistake::EndArgument));
+    names(&error, "InvalidUpdateError", &thread, &["first"]).await;
+    // The same is told of the task in the state.
+    let state = thread.state(&"".into(), None, false).await.unwrap();
+    let told = state.unwrap().snapshot.tasks[0].error.clone().unwrap();
+    assert_eq!(told["message"], *error.message());
+}
+
+async fn what_is_no_message_names_who_wrote_it(storage: &Storage) {
+    let gone = value!({"type": "remove", "id": "nobody"});
+    for bad in [value!(5), gone] {
+        let output = Output::update([("messages", bad)]);
+        let thread = storage.local.thread(&returning(output), ThreadId::mint());
+        let error = failed(&thread).await;
+        assert!(matches!(&error, Error::Channel { channel, .. } if &**channel == "messages"));
+        let class = error.class().to_owned();
+        names(&error, &class, &thread, &["first"]).await;
+    }
+}
+
+async fn an_edit_that_a_channel_or_a_route_refuses_names_its_place(storage: &Storage) {
+    let thread = storage
+        .local
+        .thread(&returning(Output::default()), ThreadId::mint());
+    let done = run(&thread, Input::Value(value!({"x": 0}))).await;
+    done.result.unwrap();
+    let before = stands(&thread).await;
+    let write = |as_node: &str, values| StateUpdate {
+        values: Some(values),
+        as_node: Some(as_node.into()),
+        task: None,
+    };
+    let x = || write("first", value!({"x": 1}));
+    for (step, class, by) in [
+        (vec![x(), x()], "InvalidUpdateError", "first"),
+        (
+            vec![write("second", value!({"x": 1}))],
+            "KeyError",
+            "second",
+        ),
+        (
+            vec![write("first", value!({"messages": 5}))],
+            "ValueError",
+            "first",
+        ),
+    ] {
+        let edited = thread.bulk_update_state(&"".into(), None, vec![step]).await;
+        let Err(local::Error::Engine(error)) = edited else {
+            panic!("{edited:?}");
+        };
+        names(&error, class, &thread, &[]).await;
+        let message = error.message();
+        let named = format!("node `{by}`, task ");
+        assert!(message.contains(&named), "{message}");
+        assert_eq!(stands(&thread).await, before);
+    }
+}
+
+async fn a_command_that_a_channel_refuses_names_its_checkpoint(storage: &Storage) {
+    let thread = storage
+        .local
+        .thread(&returning(Output::default()), ThreadId::mint());
+    let done = run(&thread, Input::Value(value!({"x": 0}))).await;
+    done.result.unwrap();
+    let before = stands(&thread).await;
+    for (update, class) in [
+        (vec![("messages".into(), value!(5))], "ValueError"),
+        (
+            vec![("x".into(), value!(1)), ("x".into(), value!(2))],
+            "InvalidUpdateError",
+        ),
+    ] {
+        let command = Command {
+            update,
+            ..Command::default()
+        };
+        let error = run(&thread, Input::Command(command)).await.result;
+        names(&error.unwrap_err(), class, &thread, &[]).await;
+        assert_eq!(stands(&thread).await.0, before.0);
+    }
+}
+
 fn the_server_tells_mistakes_apart(place: &Place) {
     let server = place.start(Setup::example("faulty_server"));
     let client = Client::of(&server);
@@ -371,9 +543,13 @@ fn the_server_tells_mistakes_apart(place: &Place) {
         let thread = client.thread();
         let (error, message) = fails(&thread, ask(how));
         assert_eq!(error, class, "{message}");
-        for part in [says, "node `", "task ", "checkpoint "] {
+        for part in [says, "node `", "task ", &head(&thread)] {
             assert!(message.contains(part), "{message}");
         }
+        // The run, its thread and the state's tasks tell the same.
+        let listed = client.get(&format!("/threads/{thread}")).json();
+        assert_eq!(listed["status"], "error");
+        assert!(listed["error"].to_string().contains(says), "{listed}");
     }
 
     let thread = client.thread();

@@ -58,8 +58,8 @@ struct Step {
     starts: Vec<Event>,
     tasks: Vec<(TaskId, String)>,
     saved: Vec<Event>,
+    /// What its graphs told and what it emitted itself, by task.
     inside: Vec<Vec<Event>>,
-    custom: Vec<Vec<Event>>,
     ends: Vec<Vec<Event>>,
     /// Results that were told and whose task's end comes next.
     loose: Vec<Event>,
@@ -70,13 +70,12 @@ impl Step {
         self.starts.push(event);
         self.tasks.push((task.id, task.name.to_string()));
         self.inside.push(vec![]);
-        self.custom.push(vec![]);
         self.ends.push(vec![]);
     }
 
     fn has_results(&self) -> bool {
         let any = |all: &Vec<Vec<Event>>| all.iter().any(|events| !events.is_empty());
-        !self.saved.is_empty() || any(&self.inside) || any(&self.custom) || any(&self.ends)
+        !self.saved.is_empty() || any(&self.inside) || any(&self.ends)
     }
 
     fn by_id(&self, id: &str) -> Option<usize> {
@@ -99,13 +98,17 @@ impl Step {
         let step = std::mem::take(self);
         out.extend(step.starts);
         out.extend(step.saved);
-        let tasks = step.inside.into_iter().zip(step.custom).zip(step.ends);
-        for ((inside, custom), ends) in tasks {
-            for graph in graphs(inside, ns) {
-                let child = graph.0;
-                out.extend(in_task_order(graph.1, &child));
+        for (inside, ends) in step.inside.into_iter().zip(step.ends) {
+            // A task that emits does not run a graph at the same time.
+            for events in inside.chunk_by(|a, b| (*a.ns == *ns) == (*b.ns == *ns)) {
+                if *events[0].ns == *ns {
+                    out.extend_from_slice(events);
+                    continue;
+                }
+                for (child, events) in graphs(events.to_vec(), ns) {
+                    out.extend(in_task_order(events, &child));
+                }
             }
-            out.extend(custom);
             out.extend(ends);
         }
         out.extend(step.loose);
@@ -200,11 +203,10 @@ pub fn in_task_order(events: Vec<Event>, ns: &str) -> Vec<Event> {
                     }
                 }
             }
-            Body::Custom(value) => {
-                let node = value.get("node").and_then(|node| node.as_str());
-                let at = step.by_name(node.unwrap_or_default());
-                match step.custom.get_mut(at) {
-                    Some(custom) => custom.push(event),
+            Body::Custom { task, .. } => {
+                let at = step.by_id(&task.to_string());
+                match at.and_then(|at| step.inside.get_mut(at)) {
+                    Some(inside) => inside.push(event),
                     None => out.push(event),
                 }
             }
@@ -276,7 +278,7 @@ fn data(event: &Event, labels: &mut Labels) -> Option<(&'static str, Json)> {
             let asked = labels.interrupts(asked);
             ("updates", json!({"__interrupt__": asked}))
         }
-        Body::Custom(value) => ("custom", labels.value(value)),
+        Body::Custom { value, .. } => ("custom", labels.value(value)),
         Body::Message { .. } => return None,
         Body::TaskStart { task, input } => (
             "tasks",

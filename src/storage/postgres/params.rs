@@ -117,7 +117,8 @@ fn positional(text: Cow<'_, str>) -> Cow<'_, str> {
             b'\\' if quoted => at += 1,
             b'"' => quoted = !quoted,
             b'-' | b'0'..=b'9' if !quoted => {
-                let part = |byte: &u8| matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E' | b'0'..=b'9');
+                let part =
+                    |byte: &u8| matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E' | b'0'..=b'9');
                 let length = bytes[at..].iter().take_while(|byte| part(byte)).count();
                 let number = &text[at..at + length];
                 if number.contains(['e', 'E'])

@@ -11,6 +11,7 @@ use crate::{
         event::{CheckpointInfo, TaskInfo, TaskState},
     },
     extract::RunConfig,
+    id::TaskId,
     message,
     stream::{Mode, Publisher, Since},
     value::{Map, Value},
@@ -179,7 +180,10 @@ impl Replay {
     fn event(&mut self, name: &str, data: &Value, modes: &[Mode]) -> Option<Event> {
         let (mode, ns) = name.split_once('|').unwrap_or((name, ""));
         let body = match mode {
-            "custom" => Body::Custom(data.clone()),
+            "custom" => Body::Custom {
+                task: TaskId::NULL,
+                value: data.clone(),
+            },
             "values" => match data.get("__interrupt__") {
                 None => Body::Values(stored(data)),
                 Some(_) => {

@@ -19,7 +19,13 @@ async fn the_bytes_of_a_stream_are_exact() {
     let publisher = Publisher::new(options);
     publisher.start();
     publisher.emit(custom(value!({"tick": 0, "text": "a\r\nb"})));
-    publisher.emit(event("child:1", Body::Custom(value!(1.0))));
+    publisher.emit(event(
+        "child:1",
+        Body::Custom {
+            task: TaskId::NULL,
+            value: value!(1.0),
+        },
+    ));
     publisher.error("ValueError", "bad \"input\"");
     publisher.close();
     let bytes = drain(&mut publisher.subscribe(Since::Start, &[])).await;
