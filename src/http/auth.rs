@@ -19,6 +19,9 @@ const CREATING: [&[&str]; 4] = [
     &["runs", "wait"],
 ];
 
+/// The code of a 404, of operations that LangGraph does not have.
+const NO_THREAD: &str = "thread_not_found";
+
 /// The keys that clients may present. It does not show them.
 #[derive(Clone, Default)]
 pub struct Keys(Vec<(Arc<str>, Arc<str>)>);
@@ -125,7 +128,19 @@ pub(super) async fn admit(call: &Call, method: &Method, path: &str) -> Result<()
     let creates = *method == Method::POST && CREATING.contains(&&*rest);
     match call.level(thread).await? {
         None if creates && !call.exists(thread).await? => Ok(()),
-        level => allow(thread, level, needed(method, &rest)),
+        level => {
+            allow(thread, level, needed(method, &rest)).map_err(|error| told(error, method, &rest))
+        }
+    }
+}
+
+/// Tells of somebody else's thread what the operation tells of one that is not there.
+fn told(error: Error, method: &Method, rest: &[&str]) -> Error {
+    match (method.as_str(), rest) {
+        _ if error.status != StatusCode::NOT_FOUND => error,
+        ("POST", ["runs"] | ["runs", "stream" | "wait"]) => Error::no_thread_or_assistant(),
+        (_, [] | ["state" | "history" | "runs" | "copy" | "stream", ..]) => error,
+        _ => error.with_code(NO_THREAD),
     }
 }
 
@@ -144,6 +159,16 @@ impl Call {
     /// Refuses the request unless its client has this level on a thread: 404 without any, 403
     /// below it.
     pub async fn authorize(&self, thread: ThreadId, needed: Level) -> Result<(), Error> {
+        let found = self.authorize_plainly(thread, needed).await;
+        found.map_err(|error| match error.status {
+            StatusCode::NOT_FOUND => error.with_code(NO_THREAD),
+            _ => error,
+        })
+    }
+
+    /// As [`authorize`](Self::authorize), for operations that LangGraph has: there a 404 has no
+    /// code.
+    pub async fn authorize_plainly(&self, thread: ThreadId, needed: Level) -> Result<(), Error> {
         if !self.client.is_known {
             return Ok(());
         }
