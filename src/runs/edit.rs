@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     checkpoint::{self, At, Slot},
-    engine::{self, Edit, StateUpdate},
+    engine::{self, Edit, StateUpdate, edit::COPY},
     id::{CheckpointId, ThreadId},
     tree::{self, Indexer, Outcome, Thread, base, branch, read, resolve, rows::Position},
     value::{Map, Value},
@@ -41,12 +41,14 @@ impl Service {
     /// no sense; the storage failed.
     pub async fn edit(&self, id: ThreadId, edit: threads::Edit) -> Result<Value, Error> {
         let thread = self.thread(id).await?;
+        // A copy stands beside what it copies.
+        let opens = edit.as_node.as_deref() == Some(COPY);
         let update = StateUpdate {
             values: edit.values,
             as_node: edit.as_node,
             task: None,
         };
-        let target = self.target(&thread, &edit.at).await?;
+        let target = self.target(&thread, &edit.at, opens).await?;
         let (ns, made, parents) = self
             .write(&thread, &edit.at.ns, target, vec![vec![update]])
             .await?;
@@ -88,8 +90,9 @@ impl Service {
     }
 
     /// What an edit builds on, and the right to write there. A claim in between raises the
-    /// branch's epoch: then nothing of the edit is written.
-    async fn target(&self, thread: &Thread, at: &Address) -> Result<Target, Error> {
+    /// branch's epoch: then nothing of the edit is written. One that is not at the head opens a
+    /// branch, and so does one that says so.
+    async fn target(&self, thread: &Thread, at: &Address, opens: bool) -> Result<Target, Error> {
         let mut reader = self.inner.parts.tree.reader().await?;
         let read = &mut *reader;
         let row = resolve::thread(read, thread.id).await?;
@@ -113,11 +116,14 @@ impl Service {
                 other => other.into(),
             })?;
         }
-        let open = read.open_runs(row.tree, row.id).await?;
-        match branch::is_running(&open, target.slot.branch) {
-            true => Err(Error::InFlight(thread.id)),
-            false => Ok(target),
+        if branch::is_running(&read.open_runs(row.tree, row.id).await?, target.slot.branch) {
+            return Err(Error::InFlight(thread.id));
         }
+        let elsewhere = target.at.is_some_and(|id| target.slot.head != Some(id));
+        if at.ns.is_empty() && (opens || elsewhere) {
+            branch::must_have_room(&read.branches(row.tree, row.id).await?)?;
+        }
+        Ok(target)
     }
 
     /// An edit that lost its branch to a run says so.

@@ -53,7 +53,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or the thread does not see such a place; a checkpoint that is not the head
-    /// of the branch named with it; or the storage failed.
+    /// of the branch named with it; it would open a branch too many; or the storage failed.
     pub(super) async fn spot(&self, id: ThreadId, request: &request::Run) -> Result<Spot, Error> {
         let stated = request.address.root();
         let address = match (&request.address.place, stated) {
@@ -106,7 +106,7 @@ impl Service {
         }
         let heads = read.branches(thread.tree, id).await?;
         let there = heads
-            .into_iter()
+            .iter()
             .filter(|branch| branch.head == Some(point.id))
             .max_by_key(|branch| (branch.updated_at, branch.id));
         Ok(match there {
@@ -116,10 +116,14 @@ impl Service {
                 activate,
                 ..Spot::default()
             },
-            None => Spot {
-                checkpoint: Some(point.id),
-                ..Spot::default()
-            },
+            None => {
+                // The run will open one.
+                branch::must_have_room(&heads)?;
+                Spot {
+                    checkpoint: Some(point.id),
+                    ..Spot::default()
+                }
+            }
         })
     }
 

@@ -74,6 +74,20 @@ pub enum Queued {
     Float,
 }
 
+/// Refuses a branch beyond those that a thread may have.
+///
+/// # Errors
+/// 409 `too_many`.
+pub fn must_have_room(branches: &[Branch]) -> Result<(), Error> {
+    match branches.len() < MANY {
+        true => Ok(()),
+        false => Err(Error::conflict(
+            "too_many",
+            format!("The thread has {MANY} branches: delete some first"),
+        )),
+    }
+}
+
 /// Makes a branch of `thread`, as operations on branches, forks and messages do.
 ///
 /// At the head of an interrupted idle branch it takes over the pending writes, so that either
@@ -83,12 +97,7 @@ pub enum Queued {
 /// 409 `name_taken` or `too_many`, or the storage failed.
 pub async fn create(tx: &mut dyn Tx, thread: &ThreadRow, new: New) -> Result<Created, Error> {
     let taken = tx.branches(thread.tree, thread.id).await?;
-    if taken.len() >= MANY {
-        return Err(Error::conflict(
-            "too_many",
-            format!("The thread has {MANY} branches: delete some first"),
-        ));
-    }
+    must_have_room(&taken)?;
     let names = taken.iter().map(|branch| &*branch.name);
     let name = match new.name {
         Some(name) => {
