@@ -32,3 +32,7 @@ mod members;
 mod messages;
 #[path = "tree/model.rs"]
 mod model;
+#[path = "tree/refusals.rs"]
+mod refusals;
+#[path = "tree/scenarios.rs"]
+mod scenarios;

@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Client {
     address: String,
+    /// Sent as `x-api-key`.
+    key: Option<String>,
 }
 
 /// A whole answer.
@@ -53,7 +55,15 @@ impl Client {
     /// A client of `server` as it listens now.
     pub fn of(server: &Server) -> Self {
         let address = server.base_url().trim_start_matches("http://").to_owned();
-        Self { address }
+        Self { address, key: None }
+    }
+
+    /// The same client with a key.
+    pub fn with_key(&self, key: &str) -> Self {
+        Self {
+            address: self.address.clone(),
+            key: Some(key.to_owned()),
+        }
     }
 
     /// A GET.
@@ -93,7 +103,8 @@ impl Client {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.address);
-        for (name, value) in headers {
+        let key = self.key.as_deref().map(|key| ("x-api-key", key));
+        for (name, value) in headers.iter().copied().chain(key) {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         if !body.is_empty() || method == "POST" {

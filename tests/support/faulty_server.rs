@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use backstitch::{Server, prelude::*};
+use backstitch::{Server, prelude::*, value::Map};
 
 /// Does as it is told in `how`, after one node that works.
 #[derive(State)]
@@ -62,7 +62,8 @@ async fn stuck(state: Pair) -> Update<Pair> {
     Pair::update().done("stuck")
 }
 
-/// A conversation whose answer to `wait` never comes.
+/// A conversation whose answer to `wait` never comes, and to `call` is a call of a tool that never
+/// ends.
 #[derive(State)]
 struct Talk {
     #[state(messages)]
@@ -74,7 +75,22 @@ async fn answer(state: Talk) -> Update<Talk> {
     if said == "wait" {
         std::future::pending::<()>().await;
     }
-    Talk::update().messages(Message::ai(format!("so: {said}")))
+    let answer = match &*said {
+        "call" => Message::ai("").calling("never", Map::new()),
+        said => Message::ai(format!("so: {said}")),
+    };
+    Talk::update().messages(answer)
+}
+
+async fn never() -> Update<Talk> {
+    std::future::pending().await
+}
+
+fn calls(state: &Talk) -> &'static str {
+    match state.messages.last().map(Message::tool_calls) {
+        Some(calls) if !calls.is_empty() => "never",
+        _ => END,
+    }
 }
 
 /// Notes of a person, kept in the memory that all threads share.
@@ -194,7 +210,9 @@ async fn main() -> std::process::ExitCode {
         .build();
     let talk = Graph::<Talk>::new()
         .node("answer", answer)
+        .node("never", never)
         .edge(START, "answer")
+        .route("answer", calls, ["never", END])
         .build();
     let by_words = Cache::forever().key(|input| input["text"].clone());
     let notes = Graph::<Notes>::new()

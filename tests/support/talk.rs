@@ -220,3 +220,23 @@ pub fn fork(client: &Client, thread: &str, body: &Value) -> Value {
 pub fn family(client: &Client, thread: &str) -> Value {
     get(client, thread, "forks")
 }
+
+/// Everything a client can read of a thread.
+pub fn whole(client: &Client, thread: &str) -> Vec<Value> {
+    [
+        "",
+        "/state",
+        "/history?limit=100",
+        "/messages",
+        "/branches",
+        "/tags",
+        "/events?limit=1000",
+    ]
+    .iter()
+    .map(|path| {
+        let answer = client.get(&format!("/threads/{thread}{path}"));
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.json()
+    })
+    .collect()
+}

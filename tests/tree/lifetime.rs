@@ -7,7 +7,7 @@ use crate::support;
 use crate::support::client::Client;
 use crate::support::place::{Place, serve};
 use crate::support::talk::{
-    self, background, code, id_of, note, path, say, slow, thread_of, until,
+    self, background, code, id_of, note, path, say, slow, thread_of, until, whole,
 };
 
 on_both_storages!(
@@ -23,26 +23,6 @@ on_both_storages!(
 
 fn forked(client: &Client, thread: &str, body: &Value) -> String {
     id_of(&talk::fork(client, thread, body))
-}
-
-/// Everything a client can read of a thread.
-fn whole(client: &Client, thread: &str) -> Vec<Value> {
-    [
-        "",
-        "/state",
-        "/history?limit=100",
-        "/messages",
-        "/branches",
-        "/tags",
-        "/events?limit=1000",
-    ]
-    .iter()
-    .map(|path| {
-        let answer = client.get(&format!("/threads/{thread}{path}"));
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        answer.json()
-    })
-    .collect()
 }
 
 /// The threads of a family, and whether the parent of each is gone.

@@ -31,16 +31,15 @@ fn serve(place: &Place) -> (Server, Client) {
 }
 
 /// A client with a key.
-struct Keyed<'a>(&'a Client, &'a str);
+struct Keyed(Client);
 
-impl Keyed<'_> {
+impl Keyed {
     fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
         let text = match body {
             Value::Null => String::new(),
             body => body.to_string(),
         };
-        let key = [("x-api-key", self.1)];
-        self.0.send(method, path, &key, text.as_bytes())
+        self.0.send(method, path, &[], text.as_bytes())
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -95,6 +94,11 @@ impl Keyed<'_> {
     }
 }
 
+/// Ann, Bob and Cid.
+fn people(client: &Client) -> [Keyed; 3] {
+    ["key-a", "key-b", "key-c"].map(|key| Keyed(client.with_key(key)))
+}
+
 fn sorted(mut ids: Vec<String>) -> Vec<String> {
     ids.sort();
     ids
@@ -128,7 +132,7 @@ fn a_request_without_a_good_key_is_refused_everywhere_but_at_health(place: &Plac
         }
     }
     for key in ["key-a", "key-b", "key-a2"] {
-        assert_eq!(Keyed(&client, key).get("/threads").status, 200);
+        assert_eq!(Keyed(client.with_key(key)).get("/threads").status, 200);
     }
     // No page may use the key of whoever looks at it.
     let origin = [("origin", "https://evil.example"), ("x-api-key", "key-a")];
@@ -145,7 +149,7 @@ fn a_request_without_a_good_key_is_refused_everywhere_but_at_health(place: &Plac
 
 fn scenario_13_a_reader_sees_the_whole_tree_and_changes_nothing(place: &Place) {
     let (_server, client) = serve(place);
-    let (ann, bob) = (Keyed(&client, "key-a"), Keyed(&client, "key-b"));
+    let [ann, bob, _] = people(&client);
     let root = ann.thread(&json!({}));
     ann.say(&root, "m1");
     let child = ann.fork(&root);
@@ -214,7 +218,7 @@ fn scenario_13_a_reader_sees_the_whole_tree_and_changes_nothing(place: &Place) {
 
 fn a_thread_is_nobody_elses_business(place: &Place) {
     let (_server, client) = serve(place);
-    let (ann, bob) = (Keyed(&client, "key-a"), Keyed(&client, "key-b"));
+    let [ann, bob, _] = people(&client);
     let thread = ann.thread(&json!({}));
     let run = json!({"assistant_id": "counter", "input": {"count": 1, "log": []}});
     let created = ann.post(&format!("/threads/{thread}/runs"), &run).json();
@@ -277,7 +281,7 @@ fn a_thread_is_nobody_elses_business(place: &Place) {
 
 fn each_level_may_do_what_those_below_it_may(place: &Place) {
     let (_server, client) = serve(place);
-    let (ann, bob) = (Keyed(&client, "key-a"), Keyed(&client, "key-b"));
+    let [ann, bob, _] = people(&client);
     let thread = ann.thread(&json!({}));
     ann.grant(&thread, "bob", "writer");
     bob.say(&thread, "m1");
@@ -314,7 +318,7 @@ fn each_level_may_do_what_those_below_it_may(place: &Place) {
 
 fn the_last_owner_stays(place: &Place) {
     let (_server, client) = serve(place);
-    let (ann, bob) = (Keyed(&client, "key-a"), Keyed(&client, "key-b"));
+    let [ann, bob, _] = people(&client);
     let thread = ann.thread(&json!({}));
     let me = format!("/threads/{thread}/members/ann");
     let answer = ann.send("DELETE", &me, &Value::Null);
@@ -336,10 +340,10 @@ fn the_last_owner_stays(place: &Place) {
 
 fn lists_and_bulk_operations_keep_to_ones_own_threads(place: &Place) {
     let (_server, client) = serve(place);
-    let (ann, bob) = (Keyed(&client, "key-a"), Keyed(&client, "key-b"));
+    let [ann, bob, _] = people(&client);
     let mine = ann.thread(&json!({"tag": "x"}));
     let his = bob.thread(&json!({"tag": "x"}));
-    let search = |who: &Keyed<'_>, body: Value| {
+    let search = |who: &Keyed, body: Value| {
         let rows = who.post("/threads/search", &body).json();
         let id = |row: &Value| row["thread_id"].as_str().unwrap().to_owned();
         rows.as_array().unwrap().iter().map(id).collect::<Vec<_>>()
@@ -375,11 +379,7 @@ fn lists_and_bulk_operations_keep_to_ones_own_threads(place: &Place) {
 
 fn a_fork_joins_its_tree_and_a_copyist_owns_nothing_of_it(place: &Place) {
     let (_server, client) = serve(place);
-    let (ann, bob, cid) = (
-        Keyed(&client, "key-a"),
-        Keyed(&client, "key-b"),
-        Keyed(&client, "key-c"),
-    );
+    let [ann, bob, cid] = people(&client);
     let thread = ann.thread(&json!({}));
     ann.say(&thread, "m1");
     ann.grant(&thread, "bob", "writer");

@@ -10,6 +10,7 @@ on_both_storages!(
     renaming_and_deleting_change_the_pointer_alone,
     events_tell_of_every_change_of_branches_and_tags,
     bad_input_is_refused_with_a_code,
+    a_new_active_branch_leaves_what_waits_floating_unless_it_is_kept,
 );
 
 fn activating_is_idempotent_and_keeps_or_ends_what_waits(place: &Place) {
@@ -217,4 +218,30 @@ fn bad_input_is_refused_with_a_code(place: &Place) {
     assert_eq!(code(answer, 422), invalid);
     assert_eq!(last_event(&client, &id), before, "nothing was written");
     assert_eq!(branches(&client, &id).len(), 1);
+}
+
+fn a_new_active_branch_leaves_what_waits_floating_unless_it_is_kept(place: &Place) {
+    let (_server, client) = serve(place);
+    for (pending, taker) in [(None, "new"), (Some("keep"), "main")] {
+        let id = with_side_branch(&client);
+        let first = talk::background(&client, &id, &slow(60_000, json!({})));
+        let queued = talk::background(&client, &id, &slow(1, json!({})));
+        let mut body = json!({"name": "new", "activate": true});
+        if let Some(pending) = pending {
+            body["pending"] = json!(pending);
+        }
+        let made = ok(client.post(&format!("/threads/{id}/branches"), &body), 201);
+        let path = format!("/threads/{id}/runs/{first}/cancel?wait=true");
+        if pending.is_some() {
+            let waits = ok(client.get(&format!("/threads/{id}/runs/{queued}")), 200);
+            assert_eq!(waits["status"], "pending", "it waits for the run on `main`");
+            ok(client.post(&path, &json!({})), 200);
+        }
+        assert_eq!(client.end_of(&id, &queued), "success");
+        let moved = branch(&client, &id, "new")["head_checkpoint_id"] != made["head_checkpoint_id"];
+        assert_eq!(moved, taker == "new", "{pending:?}");
+        if pending.is_none() {
+            ok(client.post(&path, &json!({})), 200);
+        }
+    }
 }

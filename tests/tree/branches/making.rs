@@ -3,6 +3,7 @@
 use super::*;
 use crate::on_both_storages;
 use crate::support;
+use crate::support::server::Setup;
 
 on_both_storages!(
     a_new_thread_has_one_empty_branch,
@@ -13,6 +14,7 @@ on_both_storages!(
     an_interrupted_branch_and_its_copy_are_answered_differently,
     a_branch_made_of_an_interrupted_copy_takes_its_question_over,
     a_branch_that_ends_in_open_tool_calls_warns_of_them,
+    a_side_branch_of_a_run_in_its_tools_begins_before_the_open_call,
 );
 
 fn a_new_thread_has_one_empty_branch(place: &Place) {
@@ -238,4 +240,40 @@ fn a_branch_that_ends_in_open_tool_calls_warns_of_them(place: &Place) {
         201,
     );
     assert!(made.get("warnings").is_none());
+}
+
+fn a_side_branch_of_a_run_in_its_tools_begins_before_the_open_call(place: &Place) {
+    let server = place.start(Setup::example("faulty_server"));
+    let client = Client::of(&server);
+    let id = client.thread();
+    let run = |text: &str| talk::with(talk::turn(text), "assistant_id", "talk");
+    client.run(&id, &run("hello"));
+    talk::background(&client, &id, &run("call"));
+    until("the tool works", || talk::path(&client, &id, "").len() == 4);
+    let running = branch(&client, &id, "main");
+    assert_eq!(running["status"], "busy");
+
+    let made = ok(client.post(&format!("/threads/{id}/btw"), &json!({})), 201);
+    assert_ne!(made["head_checkpoint_id"], running["head_checkpoint_id"]);
+    assert!(made.get("warnings").is_none(), "{made}");
+    let side = talk::read(&client, &id, "branch=main-v2");
+    assert_eq!(
+        talk::contents(&side["messages"]),
+        ["hello", "so: hello", "call"]
+    );
+    // A fork without an address takes the same place; one that asks for the head is warned.
+    let fork = talk::fork(&client, &id, &json!({}));
+    assert_eq!(fork["fork_checkpoint_id"], made["head_checkpoint_id"]);
+    assert!(fork.get("warnings").is_none(), "{fork}");
+    let at_head = talk::fork(&client, &id, &json!({"branch": "main"}));
+    assert_eq!(at_head["fork_checkpoint_id"], running["head_checkpoint_id"]);
+    assert_eq!(at_head["warnings"], json!(["dangling_tool_calls"]));
+    // The side branch goes on while the tool still works.
+    let on_side = talk::with(run("aside"), "branch", "main-v2");
+    let values = client.run(&id, &on_side);
+    assert_eq!(
+        talk::contents(&values["messages"]),
+        ["hello", "so: hello", "call", "aside", "so: aside"]
+    );
+    assert_eq!(branch(&client, &id, "main")["status"], "busy");
 }

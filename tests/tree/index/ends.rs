@@ -9,7 +9,7 @@ on_both_storages!(
     a_cancelled_run_is_told_of_with_what_it_left,
     a_run_that_is_undone_leaves_its_branch_reset,
     a_run_that_is_cancelled_with_rollback_has_its_end,
-    a_stateless_run_leaves_no_trace,
+    scenario_04_a_stateless_run_leaves_no_trace,
     a_failed_run_says_so,
     a_killed_server_leaves_no_event_without_its_checkpoint,
     events_cannot_be_changed,
@@ -122,10 +122,16 @@ fn a_run_that_is_cancelled_with_rollback_has_its_end(place: &Place) {
     assert!(rows.points.is_empty());
 }
 
-fn a_stateless_run_leaves_no_trace(place: &Place) {
+fn scenario_04_a_stateless_run_leaves_no_trace(place: &Place) {
     let (server, client) = serve(place);
-    let answer = client.post("/runs/wait", &turn("one"));
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    let waited = client.post("/runs/wait", &turn("one"));
+    assert_eq!(waited.status, 200, "{}", waited.text());
+    assert_eq!(waited.json()["messages"][1]["content"], "echo: one");
+    let streamed = client.post("/runs/stream", &turn("two"));
+    assert!(streamed.text().contains("echo: two"), "{}", streamed.text());
+    let left = client.post("/runs", &turn("three")).json();
+    let thread = format!("/threads/{}", left["thread_id"].as_str().unwrap());
+    until("it has ended", || client.get(&thread).status == 404);
     for table in ["threads", "checkpoints", "message_nodes", "events", "runs"] {
         let rows = query(
             place,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::on_both_storages;
 use crate::support;
+use crate::support::talk;
 
 on_both_storages!(
     a_run_on_a_named_branch_moves_that_branch_alone,
@@ -13,6 +14,7 @@ on_both_storages!(
     strategies_are_decided_per_branch,
     a_queued_run_without_address_follows_the_active_branch,
     addresses_that_make_no_sense_are_refused,
+    a_run_with_a_known_id_follows_the_reducer_and_begins_no_branch,
 );
 
 fn a_run_on_a_named_branch_moves_that_branch_alone(place: &Place) {
@@ -235,4 +237,26 @@ fn addresses_that_make_no_sense_are_refused(place: &Place) {
     let same = json!({"checkpoint_id": head, "checkpoint": {"checkpoint_id": head}});
     ok(client.post(&runs, &turn_as("x", "m9", same)), 200);
     assert_eq!(branches(&client, &id).len(), 1);
+}
+
+fn a_run_with_a_known_id_follows_the_reducer_and_begins_no_branch(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, messages) = two_turns(&client);
+    client.run(&id, &turn_as("two, again", "m3", json!({})));
+    // It stands where it stood, and is answered at the end.
+    assert_eq!(
+        texts(&client.state(&id)),
+        [
+            "one",
+            "echo: one",
+            "two, again",
+            "echo: two",
+            "echo: echo: two"
+        ]
+    );
+    assert_eq!(branches(&client, &id), [("main".into(), true, 5)]);
+    let page = talk::read(&client, &id, "");
+    assert_eq!(page["messages"][2]["message_id"], *messages[2]);
+    assert_eq!(page["messages"][2]["edited"], true);
+    assert_eq!(page["messages"][2]["edit_of"], Value::Null);
 }

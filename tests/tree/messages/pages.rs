@@ -6,7 +6,7 @@ use super::conversation;
 use crate::on_both_storages;
 use crate::support;
 use crate::support::place::{Place, serve};
-use crate::support::talk::{agent_thread, code, ids, path, post, read, store, user, with};
+use crate::support::talk::{agent_thread, code, get, ids, path, post, read, store, user, with};
 
 on_both_storages!(
     pages_go_both_ways_without_gap_or_overlap,
@@ -17,6 +17,7 @@ on_both_storages!(
     a_page_that_ends_between_a_call_and_its_result_says_so,
     an_empty_thread_has_an_empty_page,
     a_long_path_is_read_from_its_end,
+    the_newest_leaf_is_read_when_asked_whichever_branch_is_active,
 );
 
 fn pages_go_both_ways_without_gap_or_overlap(place: &Place) {
@@ -223,4 +224,24 @@ fn a_long_path_is_read_from_its_end(place: &Place) {
     assert_eq!(before["messages"][49]["message_id"], "2-949");
     let middle = path(&client, &thread, "after=0-999&limit=2");
     assert_eq!(middle, ["1-0", "1-1"]);
+}
+
+fn the_newest_leaf_is_read_when_asked_whichever_branch_is_active(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = conversation(&client, 4);
+    let aside = with(with(user("aside"), "parent_id", "M2"), "id", "A");
+    store(&client, &thread, &aside);
+    let back = format!("/threads/{thread}/branches/main/activate");
+    assert_eq!(client.post(&back, &json!({})).status, 200);
+    let active = ["M1", "M2", "M3", "M4"];
+    assert_eq!(path(&client, &thread, ""), active);
+    assert_eq!(path(&client, &thread, "leaf=latest"), ["M1", "M2", "A"]);
+    let state = client.state(&thread);
+    assert_eq!(state["values"]["messages"].as_array().unwrap().len(), 4);
+    let head = get(&client, &thread, "head");
+    assert_eq!(
+        head["latest_checkpoint_id"],
+        state["checkpoint"]["checkpoint_id"]
+    );
+    assert_eq!(head["branch"], "main");
 }

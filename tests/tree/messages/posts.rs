@@ -29,6 +29,7 @@ on_both_storages!(
     a_branch_on_which_a_run_works_takes_no_posts,
     unanswered_tool_calls_are_warned_of,
     events_tell_of_posts,
+    ids_are_the_clients_own_or_uuids,
 );
 
 fn a_thread_without_a_graph_keeps_messages_until_its_first_run(place: &Place) {
@@ -367,4 +368,25 @@ fn events_tell_of_posts(place: &Place) {
         second["messages"][0]["event_number"].as_i64().unwrap(),
         number + 2
     );
+}
+
+fn ids_are_the_clients_own_or_uuids(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = agent_thread(&client);
+    let minted = store(&client, &thread, &user("no id"));
+    let minted = minted["messages"][0]["message_id"].as_str().unwrap();
+    assert!(uuid::Uuid::parse_str(minted).is_ok(), "{minted}");
+    let long = "\u{e9}".repeat(255);
+    for id in ["x", "a/b?c=d&e#f%20", "\"'\\", &*long] {
+        let stored = store(&client, &thread, &with(user(id), "id", id));
+        assert_eq!(stored["messages"][0]["message_id"], *id);
+        assert_eq!(stored["messages"][0]["content"], *id);
+        // It names the message wherever one is named.
+        let rewound = client.post(
+            &format!("/threads/{thread}/rewind"),
+            &json!({"message_id": id}),
+        );
+        assert_eq!(rewound.status, 201, "{}", rewound.text());
+        assert_eq!(path(&client, &thread, "").last().unwrap(), id);
+    }
 }

@@ -20,6 +20,7 @@ on_both_storages!(
     scenario_08_a_run_sees_its_own_path_only,
     scenario_09_concurrent_posts_make_one_line,
     fifty_concurrent_posts_lose_none,
+    of_fifty_posts_on_one_expected_head_one_is_stored,
     scenario_18_a_fork_at_an_answer_goes_on_from_it,
     a_fork_between_messages_of_one_step_cuts_the_later_ones_off,
     scenario_24_a_known_id_with_new_text_is_an_edit,
@@ -124,18 +125,7 @@ fn scenario_09_concurrent_posts_make_one_line(place: &Place) {
     assert_eq!(answers, [201; 20]);
     assert_one_line(&client, &thread, 22);
 
-    let head = branches(&client, &thread)["branches"][0]["head_checkpoint_id"].clone();
-    let mut answers = at_once(20, |n| {
-        let body = with(user(&format!("guarded {n}")), "expected_head", head.clone());
-        let answer = post(&client, &thread, &body);
-        if answer.status == 409 {
-            assert_eq!(code(&answer, 409), "head_conflict");
-        }
-        answer.status
-    });
-    answers.sort_unstable();
-    assert_eq!(answers[0], 201);
-    assert_eq!(answers[1..], [409; 19]);
+    one_wins(&client, &thread, 20);
     assert_one_line(&client, &thread, 23);
 }
 
@@ -147,6 +137,29 @@ fn fifty_concurrent_posts_lose_none(place: &Place) {
     });
     assert_eq!(answers, [201; 50]);
     assert_one_line(&client, &thread, 50);
+}
+
+fn of_fifty_posts_on_one_expected_head_one_is_stored(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = conversation(&client, 2);
+    one_wins(&client, &thread, 50);
+    assert_one_line(&client, &thread, 3);
+}
+
+/// Posts as many messages at once that all expect the present head: one is stored.
+fn one_wins(client: &support::client::Client, thread: &str, count: usize) {
+    let head = branches(client, thread)["branches"][0]["head_checkpoint_id"].clone();
+    let mut answers = at_once(count, |n| {
+        let body = with(user(&format!("guarded {n}")), "expected_head", head.clone());
+        let answer = post(client, thread, &body);
+        if answer.status != 201 {
+            assert_eq!(code(&answer, 409), "head_conflict");
+        }
+        answer.status
+    });
+    answers.sort_unstable();
+    assert_eq!(answers[0], 201);
+    assert!(answers[1..].iter().all(|status| *status == 409));
 }
 
 fn at_once(count: usize, work: impl Fn(usize) -> u16 + Sync) -> Vec<u16> {
