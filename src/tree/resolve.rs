@@ -293,14 +293,13 @@ async fn at_head(read: &mut dyn Read, thread: &ThreadRow, branch: &Branch) -> Re
     }
 }
 
-/// A checkpoint that a row of the thread names. Pruning may have taken it.
+/// A checkpoint that a row of the thread names. Pruning may have taken it, or undoing its run.
 async fn known(read: &mut dyn Read, thread: &ThreadRow, id: CheckpointId) -> Result<Point, Error> {
     let point = read.point(thread.tree, id).await?;
-    point.ok_or_else(|| pruned(format!("Checkpoint {id} was pruned")))
+    point.ok_or_else(|| pruned(format!("Checkpoint {id} is gone")))
 }
 
-/// The checkpoint before another one; none before the first. After pruning a checkpoint follows
-/// the nearest one that was kept, which lacks what came in between: depths tell.
+/// The checkpoint before another one; none before the first.
 async fn above(
     read: &mut dyn Read,
     thread: &ThreadRow,
@@ -310,10 +309,16 @@ async fn above(
         Some(id) => Some(known(read, thread, id).await?),
         None => None,
     };
-    match parent.as_ref().map_or(-1, |parent| parent.depth) + 1 == point.depth {
+    match follows(point, parent.as_ref()) {
         true => Ok(parent),
-        false => Err(pruned(format!("What was before {} was pruned", point.id))),
+        false => Err(pruned(format!("What was before {} is gone", point.id))),
     }
+}
+
+/// Whether nothing was pruned above a checkpoint. After pruning it follows the nearest one that
+/// was kept, which lacks what came in between: depths tell.
+fn follows(point: &Point, parent: Option<&Point>) -> bool {
+    parent.map_or(-1, |parent| parent.depth) + 1 == point.depth
 }
 
 fn pruned(what: String) -> Error {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Base, PAGE, WALK_MAX, at_message, checkpoint, known, too_deep};
+use super::{Base, PAGE, WALK_MAX, at_message, checkpoint, follows, known, pruned, too_deep};
 use crate::{
     checkpoint::Source,
+    id::CheckpointId,
     tree::{
         Error, Read, event,
         rows::{Change, Event, Node, Point, ThreadRow},
@@ -80,10 +81,10 @@ pub(super) async fn event(
                 format!("The message of event {number} waits for its run: it is in no state yet"),
             ));
         };
-        checkpoint(read, thread, node.checkpoint).await?;
+        let point = told(read, thread, node.checkpoint).await?;
         let base = match node.change {
             Change::Add => at_message(read, thread, &node).await?,
-            Change::Edit | Change::Remove => Base::At(known(read, thread, node.checkpoint).await?),
+            Change::Edit | Change::Remove => Base::At(point),
         };
         return Ok((base, Some(node)));
     }
@@ -91,7 +92,7 @@ pub(super) async fn event(
         .then_some(row.checkpoint)
         .flatten();
     if let Some(id) = stated {
-        return Ok((Base::At(checkpoint(read, thread, id).await?), None));
+        return Ok((Base::At(told(read, thread, id).await?), None));
     }
     let point = newest_at(read, &owner, &row).await?;
     let base = match point {
@@ -99,6 +100,12 @@ pub(super) async fn event(
         None => Base::Empty,
     };
     Ok((base, None))
+}
+
+/// A checkpoint that an event tells of: there was one.
+async fn told(read: &mut dyn Read, thread: &ThreadRow, id: CheckpointId) -> Result<Point, Error> {
+    known(read, thread, id).await?;
+    checkpoint(read, thread, id).await
 }
 
 /// The newest checkpoint on the path of an event's branch that is not younger than the event.
@@ -122,14 +129,25 @@ async fn newest_at(
         None => event.checkpoint,
     };
     let mut bare_input = None;
+    let mut after: Option<Point> = None;
+    let gone = || pruned(format!("What there was at event {} is gone", event.number));
     for _ in 0..WALK_MAX / PAGE {
         let Some(start) = next.take() else {
-            return Ok(bare_input);
+            return match after {
+                Some(first) if !follows(&first, None) => Err(gone()),
+                _ => Ok(bare_input),
+            };
         };
         for point in read.path(owner.tree, start, PAGE).await? {
             next = point.parent;
+            let after = after.replace(point.clone());
             if point.event_number > event.number {
                 continue;
+            }
+            // What is gone between the two may have been it, unless the event names this one.
+            let gap = after.is_some_and(|after| !follows(&after, Some(&point)));
+            if gap && event.checkpoint != Some(point.id) {
+                return Err(gone());
             }
             // What was to come next is no state of that time.
             if point.source != Source::Input {
