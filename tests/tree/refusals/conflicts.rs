@@ -12,6 +12,7 @@ on_both_storages!(
     a_branch_on_which_a_run_works_is_busy,
     a_message_that_waits_for_its_run_is_no_place_yet,
     what_was_pruned_is_no_place_any_more,
+    what_there_was_at_an_event_is_not_guessed_after_pruning,
     the_id_of_a_deleted_thread_is_taken_while_forks_need_its_rows,
     a_graph_without_messages_has_no_message_api,
 );
@@ -253,6 +254,28 @@ fn what_was_pruned_is_no_place_any_more(place: &Place) {
     let kept = json!({"message_id": "u3", "position": "before"});
     let made = ok(send(&family.client, &family.post("rewind", kept)), 201);
     assert_eq!(made["head_message_id"], "a2");
+}
+
+fn what_there_was_at_an_event_is_not_guessed_after_pruning(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = talk::thread_of(&client, &["u1"]);
+    let tag = format!("/threads/{thread}/tags/t");
+    let early = ok(put(&client, &tag, &json!({})), 201)["event_number"].clone();
+    ok(client.delete(&tag), 204);
+    talk::note(&client, &thread, "a2");
+    let late = ok(put(&client, &tag, &json!({})), 201)["event_number"].clone();
+    let rewind = |number: &Value| {
+        let body = json!({"event_number": number});
+        client.post(&format!("/threads/{thread}/rewind"), &body)
+    };
+    assert_eq!(ok(rewind(&early), 201)["head_message_id"], "u1");
+    let side = format!("/threads/{thread}/branches/main");
+    ok(client.post(&format!("{side}/activate"), &json!({})), 200);
+    ok(client.delete(&format!("{side}-v2")), 204);
+    let prune = json!({"thread_ids": [thread], "strategy": "keep_latest"});
+    ok(client.post("/threads/prune", &prune), 200);
+    assert_eq!(code(rewind(&early), 409), "checkpoint_pruned");
+    assert_eq!(ok(rewind(&late), 201)["head_message_id"], "a2");
 }
 
 fn the_id_of_a_deleted_thread_is_taken_while_forks_need_its_rows(place: &Place) {
