@@ -337,18 +337,18 @@ fn what_cannot_be_forked_is_refused(place: &Place) {
         assert_eq!(code(&answer, status), expected, "{body}");
     }
     assert_eq!(
-        code(&try_fork(&client, &gone, &json!({})), 404),
+        code(try_fork(&client, &gone, &json!({})), 404),
         "thread_not_found"
     );
     assert_eq!(try_fork(&client, "nope", &json!({})).status, 422);
     let by_command = |body: Value| client.post("/commands/fork-thread", &body);
-    assert_eq!(code(&by_command(json!({})), 422), "invalid_request");
+    assert_eq!(code(by_command(json!({})), 422), "invalid_request");
     assert_eq!(
-        code(&by_command(json!({"source_thread_id": "x"})), 422),
+        code(by_command(json!({"source_thread_id": "x"})), 422),
         "invalid_request"
     );
     assert_eq!(
-        code(&by_command(json!({"source_thread_id": gone})), 404),
+        code(by_command(json!({"source_thread_id": gone})), 404),
         "thread_not_found"
     );
     assert_eq!(

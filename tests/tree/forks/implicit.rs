@@ -179,7 +179,7 @@ fn both_spellings_mean_the_same(place: &Place) {
     assert_eq!(retry.status, 200, "{}", retry.text());
     let mut both = body;
     both["forkedAtEntryId"] = json!("u1");
-    assert_eq!(code(&client.post(&path_of, &both), 422), "invalid_request");
+    assert_eq!(code(client.post(&path_of, &both), 422), "invalid_request");
 }
 
 fn a_first_post_that_makes_no_sense_writes_nothing(place: &Place) {

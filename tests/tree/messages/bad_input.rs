@@ -56,16 +56,16 @@ fn bad_posts_are_refused_and_write_nothing(place: &Place) {
             "head_conflict",
         ),
     ] {
-        assert_eq!(code(&post(&client, &thread, &body), status), expected);
+        assert_eq!(code(post(&client, &thread, &body), status), expected);
     }
     let path = format!("/threads/{thread}/messages");
-    assert_eq!(code(&client.post_text(&path, "{"), 422), "invalid_request");
+    assert_eq!(code(client.post_text(&path, "{"), 422), "invalid_request");
     assert_eq!(
-        code(&post(&client, NOBODY, &user("x")), 404),
+        code(post(&client, NOBODY, &user("x")), 404),
         "thread_not_found"
     );
     assert_eq!(
-        code(&post(&client, "nobody", &user("x")), 422),
+        code(post(&client, "nobody", &user("x")), 422),
         "invalid_request"
     );
     assert_eq!(read(&client, &thread, ""), before);
@@ -105,7 +105,7 @@ fn bad_reads_are_refused(place: &Place) {
     let unknown = client.get(&format!("/threads/{NOBODY}/messages"));
     assert_eq!(code(&unknown, 404), "thread_not_found");
     assert_eq!(
-        code(&client.get("/threads/nobody/messages"), 422),
+        code(client.get("/threads/nobody/messages"), 422),
         "invalid_request"
     );
 }
@@ -116,11 +116,11 @@ fn bad_sends_are_refused_and_write_nothing(place: &Place) {
     let before = read(&client, &thread, "");
     let send = |body: Value| client.post("/commands/send-message", &body);
     let to = |thread: &str, content: &str| json!({"thread_id": thread, "content": content});
-    assert_eq!(code(&send(to(&thread, "  ")), 400), "blank_message");
-    assert_eq!(code(&send(to(NOBODY, "x")), 404), "thread_not_found");
-    assert_eq!(code(&send(to("nobody", "x")), 422), "invalid_request");
+    assert_eq!(code(send(to(&thread, "  ")), 400), "blank_message");
+    assert_eq!(code(send(to(NOBODY, "x")), 404), "thread_not_found");
+    assert_eq!(code(send(to("nobody", "x")), 422), "invalid_request");
     let plain = client.thread();
-    assert_eq!(code(&send(to(&plain, "x")), 422), "invalid_request");
+    assert_eq!(code(send(to(&plain, "x")), 422), "invalid_request");
     for (key, value, status, expected) in [
         ("assistant_id", NOBODY, 422, "invalid_request"),
         ("message_id", "M1", 409, "message_exists"),
@@ -146,7 +146,7 @@ fn a_graph_without_messages_has_none(place: &Place) {
     let input = json!({"count": 0, "log": []});
     client.run(&thread, &json!({"assistant_id": "counter", "input": input}));
     assert_eq!(
-        code(&post(&client, &thread, &user("x")), 409),
+        code(post(&client, &thread, &user("x")), 409),
         "no_messages_channel"
     );
     let answer = client.get(&format!("/threads/{thread}/messages"));

@@ -54,7 +54,7 @@ fn a_thread_without_a_graph_keeps_messages_until_its_first_run(place: &Place) {
     assert_eq!(said[2]["content"], "echo: and more");
     let nobody = with(user("x"), "as_node", "model");
     assert_eq!(
-        code(&post(&client, &client.thread(), &nobody), 422),
+        code(post(&client, &client.thread(), &nobody), 422),
         "invalid_request"
     );
 }
@@ -79,7 +79,7 @@ fn a_posted_message_waits_for_a_run_and_others_do_not(place: &Place) {
     assert_eq!(roles[2]["role"], "tool");
     let unknown = with(user("x"), "as_node", "nobody");
     assert_eq!(
-        code(&post(&client, &thread, &unknown), 422),
+        code(post(&client, &thread, &unknown), 422),
         "invalid_request"
     );
 }
@@ -151,7 +151,7 @@ fn the_end_of_another_branch_is_continued_there(place: &Place) {
     assert_eq!(path(&client, &thread, "").len(), 5);
     let unknown = with(user("x"), "branch", "nowhere");
     assert_eq!(
-        code(&post(&client, &thread, &unknown), 404),
+        code(post(&client, &thread, &unknown), 404),
         "branch_not_found"
     );
 }
@@ -262,15 +262,12 @@ fn a_taken_id_is_refused_when_asked(place: &Place) {
     let (_server, client) = serve(place);
     let thread = conversation(&client, 3);
     let body = json!({"id": "M2", "role": "user", "content": "new", "on_existing": "reject"});
-    assert_eq!(code(&post(&client, &thread, &body), 409), "message_exists");
+    assert_eq!(code(post(&client, &thread, &body), 409), "message_exists");
     let second = json!({"on_existing": "reject", "messages": [
         {"role": "user", "content": "fine"},
         {"id": "M1", "role": "user", "content": "taken"},
     ]});
-    assert_eq!(
-        code(&post(&client, &thread, &second), 409),
-        "message_exists"
-    );
+    assert_eq!(code(post(&client, &thread, &second), 409), "message_exists");
     assert_eq!(path(&client, &thread, "").len(), 3);
     // Among several every taken id gets a new one.
     let several = json!({"messages": [
@@ -292,7 +289,7 @@ fn an_expected_head_must_be_the_head(place: &Place) {
     let first = store(&client, &thread, &empty);
     assert_eq!(
         code(
-            &post(
+            post(
                 &client,
                 &thread,
                 &with(user("x"), "expected_head", Value::Null)
@@ -308,7 +305,7 @@ fn an_expected_head_must_be_the_head(place: &Place) {
         &with(user("second"), "expected_head", head.clone()),
     );
     let late = with(user("late"), "expected_head", head);
-    assert_eq!(code(&post(&client, &thread, &late), 409), "head_conflict");
+    assert_eq!(code(post(&client, &thread, &late), 409), "head_conflict");
     let page = read(&client, &thread, "");
     assert_eq!(page["checkpoint_id"], second["checkpoint_id"]);
     assert_eq!(page["messages"].as_array().unwrap().len(), 2);
