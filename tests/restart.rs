@@ -73,7 +73,7 @@ fn an_old_turn_can_be_taken_up_after_a_crash(place: &Place) {
     let third = client.run(&thread, &other);
     let said = contents(&third["messages"]);
     assert_eq!(said.len(), 4);
-    assert_eq!((&*said[0], &*said[2]), ("one", "two, otherwise"));
+    assert_eq!((said[0], said[2]), ("one", "two, otherwise"));
 
     let history = client.history(&thread);
     let ids: Vec<&str> = history.iter().map(id).collect();
