@@ -106,7 +106,7 @@ fn find(db: &Connection, query: &Query) -> Result<Option<CheckpointRow>, Error> 
             .query_row(params![tree, thread], checkpoint),
         At::Newest => db
             .prepare_cached(select!(
-                "FROM checkpoints c \
+                "FROM checkpoints c INDEXED BY checkpoints_thread \
                  WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3 \
                  ORDER BY c.checkpoint_id DESC LIMIT 1"
             ))?
@@ -220,11 +220,12 @@ pub(super) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
     let before = list.before.as_ref().map_or(&end, |id| id.0.as_bytes());
     let mut all;
     let mut one;
+    // The key would save a look-up per row, and walk past those of every relative.
     let mut rows = match &list.ns {
         Some(ns) => {
             one = db.prepare_cached(select!(
-                "FROM checkpoints c WHERE c.tree_id = ?1 AND c.thread_id = ?2 \
-                 AND c.checkpoint_ns = ?3 AND c.checkpoint_id < ?4 \
+                "FROM checkpoints c INDEXED BY checkpoints_thread \
+                 WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3 AND c.checkpoint_id < ?4 \
                  AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id \
                    AND d.run_id = c.run_id) \
                  ORDER BY c.checkpoint_id DESC"
@@ -235,6 +236,7 @@ pub(super) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
             // Sorts keys, not rows.
             all = db.prepare_cached(select!(
                 "FROM (SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
+                 INDEXED BY checkpoints_thread \
                  WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_id < ?3 \
                  AND NOT EXISTS (SELECT 1 FROM deleted_runs d \
                    WHERE d.tree_id = checkpoints.tree_id AND d.run_id = checkpoints.run_id) \
