@@ -8,7 +8,10 @@ use super::{
     request::{Address, threads::History},
 };
 use crate::{
-    checkpoint::{At, List, frame::Decoded},
+    checkpoint::{
+        At, List,
+        frame::{self, Decoded},
+    },
     id::{BranchId, CheckpointId, TreeId},
     tree::{
         self, Thread,
@@ -135,12 +138,12 @@ impl Service {
             metadata: page.metadata.clone(),
             limit: page.limit,
         };
-        let rows = self.inner.parts.saver.list(list).await?;
-        let mut found = Vec::with_capacity(rows.len());
-        for stored in &rows {
-            let mut decoded = self.decoded(thread.tree, stored).await?;
-            record(thread, &mut decoded);
-            found.push(decoded);
+        let saver = &self.inner.parts.saver;
+        let rows = saver.list(list).await?;
+        let mut found: Vec<Decoded> = rows.iter().map(frame::decode).collect::<Result<_, _>>()?;
+        base::resolve_all(saver, thread.tree, &page.at.ns, &mut found).await?;
+        for decoded in &mut found {
+            record(thread, decoded);
         }
         if thread.tree != TreeId::of_root(thread.id) && page.at.ns.is_empty() {
             // A fork shows what it inherits too.
@@ -181,10 +184,11 @@ impl Service {
         start: CheckpointId,
         mut owner: Option<BranchId>,
     ) -> Result<Vec<Decoded>, Error> {
-        let mut found = vec![];
+        let (mut found, mut owners) = (vec![], vec![]);
         let mut next = Some(start);
         let saver = &self.inner.parts.saver;
-        while let Some(from) = next.take() {
+        let root = "".into();
+        'path: while let Some(from) = next.take() {
             let mut reader = self.inner.parts.tree.reader().await?;
             let points: Vec<Point> = reader.path(thread.tree, from, PAGE).await?;
             drop(reader);
@@ -198,21 +202,27 @@ impl Service {
                     continue;
                 }
                 let at = At::Id(point.id);
-                let loaded = base::load(saver, thread.tree, thread.id, &"".into(), at).await?;
-                let Some(mut decoded) = loaded else { continue };
+                let loaded = base::load_unresolved(saver, thread.tree, thread.id, &root, at);
+                let Some(decoded) = loaded.await? else {
+                    continue;
+                };
                 if let Some(wanted) = &page.metadata
                     && !matches(&decoded, wanted)
                 {
                     continue;
                 }
-                match whose {
-                    Some(owner) => decoded.writes.retain(|(branch, _)| *branch == owner),
-                    None => record(thread, &mut decoded),
-                }
                 found.push(decoded);
+                owners.push(whose);
                 if found.len() == page.limit {
-                    return Ok(found);
+                    break 'path;
                 }
+            }
+        }
+        base::resolve_all(saver, thread.tree, &root, &mut found).await?;
+        for (decoded, owner) in found.iter_mut().zip(owners) {
+            match owner {
+                Some(owner) => decoded.writes.retain(|(branch, _)| *branch == owner),
+                None => record(thread, decoded),
             }
         }
         Ok(found)

@@ -116,6 +116,23 @@ pub async fn load(
     ns: &Arc<str>,
     at: At,
 ) -> Result<Option<Decoded>, Error> {
+    match load_unresolved(saver, tree, thread, ns, at).await? {
+        Some(decoded) => resolve(saver, tree, ns, decoded).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// [`load`] without what the writes refer to, for pages: [`resolve_all`] comes next.
+///
+/// # Errors
+/// As [`load`].
+pub async fn load_unresolved(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    thread: ThreadId,
+    ns: &Arc<str>,
+    at: At,
+) -> Result<Option<Decoded>, Error> {
     let query = Query {
         tree,
         thread,
@@ -123,13 +140,8 @@ pub async fn load(
         at,
         values: true,
     };
-    match saver.load(query).await? {
-        Some(stored) => {
-            let decoded = frame::decode(&stored)?;
-            resolve(saver, tree, ns, decoded).await.map(Some)
-        }
-        None => Ok(None),
-    }
+    let stored = saver.load(query).await?;
+    stored.map(|stored| frame::decode(&stored)).transpose()
 }
 
 /// Fills in writes that point to the blobs they became.
@@ -142,22 +154,43 @@ pub async fn resolve(
     ns: &Arc<str>,
     mut decoded: Decoded,
 ) -> Result<Decoded, Error> {
-    if decoded.references.is_empty() {
-        return Ok(decoded);
+    resolve_all(saver, tree, ns, std::slice::from_mut(&mut decoded)).await?;
+    Ok(decoded)
+}
+
+/// [`resolve`] for checkpoints of one namespace at once: what the blobs of a page build on they
+/// mostly share, and it is read once.
+///
+/// # Errors
+/// The storage failed, or a row cannot be read.
+pub async fn resolve_all(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    ns: &Arc<str>,
+    page: &mut [Decoded],
+) -> Result<(), Error> {
+    let named = |decoded: &Decoded| {
+        let references = decoded.references.iter();
+        let named = references.map(|(at, version)| {
+            let channel = decoded.writes.get(*at).map(|(_, write)| &write.channel);
+            (channel.cloned().unwrap_or_default(), *version)
+        });
+        named.collect::<Vec<_>>()
+    };
+    let wanted: Vec<_> = page.iter().flat_map(named).collect();
+    if wanted.is_empty() {
+        return Ok(());
     }
-    let references = std::mem::take(&mut decoded.references);
-    let wanted = references
-        .iter()
-        .map(|(at, version)| (decoded.writes[*at].1.channel.clone(), *version))
-        .collect();
     let rows = saver.blobs(tree, ns.clone(), wanted).await?;
     let chains = Chains::new(&rows);
-    for (at, version) in references {
-        let write = &mut decoded.writes[at].1;
-        let items = chains
-            .items(&write.channel, version)
-            .map_err(Error::Corrupt)?;
-        write.value = items.unwrap_or_default();
+    for decoded in page {
+        for (at, version) in std::mem::take(&mut decoded.references) {
+            let write = &mut decoded.writes[at].1;
+            let items = chains
+                .items(&write.channel, version)
+                .map_err(Error::Corrupt)?;
+            write.value = items.unwrap_or_default();
+        }
     }
-    Ok(decoded)
+    Ok(())
 }
