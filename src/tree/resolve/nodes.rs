@@ -1,5 +1,5 @@
-//! Whether a message is on a path. Its checkpoint tells, unless it was pruned: the message stays
-//! then, and the chain of messages tells.
+//! Whether a message is on a path: the chain of messages tells. Checkpoints do not, as the one a
+//! message came with may be pruned, or be on the path while the message was cut off.
 
 use crate::{
     id::{CheckpointId, TreeId},
@@ -19,10 +19,12 @@ pub async fn is_on_path(
     head: CheckpointId,
     node: &Node,
 ) -> Result<bool, Error> {
-    if read.on_path(tree, head, node.checkpoint).await? {
-        return Ok(true);
-    }
-    is_told_at(read, tree, head, node).await
+    let end = read.point(tree, head).await?;
+    let Some(end) = end.and_then(|point| point.last_node) else {
+        return Ok(false);
+    };
+    let there = read.segment(tree, end, node.ordinal - 1, 1).await?;
+    Ok(there.first().is_some_and(|there| there.id == node.id))
 }
 
 /// Whether a thread sees a message.
@@ -38,25 +40,10 @@ pub async fn sees(read: &mut dyn Read, thread: &ThreadRow, node: &Node) -> Resul
         return Ok(true);
     }
     match thread.fork_checkpoint {
-        Some(base) => is_told_at(read, thread.tree, base, node).await,
-        None => Ok(false),
+        // Pruned, so that no checkpoint tells.
+        Some(base) if read.point(thread.tree, node.checkpoint).await?.is_none() => {
+            is_on_path(read, thread.tree, base, node).await
+        }
+        _ => Ok(false),
     }
-}
-
-/// Whether a message whose checkpoint was pruned is one of those up to a checkpoint.
-async fn is_told_at(
-    read: &mut dyn Read,
-    tree: TreeId,
-    at: CheckpointId,
-    node: &Node,
-) -> Result<bool, Error> {
-    if read.point(tree, node.checkpoint).await?.is_some() {
-        return Ok(false);
-    }
-    let end = read.point(tree, at).await?;
-    let Some(end) = end.and_then(|point| point.last_node) else {
-        return Ok(false);
-    };
-    let there = read.segment(tree, end, node.ordinal - 1, 1).await?;
-    Ok(there.first().is_some_and(|there| there.id == node.id))
 }
