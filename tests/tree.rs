@@ -12,6 +12,8 @@ mod support;
 mod branches;
 #[path = "tree/compare.rs"]
 mod compare;
+#[path = "tree/depth.rs"]
+mod depth;
 #[path = "tree/events.rs"]
 mod events;
 #[path = "tree/forks.rs"]
