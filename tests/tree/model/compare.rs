@@ -30,7 +30,7 @@ fn part(of: &Value, fields: &[&str]) -> Value {
     Value::Object(fields.iter().map(pick).collect())
 }
 
-fn list<'a>(of: &'a Value) -> Result<&'a Vec<Value>, Differs> {
+fn list(of: &Value) -> Result<&Vec<Value>, Differs> {
     of.as_array().ok_or_else(|| format!("no list: {of}"))
 }
 

@@ -185,7 +185,7 @@ impl<'a> Case<'a> {
             Kind::Repeat => self.repeat(op),
             Kind::State => self.state(at, op),
             Kind::Rewind => self.branch_off(at, op, "rewind", true),
-            Kind::Begin => self.branch_off(at, op, "checkpoint", op.c % 2 == 0),
+            Kind::Begin => self.branch_off(at, op, "checkpoint", op.c.is_multiple_of(2)),
             Kind::Btw => self.btw(at, op),
             Kind::Restore => self.restore(at, op),
             Kind::Activate => self.activate(at, op),

@@ -117,10 +117,8 @@ impl World {
         }
         let mut edited = first.clone();
         edited.retain(|node| after.is_none_or(|after| after == self.nodes[*node].parent));
-        let on_path = edited.iter().rev().copied();
-        let on_path = on_path
-            .filter(|node| self.on_branch(at, main, *node))
-            .last();
+        let mut newest = edited.iter().rev().copied();
+        let on_path = newest.find(|node| self.on_branch(at, main, *node));
         let edited = on_path.or(edited.last().copied());
         let last = |world: &Self, branch: usize| {
             let lines = world.lines(at, branch);

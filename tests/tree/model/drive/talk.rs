@@ -242,7 +242,14 @@ impl Case<'_> {
         past.retain(|(at, _)| !self.world.threads[*at].deleted);
         // Mostly what was sent last.
         past.reverse();
-        let Some((at, body)) = pick(&past, if op.a % 2 == 0 { op.b % 2 } else { op.b }) else {
+        let Some((at, body)) = pick(
+            &past,
+            if op.a.is_multiple_of(2) {
+                op.b % 2
+            } else {
+                op.b
+            },
+        ) else {
             return Ok(());
         };
         self.touched.push(at);
@@ -309,7 +316,7 @@ impl Case<'_> {
         let known = pick(&there, op.d).filter(|_| op.c % 4 > 1);
         let mut message = self.message(op.d);
         let remove = op.c % 4 == 3 && known.is_some();
-        let start = op.c % 4 == 0;
+        let start = op.c.is_multiple_of(4);
         if let Some(node) = known {
             message.id = self.world.nodes[node].id.clone();
             message.role = self.first_role(node);
