@@ -38,3 +38,5 @@ mod model;
 mod refusals;
 #[path = "tree/scenarios.rs"]
 mod scenarios;
+#[path = "tree/pruned.rs"]
+mod pruned;

@@ -30,6 +30,8 @@ SELECT 1 FROM branches b WHERE (b.tree_id, b.branch_id) IN (
 
 const RUN: &str = "
 SELECT r.tree_id, r.status, r.branch_id, r.base_checkpoint_id, r.last_checkpoint_id, r.opened_branch, r.temporary, b.head_checkpoint_id,
+       r.base_checkpoint_id IS NULL OR EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = r.tree_id AND c.checkpoint_ns = ''
+                  AND c.checkpoint_id = r.base_checkpoint_id) AS rooted,
        EXISTS (SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id AND o.branch_id = r.branch_id
                   AND o.status = 'running') AS busy
   FROM runs r LEFT JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
@@ -122,7 +124,9 @@ async fn undo(transaction: &Transaction<'_>, what: &Undo, row: &Row) -> Result<b
         events::append(transaction.client(), TreeId(tree), what.thread, &[told]).await?;
     }
     let is_newest = !open && head.is_some() && last == head && base != head;
-    if status == "running" || (is_newest && !column::<bool>(row, "busy")?) {
+    // Where it began may have been pruned: then the branch cannot go back there.
+    let goes_back = is_newest && column(row, "rooted")? && !column::<bool>(row, "busy")?;
+    if status == "running" || goes_back {
         transaction.execute(FENCE, &[&tree, &branch]).await?;
         delete::roll_back(transaction.client(), row, what.thread.0).await?;
         if let Some(error) = &what.error {

@@ -164,7 +164,13 @@ async fn attempt(
                 branch::activate(tx, thread, &to, Leave::FLOAT).await?;
             }
             let base = match to.head {
-                Some(head) => Some(loaded(values, head).await?),
+                Some(head) => {
+                    // A state at hand is no proof that it is stored.
+                    if tx.point(thread.tree, head).await?.is_none() {
+                        return Err(pruned(head));
+                    }
+                    Some(loaded(values, head).await?)
+                }
                 None => None,
             };
             let slot = to.slot();
@@ -358,7 +364,8 @@ pub(super) async fn branch_off(
     Ok((made, slot, state))
 }
 
-pub(super) fn exists(id: &str) -> Error {
+/// 409: the thread has a message with this id.
+pub fn exists(id: &str) -> Error {
     Error::conflict(
         "message_exists",
         format!("The thread has a message `{id}` already"),

@@ -56,11 +56,13 @@ pub(super) fn remove(db: &Connection, what: &Undo, now: Timestamp) -> Result<boo
         return Ok(false);
     };
     match ended {
-        // Nothing came after it: the branch goes back to where the run began.
+        // Nothing came after it: the branch goes back to where the run began, if that is still
+        // there.
         Ended {
             open,
             last: Some(last),
             head: Some(head),
+            rooted: true,
         } if last == head
             && open.base != Some(head)
             && !others
@@ -98,13 +100,18 @@ struct Ended {
     open: Open,
     last: Option<CheckpointId>,
     head: Option<CheckpointId>,
+    /// The checkpoint it began at was not pruned.
+    rooted: bool,
 }
 
 fn ended(db: &Connection, thread: ThreadId, run: RunId) -> Result<Option<Ended>, Error> {
     Ok(db
         .prepare_cached(
             "SELECT r.tree_id, coalesce(r.branch_id, zeroblob(16)), r.base_checkpoint_id, \
-                    r.last_checkpoint_id, b.head_checkpoint_id \
+                    r.last_checkpoint_id, b.head_checkpoint_id, \
+                    r.base_checkpoint_id IS NULL OR EXISTS (SELECT 1 FROM checkpoints c \
+                      WHERE c.tree_id = r.tree_id AND c.checkpoint_ns = '' \
+                        AND c.checkpoint_id = r.base_checkpoint_id) \
                FROM runs r LEFT JOIN branches b \
                  ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id \
               WHERE r.run_id = ?1 AND r.thread_id = ?2",
@@ -122,6 +129,7 @@ fn ended(db: &Connection, thread: ThreadId, run: RunId) -> Result<Option<Ended>,
                 },
                 last: id_if(row, 3)?,
                 head: id_if(row, 4)?,
+                rooted: row.get(5)?,
             })
         })
         .optional()?)
