@@ -141,10 +141,8 @@ async fn items(
     messages: &[Value],
 ) -> Result<Vec<Item>, Error> {
     let path = Path {
-        branch: None,
         point: side.point.clone(),
-        last: None,
-        cut: vec![],
+        ..Path::default()
     };
     let places = item::in_state(read, thread, &path, messages).await?;
     Ok(item::items(read, values, thread, &path, &side.state, places).await?)

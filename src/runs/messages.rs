@@ -399,10 +399,9 @@ async fn items(
         (None, None) => Default::default(),
     };
     let path = Path {
-        branch: None,
         point,
         last: posted.nodes.last().cloned(),
-        cut: vec![],
+        ..Path::default()
     };
     let places = posted.nodes.iter().cloned().map(Place::OnPath).collect();
     Ok(item::items(tx, values, thread, &path, &state, places).await?)

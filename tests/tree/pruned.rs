@@ -17,6 +17,8 @@ use crate::support::talk::{
 
 on_both_storages!(
     a_deleted_run_goes_back_only_to_a_checkpoint_that_is_there,
+    events_of_what_was_pruned_are_no_place_to_begin_at,
+    a_conversation_is_read_up_to_a_pruned_message,
 );
 
 /// A thread of `agent` with a turn for each text.
@@ -85,4 +87,60 @@ fn a_deleted_run_goes_back_only_to_a_checkpoint_that_is_there(place: &Place) {
         }
     }
     block_on(tables(place, &server).check(true));
+}
+
+fn events_of_what_was_pruned_are_no_place_to_begin_at(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = told(&client, &["a", "b", "c"]);
+    let log = events(&client, &thread, "limit=1000");
+    let head = client.state(&thread)["checkpoint_id"].clone();
+    prune(&client, &thread);
+    let fork = format!("/threads/{thread}/fork");
+    let mut last = Value::Null;
+    for (number, event) in numbers(&log).into_iter().zip(&log) {
+        let answer = client.post(&fork, &json!({"event_number": number}));
+        // Of what is left only the end of the last turn is a state of its time.
+        let kept = event["checkpoint_id"] == head || event["message_id"] != Value::Null;
+        match kept && answer.status == 201 {
+            true => last = answer.json()["fork_checkpoint_id"].clone(),
+            false => assert_eq!(code(&answer, 409), "checkpoint_pruned", "{event}"),
+        }
+        if event["checkpoint_id"] == head && event["event_type"] != "UserMessageAdded" {
+            assert_eq!(last, head, "{event}");
+        }
+    }
+    assert_eq!(last, head);
+}
+
+fn a_conversation_is_read_up_to_a_pruned_message(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = told(&client, &["a", "b", "c"]);
+    let all = read(&client, &thread, "");
+    let said = contents(&all["messages"]);
+    prune(&client, &thread);
+    let fork = ok(
+        client.post(&format!("/threads/{thread}/fork"), &json!({})),
+        201,
+    );
+    let fork = fork["thread_id"].as_str().unwrap();
+    for (at, leaf) in ids(&all).iter().enumerate() {
+        for thread in [&*thread, fork] {
+            for view in ["path", "state"] {
+                let page = read(&client, thread, &format!("leaf_id={leaf}&view={view}"));
+                assert_eq!(ids(&page), ids(&all)[..=at], "{view}");
+                assert_eq!(contents(&page["messages"]), said[..=at], "{view}");
+                assert_eq!(page["leaf_id"], json!(leaf));
+                assert_eq!(page["branch"], "main");
+                let is_last = at + 1 == said.len();
+                assert_eq!(page["checkpoint_id"].is_string(), is_last, "{page}");
+            }
+        }
+        let answer = client.post(
+            &format!("/threads/{thread}/fork"),
+            &json!({"message_id": leaf}),
+        );
+        if at + 1 < said.len() {
+            assert_eq!(code(answer, 409), "checkpoint_pruned");
+        }
+    }
 }

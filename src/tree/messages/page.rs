@@ -1,6 +1,6 @@
 //! A page of a conversation: which path is read, and which part of it.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{
     cursor::Cursor,
@@ -72,7 +72,7 @@ pub struct Page {
     pub branch: Option<Arc<str>>,
     /// The last message of the path.
     pub leaf: Option<Arc<str>>,
-    /// The checkpoint whose state was read.
+    /// The checkpoint at its end; none if that was pruned.
     pub checkpoint: Option<CheckpointId>,
     /// The messages.
     pub items: Vec<Item>,
@@ -110,7 +110,7 @@ pub async fn page(
     Ok(Page {
         branch: path.branch,
         leaf: path.last.map(|node| node.message_id),
-        checkpoint: path.point.map(|point| point.id),
+        checkpoint: path.checkpoint,
         items,
         next: part.next,
         prev: part.prev,
@@ -258,13 +258,11 @@ async fn in_state(
     state: &Messages,
     request: &Request,
 ) -> Result<Part, Error> {
+    let cut: HashSet<&str> = path.cut.iter().map(|id| &**id).collect();
     let messages: Vec<_> = state
         .all()
         .iter()
-        .filter(|one| {
-            let id = super::values::id_of(one).unwrap_or_default();
-            path.cut.iter().all(|cut| &**cut != id)
-        })
+        .filter(|one| !cut.contains(super::values::id_of(one).unwrap_or_default()))
         .cloned()
         .collect();
     let position = async |read: &mut dyn Read, text: &Arc<str>| {

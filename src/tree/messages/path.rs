@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use crate::{
-    id::CheckpointId,
+    id::{CheckpointId, NodeId},
     tree::{
         Base, Error, Read, resolve,
         rows::{Branch, Node, Point, ThreadRow},
     },
 };
+
+/// Messages of a chain that are read at once.
+const PAGE: usize = 256;
 
 /// Which path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,10 +30,13 @@ pub enum At {
 }
 
 /// A path and the state at its end.
+#[derive(Default)]
 pub struct Path {
     /// A branch that holds it.
     pub branch: Option<Arc<str>>,
-    /// The checkpoint whose state counts.
+    /// The checkpoint at its end; none if that was pruned.
+    pub checkpoint: Option<CheckpointId>,
+    /// The checkpoint whose state counts: that at its end, or a later one that was kept.
     pub point: Option<Point>,
     /// Its last message.
     pub last: Option<Node>,
@@ -57,16 +63,23 @@ pub async fn path(read: &mut dyn Read, thread: &ThreadRow, at: &At) -> Result<Pa
             Ok(Path {
                 branch,
                 last,
+                checkpoint: Some(point.id),
                 point: Some(point),
                 cut: vec![],
             })
         }
         At::Leaf(id) => {
             let node = super::message(read, thread, id, active.head).await?;
-            let (point, cut) = match resolve::at_message(read, thread, &node).await? {
-                Base::Empty => (None, vec![]),
-                Base::At(point) => (Some(point), vec![]),
-                Base::Trim { of, drop } => (Some(of), drop),
+            let base = resolve::at_message(read, thread, &node).await;
+            let (point, cut) = match base {
+                Ok(Base::Empty) => (None, vec![]),
+                Ok(Base::At(point)) => (Some(point), vec![]),
+                Ok(Base::Trim { of, drop }) => (Some(of), drop),
+                Err(Error::Refused {
+                    code: "checkpoint_pruned",
+                    ..
+                }) => return of_pruned(read, thread, &active, node).await,
+                Err(error) => return Err(error),
             };
             let branch = match &point {
                 Some(point) => holder(read, thread, &active, point).await?,
@@ -74,6 +87,7 @@ pub async fn path(read: &mut dyn Read, thread: &ThreadRow, at: &At) -> Result<Pa
             };
             Ok(Path {
                 branch,
+                checkpoint: point.as_ref().map(|point| point.id),
                 point,
                 last: Some(node),
                 cut,
@@ -113,10 +127,62 @@ async fn of_branch(read: &mut dyn Read, thread: &ThreadRow, branch: Branch) -> R
     };
     Ok(Path {
         branch: Some(branch.name),
+        checkpoint: branch.head,
         point,
         last,
         cut: vec![],
     })
+}
+
+/// The path that ends with a message whose checkpoint was pruned: its messages are read from the
+/// state of a branch or a tag behind it, as far as that holds them.
+async fn of_pruned(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    active: &Branch,
+    node: Node,
+) -> Result<Path, Error> {
+    let mut branches = read.branches(thread.tree, thread.id).await?;
+    branches.sort_by_key(|branch| branch.id != active.id);
+    let heads = branches
+        .into_iter()
+        .filter_map(|branch| Some((Some(branch.name), branch.head?)));
+    let tags = read.tags(thread.tree, thread.id).await?;
+    let tags = tags.into_iter().map(|tag| (None, tag.checkpoint));
+    let mut path = Path::default();
+    for (branch, id) in heads.chain(tags) {
+        if !resolve::is_on_path(read, thread.tree, id, &node).await? {
+            continue;
+        }
+        path.point = read.point(thread.tree, id).await?;
+        path.branch = branch;
+        let end = path.point.as_ref().and_then(|point| point.last_node);
+        path.cut = behind(read, thread, end, &node).await?;
+        break;
+    }
+    path.last = Some(node);
+    Ok(path)
+}
+
+/// The messages that follow `node` on the chain that ends with `end`.
+async fn behind(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    end: Option<NodeId>,
+    node: &Node,
+) -> Result<Vec<Arc<str>>, Error> {
+    let mut found = vec![];
+    let mut next = end;
+    while let Some(start) = next.take() {
+        for other in read.chain(thread.tree, start, PAGE).await? {
+            if other.id == node.id {
+                return Ok(found);
+            }
+            next = other.parent;
+            found.push(other.message_id);
+        }
+    }
+    Ok(found)
 }
 
 async fn last(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, PAGE, WALK_MAX, at_message, checkpoint, follows, known, pruned, too_deep};
+use super::{Base, PAGE, WALK_MAX, at_message, checkpoint, follows, known, pruned, sees, too_deep};
 use crate::{
     checkpoint::Source,
     id::CheckpointId,
@@ -81,6 +81,12 @@ pub(super) async fn event(
                 format!("The message of event {number} waits for its run: it is in no state yet"),
             ));
         };
+        if !sees(read, thread, &node).await? {
+            return Err(Error::missing(
+                "message_not_found",
+                format!("The thread has no message `{}`", node.message_id),
+            ));
+        }
         let point = told(read, thread, node.checkpoint).await?;
         let base = match node.change {
             Change::Add => at_message(read, thread, &node).await?,
