@@ -142,6 +142,7 @@ macro_rules! backend {
                 pruning_keeps_what_somebody_stands_on
                 pruning_keeps_the_state_of_graphs_inside
                 a_branch_is_not_opened_where_nothing_is_any_more
+                a_run_does_not_start_where_nothing_is_any_more
                 an_undone_run_leaves_no_result_without_its_value
             );
             backend!(@room $open, strategies:

@@ -13,6 +13,9 @@ pub enum Error {
     /// The branch was claimed, cancelled, moved or deleted by somebody else: write nothing more.
     #[error("another writer took over the branch")]
     Fenced,
+    /// The checkpoint to build on is gone: pruned, or undone with its run. Nothing was written.
+    #[error("checkpoint {0} was pruned: nothing can be built on it any more")]
+    Pruned(CheckpointId),
     /// The database cannot be reached, or refuses work for now. Nothing was written.
     #[error("the database is not available: {0}")]
     Unavailable(String),

@@ -206,6 +206,7 @@ impl Error {
             Self::Channel { source, .. } => source.class(),
             Self::ParentCommand(_) => "ParentCommand",
             Self::Storage(saver::Error::Fenced) => "Fenced",
+            Self::Storage(saver::Error::Pruned(_)) => "ValueError",
             Self::Storage(_) => "StorageError",
             Self::Cancelled => "CancelledError",
         }

@@ -170,6 +170,7 @@ impl From<checkpoint::Error> for Error {
             E::Fenced => Self::conflict(
                 "Somebody else changed the thread at the same time. Read its state and try again.",
             ),
+            E::Pruned(_) => Self::conflict(error.to_string()).with_code("checkpoint_pruned"),
             E::Unavailable(_) => {
                 tracing::warn!(%error, "the database is not available");
                 Self::unavailable("The database is not available. Try again.")
@@ -255,6 +256,11 @@ mod tests {
     fn storage_errors_have_a_status_and_keep_their_text_to_the_log() {
         let of = |error: checkpoint::Error| Error::from(error);
         assert_eq!(of(checkpoint::Error::Fenced).status, 409);
+        let pruned = of(checkpoint::Error::Pruned(crate::id::CheckpointId::mint(
+            0,
+            [],
+        )));
+        assert_eq!(pruned.status, 409);
         let unavailable = of(checkpoint::Error::Unavailable("secret dsn".into()));
         assert_eq!(unavailable.status, 503);
         assert!(

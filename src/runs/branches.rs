@@ -112,13 +112,12 @@ impl Service {
             let mut tx = store.begin(thread.tree).await?;
             let thread = resolve::thread(&mut *tx, id).await?;
             let again = match &new.from {
-                Begin::Address(address) => tree::resolve(&mut *tx, &thread, address).await?,
-                // What was safe a moment ago is so for ever.
-                Begin::Side => place.clone(),
+                Begin::Address(address) => Some(tree::resolve(&mut *tx, &thread, address).await?),
+                Begin::Side => unless_gone(&mut *tx, &thread, &place).await?,
             };
-            if again.base.id() != place.base.id() {
+            let Some(again) = again.filter(|again| again.base.id() == place.base.id()) else {
                 continue;
-            }
+            };
             let none = Content::default();
             let content = match again.base.id() {
                 Some(base) => known.get(&base).unwrap_or(&none),
@@ -445,6 +444,21 @@ impl Service {
 fn text_of(messages: &[Value], id: &str) -> Option<Value> {
     let of = |message: &&Value| message.get("id").and_then(Value::as_str) == Some(id);
     messages.iter().find(of)?.get("content").cloned()
+}
+
+/// A place that was found without an address, unless its checkpoint went since then: pruned, or
+/// undone with its run.
+pub(super) async fn unless_gone(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    place: &Resolved,
+) -> Result<Option<Resolved>, Error> {
+    if let Some(id) = place.base.id()
+        && read.point(thread.tree, id).await?.is_none()
+    {
+        return Ok(None);
+    }
+    Ok(Some(place.clone()))
 }
 
 fn moved() -> Error {

@@ -9,6 +9,7 @@ use super::{
     spot::Spot,
 };
 use crate::{
+    checkpoint,
     id::{RunId, ThreadId},
     stream,
     tree::{IfExists, NewThread},
@@ -56,6 +57,7 @@ impl Service {
             Some(thread) => self.spot(thread, &request).await?,
             None => Spot::default(),
         };
+        let stated = request.address.root();
         // A run is one of the root graph, wherever its address was.
         request.address.checkpoint = spot.checkpoint;
         request.address.ns = "".into();
@@ -102,7 +104,13 @@ impl Service {
             }
             Err(error) => {
                 self.discard(ids.run);
-                Err(error)
+                Err(match error {
+                    // The request named it, and it went since it was looked up.
+                    Error::Storage(checkpoint::Error::Pruned(id)) if stated == Some(id) => {
+                        Error::NoCheckpoint(id)
+                    }
+                    error => error,
+                })
             }
         }
     }

@@ -349,7 +349,11 @@ impl Service {
         }
         let shown = error.as_ref().map(engine::Error::to_value);
         // The engine may believe that it was fenced when a write only failed: the row decides.
-        let fenced = !self.finish(run, at, status, outcome, shown.clone()).await;
+        let mut fenced = !self.finish(run, at, status, outcome, shown.clone()).await;
+        if fenced && at.branch != slot.branch {
+            // The branch that its first write was to make is not there.
+            fenced = !self.finish(run, slot, status, outcome, shown.clone()).await;
+        }
         if fenced {
             // Somebody cancelled or took over: their row is the truth, and the stream just ends.
             status = Status::Interrupted;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Error, Service, branches::Begin};
+use super::{
+    Error, Service,
+    branches::{Begin, unless_gone},
+};
 use crate::{
     id::{CheckpointId, ThreadId, TreeId},
     tree::{
@@ -84,13 +87,12 @@ impl Service {
             let parent = resolve::thread(&mut *tx, new.source).await?;
             must_be_free(&mut *tx, id).await?;
             let again = match new.at.target {
-                // What was safe a moment ago is so for ever.
-                Target::Active => place.clone(),
-                _ => tree::resolve(&mut *tx, &parent, &new.at).await?,
+                Target::Active => unless_gone(&mut *tx, &parent, &place).await?,
+                _ => Some(tree::resolve(&mut *tx, &parent, &new.at).await?),
             };
-            if again.base.id() != place.base.id() {
+            let Some(again) = again.filter(|again| again.base.id() == place.base.id()) else {
                 continue;
-            }
+            };
             let from = match &again.named {
                 Some(branch) => branch.clone(),
                 None => resolve::active(&mut *tx, &parent).await?,

@@ -135,6 +135,11 @@ impl Service {
         let mut tx = self.inner.parts.runs.begin(tree).await?;
         let thread = resolve::thread(&mut *tx, new.thread).await?;
         if let Some((base, from)) = &spot.make {
+            if let Some(id) = base.id()
+                && tx.point(tree, id).await?.is_none()
+            {
+                return Err(crate::checkpoint::Error::Pruned(id).into());
+            }
             let made = branch::New {
                 base: base.point().cloned(),
                 name: None,

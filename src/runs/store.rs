@@ -243,7 +243,8 @@ impl Undo {
 /// `storage::postgres`.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Creates a run and, when asked and possible, claims it: one transaction.
+    /// Creates a run and, when asked and possible, claims it: one transaction. `Pruned` when the
+    /// checkpoint it is to start from is gone; while the run is open, that checkpoint stays.
     async fn create_run(&self, new: NewRun) -> Result<Created, Error>;
 
     /// Takes up to `limit` pending runs whose slot is free and whose time has come, oldest
@@ -276,9 +277,9 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Vec<RunId>, Error>;
 
     /// Deletes a run. What an open one has written is undone as far as no branch, tag or fork
-    /// needs it, with its epoch raised; so is what the newest of a branch has written. Of others
-    /// the checkpoints stay, since later ones build on them, and lists leave them out. False when
-    /// there is no such run.
+    /// needs it, with its epoch raised; so is what the newest of a branch has written, unless the
+    /// checkpoint it began at was pruned. Of others the checkpoints stay, since later ones build on
+    /// them, and lists leave them out. False when there is no such run.
     async fn remove(&self, what: Undo) -> Result<bool, Error>;
 
     /// Open runs of every thread, oldest first.

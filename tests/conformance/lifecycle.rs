@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use backstitch::{
     checkpoint::{At, Commit, Error, Slot, Stored, Version, WriteRow, codec},
     id::{CheckpointId, NodeId, ThreadId},
+    runs::{NewRun, Status, Strategy},
     tree::{Copied, NewCopy, event, rows::NewEvent},
     value,
 };
@@ -425,7 +426,32 @@ pub async fn a_branch_is_not_opened_where_nothing_is_any_more(b: &Backend) {
     b.trees.prune_thread(slot.thread).await.unwrap();
     let mut late = superstep(&off, Some(ids[0]), 1);
     late.open = Some(open);
-    assert!(matches!(b.try_commit(late).await, Err(Error::Fenced)));
+    let refused = b.try_commit(late).await;
+    assert!(matches!(refused, Err(Error::Pruned(base)) if base == ids[0]));
+}
+
+pub async fn a_run_does_not_start_where_nothing_is_any_more(b: &Backend) {
+    for strategy in [Strategy::Enqueue, Strategy::Interrupt, Strategy::Rollback] {
+        let slot = b.slot().await;
+        let ids = b.line(&slot, None, 3).await;
+        let at = |id| NewRun {
+            address: Some(id),
+            strategy,
+            ..new_run(slot.thread)
+        };
+        let running = b.start(at(ids[2])).await.0;
+        b.trees.prune_thread(slot.thread).await.unwrap();
+        let refused = b.runs.create_run(at(ids[0])).await;
+        assert!(
+            matches!(refused, Err(Error::Pruned(id)) if id == ids[0]),
+            "{refused:?}"
+        );
+        // Nothing was done to make room for it.
+        assert_eq!(b.run(&running).await.status, Status::Running);
+        let mut tx = b.runs.begin(slot.tree).await.unwrap();
+        let refused = tx.create_run(at(ids[0])).await;
+        assert!(matches!(refused, Err(Error::Pruned(_))), "{refused:?}");
+    }
 }
 
 pub async fn an_undone_run_leaves_no_result_without_its_value(b: &Backend) {

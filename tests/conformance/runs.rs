@@ -2,7 +2,7 @@
 
 use backstitch::{
     checkpoint::Error,
-    id::{AssistantId, CheckpointId, RunId, ThreadId},
+    id::{AssistantId, RunId, ThreadId},
     runs::{Created, Finish, NewRun, Run, Status, Strategy},
     tree::{NewThread, Outcome},
     value,
@@ -33,7 +33,7 @@ pub async fn a_started_run_comes_back_with_every_field(b: &Backend) {
     let new = NewRun {
         metadata: map(value!({"k": [1, null], "ü\0": "x"})),
         kwargs: value!({"input": {"text": "nul \0, ü", "n": 1.0, "big": 9_007_199_254_740_993_i64}}),
-        address: Some(CheckpointId::mint(0, [])),
+        address: Some(head),
         strategy: Strategy::Reject,
         temporary: true,
         ..new_run(thread)

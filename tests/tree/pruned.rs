@@ -19,6 +19,7 @@ on_both_storages!(
     a_deleted_run_goes_back_only_to_a_checkpoint_that_is_there,
     events_of_what_was_pruned_are_no_place_to_begin_at,
     a_conversation_is_read_up_to_a_pruned_message,
+    whatever_is_made_while_others_prune_stands_on_something,
 );
 
 /// A thread of `agent` with a turn for each text.
@@ -143,4 +144,62 @@ fn a_conversation_is_read_up_to_a_pruned_message(place: &Place) {
             assert_eq!(code(answer, 409), "checkpoint_pruned");
         }
     }
+}
+
+fn whatever_is_made_while_others_prune_stands_on_something(place: &Place) {
+    let (server, client) = serve(place);
+    let thread = told(&client, &["a"]);
+    let of = |path: &str| format!("/threads/{thread}/{path}");
+    let fork = |body: Value| client.post(&of("fork"), &body).status;
+    let here = || {
+        let head = ok(client.get(&of("head")), 200);
+        json!({"checkpoint_id": head["latest_checkpoint_id"]})
+    };
+    let rolling = json!({"multitask_strategy": "rollback"});
+    let ops: [&(dyn Fn() -> u16 + Sync); 8] = [
+        &|| client.post(&of("btw"), &json!({})).status,
+        &|| {
+            prune(&client, &thread);
+            200
+        },
+        &|| fork(json!({})),
+        &|| client.post(&of("messages"), &user("x")).status,
+        &|| {
+            let answer = client.post(&of("runs/wait"), &extend(turn("R"), here()));
+            if answer.status == 200 {
+                let end = answer.json();
+                assert!(end.get("__error__").is_none(), "{end}");
+            }
+            answer.status
+        },
+        &|| put(&client, &of("tags/t"), &here()).status,
+        &|| {
+            client
+                .post(
+                    &of("runs/wait"),
+                    &extend(turn("tool: 1 2"), rolling.clone()),
+                )
+                .status
+        },
+        &|| {
+            let name = json!({"name": uuid::Uuid::now_v7().to_string()});
+            client.post(&of("branches"), &extend(name, here())).status
+        },
+    ];
+    std::thread::scope(|scope| {
+        for worker in 0..6 {
+            let ops = &ops;
+            scope.spawn(move || {
+                for turn in 0..12 {
+                    let status = ops[(worker + turn) % ops.len()]();
+                    assert!(matches!(status, 200 | 201 | 404 | 409), "{status}");
+                }
+            });
+        }
+    });
+    until("every run has ended", || {
+        let open = |status: &str| get(&client, &thread, &format!("runs?status={status}"));
+        open("running") == json!([]) && open("pending") == json!([])
+    });
+    block_on(tables(place, &server).check(true));
 }

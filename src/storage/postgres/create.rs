@@ -26,6 +26,10 @@ pub(super) const LOCK: &str = "
 SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = COALESCE($2::uuid, t.active_branch_id)
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE OF b";
 
+/// Keeps deletions out until the run's row keeps the checkpoint it starts from.
+const HOLD_TREE: &str = "
+SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR SHARE";
+
 /// One row when the thread exists; without a run's columns when none was inserted. The log tells of
 /// its creation and start (kinds 16 and 17), unless the thread goes with the run.
 const CREATE: &str = concat!(
@@ -33,11 +37,13 @@ const CREATE: &str = concat!(
 WITH b AS (
   SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth,
          EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
-                    AND COALESCE(r.branch_id, t.active_branch_id) = b.branch_id) AS taken
+                    AND COALESCE(r.branch_id, t.active_branch_id) = b.branch_id) AS taken,
+         $7::jsonb IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.checkpoint_ns = ''
+                    AND c.checkpoint_id = ($7::jsonb->>'checkpoint_id')::uuid) AS gone
     FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.thread_id = t.thread_id
      AND b.branch_id = COALESCE($15::uuid, t.active_branch_id)
    WHERE t.thread_id = $2 AND t.deleted_at IS NULL),
-n AS (SELECT b.*, NOT b.taken AND $11::uuid IS NOT NULL AND $10::float8 <= 0 AS starts FROM b WHERE NOT (b.taken AND $12)),
+n AS (SELECT b.*, NOT b.taken AND $11::uuid IS NOT NULL AND $10::float8 <= 0 AS starts FROM b WHERE NOT (b.taken AND $12) AND NOT b.gone),
 r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
          run_at, base_checkpoint_id, epoch, worker_id, attempt)
@@ -60,14 +66,14 @@ ev AS (
   SELECT r.tree_id, r.thread_id, t.n - k.after, k.kind, r.branch_id, r.run_id
     FROM r CROSS JOIN t JOIN (VALUES (true, 1, 16), (true, 0, 17), (false, 0, 16)) k(starts, after, kind) ON k.starts = (r.status = 'running')
    WHERE NOT r.temporary)
-SELECT b.branch_id AS active_branch_id, b.taken, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,",
+SELECT b.branch_id AS active_branch_id, b.gone, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,",
     run_columns!(),
     "FROM b LEFT JOIN r ON true"
 );
 
 /// The run with this id, wherever it is: after a lost reply it is our own.
 const EXISTING: &str = concat!(
-    "SELECT b.branch_id AS active_branch_id, false AS taken, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,
+    "SELECT b.branch_id AS active_branch_id, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,
        b.writer_epoch AS present_epoch, r.worker_id,",
     run_columns!(),
     "FROM runs r LEFT JOIN threads t ON t.thread_id = r.thread_id
@@ -186,6 +192,10 @@ async fn pipeline(
 ) -> Result<Option<Row>, Failure> {
     let lock = prepare(client, LOCK).await?;
     let create = prepare(client, CREATE).await?;
+    let hold = match new.address {
+        Some(_) => Some(prepare(client, HOLD_TREE).await?),
+        None => None,
+    };
     let thread = match &new.create_thread {
         Some(thread) => Some((thread, prepare(client, thread::CREATE).await?)),
         None => None,
@@ -205,17 +215,26 @@ async fn pipeline(
             None => Ok(false),
         }
     };
+    let held: Params<'_, 1> = [&new.thread.0];
+    let hold = async {
+        match &hold {
+            Some(statement) => client.query_opt(statement, &held).await,
+            None => Ok(None),
+        }
+    };
     let pinned = new.branch.map(|branch| branch.0);
     let id: Params<'_, 2> = [&new.thread.0, &pinned];
-    let (begin, thread, lock, row, end) = tokio::join!(
+    let (begin, hold, thread, lock, row, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
+        hold,
         create_thread,
         client.query_opt(&lock, &id),
         insert(client, &create, new, kwargs),
         client.batch_execute("COMMIT"),
     );
     begin?;
+    hold?;
     thread?;
     lock?;
     let row = row?;
@@ -292,6 +311,8 @@ async fn clear_and_insert(
                 &[&new.thread.0],
             )
             .await?;
+    } else if new.address.is_some() {
+        connection.query(HOLD_TREE, &[&new.thread.0]).await?;
     }
     let keep = new.strategy != Strategy::Rollback;
     let ends_others = matches!(new.strategy, Strategy::Interrupt | Strategy::Rollback);
@@ -339,10 +360,11 @@ async fn answer(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Creat
     }
     let statement = prepare(client, EXISTING).await?;
     let exists = client.query_opt(&statement, &[&new.id.0]).await?;
-    Ok(match exists {
-        Some(_) => Created::Exists,
-        None => Created::Busy,
-    })
+    match (exists, new.address) {
+        (Some(_), _) => Ok(Created::Exists),
+        (None, Some(id)) if column(&row, "gone")? => Err(Error::Pruned(id).into()),
+        _ => Ok(Created::Busy),
+    }
 }
 
 async fn insert(

@@ -7,17 +7,17 @@ use uuid::Uuid;
 
 use super::{events, pool::Failure};
 use crate::{
-    checkpoint::{NewBranch, Slot},
+    checkpoint::{Error, NewBranch, Slot},
     id::{CheckpointId, TaskId},
     tree::{address::auto_name, event},
 };
 
-/// Waits for flushes to the source in flight and checks that its run is still ours and the base
-/// still there.
+/// Waits for flushes to the source in flight and checks that its run is still ours.
 const LOCK_SOURCE: &str = "
-SELECT name FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3
-   AND ($4::uuid IS NULL OR EXISTS (SELECT 1 FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $4))
- FOR NO KEY UPDATE";
+SELECT name FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR NO KEY UPDATE";
+
+const BASE: &str = "
+SELECT 1 FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $2";
 
 const NAMES: &str = "SELECT name FROM branches WHERE tree_id = $1 AND thread_id = $2";
 
@@ -70,7 +70,7 @@ UPDATE runs SET branch_id = $3, opened_branch = true, epoch = 1, base_checkpoint
  WHERE tree_id = $1 AND run_id = $2 AND status = 'running' AND epoch = $5";
 
 /// Creates the branch in the caller's transaction, unless it is there already. False when
-/// somebody else took over the source.
+/// somebody else took over the source; `Pruned` when its base is gone.
 pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Result<bool, Failure> {
     let tree = slot.tree.0;
     let exists = client
@@ -88,15 +88,17 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
         .await?;
     let source = new.source.branch.0;
     let locked = client
-        .query_opt(
-            LOCK_SOURCE,
-            &[&tree, &source, &new.source.epoch, &new.base.map(|id| id.0)],
-        )
+        .query_opt(LOCK_SOURCE, &[&tree, &source, &new.source.epoch])
         .await?;
     let Some(locked) = locked else {
         return Ok(false);
     };
     let base = new.base.map(|id| id.0);
+    if let Some(id) = new.base
+        && client.query_opt(BASE, &[&tree, &id.0]).await?.is_none()
+    {
+        return Err(Error::Pruned(id).into());
+    }
     let from = new.writes_of.unwrap_or(new.source.branch).0;
     let creation = match base {
         Some(base) if new.copy_writes => Some(creation_id(client, tree, from, base).await?),

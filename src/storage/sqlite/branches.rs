@@ -12,7 +12,8 @@ use crate::{
     tree::{address::auto_name, event},
 };
 
-/// Creates a branch, unless it is there already: a call sent again after a lost answer.
+/// Creates a branch, unless it is there already: a call sent again after a lost answer. `Pruned`
+/// when its base is gone.
 pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(), Error> {
     let source = &new.source;
     let tree = source.tree.0.as_bytes();
@@ -25,20 +26,19 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     let base_name: String = db
         .prepare_cached(
             "SELECT name FROM branches WHERE tree_id = ?1 AND branch_id = ?2 \
-             AND writer_epoch = ?3 AND (?4 IS NULL OR EXISTS (SELECT 1 FROM checkpoints c \
-               WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?4))",
+             AND writer_epoch = ?3",
         )?
         .query_row(
-            params![
-                tree,
-                source.branch.0.as_bytes(),
-                source.epoch,
-                new.base.as_ref().map(|id| id.0.as_bytes())
-            ],
+            params![tree, source.branch.0.as_bytes(), source.epoch],
             |row| row.get(0),
         )
         .optional()?
         .ok_or(Error::Fenced)?;
+    if let Some(base) = new.base
+        && !has_checkpoint(db, source.tree, base)?
+    {
+        return Err(Error::Pruned(base));
+    }
     let name = free_name(db, new, &base_name)?;
     let from = new.writes_of.unwrap_or(source.branch);
     let copied = match new.base {
@@ -98,6 +98,21 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     }
     events::append(db, source.tree, source.thread, &told, now)?;
     Ok(())
+}
+
+/// Whether the tree has a checkpoint of the root namespace.
+pub(super) fn has_checkpoint(
+    db: &Connection,
+    tree: TreeId,
+    id: CheckpointId,
+) -> Result<bool, Error> {
+    let there = db
+        .prepare_cached(
+            "SELECT 1 FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = '' \
+             AND checkpoint_id = ?2",
+        )?
+        .exists(params![tree.0.as_bytes(), id.0.as_bytes()])?;
+    Ok(there)
 }
 
 /// The name that is wanted, while it is free; else one made up.

@@ -4,6 +4,7 @@ use rusqlite::{Connection, params};
 
 use super::{
     super::{
+        branches::has_checkpoint,
         row::{json_map, map_text},
         threads,
     },
@@ -72,6 +73,12 @@ pub(in super::super) fn create(
                 others = open_runs(db, new.thread, Some(slot.branch))?;
             }
         }
+    }
+    // From here on the run's row keeps it.
+    if let Some(id) = new.address
+        && !has_checkpoint(db, slot.tree, id)?
+    {
+        return Err(Error::Pruned(id));
     }
     merge_into_thread(db, &new, now)?;
     let claim = new
