@@ -26,6 +26,7 @@ pub mod service;
 mod spot;
 pub mod states;
 pub mod store;
+mod tags;
 pub mod threads;
 pub mod view;
 mod within;

@@ -1,4 +1,4 @@
-//! Operations on branches and tags of a thread: rewinding, switching, naming.
+//! Operations on branches of a thread: rewinding, switching, naming.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,8 +12,7 @@ use crate::{
         branch::{self, Leave, Shown},
         dangling::has_dangling_calls,
         resolve,
-        rows::{Branch, Node, Tag, ThreadRow},
-        tag,
+        rows::{Branch, Node, ThreadRow},
     },
     value::Value,
 };
@@ -363,56 +362,6 @@ impl Service {
             leaves: ends,
             forks,
         })
-    }
-
-    /// Sets a tag.
-    ///
-    /// # Errors
-    /// 404: no such thread or place. 409 `empty_branch`, `too_many`. Or the storage failed.
-    pub async fn set_tag(
-        &self,
-        id: ThreadId,
-        name: Arc<str>,
-        address: &Address,
-    ) -> Result<tag::Set, Error> {
-        let (mut tx, thread) = self.change(id).await?;
-        let place = tree::resolve(&mut *tx, &thread, address).await?;
-        let set = tag::set(&mut *tx, &thread, name, &place).await?;
-        tx.commit().await?;
-        self.inner.news.tell(id);
-        Ok(set)
-    }
-
-    /// Tags of a thread by name.
-    ///
-    /// # Errors
-    /// 404: no such thread, or the storage failed.
-    pub async fn tags(&self, id: ThreadId) -> Result<Vec<Tag>, Error> {
-        let mut reader = self.inner.parts.tree.reader().await?;
-        let thread = resolve::thread(&mut *reader, id).await?;
-        Ok(reader.tags(thread.tree, id).await?)
-    }
-
-    /// One tag.
-    ///
-    /// # Errors
-    /// 404: no such thread or tag, or the storage failed.
-    pub async fn tag(&self, id: ThreadId, name: &str) -> Result<Tag, Error> {
-        let mut reader = self.inner.parts.tree.reader().await?;
-        let thread = resolve::thread(&mut *reader, id).await?;
-        Ok(resolve::tag(&mut *reader, &thread, name).await?)
-    }
-
-    /// Deletes a tag.
-    ///
-    /// # Errors
-    /// 404: no such thread or tag, or the storage failed.
-    pub async fn delete_tag(&self, id: ThreadId, name: &str) -> Result<(), Error> {
-        let (mut tx, thread) = self.change(id).await?;
-        tag::delete(&mut *tx, &thread, name).await?;
-        tx.commit().await?;
-        self.inner.news.tell(id);
-        Ok(())
     }
 
     /// A transaction on the tree of a thread, and the thread as it stands in it.

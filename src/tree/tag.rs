@@ -6,7 +6,7 @@ use super::{
     Error, Resolved, Tx,
     branch::MANY,
     event,
-    rows::{NewEvent, Tag, ThreadRow},
+    rows::{NewEvent, Position, Tag, ThreadRow},
 };
 use crate::{
     time::Timestamp,
@@ -24,7 +24,7 @@ pub struct Set {
     pub event_number: i64,
 }
 
-/// Names the checkpoint of an address.
+/// Names the checkpoint of an address, which is a whole one: nothing of it is to be cut off.
 ///
 /// # Errors
 /// 409 `empty_branch`: there is no checkpoint; `too_many`. Or the storage failed.
@@ -47,7 +47,9 @@ pub async fn set(
             format!("The thread has {MANY} tags: delete some first"),
         ));
     }
-    let message_id = match (&at.message, point.last_node) {
+    // What comes before a message is the end of another one.
+    let named = at.message.as_ref().filter(|_| at.position == Position::At);
+    let message_id = match (named, point.last_node) {
         (Some(node), _) => Some(node.message_id.clone()),
         (None, Some(node)) => {
             let node = tx.node(thread.tree, node).await?;

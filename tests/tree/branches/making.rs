@@ -15,6 +15,7 @@ on_both_storages!(
     a_branch_made_of_an_interrupted_copy_takes_its_question_over,
     a_branch_that_ends_in_open_tool_calls_warns_of_them,
     a_side_branch_of_a_run_in_its_tools_begins_before_the_open_call,
+    a_tag_stands_on_the_message_it_names,
 );
 
 fn a_new_thread_has_one_empty_branch(place: &Place) {
@@ -276,4 +277,66 @@ fn a_side_branch_of_a_run_in_its_tools_begins_before_the_open_call(place: &Place
         ["hello", "so: hello", "call", "aside", "so: aside"]
     );
     assert_eq!(branch(&client, &id, "main")["status"], "busy");
+}
+
+fn a_tag_stands_on_the_message_it_names(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = talk::agent_thread(&client);
+    let note = |id: &str| json!({"id": id, "role": "user", "content": id});
+    let together = json!({"messages": [note("a"), note("b"), note("c")]});
+    talk::store(&client, &id, &together);
+    talk::note(&client, &id, "d");
+    let of = |path: &str| format!("/threads/{id}/{path}");
+    for (address, expected) in [
+        (json!({"message_id": "b"}), vec!["a", "b"]),
+        (json!({"message_id": "c"}), vec!["a", "b", "c"]),
+        (
+            json!({"message_id": "c", "position": "before"}),
+            vec!["a", "b"],
+        ),
+        (
+            json!({"message_id": "d", "position": "before"}),
+            vec!["a", "b", "c"],
+        ),
+    ] {
+        let set = put(&client, &of("tags/t"), &address);
+        assert!(matches!(set.status, 200 | 201), "{}", set.text());
+        let set = set.json();
+        assert_eq!(set["message_id"], *expected.last().unwrap(), "{address}");
+        let state = talk::get(&client, &id, "state?tag=t");
+        assert_eq!(texts(&state), expected, "{address}");
+        assert_eq!(
+            state["next"].as_array().unwrap().is_empty(),
+            expected.len() == 2
+        );
+        let shown = talk::path(
+            &client,
+            &id,
+            &format!("checkpoint_id={}", set["checkpoint_id"].as_str().unwrap()),
+        );
+        assert_eq!(shown, expected);
+        let forked = talk::fork(&client, &id, &json!({"tag": "t"}));
+        assert_eq!(talk::path(&client, &talk::id_of(&forked), ""), expected);
+        let diff = talk::get(&client, &id, "diff?from=tag%3At&to=branch%3Amain");
+        assert_eq!(diff["messages"]["removed"], json!([]), "{diff}");
+        assert_eq!(
+            diff["messages"]["added"].as_array().unwrap().len(),
+            4 - expected.len()
+        );
+        ok(client.post(&of("restore"), &json!({"tag": "t"})), 201);
+        assert_eq!(texts(&client.state(&id)), expected);
+        let main = client.post(&of("branches/main/activate"), &json!({}));
+        ok(main, 200);
+    }
+    let nothing = put(
+        &client,
+        &of("tags/t"),
+        &json!({"message_id": "a", "position": "before"}),
+    );
+    assert_eq!(code(nothing, 409), "empty_branch");
+    assert!(
+        branches(&client, &id)
+            .iter()
+            .all(|(name, ..)| name.starts_with("main"))
+    );
 }

@@ -272,7 +272,12 @@ impl World {
         same("forks of the thread", &json!(told), &json!(forks))
     }
 
-    fn compare_tags(&self, at: usize, shown: &Value) -> Result<(), Differs> {
+    fn compare_tags(&mut self, at: usize, shown: &Value) -> Result<(), Differs> {
+        for told in list(&shown["tags"])? {
+            if let Some(tag) = self.threads[at].tags.get(&text(&told["name"])).cloned() {
+                self.learn_point(tag.point, text(&told["checkpoint_id"]))?;
+            }
+        }
         let tags = self.threads[at].tags.iter();
         let model = tags.map(|(name, tag)| {
             json!({

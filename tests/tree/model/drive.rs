@@ -360,24 +360,27 @@ impl<'a> Case<'a> {
 
     fn set_tag(&mut self, at: usize, op: &Op) -> Result<(), Differs> {
         let name = format!("t{}", op.c % 3);
-        // A place before a message is none that a tag can name.
-        let how = if op.a % 6 == 3 { 2 } else { op.a };
         let (address, body) = match op.a % 6 {
             5 => (At::Active, json!({})),
-            _ => self.address(at, how, op.b),
+            _ => self.address(at, op.a, op.b),
         };
         let resolved = self.world.resolve(at, &address);
-        let resolved = resolved.and_then(|(base, _, message)| {
-            let point = base.path().last().copied();
-            let point = point.ok_or((409, "empty_branch"))?;
-            let lines = &self.world.points[point].lines;
-            Ok((point, message.or(lines.last().map(|line| line.node))))
+        let resolved = resolved.and_then(|(base, _, message)| match base {
+            Base::Empty => Err((409, "empty_branch")),
+            base => Ok((base, message)),
         });
         let new = !self.world.threads[at].tags.contains_key(&name);
-        let wanted = resolved.map(|_| if new { 201 } else { 200 });
+        let wanted = resolved.as_ref().map(|_| if new { 201 } else { 200 });
+        let wanted = wanted.map_err(|refused| *refused);
         let path = self.of(at, &format!("tags/{name}"));
         self.expect("PUT", &path, &body, wanted)?;
-        if let Ok((point, message)) = resolved {
+        if let Ok((base, named)) = resolved
+            && let Some(point) = self.world.stand(at, &base)
+        {
+            let last = self.world.points[point].lines.last();
+            let last = last.map(|line| line.node);
+            let named = named.filter(|_| !matches!(address, At::Message(_, true)));
+            let message = named.or(last);
             let tags = &mut self.world.threads[at].tags;
             tags.insert(name, Tag { point, message });
             self.world.tell(at, "TagSet", None, Some(point), message);

@@ -311,6 +311,19 @@ impl World {
         self.append(at, branch, "fork", lines, vec![], false);
     }
 
+    /// The checkpoint that a name stands on: one of its own where the place is cut out of another.
+    pub fn stand(&mut self, at: usize, base: &Base) -> Option<usize> {
+        let mut path = base.path().to_vec();
+        if matches!(base, Base::Trim(..)) {
+            let nobodys = self.push_branch(at, String::new(), "checkpoint", None, path, false);
+            self.cut(at, nobodys, base);
+            path = self.threads[at].branch(nobodys).path.clone();
+            let branches = &mut self.threads[at].branches;
+            branches.retain(|branch| branch.key != nobodys);
+        }
+        path.last().copied()
+    }
+
     /// Makes a branch, as every operation that makes one does.
     pub fn create_branch(
         &mut self,

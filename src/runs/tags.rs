@@ -1,0 +1,103 @@
+//! Operations on tags of a thread.
+
+use std::sync::Arc;
+
+use super::{Error, Service};
+use crate::{
+    id::{BranchId, ThreadId},
+    tree::{
+        self, Address, Base, Outcome, Tx, resolve,
+        rows::{Tag, ThreadRow},
+        session::InsertBranch,
+        tag,
+    },
+};
+
+impl Service {
+    /// Sets a tag.
+    ///
+    /// # Errors
+    /// 404: no such thread or place. 409 `empty_branch`, `too_many`. Or the storage failed.
+    pub async fn set_tag(
+        &self,
+        id: ThreadId,
+        name: Arc<str>,
+        address: &Address,
+    ) -> Result<tag::Set, Error> {
+        let (mut tx, thread) = self.change(id).await?;
+        let mut place = tree::resolve(&mut *tx, &thread, address).await?;
+        self.trimmed(&mut *tx, &thread, &mut place.base).await?;
+        let set = tag::set(&mut *tx, &thread, name, &place).await?;
+        tx.commit().await?;
+        self.inner.news.tell(id);
+        Ok(set)
+    }
+
+    /// Makes the checkpoint of a place that is cut out of another one, for a name to stand on. It
+    /// is written by a branch that nobody sees.
+    async fn trimmed(
+        &self,
+        tx: &mut dyn Tx,
+        thread: &ThreadRow,
+        base: &mut Base,
+    ) -> Result<(), Error> {
+        let Base::Trim { of, .. } = base else {
+            return Ok(());
+        };
+        let id = BranchId::mint();
+        tx.insert_branch(InsertBranch {
+            id,
+            tree: thread.tree,
+            thread: thread.id,
+            name: id.to_string().into(),
+            head: Some(of.id),
+            head_depth: of.depth,
+            outcome: Outcome::Idle,
+            origin: "checkpoint",
+            source: None,
+        })
+        .await?;
+        if let Some(branch) = tx.branch(thread.tree, id).await? {
+            let head = self.cut(tx, thread, branch, base).await?.head;
+            tx.delete_branch(thread.tree, id).await?;
+            if let Some(head) = head
+                && let Some(point) = tx.point(thread.tree, head).await?
+            {
+                *base = Base::At(point);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tags of a thread by name.
+    ///
+    /// # Errors
+    /// 404: no such thread, or the storage failed.
+    pub async fn tags(&self, id: ThreadId) -> Result<Vec<Tag>, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let thread = resolve::thread(&mut *reader, id).await?;
+        Ok(reader.tags(thread.tree, id).await?)
+    }
+
+    /// One tag.
+    ///
+    /// # Errors
+    /// 404: no such thread or tag, or the storage failed.
+    pub async fn tag(&self, id: ThreadId, name: &str) -> Result<Tag, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let thread = resolve::thread(&mut *reader, id).await?;
+        Ok(resolve::tag(&mut *reader, &thread, name).await?)
+    }
+
+    /// Deletes a tag.
+    ///
+    /// # Errors
+    /// 404: no such thread or tag, or the storage failed.
+    pub async fn delete_tag(&self, id: ThreadId, name: &str) -> Result<(), Error> {
+        let (mut tx, thread) = self.change(id).await?;
+        tag::delete(&mut *tx, &thread, name).await?;
+        tx.commit().await?;
+        self.inner.news.tell(id);
+        Ok(())
+    }
+}
