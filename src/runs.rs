@@ -22,6 +22,7 @@ pub mod news;
 pub mod outline;
 pub mod projector;
 pub mod request;
+mod sent;
 pub mod service;
 mod spot;
 pub mod states;

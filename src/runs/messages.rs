@@ -231,7 +231,8 @@ impl Service {
         Ok((answer, created))
     }
 
-    /// Sends a message to be answered by a run of its own: both are durable when this returns.
+    /// Sends a message to be answered by a run of its own: both are durable when this returns. One
+    /// that was sent before with this id and content has the answer it had then.
     ///
     /// # Errors
     /// 400 `invalid_id`, 404, 409 `message_exists` or `no_messages_channel`, 422 without an
@@ -256,6 +257,9 @@ impl Service {
             graph: &setting.graph,
             assigned: true,
         };
+        if let Some(sent) = self.sent_before(&mut *tx, &thread, &values, &new).await? {
+            return Ok(sent);
+        }
         let aim = aim(&mut *tx, &values, &target, &thread, &new.to).await?;
         let message: Arc<str> = match &new.to.id {
             Some(id) => id.clone(),

@@ -113,7 +113,11 @@ async fn held(tx: &mut dyn Tx, thread: &ThreadRow, id: BranchId) -> Result<Branc
     Ok(branch.ok_or(crate::checkpoint::Error::Fenced)?)
 }
 
-async fn dangles(values: &Values<'_>, branch: &Branch) -> Result<bool, Error> {
+/// Whether the conversation of a branch ends in tool calls that are not answered.
+///
+/// # Errors
+/// The storage failed.
+pub async fn dangles(values: &Values<'_>, branch: &Branch) -> Result<bool, Error> {
     let messages = match branch.head {
         Some(head) => values.messages(head).await?,
         None => None,

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::conversation;
 use crate::on_both_storages;
 use crate::support;
-use crate::support::talk::{branches, ok, path, read, with};
+use crate::support::talk::{
+    background, branches, code, contents, events, ok, path, read, slow, with,
+};
 use crate::support::{
     client::Client,
     place::{Place, serve},
@@ -16,6 +18,7 @@ on_both_storages!(
     only_the_new_message_is_fed_on_top_of_the_head,
     a_message_behind_an_older_one_is_answered_on_a_branch,
     messages_sent_together_are_answered_in_order,
+    a_message_that_is_sent_again_has_the_answer_it_had,
 );
 
 fn send(client: &Client, body: &Value) -> Value {
@@ -109,4 +112,29 @@ fn messages_sent_together_are_answered_in_order(place: &Place) {
         .map(|one| one["content"].as_str().unwrap())
         .collect();
     assert_eq!(found, expected);
+}
+
+fn a_message_that_is_sent_again_has_the_answer_it_had(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let first = background(&client, &thread, &slow(700, 1));
+    let body = |text: &str| json!({"thread_id": thread, "content": text, "message_id": "Q", "assistant_id": "agent"});
+    let sent = send(&client, &body("q"));
+    let refused = |text: &str| code(client.post("/commands/send-message", &body(text)), 409);
+    assert_eq!(send(&client, &body("q")), sent, "while it waits");
+    assert_eq!(refused("other"), "message_exists");
+    assert_eq!(client.end_of(&thread, &first), "success");
+    let run = sent["run_id"].as_str().unwrap();
+    assert_eq!(client.end_of(&thread, run), "success");
+    assert_eq!(send(&client, &body("q")), sent, "once it is answered");
+    assert_eq!(refused("other"), "message_exists");
+    assert_eq!(
+        contents(&read(&client, &thread, "")["messages"]),
+        ["q", "echo: q"]
+    );
+    let log = events(&client, &thread, "limit=1000");
+    let told = log
+        .iter()
+        .filter(|one| one["event_type"] == "UserMessageAdded");
+    assert_eq!(told.count(), 1);
 }
