@@ -20,6 +20,7 @@ pub mod members;
 pub mod messages;
 pub mod news;
 pub mod outline;
+mod plain;
 pub mod projector;
 pub mod request;
 mod sent;

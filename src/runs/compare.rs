@@ -1,6 +1,6 @@
 //! What differs between two states of a thread.
 
-use super::{Error, Service, view};
+use super::{Error, Service, plain, view};
 use crate::{
     checkpoint::frame::Decoded,
     engine::view::snapshot,
@@ -103,7 +103,7 @@ impl Service {
         };
         let state = conversation.of(&decoded);
         let mut messages = state.all().to_vec();
-        let mut values = self.plain_values(thread, &decoded)?;
+        let mut values = self.channels_of(thread, &decoded)?;
         if let Base::Trim { drop, .. } = &base {
             // The state that a branch would begin with there.
             messages.retain(|one| id_of(one).is_none_or(|id| drop.iter().all(|out| **out != *id)));
@@ -118,17 +118,13 @@ impl Service {
     }
 
     /// Channels as the thread's graph shows them; without a graph, all that people named.
-    fn plain_values(&self, thread: &ThreadRow, decoded: &Decoded) -> Result<Map, Error> {
+    fn channels_of(&self, thread: &ThreadRow, decoded: &Decoded) -> Result<Map, Error> {
         if let Some(registered) = self.graph_in(&thread.metadata) {
             let state = snapshot(&registered.wiring, &"".into(), decoded, false)?;
             let shown = view::shown_values(&registered.graph, &state.values);
             return Ok(shown.as_map().cloned().unwrap_or_default());
         }
-        let all = decoded.checkpoint.values.iter();
-        let named = all.filter(|(name, _)| !name.starts_with("__") && !name.contains(':'));
-        Ok(named
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect())
+        Ok(plain::values(decoded))
     }
 }
 

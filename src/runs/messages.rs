@@ -1,21 +1,17 @@
 //! Messages of threads: storing them, sending them to be answered, and reading them.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use super::{
-    Created, Error, Service, Strategy,
+    Created, Error, Service, Strategy, plain,
     request::{self, Assistant},
 };
 use crate::{
-    channel::{Kind, Reducer},
-    graph::{Compiled, Graph, Output, START},
+    graph::{Compiled, START},
     id::{CheckpointId, EventId, RunId, ThreadId, TreeId},
     tree::{
         self, Base, event,
@@ -118,16 +114,6 @@ impl Turns {
         turn.lock_owned().await
     }
 }
-
-/// The graph of a thread on which nothing has run: only messages are known of it.
-static PLAIN: LazyLock<Option<Arc<Compiled>>> = LazyLock::new(|| {
-    Graph::untyped()
-        .channel("messages", Kind::Aggregate(Reducer::messages()))
-        .node("none", |_| async { Ok(Output::default()) })
-        .edge(START, "none")
-        .build()
-        .ok()
-});
 
 /// What messages of a thread are stored with.
 pub(super) struct Setting {
@@ -356,7 +342,7 @@ impl Service {
     ) -> Result<Setting, Error> {
         let own = || Some(self.graph_in(&thread.metadata)?.graph.clone());
         let Some(graph) = graph.or_else(own) else {
-            let graph = PLAIN.clone().ok_or_else(no_channel)?;
+            let graph = plain::graph().ok_or_else(no_channel)?;
             return Ok(Setting {
                 graph,
                 assigned: false,

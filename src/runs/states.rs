@@ -59,7 +59,7 @@ impl Service {
         let thread = self.thread(id).await?;
         let look = self.look(&thread, at).await?;
         let Some(registered) = self.graph_of(&thread) else {
-            return Ok(empty(id, at));
+            return self.plain_state(&thread, at, &look).await;
         };
         let (graph, wiring) = match at.ns.is_empty() {
             true => (registered.graph.clone(), registered.wiring.clone()),
@@ -176,12 +176,12 @@ impl Service {
             // Told before anything else is looked at.
             self.look(&thread, &page.at).await?;
         }
-        let Some(registered) = self.graph_of(&thread) else {
-            return Ok(vec![]);
-        };
         if page.limit == 0 {
             return Ok(vec![]);
         }
+        let Some(registered) = self.graph_of(&thread) else {
+            return self.plain_history(&thread, page).await;
+        };
         let Some(graph) = graph_at(&registered.graph, &page.at.ns) else {
             return Ok(vec![]);
         };
@@ -204,8 +204,11 @@ impl Service {
     /// # Errors
     /// The storage failed.
     pub async fn shown(&self, thread: &Thread) -> Result<(Value, Map), Error> {
-        let (Some(registered), Some(_)) = (self.graph_of(thread), thread.head) else {
+        if thread.head.is_none() {
             return Ok((Value::Null, Map::new()));
+        }
+        let Some(registered) = self.graph_of(thread) else {
+            return Ok((self.plain_values(thread).await?, Map::new()));
         };
         let Some(mut decoded) = self.find(thread, &"".into(), At::ActiveHead).await? else {
             return Ok((Value::Null, Map::new()));
@@ -240,7 +243,7 @@ fn on_row(wiring: &Wiring, mut decoded: Decoded) -> Result<(Snapshot, Value), en
 }
 
 /// What there is to see at an address where nothing is.
-fn empty(thread: ThreadId, at: &Address) -> Value {
+pub(super) fn empty(thread: ThreadId, at: &Address) -> Value {
     let asked = at.checkpoint.map(|id| id.to_string());
     view::empty_state(thread, asked.as_deref())
 }

@@ -11,7 +11,41 @@ on_both_storages!(
     graphs_inside_are_shown_as_their_branch_left_them,
     edits_by_branch_leave_the_others,
     an_edit_on_a_branch_with_a_running_run_is_refused,
+    what_was_posted_is_shown_before_anything_has_run,
 );
+
+fn what_was_posted_is_shown_before_anything_has_run(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = client.thread();
+    assert_eq!(client.state(&id)["values"], json!({}));
+    note(&client, &id, "a1");
+    tag(&client, &id, "a1");
+    let one = client.state(&id);
+    assert_eq!(texts(&one), ["text of a1"]);
+    assert_eq!(one["next"], json!([]));
+    let now = ok(client.get(&format!("/threads/{id}/head")), 200);
+    assert_eq!(
+        one["checkpoint"]["checkpoint_id"],
+        now["latest_checkpoint_id"]
+    );
+    note(&client, &id, "u2");
+    let two = client.state(&id);
+    assert_eq!(texts(&two), ["text of a1", "text of u2"]);
+    assert_eq!(state(&client, &id, "tag=t"), one);
+    assert_eq!(state(&client, &id, "branch=main"), two);
+    let history = client.history(&id);
+    assert_eq!(history.len(), 2);
+    assert_eq!(history[0]["values"], two["values"]);
+    let thread = ok(client.get(&format!("/threads/{id}")), 200);
+    assert_eq!(thread["values"], two["values"]);
+    // The first graph answers what waits, and shows the same.
+    let run = json!({"assistant_id": "agent", "input": null});
+    let values = client.run(&id, &run);
+    for at in [0, 1] {
+        assert_eq!(values["messages"][at], two["values"]["messages"][at]);
+    }
+    assert_eq!(texts(&client.state(&id)).len(), 3);
+}
 
 fn an_answered_question_is_asked_again_at_its_checkpoint(place: &Place) {
     let (_server, client) = serve(place);
