@@ -1,16 +1,16 @@
 //! The event log of a thread: pages of it, and following it as it grows.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 
 use super::{Error, Service};
 use crate::{
-    id::{BranchId, EventId, ThreadId},
+    id::{EventId, ThreadId},
     time::Timestamp,
     tree::{
         Read, event,
-        event::Facts,
+        event::{Facts, names::Names},
         projection::is_text,
         resolve,
         rows::{Event, ThreadRow},
@@ -36,7 +36,7 @@ pub struct Told {
     pub kind: Arc<str>,
     /// The thread whose event it is.
     pub thread: ThreadId,
-    /// Present name of its branch, if there is one.
+    /// Name of its branch when it came, if it is about one.
     pub branch: Option<Arc<str>>,
     /// Its checkpoint.
     pub checkpoint: Option<crate::id::CheckpointId>,
@@ -204,28 +204,13 @@ impl Owned<'_> {
     async fn tell(&self, read: &mut dyn Read, rows: Vec<Event>) -> Result<Vec<Told>, Error> {
         let tree = self.owner.tree;
         let mut contents = self.service.told(read, self.thread, &rows).await?;
-        let mut names: HashMap<BranchId, Option<Arc<str>>> = HashMap::new();
+        let names = Names::of(read, tree, &rows).await?;
         let mut told = Vec::with_capacity(rows.len());
         for row in rows {
-            let branch = match row.branch {
-                None => None,
-                Some(id) => match names.get(&id) {
-                    Some(name) => name.clone(),
-                    None => {
-                        let name = read.branch(tree, id).await?.map(|branch| branch.name);
-                        names.insert(id, name.clone());
-                        name
-                    }
-                },
-            };
-            let facts = match &*row.kind {
-                event::CHECKPOINT_CREATED | event::LLM_RESPONSE_GENERATED => {
-                    event::facts(read, tree, &row).await?
-                }
-                _ => Facts {
-                    branch: branch.clone(),
-                    ..Facts::default()
-                },
+            let branch = row.branch.and_then(|id| names.at(id, row.number));
+            let facts = Facts {
+                branch: branch.clone(),
+                ..event::facts(read, tree, &row).await?
             };
             let mut payload = event::payload(&row, &facts);
             if is_text(&row) || &*row.kind == event::MESSAGE_REMOVED {

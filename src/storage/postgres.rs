@@ -10,6 +10,7 @@ mod copy;
 mod create;
 mod delete;
 mod events;
+mod facts;
 mod flush;
 mod group;
 mod index;

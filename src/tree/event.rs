@@ -13,6 +13,7 @@ use crate::{
     value::{Map, Value},
 };
 
+pub mod names;
 #[cfg(test)]
 mod tests;
 
@@ -211,7 +212,7 @@ pub fn about_branch(name: &str) -> Map {
 /// What rows beside an event say of it.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Present name of its branch; `None` when the branch is gone.
+    /// Name of its branch when it came.
     pub branch: Option<Arc<str>>,
     /// Its checkpoint; `None` when it is gone.
     pub point: Option<Point>,
@@ -221,7 +222,7 @@ pub struct Facts {
     pub reply_to: Option<Arc<str>>,
 }
 
-/// The whole payload: what is stored, and what columns and rows say.
+/// The whole payload: what is stored or was noted since, and what columns and rows say.
 pub fn payload(event: &Event, facts: &Facts) -> Map {
     let mut map = Map::new();
     let text = |text: &Option<Arc<str>>| text.clone().map_or(Value::Null, Value::Str);
@@ -243,7 +244,7 @@ pub fn payload(event: &Event, facts: &Facts) -> Map {
         }
         CHECKPOINT_CREATED => {
             map.insert("checkpoint_id", checkpoint);
-            describe(&mut map, facts);
+            describe(&mut map, event, facts);
         }
         BRANCH_CREATED | BRANCH_HEAD_RESET => {
             map.insert("head_checkpoint_id", checkpoint);
@@ -269,25 +270,72 @@ pub fn payload(event: &Event, facts: &Facts) -> Map {
     map
 }
 
-fn describe(map: &mut Map, facts: &Facts) {
-    let point = facts.point.as_ref();
-    let parent = point.and_then(|point| point.parent);
-    map.insert(
-        "parent_checkpoint_id",
-        parent.map_or(Value::Null, |id| id.to_string().into()),
-    );
-    let is_ai = |node: &&Node| node.role.as_deref() == Some("ai");
-    if let Some(node) = facts.added.iter().rev().find(is_ai) {
-        map.insert("ai_message_id", Value::Str(node.message_id.clone()));
+fn describe(map: &mut Map, event: &Event, facts: &Facts) {
+    if is_noted(event) {
+        // In the order in which others have it.
+        for key in OF_CHECKPOINT {
+            if let Some(value) = event.payload.get(key) {
+                map.insert(key, value.clone());
+            }
+        }
+    } else if let Some(point) = &facts.point {
+        let added = facts.added.iter();
+        let added = added.map(|node| (&node.message_id, node.role.as_deref()));
+        map.extend(of_checkpoint(
+            point.parent,
+            point.source.as_str(),
+            point.step,
+            added,
+        ));
+    } else {
+        // It went before anybody noted what it was.
+        map.insert("parent_checkpoint_id", Value::Null);
+        map.insert("message_ids", Value::list(vec![]));
+        map.insert("source", Value::Null);
+        map.insert("step", Value::Null);
     }
-    let ids = facts.added.iter();
-    let ids = ids.map(|node| Value::Str(node.message_id.clone()));
-    map.insert("message_ids", Value::list(ids.collect()));
-    map.insert(
-        "source",
-        point.map_or(Value::Null, |point| point.source.as_str().into()),
-    );
-    map.insert("step", point.map_or(Value::Null, |point| point.step.into()));
+}
+
+/// What `CheckpointCreated` tells of the checkpoint.
+const OF_CHECKPOINT: [&str; 5] = [
+    "parent_checkpoint_id",
+    "ai_message_id",
+    "message_ids",
+    "source",
+    "step",
+];
+
+/// What `CheckpointCreated` tells of a checkpoint: the one it follows, what made it, and the
+/// messages that its run or edit added, oldest first, with their roles. Storages note it before a
+/// checkpoint goes or is moved.
+pub fn of_checkpoint<'a>(
+    parent: Option<CheckpointId>,
+    source: &str,
+    step: i64,
+    added: impl Iterator<Item = (&'a Arc<str>, Option<&'a str>)>,
+) -> Map {
+    let (mut answer, mut ids) = (None, vec![]);
+    for (id, role) in added {
+        if role == Some("ai") {
+            answer = Some(id);
+        }
+        ids.push(Value::Str(id.clone()));
+    }
+    let mut map = Map::new();
+    map.insert("parent_checkpoint_id", parent.map(|id| id.to_string()));
+    if let Some(id) = answer {
+        map.insert("ai_message_id", Value::Str(id.clone()));
+    }
+    map.insert("message_ids", Value::list(ids));
+    map.insert("source", source);
+    map.insert("step", step);
+    map
+}
+
+/// Whether what rows said of an event's checkpoint or message was noted before they changed.
+fn is_noted(event: &Event) -> bool {
+    let keys = ["message_ids", "reply_to"];
+    keys.iter().any(|key| event.payload.contains_key(key))
 }
 
 /// How clients of the message API know a role.
@@ -299,14 +347,14 @@ pub fn shown_role(stored: &str) -> &str {
     }
 }
 
-/// Reads what rows say of an event.
+/// Reads what rows say of an event, but for the name of its branch: see [`names`].
 ///
 /// # Errors
 /// The storage failed.
 pub async fn facts(read: &mut dyn Read, tree: TreeId, event: &Event) -> Result<Facts, Error> {
     let mut facts = Facts::default();
-    if let Some(branch) = event.branch {
-        facts.branch = read.branch(tree, branch).await?.map(|branch| branch.name);
+    if is_noted(event) {
+        return Ok(facts);
     }
     match (&*event.kind, event.checkpoint) {
         (CHECKPOINT_CREATED, Some(checkpoint)) => {

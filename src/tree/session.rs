@@ -93,6 +93,14 @@ pub trait Read: Send {
         limit: usize,
     ) -> Result<Vec<Event>, Error>;
 
+    /// Events that say how these branches are called from then on, or were called until then:
+    /// `BranchCreated`, `BranchRenamed` and `BranchDeleted`, of each branch in order.
+    async fn naming_events(
+        &mut self,
+        tree: TreeId,
+        branches: Vec<BranchId>,
+    ) -> Result<Vec<Event>, Error>;
+
     /// Pending and running runs of a thread, in order of creation.
     async fn open_runs(&mut self, tree: TreeId, thread: ThreadId) -> Result<Vec<OpenRun>, Error>;
 

@@ -1,5 +1,7 @@
 //! The event log: pages, streams, and the tables derived from it.
 
+#[path = "events/constant.rs"]
+mod constant;
 #[path = "events/derived.rs"]
 mod derived;
 #[path = "events/log.rs"]

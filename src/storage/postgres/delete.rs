@@ -3,7 +3,7 @@
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
-use super::{events, params::column, pool::Failure, remove};
+use super::{events, facts, params::column, pool::Failure, remove};
 use crate::{
     checkpoint::frame,
     id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
@@ -117,6 +117,7 @@ pub(super) async fn roll_back(client: &Client, row: &Row, thread: Uuid) -> Resul
         .query(RESULTS_ABOVE, &[&tree, &undone, &base, &branch])
         .await?;
     let kept = remove::Named::by(&above)?;
+    facts::keep(client, tree, &undone, true).await?;
     client
         .execute(remove::DROP_CHECKPOINTS, &[&tree, &undone, &true])
         .await?;

@@ -117,8 +117,16 @@ pub(super) async fn append(
 
 /// Events of a thread after a number, in order.
 pub(super) const AFTER: &str = "
+SELECT e.thread_id, e.event_number, e.kind, COALESCE(e.payload || f.facts, f.facts, e.payload) AS payload, e.branch_id, e.checkpoint_id, e.run_id,
+       e.message_id, e.created_at
+  FROM events e LEFT JOIN event_facts f ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id AND f.event_number = e.event_number
+ WHERE e.tree_id = $1 AND e.thread_id = $2 AND e.event_number > $3 ORDER BY e.event_number LIMIT $4";
+
+/// Events that say how branches are called from then on, or were called until then, in order. The
+/// numbers of their kinds are those of an index.
+pub(super) const NAMING: &str = "
 SELECT thread_id, event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, created_at FROM events
- WHERE tree_id = $1 AND thread_id = $2 AND event_number > $3 ORDER BY event_number LIMIT $4";
+ WHERE tree_id = $1 AND branch_id = ANY($2) AND kind IN (9, 12, 13) ORDER BY event_number";
 
 /// An event out of a row of that.
 pub(super) fn event_of(row: &Row) -> Result<Event, Error> {

@@ -5,7 +5,7 @@ use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::{
-    Store,
+    Store, facts,
     params::{column, unname},
     pool::Failure,
     remove,
@@ -63,8 +63,9 @@ async fn prune(client: &Client, tree: TreeId, thread: ThreadId) -> Result<usize,
         .iter()
         .map(|(kept, above)| (kept.0, above.map(|id| id.0)))
         .unzip();
-    client.execute(FOLLOW, &[&tree.0, &kept, &above]).await?;
     let doomed: Vec<Uuid> = plan.doomed.iter().map(|id| id.0).collect();
+    facts::keep(client, tree.0, &[&*doomed, &*kept].concat(), false).await?;
+    client.execute(FOLLOW, &[&tree.0, &kept, &above]).await?;
     if !doomed.is_empty() {
         client
             .execute(remove::DROP_CHECKPOINTS, &[&tree.0, &doomed, &false])

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{
     Store,
     commit::prepare,
+    facts,
     params::{Params, column, name},
     pool::{self, Failure},
 };
@@ -38,6 +39,7 @@ v AS (DELETE FROM checkpoint_blobs WHERE tree_id = $1),
 w AS (DELETE FROM checkpoint_writes WHERE tree_id = $1),
 m AS (DELETE FROM message_nodes WHERE tree_id = $1),
 e AS (DELETE FROM events WHERE tree_id = $1),
+f AS (DELETE FROM event_facts WHERE tree_id = $1),
 t AS (DELETE FROM trees WHERE tree_id = $1)
 SELECT 1";
 
@@ -99,6 +101,10 @@ WITH RECURSIVE needed AS (
   UNION SELECT t.thread_id, t.parent_thread_id, t.fork_event_number FROM needed n JOIN threads t ON t.thread_id = n.parent_thread_id)
 DELETE FROM events e USING threads t WHERE t.tree_id = $1 AND t.deleted_at IS NOT NULL AND e.tree_id = $1 AND e.thread_id = t.thread_id
    AND e.event_number > (SELECT COALESCE(max(n.fork_event_number), 0) FROM needed n WHERE n.parent_thread_id = t.thread_id)";
+
+const DROP_FACTS: &str = "
+DELETE FROM event_facts f WHERE f.tree_id = $1
+   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = $1 AND e.thread_id = f.thread_id AND e.event_number = f.event_number)";
 
 /// Results whose superstep's checkpoint, which named the same values, is gone.
 const ORPHANS: &str = "
@@ -243,13 +249,15 @@ async fn bury(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> 
     for text in BURY {
         client.execute(text, &[&tree, &thread]).await?;
     }
+    client.execute(DROP_EVENTS, &[&tree]).await?;
+    client.execute(DROP_FACTS, &[&tree]).await?;
     let row = client.query_one(DOOMED, &[&tree]).await?;
     if let Some(doomed) = row.try_get::<_, Option<Vec<Uuid>>>("ids")? {
+        facts::keep(client, tree, &doomed, true).await?;
         client
             .execute(DROP_CHECKPOINTS, &[&tree, &doomed, &true])
             .await?;
     }
-    client.execute(DROP_EVENTS, &[&tree]).await?;
     drop_blobs(client, tree).await?;
     client.execute(FORGET, &[]).await?;
     Ok(())

@@ -217,6 +217,17 @@ impl<E: Execute> Read for Session<E> {
             .await
     }
 
+    async fn naming_events(
+        &mut self,
+        tree: TreeId,
+        branches: Vec<BranchId>,
+    ) -> Result<Vec<Event>, Error> {
+        let branches = &Arc::new(branches);
+        self.0
+            .run(move |db| lookup::naming_events(db, tree, branches.clone()).boxed())
+            .await
+    }
+
     async fn open_runs(&mut self, tree: TreeId, thread: ThreadId) -> Result<Vec<OpenRun>, Error> {
         self.0
             .run(move |db| lookup::open_runs(db, tree, thread).boxed())

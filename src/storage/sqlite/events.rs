@@ -2,15 +2,16 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 
-use super::row::{id_if, json_map, map_text, unreadable};
+use super::row::{id, id_if, json_map, map_text, unreadable};
 use crate::{
     checkpoint::Error,
-    id::{ThreadId, TreeId},
+    id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
         event::{self, Stored},
         rows::{Event, NewEvent},
     },
+    value::Map,
 };
 
 /// Appends events to a thread's log and answers the number of the last one. This is the last
@@ -64,10 +65,12 @@ pub(super) fn after(
 ) -> Result<Vec<Event>, Error> {
     let rows = db
         .prepare_cached(
-            "SELECT event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, \
-             created_at FROM events \
-             WHERE tree_id = ?1 AND thread_id = ?2 AND event_number > ?3 \
-             ORDER BY event_number LIMIT ?4",
+            "SELECT e.event_number, e.kind, e.payload, e.branch_id, e.checkpoint_id, e.run_id, \
+             e.message_id, e.created_at, e.thread_id, f.facts FROM events e LEFT JOIN event_facts f \
+               ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id \
+              AND f.event_number = e.event_number \
+             WHERE e.tree_id = ?1 AND e.thread_id = ?2 AND e.event_number > ?3 \
+             ORDER BY e.event_number LIMIT ?4",
         )?
         .query_map(
             params![
@@ -76,20 +79,48 @@ pub(super) fn after(
                 number,
                 i64::try_from(limit).unwrap_or(i64::MAX),
             ],
-            |row| read_event(row, thread),
+            read_event,
         )?
         .collect::<Result<_, _>>()?;
     Ok(rows)
 }
 
-fn read_event(row: &Row<'_>, thread: ThreadId) -> rusqlite::Result<Event> {
-    let number = row.get(0)?;
+/// Events that say how branches are called from then on, or were called until then, of each in
+/// order. The numbers of their kinds are those of an index.
+pub(super) fn naming(
+    db: &Connection,
+    tree: TreeId,
+    branches: &[BranchId],
+) -> Result<Vec<Event>, Error> {
+    let mut select = db.prepare_cached(
+        "SELECT event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, \
+         created_at, thread_id, NULL FROM events \
+         WHERE tree_id = ?1 AND branch_id = ?2 AND kind IN (9, 12, 13) ORDER BY event_number",
+    )?;
+    let mut found = Vec::new();
+    for branch in branches {
+        let params = params![tree.0.as_bytes(), branch.0.as_bytes()];
+        for event in select.query_map(params, read_event)? {
+            found.push(event?);
+        }
+    }
+    Ok(found)
+}
+
+fn read_event(row: &Row<'_>) -> rusqlite::Result<Event> {
+    let (number, thread) = (row.get(0)?, id(row, 8)?);
+    // What the event brought, and what was noted since.
+    let mut facts = None;
+    for column in [2, 9] {
+        if !matches!(row.get_ref(column)?, ValueRef::Null) {
+            facts
+                .get_or_insert_with(Map::new)
+                .extend(json_map(row, column)?);
+        }
+    }
     let stored = Stored {
         code: row.get(1)?,
-        facts: match row.get_ref(2)? {
-            ValueRef::Null => None,
-            _ => Some(json_map(row, 2)?),
-        },
+        facts,
         run: id_if(row, 5)?,
     };
     let (kind, payload) = event::join(stored).map_err(|why| unreadable(1, why.to_string()))?;

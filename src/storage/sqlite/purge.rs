@@ -10,6 +10,7 @@ use crate::{
 };
 
 mod blobs;
+mod facts;
 mod prune;
 
 use blobs::collect;
@@ -106,6 +107,7 @@ fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
         "DELETE FROM checkpoints WHERE tree_id = ?1",
         "DELETE FROM message_nodes WHERE tree_id = ?1",
         "DELETE FROM events WHERE tree_id = ?1",
+        "DELETE FROM event_facts WHERE tree_id = ?1",
         "DELETE FROM deleted_runs WHERE tree_id = ?1",
         "DELETE FROM tree_members WHERE tree_id = ?1",
         "DELETE FROM trees WHERE tree_id = ?1",
@@ -167,7 +169,6 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
             AND c.checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)",
         named_params! { ":tree": id },
     )?;
-    remove(db, tree, &doomed, true)?;
     // Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it
     // lives.
     db.prepare_cached(
@@ -183,6 +184,14 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
                                 WHERE n.parent = events.thread_id)",
     )?
     .execute([id])?;
+    db.prepare_cached(
+        "DELETE FROM event_facts WHERE tree_id = ?1 AND NOT EXISTS (SELECT 1 FROM events e \
+           WHERE e.tree_id = ?1 AND e.thread_id = event_facts.thread_id \
+             AND e.event_number = event_facts.event_number)",
+    )?
+    .execute([id])?;
+    facts::keep(db, tree, &doomed, true)?;
+    remove(db, tree, &doomed, true)?;
     collect(db, tree)?;
     forget(db, now)
 }
@@ -286,6 +295,7 @@ pub(super) fn unpinned(
     if doomed.is_empty() {
         return Ok(());
     }
+    facts::keep(db, tree, &doomed, true)?;
     remove(db, tree, &doomed, true)?;
     collect(db, tree)
 }

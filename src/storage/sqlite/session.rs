@@ -193,6 +193,16 @@ impl<E: Execute + Sync> Read for Session<E> {
             .await
     }
 
+    async fn naming_events(
+        &mut self,
+        tree: TreeId,
+        branches: Vec<BranchId>,
+    ) -> Result<Vec<Event>, Error> {
+        self.0
+            .run(move |db| events::naming(db, tree, &branches))
+            .await
+    }
+
     async fn open_runs(&mut self, tree: TreeId, thread: ThreadId) -> Result<Vec<OpenRun>, Error> {
         self.0
             .run(move |db| lookup::open_runs(db, tree, thread))

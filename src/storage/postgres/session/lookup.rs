@@ -223,6 +223,19 @@ pub(super) async fn events(
     all(&rows, events::event_of)
 }
 
+pub(super) async fn naming_events(
+    db: &Object,
+    tree: TreeId,
+    branches: Arc<Vec<BranchId>>,
+) -> Result<Vec<Event>, Failure> {
+    let branches: Vec<_> = branches.iter().map(|id| id.0).collect();
+    let statement = prepare(db, events::NAMING).await?;
+    all(
+        &db.query(&statement, &[&tree.0, &branches]).await?,
+        events::event_of,
+    )
+}
+
 const OPEN_RUNS: &str = "
 SELECT run_id, branch_id, status = 'running' AS running FROM runs
  WHERE tree_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') ORDER BY seq";

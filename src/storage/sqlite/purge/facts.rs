@@ -1,0 +1,125 @@
+//! What events tell of rows that are about to go, or to follow another one: it is noted beside
+//! them, for they tell it for ever.
+
+use std::{collections::HashSet, sync::Arc};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::super::row::{id_if, map_text};
+use crate::{
+    checkpoint::Error,
+    id::TreeId,
+    tree::event,
+    value::{Map, Value},
+};
+
+/// Notes what events tell of checkpoints, before these change; and, when their `messages` go too,
+/// of those.
+pub(super) fn keep(
+    db: &Connection,
+    tree: TreeId,
+    checkpoints: &[[u8; 16]],
+    messages: bool,
+) -> Result<(), Error> {
+    if checkpoints.is_empty() {
+        return Ok(());
+    }
+    let changing: HashSet<&[u8; 16]> = checkpoints.iter().collect();
+    let mut select = db.prepare_cached(
+        "SELECT thread_id, event_number, kind, checkpoint_id, message_id FROM events \
+         WHERE tree_id = ?1 AND kind IN (4, 8) AND checkpoint_id IS NOT NULL",
+    )?;
+    let mut insert = db.prepare_cached(
+        "INSERT OR IGNORE INTO event_facts (tree_id, thread_id, event_number, facts) \
+         VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    let mut rows = select.query([tree.0.as_bytes()])?;
+    while let Some(row) = rows.next()? {
+        let checkpoint: [u8; 16] = row.get(3)?;
+        if !changing.contains(&checkpoint) {
+            continue;
+        }
+        let facts = match (row.get::<_, i16>(2)?, messages) {
+            (8, _) => of_checkpoint(db, tree, &checkpoint)?,
+            (_, true) => of_answer(db, tree, &checkpoint, row.get(4)?)?,
+            (_, false) => None,
+        };
+        if let Some(facts) = facts {
+            let (thread, number) = (row.get::<_, [u8; 16]>(0)?, row.get::<_, i64>(1)?);
+            insert.execute(params![tree.0.as_bytes(), thread, number, map_text(&facts)])?;
+        }
+    }
+    Ok(())
+}
+
+/// Of `CheckpointCreated`: the checkpoint before, and what its run or edit added.
+fn of_checkpoint(
+    db: &Connection,
+    tree: TreeId,
+    checkpoint: &[u8; 16],
+) -> Result<Option<Map>, Error> {
+    let tree = tree.0.as_bytes();
+    let added: Vec<(Arc<str>, Option<Arc<str>>)> = db
+        .prepare_cached(
+            "WITH RECURSIVE c AS (SELECT last_node_id, run_id FROM checkpoints \
+               WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2), \
+             up AS (\
+               SELECT m.parent_node_id, m.ordinal, m.message_id, m.role \
+                 FROM c JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = c.last_node_id \
+                WHERE CASE WHEN c.run_id IS NULL THEN m.checkpoint_id = ?2 \
+                           ELSE m.run_id IS c.run_id END \
+               UNION ALL \
+               SELECT m.parent_node_id, m.ordinal, m.message_id, m.role \
+                 FROM up u JOIN message_nodes m ON m.tree_id = ?1 \
+                   AND m.node_id = u.parent_node_id JOIN c \
+                WHERE CASE WHEN c.run_id IS NULL THEN m.checkpoint_id = ?2 \
+                           ELSE m.run_id IS c.run_id END) \
+             SELECT message_id, role FROM up ORDER BY ordinal",
+        )?
+        .query_map(params![tree, checkpoint], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?
+        .collect::<Result<_, _>>()?;
+    let point = db
+        .prepare_cached(
+            "SELECT parent_checkpoint_id, source, step FROM checkpoints \
+             WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2",
+        )?
+        .query_row(params![tree, checkpoint], |row| {
+            let source: String = row.get(1)?;
+            let added = added.iter().map(|(id, role)| (id, role.as_deref()));
+            Ok(event::of_checkpoint(
+                id_if(row, 0)?,
+                &source,
+                row.get(2)?,
+                added,
+            ))
+        })
+        .optional()?;
+    Ok(point)
+}
+
+/// Of `LLMResponseGenerated`: the message of the user above.
+fn of_answer(
+    db: &Connection,
+    tree: TreeId,
+    checkpoint: &[u8; 16],
+    message: Option<String>,
+) -> Result<Option<Map>, Error> {
+    let question: Option<Arc<str>> = db
+        .prepare_cached(
+            "WITH RECURSIVE up AS (\
+               SELECT parent_node_id, NULL AS question FROM message_nodes \
+                WHERE tree_id = ?1 AND checkpoint_id = ?2 AND message_id = ?3 AND kind = 'add' \
+               UNION ALL \
+               SELECT m.parent_node_id, CASE m.role WHEN 'human' THEN m.message_id END \
+                 FROM up u JOIN message_nodes m ON m.tree_id = ?1 \
+                   AND m.node_id = u.parent_node_id WHERE u.question IS NULL) \
+             SELECT question FROM up WHERE question IS NOT NULL",
+        )?
+        .query_row(params![tree.0.as_bytes(), checkpoint, message], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    Ok(question.map(|question| Map::from([("reply_to", Value::Str(question))])))
+}

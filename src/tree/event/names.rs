@@ -1,0 +1,139 @@
+//! How branches were called when events came: the log itself says, so that a later name changes
+//! nothing of it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use super::BRANCH_RENAMED;
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, TreeId},
+    tree::{Read, rows::Event},
+    value::{Map, Value},
+};
+
+/// The name of a thread's first branch, which no event tells.
+const FIRST: &str = "main";
+
+/// Names of branches over time.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// From which event on, with the names before and since.
+    told: HashMap<BranchId, Vec<(i64, Arc<str>, Arc<str>)>>,
+    /// Of branches that never had another one.
+    only: HashMap<BranchId, Arc<str>>,
+}
+
+impl Names {
+    /// The names of the branches that some events are about.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn of(read: &mut dyn Read, tree: TreeId, events: &[Event]) -> Result<Self, Error> {
+        let branches: HashSet<BranchId> = events.iter().filter_map(|event| event.branch).collect();
+        let mut names = Self::default();
+        if branches.is_empty() {
+            return Ok(names);
+        }
+        let told = read
+            .naming_events(tree, branches.iter().copied().collect())
+            .await?;
+        for event in &told {
+            names.learn(event);
+        }
+        for id in branches {
+            if !names.told.contains_key(&id) {
+                let row = read.branch(tree, id).await?;
+                let name = row.map_or_else(|| FIRST.into(), |row| row.name);
+                names.only.insert(id, name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// The name that a branch had when an event came.
+    pub fn at(&self, branch: BranchId, number: i64) -> Option<Arc<str>> {
+        let Some(told) = self.told.get(&branch) else {
+            return self.only.get(&branch).cloned();
+        };
+        let since = told.iter().rev().find(|(from, ..)| *from <= number);
+        let before = || told.first().map(|(_, before, _)| before);
+        since.map(|(.., name)| name).or_else(before).cloned()
+    }
+
+    fn learn(&mut self, event: &Event) {
+        let (Some(branch), Some(name)) = (event.branch, text(&event.payload, "branch")) else {
+            return;
+        };
+        let before = match &*event.kind {
+            BRANCH_RENAMED => text(&event.payload, "from"),
+            _ => None,
+        };
+        let before = before.unwrap_or_else(|| name.clone());
+        let told = self.told.entry(branch).or_default();
+        told.push((event.number, before, name));
+    }
+}
+
+fn text(payload: &Map, key: &str) -> Option<Arc<str>> {
+    match payload.get(key) {
+        Some(Value::Str(text)) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{id::ThreadId, time::Timestamp, tree::event, value};
+
+    fn told(branch: BranchId, number: i64, kind: &str, payload: &Value) -> Event {
+        let thread = ThreadId::mint();
+        Event {
+            id: event::id(thread, number),
+            thread,
+            number,
+            kind: kind.into(),
+            payload: payload.as_map().cloned().unwrap_or_default(),
+            branch: Some(branch),
+            checkpoint: None,
+            message_id: None,
+            created_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn a_branch_had_the_name_of_its_time() {
+        let (main, side, only) = (BranchId::mint(), BranchId::mint(), BranchId::mint());
+        let mut names = Names::default();
+        names.only.insert(only, "one".into());
+        for event in [
+            told(
+                main,
+                4,
+                event::BRANCH_RENAMED,
+                &value!({"branch": "b", "from": "main"}),
+            ),
+            told(
+                main,
+                7,
+                event::BRANCH_RENAMED,
+                &value!({"branch": "c", "from": "b"}),
+            ),
+            told(side, 5, event::BRANCH_CREATED, &value!({"branch": "side"})),
+            told(side, 9, event::BRANCH_DELETED, &value!({"branch": "side"})),
+        ] {
+            names.learn(&event);
+        }
+        let of = |branch, number| names.at(branch, number).unwrap().to_string();
+        let over_time: Vec<_> = [1, 4, 6, 7, 8].map(|number| of(main, number)).into();
+        assert_eq!(over_time, ["main", "b", "b", "c", "c"]);
+        assert_eq!(
+            (of(side, 4), of(side, 9), of(only, 1)),
+            ("side".into(), "side".into(), "one".into())
+        );
+        assert_eq!(names.at(BranchId::mint(), 1), None);
+    }
+}
