@@ -339,11 +339,7 @@ impl Service {
             }
         }
         // Of what a fork inherits only the last message can lack a follower.
-        let inherited = match thread.fork_checkpoint {
-            Some(base) => read.point(thread.tree, base).await?,
-            None => None,
-        };
-        let inherited = inherited.and_then(|point| point.last_node);
+        let inherited = resolve::last_inherited(read, &thread).await?;
         let mut ends = Vec::with_capacity(leaves.len());
         for (node, names) in leaves {
             if node.thread != id && Some(node.id) != inherited {

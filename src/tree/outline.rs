@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    Error, Read,
+    Error, Read, resolve,
     rows::{Branch, Node, Point, ThreadRow},
 };
 use crate::id::NodeId;
@@ -61,11 +61,7 @@ pub async fn messages(
     let mut rows = read
         .own_nodes(thread.tree, thread.id, after, limit + 1)
         .await?;
-    let base = match thread.fork_checkpoint {
-        Some(base) => read.point(thread.tree, base).await?,
-        None => None,
-    };
-    let last = match base.and_then(|point| point.last_node) {
+    let last = match resolve::last_inherited(read, thread).await? {
         Some(node) => read.node(thread.tree, node).await?,
         None => None,
     };

@@ -16,7 +16,7 @@ mod events;
 mod nodes;
 
 use events::{event, event_row, node_of};
-pub use nodes::{is_on_path, sees};
+pub use nodes::{is_on_path, last_inherited, sees};
 
 /// Rows of a path read at once.
 const PAGE: usize = 256;

@@ -2,12 +2,15 @@
 //! message came with may be pruned, or be on the path while the message was cut off.
 
 use crate::{
-    id::{CheckpointId, TreeId},
+    id::{CheckpointId, NodeId, TreeId},
     tree::{
         Error, Read,
-        rows::{Node, ThreadRow},
+        rows::{Change, Node, Position, ThreadRow},
     },
 };
+
+/// Messages read at once.
+const PAGE: usize = 64;
 
 /// Whether a message is on the path that ends at `head`.
 ///
@@ -23,8 +26,7 @@ pub async fn is_on_path(
     let Some(end) = end.and_then(|point| point.last_node) else {
         return Ok(false);
     };
-    let there = read.segment(tree, end, node.ordinal - 1, 1).await?;
-    Ok(there.first().is_some_and(|there| there.id == node.id))
+    is_before(read, tree, end, node).await
 }
 
 /// Whether a thread sees a message.
@@ -32,18 +34,65 @@ pub async fn is_on_path(
 /// # Errors
 /// The storage failed.
 pub async fn sees(read: &mut dyn Read, thread: &ThreadRow, node: &Node) -> Result<bool, Error> {
-    if node.thread == thread.id
-        || read
-            .visible(thread.tree, thread.id, node.checkpoint)
-            .await?
-    {
+    if node.thread == thread.id {
         return Ok(true);
     }
-    match thread.fork_checkpoint {
-        // Pruned, so that no checkpoint tells.
-        Some(base) if read.point(thread.tree, node.checkpoint).await?.is_none() => {
-            is_on_path(read, thread.tree, base, node).await
-        }
-        _ => Ok(false),
+    if node.change != Change::Add {
+        return Ok(read
+            .visible(thread.tree, thread.id, node.checkpoint)
+            .await?);
     }
+    match last_inherited(read, thread).await? {
+        Some(end) => is_before(read, thread.tree, end, node).await,
+        None => Ok(false),
+    }
+}
+
+/// The last message that a thread inherits. The checkpoint it was forked at may hold more, when the
+/// fork was made at a message that came together with later ones.
+///
+/// # Errors
+/// The storage failed.
+pub async fn last_inherited(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+) -> Result<Option<NodeId>, Error> {
+    let Some(base) = thread.fork_checkpoint else {
+        return Ok(None);
+    };
+    let Some(point) = read.point(thread.tree, base).await? else {
+        return Ok(None);
+    };
+    let (Some(anchor), Some(mut next)) = (&thread.fork_anchor, point.last_node) else {
+        return Ok(point.last_node);
+    };
+    loop {
+        let chain = read.chain(thread.tree, next, PAGE).await?;
+        for node in &chain {
+            if node.checkpoint != base {
+                return Ok(point.last_node);
+            }
+            if node.message_id == *anchor {
+                return Ok(match thread.fork_position {
+                    Some(Position::Before) => node.parent,
+                    _ => Some(node.id),
+                });
+            }
+        }
+        next = match chain.last().and_then(|node| node.parent) {
+            Some(parent) => parent,
+            None => return Ok(point.last_node),
+        };
+    }
+}
+
+/// Whether a message is one of those that end with `end`.
+async fn is_before(
+    read: &mut dyn Read,
+    tree: TreeId,
+    end: NodeId,
+    node: &Node,
+) -> Result<bool, Error> {
+    let there = read.segment(tree, end, node.ordinal - 1, 1).await?;
+    Ok(there.first().is_some_and(|there| there.id == node.id))
 }

@@ -159,9 +159,32 @@ fn a_fork_in_the_middle_of_a_post_leaves_later_messages_out(place: &Place) {
         &json!({"message_id": "a2", "position": "before"}),
     );
     assert_eq!(path(&client, &id_of(&before)), ["u1"]);
+    // What came after that is not the fork's.
+    let leaves = talk::branches(&client, &made)["leaves"].clone();
+    assert_eq!(leaves.as_array().unwrap().len(), 1, "{leaves}");
+    assert_eq!(
+        (&leaves[0]["message_id"], &leaves[0]["depth"]),
+        (&json!("a2"), &json!(2))
+    );
+    let nodes = talk::get(&client, &made, "tree")["nodes"].clone();
+    let nodes = nodes
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["id"].clone());
+    assert_eq!(nodes.collect::<Vec<_>>(), ["u1", "a2"]);
+    let later = client.get(&format!("/threads/{made}/messages?leaf_id=u3"));
+    assert_eq!(code(&later, 400), "invalid_id");
+    let rewind = format!("/threads/{made}/rewind");
+    let later = client.post(&rewind, &json!({"message_id": "u3"}));
+    assert_eq!(code(&later, 404), "message_not_found");
     note(&client, &made, "u4");
     assert_eq!(path(&client, &made), ["u1", "a2", "u4"]);
     assert_eq!(path(&client, &thread), ["u1", "a2", "u3"]);
+    let deeper = id_of(&fork(&client, &made, &json!({"branch": "main"})));
+    assert_eq!(path(&client, &deeper), ["u1", "a2", "u4"]);
+    let later = client.get(&format!("/threads/{deeper}/messages?leaf_id=u3"));
+    assert_eq!(code(&later, 400), "invalid_id");
 }
 
 fn scenario_18_a_fork_goes_on_from_an_event_and_its_own_events_follow(place: &Place) {
