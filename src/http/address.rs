@@ -20,6 +20,7 @@ pub(super) fn of_body(fields: &Fields<'_>) -> Result<Given, Error> {
         tag: fields.text("tag")?.cloned(),
         checkpoints: checkpoints(fields)?,
         messages: vec![],
+        as_parent: fields.any("parent_id").is_some(),
         event: fields.integer("event_number", 1, i64::MAX)?,
         position: fields.word("position", POSITIONS)?,
     };
@@ -37,6 +38,7 @@ pub(super) fn of_query(query: &Query) -> Result<Given, Error> {
         tag: text("tag"),
         checkpoints: vec![],
         messages: vec![],
+        as_parent: query.get("parent_id").is_some(),
         event: query.integer("event_number")?,
         position: query.word("position", POSITIONS)?,
     };

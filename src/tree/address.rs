@@ -20,6 +20,8 @@ pub struct Given {
     pub checkpoints: Vec<CheckpointId>,
     /// `parent_id` and `message_id`.
     pub messages: Vec<Arc<str>>,
+    /// One of them is `parent_id`.
+    pub as_parent: bool,
     /// `event_number`.
     pub event: Option<i64>,
     /// `position`.
@@ -51,6 +53,8 @@ pub struct Address {
     pub target: Target,
     /// The thing itself, or the place before it.
     pub position: Position,
+    /// The message was named as a parent, whose id must be a UUID if it is not known.
+    pub as_parent: bool,
     /// A branch whose head the checkpoint must be: runs and state edits may name both.
     pub head_of: Option<Arc<str>>,
 }
@@ -67,6 +71,7 @@ impl Address {
         Self {
             target,
             position: Position::At,
+            as_parent: false,
             head_of: None,
         }
     }
@@ -84,6 +89,7 @@ impl Given {
             tag,
             checkpoints,
             messages,
+            as_parent,
             event,
             position,
         } = self;
@@ -117,6 +123,7 @@ impl Given {
         Ok(Address {
             target,
             position: position.unwrap_or(Position::At),
+            as_parent,
             head_of,
         })
     }
@@ -128,6 +135,7 @@ impl Given {
             tag,
             checkpoints: _,
             messages,
+            as_parent: _,
             event,
             position,
         } = self;
@@ -145,6 +153,7 @@ impl Given {
             tag,
             checkpoints,
             messages,
+            as_parent: _,
             event,
             position: _,
         } = self;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     Error, Read,
     address::{Address, Target},
+    messages,
     rows::{Branch, Change, Node, Point, Position, Tag, ThreadRow},
 };
 use crate::{
@@ -190,7 +191,8 @@ pub async fn message(
 /// What an address means in a thread.
 ///
 /// # Errors
-/// 404: no such thing, or the thread does not see it. 409 `not_checkpointed`: the message of an
+/// 404: no such thing, or the thread does not see it; 400 `invalid_id` for a parent whose id is no
+/// UUID either. 409 `not_checkpointed`: the message of an
 /// event waits in the queue; `head_conflict`: the checkpoint is not the head of the branch named
 /// with it. Or the storage failed.
 pub async fn resolve(
@@ -235,7 +237,10 @@ pub async fn resolve(
         }
         Target::Message(id) => {
             let head = active(read, thread).await?.head;
-            let node = self::message(read, thread, id, head).await?;
+            let node = match address.as_parent {
+                true => messages::message(read, thread, id, head).await?,
+                false => self::message(read, thread, id, head).await?,
+            };
             let base = match address.position {
                 Position::At => at_message(read, thread, &node).await?,
                 Position::Before => before_message(read, thread, &node).await?,

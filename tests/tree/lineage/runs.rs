@@ -230,6 +230,13 @@ fn addresses_that_make_no_sense_are_refused(place: &Place) {
         let answer = client.post(&runs, &turn_as("x", "m9", more));
         assert_eq!(code(answer, 404), expected);
     }
+    for (more, status, expected) in [
+        (json!({"parent_id": "nope"}), 400, "invalid_id"),
+        (json!({"message_id": "nope"}), 404, "message_not_found"),
+    ] {
+        let answer = client.post(&runs, &turn_as("x", "m9", more));
+        assert_eq!(code(answer, status), expected);
+    }
     let unknown = json!({"checkpoint_id": "1f1e52d3-b51d-655d-8000-078d7d9aa83f"});
     let answer = client.post(&runs, &turn_as("x", "m9", unknown));
     assert_eq!(code(answer, 404), "", "told as LangGraph's clients know it");
