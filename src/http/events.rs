@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use hyper::{Response, StatusCode, header::ACCEPT};
+use hyper::{HeaderMap, Response, StatusCode, header::ACCEPT};
 use tokio::sync::mpsc;
 
 use super::{
@@ -32,7 +32,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         let after = number(call.query.get("after"), "after")?;
         let inherited = call.query.flag("inherited")?;
         let limit = call.query.limit(DEFAULT, MOST)?;
-        if wants_stream(&call) {
+        if wants_stream(&call.headers) {
             let last = number(last_event_id(&call)?, "Last-Event-ID")?;
             let after = last.or(after).unwrap_or(0);
             let place = call.stream_place()?;
@@ -94,10 +94,28 @@ fn words() -> Vec<(&'static str, Projection)> {
     all.map(|one| (one.as_str(), *one)).collect()
 }
 
-fn wants_stream(call: &Call) -> bool {
-    let accept = call.headers.get_all(ACCEPT).iter();
-    let mut kinds = accept.filter_map(|value| value.to_str().ok());
-    kinds.any(|kinds| kinds.contains("text/event-stream"))
+/// Whether the client would rather have a stream than a page.
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accept = headers.get_all(ACCEPT).iter();
+    let kinds = accept.filter_map(|value| value.to_str().ok());
+    let (mut stream, mut page) = (0.0, 0.0);
+    for kind in kinds.flat_map(|kinds| kinds.split(',')) {
+        let mut parts = kind.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let quality = parts.find_map(|part| {
+            let (key, value) = part.split_once('=')?;
+            key.trim()
+                .eq_ignore_ascii_case("q")
+                .then(|| value.trim().parse::<f32>().ok())?
+        });
+        let quality = quality.unwrap_or(1.0);
+        if name.eq_ignore_ascii_case("text/event-stream") {
+            stream = quality.max(stream);
+        } else if name.eq_ignore_ascii_case("application/json") {
+            page = quality.max(page);
+        }
+    }
+    stream > 0.0 && stream >= page
 }
 
 /// The header, which must be readable.
@@ -155,5 +173,31 @@ impl FrameSource for Frames {
         let id = told.number.to_string();
         sse::frame(&mut bytes, &told.kind, &data, Some(&id));
         Some(bytes.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_stream_is_given_to_who_would_rather_have_it() {
+        for (accept, stream) in [
+            ("text/event-stream", true),
+            ("TEXT/EVENT-STREAM", true),
+            ("application/json, text/event-stream", true),
+            ("*/*, text/event-stream; q=0.1", true),
+            ("text/event-stream;q=0.5, application/json", false),
+            ("text/event-stream;q=0.5, application/json;q=0.4", true),
+            ("text/event-stream;Q=0", false),
+            ("text/event-streams", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+            assert_eq!(wants_stream(&headers), stream, "{accept}");
+        }
     }
 }

@@ -50,9 +50,12 @@ pub(super) async fn tree(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let thread = call.path.thread()?;
         let limit = call.query.limit(MOST, MOST)?;
-        let below = call.query.integer("after_depth")?.map(|depth| {
-            let small = i32::try_from(depth).ok().filter(|depth| *depth >= -1);
-            small.ok_or_else(|| Error::invalid(format!("Invalid after_depth {depth}: 0 or more")))
+        let below = call.query.integer("after_depth")?.map(|depth| match depth {
+            // Nothing is deeper than the greatest depth there can be.
+            0.. => Ok(i32::try_from(depth).unwrap_or(i32::MAX)),
+            _ => Err(Error::invalid(format!(
+                "Invalid after_depth {depth}: 0 or more"
+            ))),
         });
         let wanted = Wanted {
             format: call.query.word("format", FORMATS)?.unwrap_or_default(),

@@ -262,6 +262,8 @@ fn a_tree_is_cut_at_its_limit(place: &Place) {
     let nodes = rest["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), 4);
     assert_eq!(nodes[0]["parent_id"], main[1]);
+    let deeper = get(&client, &thread, "tree?after_depth=2147483648");
+    assert_eq!(deeper["nodes"], json!([]));
     let all = get(&client, &thread, "tree?limit=6");
     assert_eq!(all["truncated"], false);
     for format in ["messages", "checkpoints"] {

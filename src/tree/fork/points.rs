@@ -113,7 +113,7 @@ pub async fn points(
             branch,
             message: None,
             created_at: thread.created_at,
-            active: thread.id == from.id,
+            active: thread.id == from.id && last == active,
         });
     }
     let parted = options

@@ -83,9 +83,14 @@ fn a_fork_without_messages_is_an_option_without_one(place: &Place) {
         options(&all["fork_points"][0]),
         [
             (root.clone(), "main".to_owned(), json!("u3"), false),
-            (empty, "main".to_owned(), Value::Null, true),
+            (empty.clone(), "main".to_owned(), Value::Null, true),
         ]
     );
+    let body = json!({"message_id": "u1"});
+    let back = client.post(&format!("/threads/{empty}/rewind"), &body);
+    assert_eq!(back.status, 201, "{}", back.text());
+    let elsewhere = family(&client, &empty);
+    assert!(!options(&elsewhere["fork_points"][0])[1].3, "{elsewhere}");
     let from_root = family(&client, &root);
     let seen = options(&from_root["fork_points"][0]);
     assert_eq!((seen[0].3, seen[1].3), (true, false));
