@@ -22,6 +22,9 @@ on_both_storages!(
     keys_count_for_posts_and_puts_and_have_a_form,
     a_repeated_tag_or_message_is_written_once,
     the_end_of_a_stateless_run_outlives_it,
+    a_repeated_stream_is_told_again_from_its_beginning,
+    streams_asked_for_at_once_tell_the_same,
+    a_stream_that_nobody_read_to_its_end_tells_the_end_again,
 );
 
 fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
@@ -53,6 +56,68 @@ fn a_repeated_request_gets_the_first_answer_and_has_no_further_effect(place: &Pl
     assert_eq!(second.header("content-type"), Some("application/json"));
     let other = post(&client, "/threads", "another", &body);
     assert_ne!(other.json()["thread_id"], first.json()["thread_id"]);
+}
+
+fn a_repeated_stream_is_told_again_from_its_beginning(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    for path in [
+        format!("/threads/{thread}/runs/stream"),
+        "/runs/stream".into(),
+    ] {
+        let first = post(&client, &path, &path, &slow(1));
+        assert!(first.text().contains("event: values"), "{}", first.text());
+        let again = post(&client, &path, &path, &slow(1));
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+        assert_eq!(again.text(), first.text());
+        for name in ["content-type", "location", "content-location"] {
+            assert!(first.header(name).is_some(), "{name}");
+            assert_eq!(again.header(name), first.header(name));
+        }
+    }
+    assert_eq!(runs(&client, &thread).len(), 1);
+    let first = post(&client, "/threads/search", "search", &json!({}));
+    let again = post(&client, "/threads/search", "search", &json!({}));
+    assert_eq!(first.header("x-pagination-total"), Some("1"));
+    assert_eq!(again.header("x-pagination-total"), Some("1"));
+}
+
+fn streams_asked_for_at_once_tell_the_same(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    for path in [
+        format!("/threads/{thread}/runs/stream"),
+        "/runs/stream".into(),
+    ] {
+        let send = || {
+            let (client, path) = (client.clone(), path.clone());
+            thread::spawn(move || post(&client, &path, &path, &slow(100)).text().to_owned())
+        };
+        let sent: Vec<_> = (0..8).map(|_| send()).collect();
+        let texts: Vec<_> = sent.into_iter().map(|sent| sent.join().unwrap()).collect();
+        assert!(texts[0].contains("event: values"), "{}", texts[0]);
+        assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+    }
+    assert_eq!(runs(&client, &thread).len(), 1);
+}
+
+fn a_stream_that_nobody_read_to_its_end_tells_the_end_again(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let path = format!("/threads/{thread}/runs/stream");
+    let (text, headers) = (slow(100).to_string(), [("idempotency-key", "k")]);
+    let mut first = client.open("POST", &path, &headers, text.as_bytes());
+    let about = first.event().unwrap();
+    drop(first);
+    let mut again = client.open("POST", &path, &headers, text.as_bytes());
+    assert_eq!(again.event().unwrap(), about);
+    let end = again.event().unwrap();
+    assert_eq!(
+        (&*end.name, &end.data["seen"]),
+        ("values", &json!(["work", "rest"]))
+    );
+    assert_eq!(again.event(), None);
+    assert_eq!(runs(&client, &thread).len(), 1);
 }
 
 fn a_key_belongs_to_one_request(place: &Place) {
@@ -149,8 +214,14 @@ fn a_repeated_wait_gives_the_end_of_the_run_that_was_created(place: &Place) {
     };
     let second = post(&client, &path, "k", &slow(150)).json();
     assert_eq!(second["seen"], json!(["work", "rest"]));
-    assert_eq!(first.join().unwrap().json(), second);
-    assert_eq!(post(&client, &path, "k", &slow(150)).json(), second);
+    let first = first.join().unwrap();
+    let third = post(&client, &path, "k", &slow(150));
+    assert_eq!(first.json(), second);
+    for name in ["location", "content-location"] {
+        assert!(first.header(name).is_some(), "{name}");
+        assert_eq!(first.header(name), third.header(name));
+    }
+    assert_eq!(third.json(), second);
     assert_eq!(runs(&client, &thread).len(), 1);
 }
 
@@ -186,7 +257,8 @@ fn keys_count_for_posts_and_puts_and_have_a_form(place: &Place) {
     let (_server, client) = serve(place);
     let thread = client.thread();
     for bad in ["", "two words", &"x".repeat(256), "ключ"] {
-        post(&client, "/threads", bad, &json!({})).refused(422);
+        let answer = post(&client, "/threads", bad, &json!({}));
+        assert_eq!(talk::code(answer, 422), "invalid_request");
     }
     let path = format!("/threads/{thread}");
     for n in [1, 2] {

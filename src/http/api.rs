@@ -133,6 +133,8 @@ pub trait Api: branches::Branches + messages::Messages + forks::Forks + events::
     async fn delete_run(&self, run: Target) -> Result<(), Error>;
     /// Waits for the end of a run; one that does not exist is an `__error__`.
     async fn join_run(&self, run: Target, cancel_on_disconnect: bool) -> Result<Outcome, Error>;
+    /// Whether the events of a run are there from its first one on.
+    fn keeps_events(&self, run: Target) -> bool;
     /// Watches a run; one that does not exist is an `error` event.
     async fn join_stream(
         &self,

@@ -240,6 +240,11 @@ impl Api for Service {
         Ok((result.boxed(), on_disconnect(self, run, policy)))
     }
 
+    fn keeps_events(&self, run: Target) -> bool {
+        let stream = self.stream(run.run);
+        stream.is_some_and(|publisher| publisher.resumable())
+    }
+
     async fn join_stream(
         &self,
         run: Target,

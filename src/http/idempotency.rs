@@ -1,25 +1,30 @@
 //! `Idempotency-Key`: a POST or PUT that is sent again within a day gets the answer of the first
 //! time and has no further effect.
 //!
-//! Answers below 500 are kept whole. An answer that is a stream is not: the run it belongs to is
-//! noted, and the same request joins that run; one that waits for the run's end is kept then.
-//! Whoever sends a key while the first request is under way waits for its answer.
+//! Answers below 500 are kept whole. Of an answer that takes as long as a run, that run is noted
+//! first, and the same request joins it; the whole answer is kept at its end, unless it is long or
+//! its client left. Whoever sends a key while the first request is under way waits for its answer.
 
-use bytes::Bytes;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{
     HeaderMap, Method, Response, StatusCode,
-    header::{CONTENT_LOCATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION},
+    header::{CACHE_CONTROL, CONTENT_LOCATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION},
 };
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    Error,
+    Api, Error, FrameSource,
     body::{self, Body, Source},
     render,
     router::Handler,
     runs as handlers,
     service::Call,
+    sse,
 };
 use crate::{
     checkpoint::codec,
@@ -34,7 +39,20 @@ use crate::{
 /// Most characters of a key.
 const LONGEST: usize = 255;
 /// Headers that are kept with an answer.
-const KEPT: [HeaderName; 3] = [CONTENT_TYPE, CONTENT_LOCATION, LOCATION];
+const KEPT: [HeaderName; 7] = [
+    CONTENT_TYPE,
+    CONTENT_LOCATION,
+    LOCATION,
+    CACHE_CONTROL,
+    HeaderName::from_static("x-accel-buffering"),
+    HeaderName::from_static("x-pagination-total"),
+    HeaderName::from_static("x-pagination-next"),
+];
+/// Most bytes of a stream that are kept.
+const STREAM_MAX: usize = 1 << 20;
+/// How long after the end of a run the answer to its first request is waited for, and how often
+/// it is looked for.
+const GRACE: (u32, Duration) = (20, Duration::from_millis(50));
 /// Says that an answer is one that was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
@@ -126,9 +144,9 @@ pub(super) async fn once(
         principal: call.principal(),
         text: request.key.into(),
     };
-    let held = match call.api().begin_once(key, hash).await? {
+    let held = match call.api().begin_once(key.clone(), hash).await? {
         Begun::Go(held) => held,
-        Begun::Answered(answer) => return again(&call, &answer).await,
+        Begun::Answered(answer) => return again(&call, key, hash, &answer).await,
         Begun::Other => {
             let detail = "The Idempotency-Key belongs to another request: take a new one";
             return Err(Error::invalid(detail).with_code("idempotency_mismatch"));
@@ -137,7 +155,7 @@ pub(super) async fn once(
     // Whoever carried this out before died over it, maybe after it created the run.
     if held.again
         && let Some(creates) = request.creates
-        && let Some(response) = orphan(&call, held.run, creates).await?
+        && let Some(response) = orphan(&call, held.run, creates, (key, hash)).await?
     {
         return Ok(response);
     }
@@ -152,8 +170,9 @@ pub(super) async fn once(
     }
     let later = held.later();
     let (mut response, answer) = taken_apart(response).await;
-    if let (Some(Replay::Wait(_)), Some(later)) = (response.extensions().get(), later) {
-        response = response.map(|body| kept_at_its_end(body, later));
+    if let (Some(replay), Some(later)) = (response.extensions().get().copied(), later) {
+        let head = kept_head(&response);
+        response = response.map(|body| kept_at_its_end(body, later, head, replay));
     }
     if let Err(error) = held.keep(codec::encode(&answer)).await {
         tracing::warn!(%error, "an answer could not be kept for its idempotency key");
@@ -163,8 +182,7 @@ pub(super) async fn once(
 
 /// The answer, and what is kept of it.
 async fn taken_apart(response: Response<Body>) -> (Response<Body>, Value) {
-    let mut kept = Map::new();
-    kept.insert("status", i64::from(response.status().as_u16()));
+    let mut kept = kept_head(&response);
     if let Some(replay) = response.extensions().get::<Replay>().copied() {
         let (word, run) = match replay {
             Replay::Stream(run) => ("stream", run),
@@ -174,11 +192,6 @@ async fn taken_apart(response: Response<Body>) -> (Response<Body>, Value) {
         kept.insert("thread", run.thread.to_string());
         kept.insert("run", run.run.to_string());
         return (response, Value::map(kept));
-    }
-    for name in &KEPT {
-        if let Some(text) = response.headers().get(name).and_then(|v| v.to_str().ok()) {
-            kept.insert(name.as_str(), text);
-        }
     }
     let (head, body) = response.into_parts();
     let bytes = match body.collect().await {
@@ -190,40 +203,71 @@ async fn taken_apart(response: Response<Body>) -> (Response<Body>, Value) {
     (response, Value::map(kept))
 }
 
-/// The body of a waiting answer, which is kept whole once it is: the run may be gone when the
-/// request comes again.
-fn kept_at_its_end(mut body: Body, later: Kept) -> Body {
+/// Status and headers of an answer as they are kept.
+fn kept_head(response: &Response<Body>) -> Map {
+    let mut kept = Map::new();
+    kept.insert("status", i64::from(response.status().as_u16()));
+    for name in &KEPT {
+        if let Some(text) = response.headers().get(name).and_then(|v| v.to_str().ok()) {
+            kept.insert(name.as_str(), text);
+        }
+    }
+    kept
+}
+
+/// The body of an answer that takes as long as its run, which is kept whole once it is: the run may
+/// be gone when the request comes again.
+fn kept_at_its_end(mut body: Body, later: Kept, mut head: Map, replay: Replay) -> Body {
     let stream = async_stream::stream! {
-        let mut whole = Vec::new();
+        let mut whole = Some(Vec::new());
         while let Some(Ok(frame)) = body.frame().await {
-            if let Some(data) = frame.data_ref() {
-                whole.extend_from_slice(data);
+            if let (Some(data), Some(bytes)) = (frame.data_ref(), &mut whole) {
+                bytes.extend_from_slice(data);
+            }
+            if let Replay::Stream(_) = replay {
+                whole = whole.filter(|bytes| bytes.len() <= STREAM_MAX);
             }
             yield Ok(frame);
         }
-        // Line breaks told that the answer is still to come.
-        let begin = whole.iter().position(|byte| *byte != b'\n').unwrap_or(0);
-        let answer = Value::map(Map::from([
-            ("status", 200.into()),
-            (CONTENT_TYPE.as_str(), "application/json".into()),
-            ("body", Value::Bytes(Bytes::from(whole).slice(begin..))),
-        ]));
-        if let Err(error) = later.replace(codec::encode(&answer)).await {
+        let Some(whole) = whole else { return };
+        let begin = match replay {
+            // Line breaks told that the answer is still to come.
+            Replay::Wait(_) => whole.iter().position(|byte| *byte != b'\n').unwrap_or(0),
+            Replay::Stream(_) => 0,
+        };
+        head.insert("body", Value::Bytes(Bytes::from(whole).slice(begin..)));
+        if let Err(error) = later.replace(codec::encode(&Value::map(head))).await {
             tracing::warn!(%error, "an answer could not be kept for its idempotency key");
         }
     };
     StreamBody::new(stream).boxed_unsync()
 }
 
+/// Puts kept headers on an answer.
+fn restore_headers(response: &mut Response<Body>, kept: &Value) {
+    for name in KEPT {
+        let text = kept.get(name.as_str()).and_then(Value::as_str);
+        if let Some(value) = text.and_then(|text| HeaderValue::from_str(text).ok()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+}
+
 /// Gives an answer again.
-async fn again(call: &Call, answer: &[u8]) -> Result<Response<Body>, Error> {
+async fn again(
+    call: &Call,
+    key: Key,
+    hash: [u8; 16],
+    answer: &[u8],
+) -> Result<Response<Body>, Error> {
     let kept = codec::decode(codec::BINCODE, answer).map_err(|error| Error::internal(&error))?;
     let text = |name: &str| kept.get(name).and_then(Value::as_str);
     if let (Some(word), Some(thread), Some(run)) = (text("join"), text("thread"), text("run")) {
         let (Ok(thread), Ok(run)) = (thread.parse(), run.parse()) else {
             return Err(Error::internal(&"a kept answer names no run"));
         };
-        let mut response = join(call, word, Target { thread, run }).await?;
+        let mut response = join(call, word, Target { thread, run }, (key, hash)).await?;
+        restore_headers(&mut response, &kept);
         mark(&mut response);
         return Ok(response);
     }
@@ -234,11 +278,7 @@ async fn again(call: &Call, answer: &[u8]) -> Result<Response<Body>, Error> {
     };
     let mut response = Response::new(body::full(bytes.clone()));
     *response.status_mut() = status;
-    for name in KEPT {
-        if let Some(value) = text(name.as_str()).and_then(|v| HeaderValue::from_str(v).ok()) {
-            response.headers_mut().insert(name, value);
-        }
-    }
+    restore_headers(&mut response, &kept);
     mark(&mut response);
     Ok(response)
 }
@@ -248,6 +288,7 @@ async fn orphan(
     call: &Call,
     run: RunId,
     creates: Creates,
+    of: (Key, [u8; 16]),
 ) -> Result<Option<Response<Body>>, Error> {
     let Ok(thread) = call.path.thread() else {
         return Ok(None);
@@ -259,24 +300,87 @@ async fn orphan(
         Err(error) => return Err(error),
     };
     let mut response = match creates {
-        Creates::Stream => join(call, "stream", run).await?,
-        Creates::Wait => join(call, "wait", run).await?,
+        Creates::Stream => join(call, "stream", run, of).await?,
+        Creates::Wait => join(call, "wait", run, of).await?,
         Creates::Row => body::json(StatusCode::OK, &Value::map(render::run(&row))),
     };
     mark(&mut response);
     Ok(Some(response))
 }
 
-/// Joins a run: by its events, from the first one that is still there, or by its end.
-async fn join(call: &Call, word: &str, run: Target) -> Result<Response<Body>, Error> {
+/// Joins a run whose whole answer is not kept: by its events, if they are there from the first one
+/// on, or by its end.
+async fn join(
+    call: &Call,
+    word: &str,
+    run: Target,
+    of: (Key, [u8; 16]),
+) -> Result<Response<Body>, Error> {
     if word == "wait" {
         return handlers::join_run(call, run, false).await;
     }
-    let join = Join {
-        last_event_id: Some("-".into()),
-        ..Join::default()
+    if call.api().keeps_events(run) {
+        let join = Join {
+            last_event_id: Some("-".into()),
+            ..Join::default()
+        };
+        return handlers::watch(call, run, join).await;
+    }
+    let place = call.stream_place()?;
+    let (end, _) = call.api().join_run(run, false).await?;
+    let api = call.shared.api.clone();
+    let answer = async move {
+        let end = end.await;
+        // Who was first is about to have read all of it.
+        for _ in 0..GRACE.0 {
+            match whole_answer(api.as_ref(), of.clone()).await {
+                Some(bytes) => return bytes,
+                None => tokio::time::sleep(GRACE.1).await,
+            }
+        }
+        outcome(run, &end)
     };
-    handlers::watch(call, run, join).await
+    let frames = Box::new(Late(Some(answer.boxed())));
+    let heartbeat = call.shared.options.heartbeat;
+    let drain = call.shared.drain.clone();
+    Ok(sse::respond(frames, None, heartbeat, drain, place))
+}
+
+/// The body that is kept by now.
+async fn whole_answer(api: &dyn Api, (key, hash): (Key, [u8; 16])) -> Option<Bytes> {
+    let Ok(Begun::Answered(answer)) = api.begin_once(key, hash).await else {
+        return None;
+    };
+    let kept = codec::decode(codec::BINCODE, &answer).ok()?;
+    kept.get("body").and_then(Value::as_bytes).cloned()
+}
+
+/// A stream that tells no more than how a run ended.
+fn outcome(run: Target, end: &Value) -> Bytes {
+    let mut bytes = BytesMut::new();
+    let about = Map::from([
+        ("run_id", run.run.to_string().into()),
+        ("attempt", 1.into()),
+    ]);
+    let about = Value::map(about).to_json();
+    sse::frame(&mut bytes, "metadata", about.as_bytes(), None);
+    match end.get("__error__") {
+        Some(error) => sse::frame(&mut bytes, "error", error.to_json().as_bytes(), None),
+        None => sse::frame(&mut bytes, "values", end.to_json().as_bytes(), None),
+    }
+    bytes.freeze()
+}
+
+/// A stream whose frames come all at once.
+struct Late(Option<BoxFuture<'static, Bytes>>);
+
+#[async_trait]
+impl FrameSource for Late {
+    async fn next(&mut self) -> Option<Bytes> {
+        let bytes = self.0.as_mut()?.await;
+        self.0 = None;
+        Some(bytes)
+    }
 }
 
 fn mark(response: &mut Response<Body>) {

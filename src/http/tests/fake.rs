@@ -269,6 +269,9 @@ impl Api for Fake {
         self.note((run, cancel));
         Ok((async { value!({}) }.boxed(), None))
     }
+    fn keeps_events(&self, _: Target) -> bool {
+        true
+    }
     async fn join_stream(
         &self,
         run: Target,
