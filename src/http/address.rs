@@ -1,7 +1,5 @@
 //! Address fields of requests, and errors of operations that LangGraph does not have.
 
-use hyper::StatusCode;
-
 use super::{Error, fields::Fields, params::Query};
 use crate::{
     id::CheckpointId,
@@ -82,12 +80,5 @@ fn checkpoint_id(text: &str) -> Result<CheckpointId, Error> {
 
 /// Gives errors of an operation of our own the code that each of them has.
 pub(super) async fn coded<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    work.await.map_err(|error| {
-        let code = match (error.code, error.status) {
-            (None, StatusCode::UNPROCESSABLE_ENTITY) => "invalid_request",
-            (None, StatusCode::PAYLOAD_TOO_LARGE) => "too_large",
-            _ => return error,
-        };
-        error.with_code(code)
-    })
+    work.await.map_err(Error::coded)
 }

@@ -19,9 +19,6 @@ const CREATING: [&[&str]; 4] = [
     &["runs", "wait"],
 ];
 
-/// The code of a 404, of operations that LangGraph does not have.
-const NO_THREAD: &str = "thread_not_found";
-
 /// The keys that clients may present. It does not show them.
 #[derive(Clone, Default)]
 pub struct Keys(Vec<(Arc<str>, Arc<str>)>);
@@ -140,7 +137,7 @@ fn told(error: Error, method: &Method, rest: &[&str]) -> Error {
         _ if error.status != StatusCode::NOT_FOUND => error,
         ("POST", ["runs"] | ["runs", "stream" | "wait"]) => Error::no_thread_or_assistant(),
         (_, [] | ["state" | "history" | "runs" | "copy" | "stream", ..]) => error,
-        _ => error.with_code(NO_THREAD),
+        _ => error.coded(),
     }
 }
 
@@ -159,16 +156,6 @@ impl Call {
     /// Refuses the request unless its client has this level on a thread: 404 without any, 403
     /// below it.
     pub async fn authorize(&self, thread: ThreadId, needed: Level) -> Result<(), Error> {
-        let found = self.authorize_plainly(thread, needed).await;
-        found.map_err(|error| match error.status {
-            StatusCode::NOT_FOUND => error.with_code(NO_THREAD),
-            _ => error,
-        })
-    }
-
-    /// As [`authorize`](Self::authorize), for operations that LangGraph has: there a 404 has no
-    /// code.
-    pub async fn authorize_plainly(&self, thread: ThreadId, needed: Level) -> Result<(), Error> {
         if !self.client.is_known {
             return Ok(());
         }

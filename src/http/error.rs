@@ -25,6 +25,8 @@ pub struct Error {
     pub detail: Cow<'static, str>,
     /// A stable word for programs; only for conditions LangGraph's server does not have.
     pub code: Option<&'static str>,
+    /// The word for a condition it does have: told where the operation is one of our own.
+    own_code: Option<&'static str>,
 }
 
 impl Error {
@@ -34,12 +36,28 @@ impl Error {
             status,
             detail: detail.into(),
             code: None,
+            own_code: None,
         }
     }
 
     /// With a word for programs.
     pub fn with_code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
+        self
+    }
+
+    fn with_own_code(mut self, code: &'static str) -> Self {
+        self.own_code = Some(code);
+        self
+    }
+
+    /// As an operation of our own tells it: with a code, whatever it is.
+    pub(super) fn coded(mut self) -> Self {
+        self.code = self.code.or(self.own_code).or(match self.status {
+            StatusCode::UNPROCESSABLE_ENTITY => Some("invalid_request"),
+            StatusCode::PAYLOAD_TOO_LARGE => Some("too_large"),
+            _ => None,
+        });
         self
     }
 
@@ -70,7 +88,7 @@ impl Error {
 
     /// 404: no such thread.
     pub fn no_thread(id: ThreadId) -> Self {
-        Self::missing(format!("Thread with ID {id} not found"))
+        Self::missing(format!("Thread with ID {id} not found")).with_own_code("thread_not_found")
     }
 
     /// 404 at the creation of a run.
@@ -80,7 +98,7 @@ impl Error {
 
     /// 404: a checkpoint that is not one of the thread.
     pub fn no_checkpoint(id: impl fmt::Display) -> Self {
-        Self::missing(format!("Checkpoint {id} not found"))
+        Self::missing(format!("Checkpoint {id} not found")).with_own_code("checkpoint_not_found")
     }
 
     /// 404: nothing to cancel, since the run is not there or has ended.
@@ -94,7 +112,7 @@ impl Error {
 
     /// 409: the thread id is taken.
     pub fn thread_exists(id: ThreadId) -> Self {
-        Self::conflict(format!("Thread with ID {id} already exists"))
+        Self::conflict(format!("Thread with ID {id} already exists")).with_own_code("thread_exists")
     }
 
     /// 409: a run with this id exists.

@@ -123,7 +123,7 @@ pub(super) fn key(method: &Method, headers: &HeaderMap) -> Result<Option<String>
     }
     let detail =
         format!("Invalid Idempotency-Key: one, of 1 to {LONGEST} visible ASCII characters");
-    Err(Error::invalid(detail))
+    Err(Error::invalid(detail).coded())
 }
 
 /// Carries a request out, unless it was before.

@@ -249,7 +249,7 @@ pub(super) async fn cancel_many(mut call: Call) -> Result<Response<Body>, Error>
     let body = call.json().await?;
     let which = parse::cancel(&body)?;
     if let Cancel::Runs(thread, _) = &which {
-        call.authorize_plainly(*thread, Level::Writer).await?;
+        call.authorize(*thread, Level::Writer).await?;
     }
     call.api().cancel_runs(which, action, call.viewer()).await?;
     Ok(body::empty(StatusCode::NO_CONTENT))

@@ -7,6 +7,7 @@ use hyper::{
 
 use super::{
     Error,
+    address::coded,
     assistants::ORDERS,
     body::{self, Body},
     fields::{self, Fields},
@@ -199,6 +200,10 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
 
 /// `GET /threads`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
+    coded(listed(&call)).await
+}
+
+async fn listed(call: &Call) -> Result<Response<Body>, Error> {
     let query = &call.query;
     let limit = query.limit(LIST_DEFAULT, LIST_MAX)?;
     let offset = query.offset()?;
@@ -277,7 +282,7 @@ async fn allowed(call: &Call, ids: Vec<ThreadId>, how: Prune) -> Result<Vec<Thre
     let mut own = Vec::with_capacity(ids.len());
     for id in ids {
         if call.level(id).await?.is_some() {
-            call.authorize_plainly(id, needed).await?;
+            call.authorize(id, needed).await?;
             own.push(id);
         }
     }
@@ -387,9 +392,13 @@ fn filter(fields: &Fields<'_>, call: &Call) -> Result<Filter, Error> {
         metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
         values: fields.map("values")?.cloned().unwrap_or_default(),
         status: fields.word("status", STATUSES)?,
-        mode: fields.word("mode", MODES)?.unwrap_or_default(),
+        // Fields that LangGraph does not have.
+        mode: fields
+            .word("mode", MODES)
+            .map_err(Error::coded)?
+            .unwrap_or_default(),
+        min_event: min_event(fields).map_err(Error::coded)?,
         principal: call.viewer(),
-        min_event: min_event(fields)?,
     })
 }
 

@@ -1,5 +1,8 @@
 //! Keys, owners and sharing.
 
+#[path = "members/codes.rs"]
+mod codes;
+
 use serde_json::{Value, json};
 
 use crate::on_both_storages;

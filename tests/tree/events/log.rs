@@ -3,6 +3,7 @@
 use super::*;
 use crate::on_both_storages;
 use crate::support;
+use crate::support::talk::code;
 
 on_both_storages!(
     a_run_is_told_in_order_and_with_content,
@@ -234,6 +235,7 @@ fn requests_that_make_no_sense_are_refused(place: &Place) {
         (422, format!("/threads/{thread}/tree?limit=10001")),
         (422, format!("/threads/{thread}/tree?format=none")),
         (422, format!("/threads/{thread}/tree?after_depth=x")),
+        (422, format!("/threads/{thread}/tree?after_depth=-1")),
         (404, format!("/threads/{nowhere}/tree")),
     ] {
         let answer = client.get(&path);
@@ -256,9 +258,8 @@ fn requests_that_make_no_sense_are_refused(place: &Place) {
     client
         .post(rebuild, &json!({"thread_id": "none"}))
         .refused(422);
-    client
-        .post(rebuild, &json!({"thread_id": nowhere}))
-        .refused(404);
+    let unknown = client.post(rebuild, &json!({"thread_id": nowhere}));
+    assert_eq!(code(unknown, 404), "thread_not_found");
 }
 
 /// The event part of scenario 19.
