@@ -13,6 +13,9 @@ use crate::{
     tree::rows::Node,
 };
 
+/// In place of a message.
+const OUTSIDE: NodeId = NodeId(Uuid::nil());
+
 /// What a cursor says, if its seal is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
@@ -31,6 +34,17 @@ impl Cursor {
             at,
             seal: seal(end.branch, end.id, at),
         }
+    }
+
+    /// The cursor of the outside of the path that ends with `end`: behind the end where a page
+    /// ends before it, before the beginning where one begins after it.
+    pub fn outside(end: &Node) -> Self {
+        Self::new(end, OUTSIDE)
+    }
+
+    /// Whether it stands at no message.
+    pub fn is_outside(&self) -> bool {
+        self.at == OUTSIDE
     }
 
     /// Whether it was made here. `end` is the node it names.

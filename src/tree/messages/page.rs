@@ -142,17 +142,23 @@ async fn on_path(
     let nodes = match &request.from {
         Cut::Oldest => behind(read, thread, end, 0, request.limit).await?,
         Cut::After(text) => {
-            let at = place(read, thread, end, text).await?;
-            behind(read, thread, end, at.ordinal, request.limit).await?
+            let after = match place(read, thread, end, text).await? {
+                Spot::At(node) => node.ordinal,
+                Spot::Outside(_) => 0,
+            };
+            behind(read, thread, end, after, request.limit).await?
         }
         Cut::Newest => newest(read, thread, Some(end.id), request.limit).await?,
         Cut::Before(text) => {
-            let at = place(read, thread, end, text).await?;
-            newest(read, thread, at.parent, request.limit).await?
+            let last = match place(read, thread, end, text).await? {
+                Spot::At(node) => node.parent,
+                Spot::Outside(end) => Some(end.id),
+            };
+            newest(read, thread, last, request.limit).await?
         }
     };
     let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
-        return Ok(Part::default());
+        return Ok(beyond(end, &request.from));
     };
     let more = last.ordinal < end.ordinal;
     let next = more.then(|| Cursor::new(end, last.id).text());
@@ -175,6 +181,27 @@ async fn on_path(
         prev,
         splits,
     })
+}
+
+/// A page past either end of a path: all of it is on one side.
+fn beyond(end: &Node, from: &Cut) -> Part {
+    let cursor = Some(Cursor::outside(end).text());
+    let (next, prev) = match from.is_forward() {
+        true => (None, cursor),
+        false => (cursor, None),
+    };
+    Part {
+        next,
+        prev,
+        ..Part::default()
+    }
+}
+
+/// Where a cursor or the id of a message stands.
+enum Spot {
+    At(Node),
+    /// Outside the path that ends, or once ended, with this message.
+    Outside(Node),
 }
 
 /// Up to `limit` messages that end with one, oldest first.
@@ -206,30 +233,36 @@ async fn behind(
     Ok(read.segment(thread.tree, end.id, after, limit).await?)
 }
 
-/// The message on the path that a cursor names.
+/// The place on the path that a cursor names.
 async fn place(
     read: &mut dyn Read,
     thread: &ThreadRow,
     end: &Node,
     text: &Arc<str>,
-) -> Result<Node, Error> {
+) -> Result<Spot, Error> {
     if let Some(cursor) = Cursor::parse(text) {
         let made_for = match cursor.end == end.id {
             true => Some(end.clone()),
             false => read.node(thread.tree, cursor.end).await?,
         };
-        if made_for.is_some_and(|end| cursor.is_genuine(&end)) {
-            let at = read.node(thread.tree, cursor.at).await?;
+        if let Some(made_for) = made_for.filter(|end| cursor.is_genuine(end)) {
+            let at = match cursor.is_outside() {
+                true => Some(made_for),
+                false => read.node(thread.tree, cursor.at).await?,
+            };
             let at = at.ok_or_else(off_path)?;
-            if cursor.end == end.id || is_before(read, thread, end, &at).await? {
-                return Ok(at);
+            if cursor.end != end.id && !is_before(read, thread, end, &at).await? {
+                return Err(off_path());
             }
-            return Err(off_path());
+            return Ok(match cursor.is_outside() {
+                true => Spot::Outside(at),
+                false => Spot::At(at),
+            });
         }
     }
     for node in read.nodes_of(thread.tree, vec![text.clone()]).await? {
         if node.change == Change::Add && is_before(read, thread, end, &node).await? {
-            return Ok(node);
+            return Ok(Spot::At(node));
         }
     }
     Err(off_path())
@@ -265,41 +298,57 @@ async fn in_state(
         .filter(|one| !cut.contains(super::values::id_of(one).unwrap_or_default()))
         .cloned()
         .collect();
+    let count = messages.len();
+    // How many are before a place, and where those behind it begin.
     let position = async |read: &mut dyn Read, text: &Arc<str>| {
+        let index = |id: &str| {
+            let mut all = messages.iter();
+            all.position(|one| super::values::id_of(one) == Some(id))
+        };
         let mut id = text.clone();
         if let Some(cursor) = Cursor::parse(text)
             && let Some(end) = read.node(thread.tree, cursor.end).await?
             && cursor.is_genuine(&end)
-            && let Some(at) = read.node(thread.tree, cursor.at).await?
         {
-            id = at.message_id;
+            if cursor.is_outside() {
+                let last = path.last.as_ref().ok_or_else(off_path)?;
+                if last.id != end.id && !is_before(read, thread, last, &end).await? {
+                    return Err(off_path());
+                }
+                let behind_end = index(&end.message_id).map_or(count, |at| at + 1);
+                return Ok((behind_end, 0));
+            }
+            if let Some(at) = read.node(thread.tree, cursor.at).await? {
+                id = at.message_id;
+            }
         }
-        let found = messages
-            .iter()
-            .position(|one| super::values::id_of(one) == Some(&id));
-        found.ok_or_else(off_path)
+        let at = index(&id).ok_or_else(off_path)?;
+        Ok((at, at + 1))
     };
-    let count = messages.len();
     let (start, stop) = match &request.from {
         Cut::Oldest => (0, count.min(request.limit)),
         Cut::Newest => (count.saturating_sub(request.limit), count),
         Cut::After(text) => {
-            let start = position(read, text).await? + 1;
+            let (_, start) = position(read, text).await?;
             (start, count.min(start.saturating_add(request.limit)))
         }
         Cut::Before(text) => {
-            let stop = position(read, text).await?;
+            let (stop, _) = position(read, text).await?;
             (stop.saturating_sub(request.limit), stop)
         }
     };
     let part = messages.get(start..stop).unwrap_or_default();
+    if part.is_empty() {
+        let end = path.last.as_ref().filter(|_| count > 0);
+        return Ok(end.map_or_else(Part::default, |end| beyond(end, &request.from)));
+    }
     let is_tool = |at: usize| {
         let message = messages.get(at).and_then(|one| one.get("type"));
         message.and_then(|kind| kind.as_str()) == Some("tool")
     };
     let splits = match request.from.is_forward() {
-        true => stop < count && !part.is_empty() && is_tool(stop),
-        false => start > 0 && !part.is_empty() && is_tool(start),
+        true => stop < count && is_tool(stop),
+        false => start > 0 && is_tool(start),
     };
     let nodes = item::in_state(read, thread, path, part).await?;
     let cursor = |place: Option<&item::Place>| match (place?, &path.last) {

@@ -11,6 +11,7 @@ use crate::support::talk::{agent_thread, code, get, ids, path, post, read, store
 on_both_storages!(
     pages_go_both_ways_without_gap_or_overlap,
     a_message_id_is_a_cursor_and_exclusive,
+    a_page_past_either_end_leads_back,
     a_cursor_off_the_path_is_refused,
     siblings_are_counted_on_every_branch,
     what_a_graph_removed_stays_on_the_path_and_leaves_the_state,
@@ -74,9 +75,46 @@ fn a_message_id_is_a_cursor_and_exclusive(place: &Place) {
     let thread = conversation(&client, 5);
     assert_eq!(path(&client, &thread, "after=M2&limit=2"), ["M3", "M4"]);
     assert_eq!(path(&client, &thread, "before=M4&limit=2"), ["M2", "M3"]);
-    assert_eq!(path(&client, &thread, "before=M1"), Vec::<String>::new());
-    assert_eq!(path(&client, &thread, "after=M5"), Vec::<String>::new());
     assert_eq!(path(&client, &thread, "view=state&after=M3"), ["M4", "M5"]);
+}
+
+fn a_page_past_either_end_leads_back(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = conversation(&client, 5);
+    let get = |query: &str| {
+        let page = read(&client, &thread, query);
+        let cursor = |key: &str| page[key].as_str().map(str::to_owned);
+        (ids(&page), cursor("next"), cursor("prev"))
+    };
+    for view in ["path", "state"] {
+        let (nothing, next, prev) = get(&format!("view={view}&after=M5"));
+        assert_eq!((nothing.len(), next), (0, None), "{view}");
+        let prev = prev.unwrap();
+        let (last, ..) = get(&format!("view={view}&limit=2&before={prev}"));
+        assert_eq!(last, ["M4", "M5"], "{view}");
+        let (nothing, next, none) = get(&format!("view={view}&before=M1"));
+        assert_eq!((nothing.len(), none), (0, None), "{view}");
+        let next = next.unwrap();
+        let (first, ..) = get(&format!("view={view}&limit=2&after={next}"));
+        assert_eq!(first, ["M1", "M2"], "{view}");
+        // They stay where they are when the conversation goes on elsewhere.
+        let aside = json!({"id": format!("A-{view}"), "role": "user", "content": "x",
+            "parent_id": "M2", "activate": false});
+        let branch = store(&client, &thread, &aside)["branch"].clone();
+        let branch = branch.as_str().unwrap();
+        let query = format!("messages?view={view}&branch={branch}&before={prev}");
+        let answer = client.get(&format!("/threads/{thread}/{query}"));
+        assert_eq!(code(&answer, 400), "invalid_cursor");
+    }
+    let (.., prev) = get("after=M5");
+    store(&client, &thread, &with(user("more"), "id", "M6"));
+    for view in ["path", "state"] {
+        let (last, ..) = get(&format!(
+            "view={view}&limit=2&before={}",
+            prev.clone().unwrap()
+        ));
+        assert_eq!(last, ["M4", "M5"], "{view}");
+    }
 }
 
 fn a_cursor_off_the_path_is_refused(place: &Place) {
