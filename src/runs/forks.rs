@@ -97,7 +97,7 @@ impl Service {
                 Some(branch) => branch.clone(),
                 None => resolve::active(&mut *tx, &parent).await?,
             };
-            let message = again.message.as_ref();
+            let said = new.at != Address::default();
             let made = fork::create(
                 &mut *tx,
                 &parent,
@@ -108,7 +108,11 @@ impl Service {
                     base: again.base.clone(),
                     from: Some(from),
                     event: asked(&new.at),
-                    anchor: message.map(|node| (node.message_id.clone(), new.at.position)),
+                    anchor: match &new.at.target {
+                        Target::Message(id) => Some(id.clone()),
+                        _ => None,
+                    },
+                    position: said.then_some(new.at.position),
                     waits: content.waits,
                 },
             )

@@ -264,7 +264,8 @@ pub fn payload(event: &Event, facts: &Facts) -> Map {
         };
         map.insert(key.clone(), value);
     }
-    if event.branch.is_some() && !map.contains_key("branch") {
+    // A fork begins with one branch, which is no news.
+    if event.branch.is_some() && &*event.kind != THREAD_FORKED && !map.contains_key("branch") {
         map.insert("branch", text(&facts.branch));
     }
     map

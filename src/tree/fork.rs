@@ -34,8 +34,10 @@ pub struct New {
     pub from: Option<Branch>,
     /// Number of the event that the request names, 0 without one.
     pub event: i64,
-    /// The message it was forked at, as sent, and whether that is shared.
-    pub anchor: Option<(Arc<str>, Position)>,
+    /// The message it was forked at, as sent.
+    pub anchor: Option<Arc<str>>,
+    /// Whether what it was forked at is shared; nothing if that was not said.
+    pub position: Option<Position>,
     /// Nodes wait to run at the base.
     pub waits: bool,
 }
@@ -74,18 +76,14 @@ pub async fn create(tx: &mut dyn Tx, parent: &ThreadRow, new: New) -> Result<Mad
     let inherited = base.as_ref().map_or(0, |base| base.event_number);
     let event_number = inherited.max(new.event);
     let id = BranchId::mint();
-    let (anchor, position) = match &new.anchor {
-        Some((anchor, position)) => (Some(anchor.clone()), Some(*position)),
-        None => (None, None),
-    };
     tx.insert_fork(InsertFork {
         id: new.id,
         tree: parent.tree,
         parent: parent.id,
         checkpoint: base.as_ref().map(|base| base.id),
         depth: base.as_ref().map_or(-1, |base| base.depth),
-        anchor: anchor.clone(),
-        position,
+        anchor: new.anchor.clone(),
+        position: new.position,
         event_number,
         level,
         active_branch: id,
@@ -126,8 +124,8 @@ pub async fn create(tx: &mut dyn Tx, parent: &ThreadRow, new: New) -> Result<Mad
                     "fork_checkpoint_id",
                     base.as_ref().map(|base| base.id.to_string()).into(),
                 ),
-                ("anchor", anchor.map(Value::Str).into()),
-                ("position", position.map(Position::as_str).into()),
+                ("anchor", new.anchor.map(Value::Str).into()),
+                ("position", new.position.map(Position::as_str).into()),
             ]),
             branch: Some(id),
             checkpoint: base.as_ref().map(|base| base.id),
@@ -224,10 +222,8 @@ pub async fn implicit(
         // The post goes on from there at once: there is nothing to answer.
         from: None,
         event: 0,
-        anchor: lineage
-            .anchor
-            .clone()
-            .map(|anchor| (anchor, Position::Before)),
+        anchor: lineage.anchor.clone(),
+        position: lineage.anchor.as_ref().map(|_| Position::Before),
         waits: false,
     };
     let made = create(tx, &parent, new).await?;

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use crate::support::client::{Answer, Client};
 use crate::support::place::{Place, serve};
 use crate::support::talk::{
-    self, code, contents, create, family, fork, id_of, ids, note, read, say, thread_of,
+    self, code, contents, create, family, fork, id_of, ids, last_event, note, ok, put, read, say,
+    thread_of, with,
 };
 
 fn try_fork(client: &Client, thread: &str, body: &Value) -> Answer {

@@ -16,6 +16,7 @@ on_both_storages!(
     a_fork_of_an_open_question_can_be_answered_by_itself,
     a_fork_of_a_fork_reaches_into_every_ancestor,
     a_fork_begins_a_chain_of_events_of_its_own,
+    a_fork_remembers_its_address_as_it_was_sent,
     what_cannot_be_forked_is_refused,
     a_fork_without_an_address_begins_at_the_head,
 );
@@ -317,6 +318,43 @@ fn a_fork_begins_a_chain_of_events_of_its_own(place: &Place) {
     let first = fork(&client, &id_of(&grand), &json!({"event_number": 2}));
     assert_eq!(path(&client, &id_of(&first)), ["u1"]);
     assert!(grand["fork_event_number"].as_i64() <= Some(own[1].0));
+}
+
+fn a_fork_remembers_its_address_as_it_was_sent(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = thread_of(&client, &["u1", "a2"]);
+    ok(
+        put(&client, &format!("/threads/{thread}/tags/t"), &json!({})),
+        201,
+    );
+    let state = client.state(&thread);
+    let number = last_event(&client, &thread);
+    for (address, anchor) in [
+        (
+            json!({"checkpoint_id": state["checkpoint"]["checkpoint_id"]}),
+            Value::Null,
+        ),
+        (json!({"tag": "t"}), Value::Null),
+        (json!({"branch": "main"}), Value::Null),
+        (json!({"event_number": number}), Value::Null),
+        (json!({"message_id": "a2"}), json!("a2")),
+    ] {
+        for position in ["at", "before"] {
+            let body = with(address.clone(), "position", position);
+            let id = id_of(&fork(&client, &thread, &body));
+            let all = family(&client, &thread);
+            let row = relative(&all, &id);
+            assert_eq!(row["forked_at_message_id"], anchor, "{body}");
+            assert_eq!(row["position"], position, "{body}");
+            let told = &talk::events(&client, &id, "")[1]["payload"];
+            assert_eq!(told["anchor"], anchor, "{body}");
+            assert_eq!(told["position"], position, "{body}");
+            assert_eq!(told.as_object().unwrap().len(), 5, "{told}");
+        }
+    }
+    let all = id_of(&fork(&client, &thread, &json!({})));
+    let family = family(&client, &thread);
+    assert_eq!(relative(&family, &all)["position"], Value::Null);
 }
 
 fn what_cannot_be_forked_is_refused(place: &Place) {

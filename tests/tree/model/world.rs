@@ -107,7 +107,8 @@ pub struct Thread {
     /// What it inherits.
     pub base: Vec<usize>,
     pub base_event: i64,
-    pub anchor: Option<(String, &'static str)>,
+    pub anchor: Option<String>,
+    pub position: Option<&'static str>,
     pub level: i64,
     pub branches: Vec<Branch>,
     pub active: usize,
@@ -193,6 +194,7 @@ impl World {
             base: vec![],
             base_event: 0,
             anchor: None,
+            position: None,
             level: 0,
             branches: vec![],
             active: 0,
@@ -213,8 +215,8 @@ impl World {
         parent: usize,
         id: String,
         base: &Base,
-        anchor: Option<(String, &'static str)>,
-        asked: i64,
+        anchor: Option<String>,
+        position: Option<&'static str>,
     ) -> usize {
         let at = self.root(id);
         let path = base.path().to_vec();
@@ -226,8 +228,9 @@ impl World {
         thread.level = level;
         thread.parent = Some(parent);
         thread.base = path;
-        thread.base_event = inherited.max(asked);
+        thread.base_event = inherited;
         thread.anchor = anchor;
+        thread.position = position;
         thread.events.clear();
         thread.branches.clear();
         let waits = matches!(base, Base::At(_)) && self.waits(base.path());

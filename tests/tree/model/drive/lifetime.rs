@@ -17,12 +17,13 @@ impl Case<'_> {
         let wanted = resolved.as_ref().map(|_| 201).map_err(|refused| *refused);
         self.expect("POST", &self.of(at, "fork"), &body, wanted)?;
         if let Ok((base, ..)) = resolved {
-            let anchor = match address {
-                At::Message(id, true) => Some((id, "before")),
-                At::Message(id, false) => Some((id, "at")),
-                _ => None,
+            let (anchor, position) = match address {
+                At::Active => (None, None),
+                At::Message(id, true) => (Some(id), Some("before")),
+                At::Message(id, false) => (Some(id), Some("at")),
+                _ => (None, Some("at")),
             };
-            let fork = self.world.fork(at, id, &base, anchor, 0);
+            let fork = self.world.fork(at, id, &base, anchor, position);
             self.touched.push(fork);
         }
         Ok(())
@@ -55,8 +56,8 @@ impl Case<'_> {
         let Ok(base) = base else {
             return Ok(());
         };
-        let anchor = anchor.map(|anchor| (anchor, "before"));
-        let fork = self.world.fork(at, id, &base, anchor, 0);
+        let position = anchor.is_some().then_some("before");
+        let fork = self.world.fork(at, id, &base, anchor, position);
         self.touched.push(fork);
         let mut post = Post {
             messages: vec![first],
