@@ -12,9 +12,15 @@ use super::{
 };
 use crate::{
     checkpoint::{self, At, Slot},
-    engine::{self, Edit, StateUpdate, edit::COPY},
+    engine::{
+        self, Edit, StateUpdate,
+        edit::{COPY, Edited},
+    },
     id::{CheckpointId, ThreadId},
-    tree::{self, Indexer, Outcome, Thread, base, branch, read, resolve, rows::Position},
+    tree::{
+        self, Base, Indexer, Outcome, Thread, base, branch, draft::Draft, messages::post, read,
+        resolve, rows::Position,
+    },
     value::{Map, Value},
 };
 
@@ -22,14 +28,19 @@ use crate::{
 struct Target {
     /// The right to write.
     slot: Slot,
-    /// The checkpoint; the head of the slot without one.
-    at: Option<CheckpointId>,
+    start: Start,
 }
 
-fn nothing_there() -> Error {
-    Error::Invalid(
-        "There is no state at this place yet: edit the state of an empty branch by its name".into(),
-    )
+/// A state to edit.
+enum Start {
+    /// That at the head of the slot.
+    Head,
+    /// That of a checkpoint.
+    Checkpoint(CheckpointId),
+    /// None: what is written begins a conversation anew.
+    Nothing,
+    /// That of a place whose checkpoint holds later messages too.
+    Trimmed,
 }
 
 impl Service {
@@ -49,9 +60,16 @@ impl Service {
             task: None,
         };
         let target = self.target(&thread, &edit.at, opens).await?;
-        let (ns, made, parents) = self
-            .write(&thread, &edit.at.ns, target, vec![vec![update]])
-            .await?;
+        let (ns, made, parents) = match (&target.start, &edit.at.place) {
+            (Start::Trimmed, Some(place)) => {
+                let made = self.write_trimmed(&thread, place, update).await?;
+                ("".into(), made, Map::new())
+            }
+            _ => {
+                self.write(&thread, &edit.at.ns, target, vec![vec![update]])
+                    .await?
+            }
+        };
         let address = view::address(id, &ns, made, Some(&parents));
         let mut map = Map::with_capacity(3);
         map.insert("checkpoint", address.clone());
@@ -84,7 +102,10 @@ impl Service {
             .collect();
         let slot = self.inner.parts.tree.slot(thread.id).await?;
         let slot = slot.ok_or(Error::NoThread(thread.id))?;
-        let target = Target { slot, at: None };
+        let target = Target {
+            slot,
+            start: Start::Head,
+        };
         self.write(thread, &"".into(), target, supersteps).await?;
         Ok(())
     }
@@ -98,15 +119,27 @@ impl Service {
         let row = resolve::thread(read, thread.id).await?;
         let mut target = Target {
             slot: resolve::active(read, &row).await?.slot(),
-            at: at.checkpoint,
+            start: at.checkpoint.map_or(Start::Head, Start::Checkpoint),
         };
         if let Some(place) = &at.place {
             let found = tree::resolve(read, &row, place).await?;
             match found.named.filter(|_| place.position == Position::At) {
                 Some(branch) => target.slot = branch.slot(),
                 None => {
-                    let base = found.base.id();
-                    target.at = Some(base.ok_or_else(nothing_there)?);
+                    target.start = match found.base {
+                        Base::At(point) => Start::Checkpoint(point.id),
+                        // A copy is one of a whole checkpoint, and a graph inside has its state
+                        // beside one.
+                        Base::Trim { of, .. } if opens || !at.ns.is_empty() => {
+                            Start::Checkpoint(of.id)
+                        }
+                        Base::Empty if !at.ns.is_empty() => {
+                            let detail = "There is no state of a subgraph at this place yet";
+                            return Err(Error::Invalid(detail.into()));
+                        }
+                        Base::Trim { .. } => Start::Trimmed,
+                        Base::Empty => Start::Nothing,
+                    }
                 }
             }
         } else if let Some(id) = at.checkpoint.filter(|_| at.ns.is_empty()) {
@@ -119,11 +152,65 @@ impl Service {
         if branch::is_running(&read.open_runs(row.tree, row.id).await?, target.slot.branch) {
             return Err(Error::InFlight(thread.id));
         }
-        let elsewhere = target.at.is_some_and(|id| target.slot.head != Some(id));
+        let elsewhere = match target.start {
+            Start::Head => false,
+            Start::Checkpoint(id) => target.slot.head != Some(id),
+            Start::Nothing => target.slot.head.is_some(),
+            Start::Trimmed => true,
+        };
         if at.ns.is_empty() && (opens || elsewhere) {
             branch::must_have_room(&read.branches(row.tree, row.id).await?)?;
         }
         Ok(target)
+    }
+
+    /// Writes to a state of which the newest messages are cut off first, on a new branch: all of
+    /// it is one change.
+    async fn write_trimmed(
+        &self,
+        thread: &Thread,
+        place: &tree::Address,
+        update: StateUpdate,
+    ) -> Result<CheckpointId, Error> {
+        let (mut tx, row) = self.change(thread.id).await?;
+        let base = tree::resolve(&mut *tx, &row, place).await?.base;
+        let active = resolve::active(&mut *tx, &row).await?;
+        let setting = self.setting(&row, None)?;
+        let values = self.values(&row, &setting);
+        let target = post::Target {
+            graph: &setting.graph,
+            assigned: setting.assigned,
+        };
+        let how = ("update", true);
+        let off = post::branch_off(&mut *tx, &values, &target, &row, &active, base, how);
+        let (branch, slot, base) = off.await?;
+        let mut metadata = Map::new();
+        if let Some(value) = row.metadata.get("graph_id") {
+            metadata.insert("graph_id", value.clone());
+        }
+        let draft = Draft::new(self.inner.parts.saver.clone());
+        let edit = Edit {
+            saver: draft.clone(),
+            slot,
+            ns: "".into(),
+            graph: setting.graph.clone(),
+            superseded: false,
+            base,
+            index: Some(Arc::new(Indexer::default())),
+            metadata,
+            run: None,
+        };
+        let edited = edit.apply(vec![vec![update]]).await?;
+        for commit in draft.take() {
+            tx.put(commit).await?;
+        }
+        let outcome = outcome(&edited);
+        tx.set_outcome(row.tree, branch.id, outcome).await?;
+        tx.commit().await?;
+        // Runs that float may have found a free slot.
+        self.inner.wake.notify_one();
+        self.inner.news.tell(thread.id);
+        Ok(edited.checkpoint)
     }
 
     /// An edit that lost its branch to a run says so.
@@ -142,7 +229,7 @@ impl Service {
         &self,
         thread: &Thread,
         ns: &Arc<str>,
-        Target { slot, at }: Target,
+        Target { slot, start }: Target,
         supersteps: Vec<Vec<StateUpdate>>,
     ) -> Result<(Arc<str>, CheckpointId, Map), Error> {
         let registered = self.graph_of(thread).ok_or(Error::NoGraph(thread.id))?;
@@ -151,7 +238,12 @@ impl Service {
         let ns = read::stored_ns(&graph, ns);
         let parts = &self.inner.parts;
         let load = |at| base::load(&parts.saver, slot.tree, thread.id, &ns, at);
+        let at = match start {
+            Start::Checkpoint(id) => Some(id),
+            Start::Head | Start::Nothing | Start::Trimmed => None,
+        };
         let wanted = match (at, slot.head, ns.is_empty()) {
+            _ if matches!(start, Start::Nothing) => None,
             (Some(id), ..) => Some(At::Id(id)),
             (None, Some(head), true) => Some(At::Id(head)),
             (None, None, true) => None,
@@ -207,12 +299,17 @@ impl Service {
             Err(error) => return Err(self.why_refused(thread.id, slot, error).await),
         };
         if root {
-            let outcome = match edited.next.is_empty() {
-                true => Outcome::Idle,
-                false => Outcome::Interrupted,
-            };
+            let outcome = outcome(&edited);
             parts.tree.settle(edited.slot, outcome, None).await?;
         }
         Ok((ns, edited.checkpoint, parents.unwrap_or_default()))
+    }
+}
+
+/// How an edit leaves its branch.
+fn outcome(edited: &Edited) -> Outcome {
+    match edited.next.is_empty() {
+        true => Outcome::Idle,
+        false => Outcome::Interrupted,
     }
 }

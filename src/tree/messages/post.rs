@@ -312,9 +312,12 @@ pub(super) async fn others(
 
 /// Refuses when the head of the branch is not what the request says it is.
 fn expect(post: &Post, branch: &Branch) -> Result<(), Error> {
-    let head = branch.head.map(|head| head.to_string());
+    let is_head = |expected: &Option<Arc<str>>| match expected {
+        Some(text) => branch.head.is_some() && text.parse().ok() == branch.head,
+        None => branch.head.is_none(),
+    };
     match &post.expected_head {
-        Some(expected) if expected.as_deref() != head.as_deref() => Err(Error::conflict(
+        Some(expected) if !is_head(expected) => Err(Error::conflict(
             "head_conflict",
             match branch.head {
                 Some(head) => format!(
@@ -334,7 +337,10 @@ async fn loaded(values: &Values<'_>, id: CheckpointId) -> Result<Decoded, Error>
 }
 
 /// A branch at `base`, and the right to write to it.
-pub(super) async fn branch_off(
+///
+/// # Errors
+/// 409 `checkpoint_pruned` or `too_many`, or the storage failed.
+pub async fn branch_off(
     tx: &mut dyn Tx,
     values: &Values<'_>,
     target: &Target<'_>,

@@ -19,6 +19,7 @@ on_both_storages!(
     a_posted_message_waits_for_a_run_and_others_do_not,
     a_run_is_created_with_the_messages_it_answers,
     a_repeated_post_writes_nothing,
+    an_edit_of_several_messages_is_known_again,
     the_end_of_another_branch_is_continued_there,
     a_post_before_a_message_takes_its_place,
     several_messages_are_one_checkpoint_and_can_be_branched_between,
@@ -282,11 +283,39 @@ fn a_taken_id_is_refused_when_asked(place: &Place) {
     assert_eq!(path(&client, &thread, "").len(), 4);
 }
 
+fn an_edit_of_several_messages_is_known_again(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = conversation(&client, 4);
+    let edit = json!({"messages": [
+        {"id": "M3", "role": "user", "content": "other"},
+        {"id": "M4", "role": "assistant", "content": "answer"},
+    ]});
+    let first = store(&client, &thread, &edit);
+    let again = post(&client, &thread, &edit);
+    assert_eq!(again.status, 200, "{}", again.text());
+    let again = again.json();
+    for key in ["branch", "checkpoint_id", "event_number", "messages"] {
+        assert_eq!(again[key], first[key], "{key}");
+    }
+    assert_eq!(branch_names(&client, &thread), ["main", "main-v2"]);
+    // One that goes on differently is another one.
+    let mut other = edit;
+    other["messages"][1]["content"] = json!("another answer");
+    let other = store(&client, &thread, &other);
+    assert_eq!(
+        other["messages"][0]["message_id"],
+        first["messages"][0]["message_id"]
+    );
+    assert_eq!(other["messages"][1]["edit_of"], "M4");
+}
+
 fn an_expected_head_must_be_the_head(place: &Place) {
     let (_server, client) = serve(place);
     let thread = agent_thread(&client);
     let empty = with(user("first"), "expected_head", Value::Null);
     let first = store(&client, &thread, &empty);
+    let head = first["checkpoint_id"].as_str().unwrap().to_uppercase();
+    let first = store(&client, &thread, &with(user("x"), "expected_head", head));
     assert_eq!(
         code(
             post(
@@ -308,7 +337,7 @@ fn an_expected_head_must_be_the_head(place: &Place) {
     assert_eq!(code(post(&client, &thread, &late), 409), "head_conflict");
     let page = read(&client, &thread, "");
     assert_eq!(page["checkpoint_id"], second["checkpoint_id"]);
-    assert_eq!(page["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(page["messages"].as_array().unwrap().len(), 3);
 }
 
 fn a_branch_on_which_a_run_works_takes_no_posts(place: &Place) {
