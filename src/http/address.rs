@@ -11,21 +11,54 @@ use crate::{
 pub(super) const POSITIONS: &[(&str, Position)] =
     &[("at", Position::At), ("before", Position::Before)];
 
+/// Parameters of a query that are an address or belong to one.
+const ALL: [&str; 7] = [
+    "branch",
+    "tag",
+    "checkpoint_id",
+    "message_id",
+    "parent_id",
+    "event_number",
+    "position",
+];
+
 /// The address fields at the top level of a body.
 pub(super) fn of_body(fields: &Fields<'_>) -> Result<Given, Error> {
     let mut given = Given {
-        branch: fields.text("branch")?.cloned(),
-        tag: fields.text("tag")?.cloned(),
+        branch: ours(fields.text("branch"))?.cloned(),
+        tag: ours(fields.text("tag"))?.cloned(),
         checkpoints: checkpoints(fields)?,
         messages: vec![],
         as_parent: fields.any("parent_id").is_some(),
-        event: fields.integer("event_number", 1, i64::MAX)?,
-        position: fields.word("position", POSITIONS)?,
+        event: ours(fields.integer("event_number", 1, i64::MAX))?,
+        position: ours(fields.word("position", POSITIONS))?,
     };
     for name in ["message_id", "parent_id"] {
-        given.messages.extend(fields.text(name)?.cloned());
+        given.messages.extend(ours(fields.text(name))?.cloned());
     }
     Ok(given)
+}
+
+/// Gives the code of its kind to what is wrong with a field that LangGraph does not have, in
+/// operations that it has.
+pub(super) fn ours<T>(read: Result<T, Error>) -> Result<T, Error> {
+    read.map_err(|error| error.with_code("invalid_request"))
+}
+
+/// Refuses address parameters that an operation does not read, `at` being what it does anyway.
+pub(super) fn only(query: &Query, known: &[&str]) -> Result<(), Error> {
+    let position = query.word("position", POSITIONS)?;
+    let unknown = ALL.iter().find(|name| match **name {
+        "position" => position == Some(Position::Before),
+        name => query.get(name).is_some() && !known.contains(&name),
+    });
+    match unknown {
+        None => Ok(()),
+        Some(name) => Err(Error::invalid(format!(
+            "`{name}` says nothing here. Possible are: {}",
+            known.join(", ")
+        ))),
+    }
 }
 
 /// The address parameters of a query.
@@ -37,14 +70,13 @@ pub(super) fn of_query(query: &Query) -> Result<Given, Error> {
         checkpoints: vec![],
         messages: vec![],
         as_parent: query.get("parent_id").is_some(),
-        event: query.integer("event_number")?,
-        position: query.word("position", POSITIONS)?,
+        event: ours(query.integer("event_number"))?,
+        position: ours(query.word("position", POSITIONS))?,
     };
     for name in ["message_id", "parent_id"] {
         given.messages.extend(text(name));
     }
-    // LangGraph's servers do not read one here, so alone it says nothing.
-    if let Some(id) = query.get("checkpoint_id").filter(|_| given.is_ours()) {
+    if let Some(id) = query.get("checkpoint_id").filter(|id| !id.is_empty()) {
         given.checkpoints.push(checkpoint_id(id)?);
     }
     Ok(given)

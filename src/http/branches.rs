@@ -14,7 +14,7 @@ use super::{
 use crate::{
     runs::branches::{Begin, Branched, Branches, NewBranch},
     tree::{
-        Address, Given,
+        Address,
         address::name,
         branch::{Leave, Queued, Shown},
     },
@@ -87,9 +87,14 @@ pub(super) async fn rewind(mut call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn btw(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let body = call.json_or_nothing().await?;
+        let fields = Fields::of(&body)?;
+        let address = address::of_body(&fields)?.address(false)?;
         let new = NewBranch {
-            from: Begin::Side,
-            name: wanted_name(&Fields::of(&body)?)?,
+            from: match address == Address::default() {
+                true => Begin::Side,
+                false => Begin::Address(address),
+            },
+            name: wanted_name(&fields)?,
             origin: "btw",
             activate: None,
         };
@@ -107,11 +112,10 @@ pub(super) async fn restore(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
-        let tag = fields.text("tag")?;
-        let given = Given {
-            tag: Some(tag.ok_or_else(|| fields.required("tag"))?.clone()),
-            ..Given::default()
-        };
+        let given = address::of_body(&fields)?;
+        if given.tag.is_none() {
+            return Err(fields.required("tag"));
+        }
         let new = NewBranch {
             from: Begin::Address(given.address(false)?),
             name: wanted_name(&fields)?,

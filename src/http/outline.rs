@@ -6,7 +6,7 @@ use hyper::{Response, StatusCode};
 
 use super::{
     Error,
-    address::coded,
+    address::{coded, only},
     body::{self, Body},
     service::Call,
 };
@@ -28,6 +28,7 @@ const FORMATS: &[(&str, Format)] = &[
 pub(super) async fn head(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let thread = call.path.thread()?;
+        only(&call.query, &["branch"])?;
         let branch = call.query.get("branch").map(name).transpose()?;
         let head = call.api().head(thread, branch).await?;
         let map = Map::from([

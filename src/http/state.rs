@@ -45,7 +45,7 @@ pub(super) async fn by_id(call: Call) -> Result<Response<Body>, Error> {
     given.checkpoints.push(checkpoint);
     let at = Address {
         checkpoint: Some(checkpoint),
-        place: given.is_ours().then(|| given.address(false)).transpose()?,
+        place: place(given, false)?,
         ..Address::default()
     };
     let state = call.api().state(id, at, subgraphs).await?;
@@ -61,7 +61,8 @@ pub(super) async fn by_object(mut call: Call) -> Result<Response<Body>, Error> {
         return Err(fields.required("checkpoint"));
     }
     let subgraphs = fields.flag("subgraphs")?.unwrap_or(false);
-    let state = call.api().state(id, placed(&fields)?, subgraphs).await?;
+    let at = placed(&fields, false)?;
+    let state = call.api().state(id, at, subgraphs).await?;
     Ok(body::json(StatusCode::OK, &state))
 }
 
@@ -79,7 +80,7 @@ pub(super) async fn edit(mut call: Call) -> Result<Response<Body>, Error> {
     let edit = Edit {
         values,
         as_node: fields.text("as_node")?.cloned(),
-        at: placed(&fields)?,
+        at: placed(&fields, true)?,
     };
     let answer = call.api().edit_state(id, edit).await?;
     Ok(body::json(StatusCode::OK, &answer))
@@ -116,7 +117,7 @@ pub(super) async fn history_by_body(mut call: Call) -> Result<Response<Body>, Er
         limit: usize::try_from(limit).unwrap_or(0),
         before: before(&fields)?,
         metadata: fields.map("metadata")?.cloned(),
-        at: placed(&fields)?,
+        at: placed(&fields, false)?,
     };
     history(&call, id, page).await
 }
@@ -124,13 +125,9 @@ pub(super) async fn history_by_body(mut call: Call) -> Result<Response<Body>, Er
 /// The place that a query names.
 fn queried(query: &Query) -> Result<Address, Error> {
     let given = address::of_query(query)?;
-    // LangGraph's servers do not read a checkpoint here.
-    let place = match given.is_ours() {
-        true => Some(given.address(false)?),
-        false => None,
-    };
     Ok(Address {
-        place,
+        checkpoint: given.checkpoints.first().copied(),
+        place: place(given, false)?,
         ..Address::default()
     })
 }
@@ -180,21 +177,22 @@ pub(super) fn address(fields: &Fields<'_>) -> Result<Address, Error> {
     Ok(address)
 }
 
-/// The checkpoint a body names, and the place when it uses other address fields.
-pub(super) fn placed(fields: &Fields<'_>) -> Result<Address, Error> {
+/// The checkpoint a body names, and the place when it uses other address fields. `with_branch`
+/// lets a branch stand beside the checkpoint, as runs and state edits may.
+pub(super) fn placed(fields: &Fields<'_>, with_branch: bool) -> Result<Address, Error> {
     let mut found = address(fields)?;
     let given = address::of_body(fields)?;
     if found.checkpoint.is_none() {
         found.checkpoint = given.checkpoints.first().copied();
     }
-    found.place = place(given)?;
+    found.place = place(given, with_branch)?;
     Ok(found)
 }
 
 /// The place, when the request uses address fields that LangGraph does not have.
-fn place(given: Given) -> Result<Option<tree::Address>, Error> {
+fn place(given: Given, with_branch: bool) -> Result<Option<tree::Address>, Error> {
     let given_here = given.is_ours();
-    let address = given.address(true)?;
+    let address = given.address(with_branch)?;
     Ok(given_here.then_some(address))
 }
 

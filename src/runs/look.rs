@@ -186,6 +186,8 @@ impl Service {
     ) -> Result<Vec<Decoded>, Error> {
         let (mut found, mut owners) = (vec![], vec![]);
         let mut next = Some(start);
+        // Beside a place the checkpoint is a part of the address.
+        let only = page.at.checkpoint.filter(|_| page.at.place.is_none());
         let saver = &self.inner.parts.saver;
         let root = "".into();
         'path: while let Some(from) = next.take() {
@@ -197,7 +199,7 @@ impl Service {
                 let child = owner.is_some().then_some(point.branch);
                 let whose = std::mem::replace(&mut owner, child);
                 if page.before.is_some_and(|before| point.id >= before)
-                    || page.at.checkpoint.is_some_and(|id| point.id != id)
+                    || only.is_some_and(|id| point.id != id)
                 {
                     continue;
                 }

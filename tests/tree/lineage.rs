@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::branches::{branches, slow, texts, two_turns, with_side_branch};
 use crate::support::client::Client;
 use crate::support::place::{Place, serve};
-use crate::support::talk::{code, extend, note, ok, put, turn_as};
+use crate::support::talk::{agent_thread, code, extend, note, ok, put, store, turn_as};
 
 fn state(client: &Client, thread: &str, query: &str) -> Value {
     ok(client.get(&format!("/threads/{thread}/state?{query}")), 200)

@@ -18,6 +18,7 @@ use crate::{
         request,
     },
     tree::{
+        Given, Target,
         address::name,
         fork::Lineage,
         messages::{
@@ -92,19 +93,7 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
         return Err(fields.refuse("messages", reason));
     }
     let given = address::of_body(&fields)?;
-    if given.tag.is_some() || !given.checkpoints.is_empty() || given.event.is_some() {
-        return Err(Error::invalid(
-            "A message goes behind another one: say which with parent_id, or name a branch",
-        ));
-    }
-    let position = given.position;
-    let (mut parent, mut branch) = (None, None);
-    use crate::tree::Target;
-    match given.address(false)?.target {
-        Target::Message(id) => parent = Some((id, position.unwrap_or(Position::At))),
-        Target::Branch(name) => branch = Some(name),
-        _ => {}
-    }
+    let (parent, branch) = behind(given)?;
     let as_node = fields.text("as_node")?.cloned();
     Ok(NewPost {
         post: Post {
@@ -119,6 +108,26 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
         run: run(&fields, loopback_webhooks)?,
         lineage: lineage(&fields)?,
         by,
+    })
+}
+
+/// The message that others go behind, or before, or the branch that they go to.
+fn behind(given: Given) -> Result<(Option<(Arc<str>, Position)>, Option<Arc<str>>), Error> {
+    if given.tag.is_some() || !given.checkpoints.is_empty() || given.event.is_some() {
+        return Err(Error::invalid(
+            "A message goes behind another one: say which with parent_id, or name a branch",
+        ));
+    }
+    if given.position == Some(Position::Before) && given.messages.is_empty() {
+        return Err(Error::invalid(
+            "`position` is about a message: say which with parent_id",
+        ));
+    }
+    let address = given.address(false)?;
+    Ok(match address.target {
+        Target::Message(id) => (Some((id, address.position)), None),
+        Target::Branch(name) => (None, Some(name)),
+        _ => (None, None),
     })
 }
 
@@ -254,11 +263,11 @@ pub(super) fn send(body: &Value) -> Result<NewMessage, Error> {
         check_id(&fields, "message_id", id)?;
     }
     let parent = fields.text("parent_id")?.cloned();
-    let branch = fields.text("branch")?;
-    let branch = branch.map(|text| name(text)).transpose()?;
-    if parent.is_some() && branch.is_some() {
-        return Err(Error::invalid("Give one of branch and parent_id, not both"));
-    }
+    let (parent, branch) = behind(Given {
+        // Here `message_id` is that of the new message.
+        messages: parent.into_iter().collect(),
+        ..address::of_body(&fields)?
+    })?;
     let assistant = fields.text("assistant_id")?;
     Ok(NewMessage {
         thread,
@@ -295,6 +304,7 @@ pub(super) fn read(query: &Query) -> Result<Request, Error> {
             "Give one of leaf_id, branch, checkpoint_id and leaf, not several",
         ));
     }
+    address::only(query, &["branch", "checkpoint_id", "leaf_id", "leaf"])?;
     let mut cursors = vec![];
     if let Some(text) = text("after") {
         cursors.push(Cut::After(text));

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     http::{
-        Error,
+        Error, address,
         fields::{self, Fields},
         params,
         service::Call,
@@ -140,12 +140,12 @@ pub(in crate::http) fn parse(
         run.on_completion = on_completion.unwrap_or(OnCompletion::Delete);
         return Ok(run);
     }
-    run.address = state::placed(&fields)?;
+    run.address = state::placed(&fields, true)?;
     if run.address.ns.is_empty() && run.address.map.is_none() {
         let configured = configured_address(&run.config)?;
         (run.address.ns, run.address.map) = (configured.ns, configured.map);
     }
-    run.activate = fields.flag("activate")?;
+    run.activate = address::ours(fields.flag("activate"))?;
     let strategy = fields.word("multitask_strategy", STRATEGIES)?;
     run.multitask_strategy = strategy.unwrap_or_default();
     let if_not_exists = fields.word("if_not_exists", IfNotExists::ALL)?;

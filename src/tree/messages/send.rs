@@ -14,7 +14,7 @@ use crate::tree::{
     branch::{self, Leave},
     dangling::has_dangling_calls,
     resolve,
-    rows::{Branch, ThreadRow},
+    rows::{Branch, Position, ThreadRow},
 };
 
 /// Where a message is sent.
@@ -22,8 +22,8 @@ use crate::tree::{
 pub struct To {
     /// The id of the message, which must be new to the thread.
     pub id: Option<Arc<str>>,
-    /// The message it answers.
-    pub parent: Option<Arc<str>>,
+    /// The message it answers, or the one in whose place it comes.
+    pub parent: Option<(Arc<str>, Position)>,
     /// The branch it goes to.
     pub branch: Option<Arc<str>>,
 }
@@ -61,7 +61,7 @@ pub async fn aim(
     };
     // Before anything is written to the thread's log: runs lock branch and thread in this order.
     let main = held(tx, thread, main.id).await?;
-    let Some(parent) = &to.parent else {
+    let Some((parent, position)) = &to.parent else {
         return Ok(Aim {
             dangling: dangles(values, &main).await?,
             pinned: to.branch.is_some(),
@@ -70,7 +70,10 @@ pub async fn aim(
     };
     let node = super::message(tx, thread, parent, main.head).await?;
     let line = line(tx, thread, &main).await?;
-    let after = Some(node.id);
+    let after = match position {
+        Position::At => Some(node.id),
+        Position::Before => node.parent,
+    };
     let others = match line.last == after {
         true => vec![],
         false => others(tx, thread, &main).await?,
@@ -93,7 +96,10 @@ pub async fn aim(
             branch
         }
         _ => {
-            let base = resolve::at_message(tx, thread, &node).await?;
+            let base = match position {
+                Position::At => resolve::at_message(tx, thread, &node).await?,
+                Position::Before => resolve::before_message(tx, thread, &node).await?,
+            };
             let how = ("message", true);
             let (branch, ..) = branch_off(tx, values, target, thread, &main, base, how).await?;
             let made = tx.branch(thread.tree, branch.id).await?;

@@ -16,6 +16,7 @@ on_both_storages!(
     a_branch_that_ends_in_open_tool_calls_warns_of_them,
     a_side_branch_of_a_run_in_its_tools_begins_before_the_open_call,
     a_tag_stands_on_the_message_it_names,
+    every_way_to_make_a_branch_takes_one_whole_address,
 );
 
 fn a_new_thread_has_one_empty_branch(place: &Place) {
@@ -339,4 +340,48 @@ fn a_tag_stands_on_the_message_it_names(place: &Place) {
             .iter()
             .all(|(name, ..)| name.starts_with("main"))
     );
+}
+
+fn every_way_to_make_a_branch_takes_one_whole_address(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, messages) = two_turns(&client);
+    let tag = format!("/threads/{id}/tags/t");
+    ok(put(&client, &tag, &json!({"message_id": messages[3]})), 201);
+    let tagged = ok(client.get(&tag), 200)["checkpoint_id"].clone();
+    let make = |way: &str, body: Value| client.post(&format!("/threads/{id}/{way}"), &body);
+    let made = ok(make("restore", json!({"tag": "t"})), 201);
+    assert_eq!(made["head_checkpoint_id"], tagged);
+    let made = ok(
+        make("restore", json!({"tag": "t", "position": "before"})),
+        201,
+    );
+    assert_eq!(made["head_message_id"], *messages[2]);
+    let made = ok(make("btw", json!({"message_id": messages[1]})), 201);
+    assert_eq!(
+        (
+            &made["head_message_id"],
+            &made["origin"],
+            &made["is_active"]
+        ),
+        (&json!(messages[1]), &json!("btw"), &json!(false))
+    );
+    for (way, body) in [
+        ("restore", json!({"tag": "t", "branch": "main"})),
+        ("restore", json!({"branch": "main"})),
+        ("restore", json!({"tag": "t", "position": "after"})),
+        ("btw", json!({"tag": "t", "branch": "main"})),
+        ("btw", json!({"position": "after"})),
+        ("rewind", json!({"tag": "t", "message_id": "m1"})),
+        ("branches", json!({"tag": "t", "event_number": 1})),
+        (
+            "branches",
+            json!({"branch": "main", "checkpoint_id": tagged}),
+        ),
+    ] {
+        assert_eq!(
+            code(make(way, body.clone()), 422),
+            "invalid_request",
+            "{way} {body}"
+        );
+    }
 }

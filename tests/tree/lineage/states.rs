@@ -12,6 +12,10 @@ on_both_storages!(
     edits_by_branch_leave_the_others,
     an_edit_on_a_branch_with_a_running_run_is_refused,
     what_was_posted_is_shown_before_anything_has_run,
+    an_edit_before_the_first_message_begins_anew,
+    an_edit_between_messages_of_one_step_leaves_the_later_ones_out,
+    a_checkpoint_is_an_address_in_queries_too,
+    bad_addresses_are_refused_alike,
 );
 
 fn what_was_posted_is_shown_before_anything_has_run(place: &Place) {
@@ -257,4 +261,143 @@ fn an_edit_on_a_branch_with_a_running_run_is_refused(place: &Place) {
     );
     ok(client.post(&cancel, &json!({})), 200);
     ok(edit(json!({})), 200);
+}
+
+fn an_edit_before_the_first_message_begins_anew(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, _) = two_turns(&client);
+    let path = format!("/threads/{id}/state");
+    let edit = |as_node: Value| {
+        let message = json!({"role": "user", "content": "anew"});
+        json!({"values": {"messages": [message]}, "as_node": as_node, "message_id": "m1",
+            "position": "before"})
+    };
+    for (number, as_node) in [json!("__start__"), json!("model"), Value::Null]
+        .into_iter()
+        .enumerate()
+    {
+        let made = ok(client.post(&path, &edit(as_node)), 200);
+        let found = client.state(&id);
+        assert_eq!(made["checkpoint_id"], found["checkpoint"]["checkpoint_id"]);
+        assert_eq!(found["parent_checkpoint"], Value::Null);
+        assert_eq!(texts(&found), ["anew"]);
+        assert_eq!(branches(&client, &id).len(), number + 2);
+    }
+    let wrong = client.post(&path, &edit(json!("nobody")));
+    wrong.refused(400);
+    assert_eq!(branches(&client, &id).len(), 4, "nothing of it is left");
+    client.run(&id, &json!({"assistant_id": "agent", "input": null}));
+    assert_eq!(texts(&client.state(&id)), ["anew", "echo: anew"]);
+}
+
+fn an_edit_between_messages_of_one_step_leaves_the_later_ones_out(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = agent_thread(&client);
+    let list: Vec<Value> = ["one", "two", "three"]
+        .iter()
+        .map(|text| json!({"id": text, "role": "user", "content": text}))
+        .collect();
+    store(&client, &id, &json!({"messages": list}));
+    let edit = |as_node: &str| {
+        let values = json!({"messages": [{"role": "assistant", "content": "edited"}]});
+        let body = json!({"values": values, "as_node": as_node, "message_id": "two"});
+        client.post(&format!("/threads/{id}/state"), &body)
+    };
+    edit("nobody").refused(400);
+    assert_eq!(branches(&client, &id).len(), 1, "nothing of it is left");
+    let made = ok(edit("model"), 200);
+    let found = client.state(&id);
+    assert_eq!(made["checkpoint_id"], found["checkpoint"]["checkpoint_id"]);
+    assert_eq!(texts(&found), ["one", "two", "edited"]);
+    assert_eq!(found["next"], json!([]));
+    assert_eq!(
+        texts(&state(&client, &id, "branch=main")),
+        ["one", "two", "three"]
+    );
+    let expected = [("main".into(), false, 3), ("main-v2".into(), true, 3)];
+    assert_eq!(branches(&client, &id), expected);
+}
+
+fn a_checkpoint_is_an_address_in_queries_too(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, _) = two_turns(&client);
+    let old = end_of_first_turn(&client, &id);
+    let old = old.as_str().unwrap();
+    let turn = ["one", "echo: one"];
+    assert_eq!(
+        texts(&state(&client, &id, &format!("checkpoint_id={old}"))),
+        turn
+    );
+    let before = state(
+        &client,
+        &id,
+        &format!("checkpoint_id={old}&position=before"),
+    );
+    assert_eq!(texts(&before), ["one"]);
+    let path = format!("/threads/{id}/history");
+    let by_query = ok(client.get(&format!("{path}?checkpoint_id={old}")), 200);
+    let by_body = ok(client.post(&path, &json!({"checkpoint_id": old})), 200);
+    assert_eq!(by_query, by_body);
+    assert_eq!(by_query.as_array().unwrap().len(), 1);
+    // With a position it is a path, on both verbs.
+    let by_query = client.get(&format!("{path}?checkpoint_id={old}&position=before"));
+    let by_query = ok(by_query, 200);
+    let body = json!({"checkpoint_id": old, "position": "before"});
+    assert_eq!(by_query, ok(client.post(&path, &body), 200));
+    assert_eq!(texts(&by_query[0]), ["one"]);
+    for what in ["state", "history"] {
+        for query in [
+            "checkpoint_id=x".to_owned(),
+            format!("checkpoint_id={old}&branch=main"),
+        ] {
+            client
+                .get(&format!("/threads/{id}/{what}?{query}"))
+                .refused(422);
+        }
+    }
+    let other = client.get(&format!("/threads/{id}/state/{old}?checkpoint_id={id}"));
+    other.refused(422);
+}
+
+fn bad_addresses_are_refused_alike(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, _) = two_turns(&client);
+    let head = head(&client, &id, "main");
+    let at_head = json!({"checkpoint": {"checkpoint_id": head}});
+    for wrong in [
+        json!({"branch": ""}),
+        json!({"branch": 5}),
+        json!({"tag": 5}),
+        json!({"position": "foo"}),
+        json!({"event_number": "x"}),
+        json!({"parent_id": []}),
+        json!({"tag": "t", "branch": "main"}),
+    ] {
+        for (path, body) in [
+            ("runs/wait", turn_as("x", "x", json!({}))),
+            ("state", json!({"values": {}})),
+            ("state/checkpoint", at_head.clone()),
+            ("history", json!({})),
+        ] {
+            let body = extend(body, wrong.clone());
+            let answer = client.post(&format!("/threads/{id}/{path}"), &body);
+            assert_eq!(code(answer, 422), "invalid_request", "{path} {wrong}");
+        }
+    }
+    // Reading takes one address; a run and an edit may name the branch of their checkpoint.
+    let both = extend(at_head, json!({"branch": "main"}));
+    for path in ["state/checkpoint", "history"] {
+        let answer = client.post(&format!("/threads/{id}/{path}"), &both);
+        assert_eq!(code(answer, 422), "invalid_request", "{path}");
+    }
+    ok(
+        client.post(
+            &format!("/threads/{id}/state"),
+            &extend(both, json!({"values": null})),
+        ),
+        200,
+    );
+    let run = turn_as("x", "x", json!({"activate": "yes"}));
+    let answer = client.post(&format!("/threads/{id}/runs/wait"), &run);
+    assert_eq!(code(answer, 422), "invalid_request");
 }

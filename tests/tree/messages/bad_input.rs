@@ -37,6 +37,11 @@ fn bad_posts_are_refused_and_write_nothing(place: &Place) {
             422,
             "invalid_request",
         ),
+        (
+            with(with(user("x"), "branch", "main"), "position", "before"),
+            422,
+            "invalid_request",
+        ),
         (with(user("x"), "id", "a\u{7}"), 422, "invalid_request"),
         (with(user("x"), "branch", "../x"), 422, "invalid_request"),
         (
@@ -98,9 +103,21 @@ fn bad_reads_are_refused(place: &Place) {
         ("limit=ten", 422, "invalid_request"),
         ("view=all", 422, "invalid_request"),
         ("leaf=newest", 422, "invalid_request"),
+        ("message_id=M1", 422, "invalid_request"),
+        ("branch=main&tag=t", 422, "invalid_request"),
+        ("branch=main&position=before", 422, "invalid_request"),
     ] {
         let answer = client.get(&format!("/threads/{thread}/messages?{query}"));
         assert_eq!(code(&answer, status), expected, "{query}");
+    }
+    read(&client, &thread, "branch=main&position=at");
+    for query in [
+        "checkpoint_id=x",
+        "branch=main&event_number=1",
+        "position=x",
+    ] {
+        let answer = client.get(&format!("/threads/{thread}/head?{query}"));
+        assert_eq!(code(&answer, 422), "invalid_request", "{query}");
     }
     let unknown = client.get(&format!("/threads/{NOBODY}/messages"));
     assert_eq!(code(&unknown, 404), "thread_not_found");
@@ -127,6 +144,10 @@ fn bad_sends_are_refused_and_write_nothing(place: &Place) {
         ("parent_id", "nothing", 400, "invalid_id"),
         ("parent_id", NOBODY, 404, "message_not_found"),
         ("branch", "nowhere", 404, "branch_not_found"),
+        ("tag", "t", 422, "invalid_request"),
+        ("checkpoint_id", NOBODY, 422, "invalid_request"),
+        ("position", "zzz", 422, "invalid_request"),
+        ("position", "before", 422, "invalid_request"),
     ] {
         let answer = send(with(to(&thread, "x"), key, value));
         assert_eq!(code(&answer, status), expected, "{key}");

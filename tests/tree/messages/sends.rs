@@ -6,11 +6,12 @@ use super::conversation;
 use crate::on_both_storages;
 use crate::support;
 use crate::support::talk::{
-    background, branches, code, contents, events, ok, path, read, slow, with,
+    background, branch_names, branches, code, contents, events, ok, path, read, slow, until, with,
 };
 use crate::support::{
     client::Client,
     place::{Place, serve},
+    server::Setup,
 };
 
 on_both_storages!(
@@ -19,6 +20,8 @@ on_both_storages!(
     a_message_behind_an_older_one_is_answered_on_a_branch,
     messages_sent_together_are_answered_in_order,
     a_message_that_is_sent_again_has_the_answer_it_had,
+    a_message_is_sent_in_place_of_another,
+    a_message_that_ends_a_running_run_is_answered_alone,
 );
 
 fn send(client: &Client, body: &Value) -> Value {
@@ -137,4 +140,51 @@ fn a_message_that_is_sent_again_has_the_answer_it_had(place: &Place) {
         .iter()
         .filter(|one| one["event_type"] == "UserMessageAdded");
     assert_eq!(told.count(), 1);
+}
+
+fn a_message_is_sent_in_place_of_another(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = conversation(&client, 4);
+    for (parent, branch, before) in [("M3", "main-v2", 2), ("M1", "main-v2-v2", 0)] {
+        let body = json!({"thread_id": thread, "content": "instead", "parent_id": parent,
+            "position": "before"});
+        let sent = send(&client, &body);
+        assert_eq!(sent["branch"], branch);
+        client.end_of(&thread, sent["run_id"].as_str().unwrap());
+        let page = read(&client, &thread, "");
+        let said = contents(&page["messages"]);
+        assert_eq!(said.len(), before + 2, "{said:?}");
+        assert_eq!(said[before..], ["instead", "echo: instead"]);
+    }
+}
+
+fn a_message_that_ends_a_running_run_is_answered_alone(place: &Place) {
+    let server = place.start(Setup::example("faulty_server"));
+    let client = Client::of(&server);
+    for (strategy, left) in [
+        ("interrupt", vec!["wait", "next", "so: next"]),
+        ("rollback", vec!["next", "so: next"]),
+    ] {
+        let thread = client.thread();
+        let body = json!({"thread_id": thread, "content": "wait", "assistant_id": "talk"});
+        let first = send(&client, &body);
+        let first = first["run_id"].as_str().unwrap();
+        until("the first message is in the state", || {
+            read(&client, &thread, "")["messages"] != json!([])
+        });
+        let next = json!({"thread_id": thread, "content": "next", "multitask_strategy": "reject"});
+        let refused = client.post("/commands/send-message", &next);
+        assert_eq!(code(refused, 409), "branch_busy");
+        let sent = send(&client, &with(next, "multitask_strategy", strategy));
+        assert_eq!(sent["branch"], "main");
+        let end = client.end_of(&thread, sent["run_id"].as_str().unwrap());
+        assert_eq!(end, "success", "{strategy}");
+        let page = read(&client, &thread, "");
+        assert_eq!(contents(&page["messages"]), left, "{strategy}");
+        let run = client.get(&format!("/threads/{thread}/runs/{first}"));
+        match strategy {
+            "interrupt" => assert_eq!(ok(run, 200)["status"], "interrupted"),
+            _ => assert_eq!(run.status, 404),
+        }
+    }
 }
