@@ -34,9 +34,9 @@ mod members;
 mod messages;
 #[path = "tree/model.rs"]
 mod model;
+#[path = "tree/pruned.rs"]
+mod pruned;
 #[path = "tree/refusals.rs"]
 mod refusals;
 #[path = "tree/scenarios.rs"]
 mod scenarios;
-#[path = "tree/pruned.rs"]
-mod pruned;

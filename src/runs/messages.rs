@@ -270,10 +270,18 @@ impl Service {
             if let Some(refusal) = super::within::refused(run, &created) {
                 return Err(refusal);
             }
+            let branch = match (aim.pinned, new.strategy) {
+                // The branch may have gone with the run that made it.
+                (false, Strategy::Rollback) => {
+                    let thread = resolve::thread(&mut *tx, new.thread).await?;
+                    resolve::active(&mut *tx, &thread).await?.name
+                }
+                _ => aim.branch.name,
+            };
             tx.commit().await?;
-            Ok::<_, Error>((number, created))
+            Ok::<_, Error>((number, created, branch))
         };
-        let (number, created) = match written.await {
+        let (number, created, branch) = match written.await {
             Ok(written) => written,
             Err(error) => {
                 self.discard(run);
@@ -288,7 +296,7 @@ impl Service {
             event_number: number,
             message,
             run,
-            branch: aim.branch.name,
+            branch,
             dangling: aim.dangling,
         })
     }

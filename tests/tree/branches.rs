@@ -11,10 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Client;
 use crate::support::place::{Place, serve};
-use crate::support::server::Setup;
-use crate::support::talk::{
-    self, background, code, extend, last_event, ok, patch, put, turn_as, until,
-};
+use crate::support::talk::{self, code, extend, last_event, ok, patch, put, turn_as, until};
 
 /// A run of `slow` with one tick.
 pub fn slow(ms: u64, more: Value) -> Value {

@@ -22,6 +22,7 @@ on_both_storages!(
     a_message_that_is_sent_again_has_the_answer_it_had,
     a_message_is_sent_in_place_of_another,
     a_message_that_ends_a_running_run_is_answered_alone,
+    a_message_that_undoes_the_run_of_a_new_branch_goes_to_the_one_before,
 );
 
 fn send(client: &Client, body: &Value) -> Value {
@@ -187,4 +188,32 @@ fn a_message_that_ends_a_running_run_is_answered_alone(place: &Place) {
             _ => assert_eq!(run.status, 404),
         }
     }
+}
+
+fn a_message_that_undoes_the_run_of_a_new_branch_goes_to_the_one_before(place: &Place) {
+    let server = place.start(Setup::example("faulty_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let turn = |text: &str| {
+        let message = json!({"role": "user", "content": text});
+        json!({"assistant_id": "talk", "input": {"messages": [message]}})
+    };
+    client.run(&thread, &turn("one"));
+    let old = client.state(&thread)["checkpoint"]["checkpoint_id"].clone();
+    client.run(&thread, &turn("two"));
+    background(&client, &thread, &with(turn("wait"), "checkpoint_id", old));
+    until("the run has made its branch", || {
+        branches(&client, &thread)["active"] == "main-v2"
+    });
+    let body = json!({"thread_id": thread, "content": "next", "multitask_strategy": "rollback"});
+    let sent = send(&client, &body);
+    assert_eq!(sent["branch"], "main");
+    client.end_of(&thread, sent["run_id"].as_str().unwrap());
+    assert_eq!(branch_names(&client, &thread), ["main"]);
+    let page = read(&client, &thread, "");
+    let said = contents(&page["messages"]);
+    assert_eq!(
+        said,
+        ["one", "so: one", "two", "so: two", "next", "so: next"]
+    );
 }
