@@ -462,7 +462,18 @@ fn ctx() -> Built {
             plain && !key.starts_with("__")
         };
         let owned = |(key, value): (&Arc<str>, &Value)| (key.clone(), value.clone());
-        let shown = |(key, value): (&Arc<str>, &Value)| (key.clone(), value!(text(value)));
+        let shown = |(key, value): (&Arc<str>, &Value)| {
+            let text = match value {
+                // A tuple there.
+                Value::List(items) if items.len() == 1 => format!("({},)", repr(&items[0])),
+                Value::List(items) => {
+                    let items: Vec<String> = items.iter().map(repr).collect();
+                    format!("({})", items.join(", "))
+                }
+                value => text(value),
+            };
+            (key.clone(), value!(text))
+        };
         let configurable: Map = config
             .configurable
             .iter()

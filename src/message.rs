@@ -66,7 +66,10 @@ pub enum Error {
 impl Error {
     /// The exception class under which LangGraph reports this.
     pub fn class(&self) -> &'static str {
-        "ValueError"
+        match self {
+            Self::NotAMessage(_) => "NotImplementedError",
+            _ => "ValueError",
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod de;
 mod error;
 mod json;
 mod map;
+mod python;
 mod schema;
 mod ser;
 mod share;

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     apply::{TaskWrites, apply},
+    enter::Command,
     error::{Error, Mistake, Place},
     index::{By, Index},
     live::Live,
@@ -39,6 +40,9 @@ pub struct StateUpdate {
     /// Channel to value; nothing leaves only the routing of the node. For [`COPY`] a list of
     /// `[values, as_node]` to apply to the copy.
     pub values: Option<Value>,
+    /// What the node is taken to have returned instead, when that was a command: its update and
+    /// where it goes. An answer in it counts for nothing.
+    pub command: Option<Command>,
     /// The node that is taken to have written it; the one that ran last without a name. END
     /// without values clears what waits, `__input__` acts as input, [`COPY`] clones.
     pub as_node: Option<Arc<str>>,
@@ -130,13 +134,15 @@ impl Edit {
         };
         let first = updates.first().cloned().unwrap_or_default();
         match first.as_node.as_deref() {
-            Some(END) if first.values.is_none() => {
+            Some(END) if first.values.is_none() && first.command.is_none() => {
                 refuse("Cannot apply multiple updates when clearing state")?;
                 self.clear(wiring, by).await?;
             }
             Some(INPUT) => {
                 refuse("Cannot apply multiple updates when updating as input")?;
-                self.input(wiring, first.values, moved_past, by).await?;
+                let updated = |command: Command| Value::map(command.update.into_iter().collect());
+                let values = first.command.map(updated).or(first.values);
+                self.input(wiring, values, moved_past, by).await?;
             }
             Some(COPY) => {
                 refuse("Cannot copy checkpoint with multiple updates")?;
@@ -258,10 +264,15 @@ impl Edit {
             ));
         };
         let old = &base.checkpoint;
+        let parents = old.metadata.iter().filter(|(key, _)| &***key == "parents");
+        let parents = parents.map(|(key, value)| (key.clone(), value.clone()));
         let clone = Checkpoint {
             step: old.step + 1,
             source: Source::Fork,
             updated: None,
+            // No run made it.
+            run: None,
+            metadata: parents.collect(),
             ..old.clone()
         };
         let updates = values.and_then(Value::as_list).unwrap_or_default();
@@ -294,6 +305,7 @@ impl Edit {
             let node: Arc<str> = node.into();
             let update = StateUpdate {
                 values: Some(values.clone()).filter(|values| !values.is_null()),
+                command: None,
                 task: waiting.get_mut(&node).and_then(VecDeque::pop_front),
                 as_node: Some(node.clone()),
             };
@@ -343,9 +355,21 @@ impl Edit {
         let base = self.base.as_ref().map(|base| base.checkpoint.id);
         let mut tasks = vec![];
         for (position, (node, index, update)) in chosen.into_iter().enumerate() {
-            let output = Output {
-                writes: entries(wiring, update.values)?,
-                ..Output::default()
+            let output = match update.command {
+                Some(command) => {
+                    for goto in &command.goto {
+                        output::check_goto(wiring, Tolerance::default(), goto)?;
+                    }
+                    Output {
+                        writes: command.update,
+                        goto: command.goto,
+                        ..Output::default()
+                    }
+                }
+                None => Output {
+                    writes: entries(wiring, update.values)?,
+                    ..Output::default()
+                },
             };
             let path = format!("~{INTERRUPT}, {position:010}");
             let prepared = || waiting.get_mut(&node).and_then(VecDeque::pop_front);

@@ -207,7 +207,7 @@ pub fn of_input(wiring: &Wiring, input: &Value) -> Result<Output, Error> {
         vec![(ROOT.into(), input.clone())]
     } else {
         let map = input.as_map().ok_or_else(|| {
-            Error::invalid_update(format!("Expected dict, got {}", input.to_json()))
+            Error::invalid_update(format!("Expected dict, got {}", input.to_python()))
         })?;
         map.iter()
             .map(|(name, value)| (name.clone(), value.clone()))

@@ -340,34 +340,39 @@ impl Entry {
     }
 }
 
-/// Scalars of the run's metadata and configurable that checkpoints note (LangGraph's rule).
+/// What checkpoints note of the run: its metadata and what is configurable (the rule of LangGraph's
+/// server). What is told of every run is left out: it is not worth a copy per superstep.
 fn checkpoint_metadata(config: &RunConfig) -> Map {
-    const SKIP: [&str; 7] = [
+    const OTHERWISE: [&str; 8] = [
         "thread_id",
+        "run_id",
         "checkpoint_id",
         "checkpoint_ns",
         "checkpoint_map",
-        // Has a column of its own.
-        "run_id",
-        // The same for every run: not worth a copy per superstep.
-        "created_by",
-        "run_attempt",
+        "source",
+        "step",
+        "parents",
     ];
-    let mut metadata = Map::new();
-    for (key, value) in config.metadata.iter().chain(&config.configurable) {
-        let scalar = matches!(
-            value,
-            Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Float(_) | Value::Str(_)
-        );
-        if scalar
-            && !key.starts_with("__")
-            && !key.starts_with("langgraph_")
-            && *value != *""
-            && !SKIP.contains(&&**key)
-            && !metadata.contains_key(key)
-        {
-            metadata.insert(key.clone(), value.clone());
-        }
-    }
-    metadata
+    let metadata = config.metadata.iter().filter(|(key, value)| {
+        let usual = match &***key {
+            "created_by" => **value == *CREATED_BY,
+            "run_attempt" => value.as_i64() == Some(FIRST_ATTEMPT),
+            _ => false,
+        };
+        !usual
+    });
+    let configurable = config.configurable.iter().filter(|(key, value)| {
+        let own = !key.starts_with("__") && !key.starts_with("langgraph_") && !value.is_null();
+        own && (&***key != "user_id" || **value != *"") && !config.metadata.contains_key(key)
+    });
+    let noted = metadata.chain(configurable);
+    let noted = noted.filter(|(key, _)| !OTHERWISE.contains(&&***key));
+    noted
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
+
+/// `created_by` of a run's checkpoints that do not note another.
+pub const CREATED_BY: &str = "system";
+/// `run_attempt` of a run's checkpoints that do not note another.
+pub const FIRST_ATTEMPT: i64 = 1;

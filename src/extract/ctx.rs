@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     future::Future,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -104,12 +104,16 @@ pub struct Task {
     pub triggers: Arc<[Arc<str>]>,
     /// Path in LangGraph's form.
     pub path: Arc<str>,
+    /// The same as clients see it.
+    pub shown_path: Value,
     /// A map of the channels the node reads, or the argument of a fan-out.
     pub input: Value,
     /// Started with an argument of its own.
     pub has_arg: bool,
     /// The run's config.
     pub config: Arc<RunConfig>,
+    /// The same with what is said of this task, once somebody asked.
+    pub own_config: OnceLock<RunConfig>,
     /// Shared dependencies of the graph.
     pub deps: Deps,
     /// The engine.
@@ -120,6 +124,29 @@ pub struct Task {
     pub attempt: AtomicUsize,
     /// For error handlers: why the task failed in whose place this one runs.
     pub failure: Option<Arc<Failure>>,
+}
+
+impl Task {
+    fn config_of_its_own(&self) -> RunConfig {
+        let mut config = RunConfig::clone(&self.config);
+        let triggers = self.triggers.iter().map(|name| Value::Str(name.clone()));
+        let said = [
+            ("langgraph_step", Value::from(self.step)),
+            ("langgraph_node", Value::Str(self.node.clone())),
+            ("langgraph_triggers", Value::list(triggers.collect())),
+            ("langgraph_path", self.shown_path.clone()),
+            ("langgraph_checkpoint_ns", Value::Str(self.ns.clone())),
+        ];
+        if let Some(thread) = config.configurable.get("thread_id") {
+            config.metadata.insert("thread_id", thread.clone());
+        }
+        for (key, value) in said {
+            config.metadata.insert(key, value);
+        }
+        let ns = Value::Str(self.ns.clone());
+        config.configurable.insert("checkpoint_ns", ns);
+        config
+    }
 }
 
 /// Cheap to clone; valid for the length of the task.
@@ -149,9 +176,12 @@ impl Ctx {
         self.task.id
     }
 
-    /// The run's config.
+    /// The run's config, with what is said of this task in `metadata` (`langgraph_step`,
+    /// `langgraph_node` and so on) and its namespace in `configurable`.
     pub fn config(&self) -> &RunConfig {
-        &self.task.config
+        self.task
+            .own_config
+            .get_or_init(|| self.task.config_of_its_own())
     }
 
     /// Supersteps the run may still take after this one (LangGraph's `remaining_steps`).

@@ -205,7 +205,7 @@ pub struct Config<T>(pub T);
 
 impl<T: DeserializeOwned + Send> FromTask for Config<T> {
     fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
-        let config = ctx.config();
+        let config = &ctx.task().config;
         let decoded = match &config.context {
             Value::Map(map) if !map.is_empty() => value::from_value(&config.context),
             _ => value::from_value(&Value::map(config.configurable.clone())),

@@ -63,7 +63,7 @@ fn on_disconnect(service: &Service, run: Target, policy: Policy) -> Option<OnDis
         let service = service.clone();
         let leave: OnDisconnect = Box::new(move || {
             tokio::spawn(async move {
-                let why = "the client disconnected (on_disconnect=cancel)";
+                let why = "client disconnected from the run stream (on_disconnect=cancel)";
                 let cancelled = service.cancel(run.thread, run.run, CancelAction::Interrupt, why);
                 if let Err(error) = cancelled.await {
                     tracing::warn!(%error, "a run whose client left could not be cancelled");
@@ -74,11 +74,30 @@ fn on_disconnect(service: &Service, run: Target, policy: Policy) -> Option<OnDis
     })
 }
 
-async fn body_of(live: Live) -> Value {
-    match live.ended().await {
-        Some(end) => end.body(),
-        None => Value::map(Map::new()),
+/// Why a run was cancelled by request: LangGraph's server names the path without ids.
+fn requested(action: CancelAction) -> String {
+    let action = action.as_str();
+    format!("{action} requested via POST /threads/{{thread_id}}/runs/{{run_id}}/cancel")
+}
+
+/// What a run of this process leaves; that there is none if it was deleted or undone meanwhile.
+async fn body_of(service: Service, run: Target, temporary: bool, live: Live) -> Value {
+    let end = live.ended().await;
+    let lost = end
+        .as_ref()
+        .is_none_or(|end| end.status == Status::Interrupted);
+    // A temporary one is always gone by now.
+    if lost && !temporary {
+        let row = service.find_run(run.thread, run.run).await;
+        if matches!(row, Ok(None)) {
+            return failed(no_such_run());
+        }
     }
+    end.map_or_else(|| Value::map(Map::new()), |end| end.body())
+}
+
+fn failed(error: Value) -> Value {
+    Value::map(Map::from([("__error__", error)]))
 }
 
 #[async_trait]
@@ -196,7 +215,7 @@ impl Api for Service {
         };
         Ok(Waiting {
             run: target,
-            result: body_of(new.live).boxed(),
+            result: body_of(self.clone(), target, new.run.temporary, new.live).boxed(),
             on_disconnect: on_disconnect(self, target, policy),
         })
     }
@@ -227,14 +246,14 @@ impl Api for Service {
         };
         if let Some(live) = self.live(run.run) {
             let leave = on_disconnect(self, run, policy);
-            return Ok((body_of(live).boxed(), leave));
+            let body = body_of(self.clone(), run, false, live);
+            return Ok((body.boxed(), leave));
         }
         let service = self.clone();
         let found = self.find_run(run.thread, run.run).await?;
         let Some(row) = found else {
-            let mut map = Map::new();
-            map.insert("__error__", no_such_run());
-            return Ok((futures::future::ready(Value::map(map)).boxed(), None));
+            let body = failed(no_such_run());
+            return Ok((futures::future::ready(body).boxed(), None));
         };
         let result = async move { service.end_of(row.thread, run.run).await };
         Ok((result.boxed(), on_disconnect(self, run, policy)))
@@ -285,18 +304,21 @@ impl Api for Service {
         wait: bool,
     ) -> Result<Option<Value>, Error> {
         let live = self.live(run.run);
-        let why = "the run was cancelled by request";
-        if !self.cancel(run.thread, run.run, action, why).await? {
+        let why = requested(action);
+        if !self.cancel(run.thread, run.run, action, &why).await? {
             let known = self.find_run(run.thread, run.run).await?.is_some();
             return Err(Error::nothing_to_cancel(known));
         }
         if !wait {
             return Ok(None);
         }
-        let body = match live {
-            Some(live) => live.ended().await.map(|end: Arc<End>| end.body()),
+        let end = match live {
+            Some(live) => live.ended().await,
             None => None,
         };
+        // Nothing is left of what was undone.
+        let end = end.filter(|_| action == CancelAction::Interrupt);
+        let body = end.map(|end: Arc<End>| end.body());
         Ok(Some(body.unwrap_or_else(|| Value::map(Map::new()))))
     }
 
@@ -330,10 +352,10 @@ impl Api for Service {
             Cancel::Status(status) => self.cancellable(status, principal).await?,
             Cancel::Runs(thread, runs) => runs.into_iter().map(|run| (thread, run)).collect(),
         };
-        let why = "the run was cancelled by request";
+        let why = requested(action);
         let (mut known, mut any) = (false, false);
         for (thread, run) in runs {
-            if self.cancel(thread, run, action, why).await? {
+            if self.cancel(thread, run, action, &why).await? {
                 any = true;
             } else if !any && !known {
                 known = self.find_run(thread, run).await?.is_some();
@@ -389,25 +411,19 @@ impl Service {
         loop {
             match self.find_run(thread, run).await {
                 Ok(Some(row)) if row.status.is_final() => {
-                    let mut map = Map::new();
                     if let Some(error) = row.error {
-                        map.insert("__error__", error);
-                        return Value::map(map);
+                        return failed(error);
                     }
                     return match self.shown_of(thread).await {
                         Ok((values, interrupts)) => ended_body(values, &interrupts),
                         Err(error) => {
                             tracing::warn!(%error, "the values of a run could not be read");
-                            Value::map(map)
+                            Value::map(Map::new())
                         }
                     };
                 }
                 Ok(Some(_)) => tokio::time::sleep(std::time::Duration::from_millis(500)).await,
-                Ok(None) => {
-                    let mut map = Map::new();
-                    map.insert("__error__", no_such_run());
-                    return Value::map(map);
-                }
+                Ok(None) => return failed(no_such_run()),
                 Err(error) => {
                     tracing::warn!(%error, "a run could not be read");
                     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -417,18 +433,16 @@ impl Service {
     }
 }
 
-/// Values and open questions as `/join` answers them.
+/// What a thread stands at as `/join` answers it: its open questions, else its values.
 fn ended_body(values: Value, interrupts: &Map) -> Value {
-    let asked: Vec<crate::engine::Interrupt> = interrupts
+    let asked: Vec<Value> = interrupts
         .values()
         .flat_map(|list| list.as_list().unwrap_or_default())
-        .filter_map(crate::engine::Interrupt::from_value)
+        .cloned()
         .collect();
-    End {
-        status: Status::Success,
-        values,
-        interrupts: asked,
-        error: None,
+    match (asked.is_empty(), values) {
+        (false, _) => Value::map(Map::from([("__interrupt__", Value::list(asked))])),
+        (true, Value::Null) => Value::map(Map::new()),
+        (true, values) => values,
     }
-    .body()
 }

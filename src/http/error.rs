@@ -91,6 +91,14 @@ impl Error {
         Self::missing(format!("Thread with ID {id} not found")).with_own_code("thread_not_found")
     }
 
+    /// The same error, without a name of what is missing.
+    pub(super) fn plain(self) -> Self {
+        match self.status {
+            StatusCode::NOT_FOUND => Self::not_found(),
+            _ => self,
+        }
+    }
+
     /// 404 at the creation of a run.
     pub fn no_thread_or_assistant() -> Self {
         Self::missing("Thread or assistant not found.")
@@ -208,7 +216,7 @@ impl From<runs::Error> for Error {
                 let known: Vec<_> = known.iter().map(String::as_str).collect();
                 Self::unknown_graph(&name, &known)
             }
-            E::NoRun(_) => Self::missing(error.to_string()),
+            E::NoRun(_) | E::GraphGone { .. } => Self::missing(error.to_string()),
             E::NoCheckpoint(id) => Self::no_checkpoint(id),
             E::ThreadExists(id) => Self::thread_exists(id),
             E::RunExists(id) => Self::run_exists(id),

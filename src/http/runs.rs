@@ -117,12 +117,8 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
     let waiting = call.api().wait_run(thread, request).await?;
     let heartbeat = call.shared.options.heartbeat;
     let mut response = wait::respond(waiting.result, waiting.on_disconnect, heartbeat, place);
-    // The way back to a stateless run leads through its temporary thread.
-    let path = path(Some(waiting.run.thread), waiting.run);
     response.extensions_mut().insert(Replay::Wait(waiting.run));
-    let headers = response.headers_mut();
-    put(headers, LOCATION, format!("{path}/join"));
-    put(headers, CONTENT_LOCATION, path);
+    put_join(response.headers_mut(), waiting.run);
     Ok(response)
 }
 
@@ -165,14 +161,15 @@ fn columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<Option<Vec<&'stat
 
 /// `GET /threads/{thread_id}/runs/{run_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
-    let run = call.api().run(target(&call)?).await.map_err(|error| {
-        // The plain form here, unlike at deletion, is what LangGraph's server says.
-        if error.status == StatusCode::NOT_FOUND {
-            Error::not_found()
-        } else {
-            error
+    let target = target(&call)?;
+    let run = match call.api().run(target).await {
+        Err(error) if error.status == StatusCode::NOT_FOUND => {
+            // A thread that is missing is named; a run has the plain form here, unlike at deletion.
+            call.api().thread(target.thread).await?;
+            return Err(Error::not_found());
         }
-    })?;
+        found => found?,
+    };
     Ok(body::json(StatusCode::OK, &Value::map(render::run(&run))))
 }
 
@@ -198,7 +195,9 @@ pub(super) async fn join_run(
     let place = call.stream_place()?;
     let (result, on_disconnect) = call.api().join_run(run, cancel).await?;
     let heartbeat = call.shared.options.heartbeat;
-    Ok(wait::respond(result, on_disconnect, heartbeat, place))
+    let mut response = wait::respond(result, on_disconnect, heartbeat, place);
+    put_join(response.headers_mut(), run);
+    Ok(response)
 }
 
 /// `GET /threads/{thread_id}/runs/{run_id}/stream`
@@ -237,7 +236,11 @@ pub(super) async fn cancel(call: Call) -> Result<Response<Body>, Error> {
     let action = call.query.word("action", CancelAction::ALL)?;
     let action = action.unwrap_or(CancelAction::Interrupt);
     Ok(match call.api().cancel_run(run, action, wait).await? {
-        Some(left) => body::json(StatusCode::OK, &left),
+        Some(left) => {
+            let mut response = body::json(StatusCode::OK, &left);
+            put_join(response.headers_mut(), run);
+            response
+        }
         None => body::empty(StatusCode::ACCEPTED),
     })
 }
@@ -279,6 +282,14 @@ fn path(thread: Option<ThreadId>, target: Target) -> String {
         Some(thread) => format!("/threads/{thread}/runs/{}", target.run),
         None => format!("/runs/{}", target.run),
     }
+}
+
+/// Says where the end of a run can be waited for. The way back to a stateless one leads through its
+/// temporary thread.
+fn put_join(headers: &mut HeaderMap, run: Target) {
+    let path = path(Some(run.thread), run);
+    put(headers, LOCATION, format!("{path}/join"));
+    put(headers, CONTENT_LOCATION, path);
 }
 
 fn put(headers: &mut HeaderMap, name: hyper::header::HeaderName, path: String) {

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode, Version,
     body::{Body as _, Frame, Incoming, SizeHint},
-    header::{CONNECTION, CONTENT_LENGTH, HeaderValue, ORIGIN},
-    http::uri::PathAndQuery,
+    header::{CONNECTION, CONTENT_LENGTH, HeaderValue, LOCATION, ORIGIN},
+    http::{request::Parts, uri::PathAndQuery},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -145,7 +145,10 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
     };
     let (handler, path) = match shared.routes.find(&parts.method, parts.uri.path()) {
         Found::Handler(handler, path) => (handler, path),
-        Found::Nothing => return Error::not_found().into_response(),
+        Found::Nothing => {
+            let there = without_slash(&shared.routes, &parts);
+            return there.unwrap_or_else(|| Error::not_found().into_response());
+        }
         Found::OtherMethods(allow) => {
             let status = StatusCode::METHOD_NOT_ALLOWED;
             let mut response = Error::new(status, "Method Not Allowed").into_response();
@@ -192,6 +195,22 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
         answer
     };
     finish(tokio::spawn(work).await)
+}
+
+/// Sends a client on that put a slash behind a path, with method and body as they are.
+fn without_slash(routes: &Routes, parts: &Parts) -> Option<Response<Body>> {
+    let path = parts.uri.path().strip_suffix('/')?;
+    if matches!(routes.find(&parts.method, path), Found::Nothing) {
+        return None;
+    }
+    let there = match parts.uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    let mut response = body::empty(StatusCode::TEMPORARY_REDIRECT);
+    let there = HeaderValue::try_from(there).ok()?;
+    response.headers_mut().insert(LOCATION, there);
+    Some(response)
 }
 
 /// The answer of a handler that ran on a task of its own.

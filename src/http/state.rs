@@ -72,18 +72,22 @@ pub(super) async fn edit(mut call: Call) -> Result<Response<Body>, Error> {
     let limit = call.shared.options.edit_limit;
     let body = call.json_upto(limit).await?;
     let fields = Fields::of(&body)?;
-    let values = match fields.any("values") {
-        Some(values @ (Value::Map(_) | Value::List(_))) => Some(values.clone()),
-        None => None,
-        Some(_) => fields.map("values")?.cloned().map(Value::map),
-    };
     let edit = Edit {
-        values,
+        values: values(&fields)?,
         as_node: fields.text("as_node")?.cloned(),
         at: placed(&fields, true)?,
     };
     let answer = call.api().edit_state(id, edit).await?;
     Ok(body::json(StatusCode::OK, &answer))
+}
+
+/// The values of a state edit.
+pub(super) fn values(fields: &Fields<'_>) -> Result<Option<Value>, Error> {
+    Ok(match fields.any("values") {
+        Some(values @ (Value::Map(_) | Value::List(_))) => Some(values.clone()),
+        None => None,
+        Some(_) => fields.map("values")?.cloned().map(Value::map),
+    })
 }
 
 /// `GET /threads/{thread_id}/history`

@@ -13,7 +13,7 @@ use super::{
     fields::{self, Fields},
     render,
     service::Call,
-    sse,
+    sse, state,
 };
 use crate::{
     id::ThreadId,
@@ -33,6 +33,9 @@ pub(super) const LIST_DEFAULT: i64 = 10;
 const METADATA_KEYS: usize = 64;
 /// Most bytes of metadata, as JSON.
 const METADATA_BYTES: usize = 16_000;
+
+/// Most paths of one search.
+const EXTRACTS: usize = 10;
 
 /// What to do when an id is taken.
 pub(super) const IF_EXISTS: &[(&str, IfExists)] = &[
@@ -91,9 +94,11 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
     let limit = call.shared.options.edit_limit;
     let body = call.json_upto(limit).await?;
     let fields = Fields::of(&body)?;
+    ttl(&fields)?;
     let create = Create {
         id: fields
             .text("thread_id")?
+            .filter(|text| !text.is_empty())
             .map(|text| thread_id(text))
             .transpose()?,
         metadata: metadata(&fields)?,
@@ -123,8 +128,12 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     let id = call.path.thread()?;
     let body = call.json().await?;
-    let metadata = metadata(&Fields::of(&body)?)?;
-    let view = call.api().patch_thread(id, metadata).await?;
+    let fields = Fields::of(&body)?;
+    ttl(&fields)?;
+    let metadata = metadata(&fields)?;
+    let patched = call.api().patch_thread(id, metadata).await;
+    // The plain form of 404 is what LangGraph's server says here.
+    let view = patched.map_err(Error::plain)?;
     if call
         .header("prefer")
         .is_some_and(|text| text.contains("return=minimal"))
@@ -165,6 +174,8 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         .unwrap_or(LIST_DEFAULT) as usize;
     let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize;
     let select = fields.words("select", COLUMNS)?;
+    // An empty list leaves the choice to the server.
+    let select = select.filter(|columns| !columns.is_empty());
     let extract = extract(&fields)?;
     let shows = |name| {
         select
@@ -373,13 +384,25 @@ pub(super) fn metadata(fields: &Fields<'_>) -> Result<Map, Error> {
     Ok(map)
 }
 
+/// Checks `ttl`, `{ttl, strategy}`, of which nothing is kept.
+fn ttl(fields: &Fields<'_>) -> Result<(), Error> {
+    const STRATEGIES: &[(&str, ())] = &[("delete", ()), ("keep_latest", ())];
+    if let Some(ttl) = fields.any("ttl") {
+        let ttl = Fields::at(ttl, "ttl")?;
+        ttl.number("ttl")?;
+        ttl.word("strategy", STRATEGIES)?;
+    }
+    Ok(())
+}
+
 pub(super) fn thread_id(text: &str) -> Result<ThreadId, Error> {
     text.parse()
         .map_err(|_| Error::invalid("Invalid thread ID: must be a UUID"))
 }
 
 fn filter(fields: &Fields<'_>, call: &Call) -> Result<Filter, Error> {
-    let ids = fields.texts("ids")?.map(|ids| {
+    let ids = fields.texts("ids")?.filter(|ids| !ids.is_empty());
+    let ids = ids.map(|ids| {
         ids.iter()
             .map(|id| {
                 id.parse()
@@ -418,10 +441,31 @@ fn min_event(fields: &Fields<'_>) -> Result<Vec<(ThreadId, i64)>, Error> {
     Ok(wanted)
 }
 
+/// ASCII letters, digits and underscores, and no digit first.
+fn is_identifier(text: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.bytes().all(known)
+        && text
+            .bytes()
+            .next()
+            .is_some_and(|byte| !byte.is_ascii_digit())
+}
+
 fn extract(fields: &Fields<'_>) -> Result<Vec<(String, String)>, Error> {
     const ROOTS: [&str; 4] = ["config", "interrupts", "metadata", "values"];
     let mut paths = Vec::new();
-    for (alias, path) in fields.map("extract")?.into_iter().flat_map(Map::iter) {
+    let asked = fields.map("extract")?;
+    if asked.is_some_and(|map| map.len() > EXTRACTS) {
+        let reason = format!("More than the maximum of {EXTRACTS} paths");
+        return Err(fields.refuse("extract", reason));
+    }
+    for (alias, path) in asked.into_iter().flat_map(Map::iter) {
+        if !is_identifier(alias) {
+            let detail = format!(
+                "Extract key '{alias}' must be a valid identifier (letters, digits, underscores)"
+            );
+            return Err(Error::invalid(detail));
+        }
         let Some(path) = path.as_str() else {
             let reason = format!("The path of `{alias}` must be a string");
             return Err(fields.refuse("extract", reason));
@@ -455,9 +499,10 @@ fn update(update: &Value) -> Result<Update, Error> {
     if let Some(command) = &command {
         Command::parse(command).map_err(Error::invalid)?;
     }
+    let as_node = fields.text("as_node")?.cloned();
     Ok(Update {
-        values: fields.any("values").cloned(),
+        values: state::values(&fields)?,
         command,
-        as_node: fields.text("as_node")?.cloned(),
+        as_node: Some(as_node.ok_or_else(|| fields.required("as_node"))?),
     })
 }

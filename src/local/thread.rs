@@ -184,7 +184,7 @@ impl Thread {
         let update = StateUpdate {
             values: Some(Value::list(updates)),
             as_node: Some(COPY.into()),
-            task: None,
+            ..StateUpdate::default()
         };
         self.update_state(ns, at, update).await
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Created, Error, NewRun, Run, Service,
+    execute::known_context,
     live::Live,
     request::{self, Ids, IfNotExists, Kwargs, OnCompletion},
     spot::Spot,
@@ -62,12 +63,13 @@ impl Service {
         request.address.checkpoint = spot.checkpoint;
         request.address.ns = "".into();
         request.address.map = None;
-        let metadata = run_metadata(&request, &ids);
-        let kwargs = Kwargs::of(&request, &ids, &metadata, temporary);
+        let metadata = run_metadata(&request, &ids, temporary);
+        let known = known_context(&registered.graph);
+        let kwargs = Kwargs::of(&request, &ids, &metadata, known, temporary);
         let stored = kwargs
             .to_value()
             .map_err(|error| Error::Invalid(error.to_string()))?;
-        let live = self.expect(&ids, &request, registered.graph.clone());
+        let live = self.expect(&ids, &request, registered.graph.clone(), temporary);
         let publisher = &live.publisher;
         let frames = watch.then(|| publisher.subscribe(stream::Since::Start, &[]));
         let new = NewRun {
@@ -83,6 +85,7 @@ impl Service {
             after: request.after,
             temporary,
             claim: Some(self.inner.worker),
+            said: (!temporary).then(|| said(&request)),
             thread_metadata: thread_metadata(&ids),
             thread_config: thread_config(&request),
         };
@@ -202,20 +205,33 @@ pub(super) fn thread_config(request: &request::Run) -> Map {
     config
 }
 
-/// Metadata of a run: assistant's, config's, the request's; later wins, ids are forced.
-pub(super) fn run_metadata(request: &request::Run, ids: &Ids) -> Map {
+/// Ids in metadata that are those of the run, whatever a client calls so.
+const IDS: [&str; 5] = ["graph_id", "assistant_id", "run_id", "thread_id", "cron_id"];
+
+/// Metadata that a request gives its run: config's and the request's; later wins.
+fn given(request: &request::Run) -> Map {
+    let of_config = request.config.get("metadata").and_then(Value::as_map);
+    let all = of_config.into_iter().chain([&request.metadata]).flatten();
+    let own = all.filter(|(key, _)| !IDS.contains(&&***key));
+    own.map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Keys of a run's metadata that it does not have of its thread.
+pub(super) fn said(request: &request::Run) -> Vec<Arc<str>> {
+    let given = given(request);
+    let ids = IDS.into_iter().map(Arc::from);
+    given.keys().cloned().chain(ids).collect()
+}
+
+/// Metadata of a run: assistant's, what the request gives, ids. The storage adds the thread's.
+pub(super) fn run_metadata(request: &request::Run, ids: &Ids, temporary: bool) -> Map {
     let mut map = Map::new();
     map.insert("created_by", "system");
-    if let Some(Value::Map(own)) = request.config.get("metadata") {
-        map.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
+    map.extend(given(request));
+    if !temporary {
+        map.insert("graph_id", Value::Str(ids.graph.clone()));
     }
-    map.extend(
-        request
-            .metadata
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone())),
-    );
-    map.insert("graph_id", Value::Str(ids.graph.clone()));
     map.insert("assistant_id", ids.assistant.to_string());
     map
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Error, Service,
+    execute::command_of,
     request::{
         Address,
         threads::{self, Update},
@@ -24,6 +25,10 @@ use crate::{
     value::{Map, Value},
 };
 
+/// How often an edit without a place begins anew when others were faster. Of those that meet,
+/// one is stored each time.
+const TRIES: u32 = 64;
+
 /// What an edit builds on.
 struct Target {
     /// The right to write.
@@ -43,6 +48,19 @@ enum Start {
     Trimmed,
 }
 
+/// An update as the engine takes it: a command stands in place of values.
+fn given(update: Update) -> Result<StateUpdate, Error> {
+    let command = update
+        .command
+        .filter(|command| *command != Value::map(Map::new()));
+    Ok(StateUpdate {
+        values: update.values,
+        command: command.as_ref().map(command_of).transpose()?,
+        as_node: update.as_node,
+        task: None,
+    })
+}
+
 impl Service {
     /// Edits the state of a thread: `{checkpoint, configurable, checkpoint_id}` of the new
     /// checkpoint. An edit of an older checkpoint opens a branch.
@@ -57,17 +75,28 @@ impl Service {
         let update = StateUpdate {
             values: edit.values,
             as_node: edit.as_node,
-            task: None,
+            ..StateUpdate::default()
         };
-        let target = self.target(&thread, &edit.at, opens).await?;
-        let (ns, made, parents) = match (&target.start, &edit.at.place) {
-            (Start::Trimmed, Some(place)) => {
-                let made = self.write_trimmed(&thread, place, update).await?;
-                ("".into(), made, Map::new())
-            }
-            _ => {
-                self.write(&thread, &edit.at.ns, target, vec![vec![update]])
-                    .await?
+        // Who names no place means the state as it is when the edit is made.
+        let anywhere = edit.at.checkpoint.is_none() && edit.at.place.is_none();
+        let mut tries = if anywhere { TRIES } else { 1 };
+        let (ns, made, parents) = loop {
+            tries -= 1;
+            let target = self.target(&thread, &edit.at, opens).await?;
+            let written = match (&target.start, &edit.at.place) {
+                (Start::Trimmed, Some(place)) => {
+                    let made = self.write_trimmed(&thread, place, update.clone()).await;
+                    made.map(|made| ("".into(), made, Map::new()))
+                }
+                _ => {
+                    self.write(&thread, &edit.at.ns, target, vec![vec![update.clone()]])
+                        .await
+                }
+            };
+            match written {
+                Err(Error::Engine(engine::Error::Storage(checkpoint::Error::Fenced)))
+                    if tries > 0 => {}
+                written => break written?,
             }
         };
         let address = view::address(id, &ns, made, Some(&parents));
@@ -89,17 +118,8 @@ impl Service {
     ) -> Result<(), Error> {
         let supersteps = supersteps
             .into_iter()
-            .map(|updates| {
-                updates
-                    .into_iter()
-                    .map(|update| StateUpdate {
-                        values: update.values,
-                        as_node: update.as_node,
-                        task: None,
-                    })
-                    .collect()
-            })
-            .collect();
+            .map(|updates| updates.into_iter().map(given).collect())
+            .collect::<Result<Vec<Vec<_>>, Error>>()?;
         let slot = self.inner.parts.tree.slot(thread.id).await?;
         let slot = slot.ok_or(Error::NoThread(thread.id))?;
         let target = Target {
@@ -232,7 +252,8 @@ impl Service {
         Target { slot, start }: Target,
         supersteps: Vec<Vec<StateUpdate>>,
     ) -> Result<(Arc<str>, CheckpointId, Map), Error> {
-        let registered = self.graph_of(thread).ok_or(Error::NoGraph(thread.id))?;
+        let registered = self.graph_known(thread)?;
+        let registered = registered.ok_or(Error::NoGraph(thread.id))?;
         let graph = read::graph_at(&registered.graph, ns)
             .ok_or_else(|| Error::Invalid(format!("there is no subgraph at `{ns}`")))?;
         let ns = read::stored_ns(&graph, ns);
@@ -300,7 +321,11 @@ impl Service {
         };
         if root {
             let outcome = outcome(&edited);
-            parts.tree.settle(edited.slot, outcome, None).await?;
+            match parts.tree.settle(edited.slot, outcome, None).await {
+                // The edit is stored, and somebody builds on it already.
+                Ok(()) | Err(checkpoint::Error::Fenced) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok((ns, edited.checkpoint, parents.unwrap_or_default()))
     }

@@ -23,6 +23,14 @@ pub enum Error {
         /// What there is.
         known: Vec<String>,
     },
+    /// The thread's graph is not one of this server.
+    #[error("Graph '{name}' not found. Expected one of: {}", listed(known))]
+    GraphGone {
+        /// The thread's graph.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
     /// The thread has no graph yet: no run was ever created on it.
     #[error(
         "Thread '{0}' has no assigned graph ID. Start a run on it, or create it with \
@@ -65,4 +73,10 @@ pub enum Error {
     /// The engine refused.
     #[error(transparent)]
     Engine(#[from] engine::Error),
+}
+
+/// `['a', 'b']`.
+fn listed(names: &[String]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    format!("[{}]", quoted.join(", "))
 }

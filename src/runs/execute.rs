@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde_json::Value as Json;
+
 use super::{
     Claimed, End, Error, Finish, Run, Service, Status,
     live::{Held, Live},
@@ -17,7 +19,7 @@ use crate::{
     engine::{self, Command, Ended, Input, Request, Start, Tolerance},
     extract::RunConfig,
     fail_point,
-    graph::{Goto, Names},
+    graph::{Compiled, Goto, Names},
     id::CheckpointId,
     stream::{self, Publisher},
     tree::{self, Outcome, address::auto_name},
@@ -27,6 +29,17 @@ use crate::{
 /// Pauses between attempts to store the end of a run.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// Fields of a config that are known. Nodes see others among what is configurable.
+const FIELDS: [&str; 8] = [
+    "tags",
+    "metadata",
+    "callbacks",
+    "run_name",
+    "run_id",
+    "max_concurrency",
+    "recursion_limit",
+    "configurable",
+];
 /// Attempts when the storage refuses for a reason that may stay.
 const TRIES: u32 = 8;
 
@@ -68,6 +81,7 @@ impl Service {
                 let publisher = Publisher::new(stream::Options {
                     attempt: run.attempt,
                     modes: kwargs.stream_mode,
+                    temporary: run.temporary,
                     subgraphs: kwargs.subgraphs,
                     resumable: kwargs.resumable,
                     ..stream::Options::new(run.id, run.thread, graph)
@@ -266,6 +280,11 @@ impl Service {
                 .unwrap_or_default()
         };
         let mut configurable = map("configurable");
+        for (key, value) in &kwargs.config {
+            if !FIELDS.contains(&&**key) && !configurable.contains_key(key) {
+                configurable.insert(key.clone(), value.clone());
+            }
+        }
         configurable.insert("checkpoint_ns", "");
         configurable.remove("checkpoint_id");
         configurable.remove("checkpoint_map");
@@ -291,7 +310,7 @@ impl Service {
             metadata,
             tags,
             recursion_limit: limit,
-            context: context_of(&registered.graph.schemas.context, &kwargs.context),
+            context: context_of(&registered.graph, &kwargs.context),
         }
     }
 
@@ -425,24 +444,7 @@ fn names(nodes: &Nodes) -> Names {
 
 fn input_of(kwargs: &Kwargs) -> Result<Input, Error> {
     if let Some(command) = &kwargs.command {
-        let command = request::Command::parse(command).map_err(Error::Invalid)?;
-        let goto = command
-            .goto
-            .into_iter()
-            .map(|goto| match goto {
-                request::Goto::Node(node) => Goto { node, arg: None },
-                request::Goto::Send { node, input } => Goto {
-                    node,
-                    arg: Some(input),
-                },
-            })
-            .collect();
-        return Ok(Input::Command(Command {
-            resume: command.resume,
-            update: command.update.unwrap_or_default(),
-            goto,
-            to_parent: false,
-        }));
+        return Ok(Input::Command(command_of(command)?));
     }
     Ok(match &kwargs.input {
         Some(input) => Input::Value(input.clone()),
@@ -450,13 +452,33 @@ fn input_of(kwargs: &Kwargs) -> Result<Input, Error> {
     })
 }
 
-/// The context as far as the graph's schema knows it; all of it without a schema.
-fn context_of(schema: &Option<serde_json::Value>, context: &Map) -> Value {
-    let known = schema
-        .as_ref()
-        .and_then(|schema| schema.get("properties"))
-        .and_then(serde_json::Value::as_object);
-    let map = match known {
+/// A command as the engine takes it.
+pub(super) fn command_of(command: &Value) -> Result<Command, Error> {
+    let command = request::Command::parse(command).map_err(Error::Invalid)?;
+    let goto = command.goto.into_iter().map(|goto| match goto {
+        request::Goto::Node(node) => Goto { node, arg: None },
+        request::Goto::Send { node, input } => Goto {
+            node,
+            arg: Some(input),
+        },
+    });
+    Ok(Command {
+        resume: command.resume,
+        update: command.update.unwrap_or_default(),
+        goto: goto.collect(),
+        to_parent: false,
+    })
+}
+
+/// Keys that the graph's schema of its context knows; `None` without a schema.
+pub(super) fn known_context(graph: &Compiled) -> Option<&serde_json::Map<String, Json>> {
+    let schema = graph.schemas.context.as_ref()?;
+    schema.get("properties")?.as_object()
+}
+
+/// The context as far as the graph knows it.
+fn context_of(graph: &Compiled, context: &Map) -> Value {
+    let map = match known_context(graph) {
         Some(known) => context
             .iter()
             .filter(|(key, _)| known.contains_key(&***key))

@@ -116,10 +116,19 @@ pub fn own_metadata<'a>(metadata: &'a Map, request: &Value) -> Option<&'a Map> {
     (requested(request) != Some(metadata)).then_some(metadata)
 }
 
-/// A run's metadata, of its row or else of its request.
-pub fn metadata(own: Option<Map>, request: &Value) -> Map {
-    own.or_else(|| requested(request).cloned())
-        .unwrap_or_default()
+/// A run's metadata: what its request says and over it what its row adds, such as that of the
+/// thread. The request then says all of it.
+pub fn metadata(own: Option<Map>, request: &mut Value) -> Map {
+    let mut metadata = requested(request).cloned().unwrap_or_default();
+    let Some(own) = own else { return metadata };
+    metadata.extend(own);
+    if let Some(said) = request
+        .make_map_mut()
+        .and_then(|map| map.get_mut("config")?.make_map_mut()?.get_mut("metadata"))
+    {
+        *said = Value::map(metadata.clone());
+    }
+    metadata
 }
 
 fn requested(request: &Value) -> Option<&Map> {
@@ -261,17 +270,28 @@ mod tests {
     #[test]
     fn metadata_that_the_request_says_is_kept_once() {
         let metadata = Map::from([("a", value!(1))]);
-        let request = value!({"config": {"metadata": {"a": 1}}});
+        let mut request = value!({"config": {"metadata": {"a": 1}}});
         assert_eq!(own_metadata(&metadata, &request), None);
-        assert_eq!(super::metadata(None, &request), metadata);
-        for other in [
+        assert_eq!(super::metadata(None, &mut request), metadata);
+        for mut other in [
             value!({"config": {"metadata": {"a": 2}}}),
             value!({}),
             value!(null),
         ] {
             assert_eq!(own_metadata(&metadata, &other), Some(&metadata));
-            assert_eq!(super::metadata(Some(metadata.clone()), &other), metadata);
+            let own = Some(metadata.clone());
+            assert_eq!(super::metadata(own, &mut other), metadata);
         }
+    }
+
+    #[test]
+    fn what_the_row_adds_to_the_metadata_the_request_says_as_well() {
+        let mut request = value!({"config": {"metadata": {"a": 1, "by": "system"}}});
+        let added = Map::from([("by", value!("me")), ("b", value!([2]))]);
+        let metadata = super::metadata(Some(added), &mut request);
+        let all = value!({"a": 1, "by": "me", "b": [2]});
+        assert_eq!(Value::map(metadata), all);
+        assert_eq!(request, value!({"config": {"metadata": all}}));
     }
 
     proptest! {

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use super::{
     Error, Service,
     request::{Address, threads::History},
+    view,
 };
 use crate::{
     checkpoint::{
         At, List,
         frame::{self, Decoded},
     },
+    engine::run::CREATED_BY,
     id::{BranchId, CheckpointId, TreeId},
     tree::{
         self, Thread,
@@ -129,27 +131,60 @@ impl Service {
         if page.at.place.is_some() {
             return self.path(thread, page).await;
         }
-        let list = List {
-            tree: thread.tree,
-            thread: thread.id,
-            ns: Some(page.at.ns.clone()),
-            before: page.before,
-            id: page.at.checkpoint,
-            metadata: page.metadata.clone(),
-            limit: page.limit,
-        };
-        let saver = &self.inner.parts.saver;
-        let rows = saver.list(list).await?;
-        let mut found: Vec<Decoded> = rows.iter().map(frame::decode).collect::<Result<_, _>>()?;
-        base::resolve_all(saver, thread.tree, &page.at.ns, &mut found).await?;
-        for decoded in &mut found {
-            record(thread, decoded);
-        }
+        let mut found = self.stored(thread, page).await?;
         if thread.tree != TreeId::of_root(thread.id) && page.at.ns.is_empty() {
             // A fork shows what it inherits too.
             found.extend(self.inherited(thread, page).await?);
             found.sort_by_key(|decoded| std::cmp::Reverse(decoded.checkpoint.id));
             found.truncate(page.limit);
+        }
+        Ok(found)
+    }
+
+    /// States to list that the thread wrote itself.
+    async fn stored(&self, thread: &Thread, page: &History) -> Result<Vec<Decoded>, Error> {
+        let (noted, mut usual) = match &page.metadata {
+            Some(wanted) => taken_apart(wanted),
+            None => (None, Map::new()),
+        };
+        if let Some(id) = usual.remove("thread_id")
+            && id != *thread.id.to_string()
+        {
+            return Ok(vec![]);
+        }
+        let mut list = List {
+            tree: thread.tree,
+            thread: thread.id,
+            ns: Some(page.at.ns.clone()),
+            before: page.before,
+            id: page.at.checkpoint,
+            metadata: noted,
+            limit: page.limit,
+        };
+        if !usual.is_empty() {
+            list.limit = list.limit.max(PAGE);
+        }
+        let saver = &self.inner.parts.saver;
+        let mut found: Vec<Decoded> = vec![];
+        loop {
+            let rows = saver.list(list.clone()).await?;
+            for stored in &rows {
+                let decoded = frame::decode(stored)?;
+                if contains_map(&view::metadata(thread.id, &decoded.checkpoint), &usual) {
+                    found.push(decoded);
+                }
+            }
+            match rows.last() {
+                Some(last) if rows.len() == list.limit && found.len() < page.limit => {
+                    list.before = Some(last.row.id);
+                }
+                _ => break,
+            }
+        }
+        found.truncate(page.limit);
+        base::resolve_all(saver, thread.tree, &page.at.ns, &mut found).await?;
+        for decoded in &mut found {
+            record(thread, decoded);
         }
         Ok(found)
     }
@@ -209,7 +244,7 @@ impl Service {
                     continue;
                 };
                 if let Some(wanted) = &page.metadata
-                    && !matches(&decoded, wanted)
+                    && !contains_map(&view::metadata(thread.id, &decoded.checkpoint), wanted)
                 {
                     continue;
                 }
@@ -239,14 +274,24 @@ fn record(thread: &Thread, decoded: &mut Decoded) {
     }
 }
 
-/// Whether a checkpoint's metadata, as clients see it, contains what is wanted.
-fn matches(decoded: &Decoded, wanted: &Map) -> bool {
-    let checkpoint = &decoded.checkpoint;
-    let mut have = checkpoint.metadata.clone();
-    have.insert("source", checkpoint.source.as_str());
-    have.insert("step", checkpoint.step);
-    if let Some(run) = checkpoint.run {
-        have.insert("run_id", Value::from(run.to_string()));
+/// A filter of metadata, taken apart into what checkpoints note (`None` for any) and what they say
+/// without noting it.
+fn taken_apart(wanted: &Map) -> (Option<Map>, Map) {
+    let (mut noted, mut usual) = (wanted.clone(), Map::new());
+    let is_usual = |key: &str, value: &Value| match key {
+        "thread_id" => true,
+        "parents" => value.as_map().is_some_and(Map::is_empty),
+        "created_by" => *value == *CREATED_BY,
+        "run_attempt" => value.as_f64() == Some(1.0),
+        _ => false,
+    };
+    noted.retain(|key, value| !is_usual(key, value));
+    for (key, value) in wanted.iter().filter(|(key, value)| is_usual(key, value)) {
+        // What all of them say need not be looked for.
+        let by_all = &**key == "parents";
+        if !by_all {
+            usual.insert(key.clone(), value.clone());
+        }
     }
-    contains_map(&have, wanted)
+    (Some(noted).filter(|noted| !noted.is_empty()), usual)
 }

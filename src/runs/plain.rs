@@ -27,7 +27,7 @@ static PLAIN: LazyLock<Option<Wiring>> = LazyLock::new(|| {
         .node("none", |_| async { Ok(Output::default()) })
         .edge(START, "none")
         .build();
-    graph.ok().map(|graph| Wiring::new(graph))
+    graph.ok().map(Wiring::new)
 });
 
 /// The graph that stands for one that is not known yet: it has messages.

@@ -205,6 +205,8 @@ pub struct Run {
     pub after: Duration,
     /// As asked; `None` means the default of the kind of run (`async`, stateless `exit`).
     pub durability: Option<Durability>,
+    /// `checkpoint_during` as given: the older way to ask for a durability.
+    pub checkpoint_during: Option<bool>,
     /// Where to report the end.
     pub webhook: Option<Arc<str>>,
     /// What becomes of the thread (stateless only).
@@ -245,6 +247,7 @@ impl Run {
             if_not_exists: IfNotExists::Reject,
             after: Duration::ZERO,
             durability: None,
+            checkpoint_during: None,
             webhook: None,
             on_completion: OnCompletion::Delete,
             request_id: "".into(),

@@ -45,6 +45,21 @@ impl Service {
         self.graph_in(&thread.metadata)
     }
 
+    /// The same for what needs the graph; `None` for a thread on which nothing has run.
+    ///
+    /// # Errors
+    /// The thread names a graph that this server does not have.
+    pub(super) fn graph_known(&self, thread: &Thread) -> Result<Option<Arc<Registered>>, Error> {
+        let Some(name) = thread.metadata.get("graph_id").and_then(Value::as_str) else {
+            return Ok(None);
+        };
+        let known = self.inner.graphs.get(name).cloned();
+        known.map(Some).ok_or_else(|| Error::GraphGone {
+            name: name.to_owned(),
+            known: self.graphs().iter().map(ToString::to_string).collect(),
+        })
+    }
+
     /// The graph that the metadata of a thread names.
     pub(super) fn graph_in(&self, metadata: &Map) -> Option<Arc<Registered>> {
         let name = metadata.get("graph_id").and_then(Value::as_str)?;
@@ -58,7 +73,7 @@ impl Service {
     pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value, Error> {
         let thread = self.thread(id).await?;
         let look = self.look(&thread, at).await?;
-        let Some(registered) = self.graph_of(&thread) else {
+        let Some(registered) = self.graph_known(&thread)? else {
             return self.plain_state(&thread, at, &look).await;
         };
         let (graph, wiring) = match at.ns.is_empty() {
@@ -179,7 +194,7 @@ impl Service {
         if page.limit == 0 {
             return Ok(vec![]);
         }
-        let Some(registered) = self.graph_of(&thread) else {
+        let Some(registered) = self.graph_known(&thread)? else {
             return self.plain_history(&thread, page).await;
         };
         let Some(graph) = graph_at(&registered.graph, &page.at.ns) else {

@@ -1,6 +1,6 @@
 //! What the run service needs of a storage.
 
-use std::{str::FromStr, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -158,6 +158,9 @@ pub struct NewRun {
     pub temporary: bool,
     /// Start it at once for this worker when the slot is free and `after` is zero.
     pub claim: Option<WorkerId>,
+    /// Keys of metadata that the request settles: the thread's others are the run's as well.
+    /// `None`: it has nothing of the thread's.
+    pub said: Option<Vec<Arc<str>>>,
     /// Merged into the thread's metadata (`graph_id`, `assistant_id`).
     pub thread_metadata: Map,
     /// Merged into the thread's config.

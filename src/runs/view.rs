@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
+    checkpoint::Checkpoint,
     engine::{
         event::{Interrupt, TaskState},
+        run::{CREATED_BY, FIRST_ATTEMPT},
         view::Snapshot,
     },
     graph::Compiled,
@@ -53,6 +55,34 @@ pub fn address(thread: ThreadId, ns: &str, id: CheckpointId, parents: Option<&Ma
     Value::map(map)
 }
 
+/// What is said of a checkpoint: what it notes, and what every one has or has unless it notes
+/// something else.
+pub fn metadata(thread: ThreadId, checkpoint: &Checkpoint) -> Map {
+    let mut metadata = checkpoint.metadata.clone();
+    if let Some(run) = checkpoint.run {
+        let usual = [
+            ("created_by", Value::from(CREATED_BY)),
+            ("run_attempt", Value::from(FIRST_ATTEMPT)),
+        ];
+        for (key, value) in usual {
+            if !metadata.contains_key(key) {
+                metadata.insert(key, value);
+            }
+        }
+        metadata.insert("run_id", run.to_string());
+    }
+    metadata.insert("thread_id", thread.to_string());
+    metadata.insert("source", checkpoint.source.as_str());
+    metadata.insert("step", checkpoint.step);
+    let parents = metadata
+        .get("parents")
+        .is_some_and(|parents| parents.as_map().is_some());
+    if !parents {
+        metadata.insert("parents", Value::map(Map::new()));
+    }
+    metadata
+}
+
 /// A state. `nested` gives the states of subgraph tasks, by namespace, when they were asked for.
 pub fn state(
     thread: ThreadId,
@@ -67,14 +97,7 @@ pub fn state(
         .and_then(Value::as_map)
         .cloned()
         .unwrap_or_default();
-    let mut metadata = checkpoint.metadata.clone();
-    if let Some(run) = checkpoint.run {
-        metadata.insert("run_id", run.to_string());
-    }
-    metadata.insert("thread_id", thread.to_string());
-    metadata.insert("source", checkpoint.source.as_str());
-    metadata.insert("step", checkpoint.step);
-    metadata.insert("parents", Value::map(parents.clone()));
+    let metadata = metadata(thread, checkpoint);
     let id = |id: Option<CheckpointId>| match id {
         Some(id) => address(thread, &snapshot.ns, id, Some(&parents)),
         None => Value::Null,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Created, Error, NewRun, Run, Service, create,
+    execute::known_context,
     live::{Held, Live},
     request::{self, Ids, Kwargs},
 };
@@ -51,8 +52,9 @@ impl Service {
             assistant,
             graph: registered.name.clone(),
         };
-        let metadata = create::run_metadata(request, &ids);
-        let kwargs = Kwargs::of(request, &ids, &metadata, false);
+        let metadata = create::run_metadata(request, &ids, false);
+        let known = known_context(&registered.graph);
+        let kwargs = Kwargs::of(request, &ids, &metadata, known, false);
         let new = NewRun {
             id: ids.run,
             thread,
@@ -66,10 +68,11 @@ impl Service {
             after: request.after,
             temporary: false,
             claim: Some(self.inner.worker),
+            said: Some(create::said(request)),
             thread_metadata: create::thread_metadata(&ids),
             thread_config: create::thread_config(request),
         };
-        self.expect(&ids, request, registered.graph.clone());
+        self.expect(&ids, request, registered.graph.clone(), false);
         Ok(Prepared {
             id: ids.run,
             new,
@@ -79,9 +82,16 @@ impl Service {
 
     /// Makes the stream of a run that is about to be written. The worker may take the run
     /// before the storage's answer is here. [`discard`](Self::discard) takes it back.
-    pub(super) fn expect(&self, ids: &Ids, request: &request::Run, graph: Arc<Compiled>) -> Live {
+    pub(super) fn expect(
+        &self,
+        ids: &Ids,
+        request: &request::Run,
+        graph: Arc<Compiled>,
+        temporary: bool,
+    ) -> Live {
         let publisher = Publisher::new(stream::Options {
             modes: request.stream_mode.clone(),
+            temporary,
             subgraphs: request.stream_subgraphs,
             resumable: request.stream_resumable,
             ..stream::Options::new(ids.run, ids.thread, graph)

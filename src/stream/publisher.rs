@@ -57,6 +57,8 @@ pub struct Options {
     pub attempt: i32,
     /// What the request asked to see.
     pub modes: Vec<Mode>,
+    /// The run's thread goes with it: nobody is told of its checkpoints.
+    pub temporary: bool,
     /// Events of graphs inside the graph are shown.
     pub subgraphs: bool,
     /// Frames carry ids and are kept for readers who come back.
@@ -82,6 +84,7 @@ impl Options {
             thread,
             attempt: 1,
             modes: vec![],
+            temporary: false,
             subgraphs: false,
             resumable: false,
             graph,
@@ -168,13 +171,17 @@ impl Publisher {
             false if modes.has(Mode::Events) => bit(Kind::Tasks),
             false => 0,
         };
+        let shown = match options.temporary {
+            true => !bit(Kind::Checkpoints),
+            false => u8::MAX,
+        };
         Arc::new(Self {
             run: options.run,
             thread: options.thread,
             resumable: options.resumable,
             limits: options.limits,
             modes,
-            wanted: [kinds(modes), inside],
+            wanted: [kinds(modes) & shown, inside & shown],
             grows: encoder.grows(),
             state: Mutex::new(State {
                 encoder,

@@ -41,6 +41,7 @@ fn options(modes: &[Mode]) -> Options {
         thread: ThreadId::mint(),
         attempt: 1,
         modes: modes.to_vec(),
+        temporary: false,
         subgraphs: false,
         resumable: false,
         graph: graph(&["messages"]),

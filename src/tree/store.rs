@@ -143,7 +143,8 @@ pub trait Store: Send + Sync + 'static {
     /// the branch in between.
     async fn slot(&self, id: ThreadId) -> Result<Option<Slot>, Error>;
 
-    /// Notes how a writer without a run row left the branch. `Fenced` when the epoch moved.
+    /// Notes how a writer without a run row left the branch. `Fenced` when the epoch or the
+    /// head moved: then the one who moved it tells.
     async fn settle(&self, slot: Slot, outcome: Outcome, error: Option<Value>)
     -> Result<(), Error>;
 

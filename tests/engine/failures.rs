@@ -484,7 +484,7 @@ async fn clearing_tasks_keeps_what_a_handler_wrote(storage: &Storage) {
     let clear = engine::StateUpdate {
         values: None,
         as_node: Some(backstitch::graph::END.into()),
-        task: None,
+        ..engine::StateUpdate::default()
     };
     thread.update_state(&"".into(), None, clear).await.unwrap();
     let state = thread

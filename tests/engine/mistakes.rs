@@ -271,7 +271,7 @@ fn edit(as_node: Option<&str>) -> StateUpdate {
     StateUpdate {
         values: Some(value!({"x": 5})),
         as_node: as_node.map(Into::into),
-        task: None,
+        ..StateUpdate::default()
     }
 }
 
@@ -460,6 +460,7 @@ async fn an_edit_that_a_channel_or_a_route_refuses_names_its_place(storage: &Sto
     let write = |as_node: &str, values| StateUpdate {
         values: Some(values),
         as_node: Some(as_node.into()),
+        command: None,
         task: None,
     };
     let x = || write("first", value!({"x": 1}));

@@ -128,7 +128,7 @@ async fn an_unknown_channel_survives_edits_replays_and_runs_stored_at_their_end(
     let update = StateUpdate {
         values: Some(value!({"n": 5})),
         as_node: Some("count".into()),
-        task: None,
+        ..StateUpdate::default()
     };
     let edited = new.update_state(&"".into(), None, update).await.unwrap();
     assert_eq!(stored(&new, "old").await, before);

@@ -386,6 +386,6 @@ fn state_update(update: &Json) -> StateUpdate {
             values => Some(Value::from(values.clone())),
         },
         as_node: update["as_node"].as_str().map(Into::into),
-        task: None,
+        ..StateUpdate::default()
     }
 }

@@ -143,7 +143,7 @@ impl Pair<'_> {
         let update = StateUpdate {
             values: Some(Value::from(call["values"].clone())),
             as_node: Some(node.into()),
-            task: None,
+            ..StateUpdate::default()
         };
         let found = match self.thread.update_state(&"".into(), None, update).await {
             Ok(_) => Ok(()),

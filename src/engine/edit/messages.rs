@@ -50,7 +50,7 @@ impl Edit {
                 let update = StateUpdate {
                     values: Some(Value::map(values)),
                     as_node: Some(node),
-                    task: None,
+                    ..StateUpdate::default()
                 };
                 let by = By::Edit { last: true };
                 self.ordinary(&wiring, vec![update], false, by).await?;

@@ -70,6 +70,8 @@ fn ctx(input: Value, has_arg: bool, config: RunConfig, deps: Deps) -> Ctx {
         step: 1,
         triggers: Arc::new([]),
         path: "~__pregel_pull, work".into(),
+        shown_path: Value::Null,
+        own_config: Default::default(),
         input,
         has_arg,
         config: Arc::new(config),

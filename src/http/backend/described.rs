@@ -85,7 +85,7 @@ pub(super) fn subgraphs(graph: &Compiled, namespace: Option<&str>, recurse: bool
     let mut map = Map::new();
     for (name, inner) in draw::subgraphs(graph, recurse) {
         // A node that calls several graphs is known by the first one.
-        if namespace.is_none_or(|wanted| wanted == name) && !map.contains_key(&*name) {
+        if namespace.is_none_or(|wanted| wanted == name) && !map.contains_key(&name) {
             map.insert(name, Value::map(schemas(&inner)));
         }
     }

@@ -111,8 +111,11 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
     })
 }
 
-/// The message that others go behind, or before, or the branch that they go to.
-fn behind(given: Given) -> Result<(Option<(Arc<str>, Position)>, Option<Arc<str>>), Error> {
+/// A message and whether others go behind it or before it.
+type Beside = (Arc<str>, Position);
+
+/// Where messages go: beside another one, or to a branch.
+fn behind(given: Given) -> Result<(Option<Beside>, Option<Arc<str>>), Error> {
     if given.tag.is_some() || !given.checkpoints.is_empty() || given.event.is_some() {
         return Err(Error::invalid(
             "A message goes behind another one: say which with parent_id, or name a branch",

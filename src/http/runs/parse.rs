@@ -53,6 +53,9 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
     let Some(items) = body.as_list() else {
         return Err(Error::invalid("A list of runs is needed"));
     };
+    if items.is_empty() {
+        return Err(Error::invalid("[] has less than 1 item"));
+    }
     if items.len() > BATCH_MAX {
         return Err(Error::invalid(format!(
             "At most {BATCH_MAX} runs may be created together"
@@ -128,9 +131,12 @@ pub(in crate::http) fn parse(
     run.interrupt_after = nodes(&fields, "interrupt_after")?;
     run.after = after(&fields)?;
     run.durability = fields.word("durability", Durability::ALL)?;
-    if run.durability.is_none() && fields.flag("checkpoint_during")? == Some(false) {
+    run.checkpoint_during = fields.flag("checkpoint_during")?;
+    if run.durability.is_none() && run.checkpoint_during == Some(false) {
         run.durability = Some(Durability::Exit);
     }
+    // Nobody is told of feedback.
+    fields.texts("feedback_keys")?;
     if let Some(url) = fields.text("webhook")? {
         webhook::check(url, loopback_webhooks)?;
         run.webhook = Some(url.clone());
@@ -187,7 +193,8 @@ pub(in crate::http) fn config(fields: &Fields<'_>) -> Result<Map, Error> {
     config.map("configurable")?;
     config.map("metadata")?;
     config.texts("tags")?;
-    config.integer("recursion_limit", 1, RECURSION_MAX)?;
+    // The run itself fails on less than one.
+    config.integer("recursion_limit", i64::MIN, RECURSION_MAX)?;
     let mut map = value.as_map().cloned().unwrap_or_default();
     map.retain(|_, value| !value.is_null());
     Ok(map)
@@ -365,11 +372,6 @@ mod tests {
                 value!({"checkpoint": {"checkpoint_id": "nope"}}),
                 422,
                 "Invalid checkpoint ID",
-            ),
-            (
-                value!({"config": {"recursion_limit": 0}}),
-                422,
-                "in `config.recursion_limit`",
             ),
             (
                 value!({"config": {"recursion_limit": 10001}}),

@@ -283,7 +283,7 @@ async fn assistants_are_checked_before_they_are_made() {
         (r#"{"name":"x"}"#, 422),
         (r#"{"graph_id":"agent","assistant_id":"nope"}"#, 422),
         (
-            r#"{"graph_id":"agent","config":{"recursion_limit":0}}"#,
+            r#"{"graph_id":"agent","config":{"recursion_limit":"x"}}"#,
             422,
         ),
         (

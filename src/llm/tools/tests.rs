@@ -55,6 +55,8 @@ fn task(call: &ToolCall) -> Ctx {
         step: 1,
         triggers: Arc::new([]),
         path: "~__pregel_push, 0".into(),
+        shown_path: Value::Null,
+        own_config: Default::default(),
         input: value::to_value(call).expect("a call has a stored form"),
         has_arg: true,
         config: Arc::new(RunConfig::default()),

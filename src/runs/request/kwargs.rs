@@ -51,7 +51,7 @@ pub struct Kwargs {
     pub subgraphs: bool,
     /// Keep the events.
     pub resumable: bool,
-    /// The older word for a durability other than `exit`.
+    /// The older word for a durability other than `exit`, as it was given.
     pub checkpoint_during: bool,
     /// When checkpoints are durable.
     pub durability: Durability,
@@ -75,7 +75,14 @@ impl Kwargs {
     ///
     /// `config.configurable` and `context` mirror each other when only one is given, and
     /// `configurable` gains the ids and the address, as LangGraph's nodes expect them.
-    pub fn of(request: &Run, ids: &Ids, metadata: &Map, temporary: bool) -> Self {
+    /// Of a context only what `known` has is configurable, where the graph says what it knows.
+    pub fn of(
+        request: &Run,
+        ids: &Ids,
+        metadata: &Map,
+        known: Option<&serde_json::Map<String, serde_json::Value>>,
+        temporary: bool,
+    ) -> Self {
         let given = match request.config.get("configurable") {
             Some(Value::Map(map)) => map.as_ref().clone(),
             _ => Map::default(),
@@ -86,7 +93,9 @@ impl Kwargs {
             request.context.clone()
         };
         let mut configurable = if given.is_empty() {
-            request.context.clone()
+            let mut context = request.context.clone();
+            context.retain(|key, _| known.is_none_or(|known| known.contains_key(&**key)));
+            context
         } else {
             given
         };
@@ -125,7 +134,7 @@ impl Kwargs {
             temporary,
             subgraphs: request.stream_subgraphs,
             resumable: request.stream_resumable,
-            checkpoint_during: durability != Durability::Exit,
+            checkpoint_during: request.checkpoint_during.unwrap_or(true),
             durability,
             branching: request.branches().then(|| Branching {
                 activate: request.activate.unwrap_or(true),
@@ -179,10 +188,10 @@ impl Kwargs {
             .collect()
     }
 
-    /// `config.recursion_limit`, at least 1.
+    /// `config.recursion_limit`. Zero and less, which a run fails on, are zero.
     pub fn recursion_limit(&self) -> Option<usize> {
-        let limit = self.config.get("recursion_limit")?.as_u64()?;
-        usize::try_from(limit).ok()
+        let limit = self.config.get("recursion_limit")?.as_i64()?;
+        usize::try_from(limit.max(0)).ok()
     }
 }
 
@@ -209,7 +218,7 @@ mod tests {
     fn what_is_kept_of_a_request_reads_back_whole() {
         let mut request = Run::of(Assistant::Graph("counter".into()));
         request.input = Some(value!({"count": 1.0}));
-        request.context = Map::from([("tone", value!("dry"))]);
+        request.context = Map::from([("tone", value!("dry")), ("other", value!(1))]);
         request.config = Map::from([("recursion_limit", value!(7))]);
         request.interrupt_before = Some(Nodes::All(Star::Star));
         request.interrupt_after = Some(Nodes::Named(vec!["last".into()]));
@@ -221,7 +230,9 @@ mod tests {
             assistant: AssistantId::of_graph("counter"),
             graph: "counter".into(),
         };
-        let kwargs = Kwargs::of(&request, &ids, &Map::from([("m", value!(1))]), false);
+        let known = serde_json::json!({"tone": {}});
+        let metadata = Map::from([("m", value!(1))]);
+        let kwargs = Kwargs::of(&request, &ids, &metadata, known.as_object(), false);
         let stored = kwargs.to_value().unwrap();
         let back = Kwargs::from_value(&stored).unwrap();
         assert_eq!(back.to_value().unwrap(), stored);
@@ -232,6 +243,8 @@ mod tests {
         assert_eq!(back.address(), request.address);
         assert_eq!(back.recursion_limit(), Some(7));
         assert_eq!(back.configurable("tone"), Some(&value!("dry")));
+        assert_eq!(back.configurable("other"), None);
+        assert_eq!(back.context, request.context);
         assert_eq!(back.configurable("graph_id"), Some(&value!("counter")));
         assert_eq!(back.config.get("metadata"), Some(&value!({"m": 1})));
     }
@@ -245,11 +258,11 @@ mod tests {
             graph: "counter".into(),
         };
         let mut request = Run::of(Assistant::Graph("counter".into()));
-        let kept = Kwargs::of(&request, &ids, &Map::default(), true);
+        let kept = Kwargs::of(&request, &ids, &Map::default(), None, true);
         assert_eq!(kept.durability, Durability::Exit);
-        assert!(!kept.checkpoint_during);
+        assert!(kept.checkpoint_during);
         request.durability = Some(Durability::Sync);
-        let kept = Kwargs::of(&request, &ids, &Map::default(), true);
+        let kept = Kwargs::of(&request, &ids, &Map::default(), None, true);
         assert_eq!(kept.durability, Durability::Sync);
     }
 }

@@ -9,7 +9,7 @@ use super::{
     commit::prepare,
     delete,
     events::{append_rows, ended},
-    params::{Json, Params, column},
+    params::{Json, JsonText, Params, column, name},
     pool::{self, Failure},
     run::{self, run_columns},
     thread::{self, slot_of},
@@ -35,7 +35,7 @@ SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id
 const CREATE: &str = concat!(
     "
 WITH b AS (
-  SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth,
+  SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth, t.metadata - $16::text[] AS inherited,
          EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
                     AND COALESCE(r.branch_id, t.active_branch_id) = b.branch_id) AS taken,
          $7::jsonb IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.checkpoint_ns = ''
@@ -48,7 +48,7 @@ r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
          run_at, base_checkpoint_id, epoch, worker_id, attempt)
   SELECT n.tree_id, $1, n.thread_id, CASE WHEN n.starts THEN n.branch_id ELSE $15::uuid END, $3, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
-         $4, $5, $6, $7, $8, $9, now() + make_interval(secs => $10),
+         $4, $5, CASE WHEN n.inherited <> '{}' THEN n.inherited ELSE $6 END, $7, $8, $9, now() + make_interval(secs => $10),
          CASE WHEN n.starts THEN n.head_checkpoint_id END, CASE WHEN n.starts THEN n.writer_epoch + 1 END,
          CASE WHEN n.starts THEN $11::uuid END, CASE WHEN n.starts THEN 1 ELSE 0 END
     FROM n ON CONFLICT (run_id) DO NOTHING RETURNING *),
@@ -166,7 +166,10 @@ async fn ours(client: &Object, new: &NewRun) -> Result<Option<Created>, Failure>
         return Ok(None);
     };
     let run = run::run_of(&row)?;
-    let same = run.thread == new.thread && run.kwargs == new.kwargs;
+    let mut asked = new.kwargs.clone();
+    let own = column::<JsonText>(&row, "metadata")?.value()?;
+    kept::metadata(own.as_map().cloned(), &mut asked);
+    let same = run.thread == new.thread && run.kwargs == asked;
     let worker: Option<Uuid> = column(&row, "worker_id")?;
     Ok(Some(match worker {
         _ if !same => Created::Exists,
@@ -382,6 +385,8 @@ async fn insert(
         Some(metadata) => Json::of_map(metadata),
         None => Json::new("null"),
     };
+    let said = new.said.as_ref();
+    let said: Option<Vec<_>> = said.map(|keys| keys.iter().map(|key| name(key)).collect());
     let thread_metadata = Json::of_map(&new.thread_metadata);
     let thread_config = Json::of_map(&new.thread_config);
     client
@@ -403,6 +408,7 @@ async fn insert(
                 &thread_metadata,
                 &thread_config,
                 &new.branch.map(|branch| branch.0),
+                &said,
             ],
         )
         .await

@@ -178,7 +178,7 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
         thread: ThreadId(column(row, "thread_id")?),
         assistant: AssistantId(column(row, "assistant_id")?),
     };
-    let kwargs = match kwargs {
+    let mut kwargs = match kwargs {
         Some(bytes) => kept::decode(column(row, "type")?, bytes, columns)
             .map_err(|error| Error::Corrupt(error.to_string()))?,
         None => Value::Null,
@@ -191,7 +191,7 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
         branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
         assistant: columns.assistant,
         status: word(column(row, "status")?)?,
-        metadata: kept::metadata(own.as_map().cloned(), &kwargs),
+        metadata: kept::metadata(own.as_map().cloned(), &mut kwargs),
         kwargs,
         address: column::<Option<JsonText>>(row, "address")?
             .map(|json| address(&json))

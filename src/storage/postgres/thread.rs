@@ -72,7 +72,7 @@ SELECT * FROM b"
 
 const SETTLE: &str = "
 UPDATE branches SET outcome = $4, error = $5, updated_at = now()
- WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3";
+ WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 AND head_checkpoint_id IS NOT DISTINCT FROM $6";
 
 /// Sends the creation of a thread: for a run, whose id must be free and with which the thread may
 /// go (`(id, temporary)`), or by itself.
@@ -259,6 +259,7 @@ impl tree::Store for Store {
                         &slot.epoch,
                         &outcome.as_str(),
                         &error,
+                        &slot.head.map(|head| head.0),
                     ],
                 )
                 .await?;

@@ -48,7 +48,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         thread: id(row, 2)?,
         assistant: id(row, 4)?,
     };
-    let kwargs = kept::decode(tag, row.get_ref(8)?.as_blob()?, columns)
+    let mut kwargs = kept::decode(tag, row.get_ref(8)?.as_blob()?, columns)
         .map_err(|why| unreadable(8, why.to_string()))?;
     Ok(Run {
         id: columns.run,
@@ -57,7 +57,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         branch: id_if(row, 3)?,
         assistant: columns.assistant,
         status: parsed::<Status>(row, 5)?,
-        metadata: kept::metadata(json_map_if(row, 6)?, &kwargs),
+        metadata: kept::metadata(json_map_if(row, 6)?, &mut kwargs),
         kwargs,
         address: id_if(row, 9)?,
         strategy: strategy(row, 10)?,

@@ -319,7 +319,8 @@ pub(super) fn settle(
     let changed = db
         .prepare_cached(
             "UPDATE branches SET outcome = ?1, error = ?2, updated_at = ?3 \
-             WHERE tree_id = ?4 AND branch_id = ?5 AND writer_epoch = ?6",
+             WHERE tree_id = ?4 AND branch_id = ?5 AND writer_epoch = ?6 \
+             AND head_checkpoint_id IS ?7",
         )?
         .execute(params![
             outcome.as_str(),
@@ -328,6 +329,7 @@ pub(super) fn settle(
             slot.tree.0.as_bytes(),
             slot.branch.0.as_bytes(),
             slot.epoch,
+            slot.head.as_ref().map(|head| head.0.as_bytes()),
         ])?;
     if changed == 1 {
         Ok(())

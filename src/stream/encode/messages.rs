@@ -104,15 +104,22 @@ impl Encoder {
             let mut out = vec![b'{'];
             self.task_metadata(&mut out, task);
             let mut chunk = out.clone();
-            out.push(b'}');
             // Inside another graph a model is told of the graph it runs in, else of its task.
             let around = if ns.is_empty() { &*task.ns } else { ns };
             chunk.extend_from_slice(b",\"checkpoint_ns\":");
             text(&mut chunk, around);
             chunk.push(b'}');
+            // What a node returned whole is told of the graph around it, if there is one.
+            let whole = match ns.is_empty() {
+                true => {
+                    out.push(b'}');
+                    out
+                }
+                false => chunk.clone(),
+            };
             let metadata = Metadata {
                 chunk: chunk.into(),
-                whole: out.into(),
+                whole: whole.into(),
             };
             self.tasks.insert(task.id, metadata);
         }

@@ -17,11 +17,20 @@ use crate::{
 /// The name of a thread's first branch, which no event tells.
 const FIRST: &str = "main";
 
+/// A branch got a name.
+#[derive(Debug)]
+struct Naming {
+    /// The number of the event.
+    number: i64,
+    before: Arc<str>,
+    since: Arc<str>,
+}
+
 /// Names of branches over time.
 #[derive(Debug, Default)]
 pub struct Names {
     /// From which event on, with the names before and since.
-    told: HashMap<BranchId, Vec<(i64, Arc<str>, Arc<str>)>>,
+    told: HashMap<BranchId, Vec<Naming>>,
     /// Of branches that never had another one.
     only: HashMap<BranchId, Arc<str>>,
 }
@@ -58,9 +67,9 @@ impl Names {
         let Some(told) = self.told.get(&branch) else {
             return self.only.get(&branch).cloned();
         };
-        let since = told.iter().rev().find(|(from, ..)| *from <= number);
-        let before = || told.first().map(|(_, before, _)| before);
-        since.map(|(.., name)| name).or_else(before).cloned()
+        let last = told.iter().rev().find(|naming| naming.number <= number);
+        let before = || told.first().map(|naming| &naming.before);
+        last.map(|naming| &naming.since).or_else(before).cloned()
     }
 
     fn learn(&mut self, event: &Event) {
@@ -72,8 +81,11 @@ impl Names {
             _ => None,
         };
         let before = before.unwrap_or_else(|| name.clone());
-        let told = self.told.entry(branch).or_default();
-        told.push((event.number, before, name));
+        self.told.entry(branch).or_default().push(Naming {
+            number: event.number,
+            before,
+            since: name,
+        });
     }
 }
 

@@ -80,10 +80,18 @@ pub(in super::super) fn create(
     {
         return Err(Error::Pruned(id));
     }
-    merge_into_thread(db, &new, now)?;
+    let inherited = merge_into_thread(db, &new, now)?;
+    let own = match inherited.is_empty() {
+        true => kept::own_metadata(&new.metadata, &new.kwargs).map(map_text),
+        false => Some(map_text(&inherited)),
+    };
     let claim = new
         .claim
         .filter(|_| others.is_empty() && new.after.is_zero());
+    let (mut metadata, mut asked) = (new.metadata, new.kwargs);
+    if !inherited.is_empty() {
+        metadata = kept::metadata(Some(inherited), &mut asked);
+    }
     let mut run = Run {
         id: new.id,
         tree: slot.tree,
@@ -91,8 +99,8 @@ pub(in super::super) fn create(
         branch: new.branch,
         assistant: new.assistant,
         status: Status::Pending,
-        metadata: new.metadata,
-        kwargs: new.kwargs,
+        metadata,
+        kwargs: asked,
         address: new.address,
         strategy: new.strategy,
         attempt: 0,
@@ -110,7 +118,7 @@ pub(in super::super) fn create(
         run.attempt = 1;
     }
     let held = claim.map(|worker| (worker, &slot));
-    insert(db, &run, kwargs, held)?;
+    insert(db, &run, (own, kwargs), held)?;
     log::created(db, &run, now)?;
     Ok(match claim {
         Some(_) => Created::Started(Box::new(run), slot),
@@ -121,7 +129,7 @@ pub(in super::super) fn create(
 fn insert(
     db: &Connection,
     run: &Run,
-    kwargs: &[u8],
+    (metadata, kwargs): (Option<String>, &[u8]),
     held: Option<(WorkerId, &Slot)>,
 ) -> Result<(), Error> {
     let base = held.and_then(|(_, slot)| slot.head);
@@ -148,23 +156,29 @@ fn insert(
         run.attempt,
         run.run_at.0,
         run.created_at.0,
-        kept::own_metadata(&run.metadata, &run.kwargs).map_or_else(|| "null".into(), map_text),
+        metadata.unwrap_or_else(|| "null".into()),
         codec::BINCODE,
         kwargs,
     ])?;
     Ok(())
 }
 
-/// Top level keys; nothing is written when nothing changes.
-fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<(), Error> {
-    if new.thread_metadata.is_empty() && new.thread_config.is_empty() {
-        return Ok(());
+/// Top level keys; nothing is written when nothing changes. Answers the metadata that the run has
+/// of the thread.
+fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<Map, Error> {
+    if new.thread_metadata.is_empty() && new.thread_config.is_empty() && new.said.is_none() {
+        return Ok(Map::new());
     }
     let (mut metadata, mut config) = db
         .prepare_cached("SELECT metadata, config FROM threads WHERE thread_id = ?1")?
         .query_row([new.thread.0.as_bytes()], |row| {
             Ok((json_map(row, 0)?, json_map(row, 1)?))
         })?;
+    let mut inherited = Map::new();
+    if let Some(said) = &new.said {
+        inherited.clone_from(&metadata);
+        inherited.retain(|key, _| !said.contains(key));
+    }
     let changed =
         merge(&mut metadata, &new.thread_metadata) | merge(&mut config, &new.thread_config);
     if changed {
@@ -178,7 +192,7 @@ fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<()
             new.thread.0.as_bytes()
         ])?;
     }
-    Ok(())
+    Ok(inherited)
 }
 
 fn merge(into: &mut Map, from: &Map) -> bool {
