@@ -2,10 +2,11 @@
 //! message came with may be pruned, or be on the path while the message was cut off.
 
 use crate::{
+    checkpoint::Source,
     id::{CheckpointId, NodeId, TreeId},
     tree::{
         Error, Read,
-        rows::{Change, Node, Position, ThreadRow},
+        rows::{Change, Node, Point, Position, ThreadRow},
     },
 };
 
@@ -63,8 +64,12 @@ pub async fn last_inherited(
     let Some(point) = read.point(thread.tree, base).await? else {
         return Ok(None);
     };
-    let (Some(anchor), Some(mut next)) = (&thread.fork_anchor, point.last_node) else {
-        return Ok(point.last_node);
+    let Some(mut next) = point.last_node else {
+        return Ok(None);
+    };
+    let Some(anchor) = &thread.fork_anchor else {
+        let cut = cut(read, thread, &point).await?;
+        return Ok(cut.map_or(point.last_node, |cut| cut.last_node));
     };
     loop {
         let chain = read.chain(thread.tree, next, PAGE).await?;
@@ -84,6 +89,26 @@ pub async fn last_inherited(
             None => return Ok(point.last_node),
         };
     }
+}
+
+/// The checkpoint that a fork at no named message begins with, if that was cut off its base: the
+/// first one that its first branch wrote.
+async fn cut(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    base: &Point,
+) -> Result<Option<Point>, Error> {
+    let (tree, id) = (thread.tree, thread.id);
+    let own = read.own_points(tree, id, base.depth, 1).await?;
+    let is_cut = |point: &Point| {
+        point.parent == Some(base.id) && point.source == Source::Fork && point.run.is_none()
+    };
+    let Some(first) = own.into_iter().find(is_cut) else {
+        return Ok(None);
+    };
+    let made = read.events(tree, id, thread.fork_event_number, 1).await?;
+    let main = made.first().and_then(|event| event.branch);
+    Ok(Some(first).filter(|first| main == Some(first.branch)))
 }
 
 /// Whether a message is one of those that end with `end`.

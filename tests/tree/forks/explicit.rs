@@ -179,6 +179,17 @@ fn a_fork_in_the_middle_of_a_post_leaves_later_messages_out(place: &Place) {
     let rewind = format!("/threads/{made}/rewind");
     let later = client.post(&rewind, &json!({"message_id": "u3"}));
     assert_eq!(code(&later, 404), "message_not_found");
+    let told = talk::events(&client, &thread, "");
+    let told = told
+        .iter()
+        .find(|event| event["message_id"] == "a2")
+        .unwrap();
+    let body = json!({"event_number": told["event_number"]});
+    let by_event = id_of(&fork(&client, &thread, &body));
+    let leaves = talk::branches(&client, &by_event)["leaves"].clone();
+    assert_eq!(leaves[0]["message_id"], "a2", "{leaves}");
+    let later = client.get(&format!("/threads/{by_event}/messages?leaf_id=u3"));
+    assert_eq!(code(&later, 400), "invalid_id");
     note(&client, &made, "u4");
     assert_eq!(path(&client, &made), ["u1", "a2", "u4"]);
     assert_eq!(path(&client, &thread), ["u1", "a2", "u3"]);
