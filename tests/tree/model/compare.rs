@@ -296,14 +296,10 @@ impl World {
         let thread = &self.threads[at];
         let told = list(&shown["events"])?;
         for (i, (event, told)) in thread.events.iter().zip(told).enumerate() {
-            let branch = event.branch.and_then(|key| {
-                let branch = thread.branches.iter().find(|branch| branch.key == key)?;
-                Some(branch.name.clone())
-            });
             let model = json!({
                 "event_number": thread.base_event + 1 + i as i64,
                 "event_type": event.kind,
-                "branch": branch,
+                "branch": event.branch,
                 "checkpoint_id": self.point_id(event.point),
                 "message_id": self.node_id(event.node),
             });

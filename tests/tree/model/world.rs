@@ -94,7 +94,8 @@ pub struct Tag {
 #[derive(Clone, Debug)]
 pub struct Event {
     pub kind: &'static str,
-    pub branch: Option<usize>,
+    /// What its branch was called then.
+    pub branch: Option<String>,
     pub point: Option<usize>,
     pub node: Option<usize>,
 }
@@ -286,6 +287,8 @@ impl World {
         node: Option<usize>,
     ) -> i64 {
         let thread = &mut self.threads[at];
+        let called = |key| thread.branches.iter().find(|branch| branch.key == key);
+        let branch = branch.and_then(called).map(|branch| branch.name.clone());
         thread.events.push(Event {
             kind,
             branch,

@@ -136,8 +136,8 @@ fn places_that_are_not_in_the_thread_are_not_found(place: &Place) {
         ),
         (
             family.post("runs", json!({"assistant_id": "agent", "parent_id": "f3"})),
-            404,
-            "message_not_found",
+            400,
+            "invalid_id",
         ),
     ]);
     family.refuses(rows);
