@@ -144,7 +144,7 @@ impl Level {
 
     /// What a task gets: its argument, or the channels its node reads.
     pub fn input(&self, task: &Planned) -> Value {
-        if let Origin::Push { arg: own, .. } | Origin::Handler { input: own, .. } = &task.origin {
+        if let Origin::Push { arg: own, .. } | Origin::Rescue { input: own, .. } = &task.origin {
             return own.clone();
         }
         let Some(node) = self.wiring.node(task.node) else {

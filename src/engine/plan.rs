@@ -27,7 +27,7 @@ pub enum Origin {
         arg: Value,
     },
     /// A task that failed for good.
-    Handler {
+    Rescue {
         /// What the handler gets.
         input: Value,
         /// Why the task failed.
@@ -60,7 +60,7 @@ impl Planned {
     /// For error handlers: why the task failed that this one stands in for.
     pub fn failure(&self) -> Option<Arc<Failure>> {
         match &self.origin {
-            Origin::Handler { failure, .. } => Some(failure.clone()),
+            Origin::Rescue { failure, .. } => Some(failure.clone()),
             Origin::Pull | Origin::Push { .. } => None,
         }
     }
@@ -68,7 +68,7 @@ impl Planned {
     /// Path as clients see it.
     pub fn path_value(&self) -> Value {
         match &self.origin {
-            Origin::Handler { failed, .. } => {
+            Origin::Rescue { failed, .. } => {
                 let mut path = failed.as_list().unwrap_or_default().to_vec();
                 path.extend([HANDLER.into(), Value::Bool(false)]);
                 Value::list(path)
@@ -190,7 +190,7 @@ pub fn handler(
         triggers: Arc::from([PUSH.into()]),
         path: format!("{}, {HANDLER}, 0000000000", failed.path).into(),
         ns: format!("{task_ns}:{id}").into(),
-        origin: Origin::Handler {
+        origin: Origin::Rescue {
             input,
             failure: Arc::new(failure),
             failed: failed.path_value(),

@@ -156,7 +156,8 @@ fn what_is_no_message_is_refused_with_the_reason() {
         Error::Id("list")
     );
     assert_eq!(refused(value!({"type": "remove"})), Error::RemoveWithoutId);
-    assert_eq!(refused(value!(1)).class(), "ValueError");
+    assert_eq!(refused(value!(1)).class(), "NotImplementedError");
+    assert_eq!(refused(value!({"type": "remove"})).class(), "ValueError");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reading, patching, cancelling and deleting: what clients ask of threads and runs beyond
 //! creating them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Error, Live, Run, Service, Status, Undo,
@@ -13,6 +13,9 @@ use crate::{
     tree::{NewThread, Thread},
     value::{Map, Value},
 };
+
+/// How long a run that is cancelled may store what it has done.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Service {
     /// Whether the storage answers.
@@ -112,6 +115,14 @@ impl Service {
         let ended = match action {
             CancelAction::Interrupt => {
                 let error = Undo::reason("UserInterrupt", why);
+                // What the run has streamed by now is stored first; a fence would cut it off.
+                let running = self.inner.active.lock().running.get(&run).cloned();
+                if let Some(live) = running
+                    && live.publisher.thread() == thread
+                    && live.stopped(error.clone(), PATIENCE).await
+                {
+                    return Ok(true);
+                }
                 !runs
                     .cancel(thread, Some(run), Some(error))
                     .await?

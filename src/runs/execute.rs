@@ -116,7 +116,7 @@ impl Service {
         }
         self.inner.news.tell(run.thread);
         let finished = self.attempt(&run, slot, &held.live).await;
-        let end = self.conclude(&run, slot, finished, &publisher).await;
+        let end = self.conclude(&run, slot, finished, &held.live).await;
         self.inner.news.tell(run.thread);
         publisher.close();
         self.inner.hub.finish(&publisher);
@@ -320,11 +320,12 @@ impl Service {
         run: &Run,
         slot: Slot,
         finished: Result<(Arc<Registered>, engine::Finished), Error>,
-        publisher: &Arc<Publisher>,
+        live: &Live,
     ) -> End {
         let (mut status, mut outcome, mut error, mut at) =
             (Status::Success, Outcome::Idle, None, slot);
         let (mut values, mut interrupts) = (Value::map(Map::new()), vec![]);
+        let mut why = None;
         match finished {
             Ok((registered, finished)) => {
                 at = finished.slot.unwrap_or(slot);
@@ -339,6 +340,7 @@ impl Service {
                     Err(engine::Error::Cancelled) => {
                         status = Status::Interrupted;
                         outcome = left_over(&finished.next);
+                        why = live.why.lock().take();
                     }
                     Err(failure) => {
                         status = match failure.class() {
@@ -367,17 +369,18 @@ impl Service {
             tracing::warn!(run = %run.id, thread = %run.thread, error = %failure, "run failed");
         }
         let shown = error.as_ref().map(engine::Error::to_value);
+        let kept = shown.clone().or(why);
         // The engine may believe that it was fenced when a write only failed: the row decides.
-        let mut fenced = !self.finish(run, at, status, outcome, shown.clone()).await;
+        let mut fenced = !self.finish(run, at, status, outcome, kept.clone()).await;
         if fenced && at.branch != slot.branch {
             // The branch that its first write was to make is not there.
-            fenced = !self.finish(run, slot, status, outcome, shown.clone()).await;
+            fenced = !self.finish(run, slot, status, outcome, kept).await;
         }
         if fenced {
             // Somebody cancelled or took over: their row is the truth, and the stream just ends.
             status = Status::Interrupted;
         } else if let Some(failure) = &error {
-            publisher.error(failure.class(), &failure.message());
+            live.publisher.error(failure.class(), &failure.message());
         }
         End {
             status,

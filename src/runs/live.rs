@@ -1,7 +1,8 @@
 //! Runs this process knows of: who executes them, how they end.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -67,9 +68,20 @@ pub struct Live {
     pub end: watch::Receiver<Option<Arc<End>>>,
     /// Stops it at the next await.
     pub cancel: CancellationToken,
+    /// Why it was stopped, `{"error", "message"}`: its row keeps that.
+    pub why: Arc<Mutex<Option<Value>>>,
 }
 
 impl Live {
+    /// Stops it and waits until what it has done is stored and its row is final; false when that
+    /// takes longer than `limit`, or it ended in another way meanwhile.
+    pub(super) async fn stopped(self, why: Value, limit: Duration) -> bool {
+        *self.why.lock() = Some(why);
+        self.cancel.cancel();
+        let ended = tokio::time::timeout(limit, self.ended()).await;
+        ended.is_ok_and(|end| end.is_some_and(|end| end.status == Status::Interrupted))
+    }
+
     /// Waits for the end; `None` when the process lost it.
     pub async fn ended(mut self) -> Option<Arc<End>> {
         let found = self.end.wait_for(Option::is_some).await.ok()?;
@@ -93,6 +105,7 @@ impl Held {
                 publisher,
                 end: receiver,
                 cancel: CancellationToken::new(),
+                why: Arc::default(),
             },
             end,
             since: Instant::now(),

@@ -10,6 +10,7 @@ on_both_storages!(
     the_end_of_a_run_is_found_at_its_place,
     a_run_that_ended_with_a_question_answers_the_question,
     who_ended_a_run_is_said_as_langgraph_says_it,
+    what_was_streamed_before_a_cancel_is_stored,
 );
 
 fn gone() -> Value {
@@ -116,4 +117,20 @@ fn who_ended_a_run_is_said_as_langgraph_says_it(place: &Place) {
         let row = client.get(&format!("/threads/{thread}")).json();
         row["error"]["message"] == "client disconnected from the run stream (on_disconnect=cancel)"
     });
+}
+
+fn what_was_streamed_before_a_cancel_is_stored(place: &Place) {
+    let (_server, client) = serve(place);
+    for _ in 0..10 {
+        let thread = client.thread();
+        let mut open = client.open_stream(&thread, &slow(300, 3));
+        open.event_named("values");
+        let path = format!("/threads/{thread}/runs/{}/cancel?wait=1", open.run());
+        assert_eq!(client.post(&path, &json!({})).status, 200);
+        let state = client.state(&thread);
+        assert_eq!(state["next"], json!(["work"]));
+        assert_eq!(state["metadata"]["source"], "loop");
+        let row = client.get(&format!("/threads/{thread}")).json();
+        assert_eq!(row["status"], "interrupted");
+    }
 }

@@ -168,7 +168,9 @@ fn whatever_is_made_while_others_prune_stands_on_something(place: &Place) {
             let answer = client.post(&of("runs/wait"), &extend(turn("R"), here()));
             if answer.status == 200 {
                 let end = answer.json();
-                assert!(end.get("__error__").is_none(), "{end}");
+                let error = &end["__error__"]["error"];
+                // Another one's rollback may take the run away.
+                assert!(error.is_null() || error == "HTTPException", "{end}");
             }
             answer.status
         },

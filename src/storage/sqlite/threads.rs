@@ -99,7 +99,12 @@ impl tree::Store for Store {
         error: Option<Value>,
     ) -> Result<(), Error> {
         self.writer
-            .submit(move |db| settle(db, &slot, outcome, error.as_ref(), Timestamp::now()))
+            .submit(move |db| {
+                if !is_head(db, &slot)? {
+                    return Err(Error::Fenced);
+                }
+                settle(db, &slot, outcome, error.as_ref(), Timestamp::now())
+            })
             .await
     }
 
@@ -308,6 +313,24 @@ pub(super) fn raise_epoch(db: &Connection, tree: TreeId, branch: BranchId) -> Re
         })?)
 }
 
+/// Whether a slot still tells its branch's head.
+fn is_head(db: &Connection, slot: &Slot) -> Result<bool, Error> {
+    Ok(db
+        .prepare_cached(
+            "SELECT head_checkpoint_id IS ?3 FROM branches WHERE tree_id = ?1 AND branch_id = ?2",
+        )?
+        .query_row(
+            params![
+                slot.tree.0.as_bytes(),
+                slot.branch.0.as_bytes(),
+                slot.head.as_ref().map(|head| head.0.as_bytes()),
+            ],
+            |row| row.get(0),
+        )
+        .optional()?
+        .unwrap_or(false))
+}
+
 /// Notes how a branch was left, if the epoch still holds.
 pub(super) fn settle(
     db: &Connection,
@@ -319,8 +342,7 @@ pub(super) fn settle(
     let changed = db
         .prepare_cached(
             "UPDATE branches SET outcome = ?1, error = ?2, updated_at = ?3 \
-             WHERE tree_id = ?4 AND branch_id = ?5 AND writer_epoch = ?6 \
-             AND head_checkpoint_id IS ?7",
+             WHERE tree_id = ?4 AND branch_id = ?5 AND writer_epoch = ?6",
         )?
         .execute(params![
             outcome.as_str(),
@@ -329,7 +351,6 @@ pub(super) fn settle(
             slot.tree.0.as_bytes(),
             slot.branch.0.as_bytes(),
             slot.epoch,
-            slot.head.as_ref().map(|head| head.0.as_bytes()),
         ])?;
     if changed == 1 {
         Ok(())
