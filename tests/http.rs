@@ -9,6 +9,8 @@ mod ends;
 mod forms;
 #[path = "http/metadata.rs"]
 mod metadata;
+#[path = "http/readable.rs"]
+mod readable;
 #[path = "http/runs.rs"]
 mod runs;
 mod support;
