@@ -319,6 +319,25 @@ impl Edit {
         ))
     }
 
+    /// What a task has written with `more`: a position that is taken keeps what is there.
+    fn beside(&self, task: TaskId, more: Vec<Pending>) -> Vec<Pending> {
+        let all = self.base.iter().flat_map(|base| &base.writes);
+        let mut there: Vec<Pending> = all
+            .filter(|(branch, write)| *branch == self.slot.branch && write.task == task)
+            .map(|(_, write)| write.clone())
+            .filter(|write| write.idx >= 0)
+            .collect();
+        let (before, path) = (there.len(), there.first().map(|write| write.path.clone()));
+        for mut write in more {
+            if there[..before].iter().all(|known| known.idx != write.idx) {
+                write.path = path.clone().unwrap_or(write.path);
+                there.push(write);
+            }
+        }
+        there.sort_by_key(|write| write.idx);
+        there
+    }
+
     /// Runs the writers of nodes: updates, edges, routes.
     async fn ordinary(
         &mut self,
@@ -387,7 +406,8 @@ impl Edit {
         if !moved_past {
             for (_, path, writes, task) in &tasks {
                 if let Some(task) = task {
-                    rows.push(pending(*task, path, &wiring.without_untracked(writes)));
+                    let written = pending(*task, path, &wiring.without_untracked(writes));
+                    rows.push(self.beside(*task, written));
                 }
             }
         }

@@ -315,7 +315,8 @@ impl Running {
             }
             "overwrite" => {
                 let value = value();
-                *self.now.slot(&op["channel"]) = json!({"__overwrite__": value});
+                // The other form is a plain object to the expectations.
+                *self.now.slot(&op["channel"]) = json!({"type": "__overwrite__", "value": value});
             }
             "let" => {
                 let value = value();

@@ -257,7 +257,9 @@ impl Labels {
             },
             Value::List(items) => items.iter().map(|item| self.value(item)).collect(),
             Value::Map(map) => {
-                if let (1, Some(value)) = (map.len(), map.get("__overwrite__")) {
+                let form = map.get("type").and_then(Value::as_str);
+                if let (2, Some("__overwrite__"), Some(value)) = (map.len(), form, map.get("value"))
+                {
                     return json!({"$overwrite": self.value(value)});
                 }
                 map.iter()

@@ -1,9 +1,11 @@
 //! The rows of an edit: its checkpoint, the messages that changed, and the branch it may open.
 
+use std::collections::HashSet;
+
 use super::{Edit, Live, Wiring};
 use crate::{
     checkpoint::{
-        At, Checkpoint, Commit, Pending, Query, Source,
+        At, Checkpoint, Commit, Pending, Query, Source, WriteRow,
         frame::{self, Decoded},
     },
     engine::{
@@ -11,7 +13,7 @@ use crate::{
         index::{self, By, Index},
         save,
     },
-    id::CheckpointId,
+    id::{CheckpointId, TaskId},
     time::Timestamp,
     value::Value,
 };
@@ -134,10 +136,21 @@ impl Edit {
             _ => index::Rows::default(),
         };
         let encoded = frame.encode(&self.ns, &checkpoint, |name| save::shape(&self.graph, name));
+        // Output that was there is in the new row, which takes its place; once per task, since a
+        // statement changes a row but once.
+        let written = base.iter().flat_map(|base| &base.writes);
+        let mut there: HashSet<TaskId> = written
+            .filter(|(branch, write)| *branch == self.slot.branch && write.idx >= 0)
+            .map(|(_, write)| write.task)
+            .collect();
         let writes = match above {
             Some(at) => rows
                 .iter()
                 .flat_map(|rows| frame::encode_writes(&self.ns, at, self.slot.branch, rows, None))
+                .map(|row| WriteRow {
+                    upsert: row.upsert || (row.idx >= 0 && there.remove(&row.task)),
+                    ..row
+                })
                 .collect(),
             None => vec![],
         };
