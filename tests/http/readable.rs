@@ -11,6 +11,7 @@ on_both_storages!(
     an_update_shows_on_the_row_and_begins_a_thread,
     large_floats_come_back_as_they_were_sent,
     cancelling_names_runs_or_a_status_not_both,
+    an_answer_that_is_sent_twice_counts_once,
 );
 
 fn failed(client: &Client, thread: &str, body: &Value) {
@@ -118,4 +119,25 @@ fn cancelling_names_runs_or_a_status_not_both(place: &Place) {
     assert_eq!(readable(&client, &thread)["status"], "busy");
     assert_eq!(client.post("/runs/cancel", &one).status, 204);
     assert_eq!(client.end_of(&thread, &run), "interrupted");
+}
+
+fn an_answer_that_is_sent_twice_counts_once(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let asks = json!({"assistant_id": "approve", "input": {"request": "r"}});
+    let asked = client.run(&thread, &asks);
+    let id = asked["__interrupt__"][0]["id"].as_str().unwrap();
+    let answer = json!({"assistant_id": "approve", "command": {"resume": {id: "yes"}}});
+    let first = client.run(&thread, &answer);
+    assert_eq!(client.run(&thread, &answer), first);
+    assert_eq!(readable(&client, &thread)["status"], "idle");
+
+    // Where something else is asked, an answer to nothing is a mistake, and the question stays.
+    client.run(&thread, &asks);
+    failed(&client, &thread, &answer);
+    let again = client.state(&thread);
+    let open = again["interrupts"][0]["id"].as_str().unwrap();
+    let answer = json!({"assistant_id": "approve", "command": {"resume": {open: "yes"}}});
+    client.run(&thread, &answer);
+    assert_eq!(readable(&client, &thread)["status"], "idle");
 }
