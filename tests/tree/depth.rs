@@ -125,13 +125,17 @@ fn a_page_costs_as_much_on_a_path_of_500_as_on_one_of_50_000(place: &Place) {
     let deep = talk(place, &mut server, DEEP);
     let counter = cost::Counter::new(place, &mut server);
     for ((name, small), (_, large)) in shallow.pages().into_iter().zip(deep.pages()) {
-        let (small, large) = (
-            counter.of(&mut server, &small),
-            counter.of(&mut server, &large),
-        );
+        let small = counter.of(&mut server, &small);
+        let most = small + small / 2 + counter.spare();
+        // The server reads for itself, too, at times of its own; a page that costs more does so
+        // every time.
+        let mut costs = vec![];
+        while costs.len() < 3 && costs.iter().all(|cost| *cost > most) {
+            costs.push(counter.of(&mut server, &large));
+        }
         assert!(
-            large <= small + small / 2 + counter.spare(),
-            "{name}: {small} at {SHALLOW}, {large} at {DEEP}"
+            costs.iter().any(|cost| *cost <= most),
+            "{name}: {small} at {SHALLOW}, {costs:?} at {DEEP}"
         );
     }
     // Reading from the beginning walks the whole path: the counter sees it.
