@@ -49,7 +49,8 @@ impl Snapshot {
 ///
 /// `live` is how the thread stands now: results of finished tasks show in the values, and only
 /// what is left to do is next. Otherwise it is the record of the superstep: values at its
-/// start, all of its tasks with what they wrote.
+/// start, all of its tasks with what they wrote. A superstep whose results conflict goes no
+/// further: it shows as it began.
 ///
 /// # Errors
 /// Stored values do not fit the graph.
@@ -59,6 +60,32 @@ pub fn snapshot(
     decoded: &Decoded,
     live: bool,
 ) -> Result<Snapshot, Error> {
+    match exact(wiring, ns, decoded, live) {
+        Err(Error::Channel { .. }) => seen(wiring, ns, decoded, None),
+        shown => shown,
+    }
+}
+
+/// The same, refusing a superstep whose results conflict, as LangGraph's library does.
+///
+/// # Errors
+/// As [`snapshot`]; pending results conflict.
+pub fn exact(
+    wiring: &Wiring,
+    ns: &Arc<str>,
+    decoded: &Decoded,
+    live: bool,
+) -> Result<Snapshot, Error> {
+    seen(wiring, ns, decoded, Some(live))
+}
+
+/// `live` says how pending results show; without it none does.
+fn seen(
+    wiring: &Wiring,
+    ns: &Arc<str>,
+    decoded: &Decoded,
+    live: Option<bool>,
+) -> Result<Snapshot, Error> {
     let checkpoint = &decoded.checkpoint;
     let pending: Vec<&Pending> = decoded.writes.iter().map(|(_, write)| write).collect();
     let began = Live::restore(wiring, checkpoint)?;
@@ -66,16 +93,15 @@ pub fn snapshot(
     let owned: Vec<Pending> = pending.iter().map(|write| (*write).clone()).collect();
     let place = (checkpoint.id, checkpoint.step + 1);
     let handlers = rescue::standing_in(wiring, place, &planned, &pending);
-    let finished = live.then(|| {
+    let finished = (live == Some(true)).then(|| {
         let handlers = handlers.iter().map(|(_, handler)| handler.clone());
         planned.iter().cloned().chain(handlers).collect::<Vec<_>>()
     });
-    let (state, live) = match present(wiring, &began, finished.as_deref(), &pending) {
-        Ok(state) => (state, live),
-        // A superstep whose results conflict goes no further: it shows as it began.
-        Err(Error::Channel { .. }) => (began, false),
-        Err(error) => return Err(error),
+    let state = match live {
+        Some(_) => present(wiring, &began, finished.as_deref(), &pending)?,
+        None => began,
     };
+    let live = live == Some(true);
     let mut tasks = vec![];
     let mut next = vec![];
     for (index, task) in planned.iter().enumerate() {

@@ -12,7 +12,7 @@ use crate::{
     },
     engine::{
         self,
-        view::{Snapshot, snapshot},
+        view::{Snapshot, exact},
         wiring::Wiring,
     },
     graph::{Body, Compiled, Node, Persist},
@@ -111,7 +111,7 @@ impl Reader<'_> {
         inside: bool,
     ) -> Result<State, engine::Error> {
         let wiring = Wiring::new(graph.clone());
-        let snapshot = snapshot(&wiring, ns, decoded, live)?;
+        let snapshot = exact(&wiring, ns, decoded, live)?;
         let inside = match inside {
             true => self.inside(graph, &snapshot).await?,
             false => HashMap::new(),
