@@ -411,10 +411,13 @@ async fn settle(
     let Some(last) = group.iter().rposition(ours).filter(|_| epoch == slot.epoch) else {
         return Ok(());
     };
+    // Several writers may have tried this branch: only what the head stands on is written.
+    let mut written = Some(group[last].checkpoint.id);
     for (commit, place) in group.iter().zip(depths.iter_mut()).take(last + 1).rev() {
-        if is_root(commit) {
+        if is_root(commit) && Some(commit.checkpoint.id) == written {
             *place = Some(depth);
             depth -= 1;
+            written = commit.checkpoint.parent;
         }
     }
     Ok(())
