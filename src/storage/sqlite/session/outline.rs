@@ -23,6 +23,7 @@ pub(super) fn own_points(
         .prepare_cached(
             "SELECT checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, \
              last_node_id, event_number, run_id, source, step, created_at FROM checkpoints \
+             INDEXED BY checkpoints_thread \
              WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = '' AND depth > ?3 \
              ORDER BY depth, checkpoint_id LIMIT ?4",
         )?
