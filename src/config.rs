@@ -5,7 +5,7 @@
 mod layers;
 mod secret;
 
-use std::{fmt, net::IpAddr, path::PathBuf};
+use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
 pub use layers::{Flags, Origin};
 use layers::{Found, Layers};
@@ -50,12 +50,13 @@ struct Key {
     mask: fn(&str) -> String,
 }
 
-const KEYS: [Key; 11] = [
+const KEYS: [Key; 12] = [
     Key::new("host", "HOST", Some("127.0.0.1")),
     Key::new("port", "PORT", Some("2024")),
     Key::new("database_url", "DATABASE_URL", None).masked(secret::mask_url),
     Key::new("data", "BACKSTITCH_DATA", Some("./.backstitch")),
     Key::new("memory", "BACKSTITCH_MEMORY", Some("false")),
+    Key::new("lease", "BACKSTITCH_LEASE", Some("15")),
     Key::new("log_level", "LOG_LEVEL", Some("info")),
     Key::new("log_format", "LOG_FORMAT", Some("text")),
     Key::new("api_keys", "BACKSTITCH_API_KEYS", None).masked(secret::mask_pairs),
@@ -125,6 +126,8 @@ pub struct Settings {
     pub port: u16,
     /// Where everything durable is kept.
     pub storage: Storage,
+    /// How long this process may be silent before others take over its runs.
+    pub lease: Duration,
     /// What is logged, as `info` or `backstitch=debug,info`.
     pub log_level: String,
     /// How log lines are written.
@@ -199,6 +202,10 @@ impl Settings {
                     .map_err(|_| format!("`{text}` is not a port; write 0 to 65535"))
             })?,
             storage: storage(layers)?,
+            lease: layers.required("lease", |text| match text.parse() {
+                Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
+                _ => Err(format!("`{text}` is no lease; write 1 to 3600 seconds")),
+            })?,
             log_level: layers.required("log_level", |text| Ok(text.to_owned()))?,
             log_format: layers.required("log_format", |text| match text {
                 "text" => Ok(LogFormat::Text),

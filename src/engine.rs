@@ -22,6 +22,7 @@ pub mod run;
 pub mod save;
 pub mod scope;
 pub mod subgraph;
+pub mod takeover;
 pub mod task;
 pub mod tell;
 pub mod view;

@@ -4,6 +4,7 @@ pub mod access;
 pub mod branches;
 pub mod cache;
 pub mod compare;
+mod conclude;
 pub mod contents;
 pub mod create;
 pub mod edit;
@@ -26,6 +27,7 @@ pub mod request;
 mod sent;
 pub mod service;
 mod spot;
+mod start;
 pub mod states;
 pub mod store;
 mod tags;
@@ -37,4 +39,7 @@ pub mod worker;
 pub use error::Error;
 pub use live::{End, Live};
 pub use service::{Options, Parts, Service};
-pub use store::{Claimed, Created, Finish, NewRun, Run, Status, Store, Strategy, Tx, Undo};
+pub use store::{
+    ATTEMPTS, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Store, Strategy,
+    Tx, Undo,
+};

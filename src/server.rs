@@ -145,7 +145,11 @@ async fn open(settings: &Settings) -> anyhow::Result<Parts> {
 async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> anyhow::Result<()> {
     let parts = open(&settings).await?;
     let drain = CancellationToken::new();
-    let service = Service::new(parts, graphs, runs::Options::default(), drain.clone());
+    let options = runs::Options {
+        lease: settings.lease,
+        ..runs::Options::default()
+    };
+    let service = Service::new(parts, graphs, options, drain.clone());
     service.start().await.context("the storage failed")?;
     let address = (settings.host.as_str(), settings.port);
     let listener = TcpListener::bind(address).await.with_context(|| {

@@ -107,7 +107,10 @@ macro_rules! backend {
                 a_run_waits_for_its_time
                 a_cancelled_run_is_fenced_off
                 cancelling_one_run_leaves_the_others
-                runs_of_a_dead_process_end_as_errors
+                a_run_of_a_dead_process_is_taken_over
+                as_many_runs_are_taken_over_as_there_is_room_for
+                a_run_is_taken_over_by_one_of_those_who_try
+                a_run_that_is_lost_three_times_ends_as_error
             );
             backend!(@room $open, sessions:
                 a_thread_row_has_every_field

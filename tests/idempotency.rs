@@ -8,6 +8,7 @@ use std::thread;
 use serde_json::{Value, json};
 use support::client::{Answer, Client};
 use support::place::{Place, serve};
+use support::server::Setup;
 use support::talk;
 
 on_both_storages!(
@@ -226,31 +227,44 @@ fn a_repeated_wait_gives_the_end_of_the_run_that_was_created(place: &Place) {
 }
 
 fn a_run_whose_creator_was_killed_is_found_again(place: &Place) {
-    let (mut server, client) = serve(place);
-    let thread = client.thread();
-    let path = format!("/threads/{thread}/runs/wait");
-    let waiting = {
-        let (client, path) = (client.clone(), path.clone());
-        thread::spawn(move || {
-            let body = slow(60_000).to_string();
-            let headers = [("idempotency-key", "k")];
-            // The connection breaks, maybe before the head of an answer.
-            client
-                .open("POST", &path, &headers, body.as_bytes())
-                .breaks()
-        })
-    };
-    while runs(&client, &thread).is_empty() {}
-    server.kill();
-    waiting.join().ok();
-    server.restart();
-    let client = Client::of(&server);
-    let answer = post(&client, &path, "k", &slow(60_000));
-    assert_eq!(answer.header("idempotency-replayed"), Some("true"));
-    assert!(answer.json()["__error__"].is_object(), "{}", answer.text());
-    let runs = runs(&client, &thread);
-    assert_eq!(runs.len(), 1);
-    assert_eq!(runs[0]["status"], "error");
+    let setup = Setup::example("reference_server").env("BACKSTITCH_LEASE", "1");
+    let mut server = place.start(setup);
+    for kind in ["wait", "stream"] {
+        let client = Client::of(&server);
+        let thread = client.thread();
+        let path = format!("/threads/{thread}/runs/{kind}");
+        let waiting = {
+            let (client, path) = (client.clone(), path.clone());
+            thread::spawn(move || {
+                let body = slow(500).to_string();
+                let headers = [("idempotency-key", kind)];
+                // The connection breaks, maybe before the head of an answer.
+                client
+                    .open("POST", &path, &headers, body.as_bytes())
+                    .breaks()
+            })
+        };
+        while runs(&client, &thread).is_empty() {}
+        server.kill();
+        waiting.join().ok();
+        server.restart();
+        let client = Client::of(&server);
+        let answer = post(&client, &path, kind, &slow(500));
+        assert_eq!(answer.header("idempotency-replayed"), Some("true"));
+        let text = answer.text();
+        assert!(text.contains(r#""seen":["work","rest"]"#), "{text}");
+        let runs = runs(&client, &thread);
+        assert_eq!(runs.len(), 1);
+        assert_eq!(runs[0]["status"], "success");
+        assert_eq!(
+            client.state(&thread)["values"]["seen"],
+            json!(["work", "rest"])
+        );
+        // From now on the answer is kept.
+        let again = post(&client, &path, kind, &slow(500));
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+        assert!(again.text().contains(r#""seen":["work","rest"]"#));
+    }
 }
 
 fn keys_count_for_posts_and_puts_and_have_a_form(place: &Place) {

@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use backstitch::{
     checkpoint::{Error, Saver, Slot},
-    id::{ThreadId, WorkerId},
-    runs::{Created, NewRun, Status, Store as _},
+    id::{RunId, ThreadId, WorkerId},
+    runs::{Created, NewRun, Recover, Status, Store as _},
     storage::postgres::{self, Options, Store},
     tree::Store as _,
-    value::Value,
 };
 use support::{
     postgres::{Database, database, empty_database},
@@ -120,7 +119,7 @@ async fn commits_of_one_branch_that_are_sent_again_tell_the_same_depths() {
 }
 
 #[tokio::test]
-async fn runs_of_a_worker_whose_lease_lapsed_are_ended() {
+async fn runs_of_a_worker_whose_lease_lapsed_are_taken_over() {
     let (_database, store) = store().await;
     let thread = slot(&store).await.thread;
     let (dead, alive) = (WorkerId::mint(), WorkerId::mint());
@@ -133,21 +132,59 @@ async fn runs_of_a_worker_whose_lease_lapsed_are_ended() {
     let Created::Started(run, slot) = store.create_run(run).await.unwrap() else {
         panic!("the slot was free");
     };
-    assert!(store.recover(alive).await.unwrap().is_empty());
+    let recover = async |busy: &[RunId]| {
+        let by = Recover {
+            worker: alive,
+            busy: busy.to_vec(),
+            limit: 10,
+        };
+        let found = store.recover(by).await.unwrap();
+        assert!(found.ended.is_empty());
+        found.taken
+    };
+    assert!(recover(&[]).await.is_empty());
     store.renew(dead, Duration::ZERO).await.unwrap();
-    assert_eq!(store.recover(alive).await.unwrap(), [run.id]);
+    let taken = recover(&[]).await;
+    assert_eq!((taken.len(), taken[0].run.id), (1, run.id));
     let row = store.run(thread, run.id).await.unwrap().unwrap();
-    assert_eq!(row.status, Status::Error);
-    let error = row.error.unwrap();
-    assert_eq!(
-        error.get("error").and_then(Value::as_str),
-        Some("WorkerLost")
-    );
+    assert_eq!((row.status, row.attempt), (Status::Running, 2));
     let refused = store
         .commit(vec![superstep(&slot, None, -1)])
         .await
         .remove(0);
     assert!(matches!(refused, Err(Error::Fenced)));
+}
+
+#[tokio::test]
+async fn a_run_whose_claim_had_no_answer_is_found_again() {
+    let (_database, store) = store().await;
+    let thread = slot(&store).await.thread;
+    let me = WorkerId::mint();
+    store.renew(me, Duration::from_secs(3600)).await.unwrap();
+    let run = NewRun {
+        claim: Some(me),
+        ..new_run(thread)
+    };
+    let Created::Started(run, _) = store.create_run(run).await.unwrap() else {
+        panic!("the slot was free");
+    };
+    let recover = async |busy: &[RunId]| {
+        let by = Recover {
+            worker: me,
+            busy: busy.to_vec(),
+            limit: 10,
+        };
+        store.recover(by).await.unwrap().taken
+    };
+    assert!(
+        recover(&[]).await.is_empty(),
+        "its answer may be on its way"
+    );
+    store.renew(me, Duration::ZERO).await.unwrap();
+    assert!(recover(&[run.id]).await.is_empty(), "it is being executed");
+    let taken = recover(&[]).await;
+    assert_eq!((taken.len(), taken[0].run.id), (1, run.id));
+    assert!(recover(&[run.id]).await.is_empty());
 }
 
 #[tokio::test]

@@ -12,7 +12,8 @@ use support::talk::{self, with};
 /// Two servers on one database, and a client of each.
 fn two() -> (Place, [Server; 2], [Client; 2]) {
     let place = Place::postgres();
-    let one = place.start(Setup::example("reference_server"));
+    let setup = Setup::example("reference_server").env("BACKSTITCH_LEASE", "2");
+    let one = place.start(setup);
     let two = one.replica();
     let clients = [Client::of(&one), Client::of(&two)];
     (place, [one, two], clients)
@@ -93,22 +94,52 @@ fn a_frozen_process_that_wakes_after_its_lease_writes_nothing() {
     open.event_named("custom");
     let run = open.run();
     servers[0].signal("STOP");
-    assert_eq!(two.end_of(&thread, &run), "error");
-    let next = two.run(&thread, &slow(1, 1));
-    assert_eq!(next["seen"], json!(["work", "rest"]));
+    assert_eq!(two.end_of(&thread, &run), "success");
     let state = two.state(&thread);
+    assert_eq!(state["values"]["seen"], json!(["work", "rest"]));
     servers[0].signal("CONT");
-    // Its stream ends when it learns that it was replaced.
-    while open.event().is_some() {}
+    // Its stream ends when it learns that the run has ended elsewhere.
+    while let Some(event) = open.event() {
+        assert_ne!(event.name, "error", "{event:?}");
+    }
     assert_eq!(two.state(&thread), state);
-    assert_eq!(one.end_of(&thread, &run), "error");
+    assert_eq!(one.end_of(&thread, &run), "success");
     // It is a healthy process again.
+    let seen = one.run(&thread, &slow(1, 1))["seen"].clone();
+    assert_eq!(seen, json!(["work", "rest", "work", "rest"]));
+}
+
+#[test]
+fn who_waits_at_a_frozen_process_is_told_the_end_that_another_one_wrote() {
+    let (_place, servers, [one, two]) = two();
+    let thread = one.thread();
+    let body = slow(4000, 1);
+    let waiting = {
+        let (client, thread) = (one, thread.clone());
+        std::thread::spawn(move || client.run(&thread, &body))
+    };
+    let runs = format!("/threads/{thread}/runs");
+    let run = loop {
+        if let Some(run) = two.get(&runs).json()[0]["run_id"].as_str() {
+            break run.to_owned();
+        }
+    };
+    servers[0].signal("STOP");
+    let path = format!("{runs}/{run}/stream");
+    let taken = || {
+        two.open("GET", &path, &[("last-event-id", "-")], b"")
+            .event()
+    };
+    while taken().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // The other one is still at it.
+    servers[0].signal("CONT");
+    assert_eq!(waiting.join().unwrap()["seen"], json!(["work", "rest"]));
+    assert_eq!(two.end_of(&thread, &run), "success");
     assert_eq!(
-        one.run(&thread, &slow(1, 1))["seen"]
-            .as_array()
-            .unwrap()
-            .len(),
-        4
+        two.state(&thread)["values"]["seen"],
+        json!(["work", "rest"])
     );
 }
 

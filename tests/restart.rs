@@ -20,8 +20,8 @@ on_both_storages!(
     a_conversation_goes_on_after_a_crash,
     an_old_turn_can_be_taken_up_after_a_crash,
     a_question_can_be_answered_after_a_crash,
-    a_run_that_a_crash_cut_off_ends_as_error_and_frees_its_thread,
-    runs_that_waited_behind_a_cut_off_run_are_executed,
+    a_run_that_a_crash_cut_off_is_taken_up_where_it_stopped,
+    runs_that_waited_behind_a_cut_off_run_are_executed_after_it,
     what_a_task_wrote_before_a_crash_is_kept_and_not_done_again,
     a_shutdown_lets_runs_finish_and_ends_streams_cleanly,
     an_idle_server_shuts_down_at_once,
@@ -128,47 +128,68 @@ fn a_question_can_be_answered_after_a_crash(place: &Place) {
     assert_eq!(answered["result"], "answer=yes");
 }
 
-fn a_run_that_a_crash_cut_off_ends_as_error_and_frees_its_thread(place: &Place) {
-    let (mut server, client) = serve(place);
+/// A server whose runs others may take over soon.
+fn soon_replaced(place: &Place, example: &str) -> (Server, Client) {
+    let server = place.start(Setup::example(example).env("BACKSTITCH_LEASE", "1"));
+    let client = Client::of(&server);
+    (server, client)
+}
+
+fn a_run_that_a_crash_cut_off_is_taken_up_where_it_stopped(place: &Place) {
+    let (mut server, client) = soon_replaced(place, "reference_server");
     let thread = client.thread();
     client.run(&thread, &slow(1, 1));
-    let mut open = client.open_stream(&thread, &slow(60_000, 1));
-    open.event_named("custom");
+    let mut body = slow(300, 2);
+    body["stream_resumable"] = json!(true);
+    let mut open = client.open_stream(&thread, &body);
+    let seen = open.event_named("custom").id.unwrap();
     let run = open.run();
     server.kill();
     assert!(open.breaks(), "a cut stream must not look complete");
 
     let client = crash(&mut server);
-    let row = client.get(&format!("/threads/{thread}/runs/{run}")).json();
     if !place.is_postgres() {
         // One process per file: whoever held the run is dead.
-        assert_eq!(row["status"], "error");
+        let row = client.get(&format!("/threads/{thread}/runs/{run}")).json();
+        assert_eq!(row["status"], "running");
     }
-    // On Postgres another process may live: its lease has to lapse.
-    assert_eq!(client.end_of(&thread, &run), "error");
-    let row = client.get(&format!("/threads/{thread}")).json();
-    assert_eq!(row["status"], "error");
-    assert!(
-        row["error"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("process"),
-        "{row}"
-    );
-    assert_eq!(client.state(&thread)["next"], json!(["work"]));
-    let next = client.run(&thread, &slow(1, 1));
-    assert_eq!(next["seen"], json!(["work", "rest", "work", "rest"]));
+    // Who saw some events of the first attempt is shown all of the second one.
+    let path = format!("/threads/{thread}/runs/{run}/stream");
+    let mut again = loop {
+        let again = client.open("GET", &path, &[("last-event-id", &seen)], b"");
+        let events: Vec<_> = std::iter::from_fn({
+            let mut again = again;
+            move || again.event()
+        })
+        .collect();
+        if !events.is_empty() {
+            break events.into_iter();
+        }
+        // On Postgres another process may live: its lease has to lapse.
+        assert!(place.is_postgres());
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let metadata = again.next().unwrap();
     assert_eq!(
-        client.get(&format!("/threads/{thread}")).json()["status"],
-        "idle"
+        (&*metadata.name, metadata.data),
+        ("metadata", json!({"run_id": run, "attempt": 2}))
     );
+    assert!(again.any(|event| event.name == "custom"));
+    assert_eq!(client.end_of(&thread, &run), "success");
+    let seen = client.state(&thread)["values"]["seen"].clone();
+    assert_eq!(seen, json!(["work", "rest", "work", "rest"]));
+    let row = client.get(&format!("/threads/{thread}")).json();
+    assert_eq!(row["status"], "idle");
+    // A checkpoint for each step, none twice.
+    assert_eq!(client.history(&thread).len(), 8);
 }
 
-fn runs_that_waited_behind_a_cut_off_run_are_executed(place: &Place) {
-    let (mut server, client) = serve(place);
+fn runs_that_waited_behind_a_cut_off_run_are_executed_after_it(place: &Place) {
+    let (mut server, client) = soon_replaced(place, "reference_server");
     let thread = client.thread();
-    let mut open = client.open_stream(&thread, &slow(60_000, 1));
+    let mut open = client.open_stream(&thread, &slow(300, 2));
     open.event_named("custom");
+    let cut = open.run();
     let waiting = client
         .post(&format!("/threads/{thread}/runs"), &slow(1, 1))
         .json();
@@ -177,20 +198,15 @@ fn runs_that_waited_behind_a_cut_off_run_are_executed(place: &Place) {
     let newer = client
         .post(&format!("/threads/{thread}/runs"), &slow(1, 1))
         .json();
-    assert_eq!(client.end_of(&thread, waiting), "success");
-    assert_eq!(
-        client.end_of(&thread, newer["run_id"].as_str().unwrap()),
-        "success"
-    );
-    assert_eq!(
-        client.state(&thread)["values"]["seen"],
-        json!(["work", "rest", "work", "rest"])
-    );
+    for run in [&cut, waiting, newer["run_id"].as_str().unwrap()] {
+        assert_eq!(client.end_of(&thread, run), "success");
+    }
+    let seen = client.state(&thread)["values"]["seen"].clone();
+    assert_eq!(seen.as_array().unwrap().len(), 6);
 }
 
 fn what_a_task_wrote_before_a_crash_is_kept_and_not_done_again(place: &Place) {
-    let mut server = place.start(Setup::example("faulty_server"));
-    let client = Client::of(&server);
+    let (mut server, client) = soon_replaced(place, "faulty_server");
     let thread = client.thread();
     let [gate, trace] = ["gate", "trace"].map(|name| server.folder().join(name));
     let body = json!({"assistant_id": "pair", "input": {"gate": gate, "trace": trace}});
@@ -206,10 +222,10 @@ fn what_a_task_wrote_before_a_crash_is_kept_and_not_done_again(place: &Place) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let client = crash(&mut server);
-    assert_eq!(client.end_of(&thread, &run), "error");
     assert_eq!(result(&client), json!({"done": ["quick"]}));
     std::fs::write(&gate, "").unwrap();
-    let values = client.run(&thread, &json!({"assistant_id": "pair"}));
+    assert_eq!(client.end_of(&thread, &run), "success");
+    let values = client.state(&thread)["values"].clone();
     assert_eq!(values["done"], json!(["quick", "stuck"]));
     assert_eq!(std::fs::read_to_string(trace).unwrap(), "quick\n");
 }

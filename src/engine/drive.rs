@@ -17,7 +17,7 @@ use super::{
     output,
     plan::{Origin, Planned},
     prepare::{Prepared, job_of, prepare},
-    rescue, reuse, save,
+    rescue, reuse, save, takeover,
     task::{self, Control, Ended, Job},
     tell,
     wiring::START_NODE,
@@ -288,6 +288,9 @@ async fn settle(
     others_run: bool,
 ) -> Result<(), Error> {
     let task = level.tasks[index].clone();
+    if control.iter().any(|(name, _)| &**name == RESUME) {
+        takeover::taken(level).await;
+    }
     let ended = match ended {
         Ended::Done(output) => finished(level, task.node, output),
         Ended::Written(writes) => Ok(writes),
@@ -386,7 +389,7 @@ fn finished(level: &Level, node: usize, output: Output) -> Result<Writes, Ended>
 }
 
 /// The static breakpoints that hold: the request's, else the graph's.
-fn breakpoints(level: &Level, before: bool) -> Names {
+pub(super) fn breakpoints(level: &Level, before: bool) -> Names {
     let (asked, own) = match before {
         true => (
             &level.scope.interrupt_before,
@@ -402,7 +405,7 @@ fn breakpoints(level: &Level, before: bool) -> Names {
 }
 
 /// Whether a breakpoint holds: something changed since the last resume, and a task is named.
-fn stops_at<'a>(
+pub(super) fn stops_at<'a>(
     level: &Level,
     names: &Names,
     mut tasks: impl Iterator<Item = (usize, &'a Arc<str>)>,

@@ -1,7 +1,7 @@
 //! The first phase of a run: input, commands, resuming, forking (LangGraph's `_first`).
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     sync::Arc,
 };
 
@@ -10,9 +10,9 @@ use super::{
     error::{Error, Mistake, Place},
     event::Interrupt,
     level::Level,
-    live::Live,
     names::{INPUT, INTERRUPT, RESUME, START, control_index},
     output, save,
+    takeover::{self, Noted},
 };
 use crate::{
     checkpoint::{Pending, Source},
@@ -65,6 +65,8 @@ pub struct Entry {
     pub addressed: bool,
     /// The thread has moved past that checkpoint.
     pub superseded: bool,
+    /// An earlier attempt of the run got here: there is nothing to bring in.
+    pub continues: bool,
 }
 
 /// Answers by interrupt id, if `resume` is a map of those; an empty map answers nothing.
@@ -96,6 +98,19 @@ pub async fn first(level: &mut Level, mut entry: Entry) -> Result<(), Error> {
     }
     let nested = entry.nested;
     let started = !level.live.versions.is_empty();
+    if entry.continues && started {
+        level.resuming = Some(true);
+        level.tell_values();
+        return Ok(());
+    }
+    let noted = match nested {
+        true => None,
+        false => takeover::noted(level),
+    };
+    if noted.is_some() {
+        // An earlier attempt has brought the command to this checkpoint.
+        (entry.addressed, entry.superseded) = (false, false);
+    }
     let given = match &entry.input {
         Input::Value(input) => !(nested && input.is_null()),
         Input::Null | Input::Command(_) => false,
@@ -119,13 +134,21 @@ pub async fn first(level: &mut Level, mut entry: Entry) -> Result<(), Error> {
     let mut given_rows = vec![];
     if let Input::Command(command) = &entry.input {
         from_command = true;
-        given_rows = give(level, command)?;
+        if noted.is_none() {
+            given_rows = give(level, command)?;
+        }
     }
     apply_null_writes(level)?;
     // Only what the channels have accepted: a stored write that they refuse would fail every run
     // from here on.
-    if !given_rows.is_empty() && !forks && level.current.exists {
-        save::keep(level, given_rows, false).await?;
+    let from_here = from_command && !forks && level.current.exists;
+    if from_here && noted.is_none() {
+        if !given_rows.is_empty() {
+            save::keep(level, given_rows, false).await?;
+        }
+        if let Some(note) = takeover::note(level, false) {
+            save::keep(level, vec![note], false).await?;
+        }
     }
 
     if resuming {
@@ -160,8 +183,12 @@ pub async fn first(level: &mut Level, mut entry: Entry) -> Result<(), Error> {
             false => level.current.id,
         });
     }
-    if !nested && let Some(null) = null_answer(level) {
+    if !nested
+        && noted != Some(Noted::Taken)
+        && let Some(null) = null_answer(level)
+    {
         *level.scope.answer.lock() = Some(null);
+        *level.scope.given.lock() = from_here.then_some(level.current.id);
     }
     Ok(())
 }
@@ -324,46 +351,35 @@ pub fn has_output(pending: &[Pending], task: TaskId) -> bool {
         .any(|write| write.task == task && control_index(&write.channel).is_none())
 }
 
-/// Applies the client's own writes to the state.
+/// Applies the client's own writes to the state; all of them or, when one is refused, none.
 fn apply_null_writes(level: &mut Level) -> Result<(), Error> {
-    if level.pending.iter().all(|write| write.task != TaskId::NULL) {
+    let own = level.pending.iter();
+    let own = own.filter(|write| write.task == TaskId::NULL);
+    let writes: Vec<(Arc<str>, Value)> = own
+        .map(|write| (write.channel.clone(), write.value.clone()))
+        .collect();
+    if writes.is_empty() {
         return Ok(());
     }
+    let node: Arc<str> = INPUT.into();
+    let task = TaskWrites {
+        path: "~",
+        node: &node,
+        writes: &writes,
+        triggers: &[],
+    };
     let mut live = level.live.clone();
-    let applied = apply_null_writes_to(level, &mut live)?;
+    let applied = apply(&level.wiring, &mut live, vec![task]).map_err(|error| {
+        error.at(|| Place {
+            tasks: vec![],
+            checkpoint: level.current.exists.then_some(level.current.id),
+        })
+    })?;
     level.live = live;
     if let Some(updated) = &mut level.updated {
         updated.extend(applied);
     }
     Ok(())
-}
-
-fn apply_null_writes_to(level: &Level, live: &mut Live) -> Result<BTreeSet<Arc<str>>, Error> {
-    let writes: Vec<(Arc<str>, Value)> = level
-        .pending
-        .iter()
-        .filter(|write| write.task == TaskId::NULL)
-        .map(|write| (write.channel.clone(), write.value.clone()))
-        .collect();
-    if writes.is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    let node: Arc<str> = INPUT.into();
-    let place = Place {
-        tasks: vec![],
-        checkpoint: level.current.exists.then_some(level.current.id),
-    };
-    apply(
-        &level.wiring,
-        live,
-        vec![TaskWrites {
-            path: "~",
-            node: &node,
-            writes: &writes,
-            triggers: &[],
-        }],
-    )
-    .map_err(|error| error.at(|| place))
 }
 
 /// Marks everything as seen, so that breakpoints of the present state do not stop again.

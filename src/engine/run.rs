@@ -21,6 +21,7 @@ use super::{
     reuse::Results,
     save,
     scope::{Items, Scope},
+    takeover,
     wiring::Wiring,
 };
 use crate::{
@@ -94,6 +95,9 @@ pub struct Start {
     pub superseded: bool,
     /// Checkpoints of graphs inside that the request names, by namespace.
     pub inside: HashMap<Arc<str>, CheckpointId>,
+    /// The base is this run's own: an earlier attempt, whose process is gone, came this many
+    /// supersteps of nodes far. The run goes on from there and is given nothing.
+    pub continues: Option<u32>,
     /// New checkpoints have greater ids: the head of the active branch.
     pub floor: Option<CheckpointId>,
 }
@@ -146,6 +150,11 @@ pub async fn run(request: Request, start: Option<Start>) -> Finished {
             return Err(Error::value("recursion_limit must be at least 1"));
         }
         enter::first(&mut level, entry).await?;
+        if level.scope.continues
+            && let Some(stop) = takeover::stopped(&mut level).await?
+        {
+            return Ok(stop);
+        }
         drive(&mut level).await
     }
     .await;
@@ -261,6 +270,8 @@ fn open(
         interrupt_after: request.interrupt_after.clone(),
         answers,
         answer: Mutex::new(None),
+        given: Mutex::new(None),
+        continues: false,
         said: Mutex::default(),
         doors: Mutex::default(),
         root: Mutex::new(None),
@@ -278,9 +289,13 @@ fn open(
     let (mut live, mut current) = (Live::empty(&wiring), Current::none());
     let (mut stored, mut pending, mut updated) = (frame::Frame::default(), vec![], None);
     let stores = start.is_some();
+    let mut ran = 0;
     if let Some(start) = start {
         entry.addressed = start.addressed;
         entry.superseded = start.superseded;
+        entry.continues = start.continues.is_some();
+        scope.continues = entry.continues;
+        ran = start.continues.unwrap_or(0);
         scope.floor = start.floor;
         scope.inside = start.inside;
         scope.index = start.index;
@@ -319,7 +334,7 @@ fn open(
         updated,
         tasks: vec![],
         saved: false,
-        ran: 0,
+        ran,
         replaying: false,
         resuming: None,
         told: None,
@@ -336,6 +351,7 @@ impl Entry {
             parent_resuming: None,
             addressed: false,
             superseded: false,
+            continues: false,
         }
     }
 }

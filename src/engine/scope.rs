@@ -62,6 +62,10 @@ pub struct Scope {
     pub answers: HashMap<String, Value>,
     /// The answer for whichever task asks first.
     pub answer: Mutex<Option<Value>>,
+    /// Where it is noted that this answer is there to be taken, while nobody took it.
+    pub given: Mutex<Option<CheckpointId>>,
+    /// The run goes on where an earlier attempt stopped.
+    pub continues: bool,
     /// Ids of messages that were streamed already.
     pub said: Mutex<HashSet<Arc<str>>>,
     /// The newest checkpoint of the root graph that is stored or on its way: graphs inside note

@@ -15,6 +15,7 @@ use super::{
     names::STEP,
     save,
     scope::Scope,
+    takeover,
     task::Inner,
     wiring::Wiring,
 };
@@ -160,23 +161,32 @@ pub async fn run(
         Some(door) => Some(door.lock().await),
         None => None,
     };
-    let (mut level, named) = open(scope, nested, graph, ns)
+    let (mut level, Origin { named, root }) = open(scope, nested, graph, ns)
         .await
         .map_err(Inner::Failed)?;
     let replays = nested.replay.bound.is_some();
+    // Where an earlier attempt of the run stopped: a graph that keeps its state per thread may
+    // stand where another superstep left it, and then has not begun in this one.
+    let continues = scope.continues && nested.resuming == Some(true) && !nested.again;
+    let begun = continues && root.is_some() && root == *scope.root.lock();
     let entry = Entry {
         input: Input::Value(input),
         nested: true,
         parent_resuming: match (replays && named.is_none(), nested.again) {
             (true, _) => None,
             (false, true) => Some(true),
+            (false, false) if continues => Some(begun),
             (false, false) => nested.resuming,
         },
         addressed: replays || named.is_some(),
         superseded: named.is_some_and(|named| named.superseded),
+        continues: begun,
     };
     let result = async {
         enter::first(&mut level, entry).await?;
+        if begun && let Some(stop) = takeover::stopped(&mut level).await? {
+            return Ok(stop);
+        }
         // Nested deeply, futures of this kind grow: keep each one on the heap.
         Box::pin(drive(&mut level)).await
     }
@@ -224,7 +234,7 @@ async fn open(
     nested: &Nested,
     graph: Arc<Compiled>,
     ns: Arc<str>,
-) -> Result<(Level, Option<Named>), Error> {
+) -> Result<(Level, Origin), Error> {
     // Also inside a graph that stores nothing.
     let stores = scope.journal.is_some() && graph.persist != Persist::None;
     let wiring = Arc::new(Wiring::new(graph));
@@ -246,6 +256,7 @@ async fn open(
     if named.is_none() && stores && !fresh {
         found = find(scope, &ns, before).await?;
     }
+    let root = found.as_ref().and_then(|found| found.checkpoint.root);
     let (live, current, frame, pending, updated) = match found {
         Some(decoded) => {
             let live = Live::restore(&wiring, &decoded.checkpoint)?;
@@ -285,7 +296,14 @@ async fn open(
         told: None,
         replay: nested.replay.clone(),
     };
-    Ok((level, named))
+    Ok((level, Origin { named, root }))
+}
+
+/// Where a graph inside starts.
+struct Origin {
+    named: Option<Named>,
+    /// The checkpoint of the root graph under which its state was stored.
+    root: Option<CheckpointId>,
 }
 
 /// The request names the checkpoint to run from.

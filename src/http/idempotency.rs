@@ -153,17 +153,18 @@ pub(super) async fn once(
         }
     };
     // Whoever carried this out before died over it, maybe after it created the run.
-    if held.again
-        && let Some(creates) = request.creates
-        && let Some(response) = orphan(&call, held.run, creates, (key, hash)).await?
-    {
-        return Ok(response);
-    }
+    let orphan = match request.creates.filter(|_| held.again) {
+        Some(creates) => orphan(&call, held.run, creates, (key, hash)).await?,
+        None => None,
+    };
     call.body = Some(Source::Read(bytes));
     call.run_id = Some(held.run);
-    let response = match handler(call).await {
-        Ok(response) => response,
-        Err(error) => error.into_response(),
+    let response = match orphan {
+        Some(response) => response,
+        None => match handler(call).await {
+            Ok(response) => response,
+            Err(error) => error.into_response(),
+        },
     };
     if response.status().is_server_error() {
         return Ok(response);
@@ -299,11 +300,16 @@ async fn orphan(
         Err(error) if error.status == StatusCode::NOT_FOUND => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut response = match creates {
-        Creates::Stream => join(call, "stream", run, of).await?,
-        Creates::Wait => join(call, "wait", run, of).await?,
-        Creates::Row => body::json(StatusCode::OK, &Value::map(render::run(&row))),
+    let (mut response, replay) = match creates {
+        Creates::Stream => (join(call, "stream", run, of).await?, Replay::Stream(run)),
+        Creates::Wait => (join(call, "wait", run, of).await?, Replay::Wait(run)),
+        Creates::Row => {
+            let mut response = body::json(StatusCode::OK, &Value::map(render::run(&row)));
+            mark(&mut response);
+            return Ok(Some(response));
+        }
     };
+    response.extensions_mut().insert(replay);
     mark(&mut response);
     Ok(Some(response))
 }

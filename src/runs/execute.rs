@@ -1,34 +1,29 @@
-//! Executing a claimed run from its base checkpoint to its final row.
+//! Executing a claimed run: its stream, its request to the engine, and its end.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
 use super::{
-    Claimed, End, Error, Finish, Run, Service, Status,
+    Claimed, Error, Run, Service, Status,
     live::{Held, Live},
     request::{self, Kwargs, Nodes},
     service::Registered,
-    view,
 };
 use crate::{
-    checkpoint::{
-        At, Query, Slot,
-        frame::{self, Decoded},
-    },
-    engine::{self, Command, Ended, Input, Request, Start, Tolerance},
+    checkpoint::Slot,
+    engine::{self, Command, Input, Request, Tolerance},
     extract::RunConfig,
     fail_point,
     graph::{Compiled, Goto, Names},
-    id::CheckpointId,
     stream::{self, Publisher},
-    tree::{self, Outcome, address::auto_name},
+    tree::{self, Outcome},
     value::{Map, Value},
 };
 
-/// Pauses between attempts to store the end of a run.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// Numbers of frames that each attempt has to itself: whoever saw some of an earlier attempt is
+/// shown all of this one.
+const FRAMES: u64 = 1_000_000_000;
 /// Fields of a config that are known. Nodes see others among what is configurable.
 const FIELDS: [&str; 8] = [
     "tags",
@@ -40,8 +35,6 @@ const FIELDS: [&str; 8] = [
     "recursion_limit",
     "configurable",
 ];
-/// Attempts when the storage refuses for a reason that may stay.
-const TRIES: u32 = 8;
 
 impl Service {
     /// Executes a run that holds its slot, on a task of its own. `queued`: it came from the
@@ -78,8 +71,10 @@ impl Service {
                     .registered(&request::Assistant::Id(run.assistant))
                     .ok()?;
                 let graph = registered.graph.clone();
+                let earlier = u64::try_from(run.attempt - 1).unwrap_or(0);
                 let publisher = Publisher::new(stream::Options {
                     attempt: run.attempt,
+                    after: earlier * FRAMES,
                     modes: kwargs.stream_mode,
                     temporary: run.temporary,
                     subgraphs: kwargs.subgraphs,
@@ -118,6 +113,16 @@ impl Service {
         let finished = self.attempt(&run, slot, &held.live).await;
         let end = self.conclude(&run, slot, finished, &held.live).await;
         self.inner.news.tell(run.thread);
+        let Some(end) = end else {
+            // Who waits here is told the end that the other process writes.
+            {
+                let mut active = self.inner.active.lock();
+                active.running.remove(&run.id);
+                active.waiting.insert(run.id, held);
+            }
+            self.look_after(run.thread, run.id).await;
+            return;
+        };
         publisher.close();
         self.inner.hub.finish(&publisher);
         self.inner.active.lock().running.remove(&run.id);
@@ -192,84 +197,6 @@ impl Service {
         Ok((registered, finished))
     }
 
-    /// The base checkpoint of a run, and the branch it will write to.
-    async fn starting_point(
-        &self,
-        run: &Run,
-        slot: Slot,
-        kwargs: &Kwargs,
-        publisher: &Publisher,
-    ) -> Result<Start, Error> {
-        let mut base = match run.address.or(slot.head) {
-            Some(id) => Some(self.load(run, slot, id).await?),
-            None => None,
-        };
-        if run.address.is_none() || run.address == slot.head {
-            // Questions of other branches that stand here are not this one's.
-            if let Some(base) = &mut base {
-                base.writes.retain(|(branch, _)| *branch == slot.branch);
-            }
-        }
-        let saver = self.inner.parts.saver.clone();
-        let mut start = tree::base::start(saver, slot, run.address, base, Some(run.id));
-        start.inside = kwargs.inside();
-        let resumes = kwargs.command.as_ref().is_some_and(|command| {
-            command
-                .get("resume")
-                .is_some_and(|answer| !answer.is_null())
-        });
-        if resumes {
-            tree::base::ask_again(&mut start);
-        }
-        if let Some(branching) = kwargs.branching {
-            let name = self.branch_of(&mut start, branching.activate).await?;
-            publisher.name_branch(name);
-            publisher.start();
-        }
-        Ok(start)
-    }
-
-    /// The name of the branch that a run works on. One that is yet to be made is given its name
-    /// here, so that it can be told before the first write.
-    async fn branch_of(&self, start: &mut Start, activate: bool) -> Result<Arc<str>, Error> {
-        let mut reader = self.inner.parts.tree.reader().await?;
-        let Some(open) = &mut start.open else {
-            let branch = reader.branch(start.slot.tree, start.slot.branch).await?;
-            return Ok(branch.ok_or(crate::checkpoint::Error::Fenced)?.name);
-        };
-        let source = open.source;
-        let taken = reader.branches(source.tree, source.thread).await?;
-        let from = taken.iter().find(|branch| branch.id == source.branch);
-        let from = from.ok_or(crate::checkpoint::Error::Fenced)?;
-        let name = auto_name(&from.name, taken.iter().map(|branch| &*branch.name));
-        open.name = Some(name.clone());
-        open.activate = activate;
-        Ok(name)
-    }
-
-    /// A checkpoint with its pending writes; its values come from the cache when they can.
-    async fn load(&self, run: &Run, slot: Slot, id: CheckpointId) -> Result<Decoded, Error> {
-        let cached = self.inner.cache.get(slot.tree, id);
-        let stored = self
-            .inner
-            .parts
-            .saver
-            .load(Query {
-                tree: slot.tree,
-                thread: run.thread,
-                ns: "".into(),
-                at: At::Id(id),
-                values: cached.is_none(),
-            })
-            .await?
-            .ok_or(Error::NoCheckpoint(id))?;
-        let decoded = match cached {
-            Some(cached) => frame::with_writes(&cached, &stored)?,
-            None => frame::decode(&stored)?,
-        };
-        self.resolve(slot.tree, &"".into(), decoded).await
-    }
-
     fn config_of(&self, run: &Run, kwargs: &Kwargs, registered: &Registered) -> RunConfig {
         let map = |key: &str| {
             kwargs
@@ -312,129 +239,6 @@ impl Service {
             recursion_limit: limit,
             context: context_of(&registered.graph, &kwargs.context),
         }
-    }
-
-    /// Writes the final row, tells the stream of a failure, and sums up.
-    async fn conclude(
-        &self,
-        run: &Run,
-        slot: Slot,
-        finished: Result<(Arc<Registered>, engine::Finished), Error>,
-        live: &Live,
-    ) -> End {
-        let (mut status, mut outcome, mut error, mut at) =
-            (Status::Success, Outcome::Idle, None, slot);
-        let (mut values, mut interrupts) = (Value::map(Map::new()), vec![]);
-        let mut why = None;
-        match finished {
-            Ok((registered, finished)) => {
-                at = finished.slot.unwrap_or(slot);
-                values = view::shown_values(&registered.graph, &finished.values);
-                match finished.result {
-                    Ok(Ended::Done) => {}
-                    Ok(Ended::Breakpoint) => outcome = Outcome::Interrupted,
-                    Ok(Ended::Asked(asked)) => {
-                        outcome = Outcome::Interrupted;
-                        interrupts = asked;
-                    }
-                    Err(engine::Error::Cancelled) => {
-                        status = Status::Interrupted;
-                        outcome = left_over(&finished.next);
-                        why = live.why.lock().take();
-                    }
-                    Err(failure) => {
-                        status = match failure.class() {
-                            "TimeoutError" => Status::Timeout,
-                            _ => Status::Error,
-                        };
-                        outcome = Outcome::Error;
-                        error = Some(failure);
-                    }
-                }
-                if let Some(last) = finished.last {
-                    self.inner.cache.put(slot.tree, last);
-                }
-            }
-            Err(failure) => {
-                status = Status::Error;
-                outcome = Outcome::Error;
-                error = Some(match failure {
-                    Error::Engine(error) => error,
-                    Error::Storage(error) => engine::Error::Storage(error),
-                    other => engine::Error::value(other.to_string()),
-                });
-            }
-        }
-        if let Some(failure) = &error {
-            tracing::warn!(run = %run.id, thread = %run.thread, error = %failure, "run failed");
-        }
-        let shown = error.as_ref().map(engine::Error::to_value);
-        let kept = shown.clone().or(why);
-        // The engine may believe that it was fenced when a write only failed: the row decides.
-        let mut fenced = !self.finish(run, at, status, outcome, kept.clone()).await;
-        if fenced && at.branch != slot.branch {
-            // The branch that its first write was to make is not there.
-            fenced = !self.finish(run, slot, status, outcome, kept).await;
-        }
-        if fenced {
-            // Somebody cancelled or took over: their row is the truth, and the stream just ends.
-            status = Status::Interrupted;
-        } else if let Some(failure) = &error {
-            live.publisher.error(failure.class(), &failure.message());
-        }
-        End {
-            status,
-            values,
-            interrupts,
-            error: shown.filter(|_| !fenced),
-        }
-    }
-
-    /// Writes the final row; false when somebody else has written it. While the storage is not
-    /// available this goes on trying: the run holds its slot until its row is final.
-    async fn finish(
-        &self,
-        run: &Run,
-        slot: Slot,
-        status: Status,
-        outcome: Outcome,
-        error: Option<Value>,
-    ) -> bool {
-        use crate::checkpoint::Error::{Fenced, Unavailable};
-        fail_point!("runs::before_finish");
-        let finish = Finish {
-            slot,
-            run: run.id,
-            status,
-            outcome,
-            error,
-            delete_thread: run.temporary,
-        };
-        let mut wait = FIRST_PAUSE;
-        let mut tries = 0;
-        loop {
-            match self.inner.parts.runs.finish(finish.clone()).await {
-                Ok(()) => return true,
-                Err(Fenced) => return false,
-                Err(error) => {
-                    tracing::error!(run = %run.id, %error, "the end of a run could not be stored");
-                    tries += 1;
-                    if tries == TRIES && !matches!(error, Unavailable(_)) {
-                        return true;
-                    }
-                    tokio::time::sleep(wait).await;
-                    wait = LAST_PAUSE.min(wait * 2);
-                }
-            }
-        }
-    }
-}
-
-/// What a cancelled run leaves: nodes that wait, or nothing.
-fn left_over(next: &[Arc<str>]) -> Outcome {
-    match next.is_empty() {
-        true => Outcome::Idle,
-        false => Outcome::Interrupted,
     }
 }
 

@@ -113,6 +113,8 @@ pub struct Run {
     pub kwargs: Value,
     /// The checkpoint it starts from, when it is not the head.
     pub address: Option<CheckpointId>,
+    /// Head of its branch when it was first claimed, or when it made its branch.
+    pub base: Option<CheckpointId>,
     /// How it treats others.
     pub strategy: Strategy,
     /// How often it was started.
@@ -193,6 +195,33 @@ pub enum Created {
     Exists,
 }
 
+/// How often a run is started before it is given up: more often than that it must not take a
+/// process with it.
+pub const ATTEMPTS: i32 = 3;
+
+/// What dead processes have left.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// Runs that are ours now.
+    pub taken: Vec<Claimed>,
+    /// Runs that were lost [`ATTEMPTS`] times: they ended with an error.
+    pub ended: Vec<RunId>,
+    /// Threads that go with those, and are yet to be deleted.
+    pub orphans: Vec<ThreadId>,
+}
+
+/// What a worker may take over.
+#[derive(Clone, Debug)]
+pub struct Recover {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The runs it executes: others that are held in its name were lost with the answer to a
+    /// claim.
+    pub busy: Vec<RunId>,
+    /// How many it may take.
+    pub limit: usize,
+}
+
 /// A run that was taken from the queue.
 #[derive(Clone, Debug)]
 pub struct Claimed {
@@ -233,6 +262,14 @@ pub struct Undo {
 }
 
 impl Undo {
+    /// That of a run which was given up: each of its processes died.
+    pub fn lost() -> Value {
+        let message = format!(
+            "the process that executed this run died before the run had ended, {ATTEMPTS} times"
+        );
+        Self::reason("WorkerLost", &message)
+    }
+
     /// `{"error", "message"}` of a branch whose run was ended from outside.
     pub fn reason(class: &str, message: &str) -> Value {
         let mut map = Map::with_capacity(2);
@@ -294,9 +331,11 @@ pub trait Store: Send + Sync + 'static {
     /// Gives the lease back at shutdown.
     async fn retire(&self, worker: WorkerId) -> Result<(), Error>;
 
-    /// Ends runs left `running` by dead processes (SQLite: every one that is not `me`;
-    /// Postgres: those whose worker's lease has lapsed): status `error`, epoch raised.
-    async fn recover(&self, me: WorkerId) -> Result<Vec<RunId>, Error>;
+    /// Takes over runs left `running` by dead processes (SQLite: every one of another worker;
+    /// Postgres: those whose worker's lease has lapsed or was given back), oldest first. The
+    /// branch's epoch is raised, so that nothing the earlier worker still writes counts, and the
+    /// attempt is charged; with none left the run ends as `error`.
+    async fn recover(&self, by: Recover) -> Result<Recovered, Error>;
 
     /// A transaction on a tree in which runs can be created too.
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn Tx>, Error>;

@@ -5,12 +5,15 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{End, Error, Run, Service};
+use super::{End, Error, Recover, Run, Service};
 use crate::{
     engine::Interrupt,
     id::{RunId, ThreadId},
     value::{Map, Value},
 };
+
+/// Most runs taken from the storage at once.
+const AT_ONCE: usize = 32;
 
 impl Service {
     /// Registers this process, recovers what dead ones left, and starts to work.
@@ -24,10 +27,7 @@ impl Service {
             .runs
             .renew(inner.worker, inner.options.lease)
             .await?;
-        let lost = inner.parts.runs.recover(inner.worker).await?;
-        if !lost.is_empty() {
-            tracing::warn!(runs = lost.len(), "ended runs that a dead process left");
-        }
+        self.take_over().await?;
         tokio::spawn(self.clone().look_after_queue());
         tokio::spawn(self.clone().look_after_lease());
         tokio::spawn(self.clone().look_after_keys());
@@ -53,7 +53,12 @@ impl Service {
                 if free == 0 || inner.drain.is_cancelled() {
                     break;
                 }
-                match inner.parts.runs.claim(inner.worker, free.min(32)).await {
+                match inner
+                    .parts
+                    .runs
+                    .claim(inner.worker, free.min(AT_ONCE))
+                    .await
+                {
                     Ok(claimed) if claimed.is_empty() => break,
                     Ok(claimed) => self.execute_claimed(claimed),
                     Err(error) => {
@@ -85,16 +90,44 @@ impl Service {
                 tracing::warn!(%error, "the lease could not be renewed");
                 continue;
             }
-            match inner.parts.runs.recover(inner.worker).await {
-                Ok(lost) if !lost.is_empty() => {
-                    tracing::warn!(runs = lost.len(), "ended runs that a dead process left");
-                    inner.wake.notify_one();
-                }
-                Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "lost runs could not be looked for"),
+            if let Err(error) = self.take_over().await {
+                tracing::warn!(%error, "lost runs could not be looked for");
             }
             self.look_after_waiting().await;
             inner.hub.sweep();
+        }
+    }
+
+    /// Goes on with runs that dead processes left, as far as there is room; few at a time, so that
+    /// several processes share them.
+    async fn take_over(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        loop {
+            let busy: Vec<RunId> = inner.active.lock().running.keys().copied().collect();
+            let free = inner.options.slots.saturating_sub(busy.len());
+            if free == 0 || inner.drain.is_cancelled() {
+                return Ok(());
+            }
+            let by = Recover {
+                worker: inner.worker,
+                busy,
+                limit: free.min(AT_ONCE),
+            };
+            let found = inner.parts.runs.recover(by).await?;
+            if !found.ended.is_empty() {
+                let runs = found.ended.len();
+                tracing::warn!(runs, "ended runs that were lost too often");
+                inner.wake.notify_one();
+            }
+            for thread in found.orphans {
+                inner.parts.tree.delete_thread(thread).await?;
+            }
+            if found.taken.is_empty() {
+                return Ok(());
+            }
+            let runs = found.taken.len();
+            tracing::warn!(runs, "took over runs that a dead process left");
+            self.execute_claimed(found.taken);
         }
     }
 
@@ -112,11 +145,16 @@ impl Service {
             .map(|(run, held)| (held.live.publisher.thread(), *run))
             .collect();
         for (thread, run) in waiting {
-            match self.find_run(thread, run).await {
-                Ok(Some(row)) if row.status.is_final() => self.end_elsewhere(row).await,
-                Ok(None) => self.forget_waiting(run),
-                Ok(Some(_)) | Err(_) => {}
-            }
+            self.look_after(thread, run).await;
+        }
+    }
+
+    /// Ends the stream of a run that waits here, if the run has ended.
+    pub(super) async fn look_after(&self, thread: ThreadId, run: RunId) {
+        match self.find_run(thread, run).await {
+            Ok(Some(row)) if row.status.is_final() => self.end_elsewhere(row).await,
+            Ok(None) => self.forget_waiting(run),
+            Ok(Some(_)) | Err(_) => {}
         }
     }
 

@@ -29,6 +29,7 @@ mod run;
 mod saver;
 mod search;
 mod session;
+mod takeover;
 mod thread;
 mod undo;
 

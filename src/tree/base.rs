@@ -42,6 +42,7 @@ pub fn start(
         addressed: address.is_some(),
         superseded,
         inside: HashMap::new(),
+        continues: None,
         floor: slot.head,
     }
 }

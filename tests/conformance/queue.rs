@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use backstitch::{
     checkpoint::Error,
-    id::{RunId, WorkerId},
-    runs::{NewRun, Status},
+    id::{RunId, ThreadId, WorkerId},
+    runs::{NewRun, Recover, Recovered, Status},
     tree::Outcome,
     value,
 };
@@ -186,23 +186,132 @@ pub async fn cancelling_one_run_leaves_the_others(b: &Backend) {
     assert_eq!((state.busy, state.outcome), (false, Outcome::Idle));
 }
 
-pub async fn runs_of_a_dead_process_end_as_errors(b: &Backend) {
-    let (dead, me) = (WorkerId::mint(), WorkerId::mint());
-    b.runs.renew(me, Duration::from_secs(60)).await.unwrap();
+/// A worker whose lease has lapsed: the last renewal counts.
+async fn dead(b: &Backend) -> WorkerId {
+    let dead = WorkerId::mint();
     b.runs.renew(dead, Duration::from_secs(60)).await.unwrap();
-    // The lease is given back or lapses: the last renewal counts.
     b.runs.renew(dead, Duration::ZERO).await.unwrap();
-    let by = |worker, thread| NewRun {
+    dead
+}
+
+async fn recover(b: &Backend, worker: WorkerId, limit: usize) -> Recovered {
+    b.runs.renew(worker, Duration::from_secs(60)).await.unwrap();
+    let by = Recover {
+        worker,
+        busy: vec![],
+        limit,
+    };
+    b.runs.recover(by).await.unwrap()
+}
+
+fn by(worker: WorkerId, thread: ThreadId) -> NewRun {
+    NewRun {
         claim: Some(worker),
         ..new_run(thread)
-    };
+    }
+}
+
+pub async fn a_run_of_a_dead_process_is_taken_over(b: &Backend) {
+    let (dead, me) = (dead(b).await, WorkerId::mint());
+    b.runs.renew(me, Duration::from_secs(60)).await.unwrap();
     let (mine, my_slot) = b.start(by(me, b.thread().await)).await;
     let thread = b.thread().await;
     let (lost, slot) = b.start(by(dead, thread)).await;
     let waiting = b.queue(by(dead, thread)).await;
     let head = b.line(&slot, None, 1).await[0];
 
-    assert_eq!(b.runs.recover(me).await.unwrap(), [lost.id]);
+    let found = recover(b, me, 10).await;
+    assert!(found.ended.is_empty() && found.orphans.is_empty());
+    let [taken] = found.taken.try_into().unwrap();
+    assert_eq!((taken.run.id, taken.run.attempt), (lost.id, 2));
+    assert_eq!(
+        (taken.run.base, taken.run.branch),
+        (None, Some(slot.branch))
+    );
+    assert_eq!((taken.slot.head, taken.slot.head_depth), (Some(head), 0));
+    assert!(taken.slot.epoch > slot.epoch);
+    let row = b.run(&lost).await;
+    assert_eq!((row.status, row.attempt), (Status::Running, 2));
+    let kinds: Vec<String> = b
+        .probe
+        .events(thread)
+        .await
+        .into_iter()
+        .map(|e| e.1)
+        .collect();
+    assert_eq!(kinds.iter().filter(|kind| *kind == "RunStarted").count(), 2);
+
+    // What the dead one still writes counts for nothing, whatever it is.
+    let late = b.try_commit(superstep(&slot, Some(head), 1)).await;
+    assert!(matches!(late, Err(Error::Fenced)));
+    let late = b.runs.finish(finish(lost.id, slot)).await;
+    assert!(matches!(late, Err(Error::Fenced)));
+    assert!(claim(b, 10).await.is_empty(), "its slot is taken");
+    assert!(recover(b, me, 10).await.taken.is_empty(), "it is ours now");
+
+    b.line(&taken.slot, Some(head), 1).await;
+    b.finish(lost.id, taken.slot).await;
+    assert_eq!(b.run(&lost).await.status, Status::Success);
+    assert_eq!(claim(b, 10).await, [waiting.id]);
+    assert_eq!(b.run(&mine).await.status, Status::Running);
+    b.line(&my_slot, None, 1).await;
+    b.finish(mine.id, my_slot).await;
+    b.runs.retire(me).await.unwrap();
+    b.runs.retire(me).await.unwrap();
+}
+
+pub async fn as_many_runs_are_taken_over_as_there_is_room_for(b: &Backend) {
+    let (dead, me) = (dead(b).await, WorkerId::mint());
+    let mut lost = vec![];
+    for _ in 0..3 {
+        lost.push(b.start(by(dead, b.thread().await)).await.0.id);
+    }
+    let taken = async |limit| -> Vec<RunId> {
+        let found = recover(b, me, limit).await;
+        found.taken.iter().map(|taken| taken.run.id).collect()
+    };
+    assert!(taken(0).await.is_empty());
+    assert_eq!(taken(2).await, lost[..2]);
+    assert_eq!(taken(2).await, lost[2..]);
+}
+
+pub async fn a_run_is_taken_over_by_one_of_those_who_try(b: &Backend) {
+    let dead = dead(b).await;
+    let mut lost = vec![];
+    for _ in 0..20 {
+        lost.push(b.start(by(dead, b.thread().await)).await.0.id);
+    }
+    let all = (0..2).map(async |_| recover(b, WorkerId::mint(), 20).await.taken);
+    let found = futures::future::join_all(all).await;
+    // One process uses an SQLite file: there each one takes what the one before it had.
+    let mut ended = vec![];
+    for claimed in found.into_iter().flatten() {
+        match b.runs.finish(finish(claimed.run.id, claimed.slot)).await {
+            Ok(()) => ended.push(claimed.run.id),
+            Err(error) => assert!(matches!(error, Error::Fenced), "{error:?}"),
+        }
+    }
+    ended.sort();
+    lost.sort();
+    assert_eq!(ended, lost);
+}
+
+pub async fn a_run_that_is_lost_three_times_ends_as_error(b: &Backend) {
+    let thread = b.thread().await;
+    let (lost, slot) = b.start(by(dead(b).await, thread)).await;
+    let waiting = b.queue(by(WorkerId::mint(), thread)).await;
+    let mut last = slot;
+    for attempt in 2..=3 {
+        let worker = WorkerId::mint();
+        let [taken] = recover(b, worker, 10).await.taken.try_into().unwrap();
+        assert_eq!(taken.run.attempt, attempt);
+        last = taken.slot;
+        b.runs.renew(worker, Duration::ZERO).await.unwrap();
+    }
+    let head = b.line(&last, None, 1).await[0];
+    let found = recover(b, WorkerId::mint(), 10).await;
+    assert!(found.taken.is_empty() && found.orphans.is_empty());
+    assert_eq!(found.ended, [lost.id]);
     let ended = b.run(&lost).await;
     assert_eq!(
         (ended.status, ended.last_checkpoint),
@@ -213,13 +322,7 @@ pub async fn runs_of_a_dead_process_end_as_errors(b: &Backend) {
     assert!(error.get("message").unwrap().as_str().is_some());
     let state = b.trees.thread(thread).await.unwrap().unwrap();
     assert_eq!((state.outcome, state.error), (Outcome::Error, Some(error)));
-    let late = b.try_commit(superstep(&slot, Some(head), 1)).await;
+    let late = b.try_commit(superstep(&last, Some(head), 1)).await;
     assert!(matches!(late, Err(Error::Fenced)));
-    assert_eq!(b.run(&waiting).await.status, Status::Pending);
     assert_eq!(claim(b, 10).await, [waiting.id]);
-    assert_eq!(b.run(&mine).await.status, Status::Running);
-    b.line(&my_slot, None, 1).await;
-    b.finish(mine.id, my_slot).await;
-    b.runs.retire(me).await.unwrap();
-    b.runs.retire(me).await.unwrap();
 }

@@ -193,6 +193,77 @@ async fn keep(state: Inside) -> Update<Inside> {
     Inside::update().kept(state.own)
 }
 
+/// A way of several kinds of steps: two nodes at once, two questions in one node, and a graph inside
+/// that asks and keeps its state for the thread. Each node adds its name to the file `trace`.
+#[derive(State)]
+struct Journey {
+    trace: Option<String>,
+    #[state(append)]
+    log: Vec<String>,
+    kept: Option<Vec<String>>,
+}
+
+/// The graph inside.
+#[derive(State)]
+struct Stay {
+    trace: Option<String>,
+    #[state(append)]
+    own: Vec<String>,
+    kept: Option<Vec<String>>,
+}
+
+fn leave_trace(file: Option<&String>, name: &str) -> Result<()> {
+    let mut options = std::fs::File::options();
+    let mut trace = options
+        .create(true)
+        .append(true)
+        .open(file.map_or("trace", |file| file))?;
+    // At once, for nodes run beside each other.
+    Ok(trace.write_all(format!("{name}\n").as_bytes())?)
+}
+
+async fn leave(state: Journey) -> Result<Update<Journey>> {
+    leave_trace(state.trace.as_ref(), "leave")?;
+    Ok(Journey::update().log("leave"))
+}
+
+async fn by_sea(state: Journey) -> Result<Update<Journey>> {
+    leave_trace(state.trace.as_ref(), "by_sea")?;
+    Ok(Journey::update().log("by_sea"))
+}
+
+async fn by_land(state: Journey) -> Result<Update<Journey>> {
+    leave_trace(state.trace.as_ref(), "by_land")?;
+    Ok(Journey::update().log("by_land"))
+}
+
+async fn customs(state: Journey, ctx: Ctx) -> Result<Update<Journey>> {
+    leave_trace(state.trace.as_ref(), "customs")?;
+    let name: String = ctx.interrupt("your name?").await;
+    let goods: String = ctx.interrupt("anything to declare?").await;
+    Ok(Journey::update().log(format!("{name}: {goods}")))
+}
+
+async fn arrive(state: Journey) -> Result<Update<Journey>> {
+    leave_trace(state.trace.as_ref(), "arrive")?;
+    Ok(Journey::update().log(state.kept.unwrap_or_default().join(" ")))
+}
+
+async fn check_in(state: Stay) -> Result<Update<Stay>> {
+    leave_trace(state.trace.as_ref(), "check_in")?;
+    Ok(Stay::update().own("check_in"))
+}
+
+async fn breakfast(state: Stay, ctx: Ctx) -> Result<Update<Stay>> {
+    leave_trace(state.trace.as_ref(), "breakfast")?;
+    Ok(Stay::update().own(ctx.interrupt::<String>("tea or coffee?").await))
+}
+
+async fn check_out(state: Stay) -> Result<Update<Stay>> {
+    leave_trace(state.trace.as_ref(), "check_out")?;
+    Ok(Stay::update().kept(state.own))
+}
+
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
     let fault = Graph::<Fault>::new()
@@ -243,7 +314,33 @@ async fn main() -> std::process::ExitCode {
             .edge(START, "child")
             .build()
     });
+    let stay = Graph::<Stay>::new()
+        .persist(Persist::Thread)
+        .node("check_in", check_in)
+        .node("breakfast", breakfast)
+        .node("check_out", check_out)
+        .edge(START, "check_in")
+        .edge("check_in", "breakfast")
+        .edge("breakfast", "check_out")
+        .build();
+    let journey = stay.and_then(|stay| {
+        Graph::<Journey>::new()
+            .node("leave", leave)
+            .node("by_sea", by_sea)
+            .node("by_land", by_land)
+            .node("customs", customs)
+            .subgraph("stay", stay)
+            .node("arrive", arrive)
+            .edge(START, "leave")
+            .edge("leave", "by_sea")
+            .edge("leave", "by_land")
+            .join(["by_sea", "by_land"], "customs")
+            .edge("customs", "stay")
+            .edge("stay", "arrive")
+            .build()
+    });
     Server::new()
+        .graph("journey", journey)
         .graph("keeper", keeper)
         .graph("talk", talk)
         .graph("astray", astray)

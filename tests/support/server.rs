@@ -15,12 +15,13 @@ use super::postgres::Database;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings a developer's shell may hold and a test must not see.
-const FOREIGN: [&str; 12] = [
+const FOREIGN: [&str; 13] = [
     "DATABASE_URL",
     "BACKSTITCH_DATA",
     "BACKSTITCH_CONFIG",
     "BACKSTITCH_MEMORY",
     "BACKSTITCH_API_KEYS",
+    "BACKSTITCH_LEASE",
     "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
@@ -195,6 +196,12 @@ impl Server {
         self.wait()
     }
 
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> bool {
+        let child = self.child.as_mut().expect("the server was started");
+        child.try_wait().unwrap().is_none()
+    }
+
     /// Waits until it ended by itself.
     pub fn wait(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("the server runs");
@@ -234,7 +241,19 @@ impl Server {
         self.restart();
     }
 
-    fn launch(&mut self) {
+    /// As [`Server::restart_with`], where it dies, maybe before it listens; waits for that.
+    pub fn dies_with(&mut self, name: &str, value: &str) -> ExitStatus {
+        self.setup.environment.retain(|(known, _)| known != name);
+        self.setup
+            .environment
+            .push((name.to_owned(), value.to_owned()));
+        self.kill();
+        drop(self.spawn());
+        self.wait()
+    }
+
+    /// Starts the process; answers where its first line comes.
+    fn spawn(&mut self) -> mpsc::Receiver<String> {
         let mut command = self.setup.command(self.folder.path());
         let mut child = command
             .spawn()
@@ -243,7 +262,11 @@ impl Server {
         self.log.follow(child.stdout.take().unwrap(), Some(sender));
         self.log.follow(child.stderr.take().unwrap(), None);
         self.child = Some(child);
+        first_line
+    }
 
+    fn launch(&mut self) {
+        let first_line = self.spawn();
         // An ended server closes its output, which drops the sender.
         let line = first_line.recv_timeout(PATIENCE);
         let Some(url) = line.ok().and_then(|line| {

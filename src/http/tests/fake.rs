@@ -133,6 +133,7 @@ fn row(thread: ThreadId, id: RunId) -> runs::Run {
         metadata: Map::new(),
         kwargs: value!({"input": {"count": 1}}),
         address: None,
+        base: None,
         strategy: Strategy::Enqueue,
         attempt: 1,
         temporary: false,

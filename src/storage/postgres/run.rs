@@ -18,7 +18,7 @@ use crate::{
     checkpoint::Error,
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
     runs::{
-        self, Claimed, Created, Finish, NewRun, Run, Status, Strategy, Undo,
+        self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Strategy, Undo,
         kept::{self, Columns},
     },
     value::Value,
@@ -28,7 +28,7 @@ use crate::{
 macro_rules! run_columns {
     () => {
         " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type, r.kwargs, r.address, r.strategy,
-          r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at "
+          r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, r.base_checkpoint_id "
     };
 }
 pub(super) use run_columns;
@@ -129,34 +129,6 @@ ON CONFLICT (worker_id) DO UPDATE SET lease = EXCLUDED.lease, lease_until = EXCL
 
 const RETIRE: &str = "DELETE FROM workers WHERE worker_id = $1";
 
-/// Runs of workers whose lease has lapsed or was given back. While the database was down nobody
-/// could renew, so nothing lapses within one lease of its start.
-const RECOVER: &str = concat!(
-    "
-WITH o AS (
-  SELECT r.tree_id, r.run_id, r.branch_id FROM runs r JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
-    LEFT JOIN workers w ON w.worker_id = r.worker_id
-   WHERE r.status = 'running' AND r.worker_id <> $1
-     AND (w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()))
-   ORDER BY r.seq LIMIT 100 FOR UPDATE OF b, r SKIP LOCKED),
-f AS (
-  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = 'error', error = $2, updated_at = now() FROM o
-   WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id RETURNING b.tree_id, b.branch_id, b.head_checkpoint_id),
-d AS (
-  UPDATE runs r SET status = 'error', error = $2, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
-    FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
-  RETURNING r.tree_id, r.thread_id, r.seq, r.run_id, r.branch_id, r.base_checkpoint_id AS base, r.last_checkpoint_id AS head, r.status, r.temporary),",
-    ended!(),
-    append_rows!(),
-    "
-SELECT run_id FROM d"
-);
-
-/// Workers that are long gone and own nothing.
-const FORGET: &str = "
-DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
-   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.worker_id = w.worker_id AND r.status = 'running')";
-
 const RUN: &str = concat!(
     "SELECT",
     run_columns!(),
@@ -197,6 +169,7 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
             .map(|json| address(&json))
             .transpose()?
             .flatten(),
+        base: column::<Option<Uuid>>(row, "base_checkpoint_id")?.map(CheckpointId),
         strategy: strategy(column(row, "strategy")?)?,
         attempt: column(row, "attempt")?,
         temporary: column(row, "temporary")?,
@@ -208,6 +181,19 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
         created_at: column::<Time>(row, "created_at")?.0,
         updated_at: column::<Time>(row, "updated_at")?.0,
     })
+}
+
+/// Runs that were claimed, oldest first.
+pub(super) fn claimed(rows: &mut [Row]) -> Result<Vec<Claimed>, Error> {
+    rows.sort_by_key(|row| row.try_get::<_, i64>("seq").unwrap_or(i64::MAX));
+    rows.iter()
+        .map(|row| {
+            Ok(Claimed {
+                run: run_of(row)?,
+                slot: slot_of(row)?,
+            })
+        })
+        .collect()
 }
 
 fn address(json: &JsonText) -> Result<Option<CheckpointId>, Error> {
@@ -229,7 +215,7 @@ fn strategy(text: &str) -> Result<Strategy, Error> {
     .ok_or_else(|| Error::Corrupt(format!("`{text}` is not a multitask strategy")))
 }
 
-fn ids(rows: &[Row]) -> Result<Vec<RunId>, Error> {
+pub(super) fn ids(rows: &[Row]) -> Result<Vec<RunId>, Error> {
     rows.iter()
         .map(|row| Ok(RunId(column(row, "run_id")?)))
         .collect()
@@ -249,15 +235,7 @@ impl runs::Store for Store {
             Ok(client.query(&statement, &[&worker.0, &limit]).await?)
         })
         .await?;
-        rows.sort_by_key(|row| row.try_get::<_, i64>("seq").unwrap_or(i64::MAX));
-        rows.iter()
-            .map(|row| {
-                Ok(Claimed {
-                    run: run_of(row)?,
-                    slot: slot_of(row)?,
-                })
-            })
-            .collect()
+        claimed(&mut rows)
     }
 
     async fn finish(&self, finish: Finish) -> Result<(), Error> {
@@ -394,20 +372,8 @@ impl runs::Store for Store {
         .await
     }
 
-    async fn recover(&self, me: WorkerId) -> Result<Vec<RunId>, Error> {
-        let rows = pool::retry(&self.pools.critical, |client| async move {
-            let client = &client;
-            let recover = prepare(client, RECOVER).await?;
-            let forget = prepare(client, FORGET).await?;
-            let error = Json::new(
-                r#"{"error":"WorkerLost","message":"the process that executed the run is gone"}"#,
-            );
-            let rows = client.query(&recover, &[&me.0, &error]).await?;
-            client.execute(&forget, &[]).await?;
-            Ok(rows)
-        })
-        .await?;
-        ids(&rows)
+    async fn recover(&self, by: Recover) -> Result<Recovered, Error> {
+        self.take_over(by).await
     }
 
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {

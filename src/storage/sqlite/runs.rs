@@ -14,32 +14,35 @@ use crate::{
     checkpoint::{Error, Slot},
     id::{RunId, ThreadId, TreeId, WorkerId},
     runs::{
-        self, Claimed, Created, Finish, NewRun, Run, Status, Strategy, Undo,
+        self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Strategy, Undo,
         kept::{self, Columns},
     },
     time::Timestamp,
     value::Value,
 };
 
-mod create;
-mod log;
-mod open;
-mod undo;
-
-pub(super) use create::create;
-pub(super) use open::end_running;
-use open::{interrupt, open_runs, recover};
-
+/// A query for runs, the modules below included.
 macro_rules! select {
     ($($rest:literal),+) => {
         concat!(
             "SELECT r.run_id, r.tree_id, r.thread_id, r.branch_id, r.assistant_id, r.status, \
              r.metadata, r.type, r.kwargs, r.address, r.strategy, r.attempt, r.temporary, \
-             r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at ",
+             r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, \
+             r.base_checkpoint_id ",
             $($rest),+
         )
     };
 }
+
+mod create;
+mod log;
+mod open;
+mod takeover;
+mod undo;
+
+pub(super) use create::create;
+pub(super) use open::end_running;
+use open::{interrupt, open_runs};
 
 fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
     let tag = row.get_ref(7)?.as_str()?;
@@ -60,6 +63,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         metadata: kept::metadata(json_map_if(row, 6)?, &mut kwargs),
         kwargs,
         address: id_if(row, 9)?,
+        base: id_if(row, 18)?,
         strategy: strategy(row, 10)?,
         attempt: row.get(11)?,
         temporary: row.get(12)?,
@@ -68,6 +72,18 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         run_at: Timestamp(row.get(15)?),
         created_at: Timestamp(row.get(16)?),
         updated_at: Timestamp(row.get(17)?),
+    })
+}
+
+/// The slot of a run, of the columns behind its own.
+fn slot_of(run: &Run, row: &Row<'_>) -> rusqlite::Result<Slot> {
+    Ok(Slot {
+        tree: run.tree,
+        thread: run.thread,
+        branch: id(row, 19)?,
+        epoch: row.get(20)?,
+        head: id_if(row, 21)?,
+        head_depth: row.get(22)?,
     })
 }
 
@@ -202,9 +218,9 @@ impl runs::Store for Store {
             .await
     }
 
-    async fn recover(&self, me: WorkerId) -> Result<Vec<RunId>, Error> {
+    async fn recover(&self, by: Recover) -> Result<Recovered, Error> {
         self.writer
-            .submit(move |db| recover(db, me, Timestamp::now()))
+            .submit(move |db| takeover::recover(db, &by, Timestamp::now()))
             .await
     }
 
@@ -258,14 +274,7 @@ fn claim(
             params![now.0, i64::try_from(limit).unwrap_or(i64::MAX)],
             |row| {
                 let run = read_run(row)?;
-                let slot = Slot {
-                    tree: run.tree,
-                    thread: run.thread,
-                    branch: id(row, 18)?,
-                    epoch: row.get(19)?,
-                    head: id_if(row, 20)?,
-                    head_depth: row.get(21)?,
-                };
+                let slot = slot_of(&run, row)?;
                 Ok((run, slot))
             },
         )?
@@ -288,6 +297,7 @@ fn claim(
         ])?;
         run.status = Status::Running;
         run.branch = Some(slot.branch);
+        run.base = run.base.or(slot.head);
         run.attempt += 1;
         run.updated_at = now;
         log::started(db, &run, &slot, now)?;

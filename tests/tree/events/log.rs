@@ -3,6 +3,7 @@
 use super::*;
 use crate::on_both_storages;
 use crate::support;
+use crate::support::server::Setup;
 use crate::support::talk::code;
 
 on_both_storages!(
@@ -264,15 +265,17 @@ fn requests_that_make_no_sense_are_refused(place: &Place) {
 
 /// The event part of scenario 19.
 fn the_end_of_a_run_whose_worker_was_killed_is_told_once(place: &Place) {
-    let (mut server, client) = serve(place);
+    let setup = Setup::example("reference_server").env("BACKSTITCH_LEASE", "1");
+    let mut server = place.start(setup);
+    let client = Client::of(&server);
     let thread = client.thread();
-    let run = background(&client, &thread, &slow(60_000, 1));
+    let run = background(&client, &thread, &slow(400, 1));
     let mut open = stream(&client, &thread, "", None);
     while open.event().unwrap().name != "RunStarted" {}
     server.kill();
     server.restart();
     let client = Client::of(&server);
-    assert_ne!(client.end_of(&thread, &run), "success");
+    assert_eq!(client.end_of(&thread, &run), "success");
     say(&client, &thread, "hello");
     let all = events(&client, &thread, "");
     assert_eq!(numbers(&all), (1..).take(all.len()).collect::<Vec<_>>());

@@ -187,7 +187,8 @@ fn a_killed_server_leaves_no_event_without_its_checkpoint(place: &Place) {
     let rows = Rows::of(place, &server, &thread);
     let ended = rows.of_kind("RunFinished").len();
     assert_eq!(ended, rows.of_kind("RunEnqueued").len());
-    assert_eq!(ended, rows.of_kind("RunStarted").len());
+    // Those that were cut off were started again.
+    assert!(ended <= rows.of_kind("RunStarted").len());
     assert_eq!(ended, 13);
 }
 

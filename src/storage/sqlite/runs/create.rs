@@ -102,6 +102,7 @@ pub(in super::super) fn create(
         metadata,
         kwargs: asked,
         address: new.address,
+        base: None,
         strategy: new.strategy,
         attempt: 0,
         temporary: new.temporary,
@@ -115,6 +116,7 @@ pub(in super::super) fn create(
         slot.epoch = threads::raise_epoch(db, slot.tree, slot.branch)?;
         run.branch = Some(slot.branch);
         run.status = Status::Running;
+        run.base = slot.head;
         run.attempt = 1;
     }
     let held = claim.map(|worker| (worker, &slot));
@@ -132,7 +134,6 @@ fn insert(
     (metadata, kwargs): (Option<String>, &[u8]),
     held: Option<(WorkerId, &Slot)>,
 ) -> Result<(), Error> {
-    let base = held.and_then(|(_, slot)| slot.head);
     db.prepare_cached(
         "INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, \
          temporary, address, base_checkpoint_id, epoch, worker_id, attempt, run_at, created_at, \
@@ -150,7 +151,7 @@ fn insert(
         run.strategy.as_str(),
         run.temporary,
         run.address.as_ref().map(|id| id.0.as_bytes()),
-        base.as_ref().map(|id| id.0.as_bytes()),
+        run.base.as_ref().map(|id| id.0.as_bytes()),
         held.map(|(_, slot)| slot.epoch),
         held.as_ref().map(|(worker, _)| worker.0.as_bytes()),
         run.attempt,

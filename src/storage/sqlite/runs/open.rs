@@ -13,11 +13,10 @@ use super::{
 };
 use crate::{
     checkpoint::{Error, Slot},
-    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     runs::Status,
     time::Timestamp,
     tree::{event, rows::NewEvent},
-    value::{Map, Value},
 };
 
 /// A run that is pending or running, and the slot it contends for.
@@ -199,54 +198,4 @@ pub(super) fn undo(db: &Connection, open: &Open, now: Timestamp) -> Result<(), E
         return Ok(());
     }
     purge::unpinned(db, open.tree, head, base)
-}
-
-/// One process uses a database, so whatever another one left `running` is dead.
-pub(super) fn recover(db: &Connection, me: WorkerId, now: Timestamp) -> Result<Vec<RunId>, Error> {
-    let error = Value::map(Map::from([
-        ("error", Value::str("WorkerLost")),
-        (
-            "message",
-            Value::str("the process that executed this run ended before the run did"),
-        ),
-    ]))
-    .to_json();
-    db.prepare_cached(
-        "UPDATE branches SET writer_epoch = writer_epoch + 1, outcome = 'error', error = ?2, \
-         updated_at = ?3 WHERE (tree_id, branch_id) IN (SELECT tree_id, branch_id FROM runs \
-           WHERE status = 'running' AND worker_id IS NOT ?1)",
-    )?
-    .execute(params![me.0.as_bytes(), error, now.0])?;
-    let ended: Vec<(log::Ended, bool)> = db
-        .prepare_cached(
-            "UPDATE runs SET status = 'error', error = ?2, updated_at = ?3, \
-             last_checkpoint_id = (SELECT b.head_checkpoint_id FROM branches b \
-               WHERE b.tree_id = runs.tree_id AND b.branch_id = runs.branch_id) \
-             WHERE status = 'running' AND worker_id IS NOT ?1 \
-             RETURNING run_id, tree_id, thread_id, branch_id, base_checkpoint_id, \
-              last_checkpoint_id, temporary",
-        )?
-        .query_map(params![me.0.as_bytes(), error, now.0], |row| {
-            let end = log::Ended {
-                run: id(row, 0)?,
-                tree: id(row, 1)?,
-                thread: id(row, 2)?,
-                branch: id(row, 3)?,
-                base: id_if(row, 4)?,
-                head: id_if(row, 5)?,
-                status: Status::Error,
-            };
-            Ok((end, row.get(6)?))
-        })?
-        .collect::<Result<_, _>>()?;
-    let mut lost = Vec::with_capacity(ended.len());
-    for (end, temporary) in ended {
-        if !temporary {
-            log::ended(db, &end, now)?;
-        }
-        lost.push(end.run);
-    }
-    db.prepare_cached("DELETE FROM workers WHERE worker_id <> ?1")?
-        .execute([me.0.as_bytes()])?;
-    Ok(lost)
 }

@@ -1,0 +1,111 @@
+//! Runs of dead processes: taken over, or ended when that has happened too often.
+
+use super::{
+    Store,
+    commit::prepare,
+    events::{append_rows, ended},
+    params::{Json, column},
+    pool,
+    run::{claimed, ids, run_columns},
+};
+use crate::{
+    checkpoint::Error,
+    id::ThreadId,
+    runs::{ATTEMPTS, Recover, Recovered, Undo},
+};
+
+/// Runs `o` of workers whose lease has lapsed or was given back; and those that this worker holds
+/// and knows nothing of, since the answer to its claim was lost. While the database was down nobody
+/// could renew, so nothing lapses within one lease of its start.
+macro_rules! lost {
+    ($attempts:literal) => {
+        concat!(
+            "
+WITH o AS (
+  SELECT r.tree_id, r.run_id, r.branch_id FROM runs r JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
+    LEFT JOIN workers w ON w.worker_id = r.worker_id
+   WHERE r.status = 'running' AND r.attempt ",
+            $attempts,
+            "
+     AND CASE WHEN r.worker_id = $1 THEN r.run_id <> ALL ($2::uuid[]) AND r.updated_at + w.lease < now()
+              ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END
+   ORDER BY r.seq LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED),"
+        )
+    };
+}
+
+const TAKE_OVER: &str = concat!(
+    lost!("< $4"),
+    "
+f AS (
+  UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM o WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id
+  RETURNING b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
+u AS (
+  UPDATE runs r SET epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1, updated_at = now()
+    FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
+  RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq,",
+    run_columns!(),
+    "),
+x AS (
+  SELECT tree_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY seq) AS i, 17 AS kind, branch_id, NULL::uuid AS checkpoint_id, run_id,
+         NULL::jsonb AS payload FROM u WHERE NOT temporary),",
+    append_rows!(),
+    "
+SELECT * FROM u"
+);
+
+const GIVE_UP: &str = concat!(
+    lost!(">= $4"),
+    "
+f AS (
+  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = 'error', error = $5, updated_at = now() FROM o
+   WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id RETURNING b.tree_id, b.branch_id, b.head_checkpoint_id),
+d AS (
+  UPDATE runs r SET status = 'error', error = $5, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
+    FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
+  RETURNING r.tree_id, r.thread_id, r.seq, r.run_id, r.branch_id, r.base_checkpoint_id AS base, r.last_checkpoint_id AS head, r.status, r.temporary),",
+    ended!(),
+    append_rows!(),
+    "
+SELECT run_id, thread_id, temporary FROM d"
+);
+
+/// Workers that are long gone and own nothing.
+const FORGET: &str = "
+DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
+   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.worker_id = w.worker_id AND r.status = 'running')";
+
+impl Store {
+    /// See [`runs::Store::recover`](crate::runs::Store::recover).
+    pub(super) async fn take_over(&self, by: Recover) -> Result<Recovered, Error> {
+        let busy: Vec<_> = by.busy.iter().map(|run| run.0).collect();
+        let limit = i64::try_from(by.limit).unwrap_or(i64::MAX);
+        let (worker, busy) = (by.worker.0, &busy);
+        let (ended, mut taken) = pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
+            let give_up = prepare(client, GIVE_UP).await?;
+            let take_over = prepare(client, TAKE_OVER).await?;
+            let forget = prepare(client, FORGET).await?;
+            let error = Json::of_value(&Undo::lost());
+            let ended = client
+                .query(&give_up, &[&worker, busy, &limit, &ATTEMPTS, &error])
+                .await?;
+            let taken = client
+                .query(&take_over, &[&worker, busy, &limit, &ATTEMPTS])
+                .await?;
+            client.execute(&forget, &[]).await?;
+            Ok((ended, taken))
+        })
+        .await?;
+        let temporary = ended
+            .iter()
+            .filter(|row| column(row, "temporary").unwrap_or(false));
+        Ok(Recovered {
+            taken: claimed(&mut taken)?,
+            ended: ids(&ended)?,
+            orphans: temporary
+                .map(|row| Ok(ThreadId(column(row, "thread_id")?)))
+                .collect::<Result<_, Error>>()?,
+        })
+    }
+}
