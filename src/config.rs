@@ -50,13 +50,14 @@ struct Key {
     mask: fn(&str) -> String,
 }
 
-const KEYS: [Key; 12] = [
+const KEYS: [Key; 13] = [
     Key::new("host", "HOST", Some("127.0.0.1")),
     Key::new("port", "PORT", Some("2024")),
     Key::new("database_url", "DATABASE_URL", None).masked(secret::mask_url),
     Key::new("data", "BACKSTITCH_DATA", Some("./.backstitch")),
     Key::new("memory", "BACKSTITCH_MEMORY", Some("false")),
     Key::new("lease", "BACKSTITCH_LEASE", Some("15")),
+    Key::new("drain", "BACKSTITCH_DRAIN", Some("30")),
     Key::new("log_level", "LOG_LEVEL", Some("info")),
     Key::new("log_format", "LOG_FORMAT", Some("text")),
     Key::new("api_keys", "BACKSTITCH_API_KEYS", None).masked(secret::mask_pairs),
@@ -128,6 +129,8 @@ pub struct Settings {
     pub storage: Storage,
     /// How long this process may be silent before others take over its runs.
     pub lease: Duration,
+    /// How long runs and requests may go on after a request to stop.
+    pub drain: Duration,
     /// What is logged, as `info` or `backstitch=debug,info`.
     pub log_level: String,
     /// How log lines are written.
@@ -202,10 +205,8 @@ impl Settings {
                     .map_err(|_| format!("`{text}` is not a port; write 0 to 65535"))
             })?,
             storage: storage(layers)?,
-            lease: layers.required("lease", |text| match text.parse() {
-                Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
-                _ => Err(format!("`{text}` is no lease; write 1 to 3600 seconds")),
-            })?,
+            lease: layers.required("lease", |text| seconds(text, 1))?,
+            drain: layers.required("drain", |text| seconds(text, 0))?,
             log_level: layers.required("log_level", |text| Ok(text.to_owned()))?,
             log_format: layers.required("log_format", |text| match text {
                 "text" => Ok(LogFormat::Text),
@@ -283,6 +284,15 @@ fn storage(layers: &Layers) -> Result<Storage, Error> {
                 )),
             }
         }
+    }
+}
+
+fn seconds(text: &str, least: u64) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        Ok(seconds) if (least..=3600).contains(&seconds) => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!(
+            "`{text}` does not do; write {least} to 3600 seconds"
+        )),
     }
 }
 

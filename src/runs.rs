@@ -40,6 +40,6 @@ pub use error::Error;
 pub use live::{End, Live};
 pub use service::{Options, Parts, Service};
 pub use store::{
-    ATTEMPTS, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Store, Strategy,
-    Tx, Undo,
+    Claimed, Created, DEATHS, Finish, NewRun, Recover, Recovered, Run, Status, Store, Strategy, Tx,
+    Undo,
 };

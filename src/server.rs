@@ -1,6 +1,6 @@
 //! From graphs to a server: command line, storage, run service, HTTP, drain.
 
-use std::{io::Write, process::ExitCode, sync::Arc};
+use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use tokio::net::TcpListener;
@@ -147,6 +147,7 @@ async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> an
     let drain = CancellationToken::new();
     let options = runs::Options {
         lease: settings.lease,
+        drain: settings.drain,
         ..runs::Options::default()
     };
     let service = Service::new(parts, graphs, options, drain.clone());
@@ -170,6 +171,8 @@ async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> an
         },
         keys,
         webhook_allow_loopback: settings.webhook_allow_loopback,
+        // Answers about runs that are handed over come last.
+        drain_limit: settings.drain + Duration::from_secs(2),
         ..http::Options::default()
     };
     let api = Arc::new(service.clone());

@@ -111,6 +111,7 @@ macro_rules! backend {
                 as_many_runs_are_taken_over_as_there_is_room_for
                 a_run_is_taken_over_by_one_of_those_who_try
                 a_run_that_is_lost_three_times_ends_as_error
+                handing_a_run_over_is_no_death
             );
             backend!(@room $open, sessions:
                 a_thread_row_has_every_field

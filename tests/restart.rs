@@ -24,6 +24,7 @@ on_both_storages!(
     runs_that_waited_behind_a_cut_off_run_are_executed_after_it,
     what_a_task_wrote_before_a_crash_is_kept_and_not_done_again,
     a_shutdown_lets_runs_finish_and_ends_streams_cleanly,
+    a_shutdown_hands_over_what_does_not_end_in_time,
     an_idle_server_shuts_down_at_once,
 );
 
@@ -254,6 +255,38 @@ fn a_shutdown_lets_runs_finish_and_ends_streams_cleanly(place: &Place) {
         client.get(&format!("/threads/{thread}/runs/{run}")).json()["status"],
         "success"
     );
+    assert_eq!(
+        client.state(&thread)["values"]["seen"],
+        json!(["work", "rest"])
+    );
+}
+
+fn a_shutdown_hands_over_what_does_not_end_in_time(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_LEASE", "3");
+    let mut server = place.start(setup.env("BACKSTITCH_DRAIN", "0"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let waiting = {
+        let (client, thread) = (client.clone(), thread.clone());
+        std::thread::spawn(move || client.run(&thread, &slow(1500, 1)))
+    };
+    let runs = format!("/threads/{thread}/runs");
+    let run = loop {
+        if let Some(run) = client.get(&runs).json()[0]["run_id"].as_str() {
+            break run.to_owned();
+        }
+    };
+    // More often than processes may die over it.
+    for round in 0..5 {
+        assert_eq!(server.terminate().code(), Some(0), "round {round}");
+        server.restart();
+        let row = Client::of(&server).get(&format!("{runs}/{run}")).json();
+        assert_eq!(row["status"], "running", "round {round}");
+    }
+    let told = waiting.join().unwrap();
+    assert_eq!(told["__error__"]["error"], "ServerShutdown", "{told}");
+    let client = Client::of(&server);
+    assert_eq!(client.end_of(&thread, &run), "success");
     assert_eq!(
         client.state(&thread)["values"]["seen"],
         json!(["work", "rest"])

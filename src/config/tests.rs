@@ -97,6 +97,13 @@ fn a_wrong_value_is_refused_with_its_place_and_what_would_do() {
     assert!(refusal(&[("DATABASE_URL", "mysql://h/d")], "").contains("postgres://"));
     assert!(refusal(&[("LOG_FORMAT", "xml")], "").contains("`text` or `json`"));
     assert!(refusal(&[("OPENAI_BASE_URL", "localhost:1")], "").contains("http://"));
+    for wrong in ["0", "3601", "-1", "1.5", "soon"] {
+        let refusal = refusal(&[("BACKSTITCH_LEASE", wrong)], "");
+        assert!(refusal.contains("write 1 to 3600 seconds"), "{refusal}");
+    }
+    // Not to wait for runs at all is a choice.
+    let drain = settings(Flags::default(), &[("BACKSTITCH_DRAIN", "0")], "");
+    assert!(drain.unwrap().drain.is_zero());
 }
 
 #[test]

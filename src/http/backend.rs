@@ -57,6 +57,17 @@ fn no_such_run() -> Value {
     Value::map(map)
 }
 
+/// For who waits here for a run that another process will end.
+fn handed_over() -> Value {
+    let mut map = Map::new();
+    map.insert("error", "ServerShutdown");
+    map.insert(
+        "message",
+        "this server has stopped; the run goes on, join it again",
+    );
+    Value::map(map)
+}
+
 /// Cancels the run when its client leaves, if that was asked for.
 fn on_disconnect(service: &Service, run: Target, policy: Policy) -> Option<OnDisconnect> {
     (policy == Policy::Cancel).then(|| {
@@ -86,14 +97,17 @@ async fn body_of(service: Service, run: Target, temporary: bool, live: Live) -> 
     let lost = end
         .as_ref()
         .is_none_or(|end| end.status == Status::Interrupted);
-    // A temporary one is always gone by now.
-    if lost && !temporary {
-        let row = service.find_run(run.thread, run.run).await;
-        if matches!(row, Ok(None)) {
-            return failed(no_such_run());
-        }
+    let row = match lost {
+        true => service.find_run(run.thread, run.run).await,
+        false => return end.map_or_else(Value::default, |end| end.body()),
+    };
+    match (row, end) {
+        // A temporary one is always gone by now.
+        (Ok(None), _) if !temporary => failed(no_such_run()),
+        (Ok(Some(row)), None) if !row.status.is_final() => failed(handed_over()),
+        (_, Some(end)) => end.body(),
+        (_, None) => Value::map(Map::new()),
     }
-    end.map_or_else(|| Value::map(Map::new()), |end| end.body())
 }
 
 fn failed(error: Value) -> Value {

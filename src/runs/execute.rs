@@ -110,7 +110,16 @@ impl Service {
             publisher.start();
         }
         self.inner.news.tell(run.thread);
-        let finished = self.attempt(&run, slot, &held.live).await;
+        let finished = tokio::select! {
+            biased;
+            finished = self.attempt(&run, slot, &held.live) => finished,
+            () = self.inner.hand_over.cancelled() => {
+                // What was stored is where the next one goes on. Who waits here is told to come
+                // again.
+                self.inner.active.lock().running.remove(&run.id);
+                return;
+            }
+        };
         let end = self.conclude(&run, slot, finished, &held.live).await;
         self.inner.news.tell(run.thread);
         let Some(end) = end else {

@@ -34,7 +34,7 @@ pub struct Options {
     pub lease: Duration,
     /// How often the queue is looked at without being woken.
     pub poll: Duration,
-    /// How long runs may go on after a request to stop.
+    /// How long runs may go on after a request to stop. Others then go on with what is left.
     pub drain: Duration,
     /// Supersteps a run may take when neither it nor its graph says (LangGraph's default).
     pub recursion_limit: u32,
@@ -102,6 +102,8 @@ pub(super) struct Inner {
     pub tracker: TaskTracker,
     /// No new work.
     pub drain: CancellationToken,
+    /// What still runs is left to whoever comes next.
+    pub hand_over: CancellationToken,
     pub started: crate::time::Timestamp,
 }
 
@@ -158,6 +160,7 @@ impl Service {
                 sweep: Notify::new(),
                 tracker: TaskTracker::new(),
                 drain,
+                hand_over: CancellationToken::new(),
                 started: crate::time::Timestamp::now(),
             }),
         }

@@ -195,16 +195,16 @@ pub enum Created {
     Exists,
 }
 
-/// How often a run is started before it is given up: more often than that it must not take a
-/// process with it.
-pub const ATTEMPTS: i32 = 3;
+/// How many processes may die over a run before it is given up. One that hands its runs over at
+/// shutdown has not died.
+pub const DEATHS: i32 = 3;
 
 /// What dead processes have left.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     /// Runs that are ours now.
     pub taken: Vec<Claimed>,
-    /// Runs that were lost [`ATTEMPTS`] times: they ended with an error.
+    /// Runs that were lost [`DEATHS`] times: they ended with an error.
     pub ended: Vec<RunId>,
     /// Threads that go with those, and are yet to be deleted.
     pub orphans: Vec<ThreadId>,
@@ -265,7 +265,7 @@ impl Undo {
     /// That of a run which was given up: each of its processes died.
     pub fn lost() -> Value {
         let message = format!(
-            "the process that executed this run died before the run had ended, {ATTEMPTS} times"
+            "the process that executed this run died before the run had ended, {DEATHS} times"
         );
         Self::reason("WorkerLost", &message)
     }
@@ -333,8 +333,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes over runs left `running` by dead processes (SQLite: every one of another worker;
     /// Postgres: those whose worker's lease has lapsed or was given back), oldest first. The
-    /// branch's epoch is raised, so that nothing the earlier worker still writes counts, and the
-    /// attempt is charged; with none left the run ends as `error`.
+    /// branch's epoch is raised, so that nothing the earlier worker still writes counts. A run over
+    /// which [`DEATHS`] processes died ends as `error`.
     async fn recover(&self, by: Recover) -> Result<Recovered, Error>;
 
     /// A transaction on a tree in which runs can be created too.

@@ -186,7 +186,8 @@ impl Service {
         })));
     }
 
-    /// Lets what runs end, for a limited time; then stops it, and gives the lease back.
+    /// Lets what runs end, for a limited time; then hands it over: it stops where it is and stays
+    /// `running`, and the lease is given back, so that another process goes on with it at once.
     /// The drain token must have been cancelled: new runs are refused since then.
     pub async fn drain(&self) {
         let inner = &self.inner;
@@ -196,10 +197,8 @@ impl Service {
             .await
             .is_err()
         {
-            tracing::warn!("runs did not end in time: stopping them");
-            for live in inner.active.lock().running.values() {
-                live.cancel.cancel();
-            }
+            tracing::warn!("runs did not end in time: leaving them to the next process");
+            inner.hand_over.cancel();
             let last = Duration::from_secs(5);
             let _ = tokio::time::timeout(last, inner.tracker.wait()).await;
         }

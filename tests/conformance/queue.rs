@@ -326,3 +326,16 @@ pub async fn a_run_that_is_lost_three_times_ends_as_error(b: &Backend) {
     assert!(matches!(late, Err(Error::Fenced)));
     assert_eq!(claim(b, 10).await, [waiting.id]);
 }
+
+pub async fn handing_a_run_over_is_no_death(b: &Backend) {
+    let (lost, slot) = b.start(by(dead(b).await, b.thread().await)).await;
+    let mut attempt = 1;
+    for _ in 0..5 {
+        let worker = WorkerId::mint();
+        let [taken] = recover(b, worker, 10).await.taken.try_into().unwrap();
+        attempt += 1;
+        assert_eq!((taken.run.id, taken.run.attempt), (lost.id, attempt));
+        assert!(taken.slot.epoch > slot.epoch);
+        b.runs.retire(worker).await.unwrap();
+    }
+}

@@ -15,13 +15,14 @@ use super::postgres::Database;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings a developer's shell may hold and a test must not see.
-const FOREIGN: [&str; 13] = [
+const FOREIGN: [&str; 14] = [
     "DATABASE_URL",
     "BACKSTITCH_DATA",
     "BACKSTITCH_CONFIG",
     "BACKSTITCH_MEMORY",
     "BACKSTITCH_API_KEYS",
     "BACKSTITCH_LEASE",
+    "BACKSTITCH_DRAIN",
     "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",

@@ -11,21 +11,22 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::ThreadId,
-    runs::{ATTEMPTS, Recover, Recovered, Undo},
+    runs::{DEATHS, Recover, Recovered, Undo},
 };
 
 /// Runs `o` of workers whose lease has lapsed or was given back; and those that this worker holds
-/// and knows nothing of, since the answer to its claim was lost. While the database was down nobody
-/// could renew, so nothing lapses within one lease of its start.
+/// and knows nothing of, since the answer to its claim was lost. Only of the first ones the process
+/// `died`. While the database was down nobody could renew, so nothing lapses within one lease of
+/// its start.
 macro_rules! lost {
-    ($attempts:literal) => {
+    ($losses:literal) => {
         concat!(
             "
 WITH o AS (
-  SELECT r.tree_id, r.run_id, r.branch_id FROM runs r JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
+  SELECT r.tree_id, r.run_id, r.branch_id, (w.worker_id IS NOT NULL AND r.worker_id <> $1)::int AS died FROM runs r JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
     LEFT JOIN workers w ON w.worker_id = r.worker_id
-   WHERE r.status = 'running' AND r.attempt ",
-            $attempts,
+   WHERE r.status = 'running' AND r.losses + (w.worker_id IS NOT NULL AND r.worker_id <> $1)::int ",
+            $losses,
             "
      AND CASE WHEN r.worker_id = $1 THEN r.run_id <> ALL ($2::uuid[]) AND r.updated_at + w.lease < now()
               ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END
@@ -41,7 +42,7 @@ f AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM o WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id
   RETURNING b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
 u AS (
-  UPDATE runs r SET epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1, updated_at = now()
+  UPDATE runs r SET epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1, losses = r.losses + o.died, updated_at = now()
     FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
   RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq,",
     run_columns!(),
@@ -88,10 +89,10 @@ impl Store {
             let forget = prepare(client, FORGET).await?;
             let error = Json::of_value(&Undo::lost());
             let ended = client
-                .query(&give_up, &[&worker, busy, &limit, &ATTEMPTS, &error])
+                .query(&give_up, &[&worker, busy, &limit, &DEATHS, &error])
                 .await?;
             let taken = client
-                .query(&take_over, &[&worker, busy, &limit, &ATTEMPTS])
+                .query(&take_over, &[&worker, busy, &limit, &DEATHS])
                 .await?;
             client.execute(&forget, &[]).await?;
             Ok((ended, taken))

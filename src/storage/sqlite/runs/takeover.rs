@@ -12,7 +12,7 @@ use super::{
 use crate::{
     checkpoint::{Error, Slot},
     id::WorkerId,
-    runs::{ATTEMPTS, Claimed, Recover, Recovered, Run, Status, Undo},
+    runs::{Claimed, DEATHS, Recover, Recovered, Run, Status, Undo},
     time::Timestamp,
 };
 
@@ -27,8 +27,12 @@ pub(super) fn recover(db: &Connection, by: &Recover, now: Timestamp) -> Result<R
         recovered.ended.push(end.run);
     }
     recovered.taken = take_over(db, by, now)?;
-    db.prepare_cached("DELETE FROM workers WHERE worker_id <> ?1")?
-        .execute([by.worker.0.as_bytes()])?;
+    // While a run of it waits, its row tells that it died: it would have been given back.
+    db.prepare_cached(
+        "DELETE FROM workers WHERE worker_id <> ?1 AND NOT EXISTS (SELECT 1 FROM runs r \
+         WHERE r.status = 'running' AND r.worker_id = workers.worker_id)",
+    )?
+    .execute([by.worker.0.as_bytes()])?;
     Ok(recovered)
 }
 
@@ -55,7 +59,9 @@ fn take_over(db: &Connection, by: &Recover, now: Timestamp) -> Result<Vec<Claime
     for (mut run, mut slot) in lost {
         slot.epoch = threads::raise_epoch(db, slot.tree, slot.branch)?;
         db.prepare_cached(
-            "UPDATE runs SET epoch = ?2, worker_id = ?3, attempt = attempt + 1, updated_at = ?4 \
+            "UPDATE runs SET epoch = ?2, worker_id = ?3, attempt = attempt + 1, updated_at = ?4, \
+             losses = losses + EXISTS (SELECT 1 FROM workers w \
+               WHERE w.worker_id = runs.worker_id) \
              WHERE run_id = ?1",
         )?
         .execute(params![
@@ -82,18 +88,20 @@ fn give_up(
     db.prepare_cached(
         "UPDATE branches SET writer_epoch = writer_epoch + 1, outcome = 'error', error = ?2, \
          updated_at = ?3 WHERE (tree_id, branch_id) IN (SELECT tree_id, branch_id FROM runs \
-           WHERE status = 'running' AND worker_id IS NOT ?1 AND attempt >= ?4)",
+           WHERE status = 'running' AND worker_id IS NOT ?1 AND losses + EXISTS (SELECT 1 \
+             FROM workers w WHERE w.worker_id = runs.worker_id) >= ?4)",
     )?
-    .execute(params![me.0.as_bytes(), error, now.0, ATTEMPTS])?;
+    .execute(params![me.0.as_bytes(), error, now.0, DEATHS])?;
     let mut statement = db.prepare_cached(
         "UPDATE runs SET status = 'error', error = ?2, updated_at = ?3, \
          last_checkpoint_id = (SELECT b.head_checkpoint_id FROM branches b \
            WHERE b.tree_id = runs.tree_id AND b.branch_id = runs.branch_id) \
-         WHERE status = 'running' AND worker_id IS NOT ?1 AND attempt >= ?4 \
+         WHERE status = 'running' AND worker_id IS NOT ?1 AND losses + EXISTS (SELECT 1 \
+           FROM workers w WHERE w.worker_id = runs.worker_id) >= ?4 \
          RETURNING run_id, tree_id, thread_id, branch_id, base_checkpoint_id, \
           last_checkpoint_id, temporary",
     )?;
-    let ended = statement.query_map(params![me.0.as_bytes(), error, now.0, ATTEMPTS], |row| {
+    let ended = statement.query_map(params![me.0.as_bytes(), error, now.0, DEATHS], |row| {
         let end = log::Ended {
             run: id(row, 0)?,
             tree: id(row, 1)?,
