@@ -83,6 +83,13 @@ macro_rules! minted_v7 {
 }
 minted_v7!(ThreadId BranchId RunId AssistantId WorkerId NodeId);
 
+impl ThreadId {
+    /// The id of the thread that comes and goes with a run.
+    pub fn of_run(run: RunId) -> Self {
+        Self(Uuid::new_v5(&run.0, b"thread"))
+    }
+}
+
 impl EventId {
     /// The id of a thread's event (UUIDv5 of its number under the thread's id): numbers are never
     /// given twice, so it need not be stored.

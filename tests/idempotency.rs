@@ -20,6 +20,8 @@ on_both_storages!(
     a_repeated_stream_joins_the_run_that_was_created,
     a_repeated_wait_gives_the_end_of_the_run_that_was_created,
     a_run_whose_creator_was_killed_is_found_again,
+    a_stateless_run_whose_creator_was_killed_is_found_again,
+    what_was_written_before_its_answer_was_lost_is_not_written_again,
     keys_count_for_posts_and_puts_and_have_a_form,
     a_repeated_tag_or_message_is_written_once,
     the_end_of_a_stateless_run_outlives_it,
@@ -264,6 +266,95 @@ fn a_run_whose_creator_was_killed_is_found_again(place: &Place) {
         let again = post(&client, &path, kind, &slow(500));
         assert_eq!(again.header("idempotency-replayed"), Some("true"));
         assert!(again.text().contains(r#""seen":["work","rest"]"#));
+    }
+}
+
+fn a_stateless_run_whose_creator_was_killed_is_found_again(place: &Place) {
+    let setup = Setup::example("faulty_server").env("BACKSTITCH_LEASE", "1");
+    let mut server = place.start(setup);
+    let client = Client::of(&server);
+    let [gate, trace] = ["gate", "trace"].map(|name| server.folder().join(name));
+    let input = json!({"gate": gate, "trace": trace});
+    let body = json!({"assistant_id": "pair", "input": input, "durability": "sync"});
+    let waiting = {
+        let (client, body) = (client, body.to_string());
+        thread::spawn(move || {
+            let headers = [("idempotency-key", "k")];
+            client
+                .open("POST", "/runs/wait", &headers, body.as_bytes())
+                .breaks()
+        })
+    };
+    let traces = || std::fs::read_to_string(&trace).unwrap_or_default();
+    while traces().is_empty() {
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // Until the result of the quick node is stored.
+    thread::sleep(std::time::Duration::from_millis(100));
+    server.kill();
+    waiting.join().ok();
+    server.restart();
+    let client = Client::of(&server);
+    let again = thread::spawn(move || post(&client, "/runs/wait", "k", &body));
+    // On Postgres the lease of the dead process has to lapse before anybody may answer.
+    thread::sleep(std::time::Duration::from_millis(2000));
+    std::fs::write(&gate, "").unwrap();
+    let answer = again.join().unwrap();
+    assert_eq!(answer.header("idempotency-replayed"), Some("true"));
+    assert_eq!(
+        answer.json()["done"],
+        json!(["quick", "stuck"]),
+        "{}",
+        answer.text()
+    );
+    assert_eq!(traces(), "quick\n", "one run");
+}
+
+fn what_was_written_before_its_answer_was_lost_is_not_written_again(place: &Place) {
+    let setup = Setup::example("faulty_server").env("BACKSTITCH_LEASE", "1");
+    let mut server = place.start(setup);
+    for (path, body, status) in [
+        (
+            "/threads/$/messages",
+            json!({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}),
+            200,
+        ),
+        (
+            "/commands/send-message",
+            json!({"thread_id": "$", "content": "a"}),
+            202,
+        ),
+    ] {
+        let client = Client::of(&server);
+        let created = client.post("/threads", &json!({"metadata": {"graph_id": "talk"}}));
+        let created = created.json();
+        let thread = created["thread_id"].as_str().unwrap();
+        let path = path.replace('$', thread);
+        let body: Value = body.to_string().replace('$', thread).parse().unwrap();
+        server.restart_with("FAILPOINTS", "http::before_keep=abort");
+        let client = Client::of(&server);
+        let lost = {
+            let (path, body) = (path.clone(), body.clone());
+            thread::spawn(move || post(&client, &path, &path, &body))
+        };
+        assert!(lost.join().is_err(), "the answer was lost");
+        server.restart_with("FAILPOINTS", "");
+        let client = Client::of(&server);
+        let answer = post(&client, &path, &path, &body);
+        assert_eq!(answer.status, status, "{}", answer.text());
+        for run in runs(&client, thread) {
+            client.end_of(thread, run["run_id"].as_str().unwrap());
+        }
+        let page = client.get(&format!("/threads/{thread}/messages")).json();
+        let said: Vec<_> = page["messages"].as_array().unwrap().iter().collect();
+        let users = said.iter().filter(|one| one["content"] == "a");
+        assert_eq!(users.count(), 1, "{page}");
+        assert_eq!(said.len(), 2, "{page}");
+        assert!(runs(&client, thread).len() <= 1);
+        // The answer is kept now.
+        let again = post(&client, &path, &path, &body);
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+        assert_eq!(again.text(), answer.text());
     }
 }
 

@@ -436,7 +436,14 @@ impl Service {
                         }
                     };
                 }
-                Ok(Some(_)) => tokio::time::sleep(std::time::Duration::from_millis(500)).await,
+                Ok(Some(row)) => {
+                    // Taken over by this process: it knows the end before the row goes.
+                    if let Some(live) = self.live(run) {
+                        let target = Target { thread, run };
+                        return body_of(self.clone(), target, row.temporary, live).await;
+                    }
+                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                }
                 Ok(None) => return failed(no_such_run()),
                 Err(error) => {
                     tracing::warn!(%error, "a run could not be read");

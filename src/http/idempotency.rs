@@ -28,7 +28,8 @@ use super::{
 };
 use crate::{
     checkpoint::codec,
-    id::RunId,
+    fail_point,
+    id::{RunId, ThreadId},
     runs::{
         keys::{Begun, Kept, Key},
         request::{Join, Target},
@@ -175,6 +176,7 @@ pub(super) async fn once(
         let head = kept_head(&response);
         response = response.map(|body| kept_at_its_end(body, later, head, replay));
     }
+    fail_point!("http::before_keep");
     if let Err(error) = held.keep(codec::encode(&answer)).await {
         tracing::warn!(%error, "an answer could not be kept for its idempotency key");
     }
@@ -291,8 +293,9 @@ async fn orphan(
     creates: Creates,
     of: (Key, [u8; 16]),
 ) -> Result<Option<Response<Body>>, Error> {
-    let Ok(thread) = call.path.thread() else {
-        return Ok(None);
+    let thread = match call.path.has_thread() {
+        true => call.path.thread()?,
+        false => ThreadId::of_run(run),
     };
     let run = Target { thread, run };
     let row = match call.api().run(run).await {

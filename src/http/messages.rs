@@ -1,6 +1,9 @@
 //! Messages of threads: posting, sending, reading.
 
+use std::sync::Arc;
+
 use hyper::{Response, StatusCode};
+use uuid::Uuid;
 
 use super::{
     Error,
@@ -9,11 +12,12 @@ use super::{
     service::Call,
 };
 use crate::{
+    id::RunId,
     runs::messages::{Answer, Sent},
     tree::{
         event::shown_role,
         members::Level,
-        messages::{item::Item, page::Page},
+        messages::{Incoming, item::Item, page::Page},
     },
     value::{Map, Value},
 };
@@ -27,7 +31,12 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         let limit = call.shared.options.edit_limit;
         let body = call.json_upto(limit).await?;
         let loopback = call.shared.options.webhook_allow_loopback;
-        let new = parse::post(&body, loopback, call.principal())?;
+        let mut new = parse::post(&body, loopback, call.principal())?;
+        if let Some(key) = call.run_id {
+            for (at, message) in new.post.messages.iter_mut().enumerate() {
+                name(message, key, at);
+            }
+        }
         if let Some(lineage) = &new.lineage {
             call.authorize(lineage.parent, Level::Writer).await?;
         }
@@ -62,7 +71,10 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let body = call.json().await?;
-        let new = parse::send(&body)?;
+        let mut new = parse::send(&body)?;
+        if let Some(key) = call.run_id {
+            new.to.id.get_or_insert_with(|| id_of(key, 0));
+        }
         let thread = new.thread;
         call.authorize(thread, Level::Writer).await?;
         let sent = call.api().send_message(new).await.map_err(told)?;
@@ -71,6 +83,24 @@ pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
         Ok(body::json(StatusCode::ACCEPTED, &Value::map(map)))
     })
     .await
+}
+
+/// The id of a message that came without one, in a request with an idempotency key: when a process
+/// died over the request, the message is known by it.
+fn id_of(key: RunId, at: usize) -> Arc<str> {
+    let id = Uuid::new_v5(&key.0, format!("message {at}").as_bytes());
+    id.to_string().into()
+}
+
+fn name(incoming: &mut Incoming, key: RunId, at: usize) {
+    if incoming.id.is_some() {
+        return;
+    }
+    let id = id_of(key, at);
+    if let Some(map) = incoming.message.make_map_mut() {
+        map.insert("id", Value::Str(id.clone()));
+        incoming.id = Some(id);
+    }
 }
 
 /// A run that is refused because of another one has no code where LangGraph's clients create it.

@@ -32,6 +32,10 @@ impl Path {
             .ok_or_else(|| Error::invalid(format!("Invalid {what} ID: must be a UUID")))
     }
 
+    pub fn has_thread(&self) -> bool {
+        self.get("thread_id").is_some()
+    }
+
     pub fn thread(&self) -> Result<ThreadId, Error> {
         self.id("thread_id", "thread")
     }

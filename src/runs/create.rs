@@ -47,7 +47,10 @@ impl Service {
         let temporary = thread.is_none() && request.on_completion == OnCompletion::Delete;
         let ids = Ids {
             run: request.id.unwrap_or_else(RunId::mint),
-            thread: thread.unwrap_or_else(ThreadId::mint),
+            // A request that is sent again must find it.
+            thread: thread
+                .or(request.id.map(ThreadId::of_run))
+                .unwrap_or_else(ThreadId::mint),
             assistant,
             graph: registered.name.clone(),
         };
