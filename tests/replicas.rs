@@ -155,3 +155,21 @@ fn a_stream_ends_with_its_run_whichever_process_executes_it() {
     assert_eq!(second["seen"].as_array().unwrap().len(), 4, "{second}");
     assert_eq!(one.state(&thread)["values"], second);
 }
+
+#[test]
+fn a_stream_joined_at_another_process_tells_how_the_run_ends() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(300, 3));
+    open.event_named("custom");
+    let path = format!("/threads/{thread}/runs/{}/stream", open.run());
+    let mut joined = two.open("GET", &path, &[], b"");
+    let told: Vec<_> = std::iter::from_fn(|| joined.event()).collect();
+    let names: Vec<&str> = told.iter().map(|event| &*event.name).collect();
+    assert_eq!(names, ["metadata", "values"]);
+    assert_eq!(told[0].data["run_id"], open.run());
+    assert_eq!(told[1].data["seen"], json!(["work", "rest"]));
+    // Of one that has ended there is nothing more to come.
+    let mut joined = two.open("GET", &path, &[], b"");
+    assert_eq!(joined.event(), None);
+}

@@ -2,6 +2,7 @@
 
 mod branches;
 mod described;
+mod elsewhere;
 mod events;
 mod forks;
 mod messages;
@@ -12,6 +13,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
 
+use self::elsewhere::Elsewhere;
 use super::{
     Api, Error, FrameSource, OnDisconnect, Outcome, Streaming, Waiting, Xray, api::assistants,
 };
@@ -284,21 +286,25 @@ impl Api for Service {
         join: request::Join,
     ) -> Result<(Box<dyn FrameSource>, Option<OnDisconnect>), Error> {
         let since = Since::last_event_id(join.last_event_id.as_deref());
+        let policy = match join.cancel_on_disconnect {
+            true => Policy::Cancel,
+            false => Policy::Continue,
+        };
         if let Some(publisher) = self.stream(run.run) {
             // What was never kept cannot be replayed.
             let since = match publisher.resumable() {
                 true => since,
                 false => Since::Live,
             };
-            let policy = match join.cancel_on_disconnect {
-                true => Policy::Cancel,
-                false => Policy::Continue,
-            };
             let frames = Frames(publisher.subscribe(since, &join.modes));
             return Ok((Box::new(frames), on_disconnect(self, run, policy)));
         }
-        let known = self.find_run(run.thread, run.run).await?.is_some();
-        let bytes = (!known).then(|| {
+        let row = self.find_run(run.thread, run.run).await?;
+        if row.as_ref().is_some_and(|row| !row.status.is_final()) {
+            let frames = Elsewhere::new(self.clone(), run, join.modes);
+            return Ok((Box::new(frames), on_disconnect(self, run, policy)));
+        }
+        let bytes = row.is_none().then(|| {
             let mut bytes = bytes::BytesMut::new();
             super::frame(
                 &mut bytes,
