@@ -19,6 +19,8 @@ use support::place::Place;
 on_both_storages!(
     answers_are_given_once,
     breakpoints_hold,
+    breakpoints_of_a_graph_inside_hold,
+    an_answer_that_led_out_of_a_graph_inside_is_not_lost,
     the_limit_of_supersteps_counts_what_was_run_before,
     a_run_from_an_old_checkpoint_opens_one_branch,
     a_late_answer_is_given_on_one_branch,
@@ -75,6 +77,28 @@ fn breakpoints_hold(place: &Place) {
     Rig::new(place).exactly(&script);
 }
 
+fn breakpoints_of_a_graph_inside_hold(place: &Place) {
+    let go_on = || Step::run("stopover");
+    let script = Script::new("sync").steps([
+        go_on().input(json!({"trace": "$TRACE"})),
+        go_on(),
+        go_on().resume(json!("tea")),
+        go_on(),
+    ]);
+    Rig::new(place).exactly(&script);
+}
+
+fn an_answer_that_led_out_of_a_graph_inside_is_not_lost(place: &Place) {
+    let answer = |text: &str| Step::run("border").resume(json!(text));
+    let script = Script::new("sync").steps([
+        Step::run("border").input(json!({"trace": "$TRACE"})),
+        answer("a passport"),
+        answer("Ada"),
+        answer("nothing"),
+    ]);
+    Rig::new(place).exactly(&script);
+}
+
 fn the_limit_of_supersteps_counts_what_was_run_before(place: &Place) {
     let endless = Step::run("fault")
         .input(json!({"how": "endless"}))
@@ -113,7 +137,7 @@ fn what_is_stored_at_the_end_is_all_or_nothing(place: &Place) {
 }
 
 fn a_message_is_answered_once(place: &Place) {
-    let send = |text: &str| Step::send_message("talk", text);
+    let send = |text: &str| Step::send_message(text);
     Rig::new(place).check(&Script::new("async").steps([send("hello"), send("again")]));
 }
 

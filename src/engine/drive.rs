@@ -288,9 +288,6 @@ async fn settle(
     others_run: bool,
 ) -> Result<(), Error> {
     let task = level.tasks[index].clone();
-    if control.iter().any(|(name, _)| &**name == RESUME) {
-        takeover::taken(level).await;
-    }
     let ended = match ended {
         Ended::Done(output) => finished(level, task.node, output),
         Ended::Written(writes) => Ok(writes),
@@ -313,7 +310,7 @@ async fn settle(
                 tell::messages(level, index, &writes);
                 tell::update(level, index, &writes, false);
             }
-            save::keep(level, rows, others_run).await?;
+            save::keep_with(level, rows, takeover::taken(level, &task), others_run).await;
         }
         Err(Ended::Asked(asked)) => {
             if !asked.is_empty() {
@@ -322,7 +319,7 @@ async fn settle(
                 writes.extend(control.into_iter().filter(|(name, _)| &**name == RESUME));
                 let rows = level.put_writes(task.id, &task.path, writes);
                 tell::question(level, index, &asked);
-                save::keep(level, rows, others_run).await?;
+                save::keep_with(level, rows, takeover::taken(level, &task), others_run).await;
             }
             outcome.questions.push((index, asked));
         }
@@ -332,7 +329,7 @@ async fn settle(
         Err(Ended::Failed(error)) => {
             let error = error.at(|| level.place(&task));
             if error.kind() == Some(Mistake::AnswerShape) {
-                take_answer_back(level).await?;
+                take_answer_back(level).await;
             }
             let failure = error.to_value();
             let mut writes: Writes = control;
@@ -361,7 +358,7 @@ async fn settle(
                     interrupts: vec![],
                 });
             }
-            save::keep(level, rows, others_run).await?;
+            save::keep_with(level, rows, takeover::taken(level, &task), others_run).await;
             match handler {
                 Some(handler) => outcome.handlers.push(handler),
                 None => outcome.failures.push((index, error)),
@@ -373,14 +370,14 @@ async fn settle(
 }
 
 /// The client's answer was refused by the node that took it: it is not handed out again.
-async fn take_answer_back(level: &mut Level) -> Result<(), Error> {
+async fn take_answer_back(level: &mut Level) {
     let given = |write: &&Pending| write.task == TaskId::NULL && &*write.channel == RESUME;
     if !level.pending.iter().any(|write| given(&write)) {
-        return Ok(());
+        return;
     }
     let nothing = vec![(RESUME.into(), Value::Null)];
     let rows = level.put_writes(TaskId::NULL, &"".into(), nothing);
-    save::keep(level, rows, false).await
+    save::keep(level, rows, false).await;
 }
 
 fn finished(level: &Level, node: usize, output: Output) -> Result<Writes, Ended> {

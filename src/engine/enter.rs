@@ -12,7 +12,7 @@ use super::{
     level::Level,
     names::{INPUT, INTERRUPT, RESUME, START, control_index},
     output, save,
-    takeover::{self, Noted},
+    takeover::{self, Given, Noted},
 };
 use crate::{
     checkpoint::{Pending, Source},
@@ -144,10 +144,10 @@ pub async fn first(level: &mut Level, mut entry: Entry) -> Result<(), Error> {
     let from_here = from_command && !forks && level.current.exists;
     if from_here && noted.is_none() {
         if !given_rows.is_empty() {
-            save::keep(level, given_rows, false).await?;
+            save::keep(level, given_rows, false).await;
         }
         if let Some(note) = takeover::note(level, false) {
-            save::keep(level, vec![note], false).await?;
+            save::keep(level, vec![note], false).await;
         }
     }
 
@@ -188,7 +188,10 @@ pub async fn first(level: &mut Level, mut entry: Entry) -> Result<(), Error> {
         && let Some(null) = null_answer(level)
     {
         *level.scope.answer.lock() = Some(null);
-        *level.scope.given.lock() = from_here.then_some(level.current.id);
+        *level.scope.given.lock() = from_here.then_some(Given {
+            at: level.current.id,
+            taker: None,
+        });
     }
     Ok(())
 }

@@ -201,12 +201,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Keeps the writes of a finished task for the next commit. When `soon`, its siblings still
-    /// run: then they are written within a moment.
-    pub async fn keep(self: &Arc<Self>, waiting: Waiting, soon: bool) {
+    /// Keeps the writes of a finished task for the next commit, and what goes with them. When
+    /// `soon`, its siblings still run: then they are written within a moment.
+    pub async fn keep(self: &Arc<Self>, all: impl IntoIterator<Item = Waiting> + Send, soon: bool) {
         let mut inner = self.inner.lock().await;
-        inner.drop_replaced(&waiting);
-        inner.waiting.push(waiting);
+        for waiting in all {
+            inner.drop_replaced(&waiting);
+            inner.waiting.push(waiting);
+        }
         if !soon || inner.scheduled || self.durability == Durability::Exit {
             return;
         }

@@ -72,7 +72,7 @@ pub async fn prepare(level: &mut Level, tasks: &[Planned]) -> Result<Vec<Prepare
             continue;
         };
         let rows = level.put_writes(task.id, &task.path, writes.clone());
-        save::keep(level, rows, false).await?;
+        save::keep(level, rows, false).await;
         job.saved = writes;
     }
     Ok(jobs)

@@ -98,6 +98,9 @@ pub struct Start {
     /// The base is this run's own: an earlier attempt, whose process is gone, came this many
     /// supersteps of nodes far. The run goes on from there and is given nothing.
     pub continues: Option<u32>,
+    /// The run was begun before, by a process that is gone: graphs inside may stand further than
+    /// the base.
+    pub again: bool,
     /// New checkpoints have greater ids: the head of the active branch.
     pub floor: Option<CheckpointId>,
 }
@@ -271,6 +274,7 @@ fn open(
         answers,
         answer: Mutex::new(None),
         given: Mutex::new(None),
+        again: false,
         continues: false,
         said: Mutex::default(),
         doors: Mutex::default(),
@@ -295,6 +299,7 @@ fn open(
         entry.superseded = start.superseded;
         entry.continues = start.continues.is_some();
         scope.continues = entry.continues;
+        scope.again = start.again;
         ran = start.continues.unwrap_or(0);
         scope.floor = start.floor;
         scope.inside = start.inside;

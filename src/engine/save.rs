@@ -16,21 +16,29 @@ use crate::{
 };
 
 /// Keeps the writes of a finished task for the next commit; while its siblings run they are
-/// written within a moment.
-///
-/// # Errors
-/// None today: a failure to store shows at the next commit.
-pub async fn keep(level: &Level, writes: Vec<Pending>, others_run: bool) -> Result<(), Error> {
+/// written within a moment. A failure to store shows at the next commit.
+pub async fn keep(level: &Level, writes: Vec<Pending>, others_run: bool) {
+    keep_with(level, writes, None, others_run).await;
+}
+
+/// [`keep`] with something of another level that must not be stored without it.
+pub async fn keep_with(
+    level: &Level,
+    writes: Vec<Pending>,
+    also: Option<Waiting>,
+    others_run: bool,
+) {
     let Some(journal) = level.scope.journal.as_ref().filter(|_| level.stores) else {
-        return Ok(());
+        return;
     };
     let waiting = Waiting {
         ns: level.ns.clone(),
         checkpoint: level.current.id,
         writes,
     };
-    journal.keep(waiting, others_run).await;
-    Ok(())
+    journal
+        .keep([waiting].into_iter().chain(also), others_run)
+        .await;
 }
 
 /// Makes everything that waits durable: tasks ask or failed, and no commit follows.
@@ -200,6 +208,6 @@ fn nobody() -> Slot {
 /// # Errors
 /// The storage failed, or another writer took over.
 pub async fn steps(journal: &Arc<super::journal::Journal>, waiting: Waiting) -> Result<(), Error> {
-    journal.keep(waiting, false).await;
+    journal.keep([waiting], false).await;
     Ok(journal.flush().await?)
 }

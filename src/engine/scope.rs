@@ -19,6 +19,7 @@ use super::{
     journal::Journal,
     reuse::Results,
     run::Tolerance,
+    takeover::Given,
 };
 use crate::{
     extract::RunConfig,
@@ -62,9 +63,11 @@ pub struct Scope {
     pub answers: HashMap<String, Value>,
     /// The answer for whichever task asks first.
     pub answer: Mutex<Option<Value>>,
-    /// Where it is noted that this answer is there to be taken, while nobody took it.
-    pub given: Mutex<Option<CheckpointId>>,
-    /// The run goes on where an earlier attempt stopped.
+    /// Where it is noted that this answer is there to be taken, until it is noted that it was.
+    pub given: Mutex<Option<Given>>,
+    /// An earlier attempt of the run may have got further than where the root graph stands.
+    pub again: bool,
+    /// The root graph stands where an earlier attempt of the run stopped.
     pub continues: bool,
     /// Ids of messages that were streamed already.
     pub said: Mutex<HashSet<Arc<str>>>,

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     checkpoint::{At, Pending, Query, Source, frame},
     graph::{Compiled, Persist},
-    id::{BranchId, CheckpointId},
+    id::{BranchId, CheckpointId, RunId},
     value::{Map, Value},
 };
 
@@ -161,21 +161,21 @@ pub async fn run(
         Some(door) => Some(door.lock().await),
         None => None,
     };
-    let (mut level, Origin { named, root }) = open(scope, nested, graph, ns)
+    let (mut level, Origin { named, root, by }) = open(scope, nested, graph, ns)
         .await
         .map_err(Inner::Failed)?;
     let replays = nested.replay.bound.is_some();
-    // Where an earlier attempt of the run stopped: a graph that keeps its state per thread may
-    // stand where another superstep left it, and then has not begun in this one.
-    let continues = scope.continues && nested.resuming == Some(true) && !nested.again;
-    let begun = continues && root.is_some() && root == *scope.root.lock();
+    // Where an earlier attempt of the run stopped. A graph that keeps its state per thread may
+    // stand where another superstep or run left it, and then has not begun in this one.
+    let first = scope.again && nested.resuming == Some(true) && !nested.again;
+    let begun = first && by == scope.run && root.is_some() && root == *scope.root.lock();
     let entry = Entry {
         input: Input::Value(input),
         nested: true,
         parent_resuming: match (replays && named.is_none(), nested.again) {
             (true, _) => None,
             (false, true) => Some(true),
-            (false, false) if continues => Some(begun),
+            (false, false) if first && scope.continues => Some(begun),
             (false, false) => nested.resuming,
         },
         addressed: replays || named.is_some(),
@@ -257,6 +257,7 @@ async fn open(
         found = find(scope, &ns, before).await?;
     }
     let root = found.as_ref().and_then(|found| found.checkpoint.root);
+    let by = found.as_ref().and_then(|found| found.checkpoint.run);
     let (live, current, frame, pending, updated) = match found {
         Some(decoded) => {
             let live = Live::restore(&wiring, &decoded.checkpoint)?;
@@ -296,7 +297,7 @@ async fn open(
         told: None,
         replay: nested.replay.clone(),
     };
-    Ok((level, Origin { named, root }))
+    Ok((level, Origin { named, root, by }))
 }
 
 /// Where a graph inside starts.
@@ -304,6 +305,8 @@ struct Origin {
     named: Option<Named>,
     /// The checkpoint of the root graph under which its state was stored.
     root: Option<CheckpointId>,
+    /// The run that stored it.
+    by: Option<RunId>,
 }
 
 /// The request names the checkpoint to run from.

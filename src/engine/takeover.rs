@@ -5,6 +5,8 @@
 //! or on the last checkpoint of the run itself. On the former its command must be given once; on
 //! the latter breakpoints hold that the earlier attempt had come to.
 
+use std::sync::Arc;
+
 use super::{
     drive::{Stop, breakpoints, stops_at},
     error::Error,
@@ -12,7 +14,8 @@ use super::{
     level::{Current, Level},
     live::Live,
     names::{GIVEN, control_index},
-    plan,
+    plan::{self, Planned},
+    subgraph::without_tasks,
 };
 use crate::{
     checkpoint::{At, Pending, Query, Source, frame},
@@ -53,21 +56,42 @@ pub fn note(level: &Level, taken: bool) -> Option<Pending> {
     })
 }
 
-/// Somebody may have taken the client's answer: if so, that is stored with what he wrote.
-pub async fn taken(level: &Level) {
-    if level.scope.answer.lock().is_some() {
-        return;
+/// The client's answer: where it was given and who has taken it.
+pub struct Given {
+    /// The checkpoint of the root graph.
+    pub at: CheckpointId,
+    /// Namespace of the task that took it.
+    pub taker: Option<Arc<str>>,
+}
+
+/// To be stored with what a task wrote: that it, or a task of a graph inside it, has taken the
+/// client's answer.
+pub fn taken(level: &Level, task: &Planned) -> Option<Waiting> {
+    if !level.stores {
+        // Nor is what it wrote.
+        return None;
     }
-    let given = level.scope.given.lock().take();
-    let (Some(checkpoint), Some(journal)) = (given, &level.scope.journal) else {
-        return;
-    };
-    let waiting = Waiting {
+    let mut given = level.scope.given.lock();
+    let taker = given.as_ref()?.taker.as_ref()?;
+    if !holds(&task.ns, taker) {
+        return None;
+    }
+    let given = given.take()?;
+    Some(Waiting {
         ns: "".into(),
-        checkpoint,
+        checkpoint: given.at,
         writes: note(level, true).into_iter().collect(),
+    })
+}
+
+/// Whether a task is another one or has it inside. Tasks of a graph that keeps its state per thread
+/// do not name the tasks around them.
+fn holds(task: &str, inside: &str) -> bool {
+    let begins = |with: &str| {
+        let rest = inside.strip_prefix(with);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
     };
-    journal.keep(waiting, false).await;
+    begins(task) || begins(&without_tasks(task))
 }
 
 /// Whether the earlier attempt had come to a breakpoint behind the tasks that led to the present
@@ -100,7 +124,7 @@ pub async fn stopped(level: &mut Level) -> Result<Option<Stop>, Error> {
 }
 
 /// The tasks that ran from a checkpoint of this graph.
-async fn ran(level: &Level, from: CheckpointId) -> Result<Option<Vec<plan::Planned>>, Error> {
+async fn ran(level: &Level, from: CheckpointId) -> Result<Option<Vec<Planned>>, Error> {
     let Some(journal) = &level.scope.journal else {
         return Ok(None);
     };

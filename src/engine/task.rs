@@ -94,6 +94,15 @@ impl TaskHost {
         self.alive.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The client's answer for whichever task asks first.
+    fn take_answer(&self) -> Option<Value> {
+        let answer = self.scope.answer.lock().take()?;
+        if let Some(given) = &mut *self.scope.given.lock() {
+            given.taker = Some(self.info.ns.clone());
+        }
+        Some(answer)
+    }
+
     /// The next answer, and whether there is one.
     fn answer(&self, question: &Value) -> Option<Value> {
         let mut state = self.state.lock();
@@ -102,7 +111,7 @@ impl TaskHost {
         if slot == state.answers.len() {
             let id = interrupt_id(&self.info.ns, slot);
             let mapped = self.scope.answers.get(&id).cloned();
-            let next = mapped.or_else(|| self.scope.answer.lock().take());
+            let next = mapped.or_else(|| self.take_answer());
             state.answers.extend(next);
         }
         if slot < state.answers.len() {

@@ -308,6 +308,8 @@ async fn orphan(
         Creates::Wait => (join(call, "wait", run, of).await?, Replay::Wait(run)),
         Creates::Row => {
             let mut response = body::json(StatusCode::OK, &Value::map(render::run(&row)));
+            let named = call.path.has_thread().then_some(run.thread);
+            handlers::put_place(response.headers_mut(), named, run);
             mark(&mut response);
             return Ok(Some(response));
         }

@@ -60,12 +60,13 @@ async fn begin(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body
         thread: run.thread,
         run: run.id,
     };
-    put(
-        response.headers_mut(),
-        CONTENT_LOCATION,
-        path(thread, target),
-    );
+    put_place(response.headers_mut(), thread, target);
     Ok(response)
+}
+
+/// Says where a run is found.
+pub(super) fn put_place(headers: &mut HeaderMap, thread: Option<ThreadId>, run: Target) {
+    put(headers, CONTENT_LOCATION, path(thread, run));
 }
 
 /// `POST /threads/{thread_id}/runs/stream`

@@ -123,10 +123,13 @@ impl Service {
                 {
                     return Ok(true);
                 }
-                !runs
-                    .cancel(thread, Some(run), Some(error))
-                    .await?
-                    .is_empty()
+                let patient = row.as_ref().is_some_and(|row| !row.status.is_final());
+                let ended = runs.cancel(thread, Some(run), Some(error)).await?;
+                // It may have stopped by itself in this moment.
+                !ended.is_empty()
+                    || patient
+                        && matches!(runs.run(thread, run).await?,
+                            Some(row) if row.status == Status::Interrupted)
             }
             CancelAction::Rollback => {
                 let what = Undo {

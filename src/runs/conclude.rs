@@ -83,7 +83,13 @@ impl Service {
         }
         if fenced {
             let row = self.find_run(run.thread, run.id).await;
-            if matches!(row, Ok(Some(row)) if row.status != Status::Interrupted) {
+            // While nobody can tell, those who wait go on waiting.
+            let ended = match row {
+                Ok(Some(row)) => row.status == Status::Interrupted,
+                Ok(None) => true,
+                Err(_) => false,
+            };
+            if !ended {
                 return None;
             }
             // Somebody cancelled it: their row is the truth, and the stream just ends.

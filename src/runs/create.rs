@@ -87,7 +87,7 @@ impl Service {
             strategy: request.multitask_strategy,
             after: request.after,
             temporary,
-            claim: Some(self.inner.worker),
+            claim: self.claims(),
             said: (!temporary).then(|| said(&request)),
             thread_metadata: thread_metadata(&ids),
             thread_config: thread_config(&request),

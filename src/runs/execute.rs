@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::Value as Json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Claimed, Error, Run, Service, Status,
@@ -45,9 +47,15 @@ impl Service {
         self.inner.tracker.spawn(async move {
             let thread = run.thread;
             service.run_to_end(run, slot, held).await;
+            let (waits, running) = {
+                let active = service.inner.active.lock();
+                (active.waits_on(thread), active.running.len())
+            };
+            // Until this moment there was no room for others.
+            let full = running + 1 >= service.inner.options.slots;
             // Looking at the queue is a write, so it is done when somebody is known to wait;
             // what other processes queued is found by the poll.
-            if queued || service.inner.active.lock().waits_on(thread) {
+            if queued || full || waits {
                 service.inner.wake.notify_one();
             }
         });
@@ -63,15 +71,23 @@ impl Service {
     /// The stream and the end of a run, made here if somebody else created it.
     fn take_up(&self, run: &Run) -> Option<Held> {
         let mut active = self.inner.active.lock();
+        let earlier = u64::try_from(run.attempt - 1).unwrap_or(0);
         let held = match active.waiting.remove(&run.id) {
-            Some(held) => held,
+            Some(mut held) => {
+                if run.attempt > 1 {
+                    held.live
+                        .publisher
+                        .begin_again(run.attempt, earlier * FRAMES);
+                    held.live.cancel = CancellationToken::new();
+                }
+                held
+            }
             None => {
                 let kwargs = Kwargs::from_value(&run.kwargs).ok()?;
                 let (_, registered) = self
                     .registered(&request::Assistant::Id(run.assistant))
                     .ok()?;
                 let graph = registered.graph.clone();
-                let earlier = u64::try_from(run.attempt - 1).unwrap_or(0);
                 let publisher = Publisher::new(stream::Options {
                     attempt: run.attempt,
                     after: earlier * FRAMES,
@@ -127,7 +143,8 @@ impl Service {
             {
                 let mut active = self.inner.active.lock();
                 active.running.remove(&run.id);
-                active.waiting.insert(run.id, held);
+                let since = Some(Instant::now());
+                active.waiting.insert(run.id, Held { since, ..held });
             }
             self.look_after(run.thread, run.id).await;
             return;
@@ -186,20 +203,19 @@ impl Service {
             cancel: live.cancel.clone(),
         };
         let work = engine::run(request, Some(start));
-        let finished = match tokio::time::timeout(self.inner.options.timeout, Box::pin(work)).await
-        {
+        let mut work = Box::pin(work);
+        let limit = self.inner.options.timeout;
+        let finished = match tokio::time::timeout(limit, &mut work).await {
             Ok(finished) => finished,
             Err(_) => {
+                // It stops at the next await, and says where it stands.
                 live.cancel.cancel();
                 engine::Finished {
                     result: Err(engine::Error::failed(
                         "TimeoutError",
                         "the run took longer than this server allows",
                     )),
-                    slot: None,
-                    next: vec![],
-                    values: Value::Null,
-                    last: None,
+                    ..work.await
                 }
             }
         };

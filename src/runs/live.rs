@@ -93,8 +93,8 @@ impl Live {
 pub(super) struct Held {
     pub live: Live,
     pub end: watch::Sender<Option<Arc<End>>>,
-    /// When it came to be: a younger one's row may not be written yet.
-    pub since: Instant,
+    /// When it began to wait for a process; not before its row is written.
+    pub since: Option<Instant>,
 }
 
 impl Held {
@@ -108,7 +108,7 @@ impl Held {
                 why: Arc::default(),
             },
             end,
-            since: Instant::now(),
+            since: None,
         }
     }
 }
@@ -116,7 +116,7 @@ impl Held {
 /// Runs by id: those that wait here, and those that are executed.
 #[derive(Default)]
 pub(super) struct Active {
-    /// Created here and not started yet.
+    /// Created or begun here, and not executed by this process: they wait, or another one has them.
     pub waiting: HashMap<RunId, Held>,
     /// Executed by this process.
     pub running: HashMap<RunId, Live>,

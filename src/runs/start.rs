@@ -42,6 +42,7 @@ impl Service {
         let saver = self.inner.parts.saver.clone();
         let mut start = tree::base::start(saver, slot, address, base, Some(run.id));
         start.continues = continues;
+        start.again = run.attempt > 1;
         if continues.is_none() {
             start.inside = kwargs.inside();
         }

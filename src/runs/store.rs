@@ -204,10 +204,9 @@ pub const DEATHS: i32 = 3;
 pub struct Recovered {
     /// Runs that are ours now.
     pub taken: Vec<Claimed>,
-    /// Runs that were lost [`DEATHS`] times: they ended with an error.
+    /// Runs that were lost [`DEATHS`] times: they ended with an error, and threads that go with
+    /// them are gone.
     pub ended: Vec<RunId>,
-    /// Threads that go with those, and are yet to be deleted.
-    pub orphans: Vec<ThreadId>,
 }
 
 /// What a worker may take over.
@@ -215,8 +214,9 @@ pub struct Recovered {
 pub struct Recover {
     /// The worker.
     pub worker: WorkerId,
-    /// The runs it executes: others that are held in its name were lost with the answer to a
-    /// claim.
+    /// The runs it executes. Others that are held in its name were lost with the answer to a
+    /// claim; and one of these that it has lost in the meantime is not its own again before it
+    /// knows.
     pub busy: Vec<RunId>,
     /// How many it may take.
     pub limit: usize,

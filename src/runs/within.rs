@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::{
     Created, Error, NewRun, Run, Service, create,
     execute::known_context,
@@ -10,7 +12,7 @@ use super::{
 };
 use crate::{
     graph::Compiled,
-    id::{RunId, ThreadId},
+    id::{RunId, ThreadId, WorkerId},
     stream::{self, Publisher},
     value::Value,
 };
@@ -67,7 +69,7 @@ impl Service {
             strategy: request.multitask_strategy,
             after: request.after,
             temporary: false,
-            claim: Some(self.inner.worker),
+            claim: self.claims(),
             said: Some(create::said(request)),
             thread_metadata: create::thread_metadata(&ids),
             thread_config: create::thread_config(request),
@@ -103,6 +105,12 @@ impl Service {
         live
     }
 
+    /// Who executes a new run at once, if its slot is free: nobody while there is no room.
+    pub(super) fn claims(&self) -> Option<WorkerId> {
+        let running = self.inner.active.lock().running.len();
+        (running < self.inner.options.slots).then_some(self.inner.worker)
+    }
+
     /// Lets a run go that is durable now; one that was refused is forgotten.
     pub(super) async fn launch(
         &self,
@@ -121,7 +129,12 @@ impl Service {
         self.supersede(request, &row).await;
         match slot {
             Some(slot) => self.execute(row.clone(), slot, false),
-            None => self.inner.wake.notify_one(),
+            None => {
+                if let Some(held) = self.inner.active.lock().waiting.get_mut(&run) {
+                    held.since = Some(Instant::now());
+                }
+                self.inner.wake.notify_one();
+            }
         }
         Ok(row)
     }

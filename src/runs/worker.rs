@@ -30,6 +30,7 @@ impl Service {
         self.take_over().await?;
         tokio::spawn(self.clone().look_after_queue());
         tokio::spawn(self.clone().look_after_lease());
+        tokio::spawn(self.clone().look_after_lost());
         tokio::spawn(self.clone().look_after_keys());
         tokio::spawn(self.clone().look_after_projections());
         Ok(())
@@ -70,6 +71,8 @@ impl Service {
         }
     }
 
+    /// Renews the lease, and nothing else: what takes long must not make a healthy process look
+    /// dead.
     async fn look_after_lease(self) {
         let inner = &self.inner;
         let mut renew = tokio::time::interval(inner.options.lease / 3);
@@ -77,18 +80,34 @@ impl Service {
         // The first tick is now, and the lease is fresh.
         renew.tick().await;
         loop {
-            renew.tick().await;
+            tokio::select! {
+                // It is about to be given back.
+                () = inner.hand_over.cancelled() => return,
+                _ = renew.tick() => {}
+            }
             if inner.drain.is_cancelled() && inner.tracker.is_empty() {
                 return;
             }
-            if let Err(error) = inner
-                .parts
-                .runs
-                .renew(inner.worker, inner.options.lease)
-                .await
-            {
+            let renewed = inner.parts.runs.renew(inner.worker, inner.options.lease);
+            if let Err(error) = renewed.await {
                 tracing::warn!(%error, "the lease could not be renewed");
-                continue;
+            }
+        }
+    }
+
+    /// Looks for runs of dead processes, and for the ends of runs that others execute.
+    async fn look_after_lost(self) {
+        let inner = &self.inner;
+        let mut look = tokio::time::interval(inner.options.lease / 3);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        look.tick().await;
+        loop {
+            tokio::select! {
+                () = inner.hand_over.cancelled() => return,
+                _ = look.tick() => {}
+            }
+            if inner.drain.is_cancelled() && inner.tracker.is_empty() {
+                return;
             }
             if let Err(error) = self.take_over().await {
                 tracing::warn!(%error, "lost runs could not be looked for");
@@ -119,9 +138,6 @@ impl Service {
                 tracing::warn!(runs, "ended runs that were lost too often");
                 inner.wake.notify_one();
             }
-            for thread in found.orphans {
-                inner.parts.tree.delete_thread(thread).await?;
-            }
             if found.taken.is_empty() {
                 return Ok(());
             }
@@ -141,7 +157,10 @@ impl Service {
             .lock()
             .waiting
             .iter()
-            .filter(|(_, held)| old.is_some_and(|old| held.since < old))
+            .filter(|(_, held)| {
+                held.since
+                    .is_some_and(|since| old.is_some_and(|old| since < old))
+            })
             .map(|(run, held)| (held.live.publisher.thread(), *run))
             .collect();
         for (thread, run) in waiting {

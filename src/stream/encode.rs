@@ -113,6 +113,11 @@ impl Encoder {
         self.origin.branch = Some(name);
     }
 
+    /// What frames from now on say of the attempt.
+    pub fn set_attempt(&mut self, attempt: i32) {
+        self.origin.attempt = attempt;
+    }
+
     /// The first frame: the run has started.
     pub fn start(&self, frames: &mut Buffer) {
         frames.push(Modes::METADATA, "metadata", "", |out| {

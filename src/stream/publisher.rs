@@ -223,6 +223,24 @@ impl Publisher {
         self.state.lock().encoder.name_branch(name);
     }
 
+    /// Another attempt of the run begins, after one that was made elsewhere: its frames are numbered
+    /// from `after` on if there are none yet.
+    pub fn begin_again(&self, attempt: i32, after: u64) {
+        let mut state = self.state.lock();
+        state.encoder.set_attempt(attempt);
+        if self.started.get().is_some() {
+            let state = &mut *state;
+            state.encoder.start(&mut state.buffer);
+        } else {
+            state.buffer = Buffer::new(after + 1, self.resumable);
+            for next in state.readers.values_mut().flatten() {
+                *next = (*next).max(after + 1);
+            }
+        }
+        drop(state);
+        self.news.notify_waiters();
+    }
+
     /// Sends the `metadata` event, unless that has happened. Every other event does it too.
     pub fn start(&self) {
         self.change(|_| {});

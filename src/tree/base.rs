@@ -43,6 +43,7 @@ pub fn start(
         superseded,
         inside: HashMap::new(),
         continues: None,
+        again: false,
         floor: slot.head,
     }
 }

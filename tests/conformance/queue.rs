@@ -221,7 +221,7 @@ pub async fn a_run_of_a_dead_process_is_taken_over(b: &Backend) {
     let head = b.line(&slot, None, 1).await[0];
 
     let found = recover(b, me, 10).await;
-    assert!(found.ended.is_empty() && found.orphans.is_empty());
+    assert!(found.ended.is_empty());
     let [taken] = found.taken.try_into().unwrap();
     assert_eq!((taken.run.id, taken.run.attempt), (lost.id, 2));
     assert_eq!(
@@ -310,7 +310,7 @@ pub async fn a_run_that_is_lost_three_times_ends_as_error(b: &Backend) {
     }
     let head = b.line(&last, None, 1).await[0];
     let found = recover(b, WorkerId::mint(), 10).await;
-    assert!(found.taken.is_empty() && found.orphans.is_empty());
+    assert!(found.taken.is_empty());
     assert_eq!(found.ended, [lost.id]);
     let ended = b.run(&lost).await;
     assert_eq!(
@@ -338,4 +338,24 @@ pub async fn handing_a_run_over_is_no_death(b: &Backend) {
         assert!(taken.slot.epoch > slot.epoch);
         b.runs.retire(worker).await.unwrap();
     }
+}
+
+pub async fn a_stateless_run_that_is_given_up_leaves_no_thread(b: &Backend) {
+    let thread = ThreadId::mint();
+    let new = NewRun {
+        create_thread: Some(new_thread(thread)),
+        temporary: true,
+        ..by(dead(b).await, thread)
+    };
+    let (lost, slot) = b.start(new).await;
+    b.line(&slot, None, 1).await;
+    for _ in 0..2 {
+        let worker = WorkerId::mint();
+        assert_eq!(recover(b, worker, 10).await.taken.len(), 1);
+        b.runs.renew(worker, Duration::ZERO).await.unwrap();
+    }
+    let found = recover(b, WorkerId::mint(), 10).await;
+    assert_eq!(found.ended, [lost.id]);
+    assert!(b.trees.thread(thread).await.unwrap().is_none());
+    assert!(b.rows(&slot).await.is_empty(), "{:?}", b.rows(&slot).await);
 }

@@ -264,6 +264,25 @@ async fn check_out(state: Stay) -> Result<Update<Stay>> {
     Ok(Stay::update().kept(state.own))
 }
 
+fn a_stay() -> Graph<Stay> {
+    Graph::<Stay>::new()
+        .persist(Persist::Thread)
+        .node("check_in", check_in)
+        .node("breakfast", breakfast)
+        .node("check_out", check_out)
+        .edge(START, "check_in")
+        .edge("check_in", "breakfast")
+        .edge("breakfast", "check_out")
+}
+
+/// Lets a traveller pass whose papers are good: it says so to the graph around it.
+async fn officer(state: Journey, ctx: Ctx) -> Result<Command<Journey>> {
+    leave_trace(state.trace.as_ref(), "officer")?;
+    let papers: String = ctx.interrupt("papers?").await;
+    let seen = Journey::update().log(papers);
+    Ok(Command::from(seen).goto("customs").to_parent())
+}
+
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
     let fault = Graph::<Fault>::new()
@@ -314,16 +333,30 @@ async fn main() -> std::process::ExitCode {
             .edge(START, "child")
             .build()
     });
-    let stay = Graph::<Stay>::new()
-        .persist(Persist::Thread)
-        .node("check_in", check_in)
-        .node("breakfast", breakfast)
-        .node("check_out", check_out)
-        .edge(START, "check_in")
-        .edge("check_in", "breakfast")
-        .edge("breakfast", "check_out")
-        .build();
-    let journey = stay.and_then(|stay| {
+    let stops = a_stay()
+        .interrupt_before(["breakfast"])
+        .interrupt_after(["breakfast"]);
+    let stopover = stops.build().and_then(|stay| {
+        Graph::<Journey>::new()
+            .node("leave", leave)
+            .subgraph("stay", stay)
+            .node("arrive", arrive)
+            .edge(START, "leave")
+            .edge("leave", "stay")
+            .edge("stay", "arrive")
+            .build()
+    });
+    let post = Graph::<Journey>::new()
+        .node("officer", officer)
+        .edge(START, "officer");
+    let border = post.build().and_then(|post| {
+        Graph::<Journey>::new()
+            .subgraph("post", post)
+            .node("customs", customs)
+            .edge(START, "post")
+            .build()
+    });
+    let journey = a_stay().build().and_then(|stay| {
         Graph::<Journey>::new()
             .node("leave", leave)
             .node("by_sea", by_sea)
@@ -341,6 +374,8 @@ async fn main() -> std::process::ExitCode {
     });
     Server::new()
         .graph("journey", journey)
+        .graph("stopover", stopover)
+        .graph("border", border)
         .graph("keeper", keeper)
         .graph("talk", talk)
         .graph("astray", astray)

@@ -45,7 +45,7 @@ impl Step {
         }
     }
 
-    pub fn send_message(_assistant: &str, text: &str) -> Self {
+    pub fn send_message(text: &str) -> Self {
         Self {
             path: "/commands/send-message",
             body: json!({"thread_id": "$THREAD", "content": text}),

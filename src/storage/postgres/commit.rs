@@ -407,8 +407,11 @@ async fn settle(
     let mut depth: i32 = row.try_get(1)?;
     let epoch: i64 = row.try_get(2)?;
     let is_root = |commit: &Commit| commit.checkpoint.ns.is_empty();
-    let ours = |commit: &Commit| is_root(commit) && Some(commit.checkpoint.id.0) == head;
-    let Some(last) = group.iter().rposition(ours).filter(|_| epoch == slot.epoch) else {
+    let ours = |commit: &Commit| {
+        let current = commit.slot.epoch == epoch;
+        current && is_root(commit) && Some(commit.checkpoint.id.0) == head
+    };
+    let Some(last) = group.iter().rposition(ours) else {
         return Ok(());
     };
     // Several writers may have tried this branch: only what the head stands on is written.

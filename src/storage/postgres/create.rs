@@ -174,15 +174,17 @@ async fn ours(client: &Object, new: &NewRun) -> Result<Option<Created>, Failure>
     Ok(Some(match worker {
         _ if !same => Created::Exists,
         None => Created::Queued(Box::new(run)),
-        // Still the holder: its epoch stands.
+        // Claimed when it was written, not from the queue since then, and still held.
         Some(worker)
             if new.claim.is_some_and(|own| own.0 == worker)
+                && run.created_at == run.updated_at
                 && column::<Option<i64>>(&row, "present_epoch")?
                     == column::<Option<i64>>(&row, "writer_epoch")? =>
         {
             Created::Started(Box::new(run), slot_of(&row)?)
         }
-        Some(_) => Created::Exists,
+        // Whoever took it from the queue has it.
+        Some(_) => Created::Queued(Box::new(run)),
     }))
 }
 

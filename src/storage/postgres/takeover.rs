@@ -4,13 +4,12 @@ use super::{
     Store,
     commit::prepare,
     events::{append_rows, ended},
-    params::{Json, column},
-    pool,
+    params::Json,
+    pool, remove,
     run::{claimed, ids, run_columns},
 };
 use crate::{
     checkpoint::Error,
-    id::ThreadId,
     runs::{DEATHS, Recover, Recovered, Undo},
 };
 
@@ -28,7 +27,8 @@ WITH o AS (
    WHERE r.status = 'running' AND r.losses + (w.worker_id IS NOT NULL AND r.worker_id <> $1)::int ",
             $losses,
             "
-     AND CASE WHEN r.worker_id = $1 THEN r.run_id <> ALL ($2::uuid[]) AND r.updated_at + w.lease < now()
+     AND r.run_id <> ALL ($2::uuid[])
+     AND CASE WHEN r.worker_id = $1 THEN r.updated_at + w.lease < now()
               ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END
    ORDER BY r.seq LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED),"
         )
@@ -68,7 +68,7 @@ d AS (
     ended!(),
     append_rows!(),
     "
-SELECT run_id, thread_id, temporary FROM d"
+SELECT tree_id, run_id, thread_id, temporary FROM d"
 );
 
 /// Workers that are long gone and own nothing.
@@ -82,31 +82,38 @@ impl Store {
         let busy: Vec<_> = by.busy.iter().map(|run| run.0).collect();
         let limit = i64::try_from(by.limit).unwrap_or(i64::MAX);
         let (worker, busy) = (by.worker.0, &busy);
-        let (ended, mut taken) = pool::retry(&self.pools.critical, |client| async move {
-            let client = &client;
+        let ended = pool::retry(&self.pools.critical, |mut client| async move {
+            let client = &mut client;
             let give_up = prepare(client, GIVE_UP).await?;
-            let take_over = prepare(client, TAKE_OVER).await?;
-            let forget = prepare(client, FORGET).await?;
             let error = Json::of_value(&Undo::lost());
-            let ended = client
+            let transaction = client.transaction().await?;
+            let ended = transaction
                 .query(&give_up, &[&worker, busy, &limit, &DEATHS, &error])
                 .await?;
+            for row in &ended {
+                if row.try_get("temporary")? {
+                    let (tree, thread) = (row.try_get("tree_id")?, row.try_get("thread_id")?);
+                    remove::purge(&transaction, tree, thread).await?;
+                }
+            }
+            transaction.commit().await?;
+            Ok(ended)
+        })
+        .await?;
+        let mut taken = pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
+            let take_over = prepare(client, TAKE_OVER).await?;
+            let forget = prepare(client, FORGET).await?;
             let taken = client
                 .query(&take_over, &[&worker, busy, &limit, &DEATHS])
                 .await?;
             client.execute(&forget, &[]).await?;
-            Ok((ended, taken))
+            Ok(taken)
         })
         .await?;
-        let temporary = ended
-            .iter()
-            .filter(|row| column(row, "temporary").unwrap_or(false));
         Ok(Recovered {
             taken: claimed(&mut taken)?,
             ended: ids(&ended)?,
-            orphans: temporary
-                .map(|row| Ok(ThreadId(column(row, "thread_id")?)))
-                .collect::<Result<_, Error>>()?,
         })
     }
 }

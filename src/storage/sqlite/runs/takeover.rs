@@ -4,6 +4,7 @@ use rusqlite::{Connection, params};
 
 use super::{
     super::{
+        purge,
         row::{id, id_if},
         threads,
     },
@@ -21,7 +22,7 @@ pub(super) fn recover(db: &Connection, by: &Recover, now: Timestamp) -> Result<R
     let mut recovered = Recovered::default();
     for (end, temporary) in give_up(db, by.worker, now)? {
         match temporary {
-            true => recovered.orphans.push(end.thread),
+            true => purge::thread(db, end.tree, end.thread, false)?,
             false => log::ended(db, &end, now)?,
         }
         recovered.ended.push(end.run);
