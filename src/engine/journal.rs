@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Mutex, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
 use super::names::RESUME;
 use crate::{
@@ -31,6 +32,8 @@ const WINDOW: Duration = Duration::from_millis(2);
 pub struct Journal {
     saver: Arc<dyn Saver>,
     durability: Durability,
+    /// Stops the run when another writer took over.
+    lost: CancellationToken,
     inner: Mutex<Inner>,
 }
 
@@ -107,17 +110,20 @@ impl Inner {
 }
 
 impl Journal {
-    /// A journal for the holder of `slot`. With `open` the slot is that of a branch that does
+    /// A journal for the holder of `slot`, which cancels `lost` when somebody else has become that.
+    /// With `open` the slot is that of a branch that does
     /// not exist before the first write.
     pub fn new(
         saver: Arc<dyn Saver>,
         slot: Slot,
         open: Option<NewBranch>,
         durability: Durability,
+        lost: CancellationToken,
     ) -> Self {
         Self {
             saver,
             durability,
+            lost,
             inner: Mutex::new(Inner {
                 slot,
                 open,
@@ -238,10 +244,14 @@ impl Journal {
                 })
                 .collect(),
         };
-        let saver = self.saver.clone();
+        let (saver, lost) = (self.saver.clone(), self.lost.clone());
         inner.in_flight = Some(tokio::spawn(async move {
             fail_point!("engine::before_flush");
-            saver.flush(flush).await
+            let result = saver.flush(flush).await;
+            if matches!(result, Err(Error::Fenced)) {
+                lost.cancel();
+            }
+            result
         }));
         Ok(())
     }
@@ -275,14 +285,20 @@ impl Journal {
             inner.slot.head = Some(commit.checkpoint.id);
             inner.slot.head_depth += 1;
         }
-        let saver = self.saver.clone();
+        let (saver, lost) = (self.saver.clone(), self.lost.clone());
         inner.in_flight = Some(tokio::spawn(async move {
             fail_point!("engine::before_commit");
             let results = saver.commit(vec![commit]).await;
             fail_point!("engine::after_commit");
             match results.into_iter().next() {
                 Some(Ok(_)) => Ok(()),
-                Some(Err(error)) => Err(error),
+                Some(Err(error)) => {
+                    // Nobody waits for what its nodes do from here on.
+                    if matches!(error, Error::Fenced) {
+                        lost.cancel();
+                    }
+                    Err(error)
+                }
                 None => Err(Error::Database("a commit had no answer".to_owned())),
             }
         }));

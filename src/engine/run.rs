@@ -311,6 +311,7 @@ fn open(
             start.slot,
             start.open,
             request.durability,
+            request.cancel.clone(),
         )));
         if let Some(base) = start.base {
             live = Live::restore(&wiring, &base.checkpoint)?;

@@ -18,8 +18,8 @@ const LAST_PAUSE: Duration = Duration::from_secs(2);
 const TRIES: u32 = 8;
 
 impl Service {
-    /// Writes the final row, tells the stream of a failure, and sums up. `None` when another
-    /// process has taken the run over.
+    /// Writes the final row, tells the stream of a failure, and sums up. `None` when
+    /// somebody else has ended the run or taken it over.
     pub(super) async fn conclude(
         &self,
         run: &Run,
@@ -82,26 +82,17 @@ impl Service {
             fenced = !self.finish(run, slot, status, outcome, kept).await;
         }
         if fenced {
-            let row = self.find_run(run.thread, run.id).await;
-            // While nobody can tell, those who wait go on waiting.
-            let ended = match row {
-                Ok(Some(row)) => row.status == Status::Interrupted,
-                Ok(None) => true,
-                Err(_) => false,
-            };
-            if !ended {
-                return None;
-            }
-            // Somebody cancelled it: their row is the truth, and the stream just ends.
-            status = Status::Interrupted;
-        } else if let Some(failure) = &error {
+            // Somebody cancelled it or took it over: their row is the truth.
+            return None;
+        }
+        if let Some(failure) = &error {
             live.publisher.error(failure.class(), &failure.message());
         }
         Some(End {
             status,
             values,
             interrupts,
-            error: shown.filter(|_| !fenced),
+            error: shown,
         })
     }
 

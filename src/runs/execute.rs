@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -128,7 +129,7 @@ impl Service {
         self.inner.news.tell(run.thread);
         let finished = tokio::select! {
             biased;
-            finished = self.attempt(&run, slot, &held.live) => finished,
+            finished = guarded(self.attempt(&run, slot, &held.live)) => finished,
             () = self.inner.hand_over.cancelled() => {
                 // What was stored is where the next one goes on. Who waits here is told to come
                 // again.
@@ -265,6 +266,15 @@ impl Service {
             context: context_of(&registered.graph, &kwargs.context),
         }
     }
+}
+
+/// A mistake of this program ends its run, not the process, and leaves nobody waiting.
+async fn guarded<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let done = std::panic::AssertUnwindSafe(work).catch_unwind().await;
+    done.unwrap_or_else(|_| {
+        let error = engine::Error::failed("InternalError", "the server failed over this run");
+        Err(Error::Engine(error))
+    })
 }
 
 fn names(nodes: &Nodes) -> Names {

@@ -337,6 +337,9 @@ pub trait Store: Send + Sync + 'static {
     /// which [`DEATHS`] processes died ends as `error`.
     async fn recover(&self, by: Recover) -> Result<Recovered, Error>;
 
+    /// The runs that are `running` in the name of a worker.
+    async fn held(&self, worker: WorkerId) -> Result<Vec<RunId>, Error>;
+
     /// A transaction on a tree in which runs can be created too.
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn Tx>, Error>;
 }

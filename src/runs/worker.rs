@@ -1,11 +1,12 @@
 //! The worker of a process: takes runs from the queue, renews the lease, recovers what dead
 //! processes left, and drains at shutdown.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 
-use super::{End, Error, Recover, Run, Service};
+use super::{End, Error, Recover, Run, Service, Status};
 use crate::{
     engine::Interrupt,
     id::{RunId, ThreadId},
@@ -112,6 +113,9 @@ impl Service {
             if let Err(error) = self.take_over().await {
                 tracing::warn!(%error, "lost runs could not be looked for");
             }
+            if let Err(error) = self.give_up_lost().await {
+                tracing::warn!(%error, "nobody knows which runs this process still holds");
+            }
             self.look_after_waiting().await;
             inner.hub.sweep();
         }
@@ -145,6 +149,29 @@ impl Service {
             tracing::warn!(runs, "took over runs that a dead process left");
             self.execute_claimed(found.taken);
         }
+    }
+
+    /// Stops runs that others have ended or taken over: what they still do counts for nothing.
+    async fn give_up_lost(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        let running: Vec<(RunId, CancellationToken)> = {
+            let active = inner.active.lock();
+            let running = active.running.iter();
+            running
+                .map(|(run, live)| (*run, live.cancel.clone()))
+                .collect()
+        };
+        if running.is_empty() {
+            return Ok(());
+        }
+        let held = inner.parts.runs.held(inner.worker).await?;
+        let held: HashSet<RunId> = held.into_iter().collect();
+        for (run, cancel) in running {
+            if !held.contains(&run) {
+                cancel.cancel();
+            }
+        }
+        Ok(())
     }
 
     /// Ends the streams of runs that were created here and that another process executed: it
@@ -187,7 +214,9 @@ impl Service {
             let text = error.get(key).and_then(Value::as_str);
             text.unwrap_or_default().to_owned()
         };
-        if let Some(error) = &row.error {
+        // Of one that was cancelled it says why.
+        let error = row.error.filter(|_| row.status != Status::Interrupted);
+        if let Some(error) = &error {
             let publisher = &held.live.publisher;
             publisher.error(&text(error, "error"), &text(error, "message"));
         }
@@ -201,7 +230,7 @@ impl Service {
                 .flat_map(|list| list.as_list().unwrap_or_default())
                 .filter_map(Interrupt::from_value)
                 .collect(),
-            error: row.error,
+            error,
         })));
     }
 

@@ -376,6 +376,10 @@ impl runs::Store for Store {
         self.take_over(by).await
     }
 
+    async fn held(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+        self.held_by(worker).await
+    }
+
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {
         self.transaction(tree).await
     }

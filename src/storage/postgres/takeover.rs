@@ -10,27 +10,32 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
+    id::{RunId, WorkerId},
     runs::{DEATHS, Recover, Recovered, Undo},
 };
 
 /// Runs `o` of workers whose lease has lapsed or was given back; and those that this worker holds
 /// and knows nothing of, since the answer to its claim was lost. Only of the first ones the process
 /// `died`. While the database was down nobody could renew, so nothing lapses within one lease of
-/// its start.
+/// its start. A run that somebody else takes meanwhile has another epoch when its row is read again
+/// under the lock, and is left alone.
 macro_rules! lost {
     ($losses:literal) => {
         concat!(
             "
-WITH o AS (
-  SELECT r.tree_id, r.run_id, r.branch_id, (w.worker_id IS NOT NULL AND r.worker_id <> $1)::int AS died FROM runs r JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
-    LEFT JOIN workers w ON w.worker_id = r.worker_id
+WITH l AS MATERIALIZED (
+  SELECT r.tree_id, r.run_id, r.epoch, r.seq, (w.worker_id IS NOT NULL AND r.worker_id <> $1)::int AS died
+    FROM runs r LEFT JOIN workers w ON w.worker_id = r.worker_id
    WHERE r.status = 'running' AND r.losses + (w.worker_id IS NOT NULL AND r.worker_id <> $1)::int ",
             $losses,
             "
      AND r.run_id <> ALL ($2::uuid[])
      AND CASE WHEN r.worker_id = $1 THEN r.updated_at + w.lease < now()
-              ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END
-   ORDER BY r.seq LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED),"
+              ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END),
+o AS (
+  SELECT r.tree_id, r.run_id, r.branch_id, l.died FROM l JOIN runs r ON r.tree_id = l.tree_id AND r.run_id = l.run_id AND r.epoch = l.epoch AND r.status = 'running'
+    JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
+   ORDER BY l.seq LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED),"
         )
     };
 }
@@ -76,7 +81,21 @@ const FORGET: &str = "
 DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.worker_id = w.worker_id AND r.status = 'running')";
 
+/// The runs that are `running` in the name of a worker.
+const HELD: &str = "SELECT run_id FROM runs WHERE status = 'running' AND worker_id = $1";
+
 impl Store {
+    /// See [`runs::Store::held`](crate::runs::Store::held).
+    pub(super) async fn held_by(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+        let rows = pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
+            let statement = prepare(client, HELD).await?;
+            Ok(client.query(&statement, &[&worker.0]).await?)
+        })
+        .await?;
+        ids(&rows)
+    }
+
     /// See [`runs::Store::recover`](crate::runs::Store::recover).
     pub(super) async fn take_over(&self, by: Recover) -> Result<Recovered, Error> {
         let busy: Vec<_> = by.busy.iter().map(|run| run.0).collect();

@@ -224,6 +224,12 @@ impl runs::Store for Store {
             .await
     }
 
+    async fn held(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+        self.readers
+            .read(move |db| takeover::held(db, worker))
+            .await
+    }
+
     async fn begin(&self, _tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {
         Ok(Box::new(self.transaction().await?))
     }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     checkpoint::{Error, Slot},
-    id::WorkerId,
+    id::{RunId, WorkerId},
     runs::{Claimed, DEATHS, Recover, Recovered, Run, Status, Undo},
     time::Timestamp,
 };
@@ -115,4 +115,14 @@ fn give_up(
         Ok((end, row.get(6)?))
     })?;
     ended.map(|row| row.map_err(Error::from)).collect()
+}
+
+/// The runs that are `running` in the name of a worker.
+pub(super) fn held(db: &Connection, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+    let mut statement = db.prepare_cached(
+        "SELECT run_id FROM runs INDEXED BY one_running_per_branch \
+         WHERE status = 'running' AND worker_id = ?1",
+    )?;
+    let held = statement.query_map([worker.0.as_bytes()], |row| id(row, 0))?;
+    held.map(|row| row.map_err(Error::from)).collect()
 }
