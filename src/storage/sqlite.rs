@@ -1,4 +1,10 @@
 //! SQLite in a data directory: one writer thread that commits in groups, a few readers.
+//!
+//! Without statistics the planner takes the first column of a key of a table `WITHOUT ROWID` for
+//! cheaper than an index of two columns that does not cover, and that column is the tree: a
+//! statement would walk all of it. So statements name their index (`INDEXED BY`) where the key is
+//! not what they search by, and their order (`CROSS JOIN`) where a few rows lead to the others;
+//! a test plans them.
 
 use std::{
     fs::{self, File, TryLockError},

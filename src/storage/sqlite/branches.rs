@@ -144,8 +144,8 @@ pub(super) fn creation_id(
                WHERE w.tree_id = ?1 AND w.checkpoint_ns = s.checkpoint_ns \
                  AND w.checkpoint_id = s.parent_checkpoint_id AND w.branch_id = ?3 \
                  AND w.idx = -3) THEN s.checkpoint_id END), max(s.checkpoint_id) \
-             FROM checkpoints s WHERE s.tree_id = ?1 AND s.root_checkpoint_id = ?2 \
-              AND s.checkpoint_ns <> ''",
+             FROM checkpoints s INDEXED BY checkpoints_sub \
+             WHERE s.tree_id = ?1 AND s.root_checkpoint_id = ?2 AND s.checkpoint_ns <> ''",
         )?
         .query_row(
             params![tree.0.as_bytes(), base.0.as_bytes(), from.0.as_bytes()],
@@ -183,7 +183,7 @@ pub(super) fn copy_writes(
               FROM (SELECT '' AS ns, ?3 AS id UNION ALL \
                     SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
                      WHERE tree_id = ?1 AND root_checkpoint_id = ?3 AND checkpoint_ns <> '') s \
-              JOIN checkpoint_writes w ON w.tree_id = ?1 AND w.checkpoint_ns = s.ns \
+              CROSS JOIN checkpoint_writes w ON w.tree_id = ?1 AND w.checkpoint_ns = s.ns \
                AND w.checkpoint_id = s.id AND w.branch_id = ?2) \
           WHERE CASE channel \
             WHEN '__interrupt__' THEN 1 \

@@ -152,7 +152,8 @@ fn subgraph(
              FROM path p JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
               AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < :step) \
            SELECT * FROM path) p \
-         JOIN checkpoints c ON c.tree_id = :tree AND c.root_checkpoint_id = p.checkpoint_id \
+         CROSS JOIN checkpoints c INDEXED BY checkpoints_sub \
+          ON c.tree_id = :tree AND c.root_checkpoint_id = p.checkpoint_id \
           AND c.checkpoint_ns = :ns AND c.checkpoint_ns <> '' \
          LEFT JOIN branches o ON o.tree_id = :tree AND o.branch_id = p.owner \
          WHERE (:before IS NULL OR c.checkpoint_id < :before) \

@@ -140,7 +140,8 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
     forget_derived(db, tree, Some(thread))?;
     for sql in [
         "DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2",
-        "DELETE FROM branches WHERE tree_id = ?1 AND thread_id = ?2",
+        "DELETE FROM branches INDEXED BY sqlite_autoindex_branches_2 \
+         WHERE tree_id = ?1 AND thread_id = ?2",
         "DELETE FROM runs WHERE tree_id = ?1 AND thread_id = ?2",
     ] {
         db.prepare_cached(sql)?
@@ -163,9 +164,10 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
            SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k \
              JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
               AND c.checkpoint_id = k.parent_checkpoint_id) \
-         SELECT c.checkpoint_id FROM checkpoints c \
-           JOIN threads t ON t.thread_id = c.thread_id AND t.deleted_at IS NOT NULL \
-          WHERE c.tree_id = :tree AND c.checkpoint_ns = '' \
+         SELECT c.checkpoint_id FROM threads t \
+           CROSS JOIN checkpoints c INDEXED BY checkpoints_thread ON c.tree_id = :tree \
+            AND c.thread_id = t.thread_id AND c.checkpoint_ns = '' \
+          WHERE t.tree_id = :tree AND t.deleted_at IS NOT NULL \
             AND c.checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)",
         named_params! { ":tree": id },
     )?;
@@ -285,7 +287,7 @@ pub(super) fn unpinned(
             WHERE p.tree_id = :tree AND p.depth > (SELECT depth FROM bound) \
            UNION \
            SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM keep k \
-             JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+             CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
               AND c.checkpoint_id = k.parent_checkpoint_id \
             WHERE c.depth > (SELECT depth FROM bound)) \
          SELECT checkpoint_id FROM run_rows \
@@ -321,8 +323,8 @@ fn remove(db: &Connection, tree: TreeId, doomed: &[[u8; 16]], messages: bool) ->
              AND (checkpoint_ns, checkpoint_id) IN (SELECT checkpoint_ns, checkpoint_id \
                FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
                AND checkpoint_ns <> '')",
-            "DELETE FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
-             AND checkpoint_ns <> ''",
+            "DELETE FROM checkpoints INDEXED BY checkpoints_sub \
+             WHERE tree_id = ?1 AND root_checkpoint_id = ?2 AND checkpoint_ns <> ''",
             "DELETE FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = '' \
              AND checkpoint_id = ?2",
         ] {
@@ -331,7 +333,8 @@ fn remove(db: &Connection, tree: TreeId, doomed: &[[u8; 16]], messages: bool) ->
         }
         if messages {
             db.prepare_cached(
-                "DELETE FROM message_nodes WHERE tree_id = ?1 AND checkpoint_id = ?2",
+                "DELETE FROM message_nodes INDEXED BY message_nodes_checkpoint \
+                 WHERE tree_id = ?1 AND checkpoint_id = ?2",
             )?
             .execute(params![tree.0.as_bytes(), checkpoint])?;
         }

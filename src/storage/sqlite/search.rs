@@ -25,6 +25,7 @@ macro_rules! threads {
             "WITH x AS ( \
                SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \
                 (SELECT max(s.updated_at) FROM branches s \
+                 INDEXED BY sqlite_autoindex_branches_2 \
                   WHERE s.tree_id = t.tree_id AND s.thread_id = t.thread_id) AS state_updated_at, \
                 b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, \
                 b.error, \

@@ -220,11 +220,14 @@ pub(super) fn insert(
     Ok(())
 }
 
+/// Its branches are found by the index of the constraint that their names are unique: the key
+/// would walk those of every fork.
 pub(super) fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
     Ok(db
         .prepare_cached(
             "SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \
               (SELECT max(s.updated_at) FROM branches s \
+                 INDEXED BY sqlite_autoindex_branches_2 \
                 WHERE s.tree_id = t.tree_id AND s.thread_id = t.thread_id), \
               b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, \
               b.error, \

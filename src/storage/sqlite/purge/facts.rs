@@ -109,7 +109,8 @@ fn of_answer(
     let question: Option<Arc<str>> = db
         .prepare_cached(
             "WITH RECURSIVE up AS (\
-               SELECT parent_node_id, NULL AS question FROM message_nodes \
+               SELECT parent_node_id, NULL AS question \
+                 FROM message_nodes INDEXED BY message_nodes_checkpoint \
                 WHERE tree_id = ?1 AND checkpoint_id = ?2 AND message_id = ?3 AND kind = 'add' \
                UNION ALL \
                SELECT m.parent_node_id, CASE m.role WHEN 'human' THEN m.message_id END \

@@ -55,7 +55,8 @@ fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Row>, Err
                     AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
                     AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0)) \
              SELECT checkpoint_id, parent_checkpoint_id, branch_id, \
-               checkpoint_id IN (SELECT id FROM kept), source = 'input' FROM checkpoints \
+               checkpoint_id IN (SELECT id FROM kept), source = 'input' \
+               FROM checkpoints INDEXED BY checkpoints_thread \
               WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''",
         )?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
@@ -74,7 +75,8 @@ fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Row>, Err
 fn inner(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Inner>, Error> {
     let rows = db
         .prepare_cached(
-            "SELECT DISTINCT root_checkpoint_id, checkpoint_ns, branch_id FROM checkpoints \
+            "SELECT DISTINCT root_checkpoint_id, checkpoint_ns, branch_id \
+               FROM checkpoints INDEXED BY checkpoints_thread \
               WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns <> '' \
                 AND root_checkpoint_id IS NOT NULL AND instr(checkpoint_ns, ':') = 0",
         )?

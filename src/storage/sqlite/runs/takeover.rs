@@ -41,7 +41,7 @@ fn take_over(db: &Connection, by: &Recover, now: Timestamp) -> Result<Vec<Claime
     let lost: Vec<(Run, Slot)> = db
         .prepare_cached(select!(
             ", b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth FROM runs r \
-             JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id \
+             INDEXED BY one_running_per_branch JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id \
              WHERE r.status = 'running' AND r.worker_id IS NOT ?1 ORDER BY r.seq LIMIT ?2"
         ))?
         .query_map(

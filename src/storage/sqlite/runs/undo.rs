@@ -147,8 +147,8 @@ pub(super) fn everywhere(
     status: Option<Status>,
 ) -> Result<Vec<(ThreadId, RunId)>, Error> {
     let mut statement = db.prepare_cached(
-        "SELECT thread_id, run_id FROM runs WHERE status IN ('pending', 'running') \
-         AND (?1 IS NULL OR status = ?1) ORDER BY seq",
+        "SELECT thread_id, run_id FROM runs INDEXED BY runs_open \
+         WHERE status IN ('pending', 'running') AND (?1 IS NULL OR status = ?1) ORDER BY seq",
     )?;
     let rows = statement.query_map([status.map(Status::as_str)], |row| {
         Ok((id(row, 0)?, id(row, 1)?))

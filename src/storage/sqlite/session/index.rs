@@ -104,7 +104,8 @@ pub(super) fn nodes_of(
     let mut statement = db.prepare_cached(concat!(
         "SELECT ",
         columns!("m."),
-        "FROM message_nodes m WHERE m.tree_id = ?1 AND m.message_id = ?2"
+        "FROM message_nodes m INDEXED BY message_nodes_message \
+         WHERE m.tree_id = ?1 AND m.message_id = ?2"
     ))?;
     let mut nodes: Vec<Node> = Vec::new();
     for message in ids {
@@ -150,8 +151,8 @@ pub(super) fn children(
         .prepare_cached(concat!(
             "SELECT ",
             columns!("m."),
-            "FROM message_nodes m WHERE m.tree_id = ?1 AND m.parent_node_id IS ?2 \
-             AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
+            "FROM message_nodes m INDEXED BY message_nodes_parent \
+             WHERE m.tree_id = ?1 AND m.parent_node_id IS ?2 AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
         ))?
         .query_map(
             params![tree.0.as_bytes(), parent.as_ref().map(|id| id.0.as_bytes())],

@@ -104,6 +104,8 @@ fn read_branch(row: &Row<'_>) -> rusqlite::Result<Branch> {
     })
 }
 
+/// By the index of the constraint that names are unique in a thread: the key would walk the
+/// branches of every fork.
 pub(super) fn branches(
     db: &Connection,
     tree: TreeId,
@@ -111,7 +113,8 @@ pub(super) fn branches(
 ) -> Result<Vec<Branch>, Error> {
     let rows = db
         .prepare_cached(branches!(
-            "WHERE tree_id = ?1 AND thread_id = ?2 ORDER BY created_at, branch_id"
+            "INDEXED BY sqlite_autoindex_branches_2 \
+             WHERE tree_id = ?1 AND thread_id = ?2 ORDER BY created_at, branch_id"
         ))?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], read_branch)?
         .collect::<Result<_, _>>()?;

@@ -32,7 +32,8 @@ pub(super) fn segment(
              SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, \
                     m.checkpoint_id, m.depth, m.seq, m.settled_checkpoint_id, m.thread_id, \
                     m.branch_id, m.run_id, m.role, m.event_number, m.created_at \
-               FROM up u JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.node_id \
+               FROM up u CROSS JOIN message_nodes m \
+                 ON m.tree_id = ?1 AND m.node_id = u.node_id \
               WHERE u.ordinal > ?3 AND u.ordinal <= ?4 ORDER BY u.ordinal",
         )?
         .query_map(
