@@ -130,6 +130,13 @@ fn free_name(db: &Connection, new: &NewBranch, base: &str) -> Result<Arc<str>, E
     }
 }
 
+pub(super) const CREATION: &str = "SELECT min(CASE WHEN s.branch_id = ?3 AND EXISTS (SELECT 1 FROM checkpoint_writes w \
+      WHERE w.tree_id = ?1 AND w.checkpoint_ns = s.checkpoint_ns \
+        AND w.checkpoint_id = s.parent_checkpoint_id AND w.branch_id = ?3 \
+        AND w.idx = -3) THEN s.checkpoint_id END), max(s.checkpoint_id) \
+    FROM checkpoints s INDEXED BY checkpoints_sub \
+    WHERE s.tree_id = ?1 AND s.root_checkpoint_id = ?2 AND s.checkpoint_ns <> ''";
+
 /// Above every subgraph row of the source that belongs to the copy: where the source has answered
 /// already, its smallest row after a copied question; else an id minted now.
 pub(super) fn creation_id(
@@ -138,21 +145,37 @@ pub(super) fn creation_id(
     base: CheckpointId,
     from: BranchId,
 ) -> Result<CheckpointId, Error> {
-    let (answered, newest): (Option<CheckpointId>, Option<CheckpointId>) = db
-        .prepare_cached(
-            "SELECT min(CASE WHEN s.branch_id = ?3 AND EXISTS (SELECT 1 FROM checkpoint_writes w \
-               WHERE w.tree_id = ?1 AND w.checkpoint_ns = s.checkpoint_ns \
-                 AND w.checkpoint_id = s.parent_checkpoint_id AND w.branch_id = ?3 \
-                 AND w.idx = -3) THEN s.checkpoint_id END), max(s.checkpoint_id) \
-             FROM checkpoints s INDEXED BY checkpoints_sub \
-             WHERE s.tree_id = ?1 AND s.root_checkpoint_id = ?2 AND s.checkpoint_ns <> ''",
-        )?
-        .query_row(
+    let (answered, newest): (Option<CheckpointId>, Option<CheckpointId>) =
+        db.prepare_cached(CREATION)?.query_row(
             params![tree.0.as_bytes(), base.0.as_bytes(), from.0.as_bytes()],
             |row| Ok((id_if(row, 0)?, id_if(row, 1)?)),
         )?;
     Ok(answered.unwrap_or_else(|| CheckpointId::mint(0, [base].into_iter().chain(newest))))
 }
+
+pub(super) const COPY_WRITES: &str = "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, \
+    task_id, idx, task_path, channel, type, writes) \
+    SELECT ?1, checkpoint_ns, checkpoint_id, ?4, task_id, idx, task_path, channel, type, \
+           writes \
+      FROM (SELECT w.*, \
+         EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
+           AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
+           AND o.branch_id = ?2 AND o.task_id = w.task_id AND o.idx = 0) AS finished, \
+         EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
+           AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
+           AND o.branch_id = ?2 AND o.task_id = w.task_id AND o.idx = -3) AS asked, \
+         EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = ?1 AND b.branch_id = ?2 \
+           AND b.head_checkpoint_id = ?3) AS present \
+         FROM (SELECT '' AS ns, ?3 AS id UNION ALL \
+               SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
+                WHERE tree_id = ?1 AND root_checkpoint_id = ?3 AND checkpoint_ns <> '') s \
+         CROSS JOIN checkpoint_writes w ON w.tree_id = ?1 AND w.checkpoint_ns = s.ns \
+          AND w.checkpoint_id = s.id AND w.branch_id = ?2) \
+     WHERE CASE channel \
+       WHEN '__interrupt__' THEN 1 \
+       WHEN '__step__' THEN 1 \
+       WHEN '__resume__' THEN task_id <> zeroblob(16) AND (present OR NOT (asked AND finished)) \
+       ELSE finished AND (present OR NOT asked) END";
 
 /// Copies what a branch holds at a checkpoint and in subgraphs stopped below it: questions,
 /// memoised steps, answers and finished tasks.
@@ -166,32 +189,7 @@ pub(super) fn copy_writes(
     from: BranchId,
     to: BranchId,
 ) -> Result<(), Error> {
-    db.prepare_cached(
-        "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, \
-         task_id, idx, task_path, channel, type, writes) \
-         SELECT ?1, checkpoint_ns, checkpoint_id, ?4, task_id, idx, task_path, channel, type, \
-                writes \
-           FROM (SELECT w.*, \
-              EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
-                AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
-                AND o.branch_id = ?2 AND o.task_id = w.task_id AND o.idx = 0) AS finished, \
-              EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
-                AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
-                AND o.branch_id = ?2 AND o.task_id = w.task_id AND o.idx = -3) AS asked, \
-              EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = ?1 AND b.branch_id = ?2 \
-                AND b.head_checkpoint_id = ?3) AS present \
-              FROM (SELECT '' AS ns, ?3 AS id UNION ALL \
-                    SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
-                     WHERE tree_id = ?1 AND root_checkpoint_id = ?3 AND checkpoint_ns <> '') s \
-              CROSS JOIN checkpoint_writes w ON w.tree_id = ?1 AND w.checkpoint_ns = s.ns \
-               AND w.checkpoint_id = s.id AND w.branch_id = ?2) \
-          WHERE CASE channel \
-            WHEN '__interrupt__' THEN 1 \
-            WHEN '__step__' THEN 1 \
-            WHEN '__resume__' THEN task_id <> zeroblob(16) AND (present OR NOT (asked AND finished)) \
-            ELSE finished AND (present OR NOT asked) END",
-    )?
-    .execute(params![
+    db.prepare_cached(COPY_WRITES)?.execute(params![
         tree.0.as_bytes(),
         from.0.as_bytes(),
         base.0.as_bytes(),

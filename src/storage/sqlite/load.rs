@@ -75,41 +75,47 @@ fn stored(
     Ok(Stored { row, blobs, writes })
 }
 
+pub(super) const BY_ID: &str = select!(
+    "FROM checkpoints c \
+     WHERE c.tree_id = ?1 AND c.checkpoint_ns = ?2 AND c.checkpoint_id = ?3"
+);
+
+pub(super) const OF_HEAD: &str = select!(
+    "FROM branches b JOIN checkpoints c ON c.tree_id = b.tree_id \
+     AND c.checkpoint_ns = '' AND c.checkpoint_id = b.head_checkpoint_id \
+     WHERE b.tree_id = ?1 AND b.branch_id = ?2"
+);
+
+pub(super) const OF_ACTIVE_HEAD: &str = select!(
+    "FROM threads t JOIN branches b ON b.tree_id = t.tree_id \
+     AND b.branch_id = t.active_branch_id \
+     JOIN checkpoints c ON c.tree_id = b.tree_id \
+     AND c.checkpoint_ns = '' AND c.checkpoint_id = b.head_checkpoint_id \
+     WHERE t.thread_id = ?2 AND t.tree_id = ?1"
+);
+
+pub(super) const NEWEST: &str = select!(
+    "FROM checkpoints c INDEXED BY checkpoints_thread \
+     WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3 \
+     ORDER BY c.checkpoint_id DESC LIMIT 1"
+);
+
 fn find(db: &Connection, query: &Query) -> Result<Option<CheckpointRow>, Error> {
     let tree = query.tree.0.as_bytes();
     let thread = query.thread.0.as_bytes();
     let found = match &query.at {
-        At::Id(checkpoint_id) => db
-            .prepare_cached(select!(
-                "FROM checkpoints c \
-                 WHERE c.tree_id = ?1 AND c.checkpoint_ns = ?2 AND c.checkpoint_id = ?3"
-            ))?
-            .query_row(
-                params![tree, query.ns, checkpoint_id.0.as_bytes()],
-                checkpoint,
-            ),
+        At::Id(checkpoint_id) => db.prepare_cached(BY_ID)?.query_row(
+            params![tree, query.ns, checkpoint_id.0.as_bytes()],
+            checkpoint,
+        ),
         At::Head(branch) => db
-            .prepare_cached(select!(
-                "FROM branches b JOIN checkpoints c ON c.tree_id = b.tree_id \
-                 AND c.checkpoint_ns = '' AND c.checkpoint_id = b.head_checkpoint_id \
-                 WHERE b.tree_id = ?1 AND b.branch_id = ?2"
-            ))?
+            .prepare_cached(OF_HEAD)?
             .query_row(params![tree, branch.0.as_bytes()], checkpoint),
         At::ActiveHead => db
-            .prepare_cached(select!(
-                "FROM threads t JOIN branches b ON b.tree_id = t.tree_id \
-                 AND b.branch_id = t.active_branch_id \
-                 JOIN checkpoints c ON c.tree_id = b.tree_id \
-                 AND c.checkpoint_ns = '' AND c.checkpoint_id = b.head_checkpoint_id \
-                 WHERE t.thread_id = ?2 AND t.tree_id = ?1"
-            ))?
+            .prepare_cached(OF_ACTIVE_HEAD)?
             .query_row(params![tree, thread], checkpoint),
         At::Newest => db
-            .prepare_cached(select!(
-                "FROM checkpoints c INDEXED BY checkpoints_thread \
-                 WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3 \
-                 ORDER BY c.checkpoint_id DESC LIMIT 1"
-            ))?
+            .prepare_cached(NEWEST)?
             .query_row(params![tree, thread, query.ns], checkpoint),
         At::Subgraph {
             start,
@@ -119,6 +125,37 @@ fn find(db: &Connection, query: &Query) -> Result<Option<CheckpointRow>, Error> 
     };
     Ok(found.optional()?)
 }
+
+pub(super) const IN_SUBGRAPH: &str = select!(
+    ", p.depth AS at FROM (WITH RECURSIVE path AS ( \
+       SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.branch_id, \
+              :branch AS owner, 1 AS n \
+         FROM checkpoints c WHERE c.tree_id = :tree AND c.checkpoint_ns = '' \
+          AND c.checkpoint_id = :start \
+       UNION ALL \
+       SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.branch_id, p.branch_id, \
+              p.n + 1 \
+         FROM path p JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+          AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < :step) \
+       SELECT * FROM path) p \
+     CROSS JOIN checkpoints c INDEXED BY checkpoints_sub \
+      ON c.tree_id = :tree AND c.root_checkpoint_id = p.checkpoint_id \
+      AND c.checkpoint_ns = :ns AND c.checkpoint_ns <> '' \
+     LEFT JOIN branches o ON o.tree_id = :tree AND o.branch_id = p.owner \
+     WHERE (:before IS NULL OR c.checkpoint_id < :before) \
+       AND (c.branch_id = p.owner \
+            OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id)) \
+     ORDER BY p.depth DESC, c.checkpoint_id DESC LIMIT 1"
+);
+
+pub(super) const END_OF_STEP: &str = "WITH RECURSIVE path AS ( \
+      SELECT parent_checkpoint_id, branch_id, 1 AS n FROM checkpoints \
+       WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2 \
+      UNION ALL \
+      SELECT c.parent_checkpoint_id, c.branch_id, p.n + 1 \
+        FROM path p JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+         AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < ?3) \
+    SELECT parent_checkpoint_id, branch_id FROM path WHERE n = ?3";
 
 /// The newest checkpoint of a subgraph that belongs to the path of `start`.
 ///
@@ -140,37 +177,8 @@ fn subgraph(
     if !any {
         return Ok(None);
     }
-    let mut hit = db.prepare_cached(select!(
-        ", p.depth AS at FROM (WITH RECURSIVE path AS ( \
-           SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.branch_id, \
-                  :branch AS owner, 1 AS n \
-             FROM checkpoints c WHERE c.tree_id = :tree AND c.checkpoint_ns = '' \
-              AND c.checkpoint_id = :start \
-           UNION ALL \
-           SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.branch_id, p.branch_id, \
-                  p.n + 1 \
-             FROM path p JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-              AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < :step) \
-           SELECT * FROM path) p \
-         CROSS JOIN checkpoints c INDEXED BY checkpoints_sub \
-          ON c.tree_id = :tree AND c.root_checkpoint_id = p.checkpoint_id \
-          AND c.checkpoint_ns = :ns AND c.checkpoint_ns <> '' \
-         LEFT JOIN branches o ON o.tree_id = :tree AND o.branch_id = p.owner \
-         WHERE (:before IS NULL OR c.checkpoint_id < :before) \
-           AND (c.branch_id = p.owner \
-                OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id)) \
-         ORDER BY p.depth DESC, c.checkpoint_id DESC LIMIT 1"
-    ))?;
-    let mut walk = db.prepare_cached(
-        "WITH RECURSIVE path AS ( \
-           SELECT parent_checkpoint_id, branch_id, 1 AS n FROM checkpoints \
-            WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2 \
-           UNION ALL \
-           SELECT c.parent_checkpoint_id, c.branch_id, p.n + 1 \
-             FROM path p JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
-              AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < ?3) \
-         SELECT parent_checkpoint_id, branch_id FROM path WHERE n = ?3",
-    )?;
+    let mut hit = db.prepare_cached(IN_SUBGRAPH)?;
+    let mut walk = db.prepare_cached(END_OF_STEP)?;
     let (mut start, mut owner) = (start, branch);
     for _ in 0..MAX_WALK / STEP {
         let found = hit
@@ -202,6 +210,25 @@ fn subgraph(
     Ok(None)
 }
 
+pub(super) const LIST_OF_NAMESPACE: &str = select!(
+    "FROM checkpoints c INDEXED BY checkpoints_thread \
+     WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3 AND c.checkpoint_id < ?4 \
+     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id \
+       AND d.run_id = c.run_id) \
+     ORDER BY c.checkpoint_id DESC"
+);
+
+pub(super) const LIST_ALL: &str = select!(
+    "FROM (SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
+     INDEXED BY checkpoints_thread \
+     WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_id < ?3 \
+     AND NOT EXISTS (SELECT 1 FROM deleted_runs d \
+       WHERE d.tree_id = checkpoints.tree_id AND d.run_id = checkpoints.run_id) \
+     ORDER BY checkpoint_id DESC, checkpoint_ns LIMIT -1) k \
+     CROSS JOIN checkpoints c ON c.tree_id = ?1 \
+     AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id"
+);
+
 /// Several checkpoints, newest first.
 pub(super) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
     if list.limit == 0 {
@@ -224,27 +251,12 @@ pub(super) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
     // The key would save a look-up per row, and walk past those of every relative.
     let mut rows = match &list.ns {
         Some(ns) => {
-            one = db.prepare_cached(select!(
-                "FROM checkpoints c INDEXED BY checkpoints_thread \
-                 WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3 AND c.checkpoint_id < ?4 \
-                 AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id \
-                   AND d.run_id = c.run_id) \
-                 ORDER BY c.checkpoint_id DESC"
-            ))?;
+            one = db.prepare_cached(LIST_OF_NAMESPACE)?;
             one.query(params![tree, thread, ns, before])?
         }
         None => {
             // Sorts keys, not rows.
-            all = db.prepare_cached(select!(
-                "FROM (SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
-                 INDEXED BY checkpoints_thread \
-                 WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_id < ?3 \
-                 AND NOT EXISTS (SELECT 1 FROM deleted_runs d \
-                   WHERE d.tree_id = checkpoints.tree_id AND d.run_id = checkpoints.run_id) \
-                 ORDER BY checkpoint_id DESC, checkpoint_ns LIMIT -1) k \
-                 CROSS JOIN checkpoints c ON c.tree_id = ?1 \
-                 AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id"
-            ))?;
+            all = db.prepare_cached(LIST_ALL)?;
             all.query(params![tree, thread, before])?
         }
     };
@@ -446,17 +458,17 @@ fn version_of(text: &str) -> Result<Version, Error> {
         .map_err(|why: crate::checkpoint::BadVersion| Error::Corrupt(why.to_string()))
 }
 
+pub(super) const WRITES: &str = "SELECT branch_id, task_id, idx, task_path, channel, type, writes FROM checkpoint_writes \
+    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 \
+    ORDER BY task_path, task_id, idx, branch_id";
+
 fn writes_at(
     db: &Connection,
     tree: TreeId,
     ns: &Arc<str>,
     checkpoint: CheckpointId,
 ) -> Result<Vec<WriteRow>, Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT branch_id, task_id, idx, task_path, channel, type, writes FROM checkpoint_writes \
-         WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 \
-         ORDER BY task_path, task_id, idx, branch_id",
-    )?;
+    let mut statement = db.prepare_cached(WRITES)?;
     let rows = statement.query_map(
         params![tree.0.as_bytes(), ns, checkpoint.0.as_bytes()],
         |row| {

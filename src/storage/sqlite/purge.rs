@@ -16,6 +16,19 @@ mod prune;
 use blobs::collect;
 pub(super) use prune::prune;
 
+/// What a test plans.
+#[cfg(test)]
+pub(super) const PLANNED: &[&[&str]] = &[
+    &OF_THREAD,
+    &REMOVE,
+    &[DOOMED, FORGET, REMOVE_MESSAGES, UNPINNED],
+    &[facts::ADDED, facts::POINT, facts::QUESTION, prune::INNER],
+];
+/// What walks a tree on purpose, and under which name: an answer holds a checkpoint of the thread
+/// wherever it was given.
+#[cfg(test)]
+pub(super) const WALKING: &[(&str, &str)] = &[(prune::ROWS, "w")];
+
 /// How long a tombstone without content stays, in microseconds: 30 days.
 const TOMBSTONE: i64 = 30 * 24 * 3600 * 1_000_000;
 
@@ -133,17 +146,34 @@ fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
     forget(db, now)
 }
 
+const OF_THREAD: [&str; 3] = [
+    "DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2",
+    "DELETE FROM branches INDEXED BY sqlite_autoindex_branches_2 \
+     WHERE tree_id = ?1 AND thread_id = ?2",
+    "DELETE FROM runs WHERE tree_id = ?1 AND thread_id = ?2",
+];
+
+const DOOMED: &str = "WITH RECURSIVE keep (checkpoint_id, parent_checkpoint_id) AS ( \
+      SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t \
+        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+         AND c.checkpoint_id = t.fork_checkpoint_id \
+       WHERE t.tree_id = :tree AND t.deleted_at IS NULL \
+      UNION \
+      SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k \
+        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+         AND c.checkpoint_id = k.parent_checkpoint_id) \
+    SELECT c.checkpoint_id FROM threads t \
+      CROSS JOIN checkpoints c INDEXED BY checkpoints_thread ON c.tree_id = :tree \
+       AND c.thread_id = t.thread_id AND c.checkpoint_ns = '' \
+     WHERE t.tree_id = :tree AND t.deleted_at IS NOT NULL \
+       AND c.checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)";
+
 /// The thread becomes a tombstone while others need its rows; what they inherit is exactly the
 /// path of their fork base.
 fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Error> {
     let id = tree.0.as_bytes();
     forget_derived(db, tree, Some(thread))?;
-    for sql in [
-        "DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2",
-        "DELETE FROM branches INDEXED BY sqlite_autoindex_branches_2 \
-         WHERE tree_id = ?1 AND thread_id = ?2",
-        "DELETE FROM runs WHERE tree_id = ?1 AND thread_id = ?2",
-    ] {
+    for sql in OF_THREAD {
         db.prepare_cached(sql)?
             .execute(params![id, thread.0.as_bytes()])?;
     }
@@ -153,24 +183,7 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
          active_branch_id = NULL WHERE thread_id = ?2",
     )?
     .execute(params![now.0, thread.0.as_bytes()])?;
-    let doomed = ids(
-        db,
-        "WITH RECURSIVE keep (checkpoint_id, parent_checkpoint_id) AS ( \
-           SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t \
-             JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-              AND c.checkpoint_id = t.fork_checkpoint_id \
-            WHERE t.tree_id = :tree AND t.deleted_at IS NULL \
-           UNION \
-           SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k \
-             JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-              AND c.checkpoint_id = k.parent_checkpoint_id) \
-         SELECT c.checkpoint_id FROM threads t \
-           CROSS JOIN checkpoints c INDEXED BY checkpoints_thread ON c.tree_id = :tree \
-            AND c.thread_id = t.thread_id AND c.checkpoint_ns = '' \
-          WHERE t.tree_id = :tree AND t.deleted_at IS NOT NULL \
-            AND c.checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)",
-        named_params! { ":tree": id },
-    )?;
+    let doomed = ids(db, DOOMED, named_params! { ":tree": id })?;
     // Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it
     // lives.
     db.prepare_cached(
@@ -198,18 +211,17 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
     forget(db, now)
 }
 
+const FORGET: &str = "DELETE FROM threads WHERE thread_id IN ( \
+    SELECT t.thread_id FROM threads t WHERE t.deleted_at < ?1 \
+       AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id) \
+       AND NOT EXISTS (SELECT 1 FROM events e \
+         WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id) \
+       AND NOT EXISTS (SELECT 1 FROM checkpoints c \
+         WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id) LIMIT 100)";
+
 /// Removes tombstones that are old and that nothing refers to.
 fn forget(db: &Connection, now: Timestamp) -> Result<(), Error> {
-    db.prepare_cached(
-        "DELETE FROM threads WHERE thread_id IN ( \
-           SELECT t.thread_id FROM threads t WHERE t.deleted_at < ?1 \
-              AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id) \
-              AND NOT EXISTS (SELECT 1 FROM events e \
-                WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id) \
-              AND NOT EXISTS (SELECT 1 FROM checkpoints c \
-                WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id) LIMIT 100)",
-    )?
-    .execute([now.0 - TOMBSTONE])?;
+    db.prepare_cached(FORGET)?.execute([now.0 - TOMBSTONE])?;
     Ok(())
 }
 
@@ -260,6 +272,30 @@ pub(super) fn roll_back(
     Ok(())
 }
 
+const UNPINNED: &str = "WITH RECURSIVE bound (depth) AS ( \
+      SELECT coalesce((SELECT depth FROM checkpoints WHERE tree_id = :tree \
+        AND checkpoint_ns = '' AND checkpoint_id = :base), -1)), \
+    run_rows AS ( \
+      SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints \
+       WHERE tree_id = :tree AND checkpoint_ns = '' AND checkpoint_id = :head \
+      UNION ALL \
+      SELECT c.checkpoint_id, c.parent_checkpoint_id FROM run_rows r \
+        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+         AND c.checkpoint_id = r.parent_checkpoint_id \
+       WHERE r.parent_checkpoint_id IS NOT :base), \
+    keep AS ( \
+      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM pins p \
+        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+         AND c.checkpoint_id = p.checkpoint_id \
+       WHERE p.tree_id = :tree AND p.depth > (SELECT depth FROM bound) \
+      UNION \
+      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM keep k \
+        CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+         AND c.checkpoint_id = k.parent_checkpoint_id \
+       WHERE c.depth > (SELECT depth FROM bound)) \
+    SELECT checkpoint_id FROM run_rows \
+     WHERE checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)";
+
 /// Removes the rows from `head` down to `base` that no pin's path holds.
 pub(super) fn unpinned(
     db: &Connection,
@@ -269,29 +305,7 @@ pub(super) fn unpinned(
 ) -> Result<(), Error> {
     let doomed = ids(
         db,
-        "WITH RECURSIVE bound (depth) AS ( \
-           SELECT coalesce((SELECT depth FROM checkpoints WHERE tree_id = :tree \
-             AND checkpoint_ns = '' AND checkpoint_id = :base), -1)), \
-         run_rows AS ( \
-           SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints \
-            WHERE tree_id = :tree AND checkpoint_ns = '' AND checkpoint_id = :head \
-           UNION ALL \
-           SELECT c.checkpoint_id, c.parent_checkpoint_id FROM run_rows r \
-             JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-              AND c.checkpoint_id = r.parent_checkpoint_id \
-            WHERE r.parent_checkpoint_id IS NOT :base), \
-         keep AS ( \
-           SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM pins p \
-             JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-              AND c.checkpoint_id = p.checkpoint_id \
-            WHERE p.tree_id = :tree AND p.depth > (SELECT depth FROM bound) \
-           UNION \
-           SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM keep k \
-             CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-              AND c.checkpoint_id = k.parent_checkpoint_id \
-            WHERE c.depth > (SELECT depth FROM bound)) \
-         SELECT checkpoint_id FROM run_rows \
-          WHERE checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)",
+        UNPINNED,
         named_params! { ":tree": tree.0.as_bytes(), ":head": head, ":base": base },
     )?;
     if doomed.is_empty() {
@@ -312,31 +326,33 @@ fn ids(
     rows.map(|row| row.map_err(Error::from)).collect()
 }
 
+const REMOVE: [&str; 4] = [
+    "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND checkpoint_ns = '' \
+     AND checkpoint_id = ?2",
+    "DELETE FROM checkpoint_writes WHERE tree_id = ?1 \
+     AND (checkpoint_ns, checkpoint_id) IN (SELECT checkpoint_ns, checkpoint_id \
+       FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
+       AND checkpoint_ns <> '')",
+    "DELETE FROM checkpoints INDEXED BY checkpoints_sub \
+     WHERE tree_id = ?1 AND root_checkpoint_id = ?2 AND checkpoint_ns <> ''",
+    "DELETE FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = '' \
+     AND checkpoint_id = ?2",
+];
+
+const REMOVE_MESSAGES: &str = "DELETE FROM message_nodes INDEXED BY message_nodes_checkpoint \
+    WHERE tree_id = ?1 AND checkpoint_id = ?2";
+
 /// Removes root checkpoints with everything that hangs on them, except blobs; messages that
 /// begin there when asked.
 fn remove(db: &Connection, tree: TreeId, doomed: &[[u8; 16]], messages: bool) -> Result<(), Error> {
     for checkpoint in doomed {
-        for sql in [
-            "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND checkpoint_ns = '' \
-             AND checkpoint_id = ?2",
-            "DELETE FROM checkpoint_writes WHERE tree_id = ?1 \
-             AND (checkpoint_ns, checkpoint_id) IN (SELECT checkpoint_ns, checkpoint_id \
-               FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
-               AND checkpoint_ns <> '')",
-            "DELETE FROM checkpoints INDEXED BY checkpoints_sub \
-             WHERE tree_id = ?1 AND root_checkpoint_id = ?2 AND checkpoint_ns <> ''",
-            "DELETE FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = '' \
-             AND checkpoint_id = ?2",
-        ] {
+        for sql in REMOVE {
             db.prepare_cached(sql)?
                 .execute(params![tree.0.as_bytes(), checkpoint])?;
         }
         if messages {
-            db.prepare_cached(
-                "DELETE FROM message_nodes INDEXED BY message_nodes_checkpoint \
-                 WHERE tree_id = ?1 AND checkpoint_id = ?2",
-            )?
-            .execute(params![tree.0.as_bytes(), checkpoint])?;
+            db.prepare_cached(REMOVE_MESSAGES)?
+                .execute(params![tree.0.as_bytes(), checkpoint])?;
         }
     }
     Ok(())

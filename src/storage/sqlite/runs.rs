@@ -44,6 +44,10 @@ pub(super) use create::create;
 pub(super) use open::end_running;
 use open::{interrupt, open_runs};
 
+/// What a test plans.
+#[cfg(test)]
+pub(super) const PLANNED: &[&str] = &[CLAIM, OF_THREAD, open::OPEN, undo::EVERYWHERE];
+
 fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
     let tag = row.get_ref(7)?.as_str()?;
     let columns = Columns {
@@ -105,6 +109,11 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
     Timestamp(time.0.saturating_add(micros))
 }
 
+pub(super) const OF_THREAD: &str = select!(
+    "FROM runs r WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
+     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
+);
+
 #[async_trait]
 impl runs::Store for Store {
     async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
@@ -148,10 +157,7 @@ impl runs::Store for Store {
     ) -> Result<Vec<Run>, Error> {
         self.readers
             .read(move |db| {
-                let mut statement = db.prepare_cached(select!(
-                    "FROM runs r WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
-                     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
-                ))?;
+                let mut statement = db.prepare_cached(OF_THREAD)?;
                 let rows = statement.query_map(
                     params![
                         thread.0.as_bytes(),
@@ -257,6 +263,19 @@ pub(super) fn cancel(
     Ok(ended)
 }
 
+pub(super) const CLAIM: &str = select!(
+    ", b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth FROM runs r \
+     JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL \
+     JOIN branches b ON b.tree_id = r.tree_id \
+      AND b.branch_id = coalesce(r.branch_id, t.active_branch_id) \
+     WHERE r.status = 'pending' AND r.run_at <= ?1 AND NOT EXISTS ( \
+       SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id \
+          AND o.status IN ('pending', 'running') \
+          AND coalesce(o.branch_id, t.active_branch_id) = b.branch_id \
+          AND (o.status = 'running' OR o.seq < r.seq)) \
+     ORDER BY r.run_at, r.seq LIMIT ?2"
+);
+
 fn claim(
     db: &Connection,
     worker: WorkerId,
@@ -264,18 +283,7 @@ fn claim(
     now: Timestamp,
 ) -> Result<Vec<Claimed>, Error> {
     let waiting: Vec<(Run, Slot)> = db
-        .prepare_cached(select!(
-            ", b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth FROM runs r \
-             JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL \
-             JOIN branches b ON b.tree_id = r.tree_id \
-              AND b.branch_id = coalesce(r.branch_id, t.active_branch_id) \
-             WHERE r.status = 'pending' AND r.run_at <= ?1 AND NOT EXISTS ( \
-               SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id \
-                  AND o.status IN ('pending', 'running') \
-                  AND coalesce(o.branch_id, t.active_branch_id) = b.branch_id \
-                  AND (o.status = 'running' OR o.seq < r.seq)) \
-             ORDER BY r.run_at, r.seq LIMIT ?2"
-        ))?
+        .prepare_cached(CLAIM)?
         .query_map(
             params![now.0, i64::try_from(limit).unwrap_or(i64::MAX)],
             |row| {

@@ -59,8 +59,8 @@ macro_rules! threads {
     };
 }
 
-const ASCENDING: &str = threads!("ASC");
-const DESCENDING: &str = threads!("DESC");
+pub(super) const ASCENDING: &str = threads!("ASC");
+pub(super) const DESCENDING: &str = threads!("DESC");
 
 /// A page of living threads.
 pub(super) fn search(db: &Connection, page: &Page) -> Result<Vec<Thread>, Error> {

@@ -9,6 +9,8 @@ use crate::{
     value::Map,
 };
 
+mod plans;
+
 fn options(path: &std::path::Path) -> Options {
     Options {
         path: path.to_owned(),
@@ -131,36 +133,4 @@ fn events_cannot_be_changed_or_removed() {
     }
     db.execute("UPDATE purge_switch SET open = 1", []).unwrap();
     assert_eq!(db.execute("DELETE FROM events", []).unwrap(), 1);
-}
-
-#[test]
-fn what_is_asked_often_is_answered_from_an_index() {
-    let folder = tempfile::tempdir().unwrap();
-    drop(Store::open(options(folder.path())).unwrap());
-    let db = Connection::open(folder.path().join(DATABASE)).unwrap();
-    let plan = |sql: &str| -> String {
-        let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        // Nothing is bound: a plan needs no values.
-        let mut steps = statement.raw_query();
-        let mut plan = String::new();
-        while let Some(step) = steps.next().unwrap() {
-            plan += &step.get::<_, String>(3).unwrap();
-            plan += "; ";
-        }
-        plan
-    };
-    for sql in [
-        "SELECT 1 FROM runs WHERE tree_id = ?1 AND thread_id = ?2 \
-         AND status IN ('pending', 'running')",
-        "SELECT 1 FROM runs WHERE status = 'pending' AND run_at <= ?1 ORDER BY run_at, seq",
-        "SELECT 1 FROM runs WHERE thread_id = ?1 ORDER BY seq DESC",
-        "SELECT 1 FROM checkpoints WHERE tree_id = ?1 AND thread_id = ?2 \
-         AND checkpoint_ns = ?3 ORDER BY checkpoint_id DESC",
-        "SELECT 1 FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
-         AND checkpoint_ns = ?3 AND checkpoint_ns <> ''",
-    ] {
-        let plan = plan(sql);
-        assert!(!plan.contains("SCAN"), "{sql}: {plan}");
-        assert!(!plan.contains("TEMP B-TREE"), "{sql}: {plan}");
-    }
 }

@@ -52,6 +52,24 @@ pub(super) fn keep(
     Ok(())
 }
 
+pub(super) const ADDED: &str = "WITH RECURSIVE c AS (SELECT last_node_id, run_id FROM checkpoints \
+      WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2), \
+    up AS (\
+      SELECT m.parent_node_id, m.ordinal, m.message_id, m.role \
+        FROM c JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = c.last_node_id \
+       WHERE CASE WHEN c.run_id IS NULL THEN m.checkpoint_id = ?2 \
+                  ELSE m.run_id IS c.run_id END \
+      UNION ALL \
+      SELECT m.parent_node_id, m.ordinal, m.message_id, m.role \
+        FROM up u JOIN message_nodes m ON m.tree_id = ?1 \
+          AND m.node_id = u.parent_node_id JOIN c \
+       WHERE CASE WHEN c.run_id IS NULL THEN m.checkpoint_id = ?2 \
+                  ELSE m.run_id IS c.run_id END) \
+    SELECT message_id, role FROM up ORDER BY ordinal";
+
+pub(super) const POINT: &str = "SELECT parent_checkpoint_id, source, step FROM checkpoints \
+    WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2";
+
 /// Of `CheckpointCreated`: the checkpoint before, and what its run or edit added.
 fn of_checkpoint(
     db: &Connection,
@@ -60,31 +78,13 @@ fn of_checkpoint(
 ) -> Result<Option<Map>, Error> {
     let tree = tree.0.as_bytes();
     let added: Vec<(Arc<str>, Option<Arc<str>>)> = db
-        .prepare_cached(
-            "WITH RECURSIVE c AS (SELECT last_node_id, run_id FROM checkpoints \
-               WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2), \
-             up AS (\
-               SELECT m.parent_node_id, m.ordinal, m.message_id, m.role \
-                 FROM c JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = c.last_node_id \
-                WHERE CASE WHEN c.run_id IS NULL THEN m.checkpoint_id = ?2 \
-                           ELSE m.run_id IS c.run_id END \
-               UNION ALL \
-               SELECT m.parent_node_id, m.ordinal, m.message_id, m.role \
-                 FROM up u JOIN message_nodes m ON m.tree_id = ?1 \
-                   AND m.node_id = u.parent_node_id JOIN c \
-                WHERE CASE WHEN c.run_id IS NULL THEN m.checkpoint_id = ?2 \
-                           ELSE m.run_id IS c.run_id END) \
-             SELECT message_id, role FROM up ORDER BY ordinal",
-        )?
+        .prepare_cached(ADDED)?
         .query_map(params![tree, checkpoint], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })?
         .collect::<Result<_, _>>()?;
     let point = db
-        .prepare_cached(
-            "SELECT parent_checkpoint_id, source, step FROM checkpoints \
-             WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2",
-        )?
+        .prepare_cached(POINT)?
         .query_row(params![tree, checkpoint], |row| {
             let source: String = row.get(1)?;
             let added = added.iter().map(|(id, role)| (id, role.as_deref()));
@@ -99,6 +99,16 @@ fn of_checkpoint(
     Ok(point)
 }
 
+pub(super) const QUESTION: &str = "WITH RECURSIVE up AS (\
+      SELECT parent_node_id, NULL AS question \
+        FROM message_nodes INDEXED BY message_nodes_checkpoint \
+       WHERE tree_id = ?1 AND checkpoint_id = ?2 AND message_id = ?3 AND kind = 'add' \
+      UNION ALL \
+      SELECT m.parent_node_id, CASE m.role WHEN 'human' THEN m.message_id END \
+        FROM up u JOIN message_nodes m ON m.tree_id = ?1 \
+          AND m.node_id = u.parent_node_id WHERE u.question IS NULL) \
+    SELECT question FROM up WHERE question IS NOT NULL";
+
 /// Of `LLMResponseGenerated`: the message of the user above.
 fn of_answer(
     db: &Connection,
@@ -107,17 +117,7 @@ fn of_answer(
     message: Option<String>,
 ) -> Result<Option<Map>, Error> {
     let question: Option<Arc<str>> = db
-        .prepare_cached(
-            "WITH RECURSIVE up AS (\
-               SELECT parent_node_id, NULL AS question \
-                 FROM message_nodes INDEXED BY message_nodes_checkpoint \
-                WHERE tree_id = ?1 AND checkpoint_id = ?2 AND message_id = ?3 AND kind = 'add' \
-               UNION ALL \
-               SELECT m.parent_node_id, CASE m.role WHEN 'human' THEN m.message_id END \
-                 FROM up u JOIN message_nodes m ON m.tree_id = ?1 \
-                   AND m.node_id = u.parent_node_id WHERE u.question IS NULL) \
-             SELECT question FROM up WHERE question IS NOT NULL",
-        )?
+        .prepare_cached(QUESTION)?
         .query_row(params![tree.0.as_bytes(), checkpoint, message], |row| {
             row.get(0)
         })

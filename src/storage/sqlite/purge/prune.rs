@@ -38,27 +38,27 @@ pub(in super::super) fn prune(db: &Connection, thread: ThreadId) -> Result<Optio
     Ok(Some(doomed.len()))
 }
 
+pub(super) const ROWS: &str = "WITH kept (id) AS ( \
+      SELECT checkpoint_id FROM pins WHERE tree_id = ?1 \
+      UNION \
+      SELECT base_checkpoint_id FROM runs WHERE tree_id = ?1 \
+       AND status IN ('pending', 'running') AND base_checkpoint_id IS NOT NULL \
+      UNION \
+      SELECT coalesce(c.root_checkpoint_id, c.checkpoint_id) FROM checkpoint_writes w \
+        JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = w.checkpoint_ns \
+         AND c.checkpoint_id = w.checkpoint_id \
+       WHERE w.tree_id = ?1 AND w.idx = -3 \
+         AND NOT EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
+           AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
+           AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0)) \
+    SELECT checkpoint_id, parent_checkpoint_id, branch_id, \
+      checkpoint_id IN (SELECT id FROM kept), source = 'input' \
+      FROM checkpoints INDEXED BY checkpoints_thread \
+     WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''";
+
 fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Row>, Error> {
     let rows = db
-        .prepare_cached(
-            "WITH kept (id) AS ( \
-               SELECT checkpoint_id FROM pins WHERE tree_id = ?1 \
-               UNION \
-               SELECT base_checkpoint_id FROM runs WHERE tree_id = ?1 \
-                AND status IN ('pending', 'running') AND base_checkpoint_id IS NOT NULL \
-               UNION \
-               SELECT coalesce(c.root_checkpoint_id, c.checkpoint_id) FROM checkpoint_writes w \
-                 JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = w.checkpoint_ns \
-                  AND c.checkpoint_id = w.checkpoint_id \
-                WHERE w.tree_id = ?1 AND w.idx = -3 \
-                  AND NOT EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
-                    AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
-                    AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0)) \
-             SELECT checkpoint_id, parent_checkpoint_id, branch_id, \
-               checkpoint_id IN (SELECT id FROM kept), source = 'input' \
-               FROM checkpoints INDEXED BY checkpoints_thread \
-              WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''",
-        )?
+        .prepare_cached(ROWS)?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
             Ok(Row {
                 id: id(row, 0)?,
@@ -72,14 +72,14 @@ fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Row>, Err
     Ok(rows)
 }
 
+pub(super) const INNER: &str = "SELECT DISTINCT root_checkpoint_id, checkpoint_ns, branch_id \
+     FROM checkpoints INDEXED BY checkpoints_thread \
+    WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns <> '' \
+      AND root_checkpoint_id IS NOT NULL AND instr(checkpoint_ns, ':') = 0";
+
 fn inner(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Inner>, Error> {
     let rows = db
-        .prepare_cached(
-            "SELECT DISTINCT root_checkpoint_id, checkpoint_ns, branch_id \
-               FROM checkpoints INDEXED BY checkpoints_thread \
-              WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns <> '' \
-                AND root_checkpoint_id IS NOT NULL AND instr(checkpoint_ns, ':') = 0",
-        )?
+        .prepare_cached(INNER)?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
             Ok(Inner {
                 root: id::<CheckpointId>(row, 0)?,

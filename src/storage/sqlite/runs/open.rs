@@ -45,22 +45,22 @@ impl Open {
     }
 }
 
+pub(super) const OPEN: &str = "SELECT r.run_id, r.status = 'running', r.tree_id, \
+          coalesce(r.branch_id, t.active_branch_id), r.base_checkpoint_id, \
+          r.temporary \
+     FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id \
+      AND r.status IN ('pending', 'running') \
+    WHERE t.thread_id = ?1 \
+      AND (?2 IS NULL OR coalesce(r.branch_id, t.active_branch_id) = ?2) \
+    ORDER BY r.seq";
+
 /// Pending and running runs of a thread, or of one slot of it, in order of creation.
 pub(super) fn open_runs(
     db: &Connection,
     thread: ThreadId,
     branch: Option<BranchId>,
 ) -> Result<Vec<Open>, Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT r.run_id, r.status = 'running', r.tree_id, \
-                coalesce(r.branch_id, t.active_branch_id), r.base_checkpoint_id, \
-                r.temporary \
-           FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id \
-            AND r.status IN ('pending', 'running') \
-          WHERE t.thread_id = ?1 \
-            AND (?2 IS NULL OR coalesce(r.branch_id, t.active_branch_id) = ?2) \
-          ORDER BY r.seq",
-    )?;
+    let mut statement = db.prepare_cached(OPEN)?;
     let rows = statement.query_map(
         params![
             thread.0.as_bytes(),

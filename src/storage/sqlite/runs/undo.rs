@@ -141,15 +141,15 @@ fn delete(db: &Connection, run: RunId) -> Result<(), Error> {
     Ok(())
 }
 
+pub(super) const EVERYWHERE: &str = "SELECT thread_id, run_id FROM runs INDEXED BY runs_open \
+    WHERE status IN ('pending', 'running') AND (?1 IS NULL OR status = ?1) ORDER BY seq";
+
 /// Open runs of all threads, oldest first.
 pub(super) fn everywhere(
     db: &Connection,
     status: Option<Status>,
 ) -> Result<Vec<(ThreadId, RunId)>, Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT thread_id, run_id FROM runs INDEXED BY runs_open \
-         WHERE status IN ('pending', 'running') AND (?1 IS NULL OR status = ?1) ORDER BY seq",
-    )?;
+    let mut statement = db.prepare_cached(EVERYWHERE)?;
     let rows = statement.query_map([status.map(Status::as_str)], |row| {
         Ok((id(row, 0)?, id(row, 1)?))
     })?;

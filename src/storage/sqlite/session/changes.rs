@@ -39,22 +39,25 @@ pub(super) fn insert_branch(
     Ok(())
 }
 
+pub(super) const SET_CREATION: &str =
+    "UPDATE branches SET creation_id = ?3 WHERE tree_id = ?1 AND branch_id = ?2";
+
 pub(super) fn set_creation(
     db: &Connection,
     tree: TreeId,
     branch: BranchId,
     creation: CheckpointId,
 ) -> Result<(), Error> {
-    db.prepare_cached(
-        "UPDATE branches SET creation_id = ?3 WHERE tree_id = ?1 AND branch_id = ?2",
-    )?
-    .execute(params![
+    db.prepare_cached(SET_CREATION)?.execute(params![
         tree.0.as_bytes(),
         branch.0.as_bytes(),
         creation.0.as_bytes()
     ])?;
     Ok(())
 }
+
+pub(super) const RENAME: &str =
+    "UPDATE branches SET name = ?3, updated_at = ?4 WHERE tree_id = ?1 AND branch_id = ?2";
 
 pub(super) fn rename_branch(
     db: &Connection,
@@ -63,18 +66,25 @@ pub(super) fn rename_branch(
     name: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
-    db.prepare_cached(
-        "UPDATE branches SET name = ?3, updated_at = ?4 WHERE tree_id = ?1 AND branch_id = ?2",
-    )?
-    .execute(params![tree.0.as_bytes(), branch.0.as_bytes(), name, now.0])?;
+    db.prepare_cached(RENAME)?.execute(params![
+        tree.0.as_bytes(),
+        branch.0.as_bytes(),
+        name,
+        now.0
+    ])?;
     Ok(())
 }
 
+pub(super) const DELETE: &str = "DELETE FROM branches WHERE tree_id = ?1 AND branch_id = ?2";
+
 pub(super) fn delete_branch(db: &Connection, tree: TreeId, branch: BranchId) -> Result<(), Error> {
-    db.prepare_cached("DELETE FROM branches WHERE tree_id = ?1 AND branch_id = ?2")?
+    db.prepare_cached(DELETE)?
         .execute(params![tree.0.as_bytes(), branch.0.as_bytes()])?;
     Ok(())
 }
+
+pub(super) const ACTIVATE: &str =
+    "UPDATE threads SET active_branch_id = ?2, updated_at = ?3 WHERE thread_id = ?1";
 
 pub(super) fn activate(
     db: &Connection,
@@ -82,12 +92,16 @@ pub(super) fn activate(
     branch: BranchId,
     now: Timestamp,
 ) -> Result<(), Error> {
-    db.prepare_cached(
-        "UPDATE threads SET active_branch_id = ?2, updated_at = ?3 WHERE thread_id = ?1",
-    )?
-    .execute(params![thread.0.as_bytes(), branch.0.as_bytes(), now.0])?;
+    db.prepare_cached(ACTIVATE)?.execute(params![
+        thread.0.as_bytes(),
+        branch.0.as_bytes(),
+        now.0
+    ])?;
     Ok(())
 }
+
+pub(super) const MOVE_TAG: &str = "UPDATE tags SET checkpoint_id = ?4, depth = ?5, message_id = ?6, updated_at = ?7 \
+    WHERE tree_id = ?1 AND thread_id = ?2 AND name = ?3";
 
 pub(super) fn put_tag(
     db: &Connection,
@@ -95,20 +109,15 @@ pub(super) fn put_tag(
     thread: ThreadId,
     tag: &Tag,
 ) -> Result<bool, Error> {
-    let moved = db
-        .prepare_cached(
-            "UPDATE tags SET checkpoint_id = ?4, depth = ?5, message_id = ?6, updated_at = ?7 \
-             WHERE tree_id = ?1 AND thread_id = ?2 AND name = ?3",
-        )?
-        .execute(params![
-            tree.0.as_bytes(),
-            thread.0.as_bytes(),
-            tag.name,
-            tag.checkpoint.0.as_bytes(),
-            tag.depth,
-            tag.message_id,
-            tag.updated_at.0,
-        ])?;
+    let moved = db.prepare_cached(MOVE_TAG)?.execute(params![
+        tree.0.as_bytes(),
+        thread.0.as_bytes(),
+        tag.name,
+        tag.checkpoint.0.as_bytes(),
+        tag.depth,
+        tag.message_id,
+        tag.updated_at.0,
+    ])?;
     if moved > 0 {
         return Ok(false);
     }
@@ -129,17 +138,25 @@ pub(super) fn put_tag(
     Ok(true)
 }
 
+pub(super) const DELETE_TAG: &str =
+    "DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2 AND name = ?3";
+
 pub(super) fn delete_tag(
     db: &Connection,
     tree: TreeId,
     thread: ThreadId,
     name: &str,
 ) -> Result<bool, Error> {
-    let deleted = db
-        .prepare_cached("DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2 AND name = ?3")?
-        .execute(params![tree.0.as_bytes(), thread.0.as_bytes(), name])?;
+    let deleted = db.prepare_cached(DELETE_TAG)?.execute(params![
+        tree.0.as_bytes(),
+        thread.0.as_bytes(),
+        name
+    ])?;
     Ok(deleted > 0)
 }
+
+pub(super) const PIN_RUN: &str = "UPDATE runs SET branch_id = ?2, updated_at = ?3 \
+    WHERE run_id = ?1 AND status = 'pending' AND branch_id IS NULL";
 
 pub(super) fn pin_runs(
     db: &Connection,
@@ -147,10 +164,7 @@ pub(super) fn pin_runs(
     branch: BranchId,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let mut pin = db.prepare_cached(
-        "UPDATE runs SET branch_id = ?2, updated_at = ?3 \
-         WHERE run_id = ?1 AND status = 'pending' AND branch_id IS NULL",
-    )?;
+    let mut pin = db.prepare_cached(PIN_RUN)?;
     for run in runs {
         pin.execute(params![run.0.as_bytes(), branch.0.as_bytes(), now.0])?;
     }
@@ -181,6 +195,9 @@ pub(super) fn insert_fork(db: &Connection, new: &InsertFork, now: Timestamp) -> 
     Ok(())
 }
 
+pub(super) const SET_OUTCOME: &str = "UPDATE branches SET outcome = ?3, error = NULL, updated_at = ?4 \
+    WHERE tree_id = ?1 AND branch_id = ?2";
+
 pub(super) fn set_outcome(
     db: &Connection,
     tree: TreeId,
@@ -188,11 +205,7 @@ pub(super) fn set_outcome(
     outcome: Outcome,
     now: Timestamp,
 ) -> Result<(), Error> {
-    db.prepare_cached(
-        "UPDATE branches SET outcome = ?3, error = NULL, updated_at = ?4 \
-         WHERE tree_id = ?1 AND branch_id = ?2",
-    )?
-    .execute(params![
+    db.prepare_cached(SET_OUTCOME)?.execute(params![
         tree.0.as_bytes(),
         branch.0.as_bytes(),
         outcome.as_str(),
@@ -200,6 +213,8 @@ pub(super) fn set_outcome(
     ])?;
     Ok(())
 }
+
+pub(super) const TOUCH: &str = "UPDATE threads SET updated_at = ?2 WHERE thread_id = ?1";
 
 pub(super) fn append(
     db: &Connection,
@@ -209,7 +224,7 @@ pub(super) fn append(
     now: Timestamp,
 ) -> Result<i64, Error> {
     if !new.is_empty() {
-        db.prepare_cached("UPDATE threads SET updated_at = ?2 WHERE thread_id = ?1")?
+        db.prepare_cached(TOUCH)?
             .execute(params![thread.0.as_bytes(), now.0])?;
     }
     events::append(db, tree, thread, new, now)

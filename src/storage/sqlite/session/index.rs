@@ -83,16 +83,25 @@ fn change(row: &Row<'_>, column: usize) -> rusqlite::Result<Change> {
         .ok_or_else(|| unreadable(column, format!("`{word}` is not a change of a message")))
 }
 
+pub(super) const NODE: &str = concat!(
+    "SELECT ",
+    columns!("m."),
+    "FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2"
+);
+
 pub(super) fn node(db: &Connection, tree: TreeId, node: NodeId) -> Result<Option<Node>, Error> {
     Ok(db
-        .prepare_cached(concat!(
-            "SELECT ",
-            columns!("m."),
-            "FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2"
-        ))?
+        .prepare_cached(NODE)?
         .query_row(params![tree.0.as_bytes(), node.0.as_bytes()], read_node)
         .optional()?)
 }
+
+pub(super) const OF_MESSAGE: &str = concat!(
+    "SELECT ",
+    columns!("m."),
+    "FROM message_nodes m INDEXED BY message_nodes_message \
+     WHERE m.tree_id = ?1 AND m.message_id = ?2"
+);
 
 pub(super) fn nodes_of(
     db: &Connection,
@@ -101,12 +110,7 @@ pub(super) fn nodes_of(
 ) -> Result<Vec<Node>, Error> {
     ids.sort_unstable();
     ids.dedup();
-    let mut statement = db.prepare_cached(concat!(
-        "SELECT ",
-        columns!("m."),
-        "FROM message_nodes m INDEXED BY message_nodes_message \
-         WHERE m.tree_id = ?1 AND m.message_id = ?2"
-    ))?;
+    let mut statement = db.prepare_cached(OF_MESSAGE)?;
     let mut nodes: Vec<Node> = Vec::new();
     for message in ids {
         for node in statement.query_map(params![tree.0.as_bytes(), message], read_node)? {
@@ -117,6 +121,17 @@ pub(super) fn nodes_of(
     Ok(nodes)
 }
 
+pub(super) const CHAIN: &str = concat!(
+    "WITH RECURSIVE chain AS (SELECT ",
+    columns!("m."),
+    ", 1 AS n FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2 AND ?3 > 0 \
+     UNION ALL SELECT ",
+    columns!("m."),
+    ", k.n + 1 FROM chain k JOIN message_nodes m ON m.tree_id = ?1 \
+       AND m.node_id = k.parent_node_id WHERE k.n < ?3) \
+     SELECT * FROM chain ORDER BY n"
+);
+
 pub(super) fn chain(
     db: &Connection,
     tree: TreeId,
@@ -124,16 +139,7 @@ pub(super) fn chain(
     limit: usize,
 ) -> Result<Vec<Node>, Error> {
     let rows = db
-        .prepare_cached(concat!(
-            "WITH RECURSIVE chain AS (SELECT ",
-            columns!("m."),
-            ", 1 AS n FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2 AND ?3 > 0 \
-             UNION ALL SELECT ",
-            columns!("m."),
-            ", k.n + 1 FROM chain k JOIN message_nodes m ON m.tree_id = ?1 \
-               AND m.node_id = k.parent_node_id WHERE k.n < ?3) \
-             SELECT * FROM chain ORDER BY n"
-        ))?
+        .prepare_cached(CHAIN)?
         .query_map(
             params![tree.0.as_bytes(), start.0.as_bytes(), bounded(limit)],
             read_node,
@@ -142,18 +148,21 @@ pub(super) fn chain(
     Ok(rows)
 }
 
+pub(super) const CHILDREN: &str = concat!(
+    "SELECT ",
+    columns!("m."),
+    "FROM message_nodes m INDEXED BY message_nodes_parent \
+     WHERE m.tree_id = ?1 AND m.parent_node_id IS ?2 AND m.kind = 'add' \
+     ORDER BY m.checkpoint_id, m.seq"
+);
+
 pub(super) fn children(
     db: &Connection,
     tree: TreeId,
     parent: Option<NodeId>,
 ) -> Result<Vec<Node>, Error> {
     let rows = db
-        .prepare_cached(concat!(
-            "SELECT ",
-            columns!("m."),
-            "FROM message_nodes m INDEXED BY message_nodes_parent \
-             WHERE m.tree_id = ?1 AND m.parent_node_id IS ?2 AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
-        ))?
+        .prepare_cached(CHILDREN)?
         .query_map(
             params![tree.0.as_bytes(), parent.as_ref().map(|id| id.0.as_bytes())],
             read_node,

@@ -55,18 +55,20 @@ fn position(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Position>> 
     }
 }
 
+pub(super) const THREAD: &str = threads!("WHERE thread_id = ?1");
+
 pub(super) fn thread_row(db: &Connection, thread: ThreadId) -> Result<Option<ThreadRow>, Error> {
     Ok(db
-        .prepare_cached(threads!("WHERE thread_id = ?1"))?
+        .prepare_cached(THREAD)?
         .query_row([thread.0.as_bytes()], read_thread)
         .optional()?)
 }
 
+pub(super) const RELATIVES: &str = threads!("WHERE tree_id = ?1 ORDER BY created_at, thread_id");
+
 pub(super) fn relatives(db: &Connection, tree: TreeId) -> Result<Vec<ThreadRow>, Error> {
     let rows = db
-        .prepare_cached(threads!(
-            "WHERE tree_id = ?1 ORDER BY created_at, thread_id"
-        ))?
+        .prepare_cached(RELATIVES)?
         .query_map([tree.0.as_bytes()], read_thread)?
         .collect::<Result<_, _>>()?;
     Ok(rows)
@@ -104,6 +106,11 @@ fn read_branch(row: &Row<'_>) -> rusqlite::Result<Branch> {
     })
 }
 
+pub(super) const BRANCHES: &str = branches!(
+    "INDEXED BY sqlite_autoindex_branches_2 \
+     WHERE tree_id = ?1 AND thread_id = ?2 ORDER BY created_at, branch_id"
+);
+
 /// By the index of the constraint that names are unique in a thread: the key would walk the
 /// branches of every fork.
 pub(super) fn branches(
@@ -112,14 +119,13 @@ pub(super) fn branches(
     thread: ThreadId,
 ) -> Result<Vec<Branch>, Error> {
     let rows = db
-        .prepare_cached(branches!(
-            "INDEXED BY sqlite_autoindex_branches_2 \
-             WHERE tree_id = ?1 AND thread_id = ?2 ORDER BY created_at, branch_id"
-        ))?
+        .prepare_cached(BRANCHES)?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], read_branch)?
         .collect::<Result<_, _>>()?;
     Ok(rows)
 }
+
+pub(super) const BRANCH: &str = branches!("WHERE tree_id = ?1 AND branch_id = ?2");
 
 pub(super) fn branch(
     db: &Connection,
@@ -127,7 +133,7 @@ pub(super) fn branch(
     branch: BranchId,
 ) -> Result<Option<Branch>, Error> {
     Ok(db
-        .prepare_cached(branches!("WHERE tree_id = ?1 AND branch_id = ?2"))?
+        .prepare_cached(BRANCH)?
         .query_row(params![tree.0.as_bytes(), branch.0.as_bytes()], read_branch)
         .optional()?)
 }
@@ -153,13 +159,17 @@ fn read_tag(row: &Row<'_>) -> rusqlite::Result<Tag> {
     })
 }
 
+pub(super) const TAGS: &str = tags!("ORDER BY name");
+
 pub(super) fn tags(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Error> {
     let rows = db
-        .prepare_cached(tags!("ORDER BY name"))?
+        .prepare_cached(TAGS)?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], read_tag)?
         .collect::<Result<_, _>>()?;
     Ok(rows)
 }
+
+pub(super) const TAG: &str = tags!("AND name = ?3");
 
 pub(super) fn tag(
     db: &Connection,
@@ -168,7 +178,7 @@ pub(super) fn tag(
     name: &str,
 ) -> Result<Option<Tag>, Error> {
     Ok(db
-        .prepare_cached(tags!("AND name = ?3"))?
+        .prepare_cached(TAG)?
         .query_row(
             params![tree.0.as_bytes(), thread.0.as_bytes(), name],
             read_tag,
@@ -176,17 +186,17 @@ pub(super) fn tag(
         .optional()?)
 }
 
+pub(super) const OPEN_RUNS: &str = "SELECT run_id, branch_id, status = 'running' FROM runs \
+    WHERE tree_id = ?1 AND thread_id = ?2 AND status IN ('pending', 'running') \
+    ORDER BY seq";
+
 pub(super) fn open_runs(
     db: &Connection,
     tree: TreeId,
     thread: ThreadId,
 ) -> Result<Vec<OpenRun>, Error> {
     let rows = db
-        .prepare_cached(
-            "SELECT run_id, branch_id, status = 'running' FROM runs \
-             WHERE tree_id = ?1 AND thread_id = ?2 AND status IN ('pending', 'running') \
-             ORDER BY seq",
-        )?
+        .prepare_cached(OPEN_RUNS)?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
             Ok(OpenRun {
                 id: id(row, 0)?,

@@ -55,6 +55,10 @@ pub(super) fn set_owner(db: &Connection, tree: TreeId, principal: &str) -> Resul
     Ok(())
 }
 
+pub(super) const LEVEL: &str = "SELECT o.owner = ?2, m.level FROM threads t JOIN trees o ON o.tree_id = t.tree_id \
+    LEFT JOIN tree_members m ON m.tree_id = t.tree_id AND m.principal = ?2 \
+    WHERE t.thread_id = ?1 AND t.deleted_at IS NULL";
+
 /// What somebody may do with a living thread.
 pub(in super::super) fn level(
     db: &Connection,
@@ -62,11 +66,7 @@ pub(in super::super) fn level(
     principal: &str,
 ) -> Result<Option<Level>, Error> {
     let tree: Option<(bool, Option<Level>)> = db
-        .prepare_cached(
-            "SELECT o.owner = ?2, m.level FROM threads t JOIN trees o ON o.tree_id = t.tree_id \
-             LEFT JOIN tree_members m ON m.tree_id = t.tree_id AND m.principal = ?2 \
-             WHERE t.thread_id = ?1 AND t.deleted_at IS NULL",
-        )?
+        .prepare_cached(LEVEL)?
         .query_row(params![thread.0.as_bytes(), principal], |row| {
             let level = match row.get_ref(1)?.as_str_or_null()? {
                 Some(_) => Some(parsed(row, 1)?),

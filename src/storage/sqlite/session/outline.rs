@@ -12,6 +12,12 @@ use crate::{
     tree::rows::{Node, Point},
 };
 
+pub(super) const OWN_POINTS: &str = "SELECT checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, \
+    last_node_id, event_number, run_id, source, step, created_at FROM checkpoints \
+    INDEXED BY checkpoints_thread \
+    WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = '' AND depth > ?3 \
+    ORDER BY depth, checkpoint_id LIMIT ?4";
+
 pub(super) fn own_points(
     db: &Connection,
     tree: TreeId,
@@ -20,13 +26,7 @@ pub(super) fn own_points(
     limit: usize,
 ) -> Result<Vec<Point>, Error> {
     let rows = db
-        .prepare_cached(
-            "SELECT checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, \
-             last_node_id, event_number, run_id, source, step, created_at FROM checkpoints \
-             INDEXED BY checkpoints_thread \
-             WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = '' AND depth > ?3 \
-             ORDER BY depth, checkpoint_id LIMIT ?4",
-        )?
+        .prepare_cached(OWN_POINTS)?
         .query_map(
             params![
                 tree.0.as_bytes(),
@@ -40,6 +40,12 @@ pub(super) fn own_points(
     Ok(rows)
 }
 
+pub(super) const OWN_NODES: &str = "SELECT node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, \
+    depth, seq, settled_checkpoint_id, thread_id, branch_id, run_id, role, event_number, \
+    created_at FROM message_nodes \
+    WHERE tree_id = ?1 AND thread_id = ?2 AND kind = 'add' AND ordinal > ?3 \
+    ORDER BY ordinal, checkpoint_id, seq LIMIT ?4";
+
 pub(super) fn own_nodes(
     db: &Connection,
     tree: TreeId,
@@ -48,13 +54,7 @@ pub(super) fn own_nodes(
     limit: usize,
 ) -> Result<Vec<Node>, Error> {
     let rows = db
-        .prepare_cached(
-            "SELECT node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, \
-             depth, seq, settled_checkpoint_id, thread_id, branch_id, run_id, role, event_number, \
-             created_at FROM message_nodes \
-             WHERE tree_id = ?1 AND thread_id = ?2 AND kind = 'add' AND ordinal > ?3 \
-             ORDER BY ordinal, checkpoint_id, seq LIMIT ?4",
-        )?
+        .prepare_cached(OWN_NODES)?
         .query_map(
             params![
                 tree.0.as_bytes(),

@@ -12,6 +12,20 @@ use crate::{
     tree::rows::Node,
 };
 
+pub(super) const SEGMENT: &str = "WITH RECURSIVE up AS (\
+      SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes \
+       WHERE tree_id = ?1 AND node_id = ?2 \
+      UNION ALL \
+      SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1 FROM up u \
+        JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.parent_node_id \
+       WHERE u.ordinal > ?3 + 1 AND u.n < ?5) \
+    SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, \
+           m.checkpoint_id, m.depth, m.seq, m.settled_checkpoint_id, m.thread_id, \
+           m.branch_id, m.run_id, m.role, m.event_number, m.created_at \
+      FROM up u CROSS JOIN message_nodes m \
+        ON m.tree_id = ?1 AND m.node_id = u.node_id \
+     WHERE u.ordinal > ?3 AND u.ordinal <= ?4 ORDER BY u.ordinal";
+
 pub(super) fn segment(
     db: &Connection,
     tree: TreeId,
@@ -21,21 +35,7 @@ pub(super) fn segment(
 ) -> Result<Vec<Node>, Error> {
     let upto = after.saturating_add(i32::try_from(limit).unwrap_or(i32::MAX));
     let rows = db
-        .prepare_cached(
-            "WITH RECURSIVE up AS (\
-               SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes \
-                WHERE tree_id = ?1 AND node_id = ?2 \
-               UNION ALL \
-               SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1 FROM up u \
-                 JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.parent_node_id \
-                WHERE u.ordinal > ?3 + 1 AND u.n < ?5) \
-             SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, \
-                    m.checkpoint_id, m.depth, m.seq, m.settled_checkpoint_id, m.thread_id, \
-                    m.branch_id, m.run_id, m.role, m.event_number, m.created_at \
-               FROM up u CROSS JOIN message_nodes m \
-                 ON m.tree_id = ?1 AND m.node_id = u.node_id \
-              WHERE u.ordinal > ?3 AND u.ordinal <= ?4 ORDER BY u.ordinal",
-        )?
+        .prepare_cached(SEGMENT)?
         .query_map(
             params![
                 tree.0.as_bytes(),

@@ -1,0 +1,192 @@
+//! How SQLite answers the statements of this room, when nobody gathered statistics.
+
+use std::collections::HashMap;
+
+use rusqlite::Connection;
+
+use super::{
+    super::{DATABASE, Store, branches, load, purge, runs, search, session, threads},
+    options,
+};
+
+/// Tables with many rows for one tree.
+const LARGE: [&str; 4] = [
+    "branches",
+    "checkpoint_writes",
+    "checkpoints",
+    "message_nodes",
+];
+/// Indexes that hold runs which wait or are executed, and no others.
+const OPEN_RUNS: [&str; 3] = ["one_running_per_branch", "runs_open", "runs_queue"];
+
+struct Plans {
+    db: Connection,
+    tables: Vec<String>,
+    _folder: tempfile::TempDir,
+}
+
+impl Plans {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Store::open(options(folder.path())).unwrap());
+        let db = Connection::open(folder.path().join(DATABASE)).unwrap();
+        let tables: Vec<String> = db
+            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            .unwrap()
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert!(!tables.iter().any(|table| table.starts_with("sqlite_stat")));
+        Self {
+            db,
+            tables,
+            _folder: folder,
+        }
+    }
+
+    fn steps(&self, sql: &str) -> Vec<String> {
+        let mut statement = self
+            .db
+            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+            .unwrap();
+        // Nothing is bound: a plan needs no values.
+        let mut rows = statement.raw_query();
+        let mut steps = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            steps.push(row.get(3).unwrap());
+        }
+        steps
+    }
+
+    /// The tables a statement reads, by the names its plan has for them.
+    fn named<'a>(&self, sql: &'a str) -> HashMap<&'a str, &'a str> {
+        let words: Vec<&str> = sql
+            .split_inclusive(['(', ')', ','])
+            .flat_map(str::split_whitespace)
+            .collect();
+        let mut named = HashMap::new();
+        for (at, word) in words.iter().enumerate() {
+            let table = word.trim_end_matches([',', ')']);
+            if !self.tables.iter().any(|known| known == table) {
+                continue;
+            }
+            let alias = words
+                .get(at + 1)
+                .map(|next| next.trim_end_matches([',', ')']))
+                .filter(|next| table == *word && is_alias(next));
+            named.insert(alias.unwrap_or(table), table);
+        }
+        named
+    }
+
+    /// The steps that read more than the statement asks for, with the names of what they read.
+    fn walks(&self, sql: &str) -> Vec<(String, String)> {
+        let named = self.named(sql);
+        let mut walks = Vec::new();
+        for step in self.steps(sql) {
+            let mut words = step.split(' ');
+            let (how, name) = (words.next().unwrap(), words.next().unwrap_or(""));
+            // Others are made by the statement, or by a view that it reads as a whole.
+            let Some(table) = named.get(name) else {
+                continue;
+            };
+            let walks_it = match how {
+                "SCAN" => !OPEN_RUNS.iter().any(|index| step.ends_with(index)),
+                "SEARCH" => LARGE.contains(table) && is_by_tree_alone(&step),
+                _ => false,
+            };
+            if walks_it {
+                let name = name.to_owned();
+                walks.push((name, step));
+            }
+        }
+        walks
+    }
+}
+
+fn is_alias(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
+/// Whether a search goes over all rows, or all root checkpoints, of a tree.
+fn is_by_tree_alone(step: &str) -> bool {
+    let (_, by) = step.rsplit_once('(').unwrap();
+    by.trim_end_matches(')')
+        .split(" AND ")
+        .all(|term| matches!(term, "tree_id=?" | "checkpoint_ns=?"))
+}
+
+fn planned() -> Vec<&'static str> {
+    let mut all = vec![
+        branches::COPY_WRITES,
+        branches::CREATION,
+        load::BY_ID,
+        load::END_OF_STEP,
+        load::IN_SUBGRAPH,
+        load::LIST_ALL,
+        load::LIST_OF_NAMESPACE,
+        load::NEWEST,
+        load::OF_ACTIVE_HEAD,
+        load::OF_HEAD,
+        load::WRITES,
+        threads::THREAD,
+    ];
+    all.extend(purge::PLANNED.iter().copied().flatten());
+    all.extend(runs::PLANNED);
+    all.extend(session::PLANNED);
+    all
+}
+
+#[test]
+fn no_statement_walks_a_table_or_a_tree() {
+    let plans = Plans::new();
+    let walking: Vec<_> = planned()
+        .into_iter()
+        .map(|sql| (sql, plans.walks(sql)))
+        .filter(|(_, walks)| !walks.is_empty())
+        .collect();
+    assert!(walking.is_empty(), "{walking:#?}");
+}
+
+#[test]
+fn what_walks_a_tree_on_purpose_walks_nothing_else() {
+    let plans = Plans::new();
+    let search = [(search::ASCENDING, "t"), (search::DESCENDING, "t")];
+    for (sql, known) in [&search[..], purge::WALKING, session::WALKING].concat() {
+        let walks = plans.walks(sql);
+        let names: Vec<&str> = walks.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, [known], "{sql}: {walks:#?}");
+    }
+}
+
+#[test]
+fn what_is_asked_often_comes_in_the_order_of_an_index() {
+    let plans = Plans::new();
+    for sql in [
+        load::LIST_OF_NAMESPACE,
+        load::NEWEST,
+        runs::CLAIM,
+        runs::OF_THREAD,
+    ] {
+        let steps = plans.steps(sql);
+        let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+        assert!(!sorts, "{sql}: {steps:#?}");
+    }
+}
+
+#[test]
+fn a_statement_that_walks_a_tree_is_seen() {
+    let plans = Plans::new();
+    for sql in [
+        "SELECT m.role FROM message_nodes m WHERE m.tree_id = ?1 AND m.message_id = ?2",
+        "DELETE FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
+         AND checkpoint_ns <> ''",
+        "SELECT r.kwargs FROM runs r WHERE r.status = 'running' ORDER BY r.seq",
+        "SELECT (SELECT max(s.updated_at) FROM branches s \
+          WHERE s.tree_id = t.tree_id AND s.thread_id = t.thread_id) FROM threads t \
+         WHERE t.thread_id = ?1",
+    ] {
+        assert_eq!(plans.walks(sql).len(), 1, "{sql}: {:?}", plans.steps(sql));
+    }
+}
