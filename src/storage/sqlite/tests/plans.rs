@@ -109,12 +109,12 @@ fn is_alias(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
-/// Whether a search goes over all rows, or all root checkpoints, of a tree.
+/// Whether a search goes over all rows, or all root checkpoints, of a tree, or a range of them.
 fn is_by_tree_alone(step: &str) -> bool {
     let (_, by) = step.rsplit_once('(').unwrap();
-    by.trim_end_matches(')')
-        .split(" AND ")
-        .all(|term| matches!(term, "tree_id=?" | "checkpoint_ns=?"))
+    let (by, _) = by.split_once(')').unwrap();
+    by.split(" AND ")
+        .all(|term| matches!(term, "tree_id=?" | "checkpoint_ns=?") || !term.ends_with("=?"))
 }
 
 fn planned() -> Vec<&'static str> {
@@ -182,6 +182,10 @@ fn a_statement_that_walks_a_tree_is_seen() {
         "SELECT m.role FROM message_nodes m WHERE m.tree_id = ?1 AND m.message_id = ?2",
         "DELETE FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
          AND checkpoint_ns <> ''",
+        "SELECT DISTINCT root_checkpoint_id, branch_id FROM checkpoints WHERE tree_id = ?1 \
+         AND thread_id = ?2 AND checkpoint_ns <> '' AND root_checkpoint_id IS NOT NULL",
+        "SELECT h.role, b.name FROM branches b LEFT JOIN message_nodes h ON h.tree_id = b.tree_id \
+         AND h.thread_id = b.thread_id WHERE b.tree_id = ?1 AND b.branch_id = ?2",
         "SELECT r.kwargs FROM runs r WHERE r.status = 'running' ORDER BY r.seq",
         "SELECT (SELECT max(s.updated_at) FROM branches s \
           WHERE s.tree_id = t.tree_id AND s.thread_id = t.thread_id) FROM threads t \
