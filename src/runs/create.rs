@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::OwnedMutexGuard;
+
 use super::{
     Created, Error, NewRun, Run, Service,
     execute::known_context,
@@ -11,9 +13,9 @@ use super::{
 };
 use crate::{
     checkpoint,
-    id::{RunId, ThreadId},
+    id::{BranchId, RunId, ThreadId},
     stream,
-    tree::{IfExists, NewThread},
+    tree::{self, IfExists, NewThread, resolve},
     value::{Map, Value},
 };
 
@@ -60,6 +62,11 @@ impl Service {
         let spot = match thread {
             Some(thread) => self.spot(thread, &request).await?,
             None => Spot::default(),
+        };
+        // Until the run is written: of those who answer at the same time one is let in.
+        let _turn = match thread.filter(|_| answers(&request)) {
+            Some(thread) => Some(self.only_answer(thread, spot.pin).await?),
+            None => None,
         };
         let stated = request.address.root();
         // A run is one of the root graph, wherever its address was.
@@ -121,6 +128,42 @@ impl Service {
         }
     }
 
+    /// Waits for its turn to answer on a branch, the active one without `branch`.
+    ///
+    /// # Errors
+    /// 409 `head_conflict`: a run that answers there is under way or waits.
+    async fn only_answer(
+        &self,
+        thread: ThreadId,
+        branch: Option<BranchId>,
+    ) -> Result<OwnedMutexGuard<()>, Error> {
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let row = resolve::thread(&mut *reader, thread).await?;
+        drop(reader);
+        let turn = self.inner.turns.of(row.tree).await;
+        let mut reader = self.inner.parts.tree.reader().await?;
+        let row = resolve::thread(&mut *reader, thread).await?;
+        let open = reader.open_runs(row.tree, thread).await?;
+        drop(reader);
+        let here = branch.or(row.active_branch);
+        for open in open {
+            if open.branch.or(row.active_branch) != here {
+                continue;
+            }
+            let run = self.inner.parts.runs.run(thread, open.id).await?;
+            let kwargs = run.and_then(|run| Kwargs::from_value(&run.kwargs).ok());
+            let answer = kwargs.and_then(|kwargs| kwargs.command?.get("resume").cloned());
+            if answer.is_some_and(|answer| !answer.is_null()) {
+                return Err(tree::Error::conflict(
+                    "head_conflict",
+                    "Another answer is being given here: wait for its run and look at the state",
+                )
+                .into());
+            }
+        }
+        Ok(turn)
+    }
+
     /// Stops what a run with strategy `interrupt` or `rollback` has ended in the storage.
     pub(super) async fn supersede(&self, request: &request::Run, run: &Run) {
         use super::Strategy::{Interrupt, Rollback};
@@ -169,6 +212,14 @@ impl Service {
             })));
         }
     }
+}
+
+/// Whether a run answers a question and takes its turn behind others.
+fn answers(request: &request::Run) -> bool {
+    let command = request.command.as_ref();
+    let answer = command.and_then(|command| command.get("resume"));
+    let enqueues = request.multitask_strategy == super::Strategy::Enqueue;
+    enqueues && answer.is_some_and(|answer| !answer.is_null())
 }
 
 fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Option<NewThread> {

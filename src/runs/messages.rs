@@ -104,7 +104,7 @@ pub struct Sent {
 pub(super) struct Turns(Mutex<HashMap<TreeId, Arc<tokio::sync::Mutex<()>>>>);
 
 impl Turns {
-    async fn of(&self, tree: TreeId) -> OwnedMutexGuard<()> {
+    pub(super) async fn of(&self, tree: TreeId) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.0.lock();
             // Nobody holds or waits for those that only the map knows.

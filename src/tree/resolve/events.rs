@@ -5,12 +5,15 @@ use std::sync::Arc;
 use super::{Base, PAGE, WALK_MAX, at_message, checkpoint, follows, known, pruned, sees, too_deep};
 use crate::{
     checkpoint::Source,
-    id::CheckpointId,
+    id::{BranchId, CheckpointId},
     tree::{
         Error, Read, event,
         rows::{Change, Event, Node, Point, ThreadRow},
     },
 };
+
+/// Pages of events that are looked through, in either direction, for what a branch was.
+const PAGES: usize = 10;
 
 /// The event with a number, and the thread that has it: numbers up to a fork's are its parent's.
 pub(super) async fn event_row(
@@ -114,29 +117,85 @@ async fn told(read: &mut dyn Read, thread: &ThreadRow, id: CheckpointId) -> Resu
     checkpoint(read, thread, id).await
 }
 
+/// A checkpoint on the path of a branch that is gone: what its events name from one of them on, or
+/// else before it. `Some(None)` when all that they name is gone, `None` when they name nothing.
+async fn remembered(
+    read: &mut dyn Read,
+    owner: &ThreadRow,
+    number: i64,
+    branch: BranchId,
+) -> Result<Option<Option<CheckpointId>>, Error> {
+    let mut found = None;
+    let mut from = number - 1;
+    for _ in 0..PAGES {
+        let rows = read.events(owner.tree, owner.id, from, PAGE).await?;
+        let Some(last) = rows.last() else { break };
+        from = last.number;
+        found = named(read, owner, rows.iter(), branch).await?.or(found);
+        if let Some(Some(_)) = found {
+            return Ok(found);
+        }
+    }
+    let mut until = number - 1;
+    for _ in 0..PAGES {
+        let limit = PAGE.min(usize::try_from(until).unwrap_or(0));
+        if limit == 0 {
+            break;
+        }
+        until -= i64::try_from(limit).unwrap_or(until);
+        let rows = read.events(owner.tree, owner.id, until, limit).await?;
+        found = named(read, owner, rows.iter().rev(), branch)
+            .await?
+            .or(found);
+        if let Some(Some(_)) = found {
+            return Ok(found);
+        }
+    }
+    Ok(found)
+}
+
+/// The first checkpoint that is there of those that events of a branch name.
+async fn named(
+    read: &mut dyn Read,
+    owner: &ThreadRow,
+    events: impl Iterator<Item = &Event>,
+    branch: BranchId,
+) -> Result<Option<Option<CheckpointId>>, Error> {
+    let mut found = None;
+    for event in events.filter(|event| event.branch == Some(branch)) {
+        let Some(id) = event.checkpoint else { continue };
+        if read.point(owner.tree, id).await?.is_some() {
+            return Ok(Some(Some(id)));
+        }
+        found = Some(None);
+    }
+    Ok(found)
+}
+
 /// The newest checkpoint on the path of an event's branch that is not younger than the event.
 async fn newest_at(
     read: &mut dyn Read,
     owner: &ThreadRow,
     event: &Event,
 ) -> Result<Option<Point>, Error> {
-    let mut branch = match event.branch {
+    let gone = || pruned(format!("What there was at event {} is gone", event.number));
+    let branch = match event.branch.or(owner.active_branch) {
         Some(id) => read.branch(owner.tree, id).await?,
         None => None,
     };
-    if branch.is_none()
-        && let Some(active) = owner.active_branch
-    {
-        branch = read.branch(owner.tree, active).await?;
-    }
-    let mut next = match branch {
-        Some(branch) => branch.head,
+    let mut next = match (branch, event.branch) {
+        (Some(branch), _) => branch.head,
+        (None, Some(branch)) => match remembered(read, owner, event.number, branch).await? {
+            Some(Some(point)) => Some(point),
+            Some(None) => return Err(gone()),
+            // Its branch had none.
+            None => None,
+        },
         // A deleted thread has no branches any more.
-        None => event.checkpoint,
+        (None, None) => event.checkpoint,
     };
     let mut bare_input = None;
     let mut after: Option<Point> = None;
-    let gone = || pruned(format!("What there was at event {} is gone", event.number));
     for _ in 0..WALK_MAX / PAGE {
         let Some(start) = next.take() else {
             return match after {

@@ -15,6 +15,9 @@ on_both_storages!(
     a_queued_run_without_address_follows_the_active_branch,
     addresses_that_make_no_sense_are_refused,
     a_run_with_a_known_id_follows_the_reducer_and_begins_no_branch,
+    an_event_of_a_deleted_ancestor_means_what_it_meant,
+    an_event_of_a_deleted_branch_means_what_it_meant,
+    of_several_answers_at_once_one_is_given_and_the_others_are_refused,
 );
 
 fn a_run_on_a_named_branch_moves_that_branch_alone(place: &Place) {
@@ -266,4 +269,120 @@ fn a_run_with_a_known_id_follows_the_reducer_and_begins_no_branch(place: &Place)
     assert_eq!(page["messages"][2]["message_id"], *messages[2]);
     assert_eq!(page["messages"][2]["edited"], true);
     assert_eq!(page["messages"][2]["edit_of"], Value::Null);
+}
+
+/// What an event is as an address, or why it is none.
+fn meant(client: &Client, thread: &str, number: i64) -> (u16, Value) {
+    let path = format!("/threads/{thread}/diff?from=event:{number}&to=event:{number}");
+    let answer = client.get(&path);
+    let body = answer.json();
+    match answer.status {
+        200 => (200, body["from"]["checkpoint_id"].clone()),
+        other => (other, body["code"].clone()),
+    }
+}
+
+fn an_event_of_a_deleted_ancestor_means_what_it_meant(place: &Place) {
+    let (_server, client) = serve(place);
+    let (root, _) = two_turns(&client);
+    let numbers = 1..=talk::last_event(&client, &root);
+    let child = talk::id_of(&talk::fork(&client, &root, &json!({})));
+    let grandchild = talk::id_of(&talk::fork(&client, &child, &json!({})));
+    let all = |thread: &str| -> Vec<_> {
+        let numbers = numbers.clone();
+        numbers
+            .map(|number| meant(&client, thread, number))
+            .collect()
+    };
+    let before = all(&grandchild);
+    assert!(before.iter().filter(|(status, _)| *status == 200).count() > 5);
+    let known = before.iter().filter(|(_, id)| !id.is_null());
+    assert!(known.count() > 5, "{before:?}");
+    for gone in [&child, &root] {
+        assert_eq!(client.delete(&format!("/threads/{gone}")).status, 204);
+        assert_eq!(all(&grandchild), before);
+    }
+}
+
+fn an_event_of_a_deleted_branch_means_what_it_meant(place: &Place) {
+    let (_server, client) = serve(place);
+    let (id, messages) = two_turns(&client);
+    let path = format!("/threads/{id}/branches");
+    let body = json!({"message_id": messages[1], "name": "side"});
+    ok(client.post(&path, &body), 201);
+    client.run(&id, &turn_as("aside", "m5", json!({"branch": "side"})));
+    client.run(&id, &turn_as("again", "m7", json!({"branch": "side"})));
+    let tag = format!("/threads/{id}/tags/kept");
+    ok(talk::put(&client, &tag, &json!({"branch": "side"})), 201);
+    let numbers = 1..=talk::last_event(&client, &id);
+    let all = || -> Vec<_> {
+        let numbers = numbers.clone();
+        numbers.map(|number| meant(&client, &id, number)).collect()
+    };
+    let before = all();
+    assert_eq!(client.delete(&format!("{path}/side")).status, 204);
+    assert_eq!(all(), before);
+}
+
+fn of_several_answers_at_once_one_is_given_and_the_others_are_refused(place: &Place) {
+    let (_server, client) = serve(place);
+    for address in [false, true] {
+        let id = client.thread();
+        let asks = json!({"assistant_id": "approve", "input": {"request": "pay"}});
+        client.run(&id, &asks);
+        let at = client.state(&id)["checkpoint"]["checkpoint_id"].clone();
+        let answers: Vec<_> = (0..8)
+            .map(|number| {
+                let (client, id) = (client.clone(), id.clone());
+                let answer = format!("answer {number}");
+                let mut body = json!({"assistant_id": "approve", "command": {"resume": answer}});
+                if address {
+                    body["checkpoint_id"] = at.clone();
+                }
+                std::thread::spawn(move || client.post(&format!("/threads/{id}/runs"), &body))
+            })
+            .collect();
+        let answers: Vec<_> = answers.into_iter().map(|one| one.join().unwrap()).collect();
+        let (given, refused): (Vec<_>, Vec<_>) =
+            answers.iter().partition(|answer| answer.status == 200);
+        for answer in refused {
+            assert_eq!(answer.status, 409, "{}", answer.text());
+            assert!(
+                answer.text().contains("Another answer"),
+                "{}",
+                answer.text()
+            );
+        }
+        for run in &given {
+            let run = run.json()["run_id"].as_str().unwrap().to_owned();
+            assert_eq!(client.end_of(&id, &run), "success");
+        }
+        // One that came when the first had ended met no question any more.
+        assert!(!given.is_empty());
+        let result = client.state(&id)["values"]["result"].clone();
+        assert!(
+            result.as_str().unwrap().starts_with("answer=answer"),
+            "{result}"
+        );
+    }
+
+    // Behind a run that takes long the first answer waits, and no other is let in.
+    let id = client.thread();
+    client.run(
+        &id,
+        &json!({"assistant_id": "approve", "input": {"request": "pay"}}),
+    );
+    let slow = talk::background(&client, &id, &talk::slow(60_000, 1));
+    let runs = format!("/threads/{id}/runs");
+    let answer = json!({"assistant_id": "approve", "command": {"resume": "yes"}});
+    assert_eq!(client.post(&runs, &answer).json()["status"], "pending");
+    let refused = client.post(&runs, &answer).refused(409);
+    assert!(refused.contains("Another answer"), "{refused}");
+    // What is no answer may wait behind it, and a strategy that replaces it is its own decision.
+    ok(client.post(&runs, &talk::slow(1, 1)), 200);
+    let instead = talk::with(answer, "multitask_strategy", "interrupt");
+    let instead = ok(client.post(&runs, &instead), 200);
+    let instead = instead["run_id"].as_str().unwrap();
+    assert_eq!(client.end_of(&id, instead), "success");
+    assert_eq!(client.end_of(&id, &slow), "interrupted");
 }
