@@ -112,6 +112,7 @@ macro_rules! backend {
                 a_run_is_taken_over_by_one_of_those_who_try
                 a_run_that_is_lost_three_times_ends_as_error
                 handing_a_run_over_is_no_death
+                a_run_that_moves_on_between_deaths_is_not_given_up
                 a_stateless_run_that_is_given_up_leaves_no_thread
             );
             backend!(@room $open, sessions:

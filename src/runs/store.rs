@@ -195,8 +195,8 @@ pub enum Created {
     Exists,
 }
 
-/// How many processes may die over a run before it is given up. One that hands its runs over at
-/// shutdown has not died.
+/// How many processes may die over a run that does not move before it is given up. One that hands
+/// its runs over at shutdown has not died.
 pub const DEATHS: i32 = 3;
 
 /// What dead processes have left.

@@ -300,6 +300,7 @@ pub async fn a_run_that_is_lost_three_times_ends_as_error(b: &Backend) {
     let thread = b.thread().await;
     let (lost, slot) = b.start(by(dead(b).await, thread)).await;
     let waiting = b.queue(by(WorkerId::mint(), thread)).await;
+    let head = b.line(&slot, None, 1).await[0];
     let mut last = slot;
     for attempt in 2..=3 {
         let worker = WorkerId::mint();
@@ -308,7 +309,6 @@ pub async fn a_run_that_is_lost_three_times_ends_as_error(b: &Backend) {
         last = taken.slot;
         b.runs.renew(worker, Duration::ZERO).await.unwrap();
     }
-    let head = b.line(&last, None, 1).await[0];
     let found = recover(b, WorkerId::mint(), 10).await;
     assert!(found.taken.is_empty());
     assert_eq!(found.ended, [lost.id]);
@@ -358,4 +358,16 @@ pub async fn a_stateless_run_that_is_given_up_leaves_no_thread(b: &Backend) {
     assert_eq!(found.ended, [lost.id]);
     assert!(b.trees.thread(thread).await.unwrap().is_none());
     assert!(b.rows(&slot).await.is_empty(), "{:?}", b.rows(&slot).await);
+}
+
+pub async fn a_run_that_moves_on_between_deaths_is_not_given_up(b: &Backend) {
+    let (lost, slot) = b.start(by(dead(b).await, b.thread().await)).await;
+    let mut head = b.line(&slot, None, 1).await[0];
+    for _ in 0..6 {
+        let worker = WorkerId::mint();
+        let [taken] = recover(b, worker, 10).await.taken.try_into().unwrap();
+        assert_eq!(taken.run.id, lost.id);
+        head = b.line(&taken.slot, Some(head), 1).await[0];
+        b.runs.renew(worker, Duration::ZERO).await.unwrap();
+    }
 }

@@ -16,25 +16,27 @@ use crate::{
 
 /// Runs `o` of workers whose lease has lapsed or was given back; and those that this worker holds
 /// and knows nothing of, since the answer to its claim was lost. Only of the first ones the process
-/// `died`. While the database was down nobody could renew, so nothing lapses within one lease of
-/// its start. A run that somebody else takes meanwhile has another epoch when its row is read again
-/// under the lock, and is left alone.
+/// `died`; a run that has moved since then starts anew with its `losses`. While the database was
+/// down nobody could renew, so nothing lapses within one lease of its start. A run that somebody
+/// else takes meanwhile has another epoch when its row is read again under the lock, and is left
+/// alone.
 macro_rules! lost {
     ($losses:literal) => {
         concat!(
             "
 WITH l AS MATERIALIZED (
-  SELECT r.tree_id, r.run_id, r.epoch, r.seq, (w.worker_id IS NOT NULL AND r.worker_id <> $1)::int AS died
-    FROM runs r LEFT JOIN workers w ON w.worker_id = r.worker_id
-   WHERE r.status = 'running' AND r.losses + (w.worker_id IS NOT NULL AND r.worker_id <> $1)::int ",
-            $losses,
-            "
-     AND r.run_id <> ALL ($2::uuid[])
+  SELECT r.tree_id, r.run_id, r.epoch, r.seq, x.died, x.died::int + CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM r.lost_at OR r.losses = 0 THEN r.losses ELSE 0 END AS losses
+    FROM runs r JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
+    LEFT JOIN workers w ON w.worker_id = r.worker_id CROSS JOIN LATERAL (SELECT w.worker_id IS NOT NULL AND r.worker_id <> $1 AS died) x
+   WHERE r.status = 'running' AND r.run_id <> ALL ($2::uuid[])
      AND CASE WHEN r.worker_id = $1 THEN r.updated_at + w.lease < now()
               ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END),
 o AS (
-  SELECT r.tree_id, r.run_id, r.branch_id, l.died FROM l JOIN runs r ON r.tree_id = l.tree_id AND r.run_id = l.run_id AND r.epoch = l.epoch AND r.status = 'running'
+  SELECT r.tree_id, r.run_id, r.branch_id, l.died, l.losses FROM l JOIN runs r ON r.tree_id = l.tree_id AND r.run_id = l.run_id AND r.epoch = l.epoch AND r.status = 'running'
     JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
+   WHERE l.losses ",
+            $losses,
+            "
    ORDER BY l.seq LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED),"
         )
     };
@@ -47,7 +49,8 @@ f AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM o WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id
   RETURNING b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
 u AS (
-  UPDATE runs r SET epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1, losses = r.losses + o.died, updated_at = now()
+  UPDATE runs r SET epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1, losses = o.losses,
+         lost_at = CASE WHEN o.died THEN f.head_checkpoint_id ELSE r.lost_at END, updated_at = now()
     FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
   RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq,",
     run_columns!(),

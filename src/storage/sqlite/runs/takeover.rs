@@ -17,6 +17,16 @@ use crate::{
     time::Timestamp,
 };
 
+/// How often the process of a run of `runs` has died by now, since the run moved last.
+macro_rules! losses {
+    () => {
+        "(EXISTS (SELECT 1 FROM workers w WHERE w.worker_id = runs.worker_id) \
+          + CASE WHEN losses = 0 OR lost_at IS (SELECT b.head_checkpoint_id FROM branches b \
+             WHERE b.tree_id = runs.tree_id AND b.branch_id = runs.branch_id) \
+            THEN losses ELSE 0 END)"
+    };
+}
+
 /// One process uses a database, so whatever another one left `running` is dead.
 pub(super) fn recover(db: &Connection, by: &Recover, now: Timestamp) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
@@ -59,17 +69,20 @@ fn take_over(db: &Connection, by: &Recover, now: Timestamp) -> Result<Vec<Claime
     let mut taken = Vec::with_capacity(lost.len());
     for (mut run, mut slot) in lost {
         slot.epoch = threads::raise_epoch(db, slot.tree, slot.branch)?;
-        db.prepare_cached(
+        db.prepare_cached(concat!(
             "UPDATE runs SET epoch = ?2, worker_id = ?3, attempt = attempt + 1, updated_at = ?4, \
-             losses = losses + EXISTS (SELECT 1 FROM workers w \
-               WHERE w.worker_id = runs.worker_id) \
-             WHERE run_id = ?1",
-        )?
+             losses = ",
+            losses!(),
+            ", lost_at = CASE WHEN EXISTS (SELECT 1 FROM workers w \
+               WHERE w.worker_id = runs.worker_id) THEN ?5 ELSE lost_at END \
+             WHERE run_id = ?1"
+        ))?
         .execute(params![
             run.id.0.as_bytes(),
             slot.epoch,
             by.worker.0.as_bytes(),
             now.0,
+            slot.head.as_ref().map(|id| id.0.as_bytes()),
         ])?;
         run.attempt += 1;
         run.updated_at = now;
@@ -86,22 +99,24 @@ fn give_up(
     now: Timestamp,
 ) -> Result<Vec<(log::Ended, bool)>, Error> {
     let error = Undo::lost().to_json();
-    db.prepare_cached(
+    db.prepare_cached(concat!(
         "UPDATE branches SET writer_epoch = writer_epoch + 1, outcome = 'error', error = ?2, \
          updated_at = ?3 WHERE (tree_id, branch_id) IN (SELECT tree_id, branch_id FROM runs \
-           WHERE status = 'running' AND worker_id IS NOT ?1 AND losses + EXISTS (SELECT 1 \
-             FROM workers w WHERE w.worker_id = runs.worker_id) >= ?4)",
-    )?
+           WHERE status = 'running' AND worker_id IS NOT ?1 AND ",
+        losses!(),
+        " >= ?4)"
+    ))?
     .execute(params![me.0.as_bytes(), error, now.0, DEATHS])?;
-    let mut statement = db.prepare_cached(
+    let mut statement = db.prepare_cached(concat!(
         "UPDATE runs SET status = 'error', error = ?2, updated_at = ?3, \
          last_checkpoint_id = (SELECT b.head_checkpoint_id FROM branches b \
            WHERE b.tree_id = runs.tree_id AND b.branch_id = runs.branch_id) \
-         WHERE status = 'running' AND worker_id IS NOT ?1 AND losses + EXISTS (SELECT 1 \
-           FROM workers w WHERE w.worker_id = runs.worker_id) >= ?4 \
+         WHERE status = 'running' AND worker_id IS NOT ?1 AND ",
+        losses!(),
+        " >= ?4 \
          RETURNING run_id, tree_id, thread_id, branch_id, base_checkpoint_id, \
-          last_checkpoint_id, temporary",
-    )?;
+          last_checkpoint_id, temporary"
+    ))?;
     let ended = statement.query_map(params![me.0.as_bytes(), error, now.0, DEATHS], |row| {
         let end = log::Ended {
             run: id(row, 0)?,
