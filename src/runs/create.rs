@@ -65,7 +65,7 @@ impl Service {
         };
         // Until the run is written: of those who answer at the same time one is let in.
         let _turn = match thread.filter(|_| answers(&request)) {
-            Some(thread) => Some(self.only_answer(thread, spot.pin).await?),
+            Some(thread) => self.only_answer(thread, spot.pin).await?,
             None => None,
         };
         let stated = request.address.root();
@@ -128,7 +128,8 @@ impl Service {
         }
     }
 
-    /// Waits for its turn to answer on a branch, the active one without `branch`.
+    /// Waits for its turn to answer on a branch, the active one without `branch`; nobody has to
+    /// on a thread that is yet to be made.
     ///
     /// # Errors
     /// 409 `head_conflict`: a run that answers there is under way or waits.
@@ -136,9 +137,11 @@ impl Service {
         &self,
         thread: ThreadId,
         branch: Option<BranchId>,
-    ) -> Result<OwnedMutexGuard<()>, Error> {
+    ) -> Result<Option<OwnedMutexGuard<()>>, Error> {
         let mut reader = self.inner.parts.tree.reader().await?;
-        let row = resolve::thread(&mut *reader, thread).await?;
+        let Some(row) = reader.thread_row(thread).await? else {
+            return Ok(None);
+        };
         drop(reader);
         let turn = self.inner.turns.of(row.tree).await;
         let mut reader = self.inner.parts.tree.reader().await?;
@@ -161,7 +164,7 @@ impl Service {
                 .into());
             }
         }
-        Ok(turn)
+        Ok(Some(turn))
     }
 
     /// Stops what a run with strategy `interrupt` or `rollback` has ended in the storage.

@@ -51,6 +51,17 @@ x AS (
 }
 pub(super) use ended;
 
+/// Rows `x` about the starts of the runs `u` (tree, thread, seq, run, branch, temporary).
+macro_rules! started {
+    () => {
+        "
+x AS (
+  SELECT tree_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY seq) AS i, 17 AS kind, branch_id, NULL::uuid AS checkpoint_id, run_id,
+         NULL::jsonb AS payload FROM u WHERE NOT temporary),"
+    };
+}
+pub(super) use started;
+
 const APPEND: &str = "
 WITH e AS (UPDATE threads SET last_event_number = last_event_number + $3 WHERE thread_id = $2 RETURNING last_event_number AS n),
 ev AS (

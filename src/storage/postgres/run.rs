@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{
     Store,
     commit::prepare,
-    events::{append_rows, ended},
+    events::{append_rows, ended, started},
     params::{Json, JsonText, Params, Time, column, word},
     pool, remove,
     thread::slot_of,
@@ -52,10 +52,8 @@ u AS (
     FROM c JOIN f USING (tree_id, branch_id) WHERE r.tree_id = c.tree_id AND r.run_id = c.run_id
   RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq,",
     run_columns!(),
-    "),
-x AS (
-  SELECT tree_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY seq) AS i, 17 AS kind, branch_id, NULL::uuid AS checkpoint_id, run_id,
-         NULL::jsonb AS payload FROM u WHERE NOT temporary),",
+    "),",
+    started!(),
     append_rows!(),
     "
 SELECT * FROM u"

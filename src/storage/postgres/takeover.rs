@@ -3,7 +3,7 @@
 use super::{
     Store,
     commit::prepare,
-    events::{append_rows, ended},
+    events::{append_rows, ended, started},
     params::Json,
     pool, remove,
     run::{claimed, ids, run_columns},
@@ -54,10 +54,8 @@ u AS (
     FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
   RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq,",
     run_columns!(),
-    "),
-x AS (
-  SELECT tree_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY seq) AS i, 17 AS kind, branch_id, NULL::uuid AS checkpoint_id, run_id,
-         NULL::jsonb AS payload FROM u WHERE NOT temporary),",
+    "),",
+    started!(),
     append_rows!(),
     "
 SELECT * FROM u"

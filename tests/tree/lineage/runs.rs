@@ -378,6 +378,10 @@ fn of_several_answers_at_once_one_is_given_and_the_others_are_refused(place: &Pl
     assert_eq!(client.post(&runs, &answer).json()["status"], "pending");
     let refused = client.post(&runs, &answer).refused(409);
     assert!(refused.contains("Another answer"), "{refused}");
+    // Nobody answers on a thread that this makes.
+    let new = format!("/threads/{}/runs", uuid::Uuid::now_v7());
+    let made = talk::with(answer.clone(), "if_not_exists", "create");
+    ok(client.post(&new, &made), 200);
     // What is no answer may wait behind it, and a strategy that replaces it is its own decision.
     ok(client.post(&runs, &talk::slow(1, 1)), 200);
     let instead = talk::with(answer, "multitask_strategy", "interrupt");
