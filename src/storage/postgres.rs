@@ -6,11 +6,7 @@
 use std::fmt;
 
 mod commit;
-mod copy;
-mod create;
-mod delete;
 mod events;
-mod facts;
 mod flush;
 mod group;
 mod index;
@@ -22,16 +18,11 @@ mod open;
 mod params;
 mod pool;
 mod projections;
-mod prune;
 mod read;
-mod remove;
-mod run;
+mod runs;
 mod saver;
-mod search;
 mod session;
-mod takeover;
-mod thread;
-mod undo;
+mod threads;
 
 pub use migrate::migrate;
 

@@ -15,20 +15,17 @@ use rusqlite::{Connection, config::DbConfig};
 
 mod branches;
 mod commit;
-mod copy;
 mod error;
 mod events;
 mod items;
 mod keys;
 mod load;
+mod migrate;
 mod projections;
-mod purge;
 mod readers;
 mod row;
 mod runs;
 mod saver;
-mod schema;
-mod search;
 mod session;
 mod threads;
 mod writer;
@@ -104,7 +101,7 @@ impl Store {
         };
         let mut writing = Connection::open(&file).map_err(failed)?;
         configure(&writing, options.synchronous_off).map_err(failed)?;
-        schema::migrate(&mut writing, &file)?;
+        migrate::migrate(&mut writing, &file)?;
         let reading = (0..readers::COUNT)
             .map(|_| read_only(&file))
             .collect::<Result<Vec<_>, _>>()

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::{
-    Store, purge,
+    Store,
     row::{id, id_if, json_if, json_map_if, parsed, unreadable},
-    threads,
 };
 use crate::{
     checkpoint::{Error, Slot},
@@ -34,19 +33,29 @@ macro_rules! select {
     };
 }
 
+mod cancel;
+mod claim;
 mod create;
+mod finish;
 mod log;
-mod open;
-mod takeover;
+mod open_runs;
+mod recover;
 mod undo;
 
+pub(super) use cancel::{cancel, end_running};
+#[cfg(test)]
+pub(super) use claim::CLAIM;
 pub(super) use create::create;
-pub(super) use open::end_running;
-use open::{interrupt, open_runs};
 
 /// What a test plans.
 #[cfg(test)]
-pub(super) const PLANNED: &[&str] = &[CLAIM, OF_THREAD, open::OPEN, undo::EVERYWHERE];
+pub(super) const PLANNED: &[&str] = &[
+    CLAIM,
+    OF_THREAD,
+    open_runs::EVERYWHERE,
+    open_runs::OPEN,
+    undo::UNPINNED,
+];
 
 fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
     let tag = row.get_ref(7)?.as_str()?;
@@ -125,13 +134,13 @@ impl runs::Store for Store {
 
     async fn claim(&self, worker: WorkerId, limit: usize) -> Result<Vec<Claimed>, Error> {
         self.writer
-            .submit(move |db| claim(db, worker, limit, Timestamp::now()))
+            .submit(move |db| claim::claim(db, worker, limit, Timestamp::now()))
             .await
     }
 
     async fn finish(&self, finish: Finish) -> Result<(), Error> {
         self.writer
-            .submit(move |db| end_well(db, &finish, Timestamp::now()))
+            .submit(move |db| finish::finish(db, &finish, Timestamp::now()))
             .await
     }
 
@@ -194,7 +203,7 @@ impl runs::Store for Store {
 
     async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error> {
         self.readers
-            .read(move |db| undo::everywhere(db, status))
+            .read(move |db| open_runs::everywhere(db, status))
             .await
     }
 
@@ -226,132 +235,15 @@ impl runs::Store for Store {
 
     async fn recover(&self, by: Recover) -> Result<Recovered, Error> {
         self.writer
-            .submit(move |db| takeover::recover(db, &by, Timestamp::now()))
+            .submit(move |db| recover::recover(db, &by, Timestamp::now()))
             .await
     }
 
     async fn held(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
-        self.readers
-            .read(move |db| takeover::held(db, worker))
-            .await
+        self.readers.read(move |db| recover::held(db, worker)).await
     }
 
     async fn begin(&self, _tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {
         Ok(Box::new(self.transaction().await?))
     }
-}
-
-/// Ends the open runs of a thread that are meant; answers them. `error` is noted on the branches
-/// of those that were executed.
-pub(super) fn cancel(
-    db: &Connection,
-    thread: ThreadId,
-    is_meant: impl Fn(RunId) -> bool,
-    error: Option<&Value>,
-) -> Result<Vec<RunId>, Error> {
-    let now = Timestamp::now();
-    let mut ended = Vec::new();
-    for open in open_runs(db, thread, None)? {
-        if is_meant(open.run) {
-            interrupt(db, &open, true, now)?;
-            if let (true, Some(error)) = (open.running, error) {
-                undo::note(db, &open, error)?;
-            }
-            ended.push(open.run);
-        }
-    }
-    Ok(ended)
-}
-
-pub(super) const CLAIM: &str = select!(
-    ", b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth FROM runs r \
-     JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL \
-     JOIN branches b ON b.tree_id = r.tree_id \
-      AND b.branch_id = coalesce(r.branch_id, t.active_branch_id) \
-     WHERE r.status = 'pending' AND r.run_at <= ?1 AND NOT EXISTS ( \
-       SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id \
-          AND o.status IN ('pending', 'running') \
-          AND coalesce(o.branch_id, t.active_branch_id) = b.branch_id \
-          AND (o.status = 'running' OR o.seq < r.seq)) \
-     ORDER BY r.run_at, r.seq LIMIT ?2"
-);
-
-fn claim(
-    db: &Connection,
-    worker: WorkerId,
-    limit: usize,
-    now: Timestamp,
-) -> Result<Vec<Claimed>, Error> {
-    let waiting: Vec<(Run, Slot)> = db
-        .prepare_cached(CLAIM)?
-        .query_map(
-            params![now.0, i64::try_from(limit).unwrap_or(i64::MAX)],
-            |row| {
-                let run = read_run(row)?;
-                let slot = slot_of(&run, row)?;
-                Ok((run, slot))
-            },
-        )?
-        .collect::<Result<_, _>>()?;
-    let mut claimed = Vec::with_capacity(waiting.len());
-    for (mut run, mut slot) in waiting {
-        slot.epoch = threads::raise_epoch(db, slot.tree, slot.branch)?;
-        db.prepare_cached(
-            "UPDATE runs SET status = 'running', branch_id = ?2, epoch = ?3, worker_id = ?4, \
-             attempt = attempt + 1, base_checkpoint_id = coalesce(base_checkpoint_id, ?5), \
-             updated_at = ?6 WHERE run_id = ?1",
-        )?
-        .execute(params![
-            run.id.0.as_bytes(),
-            slot.branch.0.as_bytes(),
-            slot.epoch,
-            worker.0.as_bytes(),
-            slot.head.as_ref().map(|id| id.0.as_bytes()),
-            now.0,
-        ])?;
-        run.status = Status::Running;
-        run.branch = Some(slot.branch);
-        run.base = run.base.or(slot.head);
-        run.attempt += 1;
-        run.updated_at = now;
-        log::started(db, &run, &slot, now)?;
-        claimed.push(Claimed { run, slot });
-    }
-    Ok(claimed)
-}
-
-fn end_well(db: &Connection, finish: &Finish, now: Timestamp) -> Result<(), Error> {
-    let slot = &finish.slot;
-    threads::settle(db, slot, finish.outcome, finish.error.as_ref(), now)?;
-    let base = db
-        .prepare_cached(
-            "UPDATE runs SET status = ?2, last_checkpoint_id = ?3, error = ?4, updated_at = ?5 \
-             WHERE run_id = ?1 AND status = 'running' AND epoch = ?6 RETURNING base_checkpoint_id",
-        )?
-        .query_row(
-            params![
-                finish.run.0.as_bytes(),
-                finish.status.as_str(),
-                slot.head.as_ref().map(|id| id.0.as_bytes()),
-                finish.error.as_ref().map(Value::to_json),
-                now.0,
-                slot.epoch,
-            ],
-            |row| id_if(row, 0),
-        )
-        .optional()?
-        .ok_or(Error::Fenced)?;
-    if finish.delete_thread {
-        return purge::thread(db, slot.tree, slot.thread, false);
-    }
-    let end = log::Ended {
-        tree: slot.tree,
-        thread: slot.thread,
-        run: finish.run,
-        branch: slot.branch,
-        base,
-        head: slot.head,
-        status: finish.status,
-    };
-    log::ended(db, &end, now)
 }

@@ -6,33 +6,54 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
-    Store, copy, events, purge,
+    Store,
     row::{id, id_if, json_if, json_map, map_text, unreadable},
-    runs, search, session,
+    runs, session,
 };
 use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
-    tree::{
-        self, Copied, IfExists, NewCopy, NewThread, Outcome, Thread, event, members::Level,
-        rows::NewEvent,
-    },
+    tree::{self, Copied, IfExists, NewCopy, NewThread, Outcome, Thread, members::Level},
     value::{Map, Value},
 };
+
+pub(super) mod blobs;
+mod copy;
+pub(super) mod create;
+pub(super) mod delete;
+pub(super) mod event_facts;
+mod prune;
+mod search;
+
+/// What a test plans.
+#[cfg(test)]
+pub(super) const PLANNED: &[&[&str]] = &[
+    &[THREAD, prune::INNER],
+    delete::PLANNED,
+    event_facts::PLANNED,
+];
+/// What walks a tree on purpose, and under which name: an answer holds a checkpoint of the thread
+/// wherever it was given.
+#[cfg(test)]
+pub(super) const WALKING: &[(&str, &str)] = &[
+    (search::ASCENDING, "t"),
+    (search::DESCENDING, "t"),
+    (prune::ROWS, "w"),
+];
 
 #[async_trait]
 impl tree::Store for Store {
     async fn create_thread(&self, new: NewThread) -> Result<Option<Thread>, Error> {
         self.writer
             .submit(move |db| {
-                if !is_free(db, new.id)? {
+                if !create::is_free(db, new.id)? {
                     return match new.if_exists {
                         IfExists::Raise => Ok(None),
                         IfExists::DoNothing => thread(db, new.id),
                     };
                 }
-                insert(db, new.id, &new, true, Timestamp::now())?;
+                create::insert(db, new.id, &new, true, Timestamp::now())?;
                 thread(db, new.id)
             })
             .await
@@ -67,7 +88,7 @@ impl tree::Store for Store {
     async fn delete_thread(&self, id: ThreadId) -> Result<bool, Error> {
         self.writer
             .submit(move |db| match tree_of(db, id)? {
-                Some(tree) => purge::thread(db, tree, id, true).map(|()| true),
+                Some(tree) => delete::thread(db, tree, id, true).map(|()| true),
                 None => Ok(false),
             })
             .await
@@ -133,7 +154,7 @@ impl tree::Store for Store {
     }
 
     async fn delete_tree(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error> {
-        self.writer.submit(move |db| purge::tree(db, id)).await
+        self.writer.submit(move |db| delete::tree(db, id)).await
     }
 
     async fn copy_thread(&self, from: ThreadId, copy: NewCopy) -> Result<Copied, Error> {
@@ -143,30 +164,8 @@ impl tree::Store for Store {
     }
 
     async fn prune_thread(&self, id: ThreadId) -> Result<Option<usize>, Error> {
-        self.writer.submit(move |db| purge::prune(db, id)).await
+        self.writer.submit(move |db| prune::prune(db, id)).await
     }
-}
-
-/// Whether a thread can be created with this id. A tombstone that nothing refers to makes room.
-pub(super) fn is_free(db: &Connection, id: ThreadId) -> Result<bool, Error> {
-    let is_taken = || {
-        db.prepare_cached("SELECT 1 FROM threads WHERE thread_id = ?1")?
-            .exists([id.0.as_bytes()])
-    };
-    if !is_taken()? {
-        return Ok(true);
-    }
-    db.prepare_cached(
-        "DELETE FROM threads WHERE thread_id = ?1 AND deleted_at IS NOT NULL \
-         AND NOT EXISTS (SELECT 1 FROM trees WHERE tree_id = ?1) \
-         AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = ?1) \
-         AND NOT EXISTS (SELECT 1 FROM events e \
-           WHERE e.tree_id = threads.tree_id AND e.thread_id = ?1) \
-         AND NOT EXISTS (SELECT 1 FROM checkpoints c \
-           WHERE c.tree_id = threads.tree_id AND c.thread_id = ?1)",
-    )?
-    .execute([id.0.as_bytes()])?;
-    Ok(!is_taken()?)
 }
 
 /// The tree of a living thread.
@@ -175,49 +174,6 @@ pub(super) fn tree_of(db: &Connection, id: ThreadId) -> Result<Option<TreeId>, E
         .prepare_cached("SELECT tree_id FROM threads WHERE thread_id = ?1 AND deleted_at IS NULL")?
         .query_row([id.0.as_bytes()], |row| super::row::id(row, 0))
         .optional()?)
-}
-
-/// A root thread with its tree and its branch `main`. With `log` it has a log, which says so.
-pub(super) fn insert(
-    db: &Connection,
-    id: ThreadId,
-    new: &NewThread,
-    log: bool,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let tree = TreeId::of_root(id);
-    let branch = BranchId::mint();
-    db.prepare_cached("INSERT INTO trees (tree_id, owner, created_at) VALUES (?1, ?2, ?3)")?
-        .execute(params![tree.0.as_bytes(), new.owner, now.0])?;
-    db.prepare_cached(
-        "INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, created_at, \
-         updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
-    )?
-    .execute(params![
-        id.0.as_bytes(),
-        tree.0.as_bytes(),
-        branch.0.as_bytes(),
-        map_text(&new.metadata),
-        now.0,
-    ])?;
-    db.prepare_cached(
-        "INSERT INTO branches (tree_id, branch_id, thread_id, name, origin, created_at, \
-         updated_at) VALUES (?1, ?2, ?3, 'main', 'root', ?4, ?4)",
-    )?
-    .execute(params![
-        tree.0.as_bytes(),
-        branch.0.as_bytes(),
-        id.0.as_bytes(),
-        now.0,
-    ])?;
-    if log {
-        let told = NewEvent {
-            kind: event::THREAD_CREATED,
-            ..NewEvent::default()
-        };
-        events::append(db, tree, id, &[told], now)?;
-    }
-    Ok(())
 }
 
 pub(super) const THREAD: &str = "SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \

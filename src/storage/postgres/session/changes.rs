@@ -8,10 +8,10 @@ use tokio_postgres::types::ToSql;
 
 use super::super::{
     commit::{self, Kind, prepare},
-    create, events, open,
+    events, open,
     params::{Json, Params, Time, name},
     pool::Failure,
-    run,
+    runs::{CANCEL, LOCK_SLOTS, create},
 };
 use crate::{
     checkpoint::{Commit, Error},
@@ -168,8 +168,8 @@ pub(super) async fn cancel_runs(
     thread: ThreadId,
     runs: Vec<RunId>,
 ) -> Result<(), Failure> {
-    let lock = prepare(db, run::LOCK_SLOTS).await?;
-    let cancel = prepare(db, run::CANCEL).await?;
+    let lock = prepare(db, LOCK_SLOTS).await?;
+    let cancel = prepare(db, CANCEL).await?;
     for run in runs {
         let run = Some(run.0);
         db.query(&lock, &[&thread.0, &run]).await?;

@@ -11,7 +11,7 @@ use super::super::{
     events,
     params::{JsonText, Time, column, unname},
     pool::Failure,
-    thread::outcome_of,
+    threads::outcome_of,
 };
 use crate::{
     checkpoint::Error,

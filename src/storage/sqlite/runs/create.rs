@@ -6,10 +6,15 @@ use super::{
     super::{
         branches::has_checkpoint,
         row::{json_map, map_text},
-        threads,
+        threads::{
+            self,
+            create::{insert as insert_thread, is_free},
+        },
     },
+    cancel::interrupt,
     later, log,
-    open::{interrupt, open_runs, undo},
+    open_runs::open_runs,
+    undo::roll_back,
 };
 use crate::{
     checkpoint::{Error, Slot, codec},
@@ -37,11 +42,11 @@ pub(in super::super) fn create(
             let Some(thread) = &new.create_thread else {
                 return Ok(Created::NoThread);
             };
-            if !threads::is_free(db, new.thread)? {
+            if !is_free(db, new.thread)? {
                 // The tombstone of a deleted thread whose rows others need.
                 return Ok(Created::NoThread);
             }
-            threads::insert(db, new.thread, thread, !new.temporary, now)?;
+            insert_thread(db, new.thread, thread, !new.temporary, now)?;
             match threads::slot(db, new.thread, new.branch)? {
                 Some(slot) => slot,
                 None => return Ok(Created::NoThread),
@@ -59,7 +64,7 @@ pub(in super::super) fn create(
                 for open in &others {
                     interrupt(db, open, keep, now)?;
                     if open.running && !keep {
-                        undo(db, open, now)?;
+                        roll_back(db, open, now)?;
                     }
                     if !keep {
                         db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?

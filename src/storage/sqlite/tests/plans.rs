@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 
 use super::{
-    super::{DATABASE, Store, branches, load, purge, runs, search, session, threads},
+    super::{DATABASE, Store, branches, load, runs, session, threads},
     options,
 };
 
@@ -130,9 +130,8 @@ fn planned() -> Vec<&'static str> {
         load::OF_ACTIVE_HEAD,
         load::OF_HEAD,
         load::WRITES,
-        threads::THREAD,
     ];
-    all.extend(purge::PLANNED.iter().copied().flatten());
+    all.extend(threads::PLANNED.iter().copied().flatten());
     all.extend(runs::PLANNED);
     all.extend(session::PLANNED);
     all
@@ -152,8 +151,7 @@ fn no_statement_walks_a_table_or_a_tree() {
 #[test]
 fn what_walks_a_tree_on_purpose_walks_nothing_else() {
     let plans = Plans::new();
-    let search = [(search::ASCENDING, "t"), (search::DESCENDING, "t")];
-    for (sql, known) in [&search[..], purge::WALKING, session::WALKING].concat() {
+    for (sql, known) in [threads::WALKING, session::WALKING].concat() {
         let walks = plans.walks(sql);
         let names: Vec<&str> = walks.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [known], "{sql}: {walks:#?}");

@@ -3,39 +3,33 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     Store,
     commit::prepare,
-    create,
     events::{append_rows, ended},
     params::{Json, JsonText, Params, Time, column},
     pool,
+    runs::create::LOCK,
 };
 use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, CheckpointId, ThreadId, TreeId},
-    tree::{self, Copied, IfExists, NewCopy, NewThread, Outcome, Thread},
+    tree::{self, Copied, NewCopy, NewThread, Outcome, Thread},
     value::{Map, Value},
 };
 
-/// A thread with its tree and its branch, unless the id is taken. With `$6` it has a log, which
-/// begins with its creation (kind 1).
-pub(super) const CREATE: &str = "
-WITH t AS (
-  INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number)
-  SELECT $1, $1, $2, $4, $6::bool::int WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
-  ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id),
-tr AS (INSERT INTO trees (tree_id, owner) SELECT thread_id, $3 FROM t ON CONFLICT DO NOTHING),
-b AS (
-  INSERT INTO branches (tree_id, branch_id, thread_id, name, origin)
-  SELECT thread_id, $2, thread_id, 'main', 'root' FROM t),
-ev AS (INSERT INTO events (tree_id, thread_id, event_number, kind) SELECT thread_id, thread_id, 1, 1 FROM t WHERE $6)
-SELECT 1 FROM t";
+pub(super) mod blobs;
+mod copy;
+pub(super) mod create;
+pub(super) mod delete;
+pub(super) mod event_facts;
+mod prune;
+mod search;
 
-pub(super) const SELECT: &str = "
+const SELECT: &str = "
 SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
        b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error,
        EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
@@ -74,27 +68,6 @@ const SETTLE: &str = "
 UPDATE branches SET outcome = $4, error = $5, updated_at = now()
  WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 AND head_checkpoint_id IS NOT DISTINCT FROM $6";
 
-/// Sends the creation of a thread: for a run, whose id must be free and with which the thread may
-/// go (`(id, temporary)`), or by itself.
-pub(super) async fn send_create(
-    client: &Client,
-    statement: &Statement,
-    new: &NewThread,
-    branch: BranchId,
-    run: Option<(Uuid, bool)>,
-) -> Result<bool, tokio_postgres::Error> {
-    let metadata = Json::of_map(&new.metadata);
-    let log = !run.is_some_and(|(_, temporary)| temporary);
-    let run = run.map(|(id, _)| id);
-    let row = client
-        .query_opt(
-            statement,
-            &[&new.id.0, &branch.0, &new.owner, &metadata, &run, &log],
-        )
-        .await?;
-    Ok(row.is_some())
-}
-
 /// A slot out of a row that names its columns as `branches` does.
 pub(super) fn slot_of(row: &Row) -> Result<Slot, Error> {
     Ok(Slot {
@@ -107,7 +80,7 @@ pub(super) fn slot_of(row: &Row) -> Result<Slot, Error> {
     })
 }
 
-pub(super) fn thread_of(row: &Row) -> Result<Thread, Error> {
+fn thread_of(row: &Row) -> Result<Thread, Error> {
     let slot = slot_of(row)?;
     Ok(Thread {
         id: slot.thread,
@@ -142,33 +115,7 @@ pub(super) fn outcome_of(row: &Row) -> Result<Outcome, Error> {
 #[async_trait]
 impl tree::Store for Store {
     async fn create_thread(&self, new: NewThread) -> Result<Option<Thread>, Error> {
-        let branch = BranchId::mint();
-        let new = &new;
-        let row = pool::retry(&self.pools.reads, |client| async move {
-            let client = &client;
-            let create = prepare(client, CREATE).await?;
-            let select = prepare(client, SELECT).await?;
-            // The second statement sees what the first one wrote.
-            let id: Params<'_, 1> = [&new.id.0];
-            let (created, row) = tokio::join!(
-                biased;
-                send_create(client, &create, new, branch, None),
-                client.query_opt(&select, &id),
-            );
-            Ok((created?, row?))
-        })
-        .await?;
-        let (created, Some(row)) = row else {
-            // The id is that of a tombstone.
-            return match self.make_room(new.id).await? {
-                true => self.create_thread(new.clone()).await,
-                false => Ok(None),
-            };
-        };
-        let thread = thread_of(&row)?;
-        // The branch tells our thread from another's, also when the first reply was lost.
-        let ours = created || thread.active_branch == branch;
-        Ok((ours || new.if_exists == IfExists::DoNothing).then_some(thread))
+        create::create(self, &new).await
     }
 
     async fn thread(&self, id: ThreadId) -> Result<Option<Thread>, Error> {
@@ -203,13 +150,13 @@ impl tree::Store for Store {
     }
 
     async fn delete_thread(&self, id: ThreadId) -> Result<bool, Error> {
-        self.delete(id).await
+        delete::delete_thread(self, id).await
     }
 
     async fn take_slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
         let row = pool::retry(&self.pools.critical, |client| async move {
             let client = &client;
-            let lock = prepare(client, create::LOCK).await?;
+            let lock = prepare(client, LOCK).await?;
             let take = prepare(client, TAKE).await?;
             let active: Params<'_, 2> = [&id.0, &None::<uuid::Uuid>];
             let id: Params<'_, 1> = [&id.0];
@@ -281,11 +228,11 @@ impl tree::Store for Store {
     }
 
     async fn search(&self, page: tree::search::Page) -> Result<Vec<Thread>, Error> {
-        self.page_of_threads(page).await
+        search::search(self, &page).await
     }
 
     async fn count(&self, filter: tree::search::Filter) -> Result<u64, Error> {
-        self.number_of_threads(filter).await
+        search::count(self, &filter).await
     }
 
     async fn reader(&self) -> Result<Box<dyn tree::Read>, Error> {
@@ -297,14 +244,27 @@ impl tree::Store for Store {
     }
 
     async fn delete_tree(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error> {
-        self.delete_family(id).await
+        delete::delete_tree(self, id).await
     }
 
     async fn copy_thread(&self, from: ThreadId, copy: NewCopy) -> Result<Copied, Error> {
-        self.copy(from, copy).await
+        copy::copy(self, from, copy).await
     }
 
     async fn prune_thread(&self, id: ThreadId) -> Result<Option<usize>, Error> {
-        self.prune(id).await
+        prune::prune(self, id).await
     }
+}
+
+const TREE_OF: &str = "SELECT tree_id FROM threads WHERE thread_id = $1 AND deleted_at IS NULL";
+
+/// The tree of a living thread.
+async fn tree_of(store: &Store, thread: ThreadId) -> Result<Option<TreeId>, Error> {
+    let row = pool::retry(&store.pools.reads, |client| async move {
+        let find = prepare(&client, TREE_OF).await?;
+        Ok(client.query_opt(&find, &[&thread.0]).await?)
+    })
+    .await?;
+    row.map(|row| Ok(TreeId(column(&row, "tree_id")?)))
+        .transpose()
 }

@@ -3,11 +3,13 @@
 use uuid::Uuid;
 
 use super::{
-    Store,
-    commit::prepare,
-    params::{Json, Params},
-    pool,
-    thread::thread_of,
+    super::{
+        Store,
+        commit::prepare,
+        params::{Json, Params},
+        pool,
+    },
+    thread_of,
 };
 use crate::{
     checkpoint::Error,
@@ -82,52 +84,49 @@ impl<'a> Bound<'a> {
     }
 }
 
-impl Store {
-    /// A page of living threads.
-    pub(super) async fn page_of_threads(&self, page: Page) -> Result<Vec<Thread>, Error> {
-        let page = &page;
-        let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
-        let offset = i64::try_from(page.offset).unwrap_or(i64::MAX);
-        let rows = pool::retry(&self.pools.reads, |client| async move {
-            let text = match page.ascending {
-                true => ASCENDING,
-                false => DESCENDING,
-            };
-            let statement = prepare(&client, text).await?;
-            let bound = Bound::of(&page.filter);
-            let sort_by = page.sort_by.as_str();
-            let params: Params<'_, 8> = [
-                &bound.ids,
-                &bound.metadata,
-                &bound.status,
-                &bound.principal,
-                &bound.mode,
-                &sort_by,
-                &limit,
-                &offset,
-            ];
-            Ok(client.query(&statement, &params).await?)
-        })
-        .await?;
-        rows.iter().map(thread_of).collect()
-    }
+/// A page of living threads.
+pub(super) async fn search(store: &Store, page: &Page) -> Result<Vec<Thread>, Error> {
+    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+    let offset = i64::try_from(page.offset).unwrap_or(i64::MAX);
+    let rows = pool::retry(&store.pools.reads, |client| async move {
+        let text = if page.ascending {
+            ASCENDING
+        } else {
+            DESCENDING
+        };
+        let statement = prepare(&client, text).await?;
+        let bound = Bound::of(&page.filter);
+        let sort_by = page.sort_by.as_str();
+        let params: Params<'_, 8> = [
+            &bound.ids,
+            &bound.metadata,
+            &bound.status,
+            &bound.principal,
+            &bound.mode,
+            &sort_by,
+            &limit,
+            &offset,
+        ];
+        Ok(client.query(&statement, &params).await?)
+    })
+    .await?;
+    rows.iter().map(thread_of).collect()
+}
 
-    /// How many living threads there are.
-    pub(super) async fn number_of_threads(&self, filter: Filter) -> Result<u64, Error> {
-        let filter = &filter;
-        let count: i64 = pool::retry(&self.pools.reads, |client| async move {
-            let statement = prepare(&client, COUNT).await?;
-            let bound = Bound::of(filter);
-            let params: Params<'_, 5> = [
-                &bound.ids,
-                &bound.metadata,
-                &bound.status,
-                &bound.principal,
-                &bound.mode,
-            ];
-            Ok(client.query_one(&statement, &params).await?.try_get(0)?)
-        })
-        .await?;
-        Ok(u64::try_from(count).unwrap_or(0))
-    }
+/// How many living threads there are.
+pub(super) async fn count(store: &Store, filter: &Filter) -> Result<u64, Error> {
+    let count: i64 = pool::retry(&store.pools.reads, |client| async move {
+        let statement = prepare(&client, COUNT).await?;
+        let bound = Bound::of(filter);
+        let params: Params<'_, 5> = [
+            &bound.ids,
+            &bound.metadata,
+            &bound.status,
+            &bound.principal,
+            &bound.mode,
+        ];
+        Ok(client.query_one(&statement, &params).await?.try_get(0)?)
+    })
+    .await?;
+    Ok(u64::try_from(count).unwrap_or(0))
 }

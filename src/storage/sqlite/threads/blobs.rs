@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, params};
 
-use super::super::load::Envelope;
+use super::super::{load::Envelope, row::id};
 use crate::{
     checkpoint::{Error, frame},
     id::{BranchId, CheckpointId, TaskId, TreeId},
@@ -15,12 +15,12 @@ type Key = (String, String, String);
 
 /// Deletes the blobs of a tree that no remaining checkpoint or task result names, directly or by
 /// a delta.
-pub(super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Error> {
-    let id = tree.0.as_bytes();
+pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Error> {
+    let tree_id = tree.0.as_bytes();
     let mut live: HashSet<Key> = HashSet::new();
     let mut envelopes =
         db.prepare_cached("SELECT checkpoint_ns, checkpoint FROM checkpoints WHERE tree_id = ?1")?;
-    let mut rows = envelopes.query([id])?;
+    let mut rows = envelopes.query([tree_id])?;
     while let Some(row) = rows.next()? {
         let ns: String = row.get(0)?;
         let envelope = Envelope::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
@@ -35,7 +35,7 @@ pub(super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Error> {
          WHERE tree_id = ?1",
     )?;
     let all: Vec<(Key, Option<String>)> = blobs
-        .query_map([id], |row| {
+        .query_map([tree_id], |row| {
             Ok(((row.get(0)?, row.get(1)?, row.get(2)?), row.get(3)?))
         })?
         .collect::<Result<_, _>>()?;
@@ -58,7 +58,7 @@ pub(super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Error> {
     )?;
     for (key, _) in &all {
         if !live.contains(key) {
-            delete.execute(params![id, key.0, key.1, key.2])?;
+            delete.execute(params![tree_id, key.0, key.1, key.2])?;
         }
     }
     Ok(())
@@ -90,7 +90,7 @@ fn named_by_results(db: &Connection, tree: TreeId) -> Result<Vec<Key>, Error> {
 
 /// Removes results of a branch at a checkpoint that an undone superstep used and that name its
 /// values: the tasks are to run again.
-pub(super) fn forget_results(
+pub(in super::super) fn forget_results(
     db: &Connection,
     tree: TreeId,
     branch: BranchId,
@@ -103,7 +103,7 @@ pub(super) fn forget_results(
         )?
         .query_map(
             params![tree.0.as_bytes(), at.0.as_bytes(), branch.0.as_bytes()],
-            |row| Ok((super::super::row::id(row, 0)?, row.get(1)?, row.get(2)?)),
+            |row| Ok((id(row, 0)?, row.get(1)?, row.get(2)?)),
         )?
         .collect::<Result<_, _>>()?;
     let mut delete = db.prepare_cached(

@@ -1,12 +1,16 @@
 //! Runs of dead processes: taken over, or ended when that has happened too often.
 
 use super::{
-    Store,
-    commit::prepare,
-    events::{append_rows, ended, started},
-    params::Json,
-    pool, remove,
-    run::{claimed, ids, run_columns},
+    super::{
+        Store,
+        commit::prepare,
+        events::{append_rows, ended, started},
+        params::Json,
+        pool,
+        threads::delete,
+    },
+    claim::claimed,
+    ids,
 };
 use crate::{
     checkpoint::Error,
@@ -85,55 +89,53 @@ DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
 /// The runs that are `running` in the name of a worker.
 const HELD: &str = "SELECT run_id FROM runs WHERE status = 'running' AND worker_id = $1";
 
-impl Store {
-    /// See [`runs::Store::held`](crate::runs::Store::held).
-    pub(super) async fn held_by(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
-        let rows = pool::retry(&self.pools.critical, |client| async move {
-            let client = &client;
-            let statement = prepare(client, HELD).await?;
-            Ok(client.query(&statement, &[&worker.0]).await?)
-        })
-        .await?;
-        ids(&rows)
-    }
+/// See [`runs::Store::held`](crate::runs::Store::held).
+pub(super) async fn held(store: &Store, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+    let rows = pool::retry(&store.pools.critical, |client| async move {
+        let client = &client;
+        let statement = prepare(client, HELD).await?;
+        Ok(client.query(&statement, &[&worker.0]).await?)
+    })
+    .await?;
+    ids(&rows)
+}
 
-    /// See [`runs::Store::recover`](crate::runs::Store::recover).
-    pub(super) async fn take_over(&self, by: Recover) -> Result<Recovered, Error> {
-        let busy: Vec<_> = by.busy.iter().map(|run| run.0).collect();
-        let limit = i64::try_from(by.limit).unwrap_or(i64::MAX);
-        let (worker, busy) = (by.worker.0, &busy);
-        let ended = pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
-            let give_up = prepare(client, GIVE_UP).await?;
-            let error = Json::of_value(&Undo::lost());
-            let transaction = client.transaction().await?;
-            let ended = transaction
-                .query(&give_up, &[&worker, busy, &limit, &DEATHS, &error])
-                .await?;
-            for row in &ended {
-                if row.try_get("temporary")? {
-                    let (tree, thread) = (row.try_get("tree_id")?, row.try_get("thread_id")?);
-                    remove::purge(&transaction, tree, thread).await?;
-                }
+/// See [`runs::Store::recover`](crate::runs::Store::recover).
+pub(super) async fn recover(store: &Store, by: Recover) -> Result<Recovered, Error> {
+    let busy: Vec<_> = by.busy.iter().map(|run| run.0).collect();
+    let limit = i64::try_from(by.limit).unwrap_or(i64::MAX);
+    let (worker, busy) = (by.worker.0, &busy);
+    let ended = pool::retry(&store.pools.critical, |mut client| async move {
+        let client = &mut client;
+        let give_up = prepare(client, GIVE_UP).await?;
+        let error = Json::of_value(&Undo::lost());
+        let transaction = client.transaction().await?;
+        let ended = transaction
+            .query(&give_up, &[&worker, busy, &limit, &DEATHS, &error])
+            .await?;
+        for row in &ended {
+            if row.try_get("temporary")? {
+                let (tree, thread) = (row.try_get("tree_id")?, row.try_get("thread_id")?);
+                delete::purge(&transaction, tree, thread).await?;
             }
-            transaction.commit().await?;
-            Ok(ended)
-        })
-        .await?;
-        let mut taken = pool::retry(&self.pools.critical, |client| async move {
-            let client = &client;
-            let take_over = prepare(client, TAKE_OVER).await?;
-            let forget = prepare(client, FORGET).await?;
-            let taken = client
-                .query(&take_over, &[&worker, busy, &limit, &DEATHS])
-                .await?;
-            client.execute(&forget, &[]).await?;
-            Ok(taken)
-        })
-        .await?;
-        Ok(Recovered {
-            taken: claimed(&mut taken)?,
-            ended: ids(&ended)?,
-        })
-    }
+        }
+        transaction.commit().await?;
+        Ok(ended)
+    })
+    .await?;
+    let mut taken = pool::retry(&store.pools.critical, |client| async move {
+        let client = &client;
+        let take_over = prepare(client, TAKE_OVER).await?;
+        let forget = prepare(client, FORGET).await?;
+        let taken = client
+            .query(&take_over, &[&worker, busy, &limit, &DEATHS])
+            .await?;
+        client.execute(&forget, &[]).await?;
+        Ok(taken)
+    })
+    .await?;
+    Ok(Recovered {
+        taken: claimed(&mut taken)?,
+        ended: ids(&ended)?,
+    })
 }

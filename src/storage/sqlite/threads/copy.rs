@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::{events, threads};
+use super::{super::events, create::is_free, thread, tree_of};
 use crate::{
     checkpoint::{Error, frame},
     id::{ThreadId, TreeId},
@@ -12,10 +12,10 @@ use crate::{
 
 /// See [`tree::Store::copy_thread`](crate::tree::Store::copy_thread).
 pub(super) fn copy(db: &Connection, from: ThreadId, new: &NewCopy) -> Result<Copied, Error> {
-    let Some(tree) = threads::tree_of(db, from)? else {
+    let Some(tree) = tree_of(db, from)? else {
         return Ok(Copied::Missing);
     };
-    if !threads::is_free(db, new.id)? {
+    if !is_free(db, new.id)? {
         return Ok(Copied::Taken);
     }
     let now = Timestamp::now();
@@ -43,8 +43,8 @@ pub(super) fn copy(db: &Connection, from: ThreadId, new: &NewCopy) -> Result<Cop
         db.prepare_cached(sql)?.execute([])?;
     }
     events::append(db, to, new.id, &new.events, now)?;
-    threads::thread(db, new.id)?
-        .map(|thread| Copied::Done(Box::new(thread)))
+    thread(db, new.id)?
+        .map(|copy| Copied::Done(Box::new(copy)))
         .ok_or_else(|| Error::Database("the copy is not there".into()))
 }
 

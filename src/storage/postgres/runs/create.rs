@@ -5,14 +5,19 @@ use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
 use super::{
-    Store,
-    commit::prepare,
-    delete,
-    events::{append_rows, ended},
-    params::{Json, JsonText, Params, column, name},
-    pool::{self, Failure},
-    run::{self, run_columns},
-    thread::{self, slot_of},
+    super::{
+        Store,
+        commit::prepare,
+        params::{Json, JsonText, Params, column, name},
+        pool::{self, Failure},
+        threads::{
+            create::{CREATE as CREATE_THREAD, make_room, send_create},
+            slot_of,
+        },
+    },
+    cancel::END_OTHERS,
+    run_of,
+    undo::roll_back,
 };
 use crate::{
     checkpoint::{Error, codec},
@@ -22,7 +27,7 @@ use crate::{
 
 /// Makes those who create runs in one slot take turns. The statements after it see what the
 /// winner wrote, which a single statement would not.
-pub(super) const LOCK: &str = "
+pub(in super::super) const LOCK: &str = "
 SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = COALESCE($2::uuid, t.active_branch_id)
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE OF b";
 
@@ -81,77 +86,45 @@ const EXISTING: &str = concat!(
       WHERE r.run_id = $1"
 );
 
-/// Ends what is in a slot; answers the runs. Unless `$3`, what they did will
-/// be undone, so that there is nothing to tell but their ends.
-const END_OTHERS: &str = concat!(
-    "
-WITH t AS (SELECT t.tree_id, t.thread_id, t.active_branch_id, COALESCE($2::uuid, t.active_branch_id) AS slot_branch_id FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NULL),
-o AS (
-  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id, r.opened_branch, r.temporary FROM runs r, t
-   WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
-     AND COALESCE(r.branch_id, t.active_branch_id) = t.slot_branch_id FOR UPDATE OF r),
-h AS (SELECT b.head_checkpoint_id FROM branches b, t WHERE b.tree_id = t.tree_id AND b.branch_id = t.slot_branch_id),
-f AS (
-  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.outcome ELSE 'interrupted' END,
-         error = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END, updated_at = now() FROM o
-   WHERE o.status = 'running' AND b.tree_id = o.tree_id AND b.branch_id = o.branch_id),
-u AS (
-  UPDATE runs r SET status = 'interrupted', updated_at = now(),
-         last_checkpoint_id = CASE WHEN o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END
-    FROM o WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id),
-d AS (
-  SELECT o.tree_id, $1::uuid AS thread_id, o.seq, o.run_id, COALESCE(o.branch_id, t.active_branch_id) AS branch_id, o.base_checkpoint_id AS base,
-         CASE WHEN $3::bool AND o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END AS head, 'interrupted' AS status, o.temporary FROM o, t),",
-    ended!(),
-    append_rows!(),
-    "
-SELECT o.tree_id, o.run_id, o.status, o.branch_id, o.base_checkpoint_id, o.opened_branch, (SELECT head_checkpoint_id FROM h) AS head_checkpoint_id
-  FROM o ORDER BY o.seq"
-);
-
 const DELETE_RUN: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 
-impl Store {
-    /// See [`runs::Store::create_run`](crate::runs::Store::create_run).
-    pub(super) async fn create(&self, new: NewRun) -> Result<Created, Error> {
-        let created = self.create_once(&new).await?;
-        // The id may be that of a tombstone.
-        if matches!(created, Created::NoThread)
-            && new.create_thread.is_some()
-            && self.make_room(new.thread).await?
-        {
-            return self.create_once(&new).await;
-        }
-        Ok(created)
+/// See [`runs::Store::create_run`](crate::runs::Store::create_run).
+pub(super) async fn create(store: &Store, new: NewRun) -> Result<Created, Error> {
+    let created = create_once(store, &new).await?;
+    // The id may be that of a tombstone.
+    if matches!(created, Created::NoThread)
+        && new.create_thread.is_some()
+        && make_room(store, new.thread).await?
+    {
+        return create_once(store, &new).await;
     }
+    Ok(created)
+}
 
-    async fn create_once(&self, new: &NewRun) -> Result<Created, Error> {
-        let branch = BranchId::mint();
-        let kwargs = kept::encode(&new.kwargs, new.columns());
-        let attempts = std::sync::atomic::AtomicU32::new(0);
-        let (kwargs, attempts) = (&kwargs, &attempts);
-        pool::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
-            let again = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
-            if again && let Some(created) = ours(client, new).await? {
-                return Ok(created);
+async fn create_once(store: &Store, new: &NewRun) -> Result<Created, Error> {
+    let branch = BranchId::mint();
+    let kwargs = kept::encode(&new.kwargs, new.columns());
+    let attempts = std::sync::atomic::AtomicU32::new(0);
+    let (kwargs, attempts) = (&kwargs, &attempts);
+    pool::retry(&store.pools.critical, |mut client| async move {
+        let client = &mut client;
+        let again = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
+        if again && let Some(created) = ours(client, new).await? {
+            return Ok(created);
+        }
+        let row = match new.strategy {
+            Strategy::Reject | Strategy::Enqueue => pipeline(client, new, kwargs, branch).await?,
+            Strategy::Interrupt | Strategy::Rollback => {
+                after_others(client, new, kwargs, branch).await?
             }
-            let row = match new.strategy {
-                Strategy::Reject | Strategy::Enqueue => {
-                    pipeline(client, new, kwargs, branch).await?
-                }
-                Strategy::Interrupt | Strategy::Rollback => {
-                    after_others(client, new, kwargs, branch).await?
-                }
-            };
-            answer(client, new, row).await
-        })
-        .await
-    }
+        };
+        answer(client, new, row).await
+    })
+    .await
 }
 
 fn created(row: &Row) -> Result<Created, Error> {
-    let run = Box::new(run::run_of(row)?);
+    let run = Box::new(run_of(row)?);
     Ok(if column::<&str>(row, "status")? == "running" {
         Created::Started(run, slot_of(row)?)
     } else {
@@ -165,7 +138,7 @@ async fn ours(client: &Object, new: &NewRun) -> Result<Option<Created>, Failure>
     let Some(row) = client.query_opt(&statement, &[&new.id.0]).await? else {
         return Ok(None);
     };
-    let run = run::run_of(&row)?;
+    let run = run_of(&row)?;
     let mut asked = new.kwargs.clone();
     let own = column::<JsonText>(&row, "metadata")?.value()?;
     kept::metadata(own.as_map().cloned(), &mut asked);
@@ -202,13 +175,13 @@ async fn pipeline(
         None => None,
     };
     let thread = match &new.create_thread {
-        Some(thread) => Some((thread, prepare(client, thread::CREATE).await?)),
+        Some(thread) => Some((thread, prepare(client, CREATE_THREAD).await?)),
         None => None,
     };
     let create_thread = async {
         match &thread {
             Some((thread, statement)) => {
-                thread::send_create(
+                send_create(
                     client,
                     statement,
                     thread,
@@ -261,7 +234,7 @@ impl Prepared {
             lock: prepare(client, LOCK).await?,
             create: prepare(client, CREATE).await?,
             end_others: prepare(client, END_OTHERS).await?,
-            create_thread: prepare(client, thread::CREATE).await?,
+            create_thread: prepare(client, CREATE_THREAD).await?,
         })
     }
 }
@@ -299,7 +272,7 @@ async fn clear_and_insert(
 ) -> Result<Option<Row>, Failure> {
     if let Some(thread) = &new.create_thread {
         let create = &prepared.create_thread;
-        thread::send_create(
+        send_create(
             connection,
             create,
             thread,
@@ -338,7 +311,7 @@ async fn clear_and_insert(
         }
         for row in &ended {
             if column::<&str>(row, "status")? == "running" {
-                delete::roll_back(connection, row, new.thread.0).await?;
+                roll_back(connection, row, new.thread.0).await?;
             }
             let (tree, run): (Uuid, Uuid) = (column(row, "tree_id")?, column(row, "run_id")?);
             connection.execute(DELETE_RUN, &[&tree, &run]).await?;
@@ -349,7 +322,7 @@ async fn clear_and_insert(
 
 /// Creates a run in the caller's transaction, which is to be undone as far as this when it is
 /// neither started nor queued.
-pub(super) async fn within(client: &Object, new: &NewRun) -> Result<Created, Failure> {
+pub(in super::super) async fn within(client: &Object, new: &NewRun) -> Result<Created, Failure> {
     let kwargs = kept::encode(&new.kwargs, new.columns());
     let prepared = Prepared::on(client).await?;
     let row = clear_and_insert(client, &prepared, new, &kwargs, BranchId::mint()).await?;

@@ -4,7 +4,7 @@
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::pool::Failure;
+use super::super::pool::Failure;
 
 /// Of `CheckpointCreated`: the checkpoint before, and what its run or edit added.
 const CHECKPOINTS: &str = "
@@ -36,7 +36,7 @@ ON CONFLICT DO NOTHING";
 
 /// Notes what events tell of checkpoints, before these change; and, when their `messages` go too,
 /// of those.
-pub(super) async fn keep(
+pub(in super::super) async fn keep(
     client: &Client,
     tree: Uuid,
     checkpoints: &[Uuid],

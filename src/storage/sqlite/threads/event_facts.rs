@@ -13,9 +13,13 @@ use crate::{
     value::{Map, Value},
 };
 
+/// What a test plans.
+#[cfg(test)]
+pub(super) const PLANNED: &[&str] = &[ADDED, POINT, QUESTION];
+
 /// Notes what events tell of checkpoints, before these change; and, when their `messages` go too,
 /// of those.
-pub(super) fn keep(
+pub(in super::super) fn keep(
     db: &Connection,
     tree: TreeId,
     checkpoints: &[[u8; 16]],
@@ -52,7 +56,7 @@ pub(super) fn keep(
     Ok(())
 }
 
-pub(super) const ADDED: &str = "WITH RECURSIVE c AS (SELECT last_node_id, run_id FROM checkpoints \
+const ADDED: &str = "WITH RECURSIVE c AS (SELECT last_node_id, run_id FROM checkpoints \
       WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2), \
     up AS (\
       SELECT m.parent_node_id, m.ordinal, m.message_id, m.role \
@@ -67,7 +71,7 @@ pub(super) const ADDED: &str = "WITH RECURSIVE c AS (SELECT last_node_id, run_id
                   ELSE m.run_id IS c.run_id END) \
     SELECT message_id, role FROM up ORDER BY ordinal";
 
-pub(super) const POINT: &str = "SELECT parent_checkpoint_id, source, step FROM checkpoints \
+const POINT: &str = "SELECT parent_checkpoint_id, source, step FROM checkpoints \
     WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2";
 
 /// Of `CheckpointCreated`: the checkpoint before, and what its run or edit added.
@@ -99,7 +103,7 @@ fn of_checkpoint(
     Ok(point)
 }
 
-pub(super) const QUESTION: &str = "WITH RECURSIVE up AS (\
+const QUESTION: &str = "WITH RECURSIVE up AS (\
       SELECT parent_node_id, NULL AS question \
         FROM message_nodes INDEXED BY message_nodes_checkpoint \
        WHERE tree_id = ?1 AND checkpoint_id = ?2 AND message_id = ?3 AND kind = 'add' \

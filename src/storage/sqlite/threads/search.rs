@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use rusqlite::{Connection, Row, params};
 
 use super::{
-    row::{id, json_map},
-    threads::read_thread,
+    super::row::{id, json_map},
+    read_thread,
 };
 use crate::{
     checkpoint::Error,
@@ -101,9 +101,10 @@ fn each(
 ) -> Result<(), Error> {
     let filter = &page.filter;
     let wanted: Option<HashSet<ThreadId>> = filter.ids.clone().map(HashSet::from_iter);
-    let text = match page.ascending {
-        true => ASCENDING,
-        false => DESCENDING,
+    let text = if page.ascending {
+        ASCENDING
+    } else {
+        DESCENDING
     };
     let mut statement = db.prepare_cached(text)?;
     let mut rows = statement.query(params![

@@ -1,6 +1,4 @@
-//! Deletion of threads and trees.
-
-use std::borrow::Cow;
+//! Threads and trees that are deleted.
 
 use deadpool_postgres::Transaction;
 use futures::FutureExt;
@@ -8,16 +6,11 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::{
-    Store,
-    commit::prepare,
-    facts,
-    params::{Params, column, name},
-    pool::{self, Failure},
+    super::{Store, params::Params, pool::Failure},
+    blobs::drop_blobs,
+    event_facts, tree_of,
 };
-use crate::{
-    checkpoint::{Error, frame},
-    id::{ThreadId, TreeId},
-};
+use crate::{checkpoint::Error, id::ThreadId};
 
 /// Lets the rest of the transaction delete events.
 const ALLOW_PURGE: &str = "SELECT set_config('backstitch.purge', 'on', true)";
@@ -85,7 +78,7 @@ SELECT array_agg(checkpoint_id) AS ids FROM doomed";
 
 /// Checkpoints of the root graph with everything that hangs on them; with `$3` messages that
 /// begin there too.
-pub(super) const DROP_CHECKPOINTS: &str = "
+pub(in super::super) const DROP_CHECKPOINTS: &str = "
 WITH d AS (SELECT unnest($2::uuid[]) AS id),
 w AS (DELETE FROM checkpoint_writes w USING d WHERE w.tree_id = $1 AND w.checkpoint_ns = '' AND w.checkpoint_id = d.id),
 m AS (DELETE FROM message_nodes m USING d WHERE $3 AND m.tree_id = $1 AND m.checkpoint_id = d.id),
@@ -106,30 +99,6 @@ const DROP_FACTS: &str = "
 DELETE FROM event_facts f WHERE f.tree_id = $1
    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = $1 AND e.thread_id = f.thread_id AND e.event_number = f.event_number)";
 
-/// Results whose superstep's checkpoint, which named the same values, is gone.
-const ORPHANS: &str = "
-WITH o AS MATERIALIZED (
-  SELECT w.checkpoint_ns, w.checkpoint_id, w.branch_id, p.depth + 1 AS depth FROM checkpoint_writes w
-    JOIN checkpoints p ON p.tree_id = $1 AND p.checkpoint_ns = w.checkpoint_ns AND p.checkpoint_id = w.checkpoint_id
-   WHERE w.tree_id = $1 AND w.idx = 0
-  EXCEPT SELECT checkpoint_ns, parent_checkpoint_id, branch_id, depth FROM checkpoints WHERE tree_id = $1)
-SELECT w.checkpoint_ns, w.type, w.writes FROM o JOIN checkpoint_writes w ON w.tree_id = $1 AND w.checkpoint_ns = o.checkpoint_ns
-   AND w.checkpoint_id = o.checkpoint_id AND w.branch_id = o.branch_id AND w.idx = 0";
-
-/// Channel values that no checkpoint and no such result (`$2`, `$3`, `$4`) names any more, directly
-/// or by a chain of deltas.
-const DROP_BLOBS: &str = "
-WITH RECURSIVE live AS (
-  SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
-    FROM checkpoints c, jsonb_each_text(c.checkpoint->'channel_versions') v WHERE c.tree_id = $1
-  UNION
-  SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($2::text[], $3::text[], $4::text[]) x(ns, channel, version)
-  UNION
-  SELECT b.checkpoint_ns, b.channel, b.base_version FROM live l JOIN checkpoint_blobs b ON b.tree_id = $1
-     AND b.checkpoint_ns = l.checkpoint_ns AND b.channel = l.channel AND b.version = l.version WHERE b.base_version IS NOT NULL)
-DELETE FROM checkpoint_blobs b WHERE b.tree_id = $1
-   AND NOT EXISTS (SELECT 1 FROM live l WHERE l.checkpoint_ns = b.checkpoint_ns AND l.channel = b.channel AND l.version = b.version)";
-
 /// Tombstones that are old and that nothing refers to.
 const FORGET: &str = "
 DELETE FROM threads WHERE thread_id IN (
@@ -139,71 +108,38 @@ DELETE FROM threads WHERE thread_id IN (
      AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id)
    LIMIT 100 FOR UPDATE SKIP LOCKED)";
 
-/// Makes room for a thread where a tombstone is that nothing refers to.
-pub(super) const MAKE_ROOM: &str = "
-DELETE FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NOT NULL
-   AND NOT EXISTS (SELECT 1 FROM trees x WHERE x.tree_id = t.thread_id)
-   AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id)
-   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id)
-   AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id)";
+/// See [`tree::Store::delete_thread`](crate::tree::Store::delete_thread).
+pub(super) async fn delete_thread(store: &Store, thread: ThreadId) -> Result<bool, Error> {
+    let Some(tree) = tree_of(store, thread).await? else {
+        return Ok(false);
+    };
+    let mut held = store.turns.begin(tree).await?;
+    let deleted = held
+        .run(move |client| delete(client, tree.0, thread.0).boxed())
+        .await?;
+    held.commit().await?;
+    Ok(deleted)
+}
 
-const TREE_OF: &str = "SELECT tree_id FROM threads WHERE thread_id = $1 AND deleted_at IS NULL";
-
-impl Store {
-    /// The tree of a living thread.
-    pub(super) async fn tree_of(&self, thread: ThreadId) -> Result<Option<TreeId>, Error> {
-        let row = pool::retry(&self.pools.reads, |client| async move {
-            let find = prepare(&client, TREE_OF).await?;
-            Ok(client.query_opt(&find, &[&thread.0]).await?)
+/// See [`tree::Store::delete_tree`](crate::tree::Store::delete_tree).
+pub(super) async fn delete_tree(store: &Store, thread: ThreadId) -> Result<Vec<ThreadId>, Error> {
+    let Some(tree) = tree_of(store, thread).await? else {
+        return Ok(Vec::new());
+    };
+    let mut held = store.turns.begin(tree).await?;
+    let living = held
+        .run(move |client| {
+            async move {
+                client.query(ALLOW_PURGE, &[]).await?;
+                let living = living(client, tree.0).await?;
+                wipe(client, tree.0).await?;
+                Ok(living)
+            }
+            .boxed()
         })
         .await?;
-        row.map(|row| Ok(TreeId(column(&row, "tree_id")?)))
-            .transpose()
-    }
-
-    /// Removes a tombstone that stands in the way of a new thread and that nothing refers to.
-    pub(super) async fn make_room(&self, thread: ThreadId) -> Result<bool, Error> {
-        let removed = pool::retry(&self.pools.reads, |client| async move {
-            let statement = prepare(&client, MAKE_ROOM).await?;
-            Ok(client.execute(&statement, &[&thread.0]).await?)
-        })
-        .await?;
-        Ok(removed > 0)
-    }
-
-    /// See [`tree::Store::delete_thread`](crate::tree::Store::delete_thread).
-    pub(super) async fn delete(&self, thread: ThreadId) -> Result<bool, Error> {
-        let Some(tree) = self.tree_of(thread).await? else {
-            return Ok(false);
-        };
-        let mut held = self.turns.begin(tree).await?;
-        let deleted = held
-            .run(move |client| delete(client, tree.0, thread.0).boxed())
-            .await?;
-        held.commit().await?;
-        Ok(deleted)
-    }
-
-    /// See [`tree::Store::delete_tree`](crate::tree::Store::delete_tree).
-    pub(super) async fn delete_family(&self, thread: ThreadId) -> Result<Vec<ThreadId>, Error> {
-        let Some(tree) = self.tree_of(thread).await? else {
-            return Ok(Vec::new());
-        };
-        let mut held = self.turns.begin(tree).await?;
-        let living = held
-            .run(move |client| {
-                async move {
-                    client.query(ALLOW_PURGE, &[]).await?;
-                    let living = living(client, tree.0).await?;
-                    wipe(client, tree.0).await?;
-                    Ok(living)
-                }
-                .boxed()
-            })
-            .await?;
-        held.commit().await?;
-        Ok(living)
-    }
+    held.commit().await?;
+    Ok(living)
 }
 
 /// The living threads of a tree, locked, oldest first.
@@ -253,7 +189,7 @@ async fn bury(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> 
     client.execute(DROP_FACTS, &[&tree]).await?;
     let row = client.query_one(DOOMED, &[&tree]).await?;
     if let Some(doomed) = row.try_get::<_, Option<Vec<Uuid>>>("ids")? {
-        facts::keep(client, tree, &doomed, true).await?;
+        event_facts::keep(client, tree, &doomed, true).await?;
         client
             .execute(DROP_CHECKPOINTS, &[&tree, &doomed, &true])
             .await?;
@@ -263,48 +199,9 @@ async fn bury(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Deletes the values of a tree that nobody names any more.
-pub(super) async fn drop_blobs(client: &Client, tree: Uuid) -> Result<(), Failure> {
-    let rows = client.query(ORPHANS, &[&tree]).await?;
-    let named = Named::by(&rows)?;
-    client
-        .execute(
-            DROP_BLOBS,
-            &[&tree, &named.nss, &named.channels, &named.versions],
-        )
-        .await?;
-    Ok(())
-}
-
-/// Values that results point to, as columns.
-#[derive(Default)]
-pub(super) struct Named<'a> {
-    pub(super) nss: Vec<&'a str>,
-    pub(super) channels: Vec<String>,
-    pub(super) versions: Vec<String>,
-}
-
-impl<'a> Named<'a> {
-    /// Of rows of results.
-    pub(super) fn by(rows: &'a [tokio_postgres::Row]) -> Result<Self, Failure> {
-        let mut named = Self::default();
-        for row in rows {
-            let ns = column(row, "checkpoint_ns")?;
-            for (channel, version) in
-                frame::references(column(row, "type")?, column(row, "writes")?)
-            {
-                named.nss.push(ns);
-                named.channels.push(Cow::into_owned(name(&channel)));
-                named.versions.push(version.to_string());
-            }
-        }
-        Ok(named)
-    }
-}
-
 /// Deletes a thread that goes with its run, in the caller's transaction. Nothing of it is left,
 /// unless somebody forked it.
-pub(super) async fn purge(
+pub(in super::super) async fn purge(
     transaction: &Transaction<'_>,
     tree: Uuid,
     thread: Uuid,

@@ -2,7 +2,12 @@
 
 use rusqlite::{Connection, params};
 
-use super::{super::row::id, super::row::id_if, super::threads, blobs::collect, facts, remove};
+use super::{
+    super::row::{id, id_if},
+    blobs::collect,
+    delete::remove,
+    event_facts, tree_of,
+};
 use crate::{
     checkpoint::Error,
     id::{CheckpointId, ThreadId, TreeId},
@@ -10,15 +15,15 @@ use crate::{
 };
 
 /// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
-pub(in super::super) fn prune(db: &Connection, thread: ThreadId) -> Result<Option<usize>, Error> {
-    let Some(tree) = threads::tree_of(db, thread)? else {
+pub(super) fn prune(db: &Connection, thread: ThreadId) -> Result<Option<usize>, Error> {
+    let Some(tree) = tree_of(db, thread)? else {
         return Ok(None);
     };
     let plan = plan(&rows(db, tree, thread)?, &inner(db, tree, thread)?);
     let moved = plan.moved.iter().map(|(kept, _)| kept);
     let changing: Vec<_> = plan.doomed.iter().chain(moved).collect();
     let changing: Vec<_> = changing.into_iter().map(|id| *id.0.as_bytes()).collect();
-    facts::keep(db, tree, &changing, false)?;
+    event_facts::keep(db, tree, &changing, false)?;
     let mut follow = db.prepare_cached(
         "UPDATE checkpoints SET parent_checkpoint_id = ?3 WHERE tree_id = ?1 \
          AND checkpoint_ns = '' AND checkpoint_id = ?2",

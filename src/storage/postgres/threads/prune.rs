@@ -5,15 +5,19 @@ use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::{
-    Store, facts,
-    params::{column, unname},
-    pool::Failure,
-    remove,
+    super::{
+        Store,
+        params::{column, unname},
+        pool::Failure,
+    },
+    blobs::drop_blobs,
+    delete::DROP_CHECKPOINTS,
+    event_facts, tree_of,
 };
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, ThreadId, TreeId},
-    tree::prune,
+    tree::prune::{Inner, Row as Checkpoint, plan},
 };
 
 /// Pins, bases of open runs, and checkpoints with an open question, also in a graph inside.
@@ -37,46 +41,44 @@ const FOLLOW: &str = "
 UPDATE checkpoints c SET parent_checkpoint_id = x.above FROM unnest($2::uuid[], $3::uuid[]) x(id, above)
  WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = x.id";
 
-impl Store {
-    /// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
-    pub(super) async fn prune(&self, thread: ThreadId) -> Result<Option<usize>, Error> {
-        let Some(tree) = self.tree_of(thread).await? else {
-            return Ok(None);
-        };
-        let mut held = self.turns.begin(tree).await?;
-        let removed = held
-            .run(move |client| prune(client, tree, thread).boxed())
-            .await?;
-        held.commit().await?;
-        Ok(Some(removed))
-    }
+/// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
+pub(super) async fn prune(store: &Store, thread: ThreadId) -> Result<Option<usize>, Error> {
+    let Some(tree) = tree_of(store, thread).await? else {
+        return Ok(None);
+    };
+    let mut held = store.turns.begin(tree).await?;
+    let removed = held
+        .run(move |client| prune_rows(client, tree, thread).boxed())
+        .await?;
+    held.commit().await?;
+    Ok(Some(removed))
 }
 
-async fn prune(client: &Client, tree: TreeId, thread: ThreadId) -> Result<usize, Failure> {
+async fn prune_rows(client: &Client, tree: TreeId, thread: ThreadId) -> Result<usize, Failure> {
     let rows = client.query(ROWS, &[&tree.0, &thread.0]).await?;
     let rows = rows.iter().map(row_of).collect::<Result<Vec<_>, _>>()?;
     let inner = client.query(INNER, &[&tree.0, &thread.0]).await?;
     let inner = inner.iter().map(inner_of).collect::<Result<Vec<_>, _>>()?;
-    let plan = prune::plan(&rows, &inner);
+    let plan = plan(&rows, &inner);
     let (kept, above): (Vec<Uuid>, Vec<Option<Uuid>>) = plan
         .moved
         .iter()
         .map(|(kept, above)| (kept.0, above.map(|id| id.0)))
         .unzip();
     let doomed: Vec<Uuid> = plan.doomed.iter().map(|id| id.0).collect();
-    facts::keep(client, tree.0, &[&*doomed, &*kept].concat(), false).await?;
+    event_facts::keep(client, tree.0, &[&*doomed, &*kept].concat(), false).await?;
     client.execute(FOLLOW, &[&tree.0, &kept, &above]).await?;
     if !doomed.is_empty() {
         client
-            .execute(remove::DROP_CHECKPOINTS, &[&tree.0, &doomed, &false])
+            .execute(DROP_CHECKPOINTS, &[&tree.0, &doomed, &false])
             .await?;
-        remove::drop_blobs(client, tree.0).await?;
+        drop_blobs(client, tree.0).await?;
     }
     Ok(doomed.len())
 }
 
-fn row_of(row: &Row) -> Result<prune::Row, Error> {
-    Ok(prune::Row {
+fn row_of(row: &Row) -> Result<Checkpoint, Error> {
+    Ok(Checkpoint {
         id: CheckpointId(column(row, "checkpoint_id")?),
         parent: column::<Option<Uuid>>(row, "parent_checkpoint_id")?.map(CheckpointId),
         branch: BranchId(column(row, "branch_id")?),
@@ -85,8 +87,8 @@ fn row_of(row: &Row) -> Result<prune::Row, Error> {
     })
 }
 
-fn inner_of(row: &Row) -> Result<prune::Inner, Error> {
-    Ok(prune::Inner {
+fn inner_of(row: &Row) -> Result<Inner, Error> {
+    Ok(Inner {
         root: CheckpointId(column(row, "root_checkpoint_id")?),
         ns: unname(column(row, "checkpoint_ns")?),
         branch: BranchId(column(row, "branch_id")?),

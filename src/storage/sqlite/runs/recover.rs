@@ -4,9 +4,8 @@ use rusqlite::{Connection, params};
 
 use super::{
     super::{
-        purge,
         row::{id, id_if},
-        threads,
+        threads::{self, delete},
     },
     log, read_run, slot_of,
 };
@@ -31,9 +30,10 @@ macro_rules! losses {
 pub(super) fn recover(db: &Connection, by: &Recover, now: Timestamp) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
     for (end, temporary) in give_up(db, by.worker, now)? {
-        match temporary {
-            true => purge::thread(db, end.tree, end.thread, false)?,
-            false => log::ended(db, &end, now)?,
+        if temporary {
+            delete::thread(db, end.tree, end.thread, false)?;
+        } else {
+            log::ended(db, &end, now)?;
         }
         recovered.ended.push(end.run);
     }

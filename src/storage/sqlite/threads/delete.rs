@@ -1,40 +1,35 @@
-//! Deleting threads and trees, rolling back runs, and the blobs nobody names any more.
+//! Threads and trees that are deleted.
 
 use rusqlite::{Connection, named_params, params};
 
-use super::threads;
+use super::{blobs::collect, event_facts, tree_of};
 use crate::{
     checkpoint::Error,
-    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    id::{ThreadId, TreeId},
     time::Timestamp,
 };
 
-mod blobs;
-mod facts;
-mod prune;
-
-use blobs::collect;
-pub(super) use prune::prune;
-
 /// What a test plans.
 #[cfg(test)]
-pub(super) const PLANNED: &[&[&str]] = &[
-    &OF_THREAD,
-    &REMOVE,
-    &[DOOMED, FORGET, REMOVE_MESSAGES, UNPINNED],
-    &[facts::ADDED, facts::POINT, facts::QUESTION, prune::INNER],
+pub(super) const PLANNED: &[&str] = &[
+    DOOMED,
+    FORGET,
+    OF_THREAD[0],
+    OF_THREAD[1],
+    OF_THREAD[2],
+    REMOVE[0],
+    REMOVE[1],
+    REMOVE[2],
+    REMOVE[3],
+    REMOVE_MESSAGES,
 ];
-/// What walks a tree on purpose, and under which name: an answer holds a checkpoint of the thread
-/// wherever it was given.
-#[cfg(test)]
-pub(super) const WALKING: &[(&str, &str)] = &[(prune::ROWS, "w")];
 
 /// How long a tombstone without content stays, in microseconds: 30 days.
 const TOMBSTONE: i64 = 30 * 24 * 3600 * 1_000_000;
 
 /// Deletes a thread: everything of the tree with its last living thread, else all that no other
 /// thread inherits. With `trace` a tombstone is left.
-pub(super) fn thread(
+pub(in super::super) fn thread(
     db: &Connection,
     tree: TreeId,
     thread: ThreadId,
@@ -56,7 +51,7 @@ pub(super) fn thread(
 
 /// Deletes the tree of a living thread; answers the threads that lived.
 pub(super) fn tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>, Error> {
-    let Some(tree) = threads::tree_of(db, of)? else {
+    let Some(tree) = tree_of(db, of)? else {
         return Ok(Vec::new());
     };
     let living = db
@@ -64,7 +59,7 @@ pub(super) fn tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>, Error
             "SELECT thread_id FROM threads WHERE tree_id = ?1 AND deleted_at IS NULL \
              ORDER BY created_at, thread_id",
         )?
-        .query_map([tree.0.as_bytes()], |row| super::row::id(row, 0))?
+        .query_map([tree.0.as_bytes()], |row| super::super::row::id(row, 0))?
         .collect::<Result<_, _>>()?;
     whole_tree(db, tree, true)?;
     Ok(living)
@@ -205,7 +200,7 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
              AND e.event_number = event_facts.event_number)",
     )?
     .execute([id])?;
-    facts::keep(db, tree, &doomed, true)?;
+    event_facts::keep(db, tree, &doomed, true)?;
     remove(db, tree, &doomed, true)?;
     collect(db, tree)?;
     forget(db, now)
@@ -225,98 +220,7 @@ fn forget(db: &Connection, now: Timestamp) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts a branch back to `base` after its run's epoch was raised, and deletes what the run wrote
-/// as far as no branch, tag, fork or other run needs it.
-pub(super) fn roll_back(
-    db: &Connection,
-    tree: TreeId,
-    branch: BranchId,
-    base: Option<CheckpointId>,
-) -> Result<(), Error> {
-    let id = tree.0.as_bytes();
-    let base_id = base.as_ref().map(|id| id.0.as_bytes());
-    let head: Option<[u8; 16]> = db
-        .prepare_cached(
-            "SELECT head_checkpoint_id FROM branches WHERE tree_id = ?1 AND branch_id = ?2",
-        )?
-        .query_row(params![id, branch.0.as_bytes()], |row| row.get(0))?;
-    db.prepare_cached(
-        "UPDATE branches SET head_checkpoint_id = ?3, version = version + 1, updated_at = ?4, \
-         head_depth = coalesce((SELECT depth FROM checkpoints WHERE tree_id = ?1 \
-           AND checkpoint_ns = '' AND checkpoint_id = ?3), -1) \
-         WHERE tree_id = ?1 AND branch_id = ?2",
-    )?
-    .execute(params![
-        id,
-        branch.0.as_bytes(),
-        base_id,
-        Timestamp::now().0
-    ])?;
-    if let Some(base) = base_id {
-        // What the run decided at its base: results of tasks that had asked, and its own answers.
-        db.prepare_cached(
-            "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND branch_id = ?2 \
-             AND checkpoint_ns = '' AND checkpoint_id = ?3 \
-             AND (task_id = zeroblob(16) OR (idx = 0 AND task_id IN ( \
-               SELECT task_id FROM checkpoint_writes WHERE tree_id = ?1 AND branch_id = ?2 \
-               AND checkpoint_ns = '' AND checkpoint_id = ?3 AND channel = '__interrupt__')))",
-        )?
-        .execute(params![id, branch.0.as_bytes(), base])?;
-    }
-    if head.as_ref() != base_id {
-        unpinned(db, tree, head, base_id)?;
-        if let Some(base) = base {
-            blobs::forget_results(db, tree, branch, base)?;
-        }
-    }
-    Ok(())
-}
-
-const UNPINNED: &str = "WITH RECURSIVE bound (depth) AS ( \
-      SELECT coalesce((SELECT depth FROM checkpoints WHERE tree_id = :tree \
-        AND checkpoint_ns = '' AND checkpoint_id = :base), -1)), \
-    run_rows AS ( \
-      SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints \
-       WHERE tree_id = :tree AND checkpoint_ns = '' AND checkpoint_id = :head \
-      UNION ALL \
-      SELECT c.checkpoint_id, c.parent_checkpoint_id FROM run_rows r \
-        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-         AND c.checkpoint_id = r.parent_checkpoint_id \
-       WHERE r.parent_checkpoint_id IS NOT :base), \
-    keep AS ( \
-      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM pins p \
-        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-         AND c.checkpoint_id = p.checkpoint_id \
-       WHERE p.tree_id = :tree AND p.depth > (SELECT depth FROM bound) \
-      UNION \
-      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM keep k \
-        CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-         AND c.checkpoint_id = k.parent_checkpoint_id \
-       WHERE c.depth > (SELECT depth FROM bound)) \
-    SELECT checkpoint_id FROM run_rows \
-     WHERE checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)";
-
-/// Removes the rows from `head` down to `base` that no pin's path holds.
-pub(super) fn unpinned(
-    db: &Connection,
-    tree: TreeId,
-    head: Option<[u8; 16]>,
-    base: Option<&[u8; 16]>,
-) -> Result<(), Error> {
-    let doomed = ids(
-        db,
-        UNPINNED,
-        named_params! { ":tree": tree.0.as_bytes(), ":head": head, ":base": base },
-    )?;
-    if doomed.is_empty() {
-        return Ok(());
-    }
-    facts::keep(db, tree, &doomed, true)?;
-    remove(db, tree, &doomed, true)?;
-    collect(db, tree)
-}
-
-fn ids(
+pub(in super::super) fn ids(
     db: &Connection,
     sql: &'static str,
     params: &[(&str, &dyn rusqlite::ToSql)],
@@ -344,7 +248,12 @@ const REMOVE_MESSAGES: &str = "DELETE FROM message_nodes INDEXED BY message_node
 
 /// Removes root checkpoints with everything that hangs on them, except blobs; messages that
 /// begin there when asked.
-fn remove(db: &Connection, tree: TreeId, doomed: &[[u8; 16]], messages: bool) -> Result<(), Error> {
+pub(in super::super) fn remove(
+    db: &Connection,
+    tree: TreeId,
+    doomed: &[[u8; 16]],
+    messages: bool,
+) -> Result<(), Error> {
     for checkpoint in doomed {
         for sql in REMOVE {
             db.prepare_cached(sql)?

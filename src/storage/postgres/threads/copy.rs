@@ -7,11 +7,11 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::{
-    Store, events,
-    params::column,
-    pool::Failure,
-    remove::{MAKE_ROOM, Named},
-    thread,
+    super::{Store, events, params::column, pool::Failure},
+    SELECT,
+    blobs::Named,
+    create::MAKE_ROOM,
+    thread_of,
 };
 use crate::{
     checkpoint::Error,
@@ -100,25 +100,23 @@ INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_ver
 SELECT $2, b.checkpoint_ns, b.channel, b.version, b.base_version, b.chain_bytes, b.type, b.blob
   FROM named n JOIN checkpoint_blobs b ON b.tree_id = $1 AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel AND b.version = n.version";
 
-impl Store {
-    /// See [`tree::Store::copy_thread`](crate::tree::Store::copy_thread).
-    pub(super) async fn copy(&self, from: ThreadId, new: NewCopy) -> Result<Copied, Error> {
-        let new = &Arc::new(new);
-        let mut held = self.turns.snapshot().await?;
-        let copied = held
-            .run(move |client| {
-                let new = Arc::clone(new);
-                async move { copy(client, from, &new).await }.boxed()
-            })
-            .await?;
-        if matches!(copied, Copied::Done(_)) {
-            held.commit().await?;
-        }
-        Ok(copied)
+/// See [`tree::Store::copy_thread`](crate::tree::Store::copy_thread).
+pub(super) async fn copy(store: &Store, from: ThreadId, new: NewCopy) -> Result<Copied, Error> {
+    let new = &Arc::new(new);
+    let mut held = store.turns.snapshot().await?;
+    let copied = held
+        .run(move |client| {
+            let new = Arc::clone(new);
+            async move { copy_rows(client, from, &new).await }.boxed()
+        })
+        .await?;
+    if matches!(copied, Copied::Done(_)) {
+        held.commit().await?;
     }
+    Ok(copied)
 }
 
-async fn copy(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Copied, Failure> {
+async fn copy_rows(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Copied, Failure> {
     let Some(row) = client.query_opt(SOURCE, &[&from.0]).await? else {
         return Ok(Copied::Missing);
     };
@@ -159,6 +157,6 @@ async fn copy(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Copied, 
         )
         .await?;
     events::append(client, to, new.id, &new.events).await?;
-    let row = client.query_one(thread::SELECT, &[&new.id.0]).await?;
-    Ok(Copied::Done(Box::new(thread::thread_of(&row)?)))
+    let row = client.query_one(SELECT, &[&new.id.0]).await?;
+    Ok(Copied::Done(Box::new(thread_of(&row)?)))
 }

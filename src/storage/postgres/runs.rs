@@ -1,0 +1,224 @@
+//! Runs: created, claimed, ended.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    Store,
+    commit::prepare,
+    params::{JsonText, Time, column, word},
+    pool,
+};
+use crate::{
+    checkpoint::Error,
+    id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
+    runs::{
+        self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Strategy, Undo,
+        kept::{self, Columns},
+    },
+    value::Value,
+};
+
+/// The columns of a run, of the row `r`.
+macro_rules! run_columns {
+    () => {
+        " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type, r.kwargs, r.address, r.strategy,
+          r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, r.base_checkpoint_id "
+    };
+}
+
+mod cancel;
+mod claim;
+pub(super) mod create;
+mod finish;
+mod open_runs;
+mod recover;
+mod undo;
+
+pub(super) use cancel::{CANCEL, LOCK_SLOTS};
+
+const RENEW: &str = "
+INSERT INTO workers (worker_id, lease, lease_until)
+VALUES ($1, make_interval(secs => $2), now() + make_interval(secs => $2))
+ON CONFLICT (worker_id) DO UPDATE SET lease = EXCLUDED.lease, lease_until = EXCLUDED.lease_until";
+
+const RETIRE: &str = "DELETE FROM workers WHERE worker_id = $1";
+
+const RUN: &str = concat!(
+    "SELECT",
+    run_columns!(),
+    "FROM runs r WHERE r.run_id = $2 AND r.thread_id = $1"
+);
+
+const RUNS: &str = concat!(
+    "SELECT",
+    run_columns!(),
+    "FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
+      ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
+);
+
+/// A row with the columns of a run.
+fn run_of(row: &Row) -> Result<Run, Error> {
+    let kwargs: Option<&[u8]> = column(row, "kwargs")?;
+    let columns = Columns {
+        run: RunId(column(row, "run_id")?),
+        thread: ThreadId(column(row, "thread_id")?),
+        assistant: AssistantId(column(row, "assistant_id")?),
+    };
+    let mut kwargs = match kwargs {
+        Some(bytes) => kept::decode(column(row, "type")?, bytes, columns)
+            .map_err(|error| Error::Corrupt(error.to_string()))?,
+        None => Value::Null,
+    };
+    let own = column::<JsonText>(row, "metadata")?.value()?;
+    Ok(Run {
+        id: columns.run,
+        tree: TreeId(column(row, "tree_id")?),
+        thread: columns.thread,
+        branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
+        assistant: columns.assistant,
+        status: word(column(row, "status")?)?,
+        metadata: kept::metadata(own.as_map().cloned(), &mut kwargs),
+        kwargs,
+        address: column::<Option<JsonText>>(row, "address")?
+            .map(|json| address(&json))
+            .transpose()?
+            .flatten(),
+        base: column::<Option<Uuid>>(row, "base_checkpoint_id")?.map(CheckpointId),
+        strategy: strategy(column(row, "strategy")?)?,
+        attempt: column(row, "attempt")?,
+        temporary: column(row, "temporary")?,
+        error: column::<Option<JsonText>>(row, "error")?
+            .map(|json| json.value())
+            .transpose()?,
+        last_checkpoint: column::<Option<Uuid>>(row, "last_checkpoint_id")?.map(CheckpointId),
+        run_at: column::<Time>(row, "run_at")?.0,
+        created_at: column::<Time>(row, "created_at")?.0,
+        updated_at: column::<Time>(row, "updated_at")?.0,
+    })
+}
+
+fn address(json: &JsonText) -> Result<Option<CheckpointId>, Error> {
+    match json.value()?.get("checkpoint_id").and_then(Value::as_str) {
+        Some(text) => word(text).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn strategy(text: &str) -> Result<Strategy, Error> {
+    [
+        Strategy::Reject,
+        Strategy::Enqueue,
+        Strategy::Interrupt,
+        Strategy::Rollback,
+    ]
+    .into_iter()
+    .find(|strategy| strategy.as_str() == text)
+    .ok_or_else(|| Error::Corrupt(format!("`{text}` is not a multitask strategy")))
+}
+
+fn ids(rows: &[Row]) -> Result<Vec<RunId>, Error> {
+    rows.iter()
+        .map(|row| Ok(RunId(column(row, "run_id")?)))
+        .collect()
+}
+
+#[async_trait]
+impl runs::Store for Store {
+    async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
+        create::create(self, new).await
+    }
+
+    async fn claim(&self, worker: WorkerId, limit: usize) -> Result<Vec<Claimed>, Error> {
+        claim::claim(self, worker, limit).await
+    }
+
+    async fn finish(&self, finish: Finish) -> Result<(), Error> {
+        finish::finish(self, &finish).await
+    }
+
+    async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
+        let row = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
+            let statement = prepare(client, RUN).await?;
+            Ok(client.query_opt(&statement, &[&thread.0, &run.0]).await?)
+        })
+        .await?;
+        row.as_ref().map(run_of).transpose()
+    }
+
+    async fn runs(
+        &self,
+        thread: ThreadId,
+        status: Option<Status>,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<Run>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+        let rows = pool::retry(&self.pools.reads, |client| async move {
+            let client = &client;
+            let statement = prepare(client, RUNS).await?;
+            let status = status.map(Status::as_str);
+            Ok(client
+                .query(&statement, &[&thread.0, &status, &limit, &offset])
+                .await?)
+        })
+        .await?;
+        rows.iter().map(run_of).collect()
+    }
+
+    async fn cancel(
+        &self,
+        thread: ThreadId,
+        run: Option<RunId>,
+        error: Option<Value>,
+    ) -> Result<Vec<RunId>, Error> {
+        cancel::cancel(self, thread, run, error.as_ref()).await
+    }
+
+    async fn remove(&self, what: Undo) -> Result<bool, Error> {
+        undo::remove(self, &what).await
+    }
+
+    async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error> {
+        open_runs::everywhere(self, status).await
+    }
+
+    async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error> {
+        pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
+            let statement = prepare(client, RENEW).await?;
+            client
+                .execute(&statement, &[&worker.0, &lease.as_secs_f64()])
+                .await?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn retire(&self, worker: WorkerId) -> Result<(), Error> {
+        pool::retry(&self.pools.critical, |client| async move {
+            let client = &client;
+            let statement = prepare(client, RETIRE).await?;
+            client.execute(&statement, &[&worker.0]).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn recover(&self, by: Recover) -> Result<Recovered, Error> {
+        recover::recover(self, by).await
+    }
+
+    async fn held(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+        recover::held(self, worker).await
+    }
+
+    async fn begin(&self, tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {
+        self.transaction(tree).await
+    }
+}

@@ -1,0 +1,109 @@
+//! Runs that are ended from outside.
+
+use super::{
+    super::{
+        Store,
+        commit::prepare,
+        events::{append_rows, ended},
+        params::{Json, Params},
+        pool,
+    },
+    ids,
+};
+use crate::{
+    checkpoint::Error,
+    id::{RunId, ThreadId},
+    value::Value,
+};
+
+/// Branches first, then runs: the order in which everybody locks.
+pub(in super::super) const LOCK_SLOTS: &str = "
+SELECT 1 FROM branches b WHERE (b.tree_id, b.branch_id) IN (
+  SELECT r.tree_id, COALESCE(r.branch_id, t.active_branch_id) FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id
+   WHERE t.thread_id = $1 AND r.status IN ('pending', 'running') AND ($2::uuid IS NULL OR r.run_id = $2))
+ ORDER BY b.branch_id FOR NO KEY UPDATE";
+
+/// The branch stays as it was unless the run moved its head.
+pub(in super::super) const CANCEL: &str = concat!(
+    "
+WITH o AS (
+  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id, r.temporary, t.active_branch_id FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id
+   WHERE t.thread_id = $1 AND r.status IN ('pending', 'running') AND ($2::uuid IS NULL OR r.run_id = $2) FOR UPDATE OF r),
+f AS (
+  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.outcome ELSE 'interrupted' END,
+         error = COALESCE($3, CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END), updated_at = now() FROM o
+   WHERE o.status = 'running' AND b.tree_id = o.tree_id AND b.branch_id = o.branch_id
+  RETURNING b.branch_id, b.head_checkpoint_id),
+u AS (
+  UPDATE runs r SET status = 'interrupted', last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
+    FROM o LEFT JOIN f ON o.status = 'running' AND f.branch_id = o.branch_id
+   WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id),
+d AS (
+  SELECT o.tree_id, $1::uuid AS thread_id, o.seq, o.run_id, COALESCE(o.branch_id, o.active_branch_id) AS branch_id, o.base_checkpoint_id AS base,
+         f.head_checkpoint_id AS head, 'interrupted' AS status, o.temporary
+    FROM o LEFT JOIN f ON o.status = 'running' AND f.branch_id = o.branch_id),",
+    ended!(),
+    append_rows!(),
+    "
+SELECT run_id FROM o ORDER BY seq"
+);
+
+/// Ends what is in a slot; answers the runs. Unless `$3`, what they did will
+/// be undone, so that there is nothing to tell but their ends.
+pub(super) const END_OTHERS: &str = concat!(
+    "
+WITH t AS (SELECT t.tree_id, t.thread_id, t.active_branch_id, COALESCE($2::uuid, t.active_branch_id) AS slot_branch_id FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NULL),
+o AS (
+  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id, r.opened_branch, r.temporary FROM runs r, t
+   WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
+     AND COALESCE(r.branch_id, t.active_branch_id) = t.slot_branch_id FOR UPDATE OF r),
+h AS (SELECT b.head_checkpoint_id FROM branches b, t WHERE b.tree_id = t.tree_id AND b.branch_id = t.slot_branch_id),
+f AS (
+  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.outcome ELSE 'interrupted' END,
+         error = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END, updated_at = now() FROM o
+   WHERE o.status = 'running' AND b.tree_id = o.tree_id AND b.branch_id = o.branch_id),
+u AS (
+  UPDATE runs r SET status = 'interrupted', updated_at = now(),
+         last_checkpoint_id = CASE WHEN o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END
+    FROM o WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id),
+d AS (
+  SELECT o.tree_id, $1::uuid AS thread_id, o.seq, o.run_id, COALESCE(o.branch_id, t.active_branch_id) AS branch_id, o.base_checkpoint_id AS base,
+         CASE WHEN $3::bool AND o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END AS head, 'interrupted' AS status, o.temporary FROM o, t),",
+    ended!(),
+    append_rows!(),
+    "
+SELECT o.tree_id, o.run_id, o.status, o.branch_id, o.base_checkpoint_id, o.opened_branch, (SELECT head_checkpoint_id FROM h) AS head_checkpoint_id
+  FROM o ORDER BY o.seq"
+);
+
+/// See [`runs::Store::cancel`](crate::runs::Store::cancel).
+pub(super) async fn cancel(
+    store: &Store,
+    thread: ThreadId,
+    run: Option<RunId>,
+    error: Option<&Value>,
+) -> Result<Vec<RunId>, Error> {
+    let rows = pool::retry(&store.pools.critical, |client| async move {
+        let client = &client;
+        let lock = prepare(client, LOCK_SLOTS).await?;
+        let cancel = prepare(client, CANCEL).await?;
+        let run = run.map(|run| run.0);
+        let error = error.map(Json::of_value);
+        let slots: Params<'_, 2> = [&thread.0, &run];
+        let params: Params<'_, 3> = [&thread.0, &run, &error];
+        let (begin, locked, rows, end) = tokio::join!(
+            biased;
+            client.batch_execute("BEGIN"),
+            client.query(&lock, &slots),
+            client.query(&cancel, &params),
+            client.batch_execute("COMMIT"),
+        );
+        begin?;
+        locked?;
+        let rows = rows?;
+        end?;
+        Ok(rows)
+    })
+    .await?;
+    ids(&rows)
+}

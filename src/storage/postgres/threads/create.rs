@@ -1,0 +1,103 @@
+//! New threads, each with its tree and its branch `main`.
+
+use tokio_postgres::{Client, Statement};
+use uuid::Uuid;
+
+use super::{
+    super::{
+        Store,
+        commit::prepare,
+        params::{Json, Params},
+        pool,
+    },
+    SELECT, thread_of,
+};
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, ThreadId},
+    tree::{IfExists, NewThread, Thread},
+};
+
+/// A thread with its tree and its branch, unless the id is taken. With `$6` it has a log, which
+/// begins with its creation (kind 1).
+pub(in super::super) const CREATE: &str = "
+WITH t AS (
+  INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number)
+  SELECT $1, $1, $2, $4, $6::bool::int WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
+  ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id),
+tr AS (INSERT INTO trees (tree_id, owner) SELECT thread_id, $3 FROM t ON CONFLICT DO NOTHING),
+b AS (
+  INSERT INTO branches (tree_id, branch_id, thread_id, name, origin)
+  SELECT thread_id, $2, thread_id, 'main', 'root' FROM t),
+ev AS (INSERT INTO events (tree_id, thread_id, event_number, kind) SELECT thread_id, thread_id, 1, 1 FROM t WHERE $6)
+SELECT 1 FROM t";
+
+/// Makes room for a thread where a tombstone is that nothing refers to.
+pub(super) const MAKE_ROOM: &str = "
+DELETE FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM trees x WHERE x.tree_id = t.thread_id)
+   AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id)
+   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id)
+   AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id)";
+
+/// See [`tree::Store::create_thread`](crate::tree::Store::create_thread).
+pub(super) async fn create(store: &Store, new: &NewThread) -> Result<Option<Thread>, Error> {
+    let branch = BranchId::mint();
+    let row = pool::retry(&store.pools.reads, |client| async move {
+        let client = &client;
+        let create = prepare(client, CREATE).await?;
+        let select = prepare(client, SELECT).await?;
+        // The second statement sees what the first one wrote.
+        let id: Params<'_, 1> = [&new.id.0];
+        let (created, row) = tokio::join!(
+            biased;
+            send_create(client, &create, new, branch, None),
+            client.query_opt(&select, &id),
+        );
+        Ok((created?, row?))
+    })
+    .await?;
+    let (created, Some(row)) = row else {
+        // The id is that of a tombstone.
+        return if make_room(store, new.id).await? {
+            Box::pin(create(store, new)).await
+        } else {
+            Ok(None)
+        };
+    };
+    let thread = thread_of(&row)?;
+    // The branch tells our thread from another's, also when the first reply was lost.
+    let ours = created || thread.active_branch == branch;
+    Ok((ours || new.if_exists == IfExists::DoNothing).then_some(thread))
+}
+
+/// Removes a tombstone that stands in the way of a new thread and that nothing refers to.
+pub(in super::super) async fn make_room(store: &Store, thread: ThreadId) -> Result<bool, Error> {
+    let removed = pool::retry(&store.pools.reads, |client| async move {
+        let statement = prepare(&client, MAKE_ROOM).await?;
+        Ok(client.execute(&statement, &[&thread.0]).await?)
+    })
+    .await?;
+    Ok(removed > 0)
+}
+
+/// Sends the creation of a thread: for a run, whose id must be free and with which the thread may
+/// go (`(id, temporary)`), or by itself.
+pub(in super::super) async fn send_create(
+    client: &Client,
+    statement: &Statement,
+    new: &NewThread,
+    branch: BranchId,
+    run: Option<(Uuid, bool)>,
+) -> Result<bool, tokio_postgres::Error> {
+    let metadata = Json::of_map(&new.metadata);
+    let log = !run.is_some_and(|(_, temporary)| temporary);
+    let run = run.map(|(id, _)| id);
+    let row = client
+        .query_opt(
+            statement,
+            &[&new.id.0, &branch.0, &new.owner, &metadata, &run, &log],
+        )
+        .await?;
+    Ok(row.is_some())
+}
