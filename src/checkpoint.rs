@@ -9,9 +9,9 @@ use crate::{
     value::{Map, Value},
 };
 
-pub mod codec;
-pub mod delta;
-pub mod frame;
+pub(crate) mod codec;
+pub(crate) mod delta;
+pub(crate) mod frame;
 pub mod rows;
 pub mod saver;
 

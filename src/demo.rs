@@ -3,7 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use backstitch::{cli, prelude::*};
+#[cfg(feature = "openai")]
+use backstitch::Server;
+use backstitch::prelude::*;
 
 pub mod chat;
 pub mod research;
@@ -20,16 +22,16 @@ pub enum Model {
 }
 
 impl Model {
-    /// A real model if the settings name one. Settings that do not hold are reported by the
-    /// server, which reads them again.
+    /// A real model if the settings name one.
+    #[cfg(feature = "openai")]
     pub fn choose() -> Self {
-        let settings = cli::parse(std::env::args_os()).map(|line| line.settings);
-        match settings {
-            Ok(found) if found.openai_api_key.is_some() || found.openai_base_url.is_some() => {
-                let key = found.openai_api_key.as_ref().map(|key| key.reveal());
-                Self::real(found.openai_base_url.as_deref(), key.unwrap_or_default())
+        match Server::model_of_settings() {
+            Some(Ok(client)) => {
+                let notice = format!("the demos ask {} at {}", client.model(), client.base());
+                Self::Real(Arc::new(client), notice)
             }
-            _ => Self::Scripted(
+            Some(Err(error)) => Self::Scripted(format!("the demos answer from a script: {error}")),
+            None => Self::Scripted(
                 "the demos answer from a script; set OPENAI_API_KEY, or OPENAI_BASE_URL for \
                  another server, to give them a model"
                     .to_owned(),
@@ -37,26 +39,9 @@ impl Model {
         }
     }
 
-    #[cfg(feature = "openai")]
-    fn real(base: Option<&str>, key: &str) -> Self {
-        let named = std::env::var("OPENAI_MODEL").ok();
-        let named = named.filter(|name| !name.is_empty());
-        let client = openai::Client::new(
-            base.unwrap_or(openai::DEFAULT_BASE),
-            key,
-            named.as_deref().unwrap_or(openai::DEFAULT_MODEL),
-        );
-        match client {
-            Ok(client) => {
-                let notice = format!("the demos ask {} at {}", client.model(), client.base());
-                Self::Real(Arc::new(client), notice)
-            }
-            Err(error) => Self::Scripted(format!("the demos answer from a script: {error}")),
-        }
-    }
-
+    /// A script: this build cannot talk to models.
     #[cfg(not(feature = "openai"))]
-    fn real(_: Option<&str>, _: &str) -> Self {
+    pub fn choose() -> Self {
         let why = "the demos answer from a script: this build is without the feature `openai`";
         Self::Scripted(why.to_owned())
     }

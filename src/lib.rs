@@ -93,32 +93,91 @@ extern crate self as backstitch;
 
 pub mod channel;
 pub mod checkpoint;
-pub mod cli;
-pub mod config;
-pub mod engine;
-pub mod error;
 pub mod extract;
-pub mod failpoint;
 pub mod graph;
-pub mod http;
-pub mod id;
 pub mod llm;
-pub mod local;
 pub mod message;
 pub mod prelude;
-pub mod runs;
-pub mod server;
+pub mod run;
 pub mod state;
-pub mod storage;
-pub mod store;
-pub mod stream;
-pub mod telemetry;
-pub mod time;
-pub mod tree;
 pub mod value;
 
-pub use local::Local;
+// The rooms behind the author's door. Tests that check them from inside turn on `internals`, so that
+// the ordinary build reports what nothing uses.
+#[cfg(not(feature = "internals"))]
+mod cli;
+#[cfg(not(feature = "internals"))]
+mod config;
+#[cfg(not(feature = "internals"))]
+mod engine;
+#[cfg(not(feature = "internals"))]
+mod error;
+#[cfg(not(feature = "internals"))]
+mod failpoint;
+#[cfg(not(feature = "internals"))]
+mod http;
+#[cfg(not(feature = "internals"))]
+mod id;
+#[cfg(not(feature = "internals"))]
+mod local;
+#[cfg(not(feature = "internals"))]
+mod runs;
+#[cfg(not(feature = "internals"))]
+mod server;
+#[cfg(not(feature = "internals"))]
+mod storage;
+#[cfg(not(feature = "internals"))]
+mod store;
+#[cfg(not(feature = "internals"))]
+mod stream;
+#[cfg(not(feature = "internals"))]
+mod telemetry;
+#[cfg(not(feature = "internals"))]
+mod time;
+#[cfg(not(feature = "internals"))]
+mod tree;
+
+#[cfg(feature = "internals")]
+pub mod cli;
+#[cfg(feature = "internals")]
+pub mod config;
+#[cfg(feature = "internals")]
+pub mod engine;
+#[cfg(feature = "internals")]
+pub mod error;
+#[cfg(feature = "internals")]
+pub mod failpoint;
+#[cfg(feature = "internals")]
+pub mod http;
+#[cfg(feature = "internals")]
+pub mod id;
+#[cfg(feature = "internals")]
+pub mod local;
+#[cfg(feature = "internals")]
+pub mod runs;
+#[cfg(feature = "internals")]
+pub mod server;
+#[cfg(feature = "internals")]
+pub mod storage;
+#[cfg(feature = "internals")]
+pub mod store;
+#[cfg(feature = "internals")]
+pub mod stream;
+#[cfg(feature = "internals")]
+pub mod telemetry;
+#[cfg(feature = "internals")]
+pub mod time;
+#[cfg(feature = "internals")]
+pub mod tree;
+
+pub use local::{Local, RunOptions, Thread};
 pub use server::Server;
+
+/// What tests use of the inside of open rooms.
+#[cfg(feature = "internals")]
+pub mod internals {
+    pub use crate::checkpoint::{codec::encode, frame::references};
+}
 
 /// Named by the code the derive makes.
 #[doc(hidden)]

@@ -6,6 +6,8 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "openai")]
+use crate::llm::openai;
 use crate::{
     cli,
     config::{Settings, Storage},
@@ -74,6 +76,29 @@ impl Server {
     pub fn notice(mut self, line: impl Into<String>) -> Self {
         self.notices.push(line.into());
         self
+    }
+
+    /// The chat model that this process's settings name: a server that speaks OpenAI's protocol at
+    /// `OPENAI_BASE_URL`, or OpenAI's own with `OPENAI_API_KEY`, and its model `OPENAI_MODEL`.
+    /// `None` when neither variable, flag nor line of `backstitch.toml` is set, or when the settings
+    /// cannot be read, which [`run`](Server::run) reports.
+    ///
+    /// # Errors
+    /// As [`Client::new`](openai::Client::new).
+    #[cfg(feature = "openai")]
+    pub fn model_of_settings() -> Option<Result<openai::Client, crate::llm::Error>> {
+        let settings = cli::parse(std::env::args_os()).ok()?.settings;
+        let (key, base) = (settings.openai_api_key, settings.openai_base_url);
+        if key.is_none() && base.is_none() {
+            return None;
+        }
+        let named = std::env::var("OPENAI_MODEL").ok();
+        let named = named.filter(|name| !name.is_empty());
+        Some(openai::Client::new(
+            base.as_deref().unwrap_or(openai::DEFAULT_BASE),
+            key.as_ref().map_or("", |key| key.reveal()),
+            named.as_deref().unwrap_or(openai::DEFAULT_MODEL),
+        ))
     }
 
     /// Does what the command line asks for, by default: serves until SIGTERM or SIGINT, then

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use backstitch::{
-    checkpoint::{At, Commit, Error, Slot, Stored, Version, WriteRow, codec},
+    checkpoint::{At, Commit, Error, Slot, Stored, Version, WriteRow},
     id::{CheckpointId, NodeId, ThreadId},
+    internals::{encode, references},
     runs::{NewRun, Status, Strategy},
     tree::{Copied, NewCopy, event, rows::NewEvent},
     value,
@@ -65,7 +66,7 @@ async fn turns(
 /// The result of a task that points to the value it became.
 fn points_to(at: CheckpointId, n: u64) -> WriteRow {
     let list = value!([[0, "m", null, (version(n).to_string())]]);
-    result(at, u128::from(n), &codec::encode(&list))
+    result(at, u128::from(n), &encode(&list))
 }
 
 fn log(count: usize) -> Vec<NewEvent> {
@@ -93,7 +94,7 @@ async fn shown(b: &Backend, slot: &Slot) -> String {
         );
         for write in stored.writes.iter().filter(|write| write.idx == 0) {
             for (channel, version) in
-                backstitch::checkpoint::frame::references(&write.tag, &write.bytes)
+                references(&write.tag, &write.bytes)
             {
                 let wanted = vec![(channel, version)];
                 let found = b.saver.blobs(slot.tree, "".into(), wanted).await.unwrap();

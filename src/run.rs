@@ -1,0 +1,17 @@
+//! One run seen from outside: what goes into it, what it emits on its way, and how it ended.
+//!
+//! [`Thread::run`](crate::Thread::run) takes an [`Input`] and returns a [`Finished`]; a [`Sink`] in
+//! its [options](crate::RunOptions) receives every [`Event`]. The state of a thread is read as
+//! [`State`] and changed by [`StateUpdate`].
+
+pub use crate::{
+    engine::{
+        Body, Command, Durability, Ended, Error, Event, Finished, Input, Interrupt, Kind, Mistake,
+        Silent, Sink, StateUpdate, Tolerance,
+        event::{CheckpointInfo, TaskInfo, TaskState},
+    },
+    extract::RunConfig as Config,
+    id::{CheckpointId, RunId, TaskId, ThreadId},
+    local::{Error as LocalError, History},
+    tree::State,
+};
