@@ -93,9 +93,7 @@ async fn shown(b: &Backend, slot: &Slot) -> String {
             stored.writes
         );
         for write in stored.writes.iter().filter(|write| write.idx == 0) {
-            for (channel, version) in
-                references(&write.tag, &write.bytes)
-            {
+            for (channel, version) in references(&write.tag, &write.bytes) {
                 let wanted = vec![(channel, version)];
                 let found = b.saver.blobs(slot.tree, "".into(), wanted).await.unwrap();
                 text += &format!("{found:?}\n");
