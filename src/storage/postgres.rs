@@ -5,28 +5,31 @@
 
 use std::fmt;
 
-mod commit;
+mod branches;
+mod checkpoints;
+mod columns;
+mod connection;
+mod error;
 mod events;
-mod flush;
-mod group;
-mod index;
+mod idempotency;
 mod items;
-mod keys;
-mod many;
 mod migrate;
-mod open;
-mod params;
-mod pool;
 mod projections;
-mod read;
 mod runs;
-mod saver;
-mod session;
 mod threads;
+mod tree;
 
+pub use error::Error;
 pub use migrate::migrate;
 
-use pool::Pools;
+use checkpoints::commit::queue::Queue;
+use columns as params;
+use connection::{self as pool, Pools, transaction::Turns};
+
+/// Statements as they were named before; goes with its last user.
+mod commit {
+    pub(super) use super::connection::prepare;
+}
 
 /// How to reach the database.
 #[derive(Clone)]
@@ -65,50 +68,12 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Why the database cannot be used. None of the texts holds a password.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The connection string cannot be read.
-    #[error("the database URL is not valid: {0}; use postgres://user:password@host:port/database")]
-    Url(String),
-    /// Encryption was asked for and is not there.
-    #[error(
-        "the database URL asks for TLS (sslmode={0}), which this build does not speak; \
-         use sslmode=disable, or a TLS tunnel on the same host"
-    )]
-    Tls(&'static str),
-    /// Nobody answered, or the login failed.
-    #[error("no connection to the database `{database}` on {host}: {reason}")]
-    Unreachable {
-        /// `host:port`, several separated by commas.
-        host: String,
-        /// Name of the database.
-        database: String,
-        /// What the driver says.
-        reason: String,
-    },
-    /// A newer program has migrated this database.
-    #[error(
-        "the database has schema version {database}, this program knows versions up to {program}; \
-         start a newer program"
-    )]
-    Newer {
-        /// Version of the database.
-        database: i64,
-        /// The greatest version this program knows.
-        program: i64,
-    },
-    /// A migration failed; the database is as it was before that migration.
-    #[error("the database could not be migrated: {0}")]
-    Migration(String),
-}
-
 /// Everything that is stored, in one Postgres database. Cloning shares the connections.
 #[derive(Clone)]
 pub struct Store {
     pools: Pools,
-    groups: group::Queue,
-    turns: session::Turns,
+    groups: Queue,
+    turns: Turns,
 }
 
 impl Store {
@@ -120,8 +85,8 @@ impl Store {
     pub async fn connect(options: Options) -> Result<Self, Error> {
         let pools = Pools::connect(&options).await?;
         Ok(Self {
-            groups: group::Queue::start(&pools.critical),
-            turns: session::Turns::new(pools.trees.clone()),
+            groups: Queue::start(&pools.critical),
+            turns: Turns::new(pools.trees.clone()),
             pools,
         })
     }

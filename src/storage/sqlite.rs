@@ -6,40 +6,33 @@
 //! not what they search by, and their order (`CROSS JOIN`) where a few rows lead to the others;
 //! a test plans them.
 
-use std::{
-    fs::{self, File, TryLockError},
-    path::{Path, PathBuf},
-};
+use std::{fs::File, path::PathBuf};
 
-use rusqlite::{Connection, config::DbConfig};
+use rusqlite::Connection;
 
 mod branches;
-mod commit;
+mod checkpoints;
+mod columns;
+mod connection;
 mod error;
 mod events;
+mod idempotency;
 mod items;
-mod keys;
-mod load;
 mod migrate;
 mod projections;
-mod readers;
-mod row;
 mod runs;
-mod saver;
-mod session;
 mod threads;
-mod writer;
+mod tree;
 
 pub use error::Error;
-use readers::Readers;
-use writer::Writer;
 
-/// The database file inside the data directory.
-const DATABASE: &str = "backstitch.db";
-/// The file whose lock says that a process uses the data directory.
-const LOCK: &str = "lock";
-/// Statements kept prepared per connection: more than there are in this room.
-const PREPARED: usize = 128;
+use columns as row;
+use connection::{
+    DATABASE, configure, lock, read_only,
+    readers::{self, Readers},
+    writer::Writer,
+};
+use tree as session;
 
 /// Where the data is and how hard it is kept.
 #[derive(Clone, Debug)]
@@ -113,60 +106,6 @@ impl Store {
             _private: private,
         })
     }
-}
-
-/// Claims the data directory for this process; the lock goes when the file is closed.
-fn lock(path: &Path) -> Result<File, Error> {
-    let failed = |source| Error::Folder {
-        path: path.to_owned(),
-        source,
-    };
-    fs::create_dir_all(path).map_err(failed)?;
-    let lock = File::options()
-        .create(true)
-        .append(true)
-        .open(path.join(LOCK))
-        .map_err(failed)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Error::InUse {
-            path: path.to_owned(),
-        }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
-    }
-}
-
-fn configure(db: &Connection, synchronous_off: bool) -> rusqlite::Result<()> {
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
-    db.pragma_update(None, "journal_mode", "WAL")?;
-    let synchronous = if synchronous_off { "OFF" } else { "FULL" };
-    db.pragma_update(None, "synchronous", synchronous)?;
-    db.pragma_update(None, "foreign_keys", true)?;
-    db.pragma_update(None, "temp_store", "MEMORY")?;
-    // Pages until the log is copied back: fewer, larger copies than the default of 1000.
-    db.pragma_update(None, "wal_autocheckpoint", 4000)?;
-    // The log is cut back to this after a burst.
-    db.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    // In KiB; used only as far as it is needed.
-    db.pragma_update(None, "cache_size", -8192)?;
-    prepare_once(db)
-}
-
-/// Statements stay prepared. Without the second line SQLite looks at bound values to see whether
-/// a partial index may serve, and so prepares such a statement anew for each execution.
-fn prepare_once(db: &Connection) -> rusqlite::Result<()> {
-    db.set_prepared_statement_cache_capacity(PREPARED);
-    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    Ok(())
-}
-
-fn read_only(file: &Path) -> rusqlite::Result<Connection> {
-    let db = Connection::open(file)?;
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
-    db.pragma_update(None, "query_only", true)?;
-    db.pragma_update(None, "temp_store", "MEMORY")?;
-    prepare_once(&db)?;
-    Ok(db)
 }
 
 #[cfg(test)]

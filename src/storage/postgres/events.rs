@@ -6,8 +6,8 @@ use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::{
-    params::{Json, JsonText, Time, column, name, unname},
-    pool::Failure,
+    columns::{Json, JsonText, Time, column, name, unname},
+    connection::Failure,
 };
 use crate::{
     checkpoint::Error,

@@ -6,9 +6,8 @@ use async_trait::async_trait;
 
 use super::{
     Store,
-    commit::prepare,
-    params::{Time, column, name},
-    pool,
+    columns::{Time, column, name},
+    connection::{self, prepare},
 };
 use crate::{
     checkpoint::{Error, codec},
@@ -38,7 +37,7 @@ const DELETE: &str = "DELETE FROM store_items WHERE namespace = $1 AND key = $2"
 impl store::Store for Store {
     async fn item(&self, namespace: Namespace, key: String) -> Result<Option<Item>, Error> {
         let (labels, named) = (names(&namespace), name(&key));
-        let row = pool::retry(&self.pools.reads, |client| {
+        let row = connection::retry(&self.pools.reads, |client| {
             let (labels, named) = (&labels, &named);
             async move {
                 let statement = prepare(&client, SELECT).await?;
@@ -65,7 +64,7 @@ impl store::Store for Store {
         let tag = &*tag;
         let (labels, named) = (names(&put.namespace), name(&put.key));
         let ttl = put.ttl.map(micros);
-        pool::retry(&self.pools.reads, |client| {
+        connection::retry(&self.pools.reads, |client| {
             let (labels, named, tag, bytes, ttl) = (&labels, &named, &tag, &bytes, &ttl);
             async move {
                 if ttl.is_some() {
@@ -84,7 +83,7 @@ impl store::Store for Store {
 
     async fn delete_item(&self, namespace: Namespace, key: String) -> Result<bool, Error> {
         let (labels, named) = (names(&namespace), name(&key));
-        let deleted = pool::retry(&self.pools.reads, |client| {
+        let deleted = connection::retry(&self.pools.reads, |client| {
             let (labels, named) = (&labels, &named);
             async move {
                 let statement = prepare(&client, DELETE).await?;

@@ -7,9 +7,8 @@ use uuid::Uuid;
 
 use super::{
     Store,
-    commit::prepare,
-    params::{Params, Time, column, name, unname},
-    pool::{self, Failure},
+    columns::{Params, Time, column, name, unname},
+    connection::{self, Failure, prepare},
 };
 use crate::{
     checkpoint::Error,
@@ -102,7 +101,7 @@ impl projection::Store for Store {
         limit: usize,
     ) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error> {
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = pool::retry(&self.pools.reads, |client| async move {
+        let rows = connection::retry(&self.pools.reads, |client| async move {
             let statement = prepare(&client, BEHIND).await?;
             let after = after.map(|thread| thread.0);
             let tables = Projection::ALL.len() as i64;
@@ -125,7 +124,7 @@ impl projection::Store for Store {
     async fn progress(&self, threads: Vec<ThreadId>) -> Result<Vec<Progress>, Error> {
         let threads: Vec<Uuid> = threads.into_iter().map(|thread| thread.0).collect();
         let threads = &threads;
-        let (offsets, heads) = pool::retry(&self.pools.reads, |mut client| async move {
+        let (offsets, heads) = connection::retry(&self.pools.reads, |mut client| async move {
             let progress = prepare(&client, PROGRESS).await?;
             let heads = prepare(&client, HEADS).await?;
             // An offset and the row it belongs to are of one moment.
@@ -151,7 +150,7 @@ impl projection::Store for Store {
         // Everybody takes rows in one order.
         steps.sort_by_key(|step| (step.thread, step.rows.projection()));
         let steps = &steps;
-        pool::retry(&self.pools.reads, |mut client| async move {
+        connection::retry(&self.pools.reads, |mut client| async move {
             let trees = prepare(&client, TREES).await?;
             let mut statements = Vec::with_capacity(steps.len());
             for step in steps {
@@ -180,7 +179,7 @@ impl projection::Store for Store {
         projection: Option<Projection>,
         thread: Option<ThreadId>,
     ) -> Result<(), Error> {
-        pool::retry(&self.pools.reads, |mut client| async move {
+        connection::retry(&self.pools.reads, |mut client| async move {
             let offsets = prepare(&client, RESET).await?;
             let thread = thread.map(|thread| thread.0);
             let mut tables = Vec::new();

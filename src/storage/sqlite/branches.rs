@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{events, row::id_if};
+use super::{columns::id_if, events};
 use crate::{
     checkpoint::{Error, NewBranch},
     id::{BranchId, CheckpointId, TreeId},

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 
-use super::row::{id, id_if, json_map, map_text, unreadable};
+use super::columns::{id, id_if, json_map, map_text, unreadable};
 use crate::{
     checkpoint::Error,
     id::{BranchId, ThreadId, TreeId},

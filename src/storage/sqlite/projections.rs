@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
     Store,
-    row::{id, unreadable},
+    columns::{id, unreadable},
 };
 use crate::{
     checkpoint::Error,

@@ -2,7 +2,7 @@ use std::fs;
 
 use rusqlite::Connection;
 
-use super::{DATABASE, Error, Options, Store};
+use super::{Error, Options, Store, connection::DATABASE};
 use crate::{
     id::ThreadId,
     tree::{IfExists, NewThread, Store as _},

@@ -131,7 +131,7 @@ impl tree::Store for Store {
 
     async fn level(&self, id: ThreadId, principal: Arc<str>) -> Result<Option<Level>, Error> {
         self.readers
-            .read(move |db| session::members::level(db, id, &principal))
+            .read(move |db| session::level(db, id, &principal))
             .await
     }
 

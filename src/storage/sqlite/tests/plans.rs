@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 
 use super::{
-    super::{DATABASE, Store, branches, load, runs, session, threads},
+    super::{Store, branches, checkpoints, connection::DATABASE, runs, threads, tree},
     options,
 };
 
@@ -118,22 +118,11 @@ fn is_by_tree_alone(step: &str) -> bool {
 }
 
 fn planned() -> Vec<&'static str> {
-    let mut all = vec![
-        branches::COPY_WRITES,
-        branches::CREATION,
-        load::BY_ID,
-        load::END_OF_STEP,
-        load::IN_SUBGRAPH,
-        load::LIST_ALL,
-        load::LIST_OF_NAMESPACE,
-        load::NEWEST,
-        load::OF_ACTIVE_HEAD,
-        load::OF_HEAD,
-        load::WRITES,
-    ];
+    let mut all = vec![branches::COPY_WRITES, branches::CREATION];
+    all.extend(checkpoints::PLANNED);
     all.extend(threads::PLANNED.iter().copied().flatten());
     all.extend(runs::PLANNED);
-    all.extend(session::PLANNED);
+    all.extend(tree::PLANNED);
     all
 }
 
@@ -151,7 +140,7 @@ fn no_statement_walks_a_table_or_a_tree() {
 #[test]
 fn what_walks_a_tree_on_purpose_walks_nothing_else() {
     let plans = Plans::new();
-    for (sql, known) in [threads::WALKING, session::WALKING].concat() {
+    for (sql, known) in [threads::WALKING, tree::WALKING].concat() {
         let walks = plans.walks(sql);
         let names: Vec<&str> = walks.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [known], "{sql}: {walks:#?}");
@@ -162,8 +151,8 @@ fn what_walks_a_tree_on_purpose_walks_nothing_else() {
 fn what_is_asked_often_comes_in_the_order_of_an_index() {
     let plans = Plans::new();
     for sql in [
-        load::LIST_OF_NAMESPACE,
-        load::NEWEST,
+        checkpoints::LIST_OF_NAMESPACE,
+        checkpoints::NEWEST,
         runs::CLAIM,
         runs::OF_THREAD,
     ] {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, params};
 
-use super::super::{load::Envelope, row::id};
+use super::super::{checkpoints::blobs::Envelope, columns::id};
 use crate::{
     checkpoint::{Error, frame},
     id::{BranchId, CheckpointId, TaskId, TreeId},

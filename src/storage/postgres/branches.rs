@@ -1,0 +1,208 @@
+//! A branch that comes into being with the first durable write of a run.
+
+use std::sync::Arc;
+
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use super::{connection::Failure, events};
+use crate::{
+    checkpoint::{Error, NewBranch, Slot},
+    id::{CheckpointId, TaskId},
+    tree::{address::auto_name, event},
+};
+
+/// Waits for flushes to the source in flight and checks that its run is still ours.
+const LOCK_SOURCE: &str = "
+SELECT name FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR NO KEY UPDATE";
+
+const BASE: &str = "
+SELECT 1 FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $2";
+
+const NAMES: &str = "SELECT name FROM branches WHERE tree_id = $1 AND thread_id = $2";
+
+const INSERT: &str = "
+INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, writer_epoch,
+       origin, source_branch_id, creation_id)
+VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8, $9)";
+
+/// Above every subgraph row of the source that belongs to the copy: where the source has answered
+/// already, its smallest row after a copied question; else an id minted now.
+const CREATION: &str = "
+SELECT (SELECT s.checkpoint_id FROM checkpoints s
+         WHERE s.tree_id = $1 AND s.root_checkpoint_id = $3 AND s.checkpoint_ns <> '' AND s.branch_id = $2
+           AND EXISTS (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = s.checkpoint_ns
+                        AND w.checkpoint_id = s.parent_checkpoint_id AND w.branch_id = $2 AND w.idx = -3)
+         ORDER BY s.checkpoint_id LIMIT 1) AS after_answer,
+       (SELECT s.checkpoint_id FROM checkpoints s
+         WHERE s.tree_id = $1 AND s.root_checkpoint_id = $3 AND s.checkpoint_ns <> ''
+         ORDER BY s.checkpoint_id DESC LIMIT 1) AS newest";
+
+/// The pending writes of the source at the base and in the subgraphs that stopped below it, as
+/// they are, while that is its head. Once it went on, as they were when the questions were asked: a
+/// task that had asked loses its result and its answers. Answers of the client itself stay behind.
+const COPY_WRITES: &str = "
+INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
+  FROM (SELECT w.*,
+          EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
+              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0) AS finished,
+          EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
+              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = -3) AS asked,
+          EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.head_checkpoint_id = $4) AS present
+          FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2
+           AND ((w.checkpoint_ns = '' AND w.checkpoint_id = $4)
+             OR (w.checkpoint_ns, w.checkpoint_id) IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM checkpoints s
+                  WHERE s.tree_id = $1 AND s.root_checkpoint_id = $4 AND s.checkpoint_ns <> ''))) w
+ WHERE CASE w.channel
+         WHEN '__interrupt__' THEN true
+         WHEN '__step__' THEN true
+         WHEN '__resume__' THEN w.task_id <> $5 AND (w.present OR NOT (w.asked AND w.finished))
+         ELSE w.finished AND (w.present OR NOT w.asked)
+       END
+ON CONFLICT DO NOTHING";
+
+const ACTIVATE: &str =
+    "UPDATE threads SET active_branch_id = $2, updated_at = now() WHERE thread_id = $1";
+
+const MOVE_RUN: &str = "
+UPDATE runs SET branch_id = $3, opened_branch = true, epoch = 1, base_checkpoint_id = $4, updated_at = now()
+ WHERE tree_id = $1 AND run_id = $2 AND status = 'running' AND epoch = $5";
+
+/// Creates the branch in the caller's transaction, unless it is there already. False when
+/// somebody else took over the source; `Pruned` when its base is gone.
+pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Result<bool, Failure> {
+    let tree = slot.tree.0;
+    let exists = client
+        .query_opt(
+            "SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2",
+            &[&tree, &new.id.0],
+        )
+        .await?;
+    if exists.is_some() {
+        return Ok(true);
+    }
+    // A new branch pins its base: no deletion may be under way.
+    client
+        .query_opt("SELECT 1 FROM trees WHERE tree_id = $1 FOR SHARE", &[&tree])
+        .await?;
+    let source = new.source.branch.0;
+    let locked = client
+        .query_opt(LOCK_SOURCE, &[&tree, &source, &new.source.epoch])
+        .await?;
+    let Some(locked) = locked else {
+        return Ok(false);
+    };
+    let base = new.base.map(|id| id.0);
+    if let Some(id) = new.base
+        && client.query_opt(BASE, &[&tree, &id.0]).await?.is_none()
+    {
+        return Err(Error::Pruned(id).into());
+    }
+    let from = new.writes_of.unwrap_or(new.source.branch).0;
+    let creation = match base {
+        Some(base) if new.copy_writes => Some(creation_id(client, tree, from, base).await?),
+        _ => None,
+    };
+    let name = next_name(client, new, locked.try_get(0)?).await?;
+    client
+        .execute(
+            INSERT,
+            &[
+                &tree,
+                &new.id.0,
+                &slot.thread.0,
+                &&*name,
+                &base,
+                &new.base_depth,
+                &new.origin,
+                &from,
+                &creation,
+            ],
+        )
+        .await?;
+    if let Some(base) = base.filter(|_| new.copy_writes) {
+        copy_writes(client, tree, base, from, new.id.0).await?;
+    }
+    if let Some(run) = new.run {
+        let epoch = new.source.epoch;
+        let moved = client
+            .execute(MOVE_RUN, &[&tree, &run.0, &new.id.0, &base, &epoch])
+            .await?;
+        if moved == 0 {
+            return Ok(false);
+        }
+    }
+    if new.activate {
+        client
+            .execute(ACTIVATE, &[&slot.thread.0, &new.id.0])
+            .await?;
+    }
+    tell(client, slot, new, &name, locked.try_get(0)?).await?;
+    Ok(true)
+}
+
+/// Appends to the thread's log that the branch was made, and that it is active now.
+async fn tell(
+    client: &Client,
+    slot: &Slot,
+    new: &NewBranch,
+    name: &str,
+    source: &str,
+) -> Result<(), Failure> {
+    let created = event::branch_created(new.id, name, new.origin, source, new.base);
+    let mut told = vec![created];
+    if new.activate {
+        told.push(event::branch_activated(new.id, name));
+    }
+    events::append(client, slot.tree, slot.thread, &told).await?;
+    Ok(())
+}
+
+/// See [`COPY_WRITES`].
+pub(super) async fn copy_writes(
+    client: &Client,
+    tree: Uuid,
+    base: Uuid,
+    from: Uuid,
+    to: Uuid,
+) -> Result<(), Failure> {
+    client
+        .execute(COPY_WRITES, &[&tree, &from, &to, &base, &TaskId::NULL.0])
+        .await?;
+    Ok(())
+}
+
+/// See [`CREATION`].
+pub(super) async fn creation_id(
+    client: &Client,
+    tree: Uuid,
+    source: Uuid,
+    base: Uuid,
+) -> Result<Uuid, Failure> {
+    let row = client.query_one(CREATION, &[&tree, &source, &base]).await?;
+    if let Some(id) = row.try_get::<_, Option<Uuid>>("after_answer")? {
+        return Ok(id);
+    }
+    let newest: Option<Uuid> = row.try_get("newest")?;
+    let above = newest.into_iter().chain([base]).map(CheckpointId);
+    Ok(CheckpointId::mint(0, above).0)
+}
+
+/// The name that is wanted, while it is free; else one made up. A name that is taken meanwhile
+/// fails the insert, and the whole transaction is tried again.
+async fn next_name(client: &Client, new: &NewBranch, base: &str) -> Result<Arc<str>, Failure> {
+    let rows = client
+        .query(NAMES, &[&new.source.tree.0, &new.source.thread.0])
+        .await?;
+    let mut names = Vec::with_capacity(rows.len());
+    for row in &rows {
+        names.push(row.try_get::<_, &str>(0)?);
+    }
+    if let Some(name) = &new.name
+        && !names.contains(&&**name)
+    {
+        return Ok(name.clone());
+    }
+    Ok(auto_name(base, names.iter().copied()))
+}

@@ -1,0 +1,393 @@
+//! Supersteps: one fenced statement each.
+
+use std::collections::HashSet;
+
+use deadpool_postgres::{Object, Pool};
+use futures::future::join_all;
+use tokio_postgres::{Client, Statement, types::ToSql};
+use uuid::Uuid;
+
+use self::arrays::{Blobs, Events, Nodes, Writes};
+use crate::{
+    checkpoint::{Commit, Error, WriteRow},
+    storage::postgres::{
+        branches,
+        columns::{Json, Time, name},
+        connection::{self, Failure, prepare},
+    },
+};
+
+pub(super) mod arrays;
+mod batch;
+pub(crate) mod queue;
+
+/// A superstep of the root graph without messages and events, whose writes are results at the
+/// parent checkpoint.
+const LIGHT: &str = "
+WITH f AS (
+  UPDATE branches SET head_checkpoint_id = $5, head_depth = head_depth + 1, version = version + 1, updated_at = now()
+   WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 AND head_checkpoint_id IS NOT DISTINCT FROM $4
+  RETURNING thread_id, head_depth),
+ck AS (
+  INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
+         last_node_id, event_number, run_id, source, step, checkpoint, metadata, created_at)
+  SELECT $1, '', $5, $4, f.head_depth, f.thread_id, $2, $6,
+         GREATEST($7::bigint, (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id)), $8, $9, $10, $11, $12, $13 FROM f),
+bl AS (
+  INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
+  SELECT $1, '', x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x),
+w AS (
+  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+  SELECT $1, '', $4, $2, x.* FROM f, unnest($20::uuid[], $21::int[], $22::text[], $23::text[], $24::text[], $25::bytea[]) x
+  ON CONFLICT DO NOTHING)
+SELECT head_depth FROM f";
+
+/// Any superstep of the root graph.
+const FULL: &str = "
+WITH f AS (
+  UPDATE branches SET head_checkpoint_id = $5, head_depth = head_depth + 1, version = version + 1, updated_at = now()
+   WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 AND head_checkpoint_id IS NOT DISTINCT FROM $4
+  RETURNING thread_id, head_depth),
+e AS (
+  UPDATE threads t SET last_event_number = t.last_event_number + $29, updated_at = now()
+    FROM f WHERE t.thread_id = f.thread_id AND $29::bigint > 0 RETURNING t.last_event_number AS n),
+ck AS (
+  INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
+         last_node_id, event_number, run_id, source, step, checkpoint, metadata, created_at)
+  SELECT $1, '', $5, $4, f.head_depth, f.thread_id, $2, $6,
+         GREATEST($7::bigint, COALESCE((SELECT n FROM e), (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id))),
+         $8, $9, $10, $11, $12, $13 FROM f),
+bl AS (
+  INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
+  SELECT $1, '', x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x),
+x AS (
+  SELECT x.* FROM f, unnest($26::text[], $27::uuid[], $20::uuid[], $21::int[], $22::text[], $23::text[], $24::text[], $25::bytea[], $28::bool[])
+    x(ns, cp, task, idx, path, channel, type, writes, upsert)),
+k AS (
+  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert
+  ON CONFLICT (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx) DO UPDATE SET type = EXCLUDED.type, writes = EXCLUDED.writes),
+o AS (
+  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT upsert
+  ON CONFLICT DO NOTHING),
+ms AS (
+  INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, depth, seq,
+         thread_id, branch_id, run_id, role, event_number)
+  SELECT $1, m.node_id, m.parent_node_id, m.ordinal + COALESCE((SELECT p.ordinal FROM message_nodes p WHERE p.tree_id = $1 AND p.node_id = $30), 0),
+         m.kind, m.message_id, m.edit_of, $5, f.head_depth, m.seq, f.thread_id, $2, $8, m.role, COALESCE(m.event_number, e.n - $29 + m.event_offset)
+    FROM f CROSS JOIN unnest($31::uuid[], $32::uuid[], $33::int[], $34::text[], $35::text[], $36::text[], $37::int[], $38::text[], $39::bigint[], $40::int[])
+         m(node_id, parent_node_id, ordinal, kind, message_id, edit_of, seq, role, event_number, event_offset) LEFT JOIN e ON true),
+ev AS (
+  INSERT INTO events (tree_id, thread_id, event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id)
+  SELECT $1, f.thread_id, e.n - $29 + x.i, x.kind, x.payload, $2, $5, x.run_id, x.message_id
+    FROM f, e, unnest($41::smallint[], $42::jsonb[], $43::uuid[], $44::text[]) WITH ORDINALITY x(kind, payload, run_id, message_id, i))
+SELECT head_depth FROM f";
+
+/// A superstep of a subgraph: gated by the epoch alone. Sending it again changes nothing.
+const SUBGRAPH: &str = "
+WITH f AS (SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR SHARE),
+ck AS (
+  INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
+         last_node_id, event_number, run_id, source, step, checkpoint, metadata, created_at, root_checkpoint_id)
+  SELECT $1, $29, $5, $4, $30, $31, $2, $6, $7, $8, $9, $10, $11, $12, $13, $32 FROM f ON CONFLICT DO NOTHING),
+bl AS (
+  INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
+  SELECT $1, $29, x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x
+  ON CONFLICT DO NOTHING),
+x AS (
+  SELECT x.* FROM f, unnest($26::text[], $27::uuid[], $20::uuid[], $21::int[], $22::text[], $23::text[], $24::text[], $25::bytea[], $28::bool[])
+    x(ns, cp, task, idx, path, channel, type, writes, upsert)),
+k AS (
+  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert
+  ON CONFLICT (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx) DO UPDATE SET type = EXCLUDED.type, writes = EXCLUDED.writes),
+o AS (
+  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT upsert
+  ON CONFLICT DO NOTHING)
+SELECT $30::int FROM f";
+
+/// What became of a branch, to settle a commit whose reply is not known.
+const HEAD: &str = "SELECT head_checkpoint_id, head_depth, writer_epoch FROM branches WHERE tree_id = $1 AND branch_id = $2";
+
+/// Which statement a commit needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Light,
+    Full,
+    Subgraph,
+}
+
+impl Kind {
+    pub(crate) fn of(commit: &Commit) -> Self {
+        let row = &commit.checkpoint;
+        if !row.ns.is_empty() {
+            return Self::Subgraph;
+        }
+        let plain = |write: &WriteRow| {
+            write.ns.is_empty() && Some(write.checkpoint) == row.parent && !write.upsert
+        };
+        if commit.nodes.is_empty() && commit.events.is_empty() && commit.writes.iter().all(plain) {
+            Self::Light
+        } else {
+            Self::Full
+        }
+    }
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Light => LIGHT,
+            Self::Full => FULL,
+            Self::Subgraph => SUBGRAPH,
+        }
+    }
+}
+
+/// Sends one superstep; `None` when the fence refused it.
+///
+/// The request leaves when this future is first polled.
+pub(crate) async fn send(
+    client: &Client,
+    statement: &Statement,
+    kind: Kind,
+    commit: &Commit,
+) -> Result<Option<i32>, Failure> {
+    let (slot, row) = (&commit.slot, &commit.checkpoint);
+    let blobs = Blobs::of(&commit.blobs);
+    let writes = Writes::of(&commit.writes);
+    let parent = row.parent.map(|id| id.0);
+    let last_node = row.last_node.map(|id| id.0);
+    let run = row.run.map(|id| id.0);
+    let root = row.root.map(|id| id.0);
+    let source = row.source.as_str();
+    let envelope = Json::new(row.envelope.as_str());
+    let metadata = Json::new(row.metadata.as_str());
+    let created_at = Time(row.created_at);
+    let ns = name(&row.ns);
+    let (count, nodes, events);
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+        &slot.tree.0,
+        &slot.branch.0,
+        &slot.epoch,
+        &parent,
+        &row.id.0,
+        &last_node,
+        &row.event_number,
+        &run,
+        &source,
+        &row.step,
+        &envelope,
+        &metadata,
+        &created_at,
+        &blobs.channels,
+        &blobs.versions,
+        &blobs.bases,
+        &blobs.chains,
+        &blobs.tags,
+        &blobs.bytes,
+        &writes.tasks,
+        &writes.idxs,
+        &writes.paths,
+        &writes.channels,
+        &writes.tags,
+        &writes.bytes,
+    ];
+    if kind != Kind::Light {
+        params.extend([
+            &writes.nss as &(dyn ToSql + Sync),
+            &writes.checkpoints,
+            &writes.upserts,
+        ]);
+    }
+    match kind {
+        Kind::Light => {}
+        Kind::Full => {
+            count = i64::try_from(commit.events.len()).unwrap_or(i64::MAX);
+            nodes = Nodes::of(&commit.nodes);
+            events = Events::of(&commit.events)?;
+            params.extend([
+                &count as &(dyn ToSql + Sync),
+                &nodes.base,
+                &nodes.ids,
+                &nodes.parents,
+                &nodes.ordinals,
+                &nodes.kinds,
+                &nodes.messages,
+                &nodes.replaced,
+                &nodes.places,
+                &nodes.roles,
+                &nodes.numbers,
+                &nodes.offsets,
+                &events.kinds,
+                &events.payloads,
+                &events.runs,
+                &events.messages,
+            ]);
+        }
+        Kind::Subgraph => {
+            params.extend([&ns as &(dyn ToSql + Sync), &row.depth, &row.thread.0, &root]);
+        }
+    }
+    let answer = client.query_opt(statement, &params).await?;
+    Ok(answer.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// Writes commits in one transaction and one round trip: the depths of their checkpoints, `Fenced`
+/// for those that the fence refused. Those of one branch follow each other in their order, and a
+/// commit with a branch to open is alone.
+///
+/// # Errors
+/// The transaction failed as a whole: nothing is known to be written. What passes by itself was
+/// tried again a few times.
+pub(crate) async fn together(
+    pool: &Pool,
+    group: &[Commit],
+) -> Result<Vec<Result<i32, Error>>, Error> {
+    let attempt = |mut client| async move { attempt(&mut client, group).await };
+    connection::retry(pool, attempt).await.map(answers)
+}
+
+/// The same, tried once: who can divide the group need not let all of it wait for one member.
+///
+/// # Errors
+/// As [`together`].
+pub(crate) async fn together_once(
+    pool: &Pool,
+    group: &[Commit],
+) -> Result<Vec<Result<i32, Error>>, Error> {
+    let attempt = |mut client| async move { attempt(&mut client, group).await };
+    connection::once(pool, attempt).await.map(answers)
+}
+
+fn answers(depths: Vec<Option<i32>>) -> Vec<Result<i32, Error>> {
+    let depths = depths.into_iter();
+    depths.map(|depth| depth.ok_or(Error::Fenced)).collect()
+}
+
+/// The depths of a group's checkpoints; `None` for those that the fence refused.
+async fn attempt(client: &mut Object, group: &[Commit]) -> Result<Vec<Option<i32>>, Failure> {
+    let mut depths = match group {
+        [commit] if commit.open.is_some() => vec![open_and_send(client, commit).await?],
+        [commit] => {
+            let kind = Kind::of(commit);
+            let statement = prepare(client, kind.text()).await?;
+            vec![send(client, &statement, kind, commit).await?]
+        }
+        _ => send_together(client, group).await?,
+    };
+    if depths.contains(&None) {
+        let mut from = 0;
+        for one in group.chunk_by(|a, b| a.slot.branch == b.slot.branch) {
+            let depths = &mut depths[from..from + one.len()];
+            if depths.contains(&None) {
+                settle(client, one, depths).await?;
+            }
+            from += one.len();
+        }
+    }
+    Ok(depths)
+}
+
+/// A transaction in one round trip: light supersteps of different branches in one statement, then
+/// everything else, each in its own. The requests leave in the order in which the futures are
+/// first polled, which is their order here.
+async fn send_together(client: &Object, group: &[Commit]) -> Result<Vec<Option<i32>>, Failure> {
+    let mut branches = HashSet::new();
+    // The first of a branch may go ahead of the others, not one that follows another.
+    let (light, rest): (Vec<usize>, Vec<usize>) = (0..group.len()).partition(|&at| {
+        branches.insert(group[at].slot.branch) && Kind::of(&group[at]) == Kind::Light
+    });
+    let many = prepare(client, batch::MANY).await?;
+    let mut prepared = Vec::with_capacity(rest.len());
+    for &at in &rest {
+        let kind = Kind::of(&group[at]);
+        prepared.push((at, kind, prepare(client, kind.text()).await?));
+    }
+    let ahead: Vec<&Commit> = light.iter().map(|&at| &group[at]).collect();
+    let ahead = batch::send(client, &many, &ahead);
+    let mut depths = vec![None; group.len()];
+    if prepared.is_empty() {
+        // One statement is a transaction.
+        for (at, depth) in light.into_iter().zip(ahead.await?) {
+            depths[at] = depth;
+        }
+        return Ok(depths);
+    }
+    let sends = prepared
+        .iter()
+        .map(|(at, kind, statement)| send(client, statement, *kind, &group[*at]));
+    let (begin, ahead, sent, end) = tokio::join!(
+        biased;
+        client.batch_execute("BEGIN"),
+        ahead,
+        join_all(sends),
+        client.batch_execute("COMMIT"),
+    );
+    begin?;
+    // After a failure the rest only says that the transaction is over, and COMMIT rolls back.
+    for (at, depth) in light.into_iter().zip(ahead?) {
+        depths[at] = depth;
+    }
+    for (at, depth) in rest.into_iter().zip(sent) {
+        depths[at] = depth?;
+    }
+    end?;
+    Ok(depths)
+}
+
+/// The first durable write of a run that makes a branch.
+async fn open_and_send(client: &mut Object, commit: &Commit) -> Result<Option<i32>, Failure> {
+    let Some(new) = &commit.open else {
+        return Ok(None);
+    };
+    let kind = Kind::of(commit);
+    let statement = prepare(client, kind.text()).await?;
+    let transaction = client.transaction().await?;
+    if !branches::open(transaction.client(), &commit.slot, new).await? {
+        return Ok(None);
+    }
+    let depth = send(transaction.client(), &statement, kind, commit).await?;
+    if depth.is_some() {
+        transaction.commit().await?;
+    }
+    Ok(depth)
+}
+
+/// Zero rows mean that somebody else writes now, or that an earlier attempt took effect and its
+/// reply was lost. The branch tells: its head is ours under our epoch only in the second case.
+async fn settle(
+    client: &Object,
+    group: &[Commit],
+    depths: &mut [Option<i32>],
+) -> Result<(), Failure> {
+    let statement = prepare(client, HEAD).await?;
+    let slot = &group[0].slot;
+    let row = client
+        .query_opt(&statement, &[&slot.tree.0, &slot.branch.0])
+        .await?;
+    let Some(row) = row else {
+        return Ok(());
+    };
+    let head: Option<Uuid> = row.try_get(0)?;
+    let mut depth: i32 = row.try_get(1)?;
+    let epoch: i64 = row.try_get(2)?;
+    let is_root = |commit: &Commit| commit.checkpoint.ns.is_empty();
+    let ours = |commit: &Commit| {
+        let current = commit.slot.epoch == epoch;
+        current && is_root(commit) && Some(commit.checkpoint.id.0) == head
+    };
+    let Some(last) = group.iter().rposition(ours) else {
+        return Ok(());
+    };
+    // Several writers may have tried this branch: only what the head stands on is written.
+    let mut written = Some(group[last].checkpoint.id);
+    for (commit, place) in group.iter().zip(depths.iter_mut()).take(last + 1).rev() {
+        if is_root(commit) && Some(commit.checkpoint.id) == written {
+            *place = Some(depth);
+            depth -= 1;
+            written = commit.checkpoint.parent;
+        }
+    }
+    Ok(())
+}

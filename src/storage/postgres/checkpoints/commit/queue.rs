@@ -1,0 +1,149 @@
+//! Group commit: supersteps of many runs that wait at the same time share a transaction, and so
+//! its round trip and its wait for the disk.
+
+use deadpool_postgres::Pool;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use super::{together, together_once};
+use crate::{
+    checkpoint::{Commit, Error},
+    storage::postgres::Store,
+};
+
+/// Most commits of one transaction.
+const MOST: usize = 32;
+
+/// Transactions of groups under way at once. While they are, others gather: more of them would
+/// make smaller groups, and one alone would leave the database idle between two round trips.
+const AT_ONCE: usize = 3;
+
+/// A run's commits, in order, and where their answers go.
+struct Waiting {
+    commits: Vec<Commit>,
+    count: usize,
+    reply: oneshot::Sender<Vec<Result<i32, Error>>>,
+}
+
+impl Waiting {
+    fn answer(self, results: Vec<Result<i32, Error>>) {
+        // A run may have stopped waiting; what was committed stays.
+        let _ = self.reply.send(results);
+    }
+}
+
+/// The way to the tasks that write groups. They end when every handle is gone.
+#[derive(Clone)]
+pub(crate) struct Queue(mpsc::UnboundedSender<Waiting>);
+
+impl Queue {
+    /// Starts the tasks, which take their connections from `pool`.
+    pub(crate) fn start(pool: &Pool) -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let receiver = std::sync::Arc::new(Mutex::new(receiver));
+        for _ in 0..AT_ONCE {
+            tokio::spawn(serve(pool.clone(), receiver.clone()));
+        }
+        Self(sender)
+    }
+}
+
+async fn serve(pool: Pool, queue: std::sync::Arc<Mutex<mpsc::UnboundedReceiver<Waiting>>>) {
+    let mut group = Vec::with_capacity(MOST);
+    loop {
+        {
+            let mut queue = queue.lock().await;
+            if queue.recv_many(&mut group, MOST).await == 0 {
+                return;
+            }
+        }
+        write(&pool, std::mem::take(&mut group)).await;
+    }
+}
+
+/// Writes what waits, in the order of branches: two groups that lock the same rows in different
+/// orders would wait for each other.
+async fn write(pool: &Pool, mut group: Vec<Waiting>) {
+    group.sort_by_key(|waiting| {
+        let first = waiting.commits.first();
+        first.map(|commit| (commit.slot.tree, commit.slot.branch))
+    });
+    if group.len() > 1 {
+        let all: Vec<Commit> = group
+            .iter_mut()
+            .flat_map(|waiting| std::mem::take(&mut waiting.commits))
+            .collect();
+        match together_once(pool, &all).await {
+            Ok(results) => {
+                let mut results = results.into_iter();
+                for waiting in group {
+                    let own = results.by_ref().take(waiting.count).collect();
+                    waiting.answer(own);
+                }
+                return;
+            }
+            // One failing member fails them all, or keeps them waiting for the branch it waits for;
+            // alone each gets its own answer, after tries of its own.
+            Err(error) => {
+                tracing::debug!(%error, runs = group.len(), "a group of commits is divided");
+                let mut all = all.into_iter();
+                for waiting in &mut group {
+                    waiting.commits = all.by_ref().take(waiting.count).collect();
+                }
+            }
+        }
+    }
+    let each = group.into_iter().map(|waiting| async move {
+        let results = alone(pool, &waiting.commits).await;
+        waiting.answer(results);
+    });
+    futures::future::join_all(each).await;
+}
+
+async fn alone(pool: &Pool, commits: &[Commit]) -> Vec<Result<i32, Error>> {
+    match together(pool, commits).await {
+        Ok(results) => results,
+        Err(error) if commits.len() == 1 || matches!(error, Error::Unavailable(_)) => {
+            vec![Err(error); commits.len()]
+        }
+        Err(_) => {
+            let mut results = Vec::with_capacity(commits.len());
+            for commit in commits {
+                let one = together(pool, std::slice::from_ref(commit)).await;
+                results.push(one.and_then(|mut one| one.pop().unwrap_or(Err(Error::Fenced))));
+            }
+            results
+        }
+    }
+}
+
+impl Store {
+    /// See [`Saver::commit`](crate::checkpoint::Saver::commit). What opens a branch is a
+    /// transaction of its own; everything else goes with whatever waits at the same time.
+    pub(crate) async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
+        let mut results = Vec::with_capacity(commits.len());
+        let mut rest = commits.into_iter().peekable();
+        while let Some(first) = rest.next() {
+            if first.open.is_some() {
+                results.extend(alone(&self.pools.critical, &[first]).await);
+                continue;
+            }
+            let mut commits = vec![first];
+            while let Some(next) = rest.next_if(|next| next.open.is_none()) {
+                commits.push(next);
+            }
+            let count = commits.len();
+            let (reply, answer) = oneshot::channel();
+            // Without tasks the reply is dropped, and so is known not to come.
+            let _ = self.groups.0.send(Waiting {
+                count,
+                commits,
+                reply,
+            });
+            results.extend(answer.await.unwrap_or_else(|_| {
+                let gone = "the task that writes to the database has ended";
+                vec![Err(Error::Unavailable(gone.to_owned())); count]
+            }));
+        }
+        results
+    }
+}

@@ -1,0 +1,80 @@
+//! Task results and control values ahead of their checkpoint: one fenced statement.
+
+use tokio_postgres::{Client, Statement};
+
+use super::commit::arrays::Writes;
+use crate::{
+    checkpoint::{Error, Flush},
+    storage::postgres::{
+        Store, branches,
+        connection::{self, prepare},
+    },
+};
+
+/// Task results ahead of their checkpoint. The lock is shared, so that flushes of parallel tasks
+/// do not queue behind each other, and yet waits for a takeover in progress.
+const FLUSH: &str = "
+WITH f AS (SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR SHARE),
+x AS (
+  SELECT x.* FROM f, unnest($4::text[], $5::uuid[], $6::uuid[], $7::int[], $8::text[], $9::text[], $10::text[], $11::bytea[], $12::bool[])
+    x(ns, cp, task, idx, path, channel, type, writes, upsert)),
+k AS (
+  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert
+  ON CONFLICT (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx) DO UPDATE SET type = EXCLUDED.type, writes = EXCLUDED.writes),
+o AS (
+  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT upsert
+  ON CONFLICT DO NOTHING)
+SELECT 1 AS ok FROM f";
+
+impl Store {
+    /// See [`Saver::flush`](crate::checkpoint::Saver::flush).
+    pub(super) async fn flush_writes(&self, flush: Flush) -> Result<(), Error> {
+        let flush = &flush;
+        let written = connection::retry(&self.pools.critical, |mut client| async move {
+            let client = &mut client;
+            let statement = prepare(client, FLUSH).await?;
+            let Some(new) = &flush.open else {
+                return Ok(send_flush(client, &statement, flush).await?);
+            };
+            let transaction = client.transaction().await?;
+            let opened = branches::open(transaction.client(), &flush.slot, new).await?;
+            let written = opened && send_flush(transaction.client(), &statement, flush).await?;
+            if written {
+                transaction.commit().await?;
+            }
+            Ok(written)
+        })
+        .await?;
+        if written { Ok(()) } else { Err(Error::Fenced) }
+    }
+}
+
+async fn send_flush(
+    client: &Client,
+    statement: &Statement,
+    flush: &Flush,
+) -> Result<bool, tokio_postgres::Error> {
+    let writes = Writes::of(&flush.writes);
+    let row = client
+        .query_opt(
+            statement,
+            &[
+                &flush.slot.tree.0,
+                &flush.slot.branch.0,
+                &flush.slot.epoch,
+                &writes.nss,
+                &writes.checkpoints,
+                &writes.tasks,
+                &writes.idxs,
+                &writes.paths,
+                &writes.channels,
+                &writes.tags,
+                &writes.bytes,
+                &writes.upserts,
+            ],
+        )
+        .await?;
+    Ok(row.is_some())
+}

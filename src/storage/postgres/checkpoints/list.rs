@@ -1,0 +1,234 @@
+//! Several checkpoints, newest first, in one statement.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use deadpool_postgres::Pool;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    blobs::blobs_of,
+    load::{row_of, writes_of},
+};
+use crate::{
+    checkpoint::{BlobRow, Error, List, Source, Stored, Version},
+    storage::postgres::{
+        columns::{Json, column, name, unname, version},
+        connection::{self, prepare},
+    },
+    value::{Map, Value},
+};
+
+/// Completes a page of rows: the blobs of all of them, each once, come with the first.
+macro_rules! list {
+    ($ns:expr, $order:expr) => {
+        concat!(
+            "WITH RECURSIVE page AS (
+  SELECT", columns!(), ", row_number() OVER (", $order, ") AS n FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.thread_id = $2", $ns, "
+     AND c.checkpoint_id < COALESCE($3, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+     AND c.checkpoint_id >= COALESCE($4, '00000000-0000-0000-0000-000000000000'::uuid)
+     AND c.checkpoint_id <= COALESCE($4, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+     AND c.source = COALESCE($5, c.source) AND c.step = COALESCE($6, c.step)
+     AND ($7::uuid IS NULL OR c.run_id = $7) AND ($8::jsonb IS NULL OR c.metadata @> $8)
+     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id)
+   ", $order, " LIMIT $9),
+chain AS (
+  SELECT b.* FROM (SELECT DISTINCT p.checkpoint_ns, v.key, v.value FROM page p
+     CROSS JOIN LATERAL jsonb_each_text(p.checkpoint->'channel_versions') v) v
+   CROSS JOIN LATERAL (SELECT b.checkpoint_ns, b.channel, b.version, b.base_version FROM checkpoint_blobs b
+     WHERE b.tree_id = $1 AND b.checkpoint_ns = v.checkpoint_ns AND b.channel = v.key AND b.version = v.value LIMIT 1) b
+  UNION
+  SELECT b.* FROM chain k
+   CROSS JOIN LATERAL (SELECT b.checkpoint_ns, b.channel, b.version, b.base_version FROM checkpoint_blobs b
+     WHERE b.tree_id = $1 AND b.checkpoint_ns = k.checkpoint_ns AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b)
+SELECT p.*, w.*, b.* FROM page p", writes!(), "
+  LEFT JOIN LATERAL (
+    SELECT array_agg(k.checkpoint_ns) AS b_nss, array_agg(k.channel) AS b_channels, array_agg(k.version) AS b_versions,
+           array_agg(k.base_version) AS b_bases, array_agg(x.chain_bytes) AS b_chains, array_agg(x.type) AS b_types,
+           array_agg(x.blob) AS b_blobs
+      FROM chain k CROSS JOIN LATERAL (SELECT b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b WHERE b.tree_id = $1
+       AND b.checkpoint_ns = k.checkpoint_ns AND b.channel = k.channel AND b.version = k.version LIMIT 1) x
+     WHERE p.n = 1) b ON true
+ ORDER BY p.n"
+        )
+    };
+}
+
+/// One namespace, in the order of its index.
+const LIST: &str = list!(
+    " AND c.checkpoint_ns = $10",
+    "ORDER BY c.checkpoint_id DESC"
+);
+
+/// All namespaces of the thread.
+const LIST_ALL: &str = list!("", "ORDER BY c.checkpoint_id DESC, c.checkpoint_ns");
+
+pub(super) async fn list(pool: &Pool, list: List) -> Result<Vec<Stored>, Error> {
+    let Some(filter) = Filter::of(list.metadata.as_ref()) else {
+        return Ok(Vec::new());
+    };
+    let (list, filter) = (&list, &filter);
+    let rows = connection::retry(pool, |client| async move {
+        let client = &client;
+        let before = list.before.map(|id| id.0);
+        let id = list.id.map(|id| id.0);
+        let limit = i64::try_from(list.limit).unwrap_or(i64::MAX);
+        let metadata = filter.rest.as_ref().map(Json::of_map);
+        let text = if list.ns.is_some() { LIST } else { LIST_ALL };
+        let statement = prepare(client, text).await?;
+        let mut params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![
+            &list.tree.0,
+            &list.thread.0,
+            &before,
+            &id,
+            &filter.source,
+            &filter.step,
+            &filter.run,
+            &metadata,
+            &limit,
+        ];
+        let ns = list.ns.as_deref().map(name);
+        if ns.is_some() {
+            params.push(&ns);
+        }
+        Ok(client.query(&statement, &params).await?)
+    })
+    .await?;
+    page(&rows)
+}
+
+/// A metadata filter, taken apart into columns and the rest.
+#[derive(Default)]
+struct Filter {
+    source: Option<&'static str>,
+    step: Option<i64>,
+    run: Option<Uuid>,
+    rest: Option<Map>,
+}
+
+impl Filter {
+    /// `None` when nothing can match.
+    fn of(metadata: Option<&Map>) -> Option<Self> {
+        let mut filter = Self::default();
+        let Some(metadata) = metadata else {
+            return Some(filter);
+        };
+        let mut rest = Map::new();
+        for (key, value) in metadata.iter() {
+            match &**key {
+                "source" => {
+                    filter.source = Some(value.as_str()?.parse::<Source>().ok()?.as_str());
+                }
+                "step" => filter.step = Some(integer(value)?),
+                "run_id" => filter.run = Some(value.as_str()?.parse().ok()?),
+                _ => {
+                    rest.insert(Arc::clone(key), value.clone());
+                }
+            }
+        }
+        filter.rest = (!rest.is_empty()).then_some(rest);
+        Some(filter)
+    }
+}
+
+/// JSON knows one kind of number.
+fn integer(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| {
+        let float = value.as_f64()?;
+        (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64)
+    })
+}
+
+/// Gives each row of a page its own blobs out of those that came with the first.
+fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
+    let Some(first) = rows.first() else {
+        return Ok(Vec::new());
+    };
+    let nss: Option<Vec<String>> = column(first, "b_nss")?;
+    let nss: Vec<Arc<str>> = nss
+        .unwrap_or_default()
+        .iter()
+        .map(|ns| unname(ns))
+        .collect();
+    let all = blobs_of(first, |index| {
+        nss.get(index).cloned().unwrap_or_else(|| Arc::from(""))
+    })?;
+    let by_key: HashMap<(&str, &str, Version), &BlobRow> = all
+        .iter()
+        .map(|blob| ((&*blob.ns, &*blob.channel, blob.version), blob))
+        .collect();
+    rows.iter()
+        .map(|row| {
+            let stored = row_of(row)?;
+            let mut blobs = Vec::new();
+            let mut seen = HashSet::new();
+            for (channel, text) in channel_versions(&stored.envelope)? {
+                let mut next = Some(version(&text)?);
+                while let Some(blob) =
+                    next.and_then(|version| by_key.get(&(&*stored.ns, &*channel, version)))
+                {
+                    // Damaged data must not make a circle.
+                    if !seen.insert((&*blob.channel, blob.version)) {
+                        break;
+                    }
+                    blobs.push((*blob).clone());
+                    next = blob.base;
+                }
+            }
+            Ok(Stored {
+                writes: writes_of(row, &stored)?,
+                blobs,
+                row: stored,
+            })
+        })
+        .collect()
+}
+
+fn channel_versions(envelope: &str) -> Result<Vec<(String, String)>, Error> {
+    #[derive(serde::Deserialize)]
+    struct Envelope {
+        #[serde(default)]
+        channel_versions: serde_json::Map<String, serde_json::Value>,
+    }
+    let envelope: Envelope = serde_json::from_str(envelope)
+        .map_err(|error| Error::Corrupt(format!("checkpoint envelope: {error}")))?;
+    Ok(envelope
+        .channel_versions
+        .into_iter()
+        .filter_map(|(channel, version)| match version {
+            serde_json::Value::String(text) => Some((channel, text)),
+            _ => None,
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(json: &str) -> Option<Filter> {
+        match Value::from_json_slice(json.as_bytes()).unwrap() {
+            Value::Map(map) => Filter::of(Some(&map)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn columns_are_taken_out_of_a_metadata_filter() {
+        let filter = filter(r#"{"source":"loop","step":2.0,"user":"ada"}"#).unwrap();
+        assert_eq!(filter.source, Some("loop"));
+        assert_eq!(filter.step, Some(2));
+        assert_eq!(filter.rest.unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_filter_that_no_checkpoint_can_match_is_recognised() {
+        assert!(filter(r#"{"run_id":"not an id"}"#).is_none());
+        assert!(filter(r#"{"source":"elsewhere"}"#).is_none());
+        assert!(filter(r#"{"step":"2"}"#).is_none());
+    }
+}

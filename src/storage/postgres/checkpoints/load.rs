@@ -1,0 +1,178 @@
+//! One checkpoint with its values and pending writes, in one statement.
+
+use std::sync::Arc;
+
+use deadpool_postgres::Pool;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::blobs::blobs_of;
+use crate::{
+    checkpoint::{At, CheckpointRow, Error, Query, Stored, WriteRow},
+    id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
+    storage::postgres::{
+        columns::{JsonText, Time, column, name, unname, word},
+        connection::{self, prepare},
+    },
+};
+
+/// A row of `checkpoints`.
+pub(super) fn row_of(row: &Row) -> Result<CheckpointRow, Error> {
+    let id = |name| column::<Option<Uuid>>(row, name);
+    Ok(CheckpointRow {
+        ns: unname(column(row, "checkpoint_ns")?),
+        id: CheckpointId(column(row, "checkpoint_id")?),
+        parent: id("parent_checkpoint_id")?.map(CheckpointId),
+        root: id("root_checkpoint_id")?.map(CheckpointId),
+        depth: column(row, "depth")?,
+        thread: ThreadId(column(row, "thread_id")?),
+        branch: BranchId(column(row, "branch_id")?),
+        run: id("run_id")?.map(RunId),
+        source: word(column(row, "source")?)?,
+        step: column(row, "step")?,
+        last_node: id("last_node_id")?.map(NodeId),
+        event_number: column(row, "event_number")?,
+        envelope: column::<JsonText>(row, "checkpoint")?.0,
+        metadata: column::<JsonText>(row, "metadata")?.0,
+        created_at: column::<Time>(row, "created_at")?.0,
+    })
+}
+
+/// The aggregated writes at a checkpoint.
+pub(super) fn writes_of(row: &Row, at: &CheckpointRow) -> Result<Vec<WriteRow>, Error> {
+    let Some(tasks) = column::<Option<Vec<Uuid>>>(row, "w_tasks")? else {
+        return Ok(Vec::new());
+    };
+    let branches: Vec<Uuid> = column(row, "w_branches")?;
+    let idxs: Vec<i32> = column(row, "w_idxs")?;
+    let paths: Vec<&str> = column(row, "w_paths")?;
+    let channels: Vec<Option<&str>> = column(row, "w_channels")?;
+    let tags: Vec<&str> = column(row, "w_types")?;
+    let bytes: Vec<Vec<u8>> = column(row, "w_writes")?;
+    Ok(bytes
+        .into_iter()
+        .enumerate()
+        .map(|(index, bytes)| WriteRow {
+            ns: Arc::clone(&at.ns),
+            checkpoint: at.id,
+            branch: BranchId(branches[index]),
+            task: TaskId(tasks[index]),
+            idx: idxs[index],
+            path: unname(paths[index]),
+            channel: channels[index].map(unname),
+            tag: Arc::from(tags[index]),
+            bytes,
+            upsert: false,
+        })
+        .collect())
+}
+
+/// Completes `WITH RECURSIVE page AS (one row)`: `$2` says whether values are wanted. Every step
+/// of a chain is a look-up by primary key: LIMIT keeps the planner from joining in another way.
+macro_rules! load {
+    ($page:expr) => {
+        concat!(
+            "WITH RECURSIVE page AS (", $page, "),
+chain AS (
+  SELECT b.* FROM page p CROSS JOIN LATERAL jsonb_each_text(p.checkpoint->'channel_versions') v
+   CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b
+     WHERE b.tree_id = $1 AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = v.key AND b.version = v.value LIMIT 1) b
+   WHERE $2
+  UNION ALL
+  SELECT b.* FROM chain k CROSS JOIN page p
+   CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b
+     WHERE b.tree_id = $1 AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b)
+SELECT p.*, w.*, b.* FROM page p", writes!(), "
+  LEFT JOIN LATERAL (
+    SELECT array_agg(k.channel) AS b_channels, array_agg(k.version) AS b_versions, array_agg(k.base_version) AS b_bases,
+           array_agg(k.chain_bytes) AS b_chains, array_agg(k.type) AS b_types, array_agg(k.blob) AS b_blobs FROM chain k) b ON true"
+        )
+    };
+}
+
+const BY_ID: &str = load!(concat!(
+    "SELECT",
+    columns!(),
+    "FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_id = $4"
+));
+
+const BY_BRANCH: &str = load!(concat!(
+    "SELECT",
+    columns!(),
+    "FROM branches h JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = $3
+        AND c.checkpoint_id = h.head_checkpoint_id WHERE h.tree_id = $1 AND h.branch_id = $4"
+));
+
+const BY_THREAD: &str = load!(concat!(
+    "SELECT", columns!(), "FROM threads t JOIN branches h ON h.tree_id = $1 AND h.branch_id = t.active_branch_id
+       JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_id = h.head_checkpoint_id
+      WHERE t.thread_id = $4 AND t.tree_id = $1 AND t.deleted_at IS NULL"
+));
+
+const NEWEST: &str = load!(concat!(
+    "SELECT",
+    columns!(),
+    "FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $4 AND c.checkpoint_ns = $3
+      ORDER BY c.checkpoint_id DESC LIMIT 1"
+));
+
+/// Walks the path from the root checkpoint `$4` and stops at the first row of the namespace that
+/// belongs to it. `owner` is the branch whose subgraph rows count: that of the child on the path.
+const SUBGRAPH: &str = load!(concat!(
+    "SELECT * FROM (WITH RECURSIVE path AS (
+       SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, $5::uuid AS owner, 1 AS n
+         FROM checkpoints r WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = $4
+          AND EXISTS (SELECT 1 FROM checkpoints s WHERE s.tree_id = $1 AND s.checkpoint_ns = $3)
+       UNION ALL
+       SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, p.branch_id, p.n + 1
+         FROM path p JOIN checkpoints r ON r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = p.parent_checkpoint_id
+        WHERE p.n < 100000)
+     SELECT c.* FROM path p CROSS JOIN LATERAL (
+       SELECT", columns!(), "FROM checkpoints c LEFT JOIN branches o ON o.tree_id = $1 AND o.branch_id = p.owner
+        WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.root_checkpoint_id = p.checkpoint_id
+          AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+          AND (c.branch_id = p.owner OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id))
+        ORDER BY c.checkpoint_id DESC LIMIT 1) c
+     LIMIT 1) c"
+));
+
+pub(super) async fn load(pool: &Pool, query: Query) -> Result<Option<Stored>, Error> {
+    let query = &query;
+    let row = connection::retry(pool, |client| async move {
+        let client = &client;
+        let (tree, ns) = (query.tree.0, name(&query.ns));
+        let one = |text, id: Uuid| (text, id);
+        let (text, id) = match &query.at {
+            At::Id(id) => one(BY_ID, id.0),
+            At::Head(branch) => one(BY_BRANCH, branch.0),
+            At::ActiveHead => one(BY_THREAD, query.thread.0),
+            At::Newest => one(NEWEST, query.thread.0),
+            At::Subgraph {
+                start,
+                branch,
+                before,
+            } => {
+                let statement = prepare(client, SUBGRAPH).await?;
+                let before = before.map(|id| id.0);
+                return Ok(client
+                    .query_opt(
+                        &statement,
+                        &[&tree, &query.values, &ns, &start.0, &branch.0, &before],
+                    )
+                    .await?);
+            }
+        };
+        let statement = prepare(client, text).await?;
+        Ok(client
+            .query_opt(&statement, &[&tree, &query.values, &ns, &id])
+            .await?)
+    })
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let stored = row_of(&row)?;
+    Ok(Some(Stored {
+        blobs: blobs_of(&row, |_| Arc::clone(&query.ns))?,
+        writes: writes_of(&row, &stored)?,
+        row: stored,
+    }))
+}

@@ -1,0 +1,156 @@
+//! A transaction on a connection of its own, from call to call.
+
+use std::{sync::Arc, time::Duration};
+
+use deadpool_postgres::{Object, Pool};
+use futures::{FutureExt, future::BoxFuture};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Failure, acquire, prepare};
+use crate::{checkpoint::Error, id::TreeId, storage::postgres::columns::Params};
+
+/// How long to wait for a turn before the caller is told to come back.
+const TURN: Duration = Duration::from_secs(10);
+/// How long a connection may take to undo a transaction before it is thrown away.
+const UNDO: Duration = Duration::from_secs(2);
+
+/// The isolation under which a statement sees what those before it waited for.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// The isolation under which every statement sees the same rows.
+const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
+const LOCK_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE";
+
+/// What a statement or several answer.
+pub(crate) type Work<'a, T> = BoxFuture<'a, Result<T, Failure>>;
+
+/// Lets as many transactions go on at once as there are connections for them; the others wait.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    pool: Pool,
+    free: Arc<Semaphore>,
+}
+
+impl Turns {
+    pub(crate) fn new(pool: Pool) -> Self {
+        let free = Arc::new(Semaphore::new(pool.status().max_size));
+        Self { pool, free }
+    }
+
+    /// A transaction that holds the row of the tree.
+    pub(crate) async fn begin(&self, tree: TreeId) -> Result<OpenTransaction, Error> {
+        self.open(|client| lock(client, tree).boxed()).await
+    }
+
+    /// A transaction all of whose statements see the same rows. It holds no tree.
+    pub(crate) async fn snapshot(&self) -> Result<OpenTransaction, Error> {
+        self.open(|client| async move { Ok(client.batch_execute(BEGIN_SNAPSHOT).await?) }.boxed())
+            .await
+    }
+
+    async fn open<F>(&self, begin: F) -> Result<OpenTransaction, Error>
+    where
+        F: for<'a> Fn(&'a Object) -> Work<'a, ()> + Send + Sync,
+    {
+        let turn = tokio::time::timeout(TURN, self.free.clone().acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(Error::Unavailable(
+                "too many operations on threads wait for each other".to_owned(),
+            ));
+        };
+        let mut held = OpenTransaction {
+            client: None,
+            turn: Some(turn),
+            broken: true,
+        };
+        // A connection that was lost while nobody used it is replaced once.
+        for again in [true, false] {
+            let client = held
+                .client
+                .insert(acquire(&self.pool).await.map_err(Failure::into_error)?);
+            match begin(client).await {
+                Ok(()) => break,
+                Err(failure) if again && failure.is_lost() => {
+                    held.client.take().map(Object::take);
+                }
+                Err(failure) => return Err(failure.into_error()),
+            }
+        }
+        held.broken = false;
+        Ok(held)
+    }
+}
+
+async fn lock(client: &Object, tree: TreeId) -> Result<(), Failure> {
+    let lock = prepare(client, LOCK_TREE).await?;
+    let key: Params<'_, 1> = [&tree.0];
+    let (begun, locked) = tokio::join!(
+        biased;
+        client.batch_execute(BEGIN),
+        client.query_opt(&lock, &key),
+    );
+    begun?;
+    locked?;
+    Ok(())
+}
+
+/// An open transaction. Dropping it undoes everything.
+pub(crate) struct OpenTransaction {
+    client: Option<Object>,
+    turn: Option<OwnedSemaphorePermit>,
+    /// A statement failed or was not waited for, so nothing more can be done.
+    broken: bool,
+}
+
+impl OpenTransaction {
+    pub(crate) async fn run<T, F>(&mut self, work: F) -> Result<T, Error>
+    where
+        T: Send,
+        F: for<'a> Fn(&'a Object) -> Work<'a, T> + Send + Sync,
+    {
+        let client = self.client.as_ref().filter(|_| !self.broken);
+        let client = client.ok_or_else(broken)?;
+        // Until the answer is there: the caller may stop waiting.
+        self.broken = true;
+        let result = work(client).await;
+        self.broken = matches!(&result, Err(Failure::Database(_)));
+        result.map_err(Failure::into_error)
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<(), Error> {
+        // COMMIT after a failure would answer without an error and keep nothing.
+        self.run(|client| {
+            Box::pin(async move {
+                client.batch_execute("COMMIT").await?;
+                Ok(())
+            })
+        })
+        .await?;
+        // Out of the transaction: the connection goes back as it came.
+        self.client = None;
+        Ok(())
+    }
+}
+
+fn broken() -> Error {
+    Error::Unavailable("the transaction was given up after a failure".to_owned())
+}
+
+impl Drop for OpenTransaction {
+    fn drop(&mut self) {
+        let (Some(client), turn) = (self.client.take(), self.turn.take()) else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            drop(Object::take(client));
+            return;
+        };
+        // The connection must not go back to the pool inside a transaction.
+        runtime.spawn(async move {
+            let undone = tokio::time::timeout(UNDO, client.batch_execute("ROLLBACK")).await;
+            if !matches!(undone, Ok(Ok(()))) {
+                drop(Object::take(client));
+            }
+            drop(turn);
+        });
+    }
+}

@@ -1,0 +1,179 @@
+//! The message index.
+
+use std::{borrow::Cow, sync::Arc};
+
+use deadpool_postgres::Object;
+use tokio_postgres::Row;
+
+use super::{
+    lookup::{all, id_if, one, text_if},
+    paths::bounded,
+};
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
+    storage::postgres::{
+        columns::{Time, column, name, unname},
+        connection::{Failure, prepare},
+    },
+    tree::rows::{Change, Node},
+};
+
+macro_rules! columns {
+    () => {
+        " m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, m.depth, m.seq,
+          m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, m.event_number, m.created_at "
+    };
+}
+
+const NODE: &str = concat!(
+    "SELECT",
+    columns!(),
+    "FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = $2"
+);
+
+const NODES_OF: &str = concat!(
+    "SELECT",
+    columns!(),
+    "FROM message_nodes m WHERE m.tree_id = $1 AND m.message_id = ANY($2) ORDER BY m.checkpoint_id DESC, m.seq DESC"
+);
+
+const CHAIN: &str = concat!(
+    "WITH RECURSIVE chain AS (
+  SELECT",
+    columns!(),
+    ", 1 AS n FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = $2 AND $3 > 0
+  UNION ALL
+  SELECT",
+    columns!(),
+    ", k.n + 1 FROM chain k JOIN message_nodes m
+    ON m.tree_id = $1 AND m.node_id = k.parent_node_id WHERE k.n < $3)
+SELECT * FROM chain ORDER BY n"
+);
+
+const CHILDREN: &str = concat!(
+    "SELECT",
+    columns!(),
+    "FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id = $2 AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
+);
+
+const FIRST: &str = concat!(
+    "SELECT",
+    columns!(),
+    "FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id IS NULL AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
+);
+
+pub(super) fn node_of(row: &Row) -> Result<Node, Error> {
+    let word: &str = column(row, "kind")?;
+    Ok(Node {
+        id: NodeId(column(row, "node_id")?),
+        parent: id_if(row, "parent_node_id")?,
+        ordinal: column(row, "ordinal")?,
+        change: [Change::Add, Change::Edit, Change::Remove]
+            .into_iter()
+            .find(|change| change.as_str() == word)
+            .ok_or_else(|| Error::Corrupt(format!("`{word}` is not a change of a message")))?,
+        message_id: unname(column(row, "message_id")?),
+        edit_of: text_if(row, "edit_of")?,
+        checkpoint: CheckpointId(column(row, "checkpoint_id")?),
+        depth: column(row, "depth")?,
+        seq: column(row, "seq")?,
+        settled: id_if(row, "settled_checkpoint_id")?,
+        thread: ThreadId(column(row, "thread_id")?),
+        branch: BranchId(column(row, "branch_id")?),
+        run: id_if(row, "run_id")?,
+        role: text_if(row, "role")?,
+        event_number: column(row, "event_number")?,
+        created_at: column::<Time>(row, "created_at")?.0,
+    })
+}
+
+pub(super) async fn node(db: &Object, tree: TreeId, id: NodeId) -> Result<Option<Node>, Failure> {
+    let statement = prepare(db, NODE).await?;
+    one(db.query_opt(&statement, &[&tree.0, &id.0]).await?, node_of)
+}
+
+pub(super) async fn nodes_of(
+    db: &Object,
+    tree: TreeId,
+    ids: Vec<Arc<str>>,
+) -> Result<Vec<Node>, Failure> {
+    let statement = prepare(db, NODES_OF).await?;
+    let ids: Vec<Cow<'_, str>> = ids.iter().map(|id| name(id)).collect();
+    all(&db.query(&statement, &[&tree.0, &ids]).await?, node_of)
+}
+
+pub(super) async fn chain(
+    db: &Object,
+    tree: TreeId,
+    start: NodeId,
+    limit: usize,
+) -> Result<Vec<Node>, Failure> {
+    let statement = prepare(db, CHAIN).await?;
+    let rows = db
+        .query(&statement, &[&tree.0, &start.0, &bounded(limit)])
+        .await?;
+    all(&rows, node_of)
+}
+
+pub(super) async fn children(
+    db: &Object,
+    tree: TreeId,
+    parent: Option<NodeId>,
+) -> Result<Vec<Node>, Failure> {
+    let rows = match parent {
+        Some(parent) => {
+            let statement = prepare(db, CHILDREN).await?;
+            db.query(&statement, &[&tree.0, &parent.0]).await?
+        }
+        None => {
+            let statement = prepare(db, FIRST).await?;
+            db.query(&statement, &[&tree.0]).await?
+        }
+    };
+    all(&rows, node_of)
+}
+
+const SEGMENT: &str = "
+WITH RECURSIVE up AS (
+  SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes WHERE tree_id = $1 AND node_id = $2
+  UNION ALL
+  SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1
+    FROM up u JOIN message_nodes m ON m.tree_id = $1 AND m.node_id = u.parent_node_id WHERE u.ordinal > $3 + 1 AND u.n < $5)
+SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, m.depth, m.seq,
+       m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, m.event_number, m.created_at
+  FROM up u JOIN message_nodes m ON m.tree_id = $1 AND m.node_id = u.node_id
+ WHERE u.ordinal > $3 AND u.ordinal <= $4 ORDER BY u.ordinal";
+
+pub(super) async fn segment(
+    db: &Object,
+    tree: TreeId,
+    end: NodeId,
+    after: i32,
+    limit: usize,
+) -> Result<Vec<Node>, Failure> {
+    let upto = after.saturating_add(i32::try_from(limit).unwrap_or(i32::MAX));
+    let statement = prepare(db, SEGMENT).await?;
+    let rows = db
+        .query(
+            &statement,
+            &[&tree.0, &end.0, &after, &upto, &bounded(usize::MAX)],
+        )
+        .await?;
+    all(&rows, node_of)
+}
+
+const FOLLOWERS: &str = "
+SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, m.depth, m.seq,
+       m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, m.event_number, m.created_at
+  FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id = ANY($2) AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq";
+
+pub(super) async fn followers(
+    db: &Object,
+    tree: TreeId,
+    parents: Arc<Vec<NodeId>>,
+) -> Result<Vec<Node>, Failure> {
+    let parents: Vec<_> = parents.iter().map(|id| id.0).collect();
+    let statement = prepare(db, FOLLOWERS).await?;
+    all(&db.query(&statement, &[&tree.0, &parents]).await?, node_of)
+}

@@ -1,0 +1,256 @@
+//! Threads, branches, tags, events and open runs.
+
+use std::sync::Arc;
+
+use deadpool_postgres::Object;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
+    storage::postgres::{
+        columns::{JsonText, Time, column, unname},
+        connection::{Failure, prepare},
+        events,
+        threads::outcome_of,
+    },
+    tree::rows::{Branch, Event, OpenRun, Position, Tag, ThreadRow},
+};
+
+/// An id that may be null.
+pub(super) fn id_if<T: From<Uuid>>(row: &Row, name: &str) -> Result<Option<T>, Error> {
+    Ok(column::<Option<Uuid>>(row, name)?.map(T::from))
+}
+
+/// A text of people that may be null.
+pub(super) fn text_if(row: &Row, name: &str) -> Result<Option<Arc<str>>, Error> {
+    Ok(column::<Option<&str>>(row, name)?.map(unname))
+}
+
+/// All rows, read.
+pub(super) fn all<T>(
+    rows: &[Row],
+    read: impl Fn(&Row) -> Result<T, Error>,
+) -> Result<Vec<T>, Failure> {
+    Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+}
+
+/// The row, read.
+pub(super) fn one<T>(
+    row: Option<Row>,
+    read: impl Fn(&Row) -> Result<T, Error>,
+) -> Result<Option<T>, Failure> {
+    Ok(row.as_ref().map(read).transpose()?)
+}
+
+macro_rules! threads {
+    ($rest:literal) => {
+        concat!(
+            "SELECT thread_id, tree_id, parent_thread_id, fork_checkpoint_id, fork_checkpoint_depth, fork_anchor, fork_position,
+       fork_event_number, fork_level, active_branch_id, last_event_number, metadata, created_at, updated_at, deleted_at
+  FROM threads ",
+            $rest
+        )
+    };
+}
+
+fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
+    Ok(ThreadRow {
+        id: ThreadId(column(row, "thread_id")?),
+        tree: TreeId(column(row, "tree_id")?),
+        parent: id_if(row, "parent_thread_id")?,
+        fork_checkpoint: id_if(row, "fork_checkpoint_id")?,
+        fork_depth: column(row, "fork_checkpoint_depth")?,
+        fork_anchor: text_if(row, "fork_anchor")?,
+        fork_position: match column::<Option<&str>>(row, "fork_position")? {
+            None => None,
+            Some("at") => Some(Position::At),
+            Some("before") => Some(Position::Before),
+            Some(other) => return Err(Error::Corrupt(format!("`{other}` is not a position"))),
+        },
+        fork_event_number: column(row, "fork_event_number")?,
+        fork_level: column(row, "fork_level")?,
+        active_branch: id_if(row, "active_branch_id")?,
+        last_event_number: column(row, "last_event_number")?,
+        metadata: column::<JsonText>(row, "metadata")?.map()?,
+        created_at: column::<Time>(row, "created_at")?.0,
+        updated_at: column::<Time>(row, "updated_at")?.0,
+        deleted_at: column::<Option<Time>>(row, "deleted_at")?.map(|time| time.0),
+    })
+}
+
+pub(super) async fn thread_row(db: &Object, id: ThreadId) -> Result<Option<ThreadRow>, Failure> {
+    let statement = prepare(db, threads!("WHERE thread_id = $1")).await?;
+    one(db.query_opt(&statement, &[&id.0]).await?, thread_of)
+}
+
+pub(super) async fn relatives(db: &Object, tree: TreeId) -> Result<Vec<ThreadRow>, Failure> {
+    let statement = prepare(
+        db,
+        threads!("WHERE tree_id = $1 ORDER BY created_at, thread_id"),
+    )
+    .await?;
+    all(&db.query(&statement, &[&tree.0]).await?, thread_of)
+}
+
+macro_rules! branches {
+    ($rest:literal) => {
+        concat!(
+            "SELECT b.tree_id, b.branch_id, b.thread_id, b.name, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.version,
+       b.outcome, b.error, b.origin, b.source_branch_id, b.creation_id, r.run_id, b.created_at, b.updated_at
+  FROM branches b LEFT JOIN runs r ON r.tree_id = b.tree_id AND r.thread_id = b.thread_id AND r.branch_id = b.branch_id
+       AND r.opened_branch WHERE b.tree_id = $1 ",
+            $rest
+        )
+    };
+}
+
+fn branch_of(row: &Row) -> Result<Branch, Error> {
+    Ok(Branch {
+        tree: TreeId(column(row, "tree_id")?),
+        id: BranchId(column(row, "branch_id")?),
+        thread: ThreadId(column(row, "thread_id")?),
+        name: Arc::from(column::<&str>(row, "name")?),
+        head: id_if(row, "head_checkpoint_id")?,
+        head_depth: column(row, "head_depth")?,
+        epoch: column(row, "writer_epoch")?,
+        version: column(row, "version")?,
+        outcome: outcome_of(row)?,
+        error: column::<Option<JsonText>>(row, "error")?
+            .map(|json| json.value())
+            .transpose()?,
+        origin: Arc::from(column::<&str>(row, "origin")?),
+        source: id_if(row, "source_branch_id")?,
+        creation: id_if(row, "creation_id")?,
+        run: id_if::<RunId>(row, "run_id")?,
+        created_at: column::<Time>(row, "created_at")?.0,
+        updated_at: column::<Time>(row, "updated_at")?.0,
+    })
+}
+
+pub(super) async fn branches(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<Vec<Branch>, Failure> {
+    let statement = prepare(
+        db,
+        branches!("AND b.thread_id = $2 ORDER BY b.created_at, b.branch_id"),
+    )
+    .await?;
+    all(
+        &db.query(&statement, &[&tree.0, &thread.0]).await?,
+        branch_of,
+    )
+}
+
+pub(super) async fn branch(
+    db: &Object,
+    tree: TreeId,
+    id: BranchId,
+) -> Result<Option<Branch>, Failure> {
+    let statement = prepare(db, branches!("AND b.branch_id = $2")).await?;
+    one(
+        db.query_opt(&statement, &[&tree.0, &id.0]).await?,
+        branch_of,
+    )
+}
+
+pub(super) async fn lock_branch(
+    db: &Object,
+    tree: TreeId,
+    id: BranchId,
+) -> Result<Option<Branch>, Failure> {
+    let statement = prepare(db, branches!("AND b.branch_id = $2 FOR UPDATE OF b")).await?;
+    one(
+        db.query_opt(&statement, &[&tree.0, &id.0]).await?,
+        branch_of,
+    )
+}
+
+macro_rules! tags {
+    ($rest:literal) => {
+        concat!(
+            "SELECT name, checkpoint_id, depth, message_id, created_at, updated_at FROM tags WHERE tree_id = $1 AND thread_id = $2 ",
+            $rest
+        )
+    };
+}
+
+fn tag_of(row: &Row) -> Result<Tag, Error> {
+    Ok(Tag {
+        name: Arc::from(column::<&str>(row, "name")?),
+        checkpoint: CheckpointId(column(row, "checkpoint_id")?),
+        depth: column(row, "depth")?,
+        message_id: text_if(row, "message_id")?,
+        created_at: column::<Time>(row, "created_at")?.0,
+        updated_at: column::<Time>(row, "updated_at")?.0,
+    })
+}
+
+pub(super) async fn tags(db: &Object, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Failure> {
+    let statement = prepare(db, tags!("ORDER BY name")).await?;
+    all(&db.query(&statement, &[&tree.0, &thread.0]).await?, tag_of)
+}
+
+pub(super) async fn tag(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+    name: Arc<str>,
+) -> Result<Option<Tag>, Failure> {
+    let statement = prepare(db, tags!("AND name = $3")).await?;
+    let row = db
+        .query_opt(&statement, &[&tree.0, &thread.0, &&*name])
+        .await?;
+    one(row, tag_of)
+}
+
+pub(super) async fn events(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Event>, Failure> {
+    let statement = prepare(db, events::AFTER).await?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = db
+        .query(&statement, &[&tree.0, &thread.0, &after, &limit])
+        .await?;
+    all(&rows, events::event_of)
+}
+
+pub(super) async fn naming_events(
+    db: &Object,
+    tree: TreeId,
+    branches: Arc<Vec<BranchId>>,
+) -> Result<Vec<Event>, Failure> {
+    let branches: Vec<_> = branches.iter().map(|id| id.0).collect();
+    let statement = prepare(db, events::NAMING).await?;
+    all(
+        &db.query(&statement, &[&tree.0, &branches]).await?,
+        events::event_of,
+    )
+}
+
+const OPEN_RUNS: &str = "
+SELECT run_id, branch_id, status = 'running' AS running FROM runs
+ WHERE tree_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') ORDER BY seq";
+
+pub(super) async fn open_runs(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<Vec<OpenRun>, Failure> {
+    let statement = prepare(db, OPEN_RUNS).await?;
+    let rows = db.query(&statement, &[&tree.0, &thread.0]).await?;
+    all(&rows, |row| {
+        Ok(OpenRun {
+            id: RunId(column(row, "run_id")?),
+            branch: id_if(row, "branch_id")?,
+            running: column(row, "running")?,
+        })
+    })
+}

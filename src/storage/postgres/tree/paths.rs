@@ -1,0 +1,154 @@
+//! Root checkpoints and the paths through them.
+
+use deadpool_postgres::Object;
+use tokio_postgres::Row;
+
+use super::lookup::{all, id_if, one};
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    storage::postgres::{
+        columns::{Time, column, word},
+        connection::{Failure, prepare},
+    },
+    tree::rows::Point,
+};
+
+/// Rows that a walk takes at most.
+const MAX_WALK: i32 = 100_000;
+
+/// A limit as a walk takes it.
+pub(super) fn bounded(limit: usize) -> i32 {
+    i32::try_from(limit).unwrap_or(MAX_WALK).min(MAX_WALK)
+}
+
+macro_rules! columns {
+    () => {
+        " c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, c.branch_id, c.last_node_id, c.event_number, c.run_id,
+          c.source, c.step, c.created_at "
+    };
+}
+
+const POINT: &str = concat!(
+    "SELECT",
+    columns!(),
+    "FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2"
+);
+
+const PATH: &str = concat!(
+    "WITH RECURSIVE path AS (
+  SELECT", columns!(), ", 1 AS n FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2 AND $3 > 0
+  UNION ALL
+  SELECT", columns!(), ", p.n + 1 FROM path p JOIN checkpoints c
+    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < $3)
+SELECT * FROM path ORDER BY n"
+);
+
+/// The walk stops at the depth of what is looked for.
+const ON_PATH: &str = "
+WITH RECURSIVE x AS (SELECT depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3),
+up AS (
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, 1 AS n FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2
+  UNION ALL
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u JOIN checkpoints c
+    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id
+   WHERE u.depth > (SELECT depth FROM x) AND u.n < 100000)
+SELECT EXISTS (SELECT 1 FROM up WHERE checkpoint_id = $3) AS found";
+
+const VISIBLE: &str = "
+WITH RECURSIVE x AS (SELECT checkpoint_id, thread_id, depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3),
+up AS (
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, 1 AS n FROM threads t, x, checkpoints c
+   WHERE t.thread_id = $2 AND t.tree_id = $1 AND x.thread_id <> t.thread_id AND x.depth <= t.fork_checkpoint_depth
+     AND c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id
+  UNION ALL
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u JOIN checkpoints c
+    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id
+   WHERE u.depth > (SELECT depth FROM x) AND u.n < 100000)
+SELECT EXISTS (SELECT 1 FROM x WHERE thread_id = $2) OR EXISTS (SELECT 1 FROM up JOIN x USING (checkpoint_id)) AS found";
+
+/// A task that asked and has no result waits for its answer.
+const IS_INTERRUPTED: &str = "
+SELECT EXISTS (SELECT 1 FROM checkpoint_writes w
+   WHERE w.tree_id = $1 AND w.checkpoint_ns = '' AND w.checkpoint_id = $3 AND w.branch_id = $2 AND w.idx = -3
+     AND NOT EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.checkpoint_ns = '' AND o.checkpoint_id = $3
+                        AND o.branch_id = $2 AND o.task_id = w.task_id AND o.idx = 0)) AS found";
+
+pub(super) fn point_of(row: &Row) -> Result<Point, Error> {
+    Ok(Point {
+        id: CheckpointId(column(row, "checkpoint_id")?),
+        parent: id_if(row, "parent_checkpoint_id")?,
+        depth: column(row, "depth")?,
+        thread: ThreadId(column(row, "thread_id")?),
+        branch: BranchId(column(row, "branch_id")?),
+        last_node: id_if(row, "last_node_id")?,
+        event_number: column(row, "event_number")?,
+        run: id_if(row, "run_id")?,
+        source: word(column(row, "source")?)?,
+        step: column(row, "step")?,
+        created_at: column::<Time>(row, "created_at")?.0,
+    })
+}
+
+pub(super) async fn point(
+    db: &Object,
+    tree: TreeId,
+    id: CheckpointId,
+) -> Result<Option<Point>, Failure> {
+    let statement = prepare(db, POINT).await?;
+    one(db.query_opt(&statement, &[&tree.0, &id.0]).await?, point_of)
+}
+
+pub(super) async fn path(
+    db: &Object,
+    tree: TreeId,
+    start: CheckpointId,
+    limit: usize,
+) -> Result<Vec<Point>, Failure> {
+    let statement = prepare(db, PATH).await?;
+    let rows = db
+        .query(&statement, &[&tree.0, &start.0, &bounded(limit)])
+        .await?;
+    all(&rows, point_of)
+}
+
+pub(super) async fn on_path(
+    db: &Object,
+    tree: TreeId,
+    start: CheckpointId,
+    ancestor: CheckpointId,
+) -> Result<bool, Failure> {
+    let statement = prepare(db, ON_PATH).await?;
+    let row = db
+        .query_one(&statement, &[&tree.0, &start.0, &ancestor.0])
+        .await?;
+    Ok(column(&row, "found")?)
+}
+
+pub(super) async fn visible(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+    id: CheckpointId,
+) -> Result<bool, Failure> {
+    let statement = prepare(db, VISIBLE).await?;
+    let row = db
+        .query_one(&statement, &[&tree.0, &thread.0, &id.0])
+        .await?;
+    Ok(column(&row, "found")?)
+}
+
+pub(super) async fn is_interrupted(
+    db: &Object,
+    tree: TreeId,
+    branch: BranchId,
+    at: CheckpointId,
+) -> Result<bool, Failure> {
+    let statement = prepare(db, IS_INTERRUPTED).await?;
+    let row = db
+        .query_one(&statement, &[&tree.0, &branch.0, &at.0])
+        .await?;
+    Ok(column(&row, "found")?)
+}

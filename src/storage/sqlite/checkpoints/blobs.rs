@@ -1,0 +1,136 @@
+//! Channel values with the deltas that they are made of.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use serde::Deserialize;
+
+use super::MAX_WALK;
+use crate::{
+    checkpoint::{BlobRow, CheckpointRow, Error, Version},
+    id::TreeId,
+};
+
+/// The part of an envelope that says which values there are.
+#[derive(Deserialize)]
+pub(crate) struct Envelope {
+    #[serde(default)]
+    pub(crate) channel_versions: BTreeMap<Arc<str>, String>,
+}
+
+impl Envelope {
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        serde_json::from_str(text)
+            .map_err(|why| Error::Corrupt(format!("the envelope of a checkpoint: {why}")))
+    }
+}
+
+/// The blobs that a checkpoint names, with what they build on.
+pub(super) fn values_of(
+    db: &Connection,
+    tree: TreeId,
+    row: &CheckpointRow,
+) -> Result<Vec<BlobRow>, Error> {
+    let versions = Envelope::parse(&row.envelope)?.channel_versions;
+    let mut chains = Chains::new(db, tree, &row.ns)?;
+    for (channel, version) in versions {
+        chains.follow(&channel, version)?;
+    }
+    Ok(chains.found)
+}
+
+/// Blobs with what they build on.
+pub(super) fn blobs(
+    db: &Connection,
+    tree: TreeId,
+    ns: &Arc<str>,
+    wanted: &[(Arc<str>, Version)],
+) -> Result<Vec<BlobRow>, Error> {
+    let mut chains = Chains::new(db, tree, ns)?;
+    for (channel, version) in wanted {
+        chains.follow(channel, version.to_string())?;
+    }
+    Ok(chains.found)
+}
+
+struct Chains<'a> {
+    statement: CachedStatement<'a>,
+    tree: TreeId,
+    ns: &'a Arc<str>,
+    found: Vec<BlobRow>,
+    seen: HashSet<(Arc<str>, String)>,
+}
+
+impl<'a> Chains<'a> {
+    fn new(db: &'a Connection, tree: TreeId, ns: &'a Arc<str>) -> Result<Self, Error> {
+        Ok(Self {
+            statement: db.prepare_cached(
+                "SELECT base_version, chain_bytes, type, blob FROM checkpoint_blobs \
+                 WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND channel = ?3 AND version = ?4",
+            )?,
+            tree,
+            ns,
+            found: Vec::new(),
+            seen: HashSet::new(),
+        })
+    }
+
+    /// Adds a value and, while it is a delta, what it builds on. A version without a row has its
+    /// value in the envelope; a base without a row is damage.
+    fn follow(&mut self, channel: &Arc<str>, version: String) -> Result<(), Error> {
+        let mut next = Some(version);
+        let mut is_base = false;
+        for _ in 0..MAX_WALK {
+            let Some(version) = next.take() else {
+                return Ok(());
+            };
+            let key = (Arc::clone(channel), version);
+            if self.seen.contains(&key) {
+                return Ok(());
+            }
+            let found = self
+                .statement
+                .query_row(
+                    params![self.tree.0.as_bytes(), self.ns, channel, key.1],
+                    |row| {
+                        let base: Option<String> = row.get(0)?;
+                        let bytes = row.get_ref(3)?.as_blob()?.to_vec();
+                        Ok((base, row.get(1)?, row.get(2)?, bytes))
+                    },
+                )
+                .optional()?;
+            let Some((base, chain_bytes, tag, bytes)) = found else {
+                if is_base {
+                    return Err(Error::Corrupt(format!(
+                        "version {} of channel `{channel}` is missing, a later one builds on it",
+                        key.1
+                    )));
+                }
+                return Ok(());
+            };
+            self.found.push(BlobRow {
+                ns: Arc::clone(self.ns),
+                channel: Arc::clone(channel),
+                version: version_of(&key.1)?,
+                base: base.as_deref().map(version_of).transpose()?,
+                chain_bytes,
+                tag,
+                bytes,
+            });
+            self.seen.insert(key);
+            next = base;
+            is_base = true;
+        }
+        Err(Error::Corrupt(format!(
+            "the deltas of channel `{channel}` have no end"
+        )))
+    }
+}
+
+fn version_of(text: &str) -> Result<Version, Error> {
+    text.parse()
+        .map_err(|why: crate::checkpoint::BadVersion| Error::Corrupt(why.to_string()))
+}

@@ -1,0 +1,279 @@
+//! Writes supersteps, each gated by the row of its branch.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::{
+    checkpoint::{BlobRow, CheckpointRow, Commit, Error, Slot, WriteRow},
+    id::{BranchId, NodeId, TreeId},
+    storage::sqlite::{branches, events},
+    time::Timestamp,
+    tree::rows::NewEvent,
+};
+
+/// One superstep. On `Err` the caller undoes what was written so far.
+pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32, Error> {
+    let now = Timestamp::now();
+    if let Some(open) = &commit.open {
+        branches::open(db, open, now)?;
+    }
+    let slot = &commit.slot;
+    let row = &commit.checkpoint;
+    let depth = if row.ns.is_empty() {
+        match move_head(db, slot, row, now)? {
+            Some(depth) => depth,
+            // Nothing was written. Was it this very commit, sent again after a lost answer?
+            None => return settled(db, slot, row)?.ok_or(Error::Fenced),
+        }
+    } else {
+        check_epoch(db, slot)?;
+        row.depth
+    };
+    let events = commit.events.len() as i64;
+    let last_event = match events {
+        0 => None,
+        _ => Some(append_events(db, commit, now)?),
+    };
+    if !insert_checkpoint(db, slot.tree, row, depth)? {
+        // A subgraph's row that is there already: sent again, nothing more to do.
+        return Ok(depth);
+    }
+    insert_blobs(db, slot.tree, &commit.blobs)?;
+    insert_writes(db, slot.tree, slot.branch, &commit.writes)?;
+    if !commit.nodes.is_empty() {
+        insert_nodes(db, commit, depth, last_event.map(|last| last - events), now)?;
+    }
+    Ok(depth)
+}
+
+/// The fence: compare-and-swap of the head. `None` when the branch is not as expected.
+fn move_head(
+    db: &Connection,
+    slot: &Slot,
+    row: &CheckpointRow,
+    now: Timestamp,
+) -> Result<Option<i32>, Error> {
+    let depth = db
+        .prepare_cached(
+            "UPDATE branches SET head_checkpoint_id = ?1, head_depth = head_depth + 1, \
+             version = version + 1, updated_at = ?2 \
+             WHERE tree_id = ?3 AND branch_id = ?4 AND writer_epoch = ?5 \
+             AND head_checkpoint_id IS ?6 RETURNING head_depth",
+        )?
+        .query_row(
+            params![
+                row.id.0.as_bytes(),
+                now.0,
+                slot.tree.0.as_bytes(),
+                slot.branch.0.as_bytes(),
+                slot.epoch,
+                row.parent.as_ref().map(|id| id.0.as_bytes()),
+            ],
+            |row| row.get(0),
+        )
+        .optional()?;
+    Ok(depth)
+}
+
+fn settled(db: &Connection, slot: &Slot, row: &CheckpointRow) -> Result<Option<i32>, Error> {
+    let depth = db
+        .prepare_cached(
+            "SELECT head_depth FROM branches WHERE tree_id = ?1 AND branch_id = ?2 \
+             AND writer_epoch = ?3 AND head_checkpoint_id = ?4",
+        )?
+        .query_row(
+            params![
+                slot.tree.0.as_bytes(),
+                slot.branch.0.as_bytes(),
+                slot.epoch,
+                row.id.0.as_bytes(),
+            ],
+            |row| row.get(0),
+        )
+        .optional()?;
+    Ok(depth)
+}
+
+pub(super) fn check_epoch(db: &Connection, slot: &Slot) -> Result<(), Error> {
+    let holds = db
+        .prepare_cached(
+            "SELECT 1 FROM branches WHERE tree_id = ?1 AND branch_id = ?2 AND writer_epoch = ?3",
+        )?
+        .exists(params![
+            slot.tree.0.as_bytes(),
+            slot.branch.0.as_bytes(),
+            slot.epoch,
+        ])?;
+    if holds { Ok(()) } else { Err(Error::Fenced) }
+}
+
+/// False when a subgraph's row with this id is there already.
+fn insert_checkpoint(
+    db: &Connection,
+    tree: TreeId,
+    row: &CheckpointRow,
+    depth: i32,
+) -> Result<bool, Error> {
+    let inserted = db
+        .prepare_cached(
+            "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, \
+             parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id, last_node_id, \
+             event_number, run_id, source, step, checkpoint, metadata, created_at) \
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
+              max(?10, coalesce((SELECT last_event_number FROM threads WHERE thread_id = ?6 AND ?2 = ''), 0)), \
+              ?11, ?12, ?13, ?14, ?15, ?16 \
+             WHERE ?2 = '' OR NOT EXISTS (SELECT 1 FROM checkpoints \
+              WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3)",
+        )?
+        .execute(params![
+            tree.0.as_bytes(),
+            row.ns,
+            row.id.0.as_bytes(),
+            row.parent.as_ref().map(|id| id.0.as_bytes()),
+            depth,
+            row.thread.0.as_bytes(),
+            row.branch.0.as_bytes(),
+            row.root.as_ref().map(|id| id.0.as_bytes()),
+            row.last_node.as_ref().map(|id| id.0.as_bytes()),
+            row.event_number,
+            row.run.as_ref().map(|id| id.0.as_bytes()),
+            row.source.as_str(),
+            row.step,
+            row.envelope,
+            row.metadata,
+            row.created_at.0,
+        ])?;
+    Ok(inserted == 1)
+}
+
+fn insert_blobs(db: &Connection, tree: TreeId, blobs: &[BlobRow]) -> Result<(), Error> {
+    if blobs.is_empty() {
+        return Ok(());
+    }
+    let mut insert = db.prepare_cached(
+        "INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, \
+         chain_bytes, type, blob) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?;
+    for blob in blobs {
+        insert.execute(params![
+            tree.0.as_bytes(),
+            blob.ns,
+            blob.channel,
+            blob.version.to_string(),
+            blob.base.map(|base| base.to_string()),
+            blob.chain_bytes,
+            blob.tag,
+            blob.bytes,
+        ])?;
+    }
+    Ok(())
+}
+
+/// First writer wins, except for rows that say otherwise.
+pub(super) fn insert_writes(
+    db: &Connection,
+    tree: TreeId,
+    branch: BranchId,
+    writes: &[WriteRow],
+) -> Result<(), Error> {
+    for write in writes {
+        let sql = if write.upsert {
+            "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, \
+             task_id, idx, task_path, channel, type, writes) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+             ON CONFLICT DO UPDATE SET type = excluded.type, writes = excluded.writes"
+        } else {
+            "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, \
+             task_id, idx, task_path, channel, type, writes) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING"
+        };
+        db.prepare_cached(sql)?.execute(params![
+            tree.0.as_bytes(),
+            write.ns,
+            write.checkpoint.0.as_bytes(),
+            branch.0.as_bytes(),
+            write.task.0.as_bytes(),
+            write.idx,
+            write.path,
+            write.channel,
+            write.tag,
+            write.bytes,
+        ])?;
+    }
+    Ok(())
+}
+
+/// Numbers and inserts the events; answers the number of the last one.
+fn append_events(db: &Connection, commit: &Commit, now: Timestamp) -> Result<i64, Error> {
+    let slot = &commit.slot;
+    let events: Vec<NewEvent> = commit
+        .events
+        .iter()
+        .map(|event| NewEvent {
+            kind: event.kind,
+            payload: event.payload.clone(),
+            branch: Some(slot.branch),
+            checkpoint: Some(commit.checkpoint.id),
+            message_id: event.message_id.clone(),
+        })
+        .collect();
+    db.prepare_cached("UPDATE threads SET updated_at = ?1 WHERE thread_id = ?2")?
+        .execute(params![now.0, slot.thread.0.as_bytes()])?;
+    events::append(db, slot.tree, slot.thread, &events, now)
+}
+
+fn insert_nodes(
+    db: &Connection,
+    commit: &Commit,
+    depth: i32,
+    before_events: Option<i64>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut insert = db.prepare_cached(
+        "INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, \
+         edit_of, checkpoint_id, depth, seq, thread_id, branch_id, run_id, role, event_number, \
+         created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+    )?;
+    let slot = &commit.slot;
+    let row = &commit.checkpoint;
+    let before = match commit.nodes.first().and_then(|first| first.parent) {
+        Some(parent) => ordinal(db, slot.tree, parent)?,
+        None => 0,
+    };
+    for node in &commit.nodes {
+        let event = node.event_number.or_else(|| {
+            let offset = node.event_offset?;
+            Some(before_events? + i64::from(offset))
+        });
+        insert.execute(params![
+            slot.tree.0.as_bytes(),
+            node.id.0.as_bytes(),
+            node.parent.as_ref().map(|id| id.0.as_bytes()),
+            before + node.ordinal,
+            node.kind,
+            node.message_id,
+            node.edit_of,
+            row.id.0.as_bytes(),
+            depth,
+            node.seq,
+            slot.thread.0.as_bytes(),
+            slot.branch.0.as_bytes(),
+            row.run.as_ref().map(|id| id.0.as_bytes()),
+            node.role,
+            event,
+            now.0,
+        ])?;
+    }
+    Ok(())
+}
+
+/// How many messages there are up to a node; 0 when it is gone.
+fn ordinal(db: &Connection, tree: TreeId, node: NodeId) -> Result<i32, Error> {
+    let ordinal = db
+        .prepare_cached("SELECT ordinal FROM message_nodes WHERE tree_id = ?1 AND node_id = ?2")?
+        .query_row(params![tree.0.as_bytes(), node.0.as_bytes()], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    Ok(ordinal.unwrap_or(0))
+}

@@ -1,0 +1,225 @@
+//! One checkpoint with its values and pending writes.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+
+use super::{MAX_WALK, blobs::values_of};
+use crate::{
+    checkpoint::{At, CheckpointRow, Error, Query, Source, Stored, WriteRow},
+    id::{BranchId, CheckpointId, TreeId},
+    storage::sqlite::columns::{id, id_if, parsed},
+};
+
+/// Reads a row of [`select`].
+pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<CheckpointRow> {
+    Ok(CheckpointRow {
+        ns: row.get(0)?,
+        id: id(row, 1)?,
+        parent: id_if(row, 2)?,
+        root: id_if(row, 3)?,
+        depth: row.get(4)?,
+        thread: id(row, 5)?,
+        branch: id(row, 6)?,
+        run: id_if(row, 7)?,
+        source: parsed::<Source>(row, 8)?,
+        step: row.get(9)?,
+        last_node: id_if(row, 10)?,
+        event_number: row.get(11)?,
+        envelope: row.get(12)?,
+        metadata: row.get(13)?,
+        created_at: crate::time::Timestamp(row.get(14)?),
+    })
+}
+
+/// One checkpoint with values and pending writes.
+pub(super) fn load(db: &Connection, query: &Query) -> Result<Option<Stored>, Error> {
+    let Some(row) = find(db, query)? else {
+        return Ok(None);
+    };
+    stored(db, query.tree, row, query.values).map(Some)
+}
+
+/// Adds to a checkpoint its pending writes and, with `values`, its blobs.
+pub(super) fn stored(
+    db: &Connection,
+    tree: TreeId,
+    row: CheckpointRow,
+    values: bool,
+) -> Result<Stored, Error> {
+    let blobs = if values {
+        values_of(db, tree, &row)?
+    } else {
+        Vec::new()
+    };
+    let writes = writes_at(db, tree, &row.ns, row.id)?;
+    Ok(Stored { row, blobs, writes })
+}
+
+pub(super) const BY_ID: &str = select!(
+    "FROM checkpoints c \
+     WHERE c.tree_id = ?1 AND c.checkpoint_ns = ?2 AND c.checkpoint_id = ?3"
+);
+
+pub(super) const OF_HEAD: &str = select!(
+    "FROM branches b JOIN checkpoints c ON c.tree_id = b.tree_id \
+     AND c.checkpoint_ns = '' AND c.checkpoint_id = b.head_checkpoint_id \
+     WHERE b.tree_id = ?1 AND b.branch_id = ?2"
+);
+
+pub(super) const OF_ACTIVE_HEAD: &str = select!(
+    "FROM threads t JOIN branches b ON b.tree_id = t.tree_id \
+     AND b.branch_id = t.active_branch_id \
+     JOIN checkpoints c ON c.tree_id = b.tree_id \
+     AND c.checkpoint_ns = '' AND c.checkpoint_id = b.head_checkpoint_id \
+     WHERE t.thread_id = ?2 AND t.tree_id = ?1"
+);
+
+pub(super) const NEWEST: &str = select!(
+    "FROM checkpoints c INDEXED BY checkpoints_thread \
+     WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3 \
+     ORDER BY c.checkpoint_id DESC LIMIT 1"
+);
+
+fn find(db: &Connection, query: &Query) -> Result<Option<CheckpointRow>, Error> {
+    let tree = query.tree.0.as_bytes();
+    let thread = query.thread.0.as_bytes();
+    let found = match &query.at {
+        At::Id(checkpoint_id) => db.prepare_cached(BY_ID)?.query_row(
+            params![tree, query.ns, checkpoint_id.0.as_bytes()],
+            read_checkpoint,
+        ),
+        At::Head(branch) => db
+            .prepare_cached(OF_HEAD)?
+            .query_row(params![tree, branch.0.as_bytes()], read_checkpoint),
+        At::ActiveHead => db
+            .prepare_cached(OF_ACTIVE_HEAD)?
+            .query_row(params![tree, thread], read_checkpoint),
+        At::Newest => db
+            .prepare_cached(NEWEST)?
+            .query_row(params![tree, thread, query.ns], read_checkpoint),
+        At::Subgraph {
+            start,
+            branch,
+            before,
+        } => return subgraph(db, query, *start, *branch, *before),
+    };
+    Ok(found.optional()?)
+}
+
+pub(super) const IN_SUBGRAPH: &str = select!(
+    ", p.depth AS at FROM (WITH RECURSIVE path AS ( \
+       SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.branch_id, \
+              :branch AS owner, 1 AS n \
+         FROM checkpoints c WHERE c.tree_id = :tree AND c.checkpoint_ns = '' \
+          AND c.checkpoint_id = :start \
+       UNION ALL \
+       SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.branch_id, p.branch_id, \
+              p.n + 1 \
+         FROM path p JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+          AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < :step) \
+       SELECT * FROM path) p \
+     CROSS JOIN checkpoints c INDEXED BY checkpoints_sub \
+      ON c.tree_id = :tree AND c.root_checkpoint_id = p.checkpoint_id \
+      AND c.checkpoint_ns = :ns AND c.checkpoint_ns <> '' \
+     LEFT JOIN branches o ON o.tree_id = :tree AND o.branch_id = p.owner \
+     WHERE (:before IS NULL OR c.checkpoint_id < :before) \
+       AND (c.branch_id = p.owner \
+            OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id)) \
+     ORDER BY p.depth DESC, c.checkpoint_id DESC LIMIT 1"
+);
+
+pub(super) const END_OF_STEP: &str = "WITH RECURSIVE path AS ( \
+      SELECT parent_checkpoint_id, branch_id, 1 AS n FROM checkpoints \
+       WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2 \
+      UNION ALL \
+      SELECT c.parent_checkpoint_id, c.branch_id, p.n + 1 \
+        FROM path p JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+         AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < ?3) \
+    SELECT parent_checkpoint_id, branch_id FROM path WHERE n = ?3";
+
+/// The newest checkpoint of a subgraph that belongs to the path of `start`.
+///
+/// Walks the path in steps; the owner of rows below a checkpoint is the branch of its child on
+/// the path.
+fn subgraph(
+    db: &Connection,
+    query: &Query,
+    start: CheckpointId,
+    branch: BranchId,
+    before: Option<CheckpointId>,
+) -> Result<Option<CheckpointRow>, Error> {
+    const STEP: i64 = 256;
+    let tree = query.tree.0.as_bytes();
+    // Most namespaces name their task and were never written: no walk for those.
+    let any = db
+        .prepare_cached("SELECT 1 FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = ?2")?
+        .exists(params![tree, query.ns])?;
+    if !any {
+        return Ok(None);
+    }
+    let mut hit = db.prepare_cached(IN_SUBGRAPH)?;
+    let mut walk = db.prepare_cached(END_OF_STEP)?;
+    let (mut start, mut owner) = (start, branch);
+    for _ in 0..MAX_WALK / STEP {
+        let found = hit
+            .query_row(
+                named_params! {
+                    ":tree": tree,
+                    ":ns": query.ns,
+                    ":start": start.0.as_bytes(),
+                    ":branch": owner.0.as_bytes(),
+                    ":before": before.as_ref().map(|id| id.0.as_bytes()),
+                    ":step": STEP,
+                },
+                read_checkpoint,
+            )
+            .optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let last = walk
+            .query_row(params![tree, start.0.as_bytes(), STEP], |row| {
+                Ok((id_if::<CheckpointId>(row, 0)?, id::<BranchId>(row, 1)?))
+            })
+            .optional()?;
+        match last {
+            Some((Some(parent), branch)) => (start, owner) = (parent, branch),
+            _ => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+pub(super) const WRITES: &str = "SELECT branch_id, task_id, idx, task_path, channel, type, writes FROM checkpoint_writes \
+    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 \
+    ORDER BY task_path, task_id, idx, branch_id";
+
+fn writes_at(
+    db: &Connection,
+    tree: TreeId,
+    ns: &Arc<str>,
+    checkpoint: CheckpointId,
+) -> Result<Vec<WriteRow>, Error> {
+    let mut statement = db.prepare_cached(WRITES)?;
+    let rows = statement.query_map(
+        params![tree.0.as_bytes(), ns, checkpoint.0.as_bytes()],
+        |row| {
+            let idx = row.get(2)?;
+            Ok(WriteRow {
+                ns: Arc::clone(ns),
+                checkpoint,
+                branch: id(row, 0)?,
+                task: id(row, 1)?,
+                idx,
+                path: row.get(3)?,
+                channel: row.get(4)?,
+                tag: row.get(5)?,
+                bytes: row.get(6)?,
+                // How it would be written again: control rows are replaced.
+                upsert: idx < 0,
+            })
+        },
+    )?;
+    rows.map(|row| row.map_err(Error::from)).collect()
+}

@@ -1,0 +1,193 @@
+//! The one thread that writes: it takes whatever is queued, runs it in one transaction with a
+//! savepoint per job, commits, and only then answers.
+
+use std::{
+    future::Future,
+    io,
+    sync::mpsc,
+    thread::{self, JoinHandle},
+};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::{
+    execute, roll_back,
+    transaction::{self, OpenTransaction, Opening},
+};
+use crate::checkpoint::Error;
+
+/// Jobs that may share a transaction.
+const GROUP: usize = 128;
+
+/// A handle on the writing thread.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    queue: Option<mpsc::Sender<Work>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What is queued.
+enum Work {
+    /// May share a transaction with others.
+    Shared(Box<dyn Job>),
+    /// A transaction of its own, which stays open from call to call.
+    Held(Opening),
+}
+
+/// Work with its answer still inside.
+trait Job: Send {
+    /// Does the work inside a transaction; false when it failed and must leave no trace.
+    fn run(&mut self, db: &Connection) -> bool;
+    /// Tells the caller: the job's own result, or why the transaction it was in is lost.
+    fn answer(self: Box<Self>, lost: Option<&str>);
+}
+
+struct Task<T, F> {
+    work: Option<F>,
+    result: Option<Result<T, Error>>,
+    reply: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T, F> Job for Task<T, F>
+where
+    T: Send,
+    F: FnOnce(&Connection) -> Result<T, Error> + Send,
+{
+    fn run(&mut self, db: &Connection) -> bool {
+        self.result = self.work.take().map(|work| work(db));
+        matches!(self.result, Some(Ok(_)))
+    }
+
+    fn answer(self: Box<Self>, lost: Option<&str>) {
+        let answer = match (lost, self.result) {
+            // A refusal holds whatever became of the others.
+            (_, Some(Err(error))) => Err(error),
+            (None, Some(Ok(value))) => Ok(value),
+            (lost, _) => Err(Error::Unavailable(
+                lost.unwrap_or("the transaction was given up").to_owned(),
+            )),
+        };
+        // The caller may have stopped waiting; what was committed stays.
+        let _ = self.reply.send(answer);
+    }
+}
+
+impl Writer {
+    pub(crate) fn start(db: Connection) -> io::Result<Self> {
+        let (queue, jobs) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("sqlite-writer".into())
+            .spawn(move || serve(&db, &jobs))?;
+        Ok(Self {
+            queue: Some(queue),
+            thread: Some(thread),
+        })
+    }
+
+    /// Queues work at once, so that calls keep their order; the future waits for its commit.
+    pub(crate) fn submit<T, F>(&self, work: F) -> impl Future<Output = Result<T, Error>> + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Task {
+            work: Some(work),
+            result: None,
+            reply,
+        });
+        if let Some(queue) = &self.queue {
+            // Without a thread the job is dropped, and with it the reply.
+            let _ = queue.send(Work::Shared(job));
+        }
+        async move {
+            answer.await.unwrap_or_else(|_| {
+                Err(Error::Unavailable(
+                    "the thread that writes to the database has ended".into(),
+                ))
+            })
+        }
+    }
+}
+
+impl Writer {
+    /// Waits for the turn of a transaction that keeps the thread to itself until its end.
+    pub(crate) async fn hold(&self) -> Result<OpenTransaction, Error> {
+        let (opening, held) = transaction::open();
+        if let Some(queue) = &self.queue {
+            // Without a thread the opening is dropped, and with it the answer.
+            let _ = queue.send(Work::Held(opening));
+        }
+        held.await
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(db: &Connection, jobs: &mpsc::Receiver<Work>) {
+    let mut group: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
+    let mut next = None;
+    while let Some(first) = next.take().or_else(|| jobs.recv().ok()) {
+        match first {
+            Work::Shared(job) => group.push(job),
+            Work::Held(opening) => {
+                transaction::serve(db, opening);
+                continue;
+            }
+        }
+        while group.len() < GROUP {
+            match jobs.try_recv() {
+                Ok(Work::Shared(job)) => group.push(job),
+                Ok(alone @ Work::Held(_)) => {
+                    next = Some(alone);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        let lost = transact(db, &mut group).err();
+        if let Some(error) = &lost {
+            tracing::error!(%error, jobs = group.len(), "a group of writes is lost");
+            roll_back(db);
+        }
+        let lost = lost.map(|error| error.to_string());
+        for job in group.drain(..) {
+            job.answer(lost.as_deref());
+        }
+    }
+}
+
+/// Runs the jobs in one transaction. An error means that nothing of any of them was kept.
+fn transact(db: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+    execute(db, "BEGIN IMMEDIATE")?;
+    if let [only] = group {
+        // The transaction is its savepoint.
+        return if only.run(db) {
+            execute(db, "COMMIT")
+        } else {
+            roll_back(db);
+            Ok(())
+        };
+    }
+    for job in group {
+        execute(db, "SAVEPOINT job")?;
+        if !job.run(db) {
+            // SQLite ends the whole transaction by itself when, for example, the disk is full:
+            // then there is no savepoint to go back to and this fails.
+            execute(db, "ROLLBACK TO job")?;
+        }
+        execute(db, "RELEASE job")?;
+    }
+    execute(db, "COMMIT")
+}
+
+#[cfg(test)]
+mod tests;

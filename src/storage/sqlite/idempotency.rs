@@ -1,0 +1,117 @@
+//! Idempotency keys. One process uses a database, so a claim of another one is void.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use super::{Store, columns::id};
+use crate::{
+    checkpoint::Error,
+    runs::keys::{self, Claim, Found, KEEP},
+    time::Timestamp,
+};
+
+#[async_trait]
+impl keys::Store for Store {
+    async fn claim_key(&self, new: Claim) -> Result<Found, Error> {
+        self.writer.submit(move |db| claim(db, &new)).await
+    }
+
+    async fn keep_answer(&self, claim: Claim, answer: Vec<u8>) -> Result<(), Error> {
+        self.writer
+            .submit(move |db| {
+                db.prepare_cached(
+                    "UPDATE idempotency_keys SET response = ?4 \
+                     WHERE principal = ?1 AND key = ?2 AND claim_id = ?3",
+                )?
+                .execute(params![
+                    claim.key.principal,
+                    claim.key.text,
+                    claim.id.as_bytes(),
+                    answer
+                ])?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn release_key(&self, claim: Claim) -> Result<(), Error> {
+        self.writer
+            .submit(move |db| {
+                db.prepare_cached(
+                    "DELETE FROM idempotency_keys WHERE principal = ?1 AND key = ?2 \
+                     AND claim_id = ?3 AND response IS NULL",
+                )?
+                .execute(params![
+                    claim.key.principal,
+                    claim.key.text,
+                    claim.id.as_bytes()
+                ])?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn expire_keys(&self) -> Result<u64, Error> {
+        self.writer
+            .submit(move |db| {
+                let gone = db
+                    .prepare_cached("DELETE FROM idempotency_keys WHERE created_at < ?1")?
+                    .execute([oldest(Timestamp::now())])?;
+                Ok(gone as u64)
+            })
+            .await
+    }
+}
+
+/// When the oldest answer that still counts was claimed.
+fn oldest(now: Timestamp) -> i64 {
+    now.plus_seconds(-KEEP.as_secs_f64()).0
+}
+
+fn claim(db: &Connection, new: &Claim) -> Result<Found, Error> {
+    let now = Timestamp::now();
+    let found = db
+        .prepare_cached(
+            "SELECT request_hash, first_id, worker_id, response, created_at \
+             FROM idempotency_keys WHERE principal = ?1 AND key = ?2",
+        )?
+        .query_row(params![new.key.principal, new.key.text], |row| {
+            let hash: [u8; 16] = row.get(0)?;
+            let first: Uuid = id(row, 1)?;
+            let worker: Uuid = id(row, 2)?;
+            let response: Option<Vec<u8>> = row.get(3)?;
+            let created: i64 = row.get(4)?;
+            Ok((hash, first, worker, response, created))
+        })
+        .optional()?;
+    let (first, created) = match found {
+        Some((hash, first, worker, response, created)) if created >= oldest(now) => {
+            if hash != new.request {
+                return Ok(Found::Other);
+            }
+            if let Some(answer) = response {
+                return Ok(Found::Answered(answer));
+            }
+            if worker == new.worker.0 {
+                return Ok(Found::Theirs);
+            }
+            (first, created)
+        }
+        _ => (new.id, now.0),
+    };
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO idempotency_keys (principal, key, request_hash, claim_id, \
+         first_id, worker_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .execute(params![
+        new.key.principal,
+        new.key.text,
+        new.request,
+        new.id.as_bytes(),
+        first.as_bytes(),
+        new.worker.0.as_bytes(),
+        created,
+    ])?;
+    Ok(Found::Ours { first })
+}

@@ -1,0 +1,231 @@
+//! Rows that operations on the tree insert, change and delete.
+
+use rusqlite::{Connection, params};
+
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
+    storage::sqlite::{columns::map_text, events},
+    time::Timestamp,
+    tree::{
+        Outcome,
+        rows::{NewEvent, Position, Tag},
+        session::{InsertBranch, InsertFork},
+    },
+};
+
+pub(super) fn insert_branch(
+    db: &Connection,
+    new: &InsertBranch,
+    now: Timestamp,
+) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, \
+         head_depth, outcome, origin, source_branch_id, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10)",
+    )?
+    .execute(params![
+        new.tree.0.as_bytes(),
+        new.id.0.as_bytes(),
+        new.thread.0.as_bytes(),
+        new.name,
+        new.head.as_ref().map(|id| id.0.as_bytes()),
+        new.head_depth,
+        new.outcome.as_str(),
+        new.origin,
+        new.source.as_ref().map(|id| id.0.as_bytes()),
+        now.0,
+    ])?;
+    Ok(())
+}
+
+pub(super) const SET_CREATION: &str =
+    "UPDATE branches SET creation_id = ?3 WHERE tree_id = ?1 AND branch_id = ?2";
+
+pub(super) fn set_creation(
+    db: &Connection,
+    tree: TreeId,
+    branch: BranchId,
+    creation: CheckpointId,
+) -> Result<(), Error> {
+    db.prepare_cached(SET_CREATION)?.execute(params![
+        tree.0.as_bytes(),
+        branch.0.as_bytes(),
+        creation.0.as_bytes()
+    ])?;
+    Ok(())
+}
+
+pub(super) const RENAME: &str =
+    "UPDATE branches SET name = ?3, updated_at = ?4 WHERE tree_id = ?1 AND branch_id = ?2";
+
+pub(super) fn rename_branch(
+    db: &Connection,
+    tree: TreeId,
+    branch: BranchId,
+    name: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    db.prepare_cached(RENAME)?.execute(params![
+        tree.0.as_bytes(),
+        branch.0.as_bytes(),
+        name,
+        now.0
+    ])?;
+    Ok(())
+}
+
+pub(super) const DELETE: &str = "DELETE FROM branches WHERE tree_id = ?1 AND branch_id = ?2";
+
+pub(super) fn delete_branch(db: &Connection, tree: TreeId, branch: BranchId) -> Result<(), Error> {
+    db.prepare_cached(DELETE)?
+        .execute(params![tree.0.as_bytes(), branch.0.as_bytes()])?;
+    Ok(())
+}
+
+pub(super) const ACTIVATE: &str =
+    "UPDATE threads SET active_branch_id = ?2, updated_at = ?3 WHERE thread_id = ?1";
+
+pub(super) fn activate(
+    db: &Connection,
+    thread: ThreadId,
+    branch: BranchId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    db.prepare_cached(ACTIVATE)?.execute(params![
+        thread.0.as_bytes(),
+        branch.0.as_bytes(),
+        now.0
+    ])?;
+    Ok(())
+}
+
+pub(super) const MOVE_TAG: &str = "UPDATE tags SET checkpoint_id = ?4, depth = ?5, message_id = ?6, updated_at = ?7 \
+    WHERE tree_id = ?1 AND thread_id = ?2 AND name = ?3";
+
+pub(super) fn put_tag(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    tag: &Tag,
+) -> Result<bool, Error> {
+    let moved = db.prepare_cached(MOVE_TAG)?.execute(params![
+        tree.0.as_bytes(),
+        thread.0.as_bytes(),
+        tag.name,
+        tag.checkpoint.0.as_bytes(),
+        tag.depth,
+        tag.message_id,
+        tag.updated_at.0,
+    ])?;
+    if moved > 0 {
+        return Ok(false);
+    }
+    db.prepare_cached(
+        "INSERT INTO tags (tree_id, thread_id, name, checkpoint_id, depth, message_id, \
+         created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute(params![
+        tree.0.as_bytes(),
+        thread.0.as_bytes(),
+        tag.name,
+        tag.checkpoint.0.as_bytes(),
+        tag.depth,
+        tag.message_id,
+        tag.created_at.0,
+        tag.updated_at.0,
+    ])?;
+    Ok(true)
+}
+
+pub(super) const DELETE_TAG: &str =
+    "DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2 AND name = ?3";
+
+pub(super) fn delete_tag(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    name: &str,
+) -> Result<bool, Error> {
+    let deleted = db.prepare_cached(DELETE_TAG)?.execute(params![
+        tree.0.as_bytes(),
+        thread.0.as_bytes(),
+        name
+    ])?;
+    Ok(deleted > 0)
+}
+
+pub(super) const PIN_RUN: &str = "UPDATE runs SET branch_id = ?2, updated_at = ?3 \
+    WHERE run_id = ?1 AND status = 'pending' AND branch_id IS NULL";
+
+pub(super) fn pin_runs(
+    db: &Connection,
+    runs: &[RunId],
+    branch: BranchId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let mut pin = db.prepare_cached(PIN_RUN)?;
+    for run in runs {
+        pin.execute(params![run.0.as_bytes(), branch.0.as_bytes(), now.0])?;
+    }
+    Ok(())
+}
+
+pub(super) fn insert_fork(db: &Connection, new: &InsertFork, now: Timestamp) -> Result<(), Error> {
+    db.prepare_cached(
+        "INSERT INTO threads (thread_id, tree_id, parent_thread_id, fork_checkpoint_id, \
+         fork_checkpoint_depth, fork_anchor, fork_position, fork_event_number, fork_level, \
+         active_branch_id, last_event_number, metadata, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?8, ?11, ?12, ?12)",
+    )?
+    .execute(params![
+        new.id.0.as_bytes(),
+        new.tree.0.as_bytes(),
+        new.parent.0.as_bytes(),
+        new.checkpoint.as_ref().map(|id| id.0.as_bytes()),
+        new.depth,
+        new.anchor,
+        new.position.map(Position::as_str),
+        new.event_number,
+        new.level,
+        new.active_branch.0.as_bytes(),
+        map_text(&new.metadata),
+        now.0,
+    ])?;
+    Ok(())
+}
+
+pub(super) const SET_OUTCOME: &str = "UPDATE branches SET outcome = ?3, error = NULL, updated_at = ?4 \
+    WHERE tree_id = ?1 AND branch_id = ?2";
+
+pub(super) fn set_outcome(
+    db: &Connection,
+    tree: TreeId,
+    branch: BranchId,
+    outcome: Outcome,
+    now: Timestamp,
+) -> Result<(), Error> {
+    db.prepare_cached(SET_OUTCOME)?.execute(params![
+        tree.0.as_bytes(),
+        branch.0.as_bytes(),
+        outcome.as_str(),
+        now.0
+    ])?;
+    Ok(())
+}
+
+pub(super) const TOUCH: &str = "UPDATE threads SET updated_at = ?2 WHERE thread_id = ?1";
+
+pub(super) fn append(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    new: &[NewEvent],
+    now: Timestamp,
+) -> Result<i64, Error> {
+    if !new.is_empty() {
+        db.prepare_cached(TOUCH)?
+            .execute(params![thread.0.as_bytes(), now.0])?;
+    }
+    events::append(db, tree, thread, new, now)
+}

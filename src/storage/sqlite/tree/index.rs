@@ -1,0 +1,221 @@
+//! The message index.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::paths::bounded;
+use crate::{
+    checkpoint::Error,
+    id::{NodeId, TreeId},
+    storage::sqlite::columns::{id, id_if, unreadable},
+    time::Timestamp,
+    tree::rows::{Change, Node},
+};
+
+macro_rules! columns {
+    ($row:literal) => {
+        concat!(
+            $row,
+            "node_id, ",
+            $row,
+            "parent_node_id, ",
+            $row,
+            "ordinal, ",
+            $row,
+            "kind, ",
+            $row,
+            "message_id, ",
+            $row,
+            "edit_of, ",
+            $row,
+            "checkpoint_id, ",
+            $row,
+            "depth, ",
+            $row,
+            "seq, ",
+            $row,
+            "settled_checkpoint_id, ",
+            $row,
+            "thread_id, ",
+            $row,
+            "branch_id, ",
+            $row,
+            "run_id, ",
+            $row,
+            "role, ",
+            $row,
+            "event_number, ",
+            $row,
+            "created_at "
+        )
+    };
+}
+
+pub(super) fn read_node(row: &Row<'_>) -> rusqlite::Result<Node> {
+    Ok(Node {
+        id: id(row, 0)?,
+        parent: id_if(row, 1)?,
+        ordinal: row.get(2)?,
+        change: change(row, 3)?,
+        message_id: row.get(4)?,
+        edit_of: row.get(5)?,
+        checkpoint: id(row, 6)?,
+        depth: row.get(7)?,
+        seq: row.get(8)?,
+        settled: id_if(row, 9)?,
+        thread: id(row, 10)?,
+        branch: id(row, 11)?,
+        run: id_if(row, 12)?,
+        role: row.get(13)?,
+        event_number: row.get(14)?,
+        created_at: Timestamp(row.get(15)?),
+    })
+}
+
+fn change(row: &Row<'_>, column: usize) -> rusqlite::Result<Change> {
+    let word = row.get_ref(column)?.as_str()?;
+    [Change::Add, Change::Edit, Change::Remove]
+        .into_iter()
+        .find(|change| change.as_str() == word)
+        .ok_or_else(|| unreadable(column, format!("`{word}` is not a change of a message")))
+}
+
+pub(super) const NODE: &str = concat!(
+    "SELECT ",
+    columns!("m."),
+    "FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2"
+);
+
+pub(super) fn node(db: &Connection, tree: TreeId, node: NodeId) -> Result<Option<Node>, Error> {
+    Ok(db
+        .prepare_cached(NODE)?
+        .query_row(params![tree.0.as_bytes(), node.0.as_bytes()], read_node)
+        .optional()?)
+}
+
+pub(super) const OF_MESSAGE: &str = concat!(
+    "SELECT ",
+    columns!("m."),
+    "FROM message_nodes m INDEXED BY message_nodes_message \
+     WHERE m.tree_id = ?1 AND m.message_id = ?2"
+);
+
+pub(super) fn nodes_of(
+    db: &Connection,
+    tree: TreeId,
+    mut ids: Vec<Arc<str>>,
+) -> Result<Vec<Node>, Error> {
+    ids.sort_unstable();
+    ids.dedup();
+    let mut statement = db.prepare_cached(OF_MESSAGE)?;
+    let mut nodes: Vec<Node> = Vec::new();
+    for message in ids {
+        for node in statement.query_map(params![tree.0.as_bytes(), message], read_node)? {
+            nodes.push(node?);
+        }
+    }
+    nodes.sort_by_key(|node| std::cmp::Reverse((node.checkpoint, node.seq)));
+    Ok(nodes)
+}
+
+pub(super) const CHAIN: &str = concat!(
+    "WITH RECURSIVE chain AS (SELECT ",
+    columns!("m."),
+    ", 1 AS n FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2 AND ?3 > 0 \
+     UNION ALL SELECT ",
+    columns!("m."),
+    ", k.n + 1 FROM chain k JOIN message_nodes m ON m.tree_id = ?1 \
+       AND m.node_id = k.parent_node_id WHERE k.n < ?3) \
+     SELECT * FROM chain ORDER BY n"
+);
+
+pub(super) fn chain(
+    db: &Connection,
+    tree: TreeId,
+    start: NodeId,
+    limit: usize,
+) -> Result<Vec<Node>, Error> {
+    let rows = db
+        .prepare_cached(CHAIN)?
+        .query_map(
+            params![tree.0.as_bytes(), start.0.as_bytes(), bounded(limit)],
+            read_node,
+        )?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+pub(super) const CHILDREN: &str = concat!(
+    "SELECT ",
+    columns!("m."),
+    "FROM message_nodes m INDEXED BY message_nodes_parent \
+     WHERE m.tree_id = ?1 AND m.parent_node_id IS ?2 AND m.kind = 'add' \
+     ORDER BY m.checkpoint_id, m.seq"
+);
+
+pub(super) fn children(
+    db: &Connection,
+    tree: TreeId,
+    parent: Option<NodeId>,
+) -> Result<Vec<Node>, Error> {
+    let rows = db
+        .prepare_cached(CHILDREN)?
+        .query_map(
+            params![tree.0.as_bytes(), parent.as_ref().map(|id| id.0.as_bytes())],
+            read_node,
+        )?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+pub(super) const SEGMENT: &str = "WITH RECURSIVE up AS (\
+      SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes \
+       WHERE tree_id = ?1 AND node_id = ?2 \
+      UNION ALL \
+      SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1 FROM up u \
+        JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.parent_node_id \
+       WHERE u.ordinal > ?3 + 1 AND u.n < ?5) \
+    SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, \
+           m.checkpoint_id, m.depth, m.seq, m.settled_checkpoint_id, m.thread_id, \
+           m.branch_id, m.run_id, m.role, m.event_number, m.created_at \
+      FROM up u CROSS JOIN message_nodes m \
+        ON m.tree_id = ?1 AND m.node_id = u.node_id \
+     WHERE u.ordinal > ?3 AND u.ordinal <= ?4 ORDER BY u.ordinal";
+
+pub(super) fn segment(
+    db: &Connection,
+    tree: TreeId,
+    end: NodeId,
+    after: i32,
+    limit: usize,
+) -> Result<Vec<Node>, Error> {
+    let upto = after.saturating_add(i32::try_from(limit).unwrap_or(i32::MAX));
+    let rows = db
+        .prepare_cached(SEGMENT)?
+        .query_map(
+            params![
+                tree.0.as_bytes(),
+                end.0.as_bytes(),
+                after,
+                upto,
+                bounded(usize::MAX)
+            ],
+            read_node,
+        )?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+pub(super) fn followers(
+    db: &Connection,
+    tree: TreeId,
+    parents: &[NodeId],
+) -> Result<Vec<Node>, Error> {
+    let mut nodes = vec![];
+    for parent in parents {
+        nodes.extend(children(db, tree, Some(*parent))?);
+    }
+    nodes.sort_by_key(|node| (node.checkpoint, node.seq));
+    Ok(nodes)
+}

@@ -1,0 +1,209 @@
+//! Threads, branches, tags, events and open runs.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, ThreadId, TreeId},
+    storage::sqlite::{
+        columns::{id, id_if, json_if, json_map, unreadable},
+        threads::outcome,
+    },
+    time::Timestamp,
+    tree::rows::{Branch, OpenRun, Position, Tag, ThreadRow},
+};
+
+macro_rules! threads {
+    ($rest:literal) => {
+        concat!(
+            "SELECT thread_id, tree_id, parent_thread_id, fork_checkpoint_id, \
+             fork_checkpoint_depth, fork_anchor, fork_position, fork_event_number, fork_level, \
+             active_branch_id, last_event_number, metadata, created_at, updated_at, deleted_at \
+             FROM threads ",
+            $rest
+        )
+    };
+}
+
+fn read_thread(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
+    let deleted: Option<i64> = row.get(14)?;
+    Ok(ThreadRow {
+        id: id(row, 0)?,
+        tree: id(row, 1)?,
+        parent: id_if(row, 2)?,
+        fork_checkpoint: id_if(row, 3)?,
+        fork_depth: row.get(4)?,
+        fork_anchor: row.get(5)?,
+        fork_position: position(row, 6)?,
+        fork_event_number: row.get(7)?,
+        fork_level: row.get(8)?,
+        active_branch: id_if(row, 9)?,
+        last_event_number: row.get(10)?,
+        metadata: json_map(row, 11)?,
+        created_at: Timestamp(row.get(12)?),
+        updated_at: Timestamp(row.get(13)?),
+        deleted_at: deleted.map(Timestamp),
+    })
+}
+
+fn position(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Position>> {
+    match row.get_ref(column)?.as_str_or_null()? {
+        None => Ok(None),
+        Some("at") => Ok(Some(Position::At)),
+        Some("before") => Ok(Some(Position::Before)),
+        Some(other) => Err(unreadable(column, format!("`{other}` is not a position"))),
+    }
+}
+
+pub(super) const THREAD: &str = threads!("WHERE thread_id = ?1");
+
+pub(super) fn thread_row(db: &Connection, thread: ThreadId) -> Result<Option<ThreadRow>, Error> {
+    Ok(db
+        .prepare_cached(THREAD)?
+        .query_row([thread.0.as_bytes()], read_thread)
+        .optional()?)
+}
+
+pub(super) const RELATIVES: &str = threads!("WHERE tree_id = ?1 ORDER BY created_at, thread_id");
+
+pub(super) fn relatives(db: &Connection, tree: TreeId) -> Result<Vec<ThreadRow>, Error> {
+    let rows = db
+        .prepare_cached(RELATIVES)?
+        .query_map([tree.0.as_bytes()], read_thread)?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+macro_rules! branches {
+    ($rest:literal) => {
+        concat!(
+            "SELECT tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, \
+             writer_epoch, version, outcome, error, origin, source_branch_id, creation_id, run_id, \
+             created_at, updated_at FROM branches ",
+            $rest
+        )
+    };
+}
+
+fn read_branch(row: &Row<'_>) -> rusqlite::Result<Branch> {
+    Ok(Branch {
+        tree: id(row, 0)?,
+        id: id(row, 1)?,
+        thread: id(row, 2)?,
+        name: row.get(3)?,
+        head: id_if(row, 4)?,
+        head_depth: row.get(5)?,
+        epoch: row.get(6)?,
+        version: row.get(7)?,
+        outcome: outcome(row, 8)?,
+        error: json_if(row, 9)?,
+        origin: row.get(10)?,
+        source: id_if(row, 11)?,
+        creation: id_if(row, 12)?,
+        run: id_if(row, 13)?,
+        created_at: Timestamp(row.get(14)?),
+        updated_at: Timestamp(row.get(15)?),
+    })
+}
+
+pub(super) const BRANCHES: &str = branches!(
+    "INDEXED BY sqlite_autoindex_branches_2 \
+     WHERE tree_id = ?1 AND thread_id = ?2 ORDER BY created_at, branch_id"
+);
+
+/// By the index of the constraint that names are unique in a thread: the key would walk the
+/// branches of every fork.
+pub(super) fn branches(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<Vec<Branch>, Error> {
+    let rows = db
+        .prepare_cached(BRANCHES)?
+        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], read_branch)?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+pub(super) const BRANCH: &str = branches!("WHERE tree_id = ?1 AND branch_id = ?2");
+
+pub(super) fn branch(
+    db: &Connection,
+    tree: TreeId,
+    branch: BranchId,
+) -> Result<Option<Branch>, Error> {
+    Ok(db
+        .prepare_cached(BRANCH)?
+        .query_row(params![tree.0.as_bytes(), branch.0.as_bytes()], read_branch)
+        .optional()?)
+}
+
+macro_rules! tags {
+    ($rest:literal) => {
+        concat!(
+            "SELECT name, checkpoint_id, depth, message_id, created_at, updated_at FROM tags \
+             WHERE tree_id = ?1 AND thread_id = ?2 ",
+            $rest
+        )
+    };
+}
+
+fn read_tag(row: &Row<'_>) -> rusqlite::Result<Tag> {
+    Ok(Tag {
+        name: row.get(0)?,
+        checkpoint: id(row, 1)?,
+        depth: row.get(2)?,
+        message_id: row.get(3)?,
+        created_at: Timestamp(row.get(4)?),
+        updated_at: Timestamp(row.get(5)?),
+    })
+}
+
+pub(super) const TAGS: &str = tags!("ORDER BY name");
+
+pub(super) fn tags(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Error> {
+    let rows = db
+        .prepare_cached(TAGS)?
+        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], read_tag)?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+pub(super) const TAG: &str = tags!("AND name = ?3");
+
+pub(super) fn tag(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    name: &str,
+) -> Result<Option<Tag>, Error> {
+    Ok(db
+        .prepare_cached(TAG)?
+        .query_row(
+            params![tree.0.as_bytes(), thread.0.as_bytes(), name],
+            read_tag,
+        )
+        .optional()?)
+}
+
+pub(super) const OPEN_RUNS: &str = "SELECT run_id, branch_id, status = 'running' FROM runs \
+    WHERE tree_id = ?1 AND thread_id = ?2 AND status IN ('pending', 'running') \
+    ORDER BY seq";
+
+pub(super) fn open_runs(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<Vec<OpenRun>, Error> {
+    let rows = db
+        .prepare_cached(OPEN_RUNS)?
+        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
+            Ok(OpenRun {
+                id: id(row, 0)?,
+                branch: id_if(row, 1)?,
+                running: row.get(2)?,
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}

@@ -1,0 +1,83 @@
+//! Who a tree belongs to and who it is shared with.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::{
+    checkpoint::Error,
+    id::{ThreadId, TreeId},
+    storage::sqlite::columns::parsed,
+    tree::members::{Level, Member, Members},
+};
+
+pub(super) fn members(db: &Connection, tree: TreeId) -> Result<Members, Error> {
+    let owner: Option<String> = db
+        .prepare_cached("SELECT owner FROM trees WHERE tree_id = ?1")?
+        .query_row([tree.0.as_bytes()], |row| row.get(0))
+        .optional()?;
+    let mut statement = db.prepare_cached(
+        "SELECT principal, level FROM tree_members WHERE tree_id = ?1 ORDER BY principal",
+    )?;
+    let rows = statement.query_map([tree.0.as_bytes()], |row| {
+        Ok(Member {
+            principal: row.get::<_, String>(0)?.into(),
+            level: parsed(row, 1)?,
+        })
+    })?;
+    Ok(Members {
+        owner: owner.unwrap_or_default().into(),
+        rows: rows.collect::<Result<_, _>>()?,
+    })
+}
+
+pub(super) fn put(
+    db: &Connection,
+    tree: TreeId,
+    principal: &str,
+    level: Option<Level>,
+) -> Result<(), Error> {
+    match level {
+        Some(level) => db
+            .prepare_cached(
+                "INSERT INTO tree_members (tree_id, principal, level) VALUES (?1, ?2, ?3) \
+                 ON CONFLICT DO UPDATE SET level = excluded.level",
+            )?
+            .execute(params![tree.0.as_bytes(), principal, level.as_str()])?,
+        None => db
+            .prepare_cached("DELETE FROM tree_members WHERE tree_id = ?1 AND principal = ?2")?
+            .execute(params![tree.0.as_bytes(), principal])?,
+    };
+    Ok(())
+}
+
+pub(super) fn set_owner(db: &Connection, tree: TreeId, principal: &str) -> Result<(), Error> {
+    db.prepare_cached("UPDATE trees SET owner = ?2 WHERE tree_id = ?1")?
+        .execute(params![tree.0.as_bytes(), principal])?;
+    Ok(())
+}
+
+pub(super) const LEVEL: &str = "SELECT o.owner = ?2, m.level FROM threads t JOIN trees o ON o.tree_id = t.tree_id \
+    LEFT JOIN tree_members m ON m.tree_id = t.tree_id AND m.principal = ?2 \
+    WHERE t.thread_id = ?1 AND t.deleted_at IS NULL";
+
+/// What somebody may do with a living thread.
+pub(crate) fn level(
+    db: &Connection,
+    thread: ThreadId,
+    principal: &str,
+) -> Result<Option<Level>, Error> {
+    let tree: Option<(bool, Option<Level>)> = db
+        .prepare_cached(LEVEL)?
+        .query_row(params![thread.0.as_bytes(), principal], |row| {
+            let level = match row.get_ref(1)?.as_str_or_null()? {
+                Some(_) => Some(parsed(row, 1)?),
+                None => None,
+            };
+            Ok((row.get(0)?, level))
+        })
+        .optional()?;
+    Ok(match tree {
+        Some((true, _)) => Some(Level::Owner),
+        Some((false, level)) => level,
+        None => None,
+    })
+}
