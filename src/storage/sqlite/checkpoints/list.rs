@@ -13,7 +13,7 @@ use crate::{
     value::{Map, Value, contains_map},
 };
 
-pub(super) const LIST_OF_NAMESPACE: &str = select!(
+pub(crate) const LIST_OF_NAMESPACE: &str = select!(
     "FROM checkpoints c INDEXED BY checkpoints_thread \
      WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3 AND c.checkpoint_id < ?4 \
      AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id \

@@ -75,7 +75,7 @@ pub(super) const OF_ACTIVE_HEAD: &str = select!(
      WHERE t.thread_id = ?2 AND t.tree_id = ?1"
 );
 
-pub(super) const NEWEST: &str = select!(
+pub(crate) const NEWEST: &str = select!(
     "FROM checkpoints c INDEXED BY checkpoints_thread \
      WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3 \
      ORDER BY c.checkpoint_id DESC LIMIT 1"
