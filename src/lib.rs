@@ -104,6 +104,7 @@ pub mod value;
 
 // The rooms behind the author's door. Tests that check them from inside turn on `internals`, so that
 // the ordinary build reports what nothing uses.
+mod cache;
 #[cfg(not(feature = "internals"))]
 mod cli;
 #[cfg(not(feature = "internals"))]

@@ -2,7 +2,6 @@
 
 pub mod access;
 pub mod branches;
-pub mod cache;
 pub mod compare;
 mod conclude;
 pub mod contents;

@@ -1,66 +1,50 @@
 //! Results of nodes that may be used again for equal inputs (LangGraph's node cache): in memory,
 //! shared by all runs of a service.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::drive::Writes;
 use crate::{
+    cache::ByteCache,
     checkpoint::codec,
     graph::{Body, Node},
     value::Value,
 };
 
-/// What a result is kept under: the node and the part of its input that counts.
+/// What a result is stored under: the node and the part of its input that counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Address of the function or graph; the entry keeps that alive, so nothing else gets it.
+    /// Address of the function or graph; the entry owns that too, so that no other node gets the
+    /// address while the entry is there.
     body: usize,
     name: Arc<str>,
     input: u128,
 }
 
-/// Kept results, the oldest of which go when there are too many.
+/// Results of nodes by key, bounded by their bytes.
 pub struct Results {
-    limit: usize,
-    inner: Mutex<Inner>,
+    entries: ByteCache<Key, Entry>,
 }
 
-#[derive(Default)]
-struct Inner {
-    entries: HashMap<Key, Entry>,
-    /// Keys in the order they came, with the number of the entry they stand for.
-    order: VecDeque<(Key, u64)>,
-    bytes: usize,
-    count: u64,
-}
-
+#[derive(Clone)]
 struct Entry {
     writes: Writes,
-    until: Option<Instant>,
-    bytes: usize,
-    number: u64,
-    /// Keeps the address in the key from being given to another node.
+    /// The owner of the address in the key.
     _body: Body,
 }
 
 impl Results {
-    /// Keeps about `limit` bytes.
+    /// An empty cache for about `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
-            limit,
-            inner: Mutex::default(),
+            entries: ByteCache::new(limit),
         }
     }
 
-    /// Where the result of `node` for `input` is kept; none for a node without reuse.
+    /// The key of the result of `node` for `input`; none for a node whose results are not cached.
     pub fn key(node: &Node, input: &Value) -> Option<Key> {
         let policy = node.cache.as_ref()?;
         let part = policy.key.as_ref().map(|part| part(input));
@@ -74,15 +58,12 @@ impl Results {
         })
     }
 
-    /// The writes of a task that had this key before.
+    /// The writes of an earlier task with this key.
     pub fn get(&self, key: &Key) -> Option<Writes> {
-        let inner = self.inner.lock();
-        let entry = inner.entries.get(key)?;
-        let holds = entry.until.is_none_or(|until| Instant::now() < until);
-        holds.then(|| entry.writes.clone())
+        self.entries.get(key).map(|entry| entry.writes)
     }
 
-    /// Keeps what a task of `node` wrote.
+    /// Stores what a task of `node` wrote, as long as the policy of the node allows.
     pub fn put(&self, key: Key, node: &Node, writes: &Writes) {
         let size = |value: &Value| codec::encode(value).len();
         let bytes = writes
@@ -90,38 +71,13 @@ impl Results {
             .map(|(name, value)| name.len() + size(value) + size_of::<Value>())
             .sum::<usize>()
             + size_of::<Entry>();
-        if bytes > self.limit / 4 {
-            return;
-        }
         let ttl = node.cache.as_ref().and_then(|policy| policy.ttl);
-        let mut inner = self.inner.lock();
-        inner.count += 1;
+        let expires = ttl.and_then(|ttl: Duration| Instant::now().checked_add(ttl));
         let entry = Entry {
             writes: writes.clone(),
-            until: ttl.and_then(|ttl: Duration| Instant::now().checked_add(ttl)),
-            bytes,
-            number: inner.count,
             _body: node.body.clone(),
         };
-        inner.order.push_back((key.clone(), entry.number));
-        inner.bytes += bytes;
-        if let Some(old) = inner.entries.insert(key, entry) {
-            inner.bytes -= old.bytes;
-        }
-        while inner.bytes > self.limit || inner.order.len() > 2 * inner.entries.len() + 16 {
-            let Some((key, number)) = inner.order.pop_front() else {
-                break;
-            };
-            // A newer entry under the same key has a place of its own further back.
-            if inner
-                .entries
-                .get(&key)
-                .is_some_and(|entry| entry.number == number)
-                && let Some(entry) = inner.entries.remove(&key)
-            {
-                inner.bytes -= entry.bytes;
-            }
-        }
+        self.entries.insert(key, entry, bytes, expires);
     }
 }
 
@@ -165,35 +121,6 @@ mod tests {
         let part = node(Cache::forever().key(|input| input["x"].clone()));
         let with_more = Results::key(&part, &value!({"x": 1, "y": 2}));
         assert_eq!(key(&part, 1), with_more);
-    }
-
-    #[test]
-    fn the_oldest_results_go_when_there_are_too_many_bytes() {
-        let (node, results) = (node(Cache::forever()), Results::new(4096));
-        let key = |x: i64| Results::key(&node, &value!({"x": x})).unwrap();
-        for x in 0..100 {
-            results.put(key(x), &node, &writes(&"t".repeat(100)));
-        }
-        assert_eq!(results.get(&key(0)), None);
-        assert_eq!(results.get(&key(99)), Some(writes(&"t".repeat(100))));
-        assert!(results.inner.lock().bytes <= 4096);
-        // Too large to be kept at all.
-        results.put(key(100), &node, &writes(&"t".repeat(2000)));
-        assert_eq!(results.get(&key(100)), None);
-        assert!(results.get(&key(99)).is_some());
-    }
-
-    #[test]
-    fn a_result_that_is_put_again_and_again_takes_one_place() {
-        let (node, results) = (node(Cache::forever()), Results::default());
-        let key = Results::key(&node, &Value::Null).unwrap();
-        for round in 0..1000 {
-            results.put(key.clone(), &node, &writes(&round.to_string()));
-        }
-        assert_eq!(results.get(&key), Some(writes("999")));
-        let inner = results.inner.lock();
-        assert!(inner.order.len() < 32, "{}", inner.order.len());
-        assert_eq!(inner.bytes, inner.entries[&key].bytes);
     }
 
     #[tokio::test(start_paused = true)]

@@ -57,7 +57,7 @@ impl Service {
                     }
                 }
                 if let Some(last) = finished.last {
-                    self.inner.cache.put(slot.tree, last);
+                    self.inner.cache.insert(slot.tree, last);
                 }
             }
             Err(failure) => {

@@ -79,7 +79,7 @@ impl Service {
     pub(super) fn conversation(&self, thread: &ThreadRow) -> Values<'_> {
         Values {
             saver: &self.inner.parts.saver,
-            warm: &self.inner.cache,
+            cache: &self.inner.cache,
             tree: thread.tree,
             thread: thread.id,
             channel: self.message_channel(&thread.metadata),

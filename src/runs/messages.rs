@@ -199,7 +199,7 @@ impl Service {
         let row = resolve::thread(&mut *tx, id).await?;
         tx.commit().await?;
         if let Some(state) = posted.state {
-            self.inner.cache.put(tree, state);
+            self.inner.cache.insert(tree, state);
         }
         // Runs that float may have found a free slot.
         self.inner.wake.notify_one();
@@ -368,7 +368,7 @@ impl Service {
     pub(super) fn values(&self, thread: &ThreadRow, setting: &Setting) -> Values<'_> {
         Values {
             saver: &self.inner.parts.saver,
-            warm: &self.inner.cache,
+            cache: &self.inner.cache,
             tree: thread.tree,
             thread: thread.id,
             channel: setting.channel.clone(),

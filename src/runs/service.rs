@@ -8,7 +8,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Error, Store,
-    cache::Cache,
     keys,
     live::Active,
     messages::Turns,
@@ -16,7 +15,7 @@ use super::{
     request::Assistant,
 };
 use crate::{
-    checkpoint::Saver,
+    checkpoint::{Saver, cache::DecodedCheckpoints},
     engine::{Items, reuse::Results, wiring::Wiring},
     graph::Compiled,
     id::{AssistantId, WorkerId},
@@ -87,7 +86,7 @@ pub(super) struct Inner {
     pub worker: WorkerId,
     pub hub: Hub,
     pub active: Mutex<Active>,
-    pub cache: Cache,
+    pub cache: DecodedCheckpoints,
     pub turns: Turns,
     /// Results of nodes.
     pub reuse: Arc<Results>,
@@ -151,7 +150,7 @@ impl Service {
                 worker: WorkerId::mint(),
                 hub: Hub::new(Retention::default()),
                 active: Mutex::default(),
-                cache: Cache::new(64 << 20),
+                cache: DecodedCheckpoints::new(64 << 20),
                 turns: Turns::default(),
                 reuse: Arc::default(),
                 wake: Notify::new(),

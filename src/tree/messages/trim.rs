@@ -56,7 +56,7 @@ pub async fn trim(
         .await?;
     // What follows in this transaction reads it, and nobody else can yet. Should it be undone,
     // nobody will ask for this id again.
-    values.warm.put(values.tree, state.clone());
+    values.cache.insert(values.tree, state.clone());
     Ok((slot, state))
 }
 

@@ -3,26 +3,18 @@
 use std::sync::Arc;
 
 use crate::{
-    checkpoint::{At, Saver, frame::Decoded},
+    checkpoint::{At, Saver, cache::DecodedCheckpoints, frame::Decoded},
     id::{CheckpointId, ThreadId, TreeId},
     tree::{Error, base},
     value::Value,
 };
 
-/// Decoded checkpoints that are at hand. They never change.
-pub trait Warm: Send + Sync {
-    /// A checkpoint without its pending writes.
-    fn get(&self, tree: TreeId, id: CheckpointId) -> Option<Arc<Decoded>>;
-    /// Keeps one for later.
-    fn put(&self, tree: TreeId, decoded: Decoded);
-}
-
 /// Reads the messages channel of a thread's checkpoints.
 pub struct Values<'a> {
     /// The storage.
     pub saver: &'a Arc<dyn Saver>,
-    /// What is at hand.
-    pub warm: &'a dyn Warm,
+    /// Decoded checkpoints in memory.
+    pub cache: &'a DecodedCheckpoints,
     /// The tree.
     pub tree: TreeId,
     /// The thread.
@@ -38,7 +30,7 @@ impl Values<'_> {
     /// # Errors
     /// The storage failed, or a row cannot be read.
     pub async fn decoded(&self, id: CheckpointId) -> Result<Option<Arc<Decoded>>, Error> {
-        if let Some(found) = self.warm.get(self.tree, id) {
+        if let Some(found) = self.cache.get(self.tree, id) {
             return Ok(Some(found));
         }
         let loaded = base::load(self.saver, self.tree, self.thread, &"".into(), At::Id(id)).await?;
@@ -46,7 +38,7 @@ impl Values<'_> {
             return Ok(None);
         };
         decoded.writes.clear();
-        self.warm.put(self.tree, decoded.clone());
+        self.cache.insert(self.tree, decoded.clone());
         Ok(Some(Arc::new(decoded)))
     }
 
