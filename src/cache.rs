@@ -48,7 +48,10 @@ impl<K, V> Weighter<K, Entry<V>> for StatedBytes {
 impl<K: Eq + Hash, V: Clone> ByteCache<K, V> {
     /// An empty cache for about `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        #[expect(clippy::expect_used, reason = "the builder fails only without a capacity")]
+        #[expect(
+            clippy::expect_used,
+            reason = "the builder fails only without a capacity"
+        )]
         let options = OptionsBuilder::new()
             .weight_capacity(limit as u64)
             .estimated_items_capacity(limit / TYPICAL_BYTES)
@@ -106,7 +109,10 @@ mod tests {
                 assert_eq!(cache.get(&recent), Some(recent));
             }
         }
-        assert_eq!((0..1000).filter_map(|number| cache.get(&number)).count(), 40);
+        assert_eq!(
+            (0..1000).filter_map(|number| cache.get(&number)).count(),
+            40
+        );
     }
 
     #[test]

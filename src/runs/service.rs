@@ -7,8 +7,7 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Error, Store,
-    keys,
+    Error, Store, keys,
     live::Active,
     messages::Turns,
     news::{News, Telling},
