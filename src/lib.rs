@@ -102,9 +102,10 @@ pub mod run;
 pub mod state;
 pub mod value;
 
+mod cache;
+
 // The rooms behind the author's door. Tests that check them from inside turn on `internals`, so that
 // the ordinary build reports what nothing uses.
-mod cache;
 #[cfg(not(feature = "internals"))]
 mod cli;
 #[cfg(not(feature = "internals"))]
