@@ -5,6 +5,24 @@
 
 use std::fmt;
 
+/// Runs one operation of a store on a connection that nobody else uses meanwhile; again, a few
+/// times, when what failed will pass.
+macro_rules! run {
+    (critical $store:ident, $($call:tt)*) => {
+        run!(@ &$store.pools.critical, $($call)*)
+    };
+    ($kind:ident $store:ident, $($call:tt)*) => {
+        run!(@ &$store.pools.reads, $($call)*)
+    };
+    (@ $pool:expr, $module:ident::$name:ident, $($([$by:tt])? $arg:ident),*) => {{
+        $(let $arg = $($by)? $arg;)*
+        connection::retry($pool, move |mut client| async move {
+            $module::$name(&mut client, $($arg),*).await
+        })
+        .await
+    }};
+}
+
 mod branches;
 mod checkpoints;
 mod columns;
@@ -97,3 +115,12 @@ impl fmt::Debug for Store {
         f.debug_struct("Store").finish_non_exhaustive()
     }
 }
+
+checkpoint_operations!(run for Store {
+    async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
+        self.commit_all(commits).await
+    }
+});
+idempotency_operations!(run for Store);
+item_operations!(run for Store);
+projection_operations!(run for Store);

@@ -10,6 +10,16 @@ use std::{fs::File, path::PathBuf};
 
 use rusqlite::Connection;
 
+/// Runs one operation of a store: a read on a reading thread, any other on the writing one.
+macro_rules! run {
+    (read $store:ident, $module:ident::$name:ident, $($([$by:tt])? $arg:ident),*) => {
+        $store.readers.read(move |db| $module::$name(db, $($($by)? $arg),*)).await
+    };
+    ($change:ident $store:ident, $module:ident::$name:ident, $($([$by:tt])? $arg:ident),*) => {
+        $store.writer.submit(move |db| $module::$name(db, $($($by)? $arg),*)).await
+    };
+}
+
 mod branches;
 mod checkpoints;
 mod columns;
@@ -107,6 +117,15 @@ impl Store {
         })
     }
 }
+
+checkpoint_operations!(run for Store {
+    async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
+        self.commit_all(commits).await
+    }
+});
+idempotency_operations!(run for Store);
+item_operations!(run for Store);
+projection_operations!(run for Store);
 
 #[cfg(test)]
 mod tests;

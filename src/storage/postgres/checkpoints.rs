@@ -1,15 +1,5 @@
 //! Checkpoints: every operation is one statement.
 
-use std::sync::Arc;
-
-use async_trait::async_trait;
-
-use super::Store;
-use crate::{
-    checkpoint::{BlobRow, Commit, Error, Flush, List, Query, Saver, Stored, Version},
-    id::TreeId,
-};
-
 /// The columns of a page, of the checkpoint row `c`.
 macro_rules! columns {
     () => {
@@ -36,30 +26,4 @@ mod flush;
 mod list;
 mod load;
 
-#[async_trait]
-impl Saver for Store {
-    async fn load(&self, query: Query) -> Result<Option<Stored>, Error> {
-        load::load(&self.pools.reads, query).await
-    }
-
-    async fn list(&self, list: List) -> Result<Vec<Stored>, Error> {
-        list::list(&self.pools.reads, list).await
-    }
-
-    async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
-        self.commit_all(commits).await
-    }
-
-    async fn flush(&self, flush: Flush) -> Result<(), Error> {
-        self.flush_writes(flush).await
-    }
-
-    async fn blobs(
-        &self,
-        tree: TreeId,
-        ns: Arc<str>,
-        wanted: Vec<(Arc<str>, Version)>,
-    ) -> Result<Vec<BlobRow>, Error> {
-        blobs::blobs(&self.pools.reads, tree, ns, wanted).await
-    }
-}
+pub(super) use self::{blobs::blobs, flush::flush, list::list, load::load};

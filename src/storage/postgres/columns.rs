@@ -7,7 +7,9 @@ use tokio_postgres::{
     Row,
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
+use uuid::Uuid;
 
+use super::connection::Failure;
 use crate::{
     checkpoint::{Error, Version},
     time::Timestamp,
@@ -248,6 +250,32 @@ pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, 
 pub(super) fn word<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Error> {
     text.parse()
         .map_err(|error: T::Err| Error::Corrupt(error.to_string()))
+}
+
+/// An id that may be null.
+pub(crate) fn id_if<T: From<Uuid>>(row: &Row, name: &str) -> Result<Option<T>, Error> {
+    Ok(column::<Option<Uuid>>(row, name)?.map(T::from))
+}
+
+/// A text of people that may be null.
+pub(crate) fn text_if(row: &Row, name: &str) -> Result<Option<Arc<str>>, Error> {
+    Ok(column::<Option<&str>>(row, name)?.map(unname))
+}
+
+/// All rows, read.
+pub(crate) fn all<T>(
+    rows: &[Row],
+    read: impl Fn(&Row) -> Result<T, Error>,
+) -> Result<Vec<T>, Failure> {
+    Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+}
+
+/// The row, read.
+pub(crate) fn one<T>(
+    row: Option<Row>,
+    read: impl Fn(&Row) -> Result<T, Error>,
+) -> Result<Option<T>, Failure> {
+    Ok(row.as_ref().map(read).transpose()?)
 }
 
 pub(super) fn version(text: &str) -> Result<Version, Error> {

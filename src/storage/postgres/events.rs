@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use deadpool_postgres::Object;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::{
-    columns::{Json, JsonText, Time, column, name, unname},
-    connection::Failure,
+    columns::{Json, JsonText, Time, all, column, name, unname},
+    connection::{Failure, prepare},
 };
 use crate::{
     checkpoint::Error,
@@ -126,21 +127,49 @@ pub(super) async fn append(
     }
 }
 
-/// Events of a thread after a number, in order.
-pub(super) const AFTER: &str = "
+const AFTER: &str = "
 SELECT e.thread_id, e.event_number, e.kind, COALESCE(e.payload || f.facts, f.facts, e.payload) AS payload, e.branch_id, e.checkpoint_id, e.run_id,
        e.message_id, e.created_at
   FROM events e LEFT JOIN event_facts f ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id AND f.event_number = e.event_number
  WHERE e.tree_id = $1 AND e.thread_id = $2 AND e.event_number > $3 ORDER BY e.event_number LIMIT $4";
 
-/// Events that say how branches are called from then on, or were called until then, in order. The
-/// numbers of their kinds are those of an index.
-pub(super) const NAMING: &str = "
+/// The numbers of the kinds are those of an index.
+const NAMING: &str = "
 SELECT thread_id, event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, created_at FROM events
  WHERE tree_id = $1 AND branch_id = ANY($2) AND kind IN (9, 12, 13) ORDER BY event_number";
 
+/// Events of a thread after a number, in order.
+pub(super) async fn events(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Event>, Failure> {
+    let statement = prepare(db, AFTER).await?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = db
+        .query(&statement, &[&tree.0, &thread.0, &after, &limit])
+        .await?;
+    all(&rows, event_of)
+}
+
+/// Events that name branches from then on, or named them until then, in order.
+pub(super) async fn naming_events(
+    db: &Object,
+    tree: TreeId,
+    branches: &[BranchId],
+) -> Result<Vec<Event>, Failure> {
+    let branches: Vec<_> = branches.iter().map(|id| id.0).collect();
+    let statement = prepare(db, NAMING).await?;
+    all(
+        &db.query(&statement, &[&tree.0, &branches]).await?,
+        event_of,
+    )
+}
+
 /// An event out of a row of that.
-pub(super) fn event_of(row: &Row) -> Result<Event, Error> {
+fn event_of(row: &Row) -> Result<Event, Error> {
     let thread = ThreadId(column(row, "thread_id")?);
     let number = column(row, "event_number")?;
     let (kind, payload) = event::join(Stored {

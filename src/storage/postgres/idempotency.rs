@@ -1,17 +1,13 @@
 //! Idempotency keys.
 
-use async_trait::async_trait;
+use deadpool_postgres::Object;
 use uuid::Uuid;
 
 use super::{
-    Store,
     columns::{Params, column, name},
-    connection::{self, prepare},
+    connection::{Failure, prepare},
 };
-use crate::{
-    checkpoint::Error,
-    runs::keys::{self, Claim, Found, KEEP},
-};
+use crate::runs::keys::{Claim, Found, KEEP};
 
 /// Takes a key that is free or expired, or whose process has died over the same request. The
 /// same claim may arrive twice, when its first reply was lost.
@@ -28,10 +24,10 @@ ON CONFLICT (principal, key) DO UPDATE SET request_hash = EXCLUDED.request_hash,
              OR NOT EXISTS (SELECT 1 FROM workers w WHERE w.worker_id = k.worker_id AND w.lease_until >= now())))
 RETURNING first_id";
 
-const LOOK: &str = "
+const LOOK_UP: &str = "
 SELECT request_hash = $3 AS same, response FROM idempotency_keys WHERE principal = $1 AND key = $2";
 
-const KEEP_ANSWER: &str = "
+const STORE_RESPONSE: &str = "
 UPDATE idempotency_keys SET response = $4 WHERE principal = $1 AND key = $2 AND claim_id = $3";
 
 const RELEASE: &str = "
@@ -40,72 +36,52 @@ DELETE FROM idempotency_keys WHERE principal = $1 AND key = $2 AND claim_id = $3
 const EXPIRE: &str = "
 DELETE FROM idempotency_keys WHERE created_at < now() - make_interval(secs => $1)";
 
-#[async_trait]
-impl keys::Store for Store {
-    async fn claim_key(&self, claim: Claim) -> Result<Found, Error> {
-        let claim = &claim;
-        connection::retry(&self.pools.reads, |client| async move {
-            let client = &client;
-            let take = prepare(client, CLAIM).await?;
-            let look = prepare(client, LOOK).await?;
-            let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
-            let hash = claim.request.as_slice();
-            let keep = KEEP.as_secs_f64();
-            let taken: Params<'_, 6> = [&principal, &key, &hash, &claim.id, &claim.worker.0, &keep];
-            if let Some(row) = client.query_opt(&take, &taken).await? {
-                let first: Uuid = column(&row, "first_id")?;
-                return Ok(Found::Ours { first });
-            }
-            let row = client.query_opt(&look, &[&principal, &key, &hash]).await?;
-            let Some(row) = row else {
-                // Released in between: the caller tries again.
-                return Ok(Found::Theirs);
-            };
-            if !column::<bool>(&row, "same")? {
-                return Ok(Found::Other);
-            }
-            Ok(match column::<Option<Vec<u8>>>(&row, "response")? {
-                Some(answer) => Found::Answered(answer),
-                None => Found::Theirs,
-            })
-        })
-        .await
+pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Found, Failure> {
+    let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
+    let hash = claim.request.as_slice();
+    let expiry = KEEP.as_secs_f64();
+    let statement = prepare(db, CLAIM).await?;
+    let params: Params<'_, 6> = [&principal, &key, &hash, &claim.id, &claim.worker.0, &expiry];
+    if let Some(row) = db.query_opt(&statement, &params).await? {
+        let first: Uuid = column(&row, "first_id")?;
+        return Ok(Found::Ours { first });
     }
+    let statement = prepare(db, LOOK_UP).await?;
+    let row = db.query_opt(&statement, &[&principal, &key, &hash]).await?;
+    let Some(row) = row else {
+        // Released in between: the caller tries again.
+        return Ok(Found::Theirs);
+    };
+    if !column::<bool>(&row, "same")? {
+        return Ok(Found::Other);
+    }
+    Ok(match column::<Option<Vec<u8>>>(&row, "response")? {
+        Some(response) => Found::Answered(response),
+        None => Found::Theirs,
+    })
+}
 
-    async fn keep_answer(&self, claim: Claim, answer: Vec<u8>) -> Result<(), Error> {
-        let (claim, answer) = (&claim, &answer);
-        connection::retry(&self.pools.reads, |client| async move {
-            let client = &client;
-            let statement = prepare(client, KEEP_ANSWER).await?;
-            let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
-            client
-                .execute(&statement, &[&principal, &key, &claim.id, answer])
-                .await?;
-            Ok(())
-        })
-        .await
-    }
+pub(super) async fn keep_answer(
+    db: &Object,
+    claim: &Claim,
+    response: &[u8],
+) -> Result<(), Failure> {
+    let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
+    let statement = prepare(db, STORE_RESPONSE).await?;
+    db.execute(&statement, &[&principal, &key, &claim.id, &response])
+        .await?;
+    Ok(())
+}
 
-    async fn release_key(&self, claim: Claim) -> Result<(), Error> {
-        let claim = &claim;
-        connection::retry(&self.pools.reads, |client| async move {
-            let client = &client;
-            let statement = prepare(client, RELEASE).await?;
-            let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
-            client
-                .execute(&statement, &[&principal, &key, &claim.id])
-                .await?;
-            Ok(())
-        })
-        .await
-    }
+pub(super) async fn release_key(db: &Object, claim: &Claim) -> Result<(), Failure> {
+    let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
+    let statement = prepare(db, RELEASE).await?;
+    db.execute(&statement, &[&principal, &key, &claim.id])
+        .await?;
+    Ok(())
+}
 
-    async fn expire_keys(&self) -> Result<u64, Error> {
-        connection::retry(&self.pools.reads, |client| async move {
-            let client = &client;
-            let statement = prepare(client, EXPIRE).await?;
-            Ok(client.execute(&statement, &[&KEEP.as_secs_f64()]).await?)
-        })
-        .await
-    }
+pub(super) async fn expire_keys(db: &Object) -> Result<u64, Failure> {
+    let statement = prepare(db, EXPIRE).await?;
+    Ok(db.execute(&statement, &[&KEEP.as_secs_f64()]).await?)
 }

@@ -2,16 +2,15 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use async_trait::async_trait;
+use deadpool_postgres::Object;
 
 use super::{
-    Store,
     columns::{Time, column, name},
-    connection::{self, prepare},
+    connection::{Failure, prepare},
 };
 use crate::{
     checkpoint::{Error, codec},
-    store::{self, Item, Namespace, Put},
+    store::{Item, Namespace, Put},
 };
 
 const SELECT: &str = "
@@ -33,66 +32,53 @@ ON CONFLICT (namespace, key) DO UPDATE SET type = EXCLUDED.type, value = EXCLUDE
 
 const DELETE: &str = "DELETE FROM store_items WHERE namespace = $1 AND key = $2";
 
-#[async_trait]
-impl store::Store for Store {
-    async fn item(&self, namespace: Namespace, key: String) -> Result<Option<Item>, Error> {
-        let (labels, named) = (names(&namespace), name(&key));
-        let row = connection::retry(&self.pools.reads, |client| {
-            let (labels, named) = (&labels, &named);
-            async move {
-                let statement = prepare(&client, SELECT).await?;
-                Ok(client.query_opt(&statement, &[labels, named]).await?)
-            }
-        })
+pub(super) async fn item(
+    db: &Object,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<Option<Item>, Failure> {
+    let statement = prepare(db, SELECT).await?;
+    let row = db
+        .query_opt(&statement, &[&names(namespace), &name(key)])
         .await?;
-        let Some(row) = row else { return Ok(None) };
-        let bytes: Vec<u8> = column(&row, "value")?;
-        Ok(Some(Item {
-            value: codec::decode(column(&row, "type")?, &bytes)
-                .map_err(|error| Error::Corrupt(error.to_string()))?,
-            created_at: column::<Time>(&row, "created_at")?.0,
-            updated_at: column::<Time>(&row, "updated_at")?.0,
-            ttl: column::<Option<i64>>(&row, "ttl")?
-                .map(|micros| Duration::from_micros(micros.unsigned_abs())),
-            namespace,
-            key,
-        }))
-    }
+    let Some(row) = row else { return Ok(None) };
+    let bytes: &[u8] = column(&row, "value")?;
+    Ok(Some(Item {
+        value: codec::decode(column(&row, "type")?, bytes)
+            .map_err(|error| Error::Corrupt(error.to_string()))?,
+        created_at: column::<Time>(&row, "created_at")?.0,
+        updated_at: column::<Time>(&row, "updated_at")?.0,
+        ttl: column::<Option<i64>>(&row, "ttl")?
+            .map(|micros| Duration::from_micros(micros.unsigned_abs())),
+        namespace: namespace.clone(),
+        key: key.to_owned(),
+    }))
+}
 
-    async fn put_item(&self, put: Put) -> Result<(), Error> {
-        let (tag, bytes) = codec::encode_tagged(&put.value, codec::Format::default());
-        let tag = &*tag;
-        let (labels, named) = (names(&put.namespace), name(&put.key));
-        let ttl = put.ttl.map(micros);
-        connection::retry(&self.pools.reads, |client| {
-            let (labels, named, tag, bytes, ttl) = (&labels, &named, &tag, &bytes, &ttl);
-            async move {
-                if ttl.is_some() {
-                    let statement = prepare(&client, SWEEP).await?;
-                    client.execute(&statement, &[]).await?;
-                }
-                let statement = prepare(&client, PUT).await?;
-                client
-                    .execute(&statement, &[labels, named, tag, bytes, ttl])
-                    .await?;
-                Ok(())
-            }
-        })
-        .await
+pub(super) async fn put_item(db: &Object, put: &Put) -> Result<(), Failure> {
+    let (tag, bytes) = codec::encode_tagged(&put.value, codec::Format::default());
+    let ttl = put.ttl.map(micros);
+    if ttl.is_some() {
+        let statement = prepare(db, SWEEP).await?;
+        db.execute(&statement, &[]).await?;
     }
-
-    async fn delete_item(&self, namespace: Namespace, key: String) -> Result<bool, Error> {
-        let (labels, named) = (names(&namespace), name(&key));
-        let deleted = connection::retry(&self.pools.reads, |client| {
-            let (labels, named) = (&labels, &named);
-            async move {
-                let statement = prepare(&client, DELETE).await?;
-                Ok(client.execute(&statement, &[labels, named]).await?)
-            }
-        })
+    let statement = prepare(db, PUT).await?;
+    let (labels, key) = (names(&put.namespace), name(&put.key));
+    db.execute(&statement, &[&labels, &key, &&*tag, &bytes, &ttl])
         .await?;
-        Ok(deleted > 0)
-    }
+    Ok(())
+}
+
+pub(super) async fn delete_item(
+    db: &Object,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<bool, Failure> {
+    let statement = prepare(db, DELETE).await?;
+    let deleted = db
+        .execute(&statement, &[&names(namespace), &name(key)])
+        .await?;
+    Ok(deleted > 0)
 }
 
 fn names(namespace: &[String]) -> Vec<Cow<'_, str>> {

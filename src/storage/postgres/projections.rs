@@ -1,19 +1,18 @@
 //! Tables derived from events.
 
-use async_trait::async_trait;
+use deadpool_postgres::Object;
 use futures::future::try_join_all;
 use tokio_postgres::{Row, Statement, Transaction};
 use uuid::Uuid;
 
 use super::{
-    Store,
     columns::{Params, Time, column, name, unname},
-    connection::{self, Failure, prepare},
+    connection::{Failure, prepare},
 };
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
-    tree::projection::{self, Head, Progress, Projection, Rows, Step},
+    tree::projection::{Head, Progress, Projection, Rows, Step},
 };
 
 const BEHIND: &str = "
@@ -93,113 +92,97 @@ const LOCK: &str = "LOCK TABLE projection_offsets IN SHARE ROW EXCLUSIVE MODE";
 const RESET: &str = "
 DELETE FROM projection_offsets WHERE projection = $1 AND ($2::uuid IS NULL OR thread_id = $2)";
 
-#[async_trait]
-impl projection::Store for Store {
-    async fn behind(
-        &self,
-        after: Option<ThreadId>,
-        limit: usize,
-    ) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error> {
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = connection::retry(&self.pools.reads, |client| async move {
-            let statement = prepare(&client, BEHIND).await?;
-            let after = after.map(|thread| thread.0);
-            let tables = Projection::ALL.len() as i64;
-            Ok(client.query(&statement, &[&after, &most, &tables]).await?)
-        })
-        .await?;
-        let mut behind = Vec::new();
-        for row in &rows {
-            if column(row, "behind")? {
-                behind.push(ThreadId(column(row, "thread_id")?));
-            }
+pub(super) async fn behind(
+    db: &Object,
+    after: Option<ThreadId>,
+    limit: usize,
+) -> Result<(Vec<ThreadId>, Option<ThreadId>), Failure> {
+    let statement = prepare(db, BEHIND).await?;
+    let after = after.map(|thread| thread.0);
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let tables = Projection::ALL.len() as i64;
+    let rows = db.query(&statement, &[&after, &most, &tables]).await?;
+    let mut behind = Vec::new();
+    for row in &rows {
+        if column(row, "behind")? {
+            behind.push(ThreadId(column(row, "thread_id")?));
         }
-        let last = match rows.last() {
-            Some(row) if rows.len() == limit => Some(ThreadId(column(row, "thread_id")?)),
-            _ => None,
-        };
-        Ok((behind, last))
     }
+    let last = match rows.last() {
+        Some(row) if rows.len() == limit => Some(ThreadId(column(row, "thread_id")?)),
+        _ => None,
+    };
+    Ok((behind, last))
+}
 
-    async fn progress(&self, threads: Vec<ThreadId>) -> Result<Vec<Progress>, Error> {
-        let threads: Vec<Uuid> = threads.into_iter().map(|thread| thread.0).collect();
-        let threads = &threads;
-        let (offsets, heads) = connection::retry(&self.pools.reads, |mut client| async move {
-            let progress = prepare(&client, PROGRESS).await?;
-            let heads = prepare(&client, HEADS).await?;
-            // An offset and the row it belongs to are of one moment.
-            let transaction = client
-                .build_transaction()
-                .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
-                .read_only(true)
-                .start()
-                .await?;
-            let params: Params<'_, 1> = [threads];
-            let read = (
-                transaction.query(&progress, &params).await?,
-                transaction.query(&heads, &params).await?,
-            );
-            transaction.commit().await?;
-            Ok(read)
-        })
+pub(super) async fn progress(
+    db: &mut Object,
+    threads: &[ThreadId],
+) -> Result<Vec<Progress>, Failure> {
+    let threads: Vec<Uuid> = threads.iter().map(|thread| thread.0).collect();
+    let progress = prepare(db, PROGRESS).await?;
+    let heads = prepare(db, HEADS).await?;
+    // An offset and the row it belongs to are of one moment.
+    let transaction = db
+        .build_transaction()
+        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()
         .await?;
-        gather(&offsets, &heads)
-    }
+    let params: Params<'_, 1> = [&threads];
+    let offsets = transaction.query(&progress, &params).await?;
+    let heads = transaction.query(&heads, &params).await?;
+    transaction.commit().await?;
+    Ok(gather(&offsets, &heads)?)
+}
 
-    async fn apply(&self, mut steps: Vec<Step>) -> Result<(), Error> {
-        // Everybody takes rows in one order.
-        steps.sort_by_key(|step| (step.thread, step.rows.projection()));
-        let steps = &steps;
-        connection::retry(&self.pools.reads, |mut client| async move {
-            let trees = prepare(&client, TREES).await?;
-            let mut statements = Vec::with_capacity(steps.len());
-            for step in steps {
-                let text = match step.rows {
-                    Rows::Timeline(_) => TIMELINE,
-                    Rows::Head(_) => HEAD,
-                    Rows::Forks(_) => FORKS,
-                    Rows::Search(_) => SEARCH,
-                };
-                statements.push(prepare(&client, text).await?);
-            }
-            let mut ids: Vec<Uuid> = steps.iter().map(|step| step.tree.0).collect();
-            ids.dedup();
-            let transaction = client.transaction().await?;
-            transaction.query(&trees, &[&ids]).await?;
-            let sent = steps.iter().zip(&statements);
-            let sent = sent.map(|(step, statement)| send(&transaction, statement, step));
-            try_join_all(sent).await?;
-            Ok(transaction.commit().await?)
-        })
-        .await
+pub(super) async fn apply(db: &mut Object, steps: &[Step]) -> Result<(), Failure> {
+    // Everybody takes rows in one order.
+    let mut steps: Vec<&Step> = steps.iter().collect();
+    steps.sort_by_key(|step| (step.thread, step.rows.projection()));
+    let trees = prepare(db, TREES).await?;
+    let mut statements = Vec::with_capacity(steps.len());
+    for step in &steps {
+        let text = match step.rows {
+            Rows::Timeline(_) => TIMELINE,
+            Rows::Head(_) => HEAD,
+            Rows::Forks(_) => FORKS,
+            Rows::Search(_) => SEARCH,
+        };
+        statements.push(prepare(db, text).await?);
     }
+    let mut ids: Vec<Uuid> = steps.iter().map(|step| step.tree.0).collect();
+    ids.dedup();
+    let transaction = db.transaction().await?;
+    transaction.query(&trees, &[&ids]).await?;
+    let sent = steps.iter().zip(&statements);
+    let sent = sent.map(|(step, statement)| send(&transaction, statement, step));
+    try_join_all(sent).await?;
+    Ok(transaction.commit().await?)
+}
 
-    async fn reset(
-        &self,
-        projection: Option<Projection>,
-        thread: Option<ThreadId>,
-    ) -> Result<(), Error> {
-        connection::retry(&self.pools.reads, |mut client| async move {
-            let offsets = prepare(&client, RESET).await?;
-            let thread = thread.map(|thread| thread.0);
-            let mut tables = Vec::new();
-            for one in Projection::ALL {
-                if projection.is_none_or(|only| only == one) {
-                    tables.push((one, prepare(&client, delete(one)).await?));
-                }
-            }
-            let transaction = client.transaction().await?;
-            transaction.batch_execute(LOCK).await?;
-            for (one, statement) in &tables {
-                transaction
-                    .execute(&offsets, &[&one.as_str(), &thread])
-                    .await?;
-                transaction.execute(statement, &[&thread]).await?;
-            }
-            Ok(transaction.commit().await?)
-        })
-        .await
+pub(super) async fn reset(
+    db: &mut Object,
+    projection: Option<Projection>,
+    thread: Option<ThreadId>,
+) -> Result<(), Failure> {
+    let offsets = prepare(db, RESET).await?;
+    let thread = thread.map(|thread| thread.0);
+    let mut tables = Vec::new();
+    for one in Projection::ALL {
+        if projection.is_none_or(|only| only == one) {
+            tables.push((one, prepare(db, delete(one)).await?));
+        }
     }
+    let transaction = db.transaction().await?;
+    transaction.batch_execute(LOCK).await?;
+    for (one, statement) in &tables {
+        transaction
+            .execute(&offsets, &[&one.as_str(), &thread])
+            .await?;
+        transaction.execute(statement, &[&thread]).await?;
+    }
+    Ok(transaction.commit().await?)
 }
 
 fn delete(projection: Projection) -> &'static str {

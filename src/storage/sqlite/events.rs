@@ -56,7 +56,7 @@ pub(super) fn append(
 }
 
 /// Events of a thread after a number, in order.
-pub(super) fn after(
+pub(super) fn events(
     db: &Connection,
     tree: TreeId,
     thread: ThreadId,
@@ -87,7 +87,7 @@ pub(super) fn after(
 
 /// Events that say how branches are called from then on, or were called until then, of each in
 /// order. The numbers of their kinds are those of an index.
-pub(super) fn naming(
+pub(super) fn naming_events(
     db: &Connection,
     tree: TreeId,
     branches: &[BranchId],

@@ -1,75 +1,21 @@
 //! Idempotency keys. One process uses a database, so a claim of another one is void.
 
-use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::{Store, columns::id};
+use super::columns::id;
 use crate::{
     checkpoint::Error,
-    runs::keys::{self, Claim, Found, KEEP},
+    runs::keys::{Claim, Found, KEEP},
     time::Timestamp,
 };
-
-#[async_trait]
-impl keys::Store for Store {
-    async fn claim_key(&self, new: Claim) -> Result<Found, Error> {
-        self.writer.submit(move |db| claim(db, &new)).await
-    }
-
-    async fn keep_answer(&self, claim: Claim, answer: Vec<u8>) -> Result<(), Error> {
-        self.writer
-            .submit(move |db| {
-                db.prepare_cached(
-                    "UPDATE idempotency_keys SET response = ?4 \
-                     WHERE principal = ?1 AND key = ?2 AND claim_id = ?3",
-                )?
-                .execute(params![
-                    claim.key.principal,
-                    claim.key.text,
-                    claim.id.as_bytes(),
-                    answer
-                ])?;
-                Ok(())
-            })
-            .await
-    }
-
-    async fn release_key(&self, claim: Claim) -> Result<(), Error> {
-        self.writer
-            .submit(move |db| {
-                db.prepare_cached(
-                    "DELETE FROM idempotency_keys WHERE principal = ?1 AND key = ?2 \
-                     AND claim_id = ?3 AND response IS NULL",
-                )?
-                .execute(params![
-                    claim.key.principal,
-                    claim.key.text,
-                    claim.id.as_bytes()
-                ])?;
-                Ok(())
-            })
-            .await
-    }
-
-    async fn expire_keys(&self) -> Result<u64, Error> {
-        self.writer
-            .submit(move |db| {
-                let gone = db
-                    .prepare_cached("DELETE FROM idempotency_keys WHERE created_at < ?1")?
-                    .execute([oldest(Timestamp::now())])?;
-                Ok(gone as u64)
-            })
-            .await
-    }
-}
 
 /// When the oldest answer that still counts was claimed.
 fn oldest(now: Timestamp) -> i64 {
     now.plus_seconds(-KEEP.as_secs_f64()).0
 }
 
-fn claim(db: &Connection, new: &Claim) -> Result<Found, Error> {
+pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Found, Error> {
     let now = Timestamp::now();
     let found = db
         .prepare_cached(
@@ -114,4 +60,38 @@ fn claim(db: &Connection, new: &Claim) -> Result<Found, Error> {
         created,
     ])?;
     Ok(Found::Ours { first })
+}
+
+pub(super) fn keep_answer(db: &Connection, claim: &Claim, answer: &[u8]) -> Result<(), Error> {
+    db.prepare_cached(
+        "UPDATE idempotency_keys SET response = ?4 \
+         WHERE principal = ?1 AND key = ?2 AND claim_id = ?3",
+    )?
+    .execute(params![
+        claim.key.principal,
+        claim.key.text,
+        claim.id.as_bytes(),
+        answer
+    ])?;
+    Ok(())
+}
+
+pub(super) fn release_key(db: &Connection, claim: &Claim) -> Result<(), Error> {
+    db.prepare_cached(
+        "DELETE FROM idempotency_keys WHERE principal = ?1 AND key = ?2 \
+         AND claim_id = ?3 AND response IS NULL",
+    )?
+    .execute(params![
+        claim.key.principal,
+        claim.key.text,
+        claim.id.as_bytes()
+    ])?;
+    Ok(())
+}
+
+pub(super) fn expire_keys(db: &Connection) -> Result<u64, Error> {
+    let gone = db
+        .prepare_cached("DELETE FROM idempotency_keys WHERE created_at < ?1")?
+        .execute([oldest(Timestamp::now())])?;
+    Ok(gone as u64)
 }

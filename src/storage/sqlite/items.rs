@@ -2,61 +2,31 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::Store;
 use crate::{
     checkpoint::{Error, codec},
-    store::{self, Item, Namespace, Put},
+    store::{Item, Namespace, Put},
     time::Timestamp,
     value::Value,
 };
-
-#[async_trait]
-impl store::Store for Store {
-    async fn item(&self, namespace: Namespace, key: String) -> Result<Option<Item>, Error> {
-        self.readers
-            .read(move |db| item(db, namespace, key, Timestamp::now()))
-            .await
-    }
-
-    async fn put_item(&self, put: Put) -> Result<(), Error> {
-        let (tag, bytes) = codec::encode_tagged(&put.value, codec::Format::default());
-        self.writer
-            .submit(move |db| write(db, &put, &tag, &bytes, Timestamp::now()))
-            .await
-    }
-
-    async fn delete_item(&self, namespace: Namespace, key: String) -> Result<bool, Error> {
-        self.writer
-            .submit(move |db| {
-                let deleted = db
-                    .prepare_cached("DELETE FROM store_items WHERE namespace = ?1 AND key = ?2")?
-                    .execute(params![text(&namespace), key])?;
-                Ok(deleted > 0)
-            })
-            .await
-    }
-}
 
 /// The stored form of a namespace.
 fn text(namespace: &[String]) -> String {
     Value::from_iter(namespace.iter().map(String::as_str)).to_json()
 }
 
-fn item(
+pub(super) fn item(
     db: &Connection,
-    namespace: Namespace,
-    key: String,
-    now: Timestamp,
+    namespace: &Namespace,
+    key: &str,
 ) -> Result<Option<Item>, Error> {
     let found = db
         .prepare_cached(
             "SELECT type, value, created_at, updated_at, ttl FROM store_items \
              WHERE namespace = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?3)",
         )?
-        .query_row(params![text(&namespace), key, now.0], |row| {
+        .query_row(params![text(namespace), key, Timestamp::now().0], |row| {
             Ok((
                 row.get::<_, String>(0)?,
                 row.get::<_, Vec<u8>>(1)?,
@@ -71,15 +41,17 @@ fn item(
     };
     Ok(Some(Item {
         value: codec::decode(&tag, &bytes).map_err(|error| Error::Corrupt(error.to_string()))?,
-        namespace,
-        key,
+        namespace: namespace.clone(),
+        key: key.to_owned(),
         created_at,
         updated_at,
         ttl: ttl.map(|micros| Duration::from_micros(micros.unsigned_abs())),
     }))
 }
 
-fn write(db: &Connection, put: &Put, tag: &str, bytes: &[u8], now: Timestamp) -> Result<(), Error> {
+pub(super) fn put_item(db: &Connection, put: &Put) -> Result<(), Error> {
+    let (tag, bytes) = codec::encode_tagged(&put.value, codec::Format::default());
+    let now = Timestamp::now();
     let ttl = put.ttl.map(micros);
     // Who lets things expire pays for clearing them away.
     if ttl.is_some() {
@@ -105,6 +77,17 @@ fn write(db: &Connection, put: &Put, tag: &str, bytes: &[u8], now: Timestamp) ->
         ttl
     ])?;
     Ok(())
+}
+
+pub(super) fn delete_item(
+    db: &Connection,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<bool, Error> {
+    let deleted = db
+        .prepare_cached("DELETE FROM store_items WHERE namespace = ?1 AND key = ?2")?
+        .execute(params![text(namespace), key])?;
+    Ok(deleted > 0)
 }
 
 /// Far enough in the future to be for ever, and no further than a time can be.

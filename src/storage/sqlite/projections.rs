@@ -1,63 +1,15 @@
 //! Tables derived from events.
 
-use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{
-    Store,
-    columns::{id, unreadable},
-};
+use super::columns::{id, unreadable};
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
-    tree::projection::{self, Fork, Head, Moment, Progress, Projection, Rows, Step, Text},
+    tree::projection::{Fork, Head, Moment, Progress, Projection, Rows, Step, Text},
 };
 
-#[async_trait]
-impl projection::Store for Store {
-    async fn behind(
-        &self,
-        after: Option<ThreadId>,
-        limit: usize,
-    ) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error> {
-        self.readers.read(move |db| behind(db, after, limit)).await
-    }
-
-    async fn progress(&self, threads: Vec<ThreadId>) -> Result<Vec<Progress>, Error> {
-        self.readers
-            .read(move |db| {
-                let found = threads.into_iter().map(|thread| progress(db, thread));
-                found.filter_map(Result::transpose).collect()
-            })
-            .await
-    }
-
-    async fn apply(&self, steps: Vec<Step>) -> Result<(), Error> {
-        self.writer
-            .submit(move |db| steps.iter().try_for_each(|step| apply(db, step)))
-            .await
-    }
-
-    async fn reset(
-        &self,
-        projection: Option<Projection>,
-        thread: Option<ThreadId>,
-    ) -> Result<(), Error> {
-        self.writer
-            .submit(move |db| {
-                let chosen = Projection::ALL
-                    .into_iter()
-                    .filter(|one| projection.is_none_or(|only| only == *one));
-                for one in chosen {
-                    reset(db, one, thread)?;
-                }
-                Ok(())
-            })
-            .await
-    }
-}
-
-fn behind(
+pub(super) fn behind(
     db: &Connection,
     after: Option<ThreadId>,
     limit: usize,
@@ -84,7 +36,12 @@ fn behind(
     Ok((behind.map(|(thread, _)| thread).collect(), last))
 }
 
-fn progress(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Error> {
+pub(super) fn progress(db: &Connection, threads: &[ThreadId]) -> Result<Vec<Progress>, Error> {
+    let found = threads.iter().map(|thread| progress_of(db, *thread));
+    found.filter_map(Result::transpose).collect()
+}
+
+fn progress_of(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Error> {
     let key = thread.0.as_bytes();
     let row: Option<(TreeId, i64)> = db
         .prepare_cached(
@@ -134,8 +91,12 @@ fn progress(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Error
     }))
 }
 
+pub(super) fn apply(db: &Connection, steps: &[Step]) -> Result<(), Error> {
+    steps.iter().try_for_each(|step| apply_step(db, step))
+}
+
 /// Moves the offset and writes the rows; nothing when the offset is not that of the step.
-fn apply(db: &Connection, step: &Step) -> Result<(), Error> {
+fn apply_step(db: &Connection, step: &Step) -> Result<(), Error> {
     let (tree, thread) = (step.tree.0.as_bytes(), step.thread.0.as_bytes());
     let name = step.rows.projection().as_str();
     let sql = match step.from {
@@ -223,7 +184,22 @@ fn apply(db: &Connection, step: &Step) -> Result<(), Error> {
     Ok(())
 }
 
-fn reset(db: &Connection, projection: Projection, thread: Option<ThreadId>) -> Result<(), Error> {
+pub(super) fn reset(
+    db: &Connection,
+    projection: Option<Projection>,
+    thread: Option<ThreadId>,
+) -> Result<(), Error> {
+    Projection::ALL
+        .into_iter()
+        .filter(|one| projection.is_none_or(|only| only == *one))
+        .try_for_each(|one| reset_table(db, one, thread))
+}
+
+fn reset_table(
+    db: &Connection,
+    projection: Projection,
+    thread: Option<ThreadId>,
+) -> Result<(), Error> {
     let thread = thread.as_ref().map(|thread| thread.0.as_bytes());
     db.prepare_cached(
         "DELETE FROM projection_offsets WHERE projection = ?1 AND (?2 IS NULL OR thread_id = ?2)",

@@ -2,15 +2,15 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use deadpool_postgres::Pool;
+use deadpool_postgres::Object;
 use tokio_postgres::Row;
 
 use crate::{
     checkpoint::{BlobRow, Error, Version},
     id::TreeId,
     storage::postgres::{
-        columns::{column, name, unname, version},
-        connection::{self, prepare},
+        columns::{all, column, name, unname, version},
+        connection::{Failure, prepare},
     },
 };
 
@@ -28,26 +28,22 @@ SELECT k.channel, k.version, k.base_version, x.chain_bytes, x.type, x.blob
   FROM chain k CROSS JOIN LATERAL (SELECT b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b WHERE b.tree_id = $1
    AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.version LIMIT 1) x";
 
-pub(super) async fn blobs(
-    pool: &Pool,
+/// Values by channel and version, with what they build on.
+pub(crate) async fn blobs(
+    db: &Object,
     tree: TreeId,
-    ns: Arc<str>,
-    wanted: Vec<(Arc<str>, Version)>,
-) -> Result<Vec<BlobRow>, Error> {
+    ns: &str,
+    wanted: &[(Arc<str>, Version)],
+) -> Result<Vec<BlobRow>, Failure> {
     let (channels, versions): (Vec<Cow<'_, str>>, Vec<String>) = wanted
         .iter()
         .map(|(channel, version)| (name(channel), version.to_string()))
         .unzip();
-    let (channels, versions, at) = (&channels, &versions, &name(&ns));
-    let rows = connection::retry(pool, |client| async move {
-        let client = &client;
-        let statement = prepare(client, BLOBS).await?;
-        Ok(client
-            .query(&statement, &[&tree.0, at, channels, versions])
-            .await?)
-    })
-    .await?;
-    rows.iter().map(|row| blob_of(row, &ns)).collect()
+    let statement = prepare(db, BLOBS).await?;
+    let rows = db
+        .query(&statement, &[&tree.0, &name(ns), &channels, &versions])
+        .await?;
+    all(&rows, |row| blob_of(row, ns))
 }
 
 /// The aggregated blobs of a row; `ns` gives the namespace of each.
@@ -76,7 +72,7 @@ pub(super) fn blobs_of(row: &Row, ns: impl Fn(usize) -> Arc<str>) -> Result<Vec<
 }
 
 /// One row of `checkpoint_blobs`.
-pub(super) fn blob_of(row: &Row, ns: &str) -> Result<BlobRow, Error> {
+fn blob_of(row: &Row, ns: &str) -> Result<BlobRow, Error> {
     Ok(BlobRow {
         ns: Arc::from(ns),
         channel: unname(column(row, "channel")?),

@@ -1,13 +1,14 @@
 //! Task results and control values ahead of their checkpoint: one fenced statement.
 
+use deadpool_postgres::Object;
 use tokio_postgres::{Client, Statement};
 
 use super::commit::arrays::Writes;
 use crate::{
     checkpoint::{Error, Flush},
     storage::postgres::{
-        Store, branches,
-        connection::{self, prepare},
+        branches,
+        connection::{Failure, prepare},
     },
 };
 
@@ -28,26 +29,25 @@ o AS (
   ON CONFLICT DO NOTHING)
 SELECT 1 AS ok FROM f";
 
-impl Store {
-    /// See [`Saver::flush`](crate::checkpoint::Saver::flush).
-    pub(super) async fn flush_writes(&self, flush: Flush) -> Result<(), Error> {
-        let flush = &flush;
-        let written = connection::retry(&self.pools.critical, |mut client| async move {
-            let client = &mut client;
-            let statement = prepare(client, FLUSH).await?;
-            let Some(new) = &flush.open else {
-                return Ok(send_flush(client, &statement, flush).await?);
-            };
-            let transaction = client.transaction().await?;
+/// Writes task results, and before them the branch that they open.
+pub(crate) async fn flush(db: &mut Object, flush: &Flush) -> Result<(), Failure> {
+    let statement = prepare(db, FLUSH).await?;
+    let written = match &flush.open {
+        None => send_flush(db, &statement, flush).await?,
+        Some(new) => {
+            let transaction = db.transaction().await?;
             let opened = branches::open(transaction.client(), &flush.slot, new).await?;
             let written = opened && send_flush(transaction.client(), &statement, flush).await?;
             if written {
                 transaction.commit().await?;
             }
-            Ok(written)
-        })
-        .await?;
-        if written { Ok(()) } else { Err(Error::Fenced) }
+            written
+        }
+    };
+    if written {
+        Ok(())
+    } else {
+        Err(Error::Fenced.into())
     }
 }
 

@@ -5,8 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use deadpool_postgres::Pool;
-use tokio_postgres::Row;
+use deadpool_postgres::Object;
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::{
@@ -17,7 +17,7 @@ use crate::{
     checkpoint::{BlobRow, Error, List, Source, Stored, Version},
     storage::postgres::{
         columns::{Json, column, name, unname, version},
-        connection::{self, prepare},
+        connection::{Failure, prepare},
     },
     value::{Map, Value},
 };
@@ -67,38 +67,33 @@ const LIST: &str = list!(
 /// All namespaces of the thread.
 const LIST_ALL: &str = list!("", "ORDER BY c.checkpoint_id DESC, c.checkpoint_ns");
 
-pub(super) async fn list(pool: &Pool, list: List) -> Result<Vec<Stored>, Error> {
+/// Several checkpoints, newest first.
+pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>, Failure> {
     let Some(filter) = Filter::of(list.metadata.as_ref()) else {
         return Ok(Vec::new());
     };
-    let (list, filter) = (&list, &filter);
-    let rows = connection::retry(pool, |client| async move {
-        let client = &client;
-        let before = list.before.map(|id| id.0);
-        let id = list.id.map(|id| id.0);
-        let limit = i64::try_from(list.limit).unwrap_or(i64::MAX);
-        let metadata = filter.rest.as_ref().map(Json::of_map);
-        let text = if list.ns.is_some() { LIST } else { LIST_ALL };
-        let statement = prepare(client, text).await?;
-        let mut params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![
-            &list.tree.0,
-            &list.thread.0,
-            &before,
-            &id,
-            &filter.source,
-            &filter.step,
-            &filter.run,
-            &metadata,
-            &limit,
-        ];
-        let ns = list.ns.as_deref().map(name);
-        if ns.is_some() {
-            params.push(&ns);
-        }
-        Ok(client.query(&statement, &params).await?)
-    })
-    .await?;
-    page(&rows)
+    let before = list.before.map(|id| id.0);
+    let id = list.id.map(|id| id.0);
+    let limit = i64::try_from(list.limit).unwrap_or(i64::MAX);
+    let metadata = filter.rest.as_ref().map(Json::of_map);
+    let text = if list.ns.is_some() { LIST } else { LIST_ALL };
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+        &list.tree.0,
+        &list.thread.0,
+        &before,
+        &id,
+        &filter.source,
+        &filter.step,
+        &filter.run,
+        &metadata,
+        &limit,
+    ];
+    let ns = list.ns.as_deref().map(name);
+    if ns.is_some() {
+        params.push(&ns);
+    }
+    let statement = prepare(db, text).await?;
+    Ok(page(&db.query(&statement, &params).await?)?)
 }
 
 /// A metadata filter, taken apart into columns and the rest.

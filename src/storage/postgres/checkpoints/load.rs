@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Pool;
-use tokio_postgres::Row;
+use deadpool_postgres::Object;
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::blobs::blobs_of;
@@ -12,7 +12,7 @@ use crate::{
     id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
     storage::postgres::{
         columns::{JsonText, Time, column, name, unname, word},
-        connection::{self, prepare},
+        connection::{Failure, prepare},
     },
 };
 
@@ -136,38 +136,29 @@ const SUBGRAPH: &str = load!(concat!(
      LIMIT 1) c"
 ));
 
-pub(super) async fn load(pool: &Pool, query: Query) -> Result<Option<Stored>, Error> {
-    let query = &query;
-    let row = connection::retry(pool, |client| async move {
-        let client = &client;
-        let (tree, ns) = (query.tree.0, name(&query.ns));
-        let one = |text, id: Uuid| (text, id);
-        let (text, id) = match &query.at {
-            At::Id(id) => one(BY_ID, id.0),
-            At::Head(branch) => one(BY_BRANCH, branch.0),
-            At::ActiveHead => one(BY_THREAD, query.thread.0),
-            At::Newest => one(NEWEST, query.thread.0),
-            At::Subgraph {
-                start,
-                branch,
-                before,
-            } => {
-                let statement = prepare(client, SUBGRAPH).await?;
-                let before = before.map(|id| id.0);
-                return Ok(client
-                    .query_opt(
-                        &statement,
-                        &[&tree, &query.values, &ns, &start.0, &branch.0, &before],
-                    )
-                    .await?);
-            }
-        };
-        let statement = prepare(client, text).await?;
-        Ok(client
-            .query_opt(&statement, &[&tree, &query.values, &ns, &id])
-            .await?)
-    })
-    .await?;
+/// One checkpoint with its pending writes and, when the query asks for them, its values.
+pub(crate) async fn load(db: &Object, query: &Query) -> Result<Option<Stored>, Failure> {
+    let (tree, ns) = (query.tree.0, name(&query.ns));
+    let (text, id) = match &query.at {
+        At::Id(id) => (BY_ID, id.0),
+        At::Head(branch) => (BY_BRANCH, branch.0),
+        At::ActiveHead => (BY_THREAD, query.thread.0),
+        At::Newest => (NEWEST, query.thread.0),
+        At::Subgraph { start, .. } => (SUBGRAPH, start.0),
+    };
+    let (owner, before);
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&tree, &query.values, &ns, &id];
+    if let At::Subgraph {
+        branch,
+        before: end,
+        ..
+    } = &query.at
+    {
+        (owner, before) = (branch.0, end.map(|id| id.0));
+        params.extend([&owner as &(dyn ToSql + Sync), &before]);
+    }
+    let statement = prepare(db, text).await?;
+    let row = db.query_opt(&statement, &params).await?;
     let Some(row) = row else { return Ok(None) };
     let stored = row_of(&row)?;
     Ok(Some(Stored {

@@ -102,18 +102,26 @@ pub(crate) struct OpenTransaction {
 }
 
 impl OpenTransaction {
+    /// The connection for one statement, or for several whose failure is one.
+    pub(crate) fn statement(&mut self) -> Result<Statement<'_>, Error> {
+        let client = self.client.as_ref().filter(|_| !self.broken);
+        let client = client.ok_or_else(broken)?;
+        // Until the result is there: the caller may stop waiting.
+        self.broken = true;
+        Ok(Statement {
+            client,
+            broken: &mut self.broken,
+        })
+    }
+
     pub(crate) async fn run<T, F>(&mut self, work: F) -> Result<T, Error>
     where
         T: Send,
         F: for<'a> Fn(&'a Object) -> Work<'a, T> + Send + Sync,
     {
-        let client = self.client.as_ref().filter(|_| !self.broken);
-        let client = client.ok_or_else(broken)?;
-        // Until the answer is there: the caller may stop waiting.
-        self.broken = true;
-        let result = work(client).await;
-        self.broken = matches!(&result, Err(Failure::Database(_)));
-        result.map_err(Failure::into_error)
+        let statement = self.statement()?;
+        let result = work(statement.client).await;
+        statement.end(result)
     }
 
     pub(crate) async fn commit(mut self) -> Result<(), Error> {
@@ -128,6 +136,20 @@ impl OpenTransaction {
         // Out of the transaction: the connection goes back as it came.
         self.client = None;
         Ok(())
+    }
+}
+
+/// The connection of a transaction while a statement runs on it.
+pub(crate) struct Statement<'a> {
+    pub(crate) client: &'a Object,
+    broken: &'a mut bool,
+}
+
+impl Statement<'_> {
+    /// Takes the result. After a failure of the database the transaction can only be rolled back.
+    pub(crate) fn end<T>(self, result: Result<T, Failure>) -> Result<T, Error> {
+        *self.broken = matches!(&result, Err(Failure::Database(_)));
+        result.map_err(Failure::into_error)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Rows that operations on the tree insert, change and delete. Times are those of the statement:
 //! a transaction may have waited long for its tree.
 
-use std::sync::Arc;
-
 use deadpool_postgres::Object;
 use tokio_postgres::types::ToSql;
 
@@ -38,7 +36,7 @@ const INSERT_BRANCH: &str = "
 INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, outcome, origin, source_branch_id, created_at, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, clock_timestamp(), clock_timestamp())";
 
-pub(super) async fn insert_branch(db: &Object, new: InsertBranch) -> Result<(), Failure> {
+pub(super) async fn insert_branch(db: &Object, new: &InsertBranch) -> Result<(), Failure> {
     let head = new.head.map(|id| id.0);
     let source = new.source.map(|id| id.0);
     let params: Params<'_, 9> = [
@@ -85,12 +83,12 @@ pub(super) async fn rename_branch(
     db: &Object,
     tree: TreeId,
     id: BranchId,
-    name: Arc<str>,
+    name: &str,
 ) -> Result<(), Failure> {
     execute(
         db,
         "UPDATE branches SET name = $3, updated_at = clock_timestamp() WHERE tree_id = $1 AND branch_id = $2",
-        &[&tree.0, &id.0, &&*name],
+        &[&tree.0, &id.0, &name],
     )
     .await?;
     Ok(())
@@ -132,7 +130,7 @@ pub(super) async fn put_tag(
     db: &Object,
     tree: TreeId,
     thread: ThreadId,
-    tag: Tag,
+    tag: &Tag,
 ) -> Result<bool, Failure> {
     let statement = prepare(db, PUT_TAG).await?;
     let message = tag.message_id.as_deref().map(name);
@@ -153,12 +151,12 @@ pub(super) async fn delete_tag(
     db: &Object,
     tree: TreeId,
     thread: ThreadId,
-    name: Arc<str>,
+    name: &str,
 ) -> Result<bool, Failure> {
     let deleted = execute(
         db,
         "DELETE FROM tags WHERE tree_id = $1 AND thread_id = $2 AND name = $3",
-        &[&tree.0, &thread.0, &&*name],
+        &[&tree.0, &thread.0, &name],
     )
     .await?;
     Ok(deleted > 0)
@@ -167,7 +165,7 @@ pub(super) async fn delete_tag(
 pub(super) async fn cancel_runs(
     db: &Object,
     thread: ThreadId,
-    runs: Vec<RunId>,
+    runs: &[RunId],
 ) -> Result<(), Failure> {
     let lock = prepare(db, LOCK_SLOTS).await?;
     let cancel = prepare(db, CANCEL).await?;
@@ -184,11 +182,7 @@ const PIN_RUNS: &str = "
 UPDATE runs SET branch_id = $2, updated_at = clock_timestamp()
  WHERE run_id = ANY($1) AND status = 'pending' AND branch_id IS NULL";
 
-pub(super) async fn pin_runs(
-    db: &Object,
-    runs: Vec<RunId>,
-    branch: BranchId,
-) -> Result<(), Failure> {
+pub(super) async fn pin_runs(db: &Object, runs: &[RunId], branch: BranchId) -> Result<(), Failure> {
     let runs: Vec<_> = runs.iter().map(|run| run.0).collect();
     execute(db, PIN_RUNS, &[&runs, &branch.0]).await?;
     Ok(())
@@ -199,7 +193,7 @@ INSERT INTO threads (thread_id, tree_id, parent_thread_id, fork_checkpoint_id, f
        fork_event_number, fork_level, active_branch_id, last_event_number, metadata, created_at, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $8, $11, clock_timestamp(), clock_timestamp())";
 
-pub(super) async fn insert_fork(db: &Object, new: InsertFork) -> Result<(), Failure> {
+pub(super) async fn insert_fork(db: &Object, new: &InsertFork) -> Result<(), Failure> {
     let checkpoint = new.checkpoint.map(|id| id.0);
     let anchor = new.anchor.as_deref().map(name);
     let position = new.position.map(Position::as_str);
@@ -221,16 +215,16 @@ pub(super) async fn insert_fork(db: &Object, new: InsertFork) -> Result<(), Fail
     Ok(())
 }
 
-pub(super) async fn put(db: &Object, commit: Arc<Commit>) -> Result<i32, Failure> {
-    let kind = Kind::of(&commit);
+pub(super) async fn put(db: &Object, commit: &Commit) -> Result<i32, Failure> {
+    let kind = Kind::of(commit);
     let statement = prepare(db, kind.text()).await?;
     let Some(new) = &commit.open else {
-        let depth = commit::send(db, &statement, kind, &commit).await?;
+        let depth = commit::send(db, &statement, kind, commit).await?;
         return Ok(depth.ok_or(Error::Fenced)?);
     };
     db.batch_execute("SAVEPOINT put").await?;
     if branches::open(db, &commit.slot, new).await?
-        && let Some(depth) = commit::send(db, &statement, kind, &commit).await?
+        && let Some(depth) = commit::send(db, &statement, kind, commit).await?
     {
         db.batch_execute("RELEASE put").await?;
         return Ok(depth);
@@ -261,15 +255,15 @@ pub(super) async fn append(
     db: &Object,
     tree: TreeId,
     thread: ThreadId,
-    new: Arc<Vec<NewEvent>>,
+    new: &[NewEvent],
 ) -> Result<i64, Failure> {
     if !new.is_empty() {
         execute(db, TOUCH, &[&thread.0]).await?;
     }
-    events::append(db, tree, thread, &new).await
+    events::append(db, tree, thread, new).await
 }
 
-pub(super) async fn create_run(db: &Object, new: Arc<NewRun>) -> Result<Created, Failure> {
+pub(super) async fn create_run(db: &Object, new: NewRun) -> Result<Created, Failure> {
     db.batch_execute("SAVEPOINT run").await?;
     let created = create::within(db, &new).await?;
     let end = match &created {

@@ -5,15 +5,12 @@ use std::{borrow::Cow, sync::Arc};
 use deadpool_postgres::Object;
 use tokio_postgres::Row;
 
-use super::{
-    lookup::{all, id_if, one, text_if},
-    paths::bounded,
-};
+use super::paths::bounded;
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
     storage::postgres::{
-        columns::{Time, column, name, unname},
+        columns::{Time, all, column, id_if, name, one, text_if, unname},
         connection::{Failure, prepare},
     },
     tree::rows::{Change, Node},
@@ -96,7 +93,7 @@ pub(super) async fn node(db: &Object, tree: TreeId, id: NodeId) -> Result<Option
 pub(super) async fn nodes_of(
     db: &Object,
     tree: TreeId,
-    ids: Vec<Arc<str>>,
+    ids: &[Arc<str>],
 ) -> Result<Vec<Node>, Failure> {
     let statement = prepare(db, NODES_OF).await?;
     let ids: Vec<Cow<'_, str>> = ids.iter().map(|id| name(id)).collect();
@@ -171,7 +168,7 @@ SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, 
 pub(super) async fn followers(
     db: &Object,
     tree: TreeId,
-    parents: Arc<Vec<NodeId>>,
+    parents: &[NodeId],
 ) -> Result<Vec<Node>, Failure> {
     let parents: Vec<_> = parents.iter().map(|id| id.0).collect();
     let statement = prepare(db, FOLLOWERS).await?;

@@ -4,45 +4,17 @@ use std::sync::Arc;
 
 use deadpool_postgres::Object;
 use tokio_postgres::Row;
-use uuid::Uuid;
 
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     storage::postgres::{
-        columns::{JsonText, Time, column, unname},
+        columns::{JsonText, Time, all, column, id_if, one, text_if},
         connection::{Failure, prepare},
-        events,
         threads::outcome_of,
     },
-    tree::rows::{Branch, Event, OpenRun, Position, Tag, ThreadRow},
+    tree::rows::{Branch, OpenRun, Position, Tag, ThreadRow},
 };
-
-/// An id that may be null.
-pub(super) fn id_if<T: From<Uuid>>(row: &Row, name: &str) -> Result<Option<T>, Error> {
-    Ok(column::<Option<Uuid>>(row, name)?.map(T::from))
-}
-
-/// A text of people that may be null.
-pub(super) fn text_if(row: &Row, name: &str) -> Result<Option<Arc<str>>, Error> {
-    Ok(column::<Option<&str>>(row, name)?.map(unname))
-}
-
-/// All rows, read.
-pub(super) fn all<T>(
-    rows: &[Row],
-    read: impl Fn(&Row) -> Result<T, Error>,
-) -> Result<Vec<T>, Failure> {
-    Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
-}
-
-/// The row, read.
-pub(super) fn one<T>(
-    row: Option<Row>,
-    read: impl Fn(&Row) -> Result<T, Error>,
-) -> Result<Option<T>, Failure> {
-    Ok(row.as_ref().map(read).transpose()?)
-}
 
 macro_rules! threads {
     ($rest:literal) => {
@@ -198,41 +170,13 @@ pub(super) async fn tag(
     db: &Object,
     tree: TreeId,
     thread: ThreadId,
-    name: Arc<str>,
+    name: &str,
 ) -> Result<Option<Tag>, Failure> {
     let statement = prepare(db, tags!("AND name = $3")).await?;
     let row = db
-        .query_opt(&statement, &[&tree.0, &thread.0, &&*name])
+        .query_opt(&statement, &[&tree.0, &thread.0, &name])
         .await?;
     one(row, tag_of)
-}
-
-pub(super) async fn events(
-    db: &Object,
-    tree: TreeId,
-    thread: ThreadId,
-    after: i64,
-    limit: usize,
-) -> Result<Vec<Event>, Failure> {
-    let statement = prepare(db, events::AFTER).await?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = db
-        .query(&statement, &[&tree.0, &thread.0, &after, &limit])
-        .await?;
-    all(&rows, events::event_of)
-}
-
-pub(super) async fn naming_events(
-    db: &Object,
-    tree: TreeId,
-    branches: Arc<Vec<BranchId>>,
-) -> Result<Vec<Event>, Failure> {
-    let branches: Vec<_> = branches.iter().map(|id| id.0).collect();
-    let statement = prepare(db, events::NAMING).await?;
-    all(
-        &db.query(&statement, &[&tree.0, &branches]).await?,
-        events::event_of,
-    )
 }
 
 const OPEN_RUNS: &str = "

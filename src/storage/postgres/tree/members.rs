@@ -54,33 +54,29 @@ pub(super) async fn members(db: &Object, tree: TreeId) -> Result<Members, Failur
     })
 }
 
-pub(super) async fn put(
+pub(super) async fn put_member(
     db: &Object,
     tree: TreeId,
-    principal: Arc<str>,
+    principal: &str,
     level: Option<Level>,
 ) -> Result<(), Failure> {
     match level {
         Some(level) => {
             let statement = prepare(db, PUT).await?;
-            db.execute(&statement, &[&tree.0, &&*principal, &level.as_str()])
+            db.execute(&statement, &[&tree.0, &principal, &level.as_str()])
                 .await?;
         }
         None => {
             let statement = prepare(db, DELETE).await?;
-            db.execute(&statement, &[&tree.0, &&*principal]).await?;
+            db.execute(&statement, &[&tree.0, &principal]).await?;
         }
     }
     Ok(())
 }
 
-pub(super) async fn set_owner(
-    db: &Object,
-    tree: TreeId,
-    principal: Arc<str>,
-) -> Result<(), Failure> {
+pub(super) async fn set_owner(db: &Object, tree: TreeId, principal: &str) -> Result<(), Failure> {
     let statement = prepare(db, SET_OWNER).await?;
-    db.execute(&statement, &[&tree.0, &&*principal]).await?;
+    db.execute(&statement, &[&tree.0, &principal]).await?;
     Ok(())
 }
 

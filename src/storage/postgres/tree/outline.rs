@@ -4,12 +4,14 @@ use deadpool_postgres::Object;
 
 use super::{
     index::node_of,
-    lookup::all,
     paths::{bounded, point_of},
 };
 use crate::{
     id::{ThreadId, TreeId},
-    storage::postgres::connection::{Failure, prepare},
+    storage::postgres::{
+        columns::all,
+        connection::{Failure, prepare},
+    },
     tree::rows::{Node, Point},
 };
 

@@ -3,12 +3,11 @@
 use deadpool_postgres::Object;
 use tokio_postgres::Row;
 
-use super::lookup::{all, id_if, one};
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     storage::postgres::{
-        columns::{Time, column, word},
+        columns::{Time, all, column, id_if, one, word},
         connection::{Failure, prepare},
     },
     tree::rows::Point,

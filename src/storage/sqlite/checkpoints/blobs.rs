@@ -43,7 +43,7 @@ pub(super) fn values_of(
 }
 
 /// Blobs with what they build on.
-pub(super) fn blobs(
+pub(crate) fn blobs(
     db: &Connection,
     tree: TreeId,
     ns: &Arc<str>,

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Task results ahead of their checkpoint.
-pub(super) fn flush(db: &Connection, flush: &Flush) -> Result<(), Error> {
+pub(crate) fn flush(db: &Connection, flush: &Flush) -> Result<(), Error> {
     if let Some(open) = &flush.open {
         branches::open(db, open, Timestamp::now())?;
     }

@@ -33,7 +33,7 @@ pub(super) const LIST_ALL: &str = select!(
 );
 
 /// Several checkpoints, newest first.
-pub(super) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
+pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
     if list.limit == 0 {
         return Ok(Vec::new());
     }

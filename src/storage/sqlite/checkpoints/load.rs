@@ -33,7 +33,7 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<CheckpointRow> 
 }
 
 /// One checkpoint with values and pending writes.
-pub(super) fn load(db: &Connection, query: &Query) -> Result<Option<Stored>, Error> {
+pub(crate) fn load(db: &Connection, query: &Query) -> Result<Option<Stored>, Error> {
     let Some(row) = find(db, query)? else {
         return Ok(None);
     };

@@ -49,7 +49,7 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
-        self.handle().read(work).await
+        self.handle().run(work).await
     }
 
     /// To read with as long as the threads are there; it does not keep them.
@@ -64,7 +64,7 @@ pub(crate) struct Handle(Weak<mpsc::Sender<Job>>);
 
 impl Handle {
     /// See [`Readers::read`].
-    pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, Error>
+    pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,

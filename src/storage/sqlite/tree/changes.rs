@@ -3,9 +3,10 @@
 use rusqlite::{Connection, params};
 
 use crate::{
-    checkpoint::Error,
+    checkpoint::{Commit, Error},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
-    storage::sqlite::{columns::map_text, events},
+    runs::{Created, NewRun, kept},
+    storage::sqlite::{branches, checkpoints::commit, columns::map_text, events, runs},
     time::Timestamp,
     tree::{
         Outcome,
@@ -14,11 +15,7 @@ use crate::{
     },
 };
 
-pub(super) fn insert_branch(
-    db: &Connection,
-    new: &InsertBranch,
-    now: Timestamp,
-) -> Result<(), Error> {
+pub(super) fn insert_branch(db: &Connection, new: &InsertBranch) -> Result<(), Error> {
     db.prepare_cached(
         "INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, \
          head_depth, outcome, origin, source_branch_id, created_at, updated_at) \
@@ -34,7 +31,7 @@ pub(super) fn insert_branch(
         new.outcome.as_str(),
         new.origin,
         new.source.as_ref().map(|id| id.0.as_bytes()),
-        now.0,
+        Timestamp::now().0,
     ])?;
     Ok(())
 }
@@ -42,15 +39,18 @@ pub(super) fn insert_branch(
 pub(super) const SET_CREATION: &str =
     "UPDATE branches SET creation_id = ?3 WHERE tree_id = ?1 AND branch_id = ?2";
 
-pub(super) fn set_creation(
+pub(super) fn copy_writes(
     db: &Connection,
     tree: TreeId,
-    branch: BranchId,
-    creation: CheckpointId,
+    base: CheckpointId,
+    from: BranchId,
+    to: BranchId,
 ) -> Result<(), Error> {
+    let creation = branches::creation_id(db, tree, base, from)?;
+    branches::copy_writes(db, tree, base, from, to)?;
     db.prepare_cached(SET_CREATION)?.execute(params![
         tree.0.as_bytes(),
-        branch.0.as_bytes(),
+        to.0.as_bytes(),
         creation.0.as_bytes()
     ])?;
     Ok(())
@@ -64,13 +64,12 @@ pub(super) fn rename_branch(
     tree: TreeId,
     branch: BranchId,
     name: &str,
-    now: Timestamp,
 ) -> Result<(), Error> {
     db.prepare_cached(RENAME)?.execute(params![
         tree.0.as_bytes(),
         branch.0.as_bytes(),
         name,
-        now.0
+        Timestamp::now().0
     ])?;
     Ok(())
 }
@@ -86,16 +85,11 @@ pub(super) fn delete_branch(db: &Connection, tree: TreeId, branch: BranchId) -> 
 pub(super) const ACTIVATE: &str =
     "UPDATE threads SET active_branch_id = ?2, updated_at = ?3 WHERE thread_id = ?1";
 
-pub(super) fn activate(
-    db: &Connection,
-    thread: ThreadId,
-    branch: BranchId,
-    now: Timestamp,
-) -> Result<(), Error> {
+pub(super) fn activate(db: &Connection, thread: ThreadId, branch: BranchId) -> Result<(), Error> {
     db.prepare_cached(ACTIVATE)?.execute(params![
         thread.0.as_bytes(),
         branch.0.as_bytes(),
-        now.0
+        Timestamp::now().0
     ])?;
     Ok(())
 }
@@ -155,23 +149,23 @@ pub(super) fn delete_tag(
     Ok(deleted > 0)
 }
 
+pub(super) fn cancel_runs(db: &Connection, thread: ThreadId, runs: &[RunId]) -> Result<(), Error> {
+    runs::cancel(db, thread, |open| runs.contains(&open), None).map(drop)
+}
+
 pub(super) const PIN_RUN: &str = "UPDATE runs SET branch_id = ?2, updated_at = ?3 \
     WHERE run_id = ?1 AND status = 'pending' AND branch_id IS NULL";
 
-pub(super) fn pin_runs(
-    db: &Connection,
-    runs: &[RunId],
-    branch: BranchId,
-    now: Timestamp,
-) -> Result<(), Error> {
+pub(super) fn pin_runs(db: &Connection, runs: &[RunId], branch: BranchId) -> Result<(), Error> {
     let mut pin = db.prepare_cached(PIN_RUN)?;
+    let now = Timestamp::now();
     for run in runs {
         pin.execute(params![run.0.as_bytes(), branch.0.as_bytes(), now.0])?;
     }
     Ok(())
 }
 
-pub(super) fn insert_fork(db: &Connection, new: &InsertFork, now: Timestamp) -> Result<(), Error> {
+pub(super) fn insert_fork(db: &Connection, new: &InsertFork) -> Result<(), Error> {
     db.prepare_cached(
         "INSERT INTO threads (thread_id, tree_id, parent_thread_id, fork_checkpoint_id, \
          fork_checkpoint_depth, fork_anchor, fork_position, fork_event_number, fork_level, \
@@ -190,9 +184,13 @@ pub(super) fn insert_fork(db: &Connection, new: &InsertFork, now: Timestamp) -> 
         new.level,
         new.active_branch.0.as_bytes(),
         map_text(&new.metadata),
-        now.0,
+        Timestamp::now().0,
     ])?;
     Ok(())
+}
+
+pub(super) fn put(db: &Connection, commit: &Commit) -> Result<i32, Error> {
+    commit::commit(db, commit)
 }
 
 pub(super) const SET_OUTCOME: &str = "UPDATE branches SET outcome = ?3, error = NULL, updated_at = ?4 \
@@ -203,13 +201,12 @@ pub(super) fn set_outcome(
     tree: TreeId,
     branch: BranchId,
     outcome: Outcome,
-    now: Timestamp,
 ) -> Result<(), Error> {
     db.prepare_cached(SET_OUTCOME)?.execute(params![
         tree.0.as_bytes(),
         branch.0.as_bytes(),
         outcome.as_str(),
-        now.0
+        Timestamp::now().0
     ])?;
     Ok(())
 }
@@ -221,11 +218,16 @@ pub(super) fn append(
     tree: TreeId,
     thread: ThreadId,
     new: &[NewEvent],
-    now: Timestamp,
 ) -> Result<i64, Error> {
+    let now = Timestamp::now();
     if !new.is_empty() {
         db.prepare_cached(TOUCH)?
             .execute(params![thread.0.as_bytes(), now.0])?;
     }
     events::append(db, tree, thread, new, now)
+}
+
+pub(super) fn create_run(db: &Connection, new: NewRun) -> Result<Created, Error> {
+    let kwargs = kept::encode(&new.kwargs, new.columns());
+    runs::create(db, new, &kwargs, Timestamp::now())
 }

@@ -104,8 +104,9 @@ pub(super) const OF_MESSAGE: &str = concat!(
 pub(super) fn nodes_of(
     db: &Connection,
     tree: TreeId,
-    mut ids: Vec<Arc<str>>,
+    ids: &[Arc<str>],
 ) -> Result<Vec<Node>, Error> {
+    let mut ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
     ids.sort_unstable();
     ids.dedup();
     let mut statement = db.prepare_cached(OF_MESSAGE)?;

@@ -138,6 +138,15 @@ pub(super) fn branch(
         .optional()?)
 }
 
+/// A transaction keeps everybody else from writing, so there is nothing to lock.
+pub(super) fn lock_branch(
+    db: &Connection,
+    tree: TreeId,
+    id: BranchId,
+) -> Result<Option<Branch>, Error> {
+    branch(db, tree, id)
+}
+
 macro_rules! tags {
     ($rest:literal) => {
         concat!(

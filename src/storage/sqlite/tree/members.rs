@@ -29,7 +29,7 @@ pub(super) fn members(db: &Connection, tree: TreeId) -> Result<Members, Error> {
     })
 }
 
-pub(super) fn put(
+pub(super) fn put_member(
     db: &Connection,
     tree: TreeId,
     principal: &str,

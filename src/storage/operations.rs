@@ -1,0 +1,202 @@
+//! The operations of the storage traits, one line each, for both databases.
+//!
+//! A line names the function that each database has for an operation, what the operation takes
+//! and what it returns; method and function have the same name:
+//!
+//! ```text
+//! read load::load([&] query: Query) -> Option<Stored>;
+//! ```
+//!
+//! becomes the method `load` of the trait, which calls `load::load(db, &query)` of the database's
+//! own module `load`. `[&]` before an argument lends it to the function; others are copied, or
+//! moved where an operation is never tried twice. The function of SQLite is
+//! `fn(&Connection, ...) -> Result<T, checkpoint::Error>`, that of Postgres
+//! `async fn(&Object, ...) -> Result<T, Failure>` (or `&mut Object`, for a transaction of its own).
+//!
+//! To add an operation: its method in the trait, its line here, its function in each database, and
+//! names of types that are new here in [`types`]. To add a trait: a list like those below, and a
+//! line in `sqlite.rs` and `postgres.rs` that expands it.
+//!
+//! The word before a line of a store says what it runs on: `read` (a reader), `write` (SQLite: the
+//! writing thread; Postgres: the connections for everything but runs), `critical` (as `write`, on
+//! the connections that Postgres keeps for runs). The macro `run` of each database decides. What
+//! does not fit a line is written out where the list is expanded, in braces behind the store.
+#![allow(unused_macros, reason = "lists are expanded by the databases")]
+
+/// The types that the lists name.
+pub(super) mod types {
+    pub(crate) use std::sync::Arc;
+
+    pub(crate) use crate::{
+        checkpoint::{BlobRow, Commit, Error, Flush, List, Query, Stored, Version},
+        id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId},
+        runs::{
+            Created, NewRun,
+            keys::{Claim, Found},
+        },
+        store::{Item, Namespace, Put},
+        tree::{
+            Outcome,
+            members::{Level, Members},
+            projection::{Progress, Projection, Step},
+            rows::{Branch, Event, NewEvent, Node, OpenRun, Point, Tag, ThreadRow},
+            session::{InsertBranch, InsertFork},
+        },
+    };
+}
+
+/// Implements a trait from its list: each method is one call of the macro `$run`, which gets the
+/// receiver, the path of the function, and the arguments.
+macro_rules! implement {
+    // A session, whose methods change its connection.
+    (mut $run:ident for $session:ty: $Trait:path {
+        $($module:ident::$name:ident($($([$by:tt])? $arg:ident: $arg_type:ty),*) -> $output:ty;)*
+    } $({ $($more:tt)* })?) => {
+        const _: () = {
+            #[allow(unused_imports, clippy::wildcard_imports, reason = "what the list names")]
+            use $crate::storage::operations::types::*;
+
+            #[async_trait::async_trait]
+            impl $Trait for $session {
+                $(async fn $name(&mut self, $($arg: $arg_type),*) -> Result<$output, Error> {
+                    $run!(self, $module::$name, $($([$by])? $arg),*)
+                })*
+                $($($more)*)?
+            }
+        };
+    };
+    // A store, which chooses a connection for each call.
+    ($run:ident for $store:ty: $Trait:path {
+        $($kind:ident $module:ident::$name:ident($($([$by:tt])? $arg:ident: $arg_type:ty),*) -> $output:ty;)*
+    } $({ $($more:tt)* })?) => {
+        const _: () = {
+            #[allow(unused_imports, clippy::wildcard_imports, reason = "what the list names")]
+            use $crate::storage::operations::types::*;
+
+            #[async_trait::async_trait]
+            impl $Trait for $store {
+                $(async fn $name(&self, $($arg: $arg_type),*) -> Result<$output, Error> {
+                    $run!($kind self, $module::$name, $($([$by])? $arg),*)
+                })*
+                $($($more)*)?
+            }
+        };
+    };
+}
+
+/// [`tree::Read`](crate::tree::Read): rows of a tree.
+macro_rules! tree_reads {
+    ($run:ident for $session:ty) => {
+        implement! { mut $run for $session: $crate::tree::Read {
+            lookup::thread_row(id: ThreadId) -> Option<ThreadRow>;
+            lookup::relatives(tree: TreeId) -> Vec<ThreadRow>;
+            lookup::branches(tree: TreeId, thread: ThreadId) -> Vec<Branch>;
+            lookup::branch(tree: TreeId, id: BranchId) -> Option<Branch>;
+            lookup::tags(tree: TreeId, thread: ThreadId) -> Vec<Tag>;
+            lookup::tag(tree: TreeId, thread: ThreadId, [&] name: Arc<str>) -> Option<Tag>;
+            lookup::open_runs(tree: TreeId, thread: ThreadId) -> Vec<OpenRun>;
+
+            paths::point(tree: TreeId, id: CheckpointId) -> Option<Point>;
+            paths::path(tree: TreeId, start: CheckpointId, limit: usize) -> Vec<Point>;
+            paths::visible(tree: TreeId, thread: ThreadId, id: CheckpointId) -> bool;
+            paths::on_path(tree: TreeId, start: CheckpointId, ancestor: CheckpointId) -> bool;
+            paths::is_interrupted(tree: TreeId, branch: BranchId, at: CheckpointId) -> bool;
+
+            index::node(tree: TreeId, id: NodeId) -> Option<Node>;
+            index::nodes_of(tree: TreeId, [&] ids: Vec<Arc<str>>) -> Vec<Node>;
+            index::chain(tree: TreeId, start: NodeId, limit: usize) -> Vec<Node>;
+            index::children(tree: TreeId, parent: Option<NodeId>) -> Vec<Node>;
+            index::segment(tree: TreeId, end: NodeId, after: i32, limit: usize) -> Vec<Node>;
+            index::followers(tree: TreeId, [&] parents: Vec<NodeId>) -> Vec<Node>;
+
+            outline::own_points(tree: TreeId, thread: ThreadId, below: i32, limit: usize) -> Vec<Point>;
+            outline::own_nodes(tree: TreeId, thread: ThreadId, after: i32, limit: usize) -> Vec<Node>;
+
+            events::events(tree: TreeId, thread: ThreadId, after: i64, limit: usize) -> Vec<Event>;
+            events::naming_events(tree: TreeId, [&] branches: Vec<BranchId>) -> Vec<Event>;
+
+            members::members(tree: TreeId) -> Members;
+        }}
+    };
+}
+
+/// [`tree::Tx`](crate::tree::Tx) and [`runs::Tx`](crate::runs::Tx): changes in a transaction.
+macro_rules! tree_changes {
+    ($run:ident for $session:ty) => {
+        implement! { mut $run for $session: $crate::tree::Tx {
+            lookup::lock_branch(tree: TreeId, id: BranchId) -> Option<Branch>;
+
+            changes::insert_branch([&] new: InsertBranch) -> ();
+            changes::copy_writes(tree: TreeId, base: CheckpointId, from: BranchId, to: BranchId) -> ();
+            changes::rename_branch(tree: TreeId, id: BranchId, [&] name: Arc<str>) -> ();
+            changes::delete_branch(tree: TreeId, id: BranchId) -> ();
+            changes::activate(thread: ThreadId, branch: BranchId) -> ();
+            changes::set_outcome(tree: TreeId, branch: BranchId, outcome: Outcome) -> ();
+            changes::put_tag(tree: TreeId, thread: ThreadId, [&] tag: Tag) -> bool;
+            changes::delete_tag(tree: TreeId, thread: ThreadId, [&] name: Arc<str>) -> bool;
+            changes::cancel_runs(thread: ThreadId, [&] runs: Vec<RunId>) -> ();
+            changes::pin_runs([&] runs: Vec<RunId>, branch: BranchId) -> ();
+            changes::insert_fork([&] new: InsertFork) -> ();
+            changes::put([&] commit: Commit) -> i32;
+            changes::append(tree: TreeId, thread: ThreadId, [&] events: Vec<NewEvent>) -> i64;
+
+            members::put_member(tree: TreeId, [&] principal: Arc<str>, level: Option<Level>) -> ();
+            members::set_owner(tree: TreeId, [&] principal: Arc<str>) -> ();
+        } {
+            async fn commit(self: Box<Self>) -> Result<(), Error> {
+                self.0.commit().await
+            }
+        }}
+
+        implement! { mut $run for $session: $crate::runs::Tx {
+            changes::create_run(new: NewRun) -> Created;
+        }}
+    };
+}
+
+/// [`Saver`](crate::checkpoint::Saver): checkpoints.
+macro_rules! checkpoint_operations {
+    ($run:ident for $store:ty { $($more:tt)* }) => {
+        implement! { $run for $store: $crate::checkpoint::Saver {
+            read checkpoints::load([&] query: Query) -> Option<Stored>;
+            read checkpoints::list([&] list: List) -> Vec<Stored>;
+            read checkpoints::blobs(tree: TreeId, [&] ns: Arc<str>, [&] wanted: Vec<(Arc<str>, Version)>) -> Vec<BlobRow>;
+            critical checkpoints::flush([&] flush: Flush) -> ();
+        } { $($more)* }}
+    };
+}
+
+/// [`keys::Store`](crate::runs::keys::Store): idempotency keys.
+macro_rules! idempotency_operations {
+    ($run:ident for $store:ty) => {
+        implement! { $run for $store: $crate::runs::keys::Store {
+            write idempotency::claim_key([&] claim: Claim) -> Found;
+            write idempotency::keep_answer([&] claim: Claim, [&] answer: Vec<u8>) -> ();
+            write idempotency::release_key([&] claim: Claim) -> ();
+            write idempotency::expire_keys() -> u64;
+        }}
+    };
+}
+
+/// [`store::Store`](crate::store::Store): items of long-term memory.
+macro_rules! item_operations {
+    ($run:ident for $store:ty) => {
+        implement! { $run for $store: $crate::store::Store {
+            read items::item([&] namespace: Namespace, [&] key: String) -> Option<Item>;
+            write items::put_item([&] put: Put) -> ();
+            write items::delete_item([&] namespace: Namespace, [&] key: String) -> bool;
+        }}
+    };
+}
+
+/// [`projection::Store`](crate::tree::projection::Store): tables derived from events.
+macro_rules! projection_operations {
+    ($run:ident for $store:ty) => {
+        implement! { $run for $store: $crate::tree::projection::Store {
+            read projections::behind(after: Option<ThreadId>, limit: usize) -> (Vec<ThreadId>, Option<ThreadId>);
+            read projections::progress([&] threads: Vec<ThreadId>) -> Vec<Progress>;
+            write projections::apply([&] steps: Vec<Step>) -> ();
+            write projections::reset(projection: Option<Projection>, thread: Option<ThreadId>) -> ();
+        }}
+    };
+}
