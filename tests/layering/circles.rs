@@ -14,7 +14,7 @@ use super::source::{Source, sources};
 const LARGEST: usize = 4;
 
 /// Circles that are there for a reason, as (a file of the circle, the most files it may have).
-const REASONED: [(&str, usize); 0] = [];
+const REASONED: &[(&str, usize)] = &[];
 
 #[test]
 fn no_circle_of_imports_inside_a_room_is_large() {

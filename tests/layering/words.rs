@@ -9,7 +9,7 @@ use super::source::{files, sources};
 /// Words that are no part of a name, because they leave open what they stand for. What to say
 /// instead is the field's term: a message is emitted, not told; a value is stored, not kept; a
 /// checkpoint has a position, not a place; a run finishes, it is not concluded.
-const REFUSED: [&str; 56] = [
+const REFUSED: &[&str] = &[
     "again",
     "answer",
     "answered",
@@ -69,7 +69,7 @@ const REFUSED: [&str; 56] = [
 ];
 
 /// Names that others chose: fields of the protocol, columns, functions of libraries.
-const CHOSEN_BY_OTHERS: [&str; 2] = [
+const CHOSEN_BY_OTHERS: &[&str] = &[
     // serde
     "Visitor", "visitor",
 ];
