@@ -9,6 +9,7 @@ use crate::{
     value::{Map, Value},
 };
 
+pub(crate) mod buffered;
 pub(crate) mod cache;
 pub(crate) mod codec;
 pub(crate) mod delta;

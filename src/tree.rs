@@ -1,15 +1,18 @@
 //! The conversation tree: threads, branches, tags, forks, the message index and events.
 
 pub mod address;
-pub mod base;
 pub mod branch;
+/// The former name of [`start`], until its last caller is renamed.
+pub mod base {
+    pub use super::start::{ask_again, start};
+}
 pub mod dangling;
 pub mod diff;
-pub mod draft;
 pub mod error;
 pub mod event;
 pub mod fork;
 pub mod index;
+pub mod load;
 pub mod members;
 pub mod messages;
 pub mod outline;
@@ -17,9 +20,8 @@ pub mod projection;
 pub mod prune;
 pub mod read;
 pub mod resolve;
-pub mod rows;
 pub mod search;
-pub mod session;
+pub mod start;
 pub mod store;
 pub mod tag;
 
@@ -28,5 +30,9 @@ pub use error::{Error, Kind};
 pub use index::Indexer;
 pub use read::{Reader, State};
 pub use resolve::{Base, Resolved, resolve};
-pub use session::{Read, Tx};
-pub use store::{Copied, IfExists, NewCopy, NewThread, Outcome, Store, Thread};
+pub use store::{
+    read::Read,
+    rows::Outcome,
+    threads::{Copied, IfExists, NewCopy, NewThread, Store, Thread},
+    tx::Tx,
+};

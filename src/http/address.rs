@@ -3,7 +3,7 @@
 use super::{Error, fields::Fields, params::Query};
 use crate::{
     id::CheckpointId,
-    tree::{Given, rows::Position},
+    tree::{Given, store::rows::Position},
     value::Value,
 };
 

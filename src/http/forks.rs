@@ -16,7 +16,7 @@ use crate::{
     tree::{
         fork::points::{Choice, Point},
         members::Level,
-        rows::{Position, ThreadRow},
+        store::rows::{Position, ThreadRow},
     },
     value::{Map, Value},
 };

@@ -10,7 +10,7 @@ use super::{
     service::Call,
 };
 use crate::{
-    tree::rows::Tag,
+    tree::store::rows::Tag,
     value::{Map, Value},
 };
 

@@ -8,7 +8,7 @@ use crate::{
     engine::{self, Edit, Ended, Finished, Input, StateUpdate, edit::COPY},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
-    tree::{self, Outcome, Reader, State, base, read},
+    tree::{self, Outcome, Reader, State, load, read, start},
     value::{Map, Value},
 };
 
@@ -51,7 +51,7 @@ impl Thread {
         let slot = self.parts.take(self.id).await?;
         let base = self.base(slot, &"".into(), options.at).await?;
         let saver = self.parts.saver.clone();
-        let mut start = base::start(saver, slot, options.at, base, options.run);
+        let mut start = start::start(saver, slot, options.at, base, options.run);
         start.inside.clone_from(&options.inside);
         let items = self.parts.items.clone();
         let reuse = Some(self.shared.reuse.clone());
@@ -141,7 +141,7 @@ impl Thread {
         let slot = self.parts.take(self.id).await?;
         let mut base = self.base(slot, &ns, at).await?;
         if let Some(base) = &mut base {
-            base::keep_own_writes(base, slot.branch);
+            load::keep_own_writes(base, slot.branch);
         }
         let newest = match ns.is_empty() {
             true => slot.head,
@@ -212,7 +212,7 @@ impl Thread {
             (None, _, false) => At::Newest,
         };
         let saver = &self.parts.saver;
-        let found = base::load(saver, slot.tree, self.id, ns, wanted).await?;
+        let found = load::checkpoint(saver, slot.tree, self.id, ns, wanted).await?;
         match (at, found) {
             (Some(id), None) => Err(Error::NoCheckpoint(id)),
             (_, found) => Ok(found),
@@ -220,7 +220,7 @@ impl Thread {
     }
 
     async fn newest(&self, slot: Slot, ns: &Arc<str>) -> Result<Option<CheckpointId>, Error> {
-        let found = base::load(&self.parts.saver, slot.tree, self.id, ns, At::Newest).await?;
+        let found = load::checkpoint(&self.parts.saver, slot.tree, self.id, ns, At::Newest).await?;
         Ok(found.map(|found| found.checkpoint.id))
     }
 

@@ -8,11 +8,11 @@ use crate::{
     engine::view::snapshot,
     id::{CheckpointId, RunId, ThreadId},
     tree::{
-        self, Address, Base, Read, Resolved, Tx, base,
+        self, Address, Base, Read, Resolved, Tx,
         branch::{self, Leave, Shown},
         dangling::has_dangling_calls,
-        resolve,
-        rows::{Branch, Node, ThreadRow},
+        load, resolve,
+        store::rows::{Branch, Node, ThreadRow},
     },
     value::Value,
 };
@@ -222,7 +222,8 @@ impl Service {
         at: CheckpointId,
     ) -> Result<Content, Error> {
         let saver = &self.inner.parts.saver;
-        let loaded = base::load(saver, thread.tree, thread.id, &"".into(), At::Id(at)).await?;
+        let loaded =
+            load::checkpoint(saver, thread.tree, thread.id, &"".into(), At::Id(at)).await?;
         let Some(mut decoded) = loaded else {
             return Ok(Content::default());
         };

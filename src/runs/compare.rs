@@ -9,12 +9,12 @@ use crate::{
         Address, Base, Read,
         diff::{Channels, channels, lists},
         messages::{
+            content::{Messages, Values, id_of},
             item::{self, Item},
             path::Path,
-            values::{Messages, Values, id_of},
         },
         resolve,
-        rows::{Point, ThreadRow},
+        store::rows::{Point, ThreadRow},
     },
     value::{Map, Value},
 };

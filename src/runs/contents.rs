@@ -11,9 +11,9 @@ use crate::{
     id::CheckpointId,
     tree::{
         Read,
-        messages::values::Values,
+        messages::content::Values,
         projection::is_text,
-        rows::{Change, Event, Node, ThreadRow},
+        store::rows::{Change, Event, Node, ThreadRow},
     },
     value::{Map, Value},
 };

@@ -12,15 +12,15 @@ use super::{
     view,
 };
 use crate::{
-    checkpoint::{self, At, Slot},
+    checkpoint::{self, At, Slot, buffered::BufferedSaver},
     engine::{
         self, Edit, StateUpdate,
         edit::{COPY, Edited},
     },
     id::{CheckpointId, ThreadId},
     tree::{
-        self, Base, Indexer, Outcome, Thread, base, branch, draft::Draft, messages::post, read,
-        resolve, rows::Position,
+        self, Base, Indexer, Outcome, Thread, branch, load, messages::post, read, resolve,
+        store::rows::Position,
     },
     value::{Map, Value},
 };
@@ -208,9 +208,9 @@ impl Service {
         if let Some(value) = row.metadata.get("graph_id") {
             metadata.insert("graph_id", value.clone());
         }
-        let draft = Draft::new(self.inner.parts.saver.clone());
+        let buffer = BufferedSaver::new(self.inner.parts.saver.clone());
         let edit = Edit {
-            saver: draft.clone(),
+            saver: buffer.clone(),
             slot,
             ns: "".into(),
             graph: setting.graph.clone(),
@@ -221,7 +221,7 @@ impl Service {
             run: None,
         };
         let edited = edit.apply(vec![vec![update]]).await?;
-        for commit in draft.take() {
+        for commit in buffer.take() {
             tx.put(commit).await?;
         }
         let outcome = outcome(&edited);
@@ -258,7 +258,7 @@ impl Service {
             .ok_or_else(|| Error::Invalid(format!("there is no subgraph at `{ns}`")))?;
         let ns = read::stored_ns(&graph, ns);
         let parts = &self.inner.parts;
-        let load = |at| base::load(&parts.saver, slot.tree, thread.id, &ns, at);
+        let load = |at| load::checkpoint(&parts.saver, slot.tree, thread.id, &ns, at);
         let at = match start {
             Start::Checkpoint(id) => Some(id),
             Start::Head | Start::Nothing | Start::Trimmed => None,
@@ -287,7 +287,7 @@ impl Service {
         if let Some(found) = &mut found {
             match ns.is_empty() && slot.head == Some(found.checkpoint.id) {
                 true => found.writes.retain(|(branch, _)| *branch == slot.branch),
-                false => base::keep_own_writes(found, slot.branch),
+                false => load::keep_own_writes(found, slot.branch),
             }
         }
         let newest = match (ns.is_empty(), at) {

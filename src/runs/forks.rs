@@ -15,10 +15,10 @@ use crate::{
             self,
             points::{self, Point},
         },
-        messages::values::Values,
+        messages::content::Values,
         projection::preview,
         resolve,
-        rows::{Position, ThreadRow},
+        store::rows::{Position, ThreadRow},
     },
     value::Map,
 };

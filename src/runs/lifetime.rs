@@ -7,7 +7,7 @@ use crate::{
     id::ThreadId,
     tree::{
         self, Copied, Kind, NewCopy, Thread, event, fork, resolve,
-        rows::{NewEvent, ThreadRow},
+        store::rows::{NewEvent, ThreadRow},
     },
 };
 

@@ -13,7 +13,7 @@ use crate::{
         event::{Facts, names::Names},
         projection::is_text,
         resolve,
-        rows::{Event, ThreadRow},
+        store::rows::{Event, ThreadRow},
     },
     value::{Map, Value},
 };

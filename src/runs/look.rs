@@ -17,9 +17,9 @@ use crate::{
     id::{BranchId, CheckpointId, TreeId},
     tree::{
         self, Thread,
-        base::{self, keep_first_writes, keep_own_writes},
+        load::{self, keep_first_writes, keep_own_writes},
         resolve,
-        rows::{Point, Position},
+        store::rows::{Point, Position},
     },
     value::{Map, Value, contains_map},
 };
@@ -100,7 +100,7 @@ impl Service {
             return Ok(None);
         };
         let saver = &self.inner.parts.saver;
-        let found = base::load(saver, thread.tree, thread.id, ns, at).await?;
+        let found = load::checkpoint(saver, thread.tree, thread.id, ns, at).await?;
         let Some(mut decoded) = found else {
             return Ok(None);
         };
@@ -182,7 +182,7 @@ impl Service {
             }
         }
         found.truncate(page.limit);
-        base::resolve_all(saver, thread.tree, &page.at.ns, &mut found).await?;
+        load::resolve_references_of_page(saver, thread.tree, &page.at.ns, &mut found).await?;
         for decoded in &mut found {
             record(thread, decoded);
         }
@@ -239,7 +239,7 @@ impl Service {
                     continue;
                 }
                 let at = At::Id(point.id);
-                let loaded = base::load_unresolved(saver, thread.tree, thread.id, &root, at);
+                let loaded = load::unresolved_checkpoint(saver, thread.tree, thread.id, &root, at);
                 let Some(decoded) = loaded.await? else {
                     continue;
                 };
@@ -255,7 +255,7 @@ impl Service {
                 }
             }
         }
-        base::resolve_all(saver, thread.tree, &root, &mut found).await?;
+        load::resolve_references_of_page(saver, thread.tree, &root, &mut found).await?;
         for (decoded, owner) in found.iter_mut().zip(owners) {
             match owner {
                 Some(owner) => decoded.writes.retain(|(branch, _)| *branch == owner),

@@ -18,16 +18,16 @@ use crate::{
         fork::{self, Lineage},
         messages::{
             Incoming, Post,
+            content::Values,
             item::{self, Item, Place},
             page::{self, Page},
             path::Path,
             post::{Posted, Target, post},
             send::{To, aim},
             trim::trim,
-            values::Values,
         },
         resolve,
-        rows::{Branch, NewEvent, ThreadRow},
+        store::rows::{Branch, NewEvent, ThreadRow},
     },
     value::{Map, Value},
 };

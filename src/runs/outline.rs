@@ -12,7 +12,7 @@ use crate::{
         outline::{self, Part},
         projection::preview,
         resolve,
-        rows::{Node, Tag, ThreadRow},
+        store::rows::{Node, Tag, ThreadRow},
     },
 };
 

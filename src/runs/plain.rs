@@ -17,7 +17,7 @@ use crate::{
         wiring::Wiring,
     },
     graph::{Compiled, Graph, Output, START},
-    tree::{Thread, base},
+    tree::{Thread, load},
     value::{Map, Value},
 };
 
@@ -101,7 +101,7 @@ impl Service {
     pub(super) async fn plain_values(&self, thread: &Thread) -> Result<Value, Error> {
         let saver = &self.inner.parts.saver;
         let head = At::ActiveHead;
-        let found = base::load(saver, thread.tree, thread.id, &"".into(), head).await?;
+        let found = load::checkpoint(saver, thread.tree, thread.id, &"".into(), head).await?;
         Ok(match (found, PLAIN.as_ref()) {
             (Some(decoded), Some(wiring)) => {
                 view::shown_values(&wiring.graph, &Value::map(values(&decoded)))

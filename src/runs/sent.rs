@@ -12,12 +12,12 @@ use crate::{
     tree::{
         Tx, event,
         messages::{
+            content::{Values, id_of},
             post::exists,
             send::dangles,
-            values::{Values, id_of},
         },
         resolve,
-        rows::{Change, ThreadRow},
+        store::rows::{Change, ThreadRow},
     },
     value::Value,
 };

@@ -10,7 +10,7 @@ use crate::{
         self, Address, Base, Target, branch,
         branch::Leave,
         resolve,
-        rows::{Branch, Position},
+        store::rows::{Branch, Position},
     },
 };
 

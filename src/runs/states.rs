@@ -24,7 +24,7 @@ use crate::{
     id::{BranchId, TaskId, ThreadId, TreeId},
     tree::{
         Thread,
-        base::{self, owner_of_writes},
+        load::{self, owner_of_writes},
         read::{graph_at, inner_graph, stored_ns},
     },
     value::{Map, Value},
@@ -178,7 +178,7 @@ impl Service {
         ns: &Arc<str>,
         decoded: Decoded,
     ) -> Result<Decoded, Error> {
-        Ok(base::resolve(&self.inner.parts.saver, tree, ns, decoded).await?)
+        Ok(load::resolve_references(&self.inner.parts.saver, tree, ns, decoded).await?)
     }
 
     /// States of a thread, newest first, in the form clients see.

@@ -7,8 +7,8 @@ use crate::{
     id::{BranchId, ThreadId},
     tree::{
         self, Address, Base, Outcome, Tx, resolve,
-        rows::{Tag, ThreadRow},
-        session::InsertBranch,
+        store::rows::{Tag, ThreadRow},
+        store::tx::InsertBranch,
         tag,
     },
 };

@@ -39,8 +39,8 @@ pub(super) mod types {
             Outcome,
             members::{Level, Members},
             projection::{Progress, Projection, Step},
-            rows::{Branch, Event, NewEvent, Node, OpenRun, Point, Tag, ThreadRow},
-            session::{InsertBranch, InsertFork},
+            store::rows::{Branch, Event, NewEvent, Node, OpenRun, Point, Tag, ThreadRow},
+            store::tx::{InsertBranch, InsertFork},
         },
     };
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, rows::Position};
+use super::{error::Error, store::rows::Position};
 use crate::id::CheckpointId;
 
 /// Longest name of a branch or a tag, in bytes.

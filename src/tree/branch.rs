@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    Error, Outcome, Read, Tx,
     address::auto_name,
+    error::Error,
     event,
-    rows::{Branch, NewEvent, OpenRun, Point, ThreadRow},
-    session::InsertBranch,
+    store::{
+        read::Read,
+        rows::{Branch, NewEvent, OpenRun, Outcome, Point, ThreadRow},
+        tx::{InsertBranch, Tx},
+    },
 };
 use crate::{
     id::{BranchId, RunId},
@@ -384,7 +387,7 @@ pub async fn last_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: &Branch,
-) -> Result<Option<super::rows::Node>, Error> {
+) -> Result<Option<super::store::rows::Node>, Error> {
     let point = match branch.head {
         Some(head) => read.point(thread.tree, head).await?,
         None => None,

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::{
-    Read,
+use super::store::{
+    read::Read,
     rows::{Event, NewEvent, Node, Point},
 };
 use crate::{

@@ -5,9 +5,14 @@ pub mod points;
 use std::sync::Arc;
 
 use super::{
-    Base, Error, Outcome, Read, Tx, branch, resolve,
-    rows::{Branch, Change, NewEvent, Position, ThreadRow},
-    session::{InsertBranch, InsertFork},
+    branch,
+    error::Error,
+    resolve::{self, Base},
+    store::{
+        read::Read,
+        rows::{Branch, Change, NewEvent, Outcome, Position, ThreadRow},
+        tx::{InsertBranch, InsertFork, Tx},
+    },
 };
 use crate::{
     id::{BranchId, ThreadId, TreeId},

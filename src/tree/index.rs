@@ -6,11 +6,11 @@ use std::{
     sync::Arc,
 };
 
+use super::event;
 use crate::{
     checkpoint::{EventRow, NodeRow},
     engine::{By, Change, Index, index::Rows},
     id::NodeId,
-    tree::event,
     value::{Map, Value},
 };
 

@@ -1,16 +1,15 @@
 //! Messages of a thread: where a posted one goes, how it is stored, and reading them by path.
 
-pub mod choice;
+pub mod content;
 pub mod cursor;
+pub mod existing;
 pub mod item;
-pub mod known;
 pub mod page;
 pub mod path;
+pub mod placement;
 pub mod post;
 pub mod send;
-
 pub mod trim;
-pub mod values;
 mod write;
 
 use std::sync::Arc;
@@ -18,8 +17,12 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    Error, Kind, Read, resolve,
-    rows::{Node, Position, ThreadRow},
+    error::{Error, Kind},
+    resolve,
+    store::{
+        read::Read,
+        rows::{Node, Position, ThreadRow},
+    },
 };
 use crate::{id::CheckpointId, value::Value};
 

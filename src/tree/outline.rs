@@ -3,8 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    Error, Read, resolve,
-    rows::{Branch, Node, Point, ThreadRow},
+    error::Error,
+    resolve,
+    store::{
+        read::Read,
+        rows::{Branch, Node, Point, ThreadRow},
+    },
 };
 use crate::id::NodeId;
 

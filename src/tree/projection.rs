@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{event, rows::Event};
+use super::{event, store::rows::Event};
 use crate::{
     checkpoint::Error,
     id::{CheckpointId, ThreadId, TreeId},

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{Thread, base};
+use super::{load, store::threads::Thread};
 use crate::{
     checkpoint::{
         At, List, Pending, Saver,
@@ -60,8 +60,8 @@ impl Reader<'_> {
             return Ok(None);
         };
         match at {
-            Some(id) if self.thread.head != Some(id) => base::keep_first_writes(&mut decoded),
-            _ => base::keep_own_writes(&mut decoded, self.thread.active_branch),
+            Some(id) if self.thread.head != Some(id) => load::keep_first_writes(&mut decoded),
+            _ => load::keep_own_writes(&mut decoded, self.thread.active_branch),
         }
         self.shown(graph, ns, &decoded, at.is_none(), inside)
             .await
@@ -86,11 +86,12 @@ impl Reader<'_> {
             };
             let ns = &stored.row.ns;
             let decoded = frame::decode(stored)?;
-            let mut decoded = base::resolve(self.saver, self.thread.tree, ns, decoded).await?;
+            let mut decoded =
+                load::resolve_references(self.saver, self.thread.tree, ns, decoded).await?;
             if self.thread.head == Some(stored.row.id) {
-                base::keep_own_writes(&mut decoded, self.thread.active_branch);
+                load::keep_own_writes(&mut decoded, self.thread.active_branch);
             } else {
-                base::keep_first_writes(&mut decoded);
+                load::keep_first_writes(&mut decoded);
             }
             states.push(self.shown(&graph, ns, &decoded, false, false).await?);
         }
@@ -99,7 +100,7 @@ impl Reader<'_> {
 
     async fn find(&self, ns: &Arc<str>, at: At) -> Result<Option<Decoded>, engine::Error> {
         let (tree, thread) = (self.thread.tree, self.thread.id);
-        Ok(base::load(self.saver, tree, thread, ns, at).await?)
+        Ok(load::checkpoint(self.saver, tree, thread, ns, at).await?)
     }
 
     async fn shown(

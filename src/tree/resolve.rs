@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    Error, Read,
     address::{Address, Target},
+    error::Error,
     messages,
-    rows::{Branch, Change, Node, Point, Position, Tag, ThreadRow},
+    store::{
+        read::Read,
+        rows::{Branch, Change, Node, Point, Position, Tag, ThreadRow},
+    },
 };
 use crate::{
     checkpoint::Source,

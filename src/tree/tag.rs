@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    Error, Resolved, Tx,
     branch::MANY,
+    error::Error,
     event,
-    rows::{NewEvent, Position, Tag, ThreadRow},
+    resolve::Resolved,
+    store::{
+        rows::{NewEvent, Position, Tag, ThreadRow},
+        tx::Tx,
+    },
 };
 use crate::{
     time::Timestamp,

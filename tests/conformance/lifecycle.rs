@@ -7,7 +7,7 @@ use backstitch::{
     id::{CheckpointId, NodeId, ThreadId},
     internals::{encode, references},
     runs::{NewRun, Status, Strategy},
-    tree::{Copied, NewCopy, event, rows::NewEvent},
+    tree::{Copied, NewCopy, event, store::rows::NewEvent},
     value,
 };
 

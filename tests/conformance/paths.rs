@@ -1,6 +1,6 @@
 //! What is read along paths: checkpoints, questions, messages.
 
-use backstitch::{checkpoint::NodeRow, id::NodeId, tree::rows::Change};
+use backstitch::{checkpoint::NodeRow, id::NodeId, tree::store::rows::Change};
 
 use super::{backend::*, sessions::*};
 
@@ -129,7 +129,7 @@ pub async fn the_message_index_is_read_by_id_chain_and_parent(b: &Backend) {
     assert_eq!(node.event_number, Some(7));
     assert!(rows.node(tree, unknown()).await.unwrap().is_none());
 
-    let ids = |nodes: Vec<backstitch::tree::rows::Node>| -> Vec<_> {
+    let ids = |nodes: Vec<backstitch::tree::store::rows::Node>| -> Vec<_> {
         nodes.into_iter().map(|node| node.id).collect()
     };
     let wanted = vec!["M1".into(), "M\u{0}2".into(), "M1".into(), "no".into()];

@@ -6,8 +6,8 @@ use backstitch::{
     time::Timestamp,
     tree::{
         Outcome, Read, Tx,
-        rows::{NewEvent, Position, Tag},
-        session::{InsertBranch, InsertFork},
+        store::rows::{NewEvent, Position, Tag},
+        store::tx::{InsertBranch, InsertFork},
     },
     value,
 };

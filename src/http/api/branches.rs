@@ -6,7 +6,7 @@ use crate::{
     http::Error,
     id::ThreadId,
     runs::branches::{self, Branched, NewBranch},
-    tree::{Address, branch::Leave, rows::Tag, tag},
+    tree::{Address, branch::Leave, store::rows::Tag, tag},
 };
 
 /// Branches, tags, rewinding and the like.

@@ -9,7 +9,7 @@ use crate::{
         Service,
         branches::{self, Branched, NewBranch},
     },
-    tree::{Address, branch::Leave, rows::Tag, tag},
+    tree::{Address, branch::Leave, store::rows::Tag, tag},
 };
 
 #[async_trait::async_trait]

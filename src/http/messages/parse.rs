@@ -27,7 +27,7 @@ use crate::{
             path::At,
             send::To,
         },
-        rows::Position,
+        store::rows::Position,
     },
     value::Value,
 };

@@ -15,7 +15,7 @@ use crate::{
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     tree::{
         event::{self, Stored},
-        rows::{Event, NewEvent},
+        store::rows::{Event, NewEvent},
     },
 };
 

@@ -9,7 +9,7 @@ use crate::{
     time::Timestamp,
     tree::{
         event::{self, Stored},
-        rows::{Event, NewEvent},
+        store::rows::{Event, NewEvent},
     },
     value::Map,
 };

@@ -10,7 +10,7 @@ use super::BRANCH_RENAMED;
 use crate::{
     checkpoint::Error,
     id::{BranchId, TreeId},
-    tree::{Read, rows::Event},
+    tree::store::{read::Read, rows::Event},
     value::{Map, Value},
 };
 

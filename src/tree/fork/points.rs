@@ -9,8 +9,11 @@ use crate::{
     id::{NodeId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
-        Error, Read,
-        rows::{Branch, Node, ThreadRow},
+        error::Error,
+        store::{
+            read::Read,
+            rows::{Branch, Node, ThreadRow},
+        },
     },
 };
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     id::{BranchId, NodeId},
-    tree::rows::Node,
+    tree::store::rows::Node,
 };
 
 /// In place of a message.
@@ -89,7 +89,7 @@ mod tests {
     use crate::{
         id::{CheckpointId, ThreadId},
         time::Timestamp,
-        tree::rows::Change,
+        tree::store::rows::Change,
     };
 
     fn node() -> Node {

@@ -6,15 +6,18 @@ use std::{
 };
 
 use super::{
+    content::{Messages, Values, id_of},
     path::Path,
-    values::{Messages, Values, id_of},
 };
 use crate::{
     id::{CheckpointId, NodeId},
     tree::{
-        Error, Read,
+        error::Error,
         resolve::{is_on_path, sees},
-        rows::{Change, Node, ThreadRow},
+        store::{
+            read::Read,
+            rows::{Change, Node, ThreadRow},
+        },
     },
     value::Value,
 };

@@ -3,16 +3,19 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
+    content::{Messages, Values},
     cursor::Cursor,
     item::{self, Item},
     path::{At, Path, path},
-    values::{Messages, Values},
 };
 use crate::{
     id::CheckpointId,
     tree::{
-        Error, Read,
-        rows::{Change, Node, ThreadRow},
+        error::Error,
+        store::{
+            read::Read,
+            rows::{Change, Node, ThreadRow},
+        },
     },
 };
 
@@ -295,7 +298,7 @@ async fn in_state(
     let messages: Vec<_> = state
         .all()
         .iter()
-        .filter(|one| !cut.contains(super::values::id_of(one).unwrap_or_default()))
+        .filter(|one| !cut.contains(super::content::id_of(one).unwrap_or_default()))
         .cloned()
         .collect();
     let count = messages.len();
@@ -303,7 +306,7 @@ async fn in_state(
     let position = async |read: &mut dyn Read, text: &Arc<str>| {
         let index = |id: &str| {
             let mut all = messages.iter();
-            all.position(|one| super::values::id_of(one) == Some(id))
+            all.position(|one| super::content::id_of(one) == Some(id))
         };
         let mut id = text.clone();
         if let Some(cursor) = Cursor::parse(text)
@@ -353,7 +356,7 @@ async fn in_state(
     let nodes = item::in_state(read, thread, path, part).await?;
     let cursor = |place: Option<&item::Place>| match (place?, &path.last) {
         (item::Place::InState(_, Some(node)), Some(end)) => Some(Cursor::new(end, node.id).text()),
-        (item::Place::InState(message, _), _) => super::values::id_of(message).map(str::to_owned),
+        (item::Place::InState(message, _), _) => super::content::id_of(message).map(str::to_owned),
         _ => None,
     };
     Ok(Part {

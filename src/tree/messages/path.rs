@@ -5,8 +5,12 @@ use std::sync::Arc;
 use crate::{
     id::{CheckpointId, NodeId},
     tree::{
-        Base, Error, Read, resolve,
-        rows::{Branch, Node, Point, ThreadRow},
+        error::Error,
+        resolve::{self, Base},
+        store::{
+            read::Read,
+            rows::{Branch, Node, Point, ThreadRow},
+        },
     },
 };
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::{
     Incoming, OnExisting, Post,
-    choice::{Ask, Choice, Line, Spot, choose},
-    known::Ids,
+    content::Values,
+    existing::Ids,
+    placement::{Ask, Choice, Line, Spot, choose},
     trim::{pruned, trim},
-    values::Values,
     write::{role_of, with_ids, write, written},
 };
 use crate::{
@@ -16,11 +16,15 @@ use crate::{
     graph::Compiled,
     id::CheckpointId,
     tree::{
-        Base, Error, Read, Tx,
         branch::{self, Leave, New},
         dangling::has_dangling_calls,
-        resolve,
-        rows::{Branch, Node, Position, ThreadRow},
+        error::Error,
+        resolve::{self, Base},
+        store::{
+            read::Read,
+            rows::{Branch, Node, Position, ThreadRow},
+            tx::Tx,
+        },
     },
 };
 

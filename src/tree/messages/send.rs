@@ -3,18 +3,23 @@
 use std::sync::Arc;
 
 use super::{
-    choice::{Ask, Choice, choose},
-    known::Ids,
+    content::Values,
+    existing::Ids,
+    placement::{Ask, Choice, choose},
     post::{Target, branch_off, exists, line, others},
-    values::Values,
 };
-use crate::id::BranchId;
-use crate::tree::{
-    Error, Tx,
-    branch::{self, Leave},
-    dangling::has_dangling_calls,
-    resolve,
-    rows::{Branch, Position, ThreadRow},
+use crate::{
+    id::BranchId,
+    tree::{
+        branch::{self, Leave},
+        dangling::has_dangling_calls,
+        error::Error,
+        resolve,
+        store::{
+            rows::{Branch, Position, ThreadRow},
+            tx::Tx,
+        },
+    },
 };
 
 /// Where a message is sent.

@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
-use super::values::Values;
+use super::content::Values;
 use crate::{
-    checkpoint::{Slot, frame::Decoded},
+    checkpoint::{Slot, buffered::BufferedSaver, frame::Decoded},
     engine::Edit,
     graph::Compiled,
     id::{CheckpointId, NodeId, TreeId},
     tree::{
-        Error, Outcome, Tx,
-        draft::Draft,
-        rows::{Branch, Point},
+        error::Error,
+        store::{
+            rows::{Branch, Outcome, Point},
+            tx::Tx,
+        },
     },
     value::Map,
 };
@@ -33,9 +35,9 @@ pub async fn trim(
     let base = values.decoded(of.id).await?;
     let base = base.ok_or_else(|| pruned(of.id))?;
     let last = kept(tx, values.tree, of, drop).await?;
-    let draft = Draft::new(values.saver.clone());
+    let buffer = BufferedSaver::new(values.saver.clone());
     let edit = Edit {
-        saver: draft.clone(),
+        saver: buffer.clone(),
         slot: branch.slot(),
         ns: "".into(),
         graph: graph.clone(),
@@ -48,7 +50,7 @@ pub async fn trim(
     };
     let (slot, mut state) = edit.without_messages(&values.channel, drop).await?;
     state.checkpoint.last_node = last;
-    for mut commit in draft.take() {
+    for mut commit in buffer.take() {
         commit.checkpoint.last_node = last;
         tx.put(commit).await?;
     }

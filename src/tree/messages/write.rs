@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Incoming, OnExisting, Post, known::Ids, post::Target, values::Values};
+use super::{Incoming, OnExisting, Post, content::Values, existing::Ids, post::Target};
 use crate::{
-    checkpoint::{self, Slot, frame::Decoded},
+    checkpoint::{self, Slot, buffered::BufferedSaver, frame::Decoded},
     engine::{Edit, edit::messages::Then, names::START},
     id::CheckpointId,
     tree::{
-        Error, Indexer, Outcome, Tx,
-        draft::Draft,
+        error::Error,
+        index::Indexer,
         resolve,
-        rows::{Node, ThreadRow},
+        store::{
+            rows::{Node, Outcome, ThreadRow},
+            tx::Tx,
+        },
     },
     value::{Map, Value},
 };
@@ -90,7 +93,7 @@ pub(super) async fn write(
         // Ids made here from now on are greater than the active branch's head.
         CheckpointId::mint(0, [head]);
     }
-    let draft = Draft::new(values.saver.clone());
+    let buffer = BufferedSaver::new(values.saver.clone());
     let mut metadata = Map::new();
     if let Some(value) = thread.metadata.get("graph_id") {
         metadata.insert("graph_id", value.clone());
@@ -103,7 +106,7 @@ pub(super) async fn write(
         ..Indexer::default()
     };
     let edit = Edit {
-        saver: draft.clone(),
+        saver: buffer.clone(),
         slot,
         ns: "".into(),
         graph: target.graph.clone(),
@@ -116,7 +119,7 @@ pub(super) async fn write(
     let list = messages.iter().map(|one| one.message.clone()).collect();
     let then = then(post, target, values, messages);
     let (edited, state) = edit.write_messages(&values.channel, list, then).await?;
-    for commit in draft.take() {
+    for commit in buffer.take() {
         tx.put(commit).await.map_err(|error| match error {
             checkpoint::Error::Fenced => taken_over(),
             error => error.into(),

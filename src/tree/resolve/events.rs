@@ -7,8 +7,12 @@ use crate::{
     checkpoint::Source,
     id::{BranchId, CheckpointId},
     tree::{
-        Error, Read, event,
-        rows::{Change, Event, Node, Point, ThreadRow},
+        error::Error,
+        event,
+        store::{
+            read::Read,
+            rows::{Change, Event, Node, Point, ThreadRow},
+        },
     },
 };
 

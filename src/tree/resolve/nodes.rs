@@ -5,8 +5,11 @@ use crate::{
     checkpoint::Source,
     id::{CheckpointId, NodeId, TreeId},
     tree::{
-        Error, Read,
-        rows::{Change, Node, Point, Position, ThreadRow},
+        error::Error,
+        store::{
+            read::Read,
+            rows::{Change, Node, Point, Position, ThreadRow},
+        },
     },
 };
 

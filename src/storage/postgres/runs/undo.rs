@@ -18,7 +18,7 @@ use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
     runs::{Status, Undo},
-    tree::{event, rows::NewEvent},
+    tree::{event, store::rows::NewEvent},
 };
 
 /// Nothing of a tree may be pinned while rows of it go.

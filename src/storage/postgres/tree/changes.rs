@@ -18,8 +18,8 @@ use crate::{
     },
     tree::{
         Outcome,
-        rows::{NewEvent, Position, Tag},
-        session::{InsertBranch, InsertFork},
+        store::rows::{NewEvent, Position, Tag},
+        store::tx::{InsertBranch, InsertFork},
     },
 };
 

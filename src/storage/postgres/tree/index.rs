@@ -13,7 +13,7 @@ use crate::{
         columns::{Time, all, column, id_if, name, one, text_if, unname},
         connection::{Failure, prepare},
     },
-    tree::rows::{Change, Node},
+    tree::store::rows::{Change, Node},
 };
 
 macro_rules! columns {

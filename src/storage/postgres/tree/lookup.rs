@@ -13,7 +13,7 @@ use crate::{
         connection::{Failure, prepare},
         threads::outcome_of,
     },
-    tree::rows::{Branch, OpenRun, Position, Tag, ThreadRow},
+    tree::store::rows::{Branch, OpenRun, Position, Tag, ThreadRow},
 };
 
 macro_rules! threads {

@@ -12,7 +12,7 @@ use crate::{
         columns::all,
         connection::{Failure, prepare},
     },
-    tree::rows::{Node, Point},
+    tree::store::rows::{Node, Point},
 };
 
 const OWN_POINTS: &str = "

@@ -10,7 +10,7 @@ use crate::{
         columns::{Time, all, column, id_if, one, word},
         connection::{Failure, prepare},
     },
-    tree::rows::Point,
+    tree::store::rows::Point,
 };
 
 /// Rows that a walk takes at most.

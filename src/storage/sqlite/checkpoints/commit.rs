@@ -7,7 +7,7 @@ use crate::{
     id::{BranchId, NodeId, TreeId},
     storage::sqlite::{branches, events},
     time::Timestamp,
-    tree::rows::NewEvent,
+    tree::store::rows::NewEvent,
 };
 
 /// One superstep. On `Err` the caller undoes what was written so far.

@@ -9,7 +9,7 @@ use crate::{
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     runs::{Run, Status},
     time::Timestamp,
-    tree::{event, rows::NewEvent},
+    tree::{event, store::rows::NewEvent},
 };
 
 /// A run was inserted, and may have been claimed at once.

@@ -18,7 +18,7 @@ use crate::{
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     runs::Undo,
     time::Timestamp,
-    tree::{event, rows::NewEvent},
+    tree::{event, store::rows::NewEvent},
 };
 
 /// Undoes and deletes a run; false when there is no such run.

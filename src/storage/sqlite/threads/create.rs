@@ -7,7 +7,7 @@ use crate::{
     checkpoint::Error,
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
-    tree::{NewThread, event, rows::NewEvent},
+    tree::{NewThread, event, store::rows::NewEvent},
 };
 
 /// Whether a thread can be created with this id. A tombstone that nothing refers to makes room.

@@ -10,8 +10,8 @@ use crate::{
     time::Timestamp,
     tree::{
         Outcome,
-        rows::{NewEvent, Position, Tag},
-        session::{InsertBranch, InsertFork},
+        store::rows::{NewEvent, Position, Tag},
+        store::tx::{InsertBranch, InsertFork},
     },
 };
 

@@ -10,7 +10,7 @@ use crate::{
     id::{NodeId, TreeId},
     storage::sqlite::columns::{id, id_if, unreadable},
     time::Timestamp,
-    tree::rows::{Change, Node},
+    tree::store::rows::{Change, Node},
 };
 
 macro_rules! columns {

@@ -10,7 +10,7 @@ use crate::{
         threads::outcome,
     },
     time::Timestamp,
-    tree::rows::{Branch, OpenRun, Position, Tag, ThreadRow},
+    tree::store::rows::{Branch, OpenRun, Position, Tag, ThreadRow},
 };
 
 macro_rules! threads {

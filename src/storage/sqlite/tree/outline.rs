@@ -9,7 +9,7 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
-    tree::rows::{Node, Point},
+    tree::store::rows::{Node, Point},
 };
 
 pub(super) const OWN_POINTS: &str = "SELECT checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, \

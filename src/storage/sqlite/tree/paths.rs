@@ -7,7 +7,7 @@ use crate::{
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     storage::sqlite::columns::{id, id_if, parsed},
     time::Timestamp,
-    tree::rows::Point,
+    tree::store::rows::Point,
 };
 
 /// Rows that a walk takes at most.

@@ -2,13 +2,34 @@
 
 use std::sync::Arc;
 
-use super::Outcome;
 use crate::{
     checkpoint::{Slot, Source},
     id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId},
     time::Timestamp,
     value::{Map, Value},
 };
+
+/// How the last finished run (or state edit) left a branch. `busy` is computed from runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is left to do.
+    Idle,
+    /// The head has nodes that wait to run.
+    Interrupted,
+    /// The last run failed.
+    Error,
+}
+
+impl Outcome {
+    /// The word stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Interrupted => "interrupted",
+            Self::Error => "error",
+        }
+    }
+}
 
 /// Whether an address means a place or the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +252,7 @@ pub struct Event {
     /// Type name, for example `BranchCreated`.
     pub kind: Arc<str>,
     /// Ids and small facts, as far as they are kept with the event itself:
-    /// [`event::payload`](super::event::payload) adds the rest.
+    /// [`event::payload`](crate::tree::event::payload) adds the rest.
     pub payload: Map,
     /// The branch it is about.
     pub branch: Option<BranchId>,
@@ -246,7 +267,7 @@ pub struct Event {
 /// An event to append to a thread's log; its number is given by the storage.
 #[derive(Clone, Debug, Default)]
 pub struct NewEvent {
-    /// Type name, one of [`event`](super::event)'s.
+    /// Type name, one of [`event`](crate::tree::event)'s.
     pub kind: &'static str,
     /// Ids and small facts that no other field says.
     pub payload: Map,

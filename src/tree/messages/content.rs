@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     checkpoint::{At, Saver, cache::DecodedCheckpoints, frame::Decoded},
     id::{CheckpointId, ThreadId, TreeId},
-    tree::{Error, base},
+    tree::{error::Error, load},
     value::Value,
 };
 
@@ -33,7 +33,8 @@ impl Values<'_> {
         if let Some(found) = self.cache.get(self.tree, id) {
             return Ok(Some(found));
         }
-        let loaded = base::load(self.saver, self.tree, self.thread, &"".into(), At::Id(id)).await?;
+        let loaded =
+            load::checkpoint(self.saver, self.tree, self.thread, &"".into(), At::Id(id)).await?;
         let Some(mut decoded) = loaded else {
             return Ok(None);
         };

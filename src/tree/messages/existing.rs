@@ -4,15 +4,18 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     Incoming,
-    choice::{Known, Spot, stored},
-    values::{Values, says},
+    content::{Values, says},
+    placement::{Known, Spot, stored},
 };
 use crate::{
     id::{CheckpointId, NodeId},
     tree::{
-        Error, Read,
+        error::Error,
         resolve::{is_on_path, sees},
-        rows::{Change, Node, ThreadRow},
+        store::{
+            read::Read,
+            rows::{Change, Node, ThreadRow},
+        },
     },
 };
 

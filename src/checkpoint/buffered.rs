@@ -1,24 +1,22 @@
-//! A saver that keeps what is to be written, so that a state edit can become part of a
-//! transaction with more in it.
+//! A saver that buffers commits, so that the caller can write them in a transaction of its own
+//! together with other changes.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::{
-    checkpoint::{BlobRow, Commit, Error, Flush, List, Query, Saver, Stored, Version},
-    id::TreeId,
-};
+use super::{BlobRow, Commit, Error, Flush, List, Query, Saver, Stored, Version};
+use crate::id::TreeId;
 
-/// Reads from a saver and keeps commits to itself.
-pub struct Draft {
+/// Reads from a saver and buffers commits instead of writing them.
+pub struct BufferedSaver {
     saver: Arc<dyn Saver>,
     commits: Mutex<Vec<Commit>>,
 }
 
-impl Draft {
-    /// A draft over what `saver` holds.
+impl BufferedSaver {
+    /// A buffer in front of `saver`, from which checkpoints are read.
     pub fn new(saver: Arc<dyn Saver>) -> Arc<Self> {
         Arc::new(Self {
             saver,
@@ -26,14 +24,14 @@ impl Draft {
         })
     }
 
-    /// What was to be written, in order.
+    /// Takes the buffered commits, in the order in which they were made.
     pub fn take(&self) -> Vec<Commit> {
         std::mem::take(&mut *self.commits.lock())
     }
 }
 
 #[async_trait]
-impl Saver for Draft {
+impl Saver for BufferedSaver {
     async fn load(&self, query: Query) -> Result<Option<Stored>, Error> {
         self.saver.load(query).await
     }
@@ -51,9 +49,11 @@ impl Saver for Draft {
         depths
     }
 
-    /// Edits write whole supersteps only.
+    /// State updates commit whole supersteps and flush nothing.
     async fn flush(&self, _flush: Flush) -> Result<(), Error> {
-        Err(Error::Database("a draft takes no pending writes".into()))
+        Err(Error::Database(
+            "a buffered saver takes no pending writes".into(),
+        ))
     }
 
     async fn blobs(

@@ -1,11 +1,10 @@
 //! Where a posted message goes. Nothing here does I/O.
 
+use super::OnExisting;
 use crate::{
     id::{BranchId, NodeId},
     time::Timestamp,
 };
-
-use super::OnExisting;
 
 /// A place in a conversation: behind this message, or before the first one.
 pub type Spot = Option<NodeId>;

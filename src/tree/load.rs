@@ -1,0 +1,139 @@
+//! Checkpoints as they are loaded: decoded, with the pending writes that count.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    checkpoint::{
+        At, Error, Query, Saver,
+        frame::{self, Chains, Decoded},
+    },
+    id::{BranchId, TaskId, ThreadId, TreeId},
+};
+
+/// The branch whose pending writes count at a base checkpoint: `branch` if it has any there, else
+/// the branch that wrote the checkpoint, else the oldest branch that has any.
+pub fn owner_of_writes(base: &Decoded, branch: BranchId) -> BranchId {
+    for candidate in [branch, base.checkpoint.branch] {
+        if base.writes.iter().any(|(owner, _)| *owner == candidate) {
+            return candidate;
+        }
+    }
+    base.writes
+        .iter()
+        .map(|(owner, _)| *owner)
+        .min()
+        .unwrap_or(branch)
+}
+
+/// Drops the pending writes that do not count for `branch`.
+pub fn keep_own_writes(base: &mut Decoded, branch: BranchId) {
+    let owner = owner_of_writes(base, branch);
+    base.writes.retain(|(branch, _)| *branch == owner);
+}
+
+/// Drops the pending writes that a record of the superstep does not show. Of every task it shows
+/// the output of the branch that finished the task first, and the control values of the oldest
+/// branch.
+pub fn keep_first_writes(base: &mut Decoded) {
+    let mut first: HashMap<(TaskId, i32), BranchId> = HashMap::new();
+    for (branch, write) in &base.writes {
+        // All output of a task is of one branch.
+        let owner = first
+            .entry((write.task, write.idx.min(0)))
+            .or_insert(*branch);
+        *owner = (*owner).min(*branch);
+    }
+    base.writes
+        .retain(|(branch, write)| first.get(&(write.task, write.idx.min(0))) == Some(branch));
+}
+
+/// Loads one checkpoint with the values that its pending writes refer to.
+///
+/// # Errors
+/// The storage failed, or a row cannot be read.
+pub async fn checkpoint(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    thread: ThreadId,
+    ns: &Arc<str>,
+    at: At,
+) -> Result<Option<Decoded>, Error> {
+    match unresolved_checkpoint(saver, tree, thread, ns, at).await? {
+        Some(decoded) => resolve_references(saver, tree, ns, decoded).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Loads one checkpoint without the values that its pending writes refer to. A page of them is
+/// completed at once by [`resolve_references_of_page`].
+///
+/// # Errors
+/// As [`checkpoint`].
+pub async fn unresolved_checkpoint(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    thread: ThreadId,
+    ns: &Arc<str>,
+    at: At,
+) -> Result<Option<Decoded>, Error> {
+    let query = Query {
+        tree,
+        thread,
+        ns: ns.clone(),
+        at,
+        values: true,
+    };
+    let stored = saver.load(query).await?;
+    stored.map(|stored| frame::decode(&stored)).transpose()
+}
+
+/// Fills in the values of pending writes that are stored as references to blobs.
+///
+/// # Errors
+/// The storage failed, or a row cannot be read.
+pub async fn resolve_references(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    ns: &Arc<str>,
+    mut decoded: Decoded,
+) -> Result<Decoded, Error> {
+    resolve_references_of_page(saver, tree, ns, std::slice::from_mut(&mut decoded)).await?;
+    Ok(decoded)
+}
+
+/// [`resolve_references`] for several checkpoints of one namespace. The blobs of a page mostly
+/// share the base versions that they are deltas of, and each of those is read once.
+///
+/// # Errors
+/// The storage failed, or a row cannot be read.
+pub async fn resolve_references_of_page(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    ns: &Arc<str>,
+    page: &mut [Decoded],
+) -> Result<(), Error> {
+    let named = |decoded: &Decoded| {
+        let references = decoded.references.iter();
+        let named = references.map(|(at, version)| {
+            let channel = decoded.writes.get(*at).map(|(_, write)| &write.channel);
+            (channel.cloned().unwrap_or_default(), *version)
+        });
+        named.collect::<Vec<_>>()
+    };
+    let references: Vec<_> = page.iter().flat_map(named).collect();
+    if references.is_empty() {
+        return Ok(());
+    }
+    let rows = saver.blobs(tree, ns.clone(), references).await?;
+    let chains = Chains::new(&rows);
+    for decoded in page {
+        for (at, version) in std::mem::take(&mut decoded.references) {
+            let write = &mut decoded.writes[at].1;
+            let items = chains
+                .items(&write.channel, version)
+                .map_err(Error::Corrupt)?;
+            write.value = items.unwrap_or_default();
+        }
+    }
+    Ok(())
+}

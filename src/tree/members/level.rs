@@ -1,0 +1,140 @@
+//! Levels of access to a tree, and the members who have one.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+/// What somebody may do; each may do all that those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Read.
+    Reader,
+    /// Post, run, branch, tag and fork.
+    Writer,
+    /// Share, up to this level.
+    Manager,
+    /// Delete, and share without a limit.
+    Owner,
+}
+
+impl Level {
+    /// Every word with its meaning.
+    pub const ALL: &[(&'static str, Self)] = &[
+        ("reader", Self::Reader),
+        ("writer", Self::Writer),
+        ("manager", Self::Manager),
+        ("owner", Self::Owner),
+    ];
+
+    /// The word stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reader => "reader",
+            Self::Writer => "writer",
+            Self::Manager => "manager",
+            Self::Owner => "owner",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(word, _)| *word == text);
+        found
+            .map(|(_, level)| *level)
+            .ok_or_else(|| format!("`{text}` is not a level"))
+    }
+}
+
+/// Somebody a tree belongs to or is shared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Who.
+    pub principal: Arc<str>,
+    /// What they may do.
+    pub level: Level,
+}
+
+/// Everybody with a level on a tree: its first owner, and rows of those it is shared with.
+#[derive(Clone, Debug, Default)]
+pub struct Members {
+    /// `trees.owner`: an owner whatever the rows say.
+    pub owner: Arc<str>,
+    /// Rows of `tree_members`.
+    pub rows: Vec<Member>,
+}
+
+impl Members {
+    /// Everybody, owners first, then by name.
+    pub fn all(&self) -> Vec<Member> {
+        let mut all: Vec<Member> = self
+            .rows
+            .iter()
+            .filter(|one| one.principal != self.owner)
+            .cloned()
+            .collect();
+        all.push(Member {
+            principal: self.owner.clone(),
+            level: Level::Owner,
+        });
+        all.sort_by(|a, b| (b.level, &a.principal).cmp(&(a.level, &b.principal)));
+        all
+    }
+
+    /// What somebody may do.
+    pub fn level(&self, principal: &str) -> Option<Level> {
+        let all = self.all();
+        let found = all.iter().find(|one| *one.principal == *principal);
+        found.map(|one| one.level)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared() -> Members {
+        let row = |principal: &str, level| Member {
+            principal: principal.into(),
+            level,
+        };
+        Members {
+            owner: "ann".into(),
+            rows: vec![
+                row("zoe", Level::Reader),
+                row("bob", Level::Owner),
+                row("ann", Level::Reader),
+                row("cid", Level::Manager),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_owner_of_the_tree_is_one_whatever_its_row_says() {
+        let members = shared();
+        assert_eq!(members.level("ann"), Some(Level::Owner));
+        assert_eq!(members.level("bob"), Some(Level::Owner));
+        assert_eq!(members.level("zoe"), Some(Level::Reader));
+        assert_eq!(members.level("eve"), None);
+        let names: Vec<_> = members
+            .all()
+            .iter()
+            .map(|one| one.principal.to_string())
+            .collect();
+        assert_eq!(names, ["ann", "bob", "cid", "zoe"]);
+    }
+
+    #[test]
+    fn levels_are_read_as_they_are_written() {
+        for (word, level) in Level::ALL {
+            assert_eq!(word.parse(), Ok(*level));
+            assert_eq!(level.to_string(), *word);
+        }
+        assert!("admin".parse::<Level>().is_err());
+    }
+}

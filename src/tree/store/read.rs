@@ -1,0 +1,141 @@
+//! The rows of a tree that operations read from a storage.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::rows::{Branch, Event, Node, OpenRun, Point, Tag, ThreadRow};
+use crate::{
+    checkpoint::Error,
+    id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
+    tree::members::level::Members,
+};
+
+/// Reads rows. Nothing here loads channel values: see [`Saver`](crate::checkpoint::Saver).
+#[async_trait]
+pub trait Read: Send {
+    /// A thread, also one that is deleted and leaves a tombstone.
+    async fn thread_row(&mut self, id: ThreadId) -> Result<Option<ThreadRow>, Error>;
+    /// Every thread of a tree, tombstones too, oldest first.
+    async fn relatives(&mut self, tree: TreeId) -> Result<Vec<ThreadRow>, Error>;
+
+    /// Branches of a thread, oldest first.
+    async fn branches(&mut self, tree: TreeId, thread: ThreadId) -> Result<Vec<Branch>, Error>;
+    /// One branch of the tree.
+    async fn branch(&mut self, tree: TreeId, id: BranchId) -> Result<Option<Branch>, Error>;
+
+    /// Tags of a thread by name.
+    async fn tags(&mut self, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Error>;
+    /// One tag.
+    async fn tag(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+        name: Arc<str>,
+    ) -> Result<Option<Tag>, Error>;
+
+    /// One checkpoint of the root namespace.
+    async fn point(&mut self, tree: TreeId, id: CheckpointId) -> Result<Option<Point>, Error>;
+    /// The path from `start` towards the root: newest first, at most `limit` rows (reference Q1).
+    async fn path(
+        &mut self,
+        tree: TreeId,
+        start: CheckpointId,
+        limit: usize,
+    ) -> Result<Vec<Point>, Error>;
+    /// Whether a thread sees a checkpoint: its own, or on the path of its fork base (Q2).
+    async fn visible(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+        id: CheckpointId,
+    ) -> Result<bool, Error>;
+    /// Whether `ancestor` lies on the path of `start` (itself included). The walk stops at the
+    /// ancestor's depth.
+    async fn on_path(
+        &mut self,
+        tree: TreeId,
+        start: CheckpointId,
+        ancestor: CheckpointId,
+    ) -> Result<bool, Error>;
+    /// Whether the branch has an unanswered question among its writes at a checkpoint.
+    async fn is_interrupted(
+        &mut self,
+        tree: TreeId,
+        branch: BranchId,
+        at: CheckpointId,
+    ) -> Result<bool, Error>;
+
+    /// One node of the message index.
+    async fn node(&mut self, tree: TreeId, id: NodeId) -> Result<Option<Node>, Error>;
+    /// Every node of the tree about these messages, newest checkpoint first.
+    async fn nodes_of(&mut self, tree: TreeId, ids: Vec<Arc<str>>) -> Result<Vec<Node>, Error>;
+    /// The chain of `add` nodes from `start` towards the first message: newest first, at most
+    /// `limit` rows.
+    async fn chain(
+        &mut self,
+        tree: TreeId,
+        start: NodeId,
+        limit: usize,
+    ) -> Result<Vec<Node>, Error>;
+    /// The `add` nodes that follow `parent` (the first messages without one) in the tree, oldest
+    /// first.
+    async fn children(&mut self, tree: TreeId, parent: Option<NodeId>) -> Result<Vec<Node>, Error>;
+
+    /// Events of a thread after a number, in order.
+    async fn events(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Event>, Error>;
+
+    /// Events that say how these branches are called from then on, or were called until then:
+    /// `BranchCreated`, `BranchRenamed` and `BranchDeleted`, of each branch in order.
+    async fn naming_events(
+        &mut self,
+        tree: TreeId,
+        branches: Vec<BranchId>,
+    ) -> Result<Vec<Event>, Error>;
+
+    /// Pending and running runs of a thread, in order of creation.
+    async fn open_runs(&mut self, tree: TreeId, thread: ThreadId) -> Result<Vec<OpenRun>, Error>;
+
+    // For outlines.
+
+    /// The root checkpoints that a thread wrote itself, deeper than `below`, by depth, then age.
+    async fn own_points(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+        below: i32,
+        limit: usize,
+    ) -> Result<Vec<Point>, Error>;
+    /// The `add` nodes that a thread wrote itself, with ordinals above `after`, by ordinal, then
+    /// age.
+    async fn own_nodes(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+        after: i32,
+        limit: usize,
+    ) -> Result<Vec<Node>, Error>;
+
+    /// Everybody with a level on a tree.
+    async fn members(&mut self, tree: TreeId) -> Result<Members, Error>;
+
+    // For pages of messages.
+
+    /// Of the chain of `add` nodes that ends with `end` those whose ordinals follow `after`:
+    /// oldest first, at most `limit` rows. Of the others only ids are read.
+    async fn segment(
+        &mut self,
+        tree: TreeId,
+        end: NodeId,
+        after: i32,
+        limit: usize,
+    ) -> Result<Vec<Node>, Error>;
+    /// The `add` nodes that follow any of these in the tree, oldest first.
+    async fn followers(&mut self, tree: TreeId, parents: Vec<NodeId>) -> Result<Vec<Node>, Error>;
+}

@@ -1,0 +1,151 @@
+//! The transaction in which an operation changes rows of a tree.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{
+    read::Read,
+    rows::{Branch, NewEvent, Outcome, Position, Tag},
+};
+use crate::{
+    checkpoint::{Commit, Error},
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
+    tree::members::level::Level,
+    value::Map,
+};
+
+/// A branch to insert as it is given: no name is made up, no epoch is checked.
+#[derive(Clone, Debug)]
+pub struct InsertBranch {
+    /// Key.
+    pub id: BranchId,
+    /// Tree.
+    pub tree: TreeId,
+    /// The thread it belongs to.
+    pub thread: ThreadId,
+    /// Unique in the thread.
+    pub name: Arc<str>,
+    /// Its head.
+    pub head: Option<CheckpointId>,
+    /// Depth of the head, -1 without one.
+    pub head_depth: i32,
+    /// How it counts as left: `Interrupted` when its head has nodes that wait.
+    pub outcome: Outcome,
+    /// `branches.origin`.
+    pub origin: &'static str,
+    /// The branch it is made from.
+    pub source: Option<BranchId>,
+}
+
+/// A thread to insert into a tree that exists.
+#[derive(Clone, Debug)]
+pub struct InsertFork {
+    /// Key.
+    pub id: ThreadId,
+    /// The tree.
+    pub tree: TreeId,
+    /// The thread it is forked from.
+    pub parent: ThreadId,
+    /// Last inherited checkpoint; `None` for a blank slate.
+    pub checkpoint: Option<CheckpointId>,
+    /// Depth of that checkpoint, -1 without one.
+    pub depth: i32,
+    /// The anchor as sent.
+    pub anchor: Option<Arc<str>>,
+    /// Its position as sent.
+    pub position: Option<Position>,
+    /// Events of the parent up to this number are inherited; the fork's own follow it.
+    pub event_number: i64,
+    /// Number of forks above.
+    pub level: i32,
+    /// Its branch `main`, inserted separately.
+    pub active_branch: BranchId,
+    /// Its metadata.
+    pub metadata: Map,
+}
+
+/// Changes rows in one transaction. Dropping it undoes everything.
+///
+/// [`Store::begin`](super::threads::Store::begin) locks the tree's row first, so operations on one tree
+/// follow each other; supersteps of runs do not take that lock and are kept out by the locks of
+/// branches. Lock order everywhere: tree, branches, runs, threads.
+#[async_trait]
+pub trait Tx: Read {
+    /// Locks a branch against claims and commits, and reads it as it is then.
+    async fn lock_branch(&mut self, tree: TreeId, id: BranchId) -> Result<Option<Branch>, Error>;
+    /// Inserts a branch with epoch 0. The name must be free.
+    async fn insert_branch(&mut self, new: InsertBranch) -> Result<(), Error>;
+    /// Copies the pending writes of `from` at `base`, and of subgraphs stopped below it, to
+    /// `to`, as interrupted (Q7), and sets the copy's `creation_id`.
+    async fn copy_writes(
+        &mut self,
+        tree: TreeId,
+        base: CheckpointId,
+        from: BranchId,
+        to: BranchId,
+    ) -> Result<(), Error>;
+    /// Renames a branch. The name must be free.
+    async fn rename_branch(
+        &mut self,
+        tree: TreeId,
+        id: BranchId,
+        name: Arc<str>,
+    ) -> Result<(), Error>;
+    /// Deletes the row of a branch; nothing else goes.
+    async fn delete_branch(&mut self, tree: TreeId, id: BranchId) -> Result<(), Error>;
+    /// Makes a branch the active one of its thread.
+    async fn activate(&mut self, thread: ThreadId, branch: BranchId) -> Result<(), Error>;
+
+    /// Sets a tag; true when it is new.
+    async fn put_tag(&mut self, tree: TreeId, thread: ThreadId, tag: Tag) -> Result<bool, Error>;
+    /// Deletes a tag; false when there is none.
+    async fn delete_tag(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+        name: Arc<str>,
+    ) -> Result<bool, Error>;
+
+    /// Ends runs from outside as `interrupted`: their branches' epochs rise, so that a worker of
+    /// theirs writes nothing more.
+    async fn cancel_runs(&mut self, thread: ThreadId, runs: Vec<RunId>) -> Result<(), Error>;
+    /// Pins floating runs to a branch.
+    async fn pin_runs(&mut self, runs: Vec<RunId>, branch: BranchId) -> Result<(), Error>;
+
+    /// Inserts a fork. The id must be free.
+    async fn insert_fork(&mut self, new: InsertFork) -> Result<(), Error>;
+
+    /// Writes a superstep as [`Saver::commit`](crate::checkpoint::Saver::commit) does, inside
+    /// this transaction. `Fenced` when the slot's epoch or head is no longer true.
+    async fn put(&mut self, commit: Commit) -> Result<i32, Error>;
+    /// Notes how a branch is left.
+    async fn set_outcome(
+        &mut self,
+        tree: TreeId,
+        branch: BranchId,
+        outcome: Outcome,
+    ) -> Result<(), Error>;
+
+    /// Appends events to a thread's log; answers the number of the last one. The thread's
+    /// `updated_at` moves.
+    async fn append(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+        events: Vec<NewEvent>,
+    ) -> Result<i64, Error>;
+
+    /// Gives somebody a level on a tree, or takes it away. What `trees.owner` says stays.
+    async fn put_member(
+        &mut self,
+        tree: TreeId,
+        principal: Arc<str>,
+        level: Option<Level>,
+    ) -> Result<(), Error>;
+    /// Makes somebody the owner of a tree.
+    async fn set_owner(&mut self, tree: TreeId, principal: Arc<str>) -> Result<(), Error>;
+
+    /// Makes everything durable.
+    async fn commit(self: Box<Self>) -> Result<(), Error>;
+}
