@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{
+use test_support::{
     client::{Answer, Client},
     place::Place,
     server::{Server, Setup},

@@ -15,11 +15,8 @@ use backstitch::{
 };
 use serde_json::json;
 
-use crate::{
-    on_both, on_both_storages,
-    storages::Storage,
-    support::{self, client::Client, place::Place, server::Setup},
-};
+use crate::{on_both, storages::Storage};
+use test_support::{client::Client, on_both_storages, place::Place, server::Setup};
 
 on_both!(
     a_replay_forks_the_graph_inside_where_it_was_addressed,

@@ -16,11 +16,8 @@ use backstitch::{
 };
 use serde_json::json;
 
-use crate::{
-    on_both, on_both_storages,
-    storages::Storage,
-    support::{self, client::Client, place::Place, server::Setup},
-};
+use crate::{on_both, storages::Storage};
+use test_support::{client::Client, on_both_storages, place::Place, server::Setup};
 
 on_both!(
     a_node_finds_what_another_thread_remembered,
@@ -112,7 +109,7 @@ fn memory_is_shared_by_threads_and_outlives_the_server(place: &Place) {
 
 /// Runs `test` over the storage's own door to memory.
 fn over(place: &Place, test: impl AsyncFnOnce(&dyn Store)) {
-    crate::support::place::block_on(async {
+    test_support::place::block_on(async {
         match place.url() {
             Some(url) => {
                 let store =

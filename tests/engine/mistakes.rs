@@ -15,11 +15,8 @@ use backstitch::{
 };
 use serde_json::json;
 
-use crate::{
-    on_both, on_both_storages,
-    storages::Storage,
-    support::{self, client::Client, place::Place, server::Setup},
-};
+use crate::{on_both, storages::Storage};
+use test_support::{client::Client, on_both_storages, place::Place, server::Setup};
 
 on_both!(
     a_route_to_an_unknown_key_names_its_place,
@@ -37,7 +34,6 @@ on_both!(
 
 on_both_storages!(the_server_tells_mistakes_apart);
 
-#[path = "mistakes/refused.rs"]
 mod refused;
 
 /// Does what `how` says: `key`, `goto`, `both`, `ask`, or nothing.

@@ -3,14 +3,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{
+use test_support::{
+    client::Client,
     on_both_storages,
-    support::{
-        self,
-        client::Client,
-        place::Place,
-        server::{Server, Setup},
-    },
+    place::Place,
+    server::{Server, Setup},
 };
 
 on_both_storages!(

@@ -17,11 +17,8 @@ use backstitch::{
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::{
-    on_both, on_both_storages,
-    storages::Storage,
-    support::{self, client::Client, place::Place, server::Setup},
-};
+use crate::{on_both, storages::Storage};
+use test_support::{client::Client, on_both_storages, place::Place, server::Setup};
 
 on_both!(
     a_known_result_is_told_as_cached_and_stored_like_any_other,

@@ -2,7 +2,7 @@
 
 use backstitch::Local;
 
-use super::support::postgres::{Database, database};
+use test_support::postgres::{Database, database};
 
 /// One storage, and what must live as long as it.
 pub struct Storage {

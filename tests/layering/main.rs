@@ -175,9 +175,15 @@ fn every_test_file_says_what_it_is_for_and_every_folder_of_them_has_a_root() {
             ));
         }
         let folder = Path::new(&test.path).parent().unwrap().to_str().unwrap();
-        let roots = [format!("{folder}.rs"), format!("{folder}/main.rs")];
-        if folder != "tests" && !tests.iter().any(|test| roots.contains(&test.path)) {
-            wrong.insert(format!("{} is missing", roots[0]));
+        if folder == "tests" {
+            wrong.insert(format!("{}: a test is tests/<name>/main.rs", test.path));
+        }
+        let roots = [".rs", "/main.rs", "/lib.rs"].map(|end| format!("{folder}{end}"));
+        if !tests.iter().any(|test| roots.contains(&test.path)) {
+            wrong.insert(format!("{folder} has no root file"));
+        }
+        if test.text.contains(concat!("#[", "path")) {
+            wrong.insert(format!("{} names the file of a module", test.path));
         }
     }
     assert!(wrong.is_empty(), "{}", list(&wrong));

@@ -1,17 +1,14 @@
 //! Branches and tags: made, switched, renamed, deleted; and what that does to waiting runs.
 
-#[path = "branches/changing.rs"]
 mod changing;
-#[path = "branches/making.rs"]
 mod making;
-#[path = "branches/scenarios.rs"]
 mod scenarios;
 
 use serde_json::{Value, json};
 
-use crate::support::client::Client;
-use crate::support::place::{Place, serve};
-use crate::support::talk::{self, code, extend, last_event, ok, patch, put, turn_as, until};
+use test_support::client::Client;
+use test_support::place::{Place, serve};
+use test_support::talk::{self, code, extend, last_event, ok, patch, put, turn_as, until};
 
 /// A run of `slow` with one tick.
 pub fn slow(ms: u64, more: Value) -> Value {

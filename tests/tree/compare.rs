@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::on_both_storages;
-use crate::support;
-use crate::support::client::Client;
-use crate::support::place::{Place, serve};
-use crate::support::talk::{contents, get, say};
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::{Place, serve};
+use test_support::talk::{contents, get, say};
 
 on_both_storages!(
     two_branches_differ_by_their_messages,

@@ -3,16 +3,13 @@
 
 use serde_json::{Value, json};
 
-use crate::invariants::Tables;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::client::Client;
-use crate::support::place::{Place, block_on};
-use crate::support::server::{Server, Setup};
+use test_support::client::Client;
+use test_support::invariants::Tables;
+use test_support::on_both_storages;
+use test_support::place::{Place, block_on};
+use test_support::server::{Server, Setup};
 
-#[path = "depth/cost.rs"]
 mod cost;
-#[path = "depth/rows.rs"]
 mod rows;
 
 on_both_storages!(a_page_costs_as_much_on_a_path_of_500_as_on_one_of_50_000,);

@@ -1,10 +1,7 @@
 //! The event log: pages, streams, and the tables derived from it.
 
-#[path = "events/constant.rs"]
 mod constant;
-#[path = "events/derived.rs"]
 mod derived;
-#[path = "events/log.rs"]
 mod log;
 
 use std::{
@@ -14,10 +11,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Client, Open};
-use crate::support::place::{Place, serve};
-use crate::support::server::Server;
-use crate::support::talk::{TURN, background, events, numbers, say, slow};
+use test_support::client::{Client, Open};
+use test_support::place::{Place, serve};
+use test_support::server::Server;
+use test_support::talk::{TURN, background, events, numbers, say, slow};
 
 fn types(events: &[Value]) -> Vec<&str> {
     let types = events.iter().map(|event| event["event_type"].as_str());

@@ -1,17 +1,14 @@
 //! Forks: made by command or by the first post, read, and independent of what they came from.
 
-#[path = "forks/explicit.rs"]
 mod explicit;
-#[path = "forks/implicit.rs"]
 mod implicit;
-#[path = "forks/points.rs"]
 mod points;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
-use crate::support::place::{Place, serve};
-use crate::support::talk::{
+use test_support::client::{Answer, Client};
+use test_support::place::{Place, serve};
+use test_support::talk::{
     self, code, contents, create, family, fork, id_of, ids, last_event, note, ok, put, read, say,
     thread_of, with,
 };

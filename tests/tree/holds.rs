@@ -2,14 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::invariants::Tables;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::client::Client;
-use crate::support::place::{Place, block_on, serve};
-use crate::support::server::Server;
-use crate::support::tables::file;
-use crate::support::talk::{self, extend, turn};
+use test_support::client::Client;
+use test_support::invariants::Tables;
+use test_support::on_both_storages;
+use test_support::place::{Place, block_on, serve};
+use test_support::server::Server;
+use test_support::tables::file;
+use test_support::talk::{self, extend, turn};
 
 on_both_storages!(everything_done_to_a_conversation_leaves_whole_tables,);
 

@@ -1,9 +1,7 @@
 //! The message index and the events of threads, as runs, edits, crashes and undone runs leave
 //! them in the tables.
 
-#[path = "index/ends.rs"]
 mod ends;
-#[path = "index/turns.rs"]
 mod turns;
 
 use std::collections::BTreeMap;
@@ -11,13 +9,35 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{
+use test_support::{
     client::Client,
     place::{Place, serve},
     server::Server,
     tables::{self, Row},
     talk::{TURN, background, slow, turn, until},
 };
+
+/// Types of events in the order of the numbers that rows hold, from 1 on.
+const KINDS: [&str; 18] = [
+    "ThreadCreated",
+    "ThreadForked",
+    "UserMessageAdded",
+    "LLMResponseGenerated",
+    "MessageAdded",
+    "MessageEdited",
+    "MessageRemoved",
+    "CheckpointCreated",
+    "BranchCreated",
+    "BranchActivated",
+    "BranchHeadReset",
+    "BranchRenamed",
+    "BranchDeleted",
+    "TagSet",
+    "TagDeleted",
+    "RunEnqueued",
+    "RunStarted",
+    "RunFinished",
+];
 
 /// A row of `events`.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,8 +237,9 @@ impl Rows {
     }
 }
 
+/// The type of an event by the number that its row holds.
 fn kind(code: i64) -> &'static str {
-    backstitch::tree::event::kind(i16::try_from(code).unwrap()).unwrap()
+    KINDS[usize::try_from(code).unwrap() - 1]
 }
 
 fn head(client: &Client, thread: &str) -> String {

@@ -1,18 +1,15 @@
 //! Runs and states on branches, by tag, message and checkpoint.
 
-#[path = "lineage/runs.rs"]
 mod runs;
-#[path = "lineage/scenarios.rs"]
 mod scenarios;
-#[path = "lineage/states.rs"]
 mod states;
 
 use serde_json::{Value, json};
 
 use super::branches::{branches, slow, texts, two_turns, with_side_branch};
-use crate::support::client::Client;
-use crate::support::place::{Place, serve};
-use crate::support::talk::{agent_thread, code, extend, note, ok, put, store, turn_as};
+use test_support::client::Client;
+use test_support::place::{Place, serve};
+use test_support::talk::{agent_thread, code, extend, note, ok, put, store, turn_as};
 
 fn state(client: &Client, thread: &str, query: &str) -> Value {
     ok(client.get(&format!("/threads/{thread}/state?{query}")), 200)

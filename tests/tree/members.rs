@@ -1,15 +1,13 @@
 //! Keys, owners and sharing.
 
-#[path = "members/codes.rs"]
 mod codes;
 
 use serde_json::{Value, json};
 
-use crate::on_both_storages;
-use crate::support;
-use crate::support::client::{Answer, Client};
-use crate::support::place::Place;
-use crate::support::server::{Server, Setup};
+use test_support::client::{Answer, Client};
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::{Server, Setup};
 
 on_both_storages!(
     a_request_without_a_good_key_is_refused_everywhere_but_at_health,

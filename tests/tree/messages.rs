@@ -1,20 +1,15 @@
 //! Posting, sending and reading messages.
 
-#[path = "messages/bad_input.rs"]
 mod bad_input;
-#[path = "messages/pages.rs"]
 mod pages;
-#[path = "messages/posts.rs"]
 mod posts;
-#[path = "messages/scenarios.rs"]
 mod scenarios;
-#[path = "messages/sends.rs"]
 mod sends;
 
 use serde_json::{Value, json};
 
-use crate::support::client::Client;
-use crate::support::talk::{agent_thread, store};
+use test_support::client::Client;
+use test_support::talk::{agent_thread, store};
 
 /// A conversation `M1` to `M<n>` of alternating roles, each posted by itself.
 fn conversation(client: &Client, n: usize) -> String {

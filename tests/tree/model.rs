@@ -8,24 +8,17 @@ use op::Op;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::invariants::Tables;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::client::Client;
-use crate::support::place::{Place, block_on};
-use crate::support::server::Setup;
+use test_support::client::Client;
+use test_support::invariants::Tables;
+use test_support::on_both_storages;
+use test_support::place::{Place, block_on};
+use test_support::server::Setup;
 
-#[path = "model/compare.rs"]
 mod compare;
-#[path = "model/drive.rs"]
 mod drive;
-#[path = "model/find.rs"]
 mod find;
-#[path = "model/op.rs"]
 mod op;
-#[path = "model/rules.rs"]
 mod rules;
-#[path = "model/world.rs"]
 mod world;
 
 on_both_storages!(a_tree_is_what_the_naive_model_says,);

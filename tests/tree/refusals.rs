@@ -1,20 +1,16 @@
 //! What the operations on the tree refuse, row by row, and that a refusal writes nothing.
 
-#[path = "refusals/access.rs"]
 mod access;
-#[path = "refusals/addresses.rs"]
 mod addresses;
-#[path = "refusals/conflicts.rs"]
 mod conflicts;
-#[path = "refusals/limits.rs"]
 mod limits;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client};
-use crate::support::place::{Place, serve};
-use crate::support::server::Server;
-use crate::support::talk::{self, code, fork, get, id_of, ok, put, store, thread_of, whole};
+use test_support::client::{Answer, Client};
+use test_support::place::{Place, serve};
+use test_support::server::Server;
+use test_support::talk::{self, code, fork, get, id_of, ok, put, store, thread_of, whole};
 
 /// A request: method, path, body (null for none).
 type Request = (&'static str, String, Value);

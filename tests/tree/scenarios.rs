@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::on_both_storages;
-use crate::support;
-use crate::support::client::Client;
-use crate::support::place::{Place, serve};
-use crate::support::server::Setup;
-use crate::support::talk::{code, contents, create, events, get, numbers, ok, read, say, user};
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::{Place, serve};
+use test_support::server::Setup;
+use test_support::talk::{code, contents, create, events, get, numbers, ok, read, say, user};
 
 on_both_storages!(
     scenario_01_a_run_without_an_address_goes_on_from_the_latest_state,

@@ -1,8 +1,7 @@
 //! Branches that are activated, renamed and deleted, and what is told of it.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
+use test_support::on_both_storages;
 
 on_both_storages!(
     activating_is_idempotent_and_keeps_or_ends_what_waits,

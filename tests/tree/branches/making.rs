@@ -1,9 +1,8 @@
 //! Branches that begin somewhere: at an address, by a rewind, beside a question.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::server::Setup;
+use test_support::on_both_storages;
+use test_support::server::Setup;
 
 on_both_storages!(
     a_new_thread_has_one_empty_branch,

@@ -1,8 +1,7 @@
 //! The scenarios about branches and tags, by number.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
+use test_support::on_both_storages;
 
 on_both_storages!(
     scenario_06_leaves_are_the_ends_of_paths,

@@ -2,9 +2,9 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use crate::support::client::Client;
-use crate::support::place::{Place, block_on};
-use crate::support::server::Server;
+use test_support::client::Client;
+use test_support::place::{Place, block_on};
+use test_support::server::Server;
 
 /// Counts what requests cost.
 pub struct Counter {

@@ -3,8 +3,8 @@
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use crate::support::place::{Place, block_on};
-use crate::support::server::Server;
+use test_support::place::{Place, block_on};
+use test_support::server::Server;
 
 /// A checkpoint.
 struct Step {

@@ -1,9 +1,8 @@
 //! The log tells for ever what it told once.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::talk::{fork, id_of, note, ok, patch};
+use test_support::on_both_storages;
+use test_support::talk::{fork, id_of, note, ok, patch};
 
 on_both_storages!(
     renaming_and_deleting_branches_changes_no_event,

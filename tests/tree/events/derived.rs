@@ -1,8 +1,7 @@
 //! The tables that are derived from events, and lists that wait for them.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
+use test_support::on_both_storages;
 
 on_both_storages!(
     scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load,
@@ -167,7 +166,7 @@ fn lists_wait_until_they_know_an_event(place: &Place) {
 /// Looks into the derived tables.
 mod probe {
     use super::*;
-    use crate::support::tables;
+    use test_support::tables;
 
     /// Rows as text, in the order of their keys.
     pub fn rows(place: &Place, server: &Server, table: &str) -> Vec<String> {

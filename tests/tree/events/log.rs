@@ -1,10 +1,9 @@
 //! The log of a thread, in pages and as a stream.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::server::Setup;
-use crate::support::talk::code;
+use test_support::on_both_storages;
+use test_support::server::Setup;
+use test_support::talk::code;
 
 on_both_storages!(
     a_run_is_told_in_order_and_with_content,

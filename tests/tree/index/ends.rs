@@ -1,8 +1,7 @@
 //! What runs leave that wait, fail, are cancelled, undone or killed.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
+use test_support::on_both_storages;
 
 on_both_storages!(
     a_queued_run_is_told_of_before_it_starts,

@@ -1,8 +1,7 @@
 //! What runs that come to their end, and edits, leave.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
+use test_support::on_both_storages;
 
 on_both_storages!(
     two_turns_give_the_expected_nodes_and_gapless_events,

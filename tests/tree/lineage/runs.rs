@@ -1,9 +1,8 @@
 //! Runs on branches and from addresses.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::talk;
+use test_support::on_both_storages;
+use test_support::talk;
 
 on_both_storages!(
     a_run_on_a_named_branch_moves_that_branch_alone,

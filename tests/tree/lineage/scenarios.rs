@@ -1,8 +1,7 @@
 //! The scenarios about runs from older checkpoints, by number.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
+use test_support::on_both_storages;
 
 on_both_storages!(
     scenario_02_an_old_checkpoint_begins_a_branch,

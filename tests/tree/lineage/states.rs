@@ -1,8 +1,7 @@
 //! States as each branch shows and edits them.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
+use test_support::on_both_storages;
 
 on_both_storages!(
     an_answered_question_is_asked_again_at_its_checkpoint,

@@ -1,7 +1,8 @@
 //! Refusals with the words that programs read.
 
 use super::*;
-use crate::support::talk::code;
+use test_support::on_both_storages;
+use test_support::talk::code;
 
 on_both_storages!(what_is_not_ones_own_is_refused_with_a_code_but_as_langgraph_does_there,);
 

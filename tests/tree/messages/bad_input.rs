@@ -3,10 +3,9 @@
 use serde_json::{Value, json};
 
 use super::conversation;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::place::{Place, serve};
-use crate::support::talk::{code, post, read, user, with};
+use test_support::on_both_storages;
+use test_support::place::{Place, serve};
+use test_support::talk::{code, post, read, user, with};
 
 on_both_storages!(
     bad_posts_are_refused_and_write_nothing,

@@ -3,10 +3,9 @@
 use serde_json::{Value, json};
 
 use super::conversation;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::place::{Place, serve};
-use crate::support::talk::{agent_thread, code, get, ids, path, post, read, store, user, with};
+use test_support::on_both_storages;
+use test_support::place::{Place, serve};
+use test_support::talk::{agent_thread, code, get, ids, path, post, read, store, user, with};
 
 on_both_storages!(
     pages_go_both_ways_without_gap_or_overlap,

@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{conversation, four_in_one_step};
-use crate::on_both_storages;
-use crate::support;
-use crate::support::talk::{
+use test_support::on_both_storages;
+use test_support::talk::{
     agent_thread, branch_names, branches, code, ids, path, post, read, store, user, with,
 };
-use crate::support::{
+use test_support::{
     client::Client,
     place::{Place, serve},
     server::Setup,

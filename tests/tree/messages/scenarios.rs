@@ -5,10 +5,9 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::{conversation, four_in_one_step};
-use crate::on_both_storages;
-use crate::support;
-use crate::support::place::{Place, serve};
-use crate::support::talk::{
+use test_support::on_both_storages;
+use test_support::place::{Place, serve};
+use test_support::talk::{
     agent_thread, branch_names, branches, code, contents, events, path, post, read, store, user,
     with,
 };
@@ -147,7 +146,7 @@ fn of_fifty_posts_on_one_expected_head_one_is_stored(place: &Place) {
 }
 
 /// Posts as many messages at once that all expect the present head: one is stored.
-fn one_wins(client: &support::client::Client, thread: &str, count: usize) {
+fn one_wins(client: &test_support::client::Client, thread: &str, count: usize) {
     let head = branches(client, thread)["branches"][0]["head_checkpoint_id"].clone();
     let mut answers = at_once(count, |n| {
         let body = with(user(&format!("guarded {n}")), "expected_head", head.clone());
@@ -171,7 +170,7 @@ fn at_once(count: usize, work: impl Fn(usize) -> u16 + Sync) -> Vec<u16> {
 }
 
 /// Every message is there once, each the child of the one before.
-fn assert_one_line(client: &support::client::Client, thread: &str, count: usize) {
+fn assert_one_line(client: &test_support::client::Client, thread: &str, count: usize) {
     let page = read(client, thread, "");
     let messages = page["messages"].as_array().unwrap();
     assert_eq!(messages.len(), count);

@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 
 use super::conversation;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::talk::{
+use test_support::on_both_storages;
+use test_support::talk::{
     background, branch_names, branches, code, contents, events, ok, path, read, slow, until, with,
 };
-use crate::support::{
+use test_support::{
     client::Client,
     place::{Place, serve},
     server::Setup,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::support::client::Client;
+use test_support::client::Client;
 
 /// A difference, in words.
 pub type Differs = String;

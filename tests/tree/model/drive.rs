@@ -9,7 +9,7 @@ use super::{
     rules::{Existing, Not, Post, Spot},
     world::{Base, Input, Refused, Tag, World},
 };
-use crate::support::client::{Answer, Client};
+use test_support::client::{Answer, Client};
 
 /// A case: what there ought to be, and the server.
 pub struct Case<'a> {
@@ -403,9 +403,6 @@ impl<'a> Case<'a> {
     }
 }
 
-#[path = "drive/lifetime.rs"]
 mod lifetime;
-#[path = "drive/talk.rs"]
 mod talk;
-#[path = "drive/wrong.rs"]
 mod wrong;

@@ -1,9 +1,8 @@
 //! Threads that are not there or somebody else's, and levels that are too low.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::server::Setup;
+use test_support::on_both_storages;
+use test_support::server::Setup;
 
 on_both_storages!(
     no_operation_finds_a_thread_that_is_not_there,

@@ -1,8 +1,7 @@
 //! Places that are not there, and requests that are malformed.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
+use test_support::on_both_storages;
 
 on_both_storages!(
     places_that_are_not_in_the_thread_are_not_found,

@@ -2,10 +2,9 @@
 //! rows that are gone.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::server::Setup;
-use crate::support::talk::{background, create, path, turn, until};
+use test_support::on_both_storages;
+use test_support::server::Setup;
+use test_support::talk::{background, create, path, turn, until};
 
 on_both_storages!(
     what_is_taken_or_has_moved_is_a_conflict,

@@ -1,10 +1,9 @@
 //! Limits: so many branches, tags and forks, and no more.
 
 use super::*;
-use crate::on_both_storages;
-use crate::support;
-use crate::support::tables::{execute, rows};
-use crate::support::talk::turn;
+use test_support::on_both_storages;
+use test_support::tables::{execute, rows};
+use test_support::talk::turn;
 
 on_both_storages!(
     of_ten_thousand_branches_none_is_added,

@@ -1,0 +1,18 @@
+//! The cases, by what they are about, and the storages they run against.
+
+pub mod backend;
+pub mod branches;
+pub mod commits;
+pub mod copies;
+pub mod lifecycle;
+pub mod lists;
+pub mod loads;
+pub mod paths;
+pub mod postgres;
+pub mod queue;
+pub mod runs;
+pub mod sessions;
+pub mod sqlite;
+pub mod strategies;
+pub mod takeovers;
+pub mod threads;

@@ -1,0 +1,221 @@
+//! What every storage must do, said once and run against each of them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a panic is the failure of the test"
+)]
+
+mod cases;
+mod only_postgres;
+mod rows;
+
+use cases::backend::Backend;
+
+/// Makes one test of every case for a backend. A case that is missing here is dead code, which
+/// the linter refuses.
+macro_rules! backend {
+    ($backend:ident, $open:path) => {
+        mod $backend {
+            use super::cases;
+            backend!(@room $open, commits:
+                a_checkpoint_comes_back_with_every_field
+                odd_unicode_in_names_survives
+                nul_in_names_survives
+                depth_counts_along_the_branch
+                a_stale_head_is_refused_and_writes_nothing
+                a_stale_epoch_is_refused_and_writes_nothing
+                of_eight_writers_on_one_head_one_wins
+                a_commit_sent_again_is_answered_and_not_repeated
+                commits_of_one_call_keep_their_order_and_fail_alone
+                a_subgraph_row_keeps_its_depth_and_moves_no_head
+                many_threads_commit_at_once
+                events_are_numbered_without_a_gap_and_messages_know_theirs
+                the_first_result_of_a_task_wins
+                rows_are_replaced_when_asked_and_kept_otherwise
+                output_is_replaced_when_asked_in_a_flush_and_in_a_commit
+            );
+            backend!(@room $open, loads:
+                what_does_not_exist_is_not_found
+                a_checkpoint_is_found_by_id_head_activity_and_age
+                without_values_there_are_writes_but_no_blobs
+                every_version_comes_with_its_chain_of_deltas
+                blobs_are_found_by_version
+                writes_are_ordered_by_path_task_and_index
+                subgraph_state_is_looked_up_along_the_path
+            );
+            backend!(@room $open, lists:
+                checkpoints_are_listed_newest_first
+                a_list_is_cut_by_namespace_limit_age_and_id
+                a_list_is_filtered_by_source_step_and_run
+                a_list_is_filtered_by_containment_in_metadata
+                listed_checkpoints_have_values_and_writes
+            );
+            backend!(@room $open, branches:
+                a_new_branch_comes_with_its_first_commit
+                automatic_names_never_collide
+                a_branch_can_open_with_a_flush_and_stay_inactive
+                opening_needs_the_source_to_be_held
+                an_open_sent_again_is_skipped
+                a_resumed_checkpoint_takes_its_pending_writes_along
+                copies_see_subgraph_rows_older_than_they_are
+                a_run_moves_to_the_branch_it_opens
+            );
+            backend!(@room $open, threads:
+                a_thread_comes_back_as_created
+                a_taken_id_is_refused_or_answered
+                metadata_is_merged_by_top_level_keys
+                a_slot_is_read_or_taken_over
+                a_writer_says_how_it_left_the_branch
+                state_changes_move_the_times
+                a_deleted_thread_leaves_a_tombstone_without_content
+                nobody_writes_to_a_deleted_thread
+            );
+            backend!(@room $open, runs:
+                a_started_run_comes_back_with_every_field
+                a_run_without_a_worker_waits
+                a_run_needs_a_thread_and_a_free_id
+                a_run_brings_its_thread_metadata_and_config
+                a_run_ends_once
+                an_end_by_a_fenced_writer_is_refused
+                a_temporary_thread_goes_with_its_run
+                runs_are_listed_newest_first
+                the_end_of_a_run_settles_its_last_message
+            );
+            backend!(@room $open, queue:
+                runs_of_a_slot_are_claimed_one_by_one_in_order
+                a_run_is_claimed_once_however_many_ask
+                a_claim_takes_no_more_than_asked
+                a_run_waits_for_its_time
+                a_cancelled_run_is_fenced_off
+                cancelling_one_run_leaves_the_others
+                a_run_of_a_dead_process_is_taken_over
+                as_many_runs_are_taken_over_as_there_is_room_for
+                a_run_is_taken_over_by_one_of_those_who_try
+                a_run_that_is_lost_three_times_ends_as_error
+                handing_a_run_over_is_no_death
+                a_run_that_moves_on_between_deaths_is_not_given_up
+                a_stateless_run_that_is_given_up_leaves_no_thread
+            );
+            backend!(@room $open, sessions:
+                a_thread_row_has_every_field
+                branches_are_inserted_renamed_activated_and_deleted
+                the_head_moves_and_the_run_of_a_branch_are_told
+                a_tag_is_set_moved_and_deleted
+                events_are_appended_without_a_gap
+                a_dropped_transaction_leaves_nothing
+                a_superstep_in_a_transaction_is_fenced
+            );
+            backend!(@room $open, paths:
+                paths_are_walked_across_branches_and_forks
+                a_question_is_open_until_its_task_has_a_result
+                the_message_index_is_read_by_id_chain_and_parent
+            );
+            backend!(@room $open, copies:
+                writes_are_copied_as_they_are_at_the_head
+                an_answered_checkpoint_is_copied_as_interrupted
+            );
+            backend!(@room $open, takeovers:
+                open_runs_are_told_pinned_and_cancelled
+                a_run_and_what_it_follows_are_one_transaction
+                fifty_transactions_on_one_tree_queue
+                a_run_starts_behind_a_locked_branch_and_sees_its_head
+            );
+            backend!(@room $open, lifecycle:
+                what_a_fork_inherits_survives_the_deletion_of_its_ancestors
+                a_tombstone_loses_what_only_its_last_fork_needed
+                a_tree_is_deleted_with_all_its_threads
+                a_copy_has_all_its_thread_sees_and_stands_alone
+                a_copy_is_refused_when_it_cannot_be_made
+                pruning_keeps_what_somebody_stands_on
+                pruning_keeps_the_state_of_graphs_inside
+                a_branch_is_not_opened_where_nothing_is_any_more
+                a_run_does_not_start_where_nothing_is_any_more
+                an_undone_run_leaves_no_result_without_its_value
+            );
+            backend!(@room $open, strategies:
+                reject_refuses_while_another_run_is_open
+                of_many_rejecting_runs_one_starts
+                enqueue_waits_behind_others
+                interrupt_ends_others_and_keeps_what_they_did
+                rollback_undoes_what_the_others_did
+                rollback_keeps_what_a_branch_stands_on
+                rollback_removes_a_branch_the_run_opened
+            );
+        }
+    };
+    (@room $open:path, $room:ident: $($case:ident)*) => {
+        mod $room {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    super::cases::$room::$case(&$open().await).await;
+                }
+            )*
+        }
+    };
+}
+
+async fn sqlite_backend() -> Backend {
+    cases::sqlite::open()
+}
+
+backend!(sqlite, crate::sqlite_backend);
+
+async fn postgres_backend() -> Backend {
+    cases::postgres::open().await
+}
+
+backend!(postgres, crate::postgres_backend);
+
+/// The checker reads rows of both storages into one form, so one of them shows that it complains.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_damage_is_noticed() {
+    let b = sqlite_backend().await;
+    cases::lifecycle::family(&b).await;
+    b.tables.check(false).await;
+    let test_support::invariants::Tables::File(path) = &b.tables else {
+        panic!("SQLite is a file");
+    };
+    let copy = path.with_extension("damaged");
+    for (number, damage) in [
+        (
+            "I1",
+            "UPDATE checkpoints SET depth = depth + 7 WHERE depth = 1",
+        ),
+        ("I2", "UPDATE branches SET head_depth = head_depth + 1"),
+        (
+            "I3",
+            "UPDATE threads SET fork_checkpoint_id = NULL, fork_checkpoint_depth = -1",
+        ),
+        (
+            "I4",
+            "UPDATE threads SET last_event_number = last_event_number + 1",
+        ),
+        ("I5", "UPDATE threads SET active_branch_id = tree_id"),
+        (
+            "I6",
+            "DELETE FROM checkpoint_blobs WHERE base_version IS NULL",
+        ),
+        ("I7", "DELETE FROM checkpoints WHERE depth = 1"),
+        ("I8", "DELETE FROM message_nodes WHERE ordinal = 2"),
+        (
+            "I11",
+            "UPDATE checkpoints SET root_checkpoint_id = tree_id WHERE checkpoint_ns <> ''",
+        ),
+        ("I12", "UPDATE message_nodes SET event_number = 99"),
+    ] {
+        let _ = std::fs::remove_file(&copy);
+        let db = rusqlite::Connection::open(path).unwrap();
+        db.execute("VACUUM INTO ?1", [copy.to_str().unwrap()])
+            .unwrap();
+        let damaged = rusqlite::Connection::open(&copy).unwrap();
+        assert!(damaged.execute(damage, []).unwrap() > 0, "{number}");
+        let complaints = test_support::invariants::Tables::File(copy.clone())
+            .complaints(false)
+            .await;
+        let told = complaints
+            .iter()
+            .any(|text| text.starts_with(&format!("{number}:")));
+        assert!(told, "{number}: {complaints:?}");
+    }
+}

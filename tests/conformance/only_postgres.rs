@@ -1,0 +1,204 @@
+//! What only Postgres has: migrations by several processes, connection errors, fencing between
+//! connections, leases.
+use std::time::Duration;
+
+use crate::rows::{new_run, new_thread, superstep};
+use backstitch::{
+    checkpoint::{Error, Saver, Slot},
+    id::{RunId, ThreadId, WorkerId},
+    runs::{Created, NewRun, Recover, Status, Store as _},
+    storage::postgres::{self, Options, Store},
+    tree::Store as _,
+};
+use test_support::{
+    postgres::{Database, database, empty_database},
+    tables::connect,
+};
+
+async fn store() -> (Database, Store) {
+    let database = database().await;
+    let store = Store::connect(Options::new(&database.url)).await.unwrap();
+    (database, store)
+}
+
+async fn slot(store: &Store) -> Slot {
+    let id = ThreadId::mint();
+    store.create_thread(new_thread(id)).await.unwrap().unwrap();
+    store.take_slot(id).await.unwrap().unwrap()
+}
+
+/// How many migrations there are.
+fn migrations() -> usize {
+    std::fs::read_dir("sql/postgres").unwrap().count()
+}
+
+#[tokio::test]
+async fn several_processes_may_migrate_one_database_at_once() {
+    let database = empty_database().await;
+    let all = (0..4).map(|_| postgres::migrate(&database.url));
+    let applied = futures::future::join_all(all).await;
+    let applied: usize = applied.into_iter().map(Result::unwrap).sum();
+    assert_eq!(applied, migrations());
+    let store = Store::connect(Options::new(&database.url)).await.unwrap();
+    slot(&store).await;
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_program_is_refused_naming_both_versions() {
+    let database = database().await;
+    let client = connect(&database.url).await;
+    client
+        .batch_execute(
+            "INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
+             SELECT 999, 'from_the_future', applied_on, '1' FROM refinery_schema_history LIMIT 1",
+        )
+        .await
+        .unwrap();
+    let error = postgres::migrate(&database.url).await.unwrap_err();
+    let text = error.to_string();
+    let newest = std::fs::read_dir("sql/postgres").unwrap();
+    let newest = newest.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let newest: u32 = newest
+        .map(|name| name[1..4].parse().unwrap())
+        .max()
+        .unwrap();
+    assert!(
+        text.contains("999") && text.contains(&format!("up to {newest}")),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn an_unreachable_database_is_named_without_the_password() {
+    let url = "postgres://someone:hunter2@127.0.0.1:1/shop";
+    for error in [
+        Store::connect(Options::new(url)).await.unwrap_err(),
+        postgres::migrate(url).await.unwrap_err(),
+    ] {
+        let text = format!("{error} {error:?}");
+        assert!(
+            text.contains("127.0.0.1:1") && text.contains("shop"),
+            "{text}"
+        );
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn required_encryption_is_an_error_and_never_plain_text() {
+    for mode in ["require", "verify-full"] {
+        let url = format!("postgres://someone@127.0.0.1:1/shop?sslmode={mode}");
+        let text = Store::connect(Options::new(url))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains(mode) && text.contains("TLS"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn commits_of_one_branch_that_are_sent_again_tell_the_same_depths() {
+    let (_database, store) = store().await;
+    let slot = slot(&store).await;
+    let first = superstep(&slot, None, -1);
+    let second = superstep(&slot, Some(first.checkpoint.id), 0);
+    let both = vec![first, second];
+    for _ in 0..2 {
+        let depths = store.commit(both.clone()).await;
+        let depths: Vec<i32> = depths.into_iter().map(Result::unwrap).collect();
+        assert_eq!(depths, [0, 1]);
+    }
+}
+
+#[tokio::test]
+async fn runs_of_a_worker_whose_lease_lapsed_are_taken_over() {
+    let (_database, store) = store().await;
+    let thread = slot(&store).await.thread;
+    let (dead, alive) = (WorkerId::mint(), WorkerId::mint());
+    store.renew(dead, Duration::from_secs(3600)).await.unwrap();
+    store.renew(alive, Duration::from_secs(3600)).await.unwrap();
+    let run = NewRun {
+        claim: Some(dead),
+        ..new_run(thread)
+    };
+    let Created::Started(run, slot) = store.create_run(run).await.unwrap() else {
+        panic!("the slot was free");
+    };
+    let recover = async |busy: &[RunId]| {
+        let by = Recover {
+            worker: alive,
+            busy: busy.to_vec(),
+            limit: 10,
+        };
+        let found = store.recover(by).await.unwrap();
+        assert!(found.ended.is_empty());
+        found.taken
+    };
+    assert!(recover(&[]).await.is_empty());
+    store.renew(dead, Duration::ZERO).await.unwrap();
+    let taken = recover(&[]).await;
+    assert_eq!((taken.len(), taken[0].run.id), (1, run.id));
+    let row = store.run(thread, run.id).await.unwrap().unwrap();
+    assert_eq!((row.status, row.attempt), (Status::Running, 2));
+    let refused = store
+        .commit(vec![superstep(&slot, None, -1)])
+        .await
+        .remove(0);
+    assert!(matches!(refused, Err(Error::Fenced)));
+}
+
+#[tokio::test]
+async fn a_run_whose_claim_had_no_answer_is_found_again() {
+    let (_database, store) = store().await;
+    let thread = slot(&store).await.thread;
+    let me = WorkerId::mint();
+    store.renew(me, Duration::from_secs(3600)).await.unwrap();
+    let run = NewRun {
+        claim: Some(me),
+        ..new_run(thread)
+    };
+    let Created::Started(run, _) = store.create_run(run).await.unwrap() else {
+        panic!("the slot was free");
+    };
+    let recover = async |busy: &[RunId]| {
+        let by = Recover {
+            worker: me,
+            busy: busy.to_vec(),
+            limit: 10,
+        };
+        store.recover(by).await.unwrap().taken
+    };
+    assert!(
+        recover(&[]).await.is_empty(),
+        "its answer may be on its way"
+    );
+    store.renew(me, Duration::ZERO).await.unwrap();
+    assert!(recover(&[run.id]).await.is_empty(), "it is being executed");
+    let taken = recover(&[]).await;
+    assert_eq!((taken.len(), taken[0].run.id), (1, run.id));
+    assert!(recover(&[run.id]).await.is_empty());
+}
+
+#[tokio::test]
+async fn lost_connections_are_replaced_without_the_writer_noticing() {
+    let (database, store) = store().await;
+    let slot = slot(&store).await;
+    let client = connect(&database.url).await;
+    let mut parent = None;
+    for step in 0..3 {
+        let ended = client
+            .query(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                  WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                &[],
+            )
+            .await
+            .unwrap();
+        assert!(!ended.is_empty());
+        let next = superstep(&slot, parent, step);
+        parent = Some(next.checkpoint.id);
+        let depth = store.commit(vec![next]).await.remove(0).unwrap();
+        assert_eq!(i64::from(depth), step);
+    }
+    assert!(store.thread(slot.thread).await.unwrap().unwrap().head == parent);
+}

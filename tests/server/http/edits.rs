@@ -1,0 +1,147 @@
+//! Edits of states: commands in place of values, many at once, graphs that are not there.
+
+use super::*;
+use test_support::on_both_storages;
+use test_support::talk::{create, ok, until};
+
+on_both_storages!(
+    supersteps_take_commands_in_place_of_values,
+    edits_that_meet_are_all_stored,
+    a_thread_whose_graph_is_not_here_says_so,
+    a_copy_of_a_checkpoint_is_no_runs,
+);
+
+fn made(client: &Client, updates: Value) -> test_support::client::Answer {
+    let body = json!({"metadata": {"graph_id": "counter"}, "supersteps": [{"updates": [updates]}]});
+    client.post("/threads", &body)
+}
+
+fn supersteps_take_commands_in_place_of_values(place: &Place) {
+    let (_server, client) = serve(place);
+    for (update, count, next) in [
+        (
+            json!({"values": null, "command": {"update": {"count": 4}, "goto": "last"}}),
+            4,
+            json!(["left", "right", "last"]),
+        ),
+        (
+            json!({"command": {"update": [["count", 4], ["count", 3]]}}),
+            7,
+            json!(["left", "right"]),
+        ),
+        (
+            json!({"values": {"count": 7}, "command": {"goto": {"node": "last", "input": {"count": 9}}}}),
+            0,
+            json!(["last", "left", "right"]),
+        ),
+        (
+            json!({"values": {"count": 7}, "command": {}}),
+            7,
+            json!(["left", "right"]),
+        ),
+    ] {
+        let row = ok(made(&client, with(update.clone(), "as_node", "first")), 200);
+        assert_eq!(row["values"]["count"], count, "{update}");
+        assert_eq!(row["status"], "interrupted", "{update}");
+        let state = client.state(row["thread_id"].as_str().unwrap());
+        assert_eq!(state["next"], next, "{update}");
+    }
+    let row = made(
+        &client,
+        json!({"command": {"update": {"count": 4}}, "as_node": "__input__"}),
+    );
+    let thread = ok(row, 200)["thread_id"].clone();
+    let thread = thread.as_str().unwrap();
+    assert_eq!(client.state(thread)["next"], json!(["__start__"]));
+    client.run(thread, &json!({"assistant_id": "counter", "input": null}));
+    assert_eq!(client.state(thread)["values"]["count"], 1115);
+
+    for (update, status, detail) in [
+        (
+            json!({"values": {"count": 1}}),
+            422,
+            "\"as_node\" is a required property",
+        ),
+        (
+            json!({"values": "x", "as_node": "first"}),
+            422,
+            "not of type \"object\"",
+        ),
+        (
+            json!({"command": {"goto": "last"}, "as_node": "__end__"}),
+            400,
+            "Node __end__ does not exist",
+        ),
+        (
+            json!({"command": {"goto": "nope"}, "as_node": "first"}),
+            400,
+            "nope",
+        ),
+        (
+            json!({"command": {"goto": 1}, "as_node": "first"}),
+            422,
+            "`command.goto`",
+        ),
+    ] {
+        let said = made(&client, update.clone()).refused(status);
+        assert!(said.contains(detail), "{update}: {said}");
+    }
+}
+
+fn edits_that_meet_are_all_stored(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = create(&client, &json!({"metadata": {"graph_id": "counter"}}));
+    let path = format!("/threads/{thread}/state");
+    let edit = json!({"values": {"count": 1}, "as_node": "last"});
+    std::thread::scope(|scope| {
+        for _ in 0..15 {
+            scope.spawn(|| ok(client.post(&path, &edit), 200));
+        }
+    });
+    assert_eq!(client.state(&thread)["values"]["count"], 15);
+    assert_eq!(client.history(&thread).len(), 15, "one after the other");
+    assert_eq!(
+        client.get(&format!("/threads/{thread}")).json()["status"],
+        "idle"
+    );
+    let at = client.history(&thread)[14]["checkpoint_id"].clone();
+    ok(client.post(&path, &with(edit, "checkpoint_id", at)), 200);
+    assert_eq!(client.state(&thread)["values"]["count"], 2);
+}
+
+fn a_thread_whose_graph_is_not_here_says_so(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = create(&client, &json!({"metadata": {"graph_id": "nope"}}));
+    let (state, history) = (
+        format!("/threads/{thread}/state"),
+        format!("/threads/{thread}/history"),
+    );
+    for answer in [
+        client.get(&state),
+        client.post(&state, &json!({"values": {"a": 1}})),
+        client.get(&history),
+        client.post(&history, &json!({})),
+    ] {
+        let detail = answer.refused(404);
+        let begin = "Graph 'nope' not found. Expected one of: ['agent', 'approve', ";
+        assert!(detail.starts_with(begin), "{detail}");
+    }
+    assert_eq!(client.get(&format!("/threads/{thread}")).status, 200);
+}
+
+fn a_copy_of_a_checkpoint_is_no_runs(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    client.run(&thread, &with(counter(), "metadata", json!({"m": 1})));
+    let body = json!({"values": null, "as_node": "__copy__"});
+    ok(client.post(&format!("/threads/{thread}/state"), &body), 200);
+    let said = client.state(&thread)["metadata"].clone();
+    let wanted = json!({"source": "fork", "step": 4, "parents": {}, "thread_id": thread});
+    assert_eq!(said, wanted);
+    let run = client.get(&format!("/threads/{thread}/runs")).json()[0]["run_id"].clone();
+    let gone = client.delete(&format!("/threads/{thread}/runs/{}", run.as_str().unwrap()));
+    assert_eq!(gone.status, 204);
+    until("the copy is what is left to see", || {
+        client.state(&thread)["metadata"] == wanted
+    });
+}

@@ -1,0 +1,135 @@
+//! What those are told who wait for a run that somebody ends, and where they can ask.
+
+use super::*;
+use test_support::on_both_storages;
+use test_support::talk::{background, until};
+
+on_both_storages!(
+    who_waits_for_a_run_that_is_taken_away_is_told_that_there_is_none,
+    the_end_of_a_run_is_found_at_its_place,
+    a_run_that_ended_with_a_question_answers_the_question,
+    who_ended_a_run_is_said_as_langgraph_says_it,
+    what_was_streamed_before_a_cancel_is_stored,
+);
+
+fn gone() -> Value {
+    json!({"__error__": {"error": "HTTPException", "message": "404: Run not found"}})
+}
+
+fn who_waits_for_a_run_that_is_taken_away_is_told_that_there_is_none(place: &Place) {
+    let (_server, client) = serve(place);
+    let body = slow(30, 400);
+    for joins in [false, true] {
+        for end in ["thread", "run", "rollback", "another"] {
+            let thread = client.thread();
+            std::thread::scope(|scope| {
+                let (client, thread, body) = (&client, &thread, &body);
+                let joined = joins.then(|| background(client, thread, body));
+                let waiting = scope.spawn(move || match joined {
+                    Some(run) => client.get(&format!("/threads/{thread}/runs/{run}/join")),
+                    None => client.post(&format!("/threads/{thread}/runs/wait"), body),
+                });
+                until("it works", || {
+                    client.state(thread)["next"] == json!(["work"])
+                });
+                let runs = client.get(&format!("/threads/{thread}/runs")).json();
+                let run = format!(
+                    "/threads/{thread}/runs/{}",
+                    runs[0]["run_id"].as_str().unwrap()
+                );
+                let ended = match end {
+                    "thread" => client.delete(&format!("/threads/{thread}")),
+                    "run" => client.delete(&run),
+                    "rollback" => client.post(&format!("{run}/cancel?action=rollback"), &json!({})),
+                    _ => {
+                        let next = with(slow(1, 1), "multitask_strategy", "rollback");
+                        client.post(&format!("/threads/{thread}/runs"), &next)
+                    }
+                };
+                assert!((200..=204).contains(&ended.status), "{}", ended.text());
+                assert_eq!(
+                    waiting.join().unwrap().json(),
+                    gone(),
+                    "{end}, joins: {joins}"
+                );
+            });
+        }
+    }
+}
+
+fn the_end_of_a_run_is_found_at_its_place(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let run = background(&client, &thread, &slow(30, 400));
+    let path = format!("/threads/{thread}/runs/{run}");
+    until("it works", || {
+        client.state(&thread)["next"] == json!(["work"])
+    });
+    for answer in [
+        client.post(&format!("{path}/cancel?wait=1"), &json!({})),
+        client.get(&format!("{path}/join")),
+    ] {
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("location"), Some(&*format!("{path}/join")));
+        assert_eq!(answer.header("content-location"), Some(&*path));
+    }
+}
+
+fn a_run_that_ended_with_a_question_answers_the_question(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let body = json!({"assistant_id": "approve", "input": {"request": "r"}});
+    let waited = client.run(&thread, &body);
+    let asked = &waited["__interrupt__"][0];
+    assert!(asked["response_schema"].is_null() && asked.get("response_schema").is_some());
+    let runs = client.get(&format!("/threads/{thread}/runs")).json();
+    let run = runs[0]["run_id"].as_str().unwrap();
+    let joined = client
+        .get(&format!("/threads/{thread}/runs/{run}/join"))
+        .json();
+    let question = json!({"id": asked["id"], "value": asked["value"]});
+    assert_eq!(joined, json!({"__interrupt__": [question]}));
+}
+
+fn who_ended_a_run_is_said_as_langgraph_says_it(place: &Place) {
+    let (_server, client) = serve(place);
+    for (action, class) in [("interrupt", "UserInterrupt"), ("rollback", "UserRollback")] {
+        let thread = client.thread();
+        let run = background(&client, &thread, &slow(30, 400));
+        until("it works", || {
+            client.state(&thread)["next"] == json!(["work"])
+        });
+        let path = format!("/threads/{thread}/runs/{run}/cancel?wait=1&action={action}");
+        let left = client.post(&path, &json!({})).json();
+        let undone = action == "rollback";
+        assert_eq!(left == json!({}), undone, "{left}");
+        let row = client.get(&format!("/threads/{thread}")).json();
+        let why =
+            format!("{action} requested via POST /threads/{{thread_id}}/runs/{{run_id}}/cancel");
+        assert_eq!(row["error"], json!({"error": class, "message": why}));
+    }
+    let thread = client.thread();
+    let mut open = client.open_stream(&thread, &with(slow(30, 400), "on_disconnect", "cancel"));
+    open.event_named("custom");
+    drop(open);
+    until("it ended", || {
+        let row = client.get(&format!("/threads/{thread}")).json();
+        row["error"]["message"] == "client disconnected from the run stream (on_disconnect=cancel)"
+    });
+}
+
+fn what_was_streamed_before_a_cancel_is_stored(place: &Place) {
+    let (_server, client) = serve(place);
+    for _ in 0..10 {
+        let thread = client.thread();
+        let mut open = client.open_stream(&thread, &slow(300, 3));
+        open.event_named("values");
+        let path = format!("/threads/{thread}/runs/{}/cancel?wait=1", open.run());
+        assert_eq!(client.post(&path, &json!({})).status, 200);
+        let state = client.state(&thread);
+        assert_eq!(state["next"], json!(["work"]));
+        assert_eq!(state["metadata"]["source"], "loop");
+        let row = client.get(&format!("/threads/{thread}")).json();
+        assert_eq!(row["status"], "interrupted");
+    }
+}

@@ -1,0 +1,200 @@
+//! Metadata on its way from threads and requests to runs, nodes and checkpoints.
+
+use super::*;
+use test_support::on_both_storages;
+use test_support::talk::{background, create, until};
+
+on_both_storages!(
+    a_run_has_the_metadata_of_its_thread_its_config_and_its_request,
+    history_is_filtered_by_all_that_states_say_of_themselves,
+    nodes_are_told_which_task_they_are,
+    what_a_request_asks_for_is_kept_as_it_was_given,
+);
+
+fn newest(client: &Client, thread: &str) -> Value {
+    client.get(&format!("/threads/{thread}/runs")).json()[0].clone()
+}
+
+fn a_run_has_the_metadata_of_its_thread_its_config_and_its_request(place: &Place) {
+    let (_server, client) = serve(place);
+    let own = json!({
+        "user": "u1", "m": "thread", "created_by": "me", "run_id": "x", "nul": "a\u{0}b",
+    });
+    let thread = create(&client, &json!({"metadata": own}));
+    let body = json!({
+        "assistant_id": "counter", "input": {"count": 0}, "stream_mode": ["tasks"],
+        "metadata": {"m": "run", "r": {"z": 1}, "l": [1], "n": null, "thread_id": "y"},
+        "config": {"metadata": {"m": "config", "c": 2}, "configurable": {"k": [3], "s": "t"}},
+    });
+    let events = client.stream(&thread, &body);
+    let row = newest(&client, &thread);
+    let run = row["metadata"].clone();
+    let wanted = json!({
+        "user": "u1", "m": "run", "created_by": "me", "nul": "a\u{0}b", "r": {"z": 1}, "l": [1],
+        "n": null, "c": 2, "graph_id": "counter", "assistant_id": row["assistant_id"],
+    });
+    assert_eq!(run, wanted);
+    assert_eq!(row["kwargs"]["config"]["metadata"], wanted);
+    let told = &events.iter().find(|event| event.name == "tasks").unwrap();
+    assert_eq!(told.data["metadata"]["user"], "u1");
+    let mut state = client.state(&thread)["metadata"].clone();
+    // Checkpoints note texts without NUL, as LangGraph's do.
+    assert_eq!(state["nul"], "ab");
+    state["nul"] = wanted["nul"].clone();
+    for (key, value) in wanted.as_object().unwrap() {
+        let said = state.as_object_mut().unwrap().remove(key);
+        assert_eq!(said.as_ref(), Some(value), "{key}");
+    }
+    let rest = json!({
+        "k": [3], "s": "t", "run_attempt": 1, "run_id": row["run_id"], "thread_id": thread,
+        "source": "loop", "step": 3, "parents": {},
+    });
+    assert_eq!(state, rest);
+
+    // Later runs as well, also one that waits first; what the thread learns meanwhile counts.
+    let first = background(&client, &thread, &slow(20, 5));
+    let second = background(&client, &thread, &counter());
+    for (run, m) in [(&first, "thread"), (&second, "thread")] {
+        client.end_of(&thread, run);
+        let row = client.get(&format!("/threads/{thread}/runs/{run}")).json();
+        assert_eq!(row["metadata"]["user"], "u1");
+        assert_eq!(row["metadata"]["m"], m);
+        assert_eq!(row["kwargs"]["config"]["metadata"], row["metadata"]);
+    }
+    assert_eq!(client.state(&thread)["metadata"]["user"], "u1");
+}
+
+fn history_is_filtered_by_all_that_states_say_of_themselves(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = create(&client, &json!({"metadata": {"user": "u1"}}));
+    let body = with(counter(), "metadata", json!({"r": {"z": 1}, "l": [1, 2]}));
+    client.run(&thread, &body);
+    client.run(
+        &thread,
+        &with(counter(), "metadata", json!({"created_by": "me"})),
+    );
+    let edit = json!({"values": {"count": 1}, "as_node": "first"});
+    client.post(&format!("/threads/{thread}/state"), &edit);
+    let run = newest(&client, &thread)["run_id"].clone();
+    for (filter, count) in [
+        (json!({"user": "u1"}), 10),
+        (json!({"user": "u2"}), 0),
+        (json!({"r": {"z": 1}}), 5),
+        (json!({"l": [2]}), 5),
+        (json!({"thread_id": thread}), 11),
+        (json!({"thread_id": "another"}), 0),
+        (json!({"parents": {}}), 11),
+        (json!({"created_by": "system"}), 5),
+        (json!({"created_by": "me"}), 5),
+        (json!({"created_by": "system", "user": "u1", "step": 3}), 1),
+        (json!({"run_attempt": 1}), 10),
+        (json!({"run_attempt": 2}), 0),
+        (
+            json!({"run_id": run, "thread_id": thread, "source": "input"}),
+            1,
+        ),
+    ] {
+        let page = json!({"limit": 100, "metadata": filter});
+        let found = client
+            .post(&format!("/threads/{thread}/history"), &page)
+            .json();
+        assert_eq!(found.as_array().unwrap().len(), count, "{filter}");
+    }
+    let page = json!({"limit": 2, "metadata": {"created_by": "system"}});
+    let found = client
+        .post(&format!("/threads/{thread}/history"), &page)
+        .json();
+    let steps: Vec<&Value> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| &s["metadata"]["step"])
+        .collect();
+    assert_eq!(steps, [3, 2]);
+}
+
+fn nodes_are_told_which_task_they_are(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = create(&client, &json!({"metadata": {"user": "u1"}}));
+    let body = json!({
+        "assistant_id": "ctx", "input": {"text": "x"}, "context": {"who": "w", "extra": 1},
+        "config": {"foo": "bar", "max_concurrency": 3},
+    });
+    let out = client.run(&thread, &body)["out"].clone();
+    let row = newest(&client, &thread);
+    let ns = out["configurable"]["checkpoint_ns"].as_str().unwrap();
+    assert!(ns.starts_with("show:"), "{ns}");
+    assert_eq!(out["configurable"]["who"], "w");
+    assert_eq!(out["configurable"]["foo"], "bar");
+    for absent in ["extra", "max_concurrency"] {
+        assert_eq!(out["configurable"].get(absent), None, "{absent}");
+        assert_eq!(
+            row["kwargs"]["config"]["configurable"].get(absent),
+            None,
+            "{absent}"
+        );
+    }
+    assert_eq!(row["kwargs"]["context"], json!({"who": "w", "extra": 1}));
+    let told = json!({
+        "created_by": "system", "graph_id": "ctx", "assistant_id": row["assistant_id"],
+        "user": "u1", "run_attempt": "1", "thread_id": thread, "run_id": row["run_id"],
+        "langgraph_step": "1", "langgraph_node": "show",
+        "langgraph_triggers": "('branch:to:show',)",
+        "langgraph_path": "('__pregel_pull', 'show')", "langgraph_checkpoint_ns": ns,
+    });
+    assert_eq!(out["metadata"], told);
+    let own = json!({"assistant_id": "ctx", "input": {"text": "x"},
+        "config": {"configurable": {"who": "w", "extra": 1}}});
+    let out = client.run(&thread, &own)["out"].clone();
+    assert_eq!(out["configurable"]["extra"], 1, "it was asked for by name");
+}
+
+fn what_a_request_asks_for_is_kept_as_it_was_given(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    for (asked, durability, during) in [
+        (json!({}), "async", true),
+        (json!({"durability": "exit"}), "exit", true),
+        (json!({"checkpoint_during": false}), "exit", false),
+        (
+            json!({"durability": "sync", "checkpoint_during": false}),
+            "sync",
+            false,
+        ),
+        (
+            json!({"durability": "exit", "checkpoint_during": true}),
+            "exit",
+            true,
+        ),
+    ] {
+        client.run(
+            &thread,
+            &test_support::talk::extend(counter(), asked.clone()),
+        );
+        let kwargs = newest(&client, &thread)["kwargs"].clone();
+        assert_eq!(kwargs["durability"], durability, "{asked}");
+        assert_eq!(kwargs["checkpoint_during"], during, "{asked}");
+    }
+    // Of a run without a thread there are no checkpoints to tell of, and no thread to name it.
+    let body = with(counter(), "stream_mode", json!(["debug", "checkpoints"]));
+    let mut open = client.open("POST", "/runs/stream", &[], body.to_string().as_bytes());
+    let mut types = vec![];
+    while let Some(event) = open.event() {
+        types.push((event.name.clone(), event.data["type"].clone()));
+    }
+    assert_eq!(types.len(), 9, "{types:?}");
+    assert!(
+        types
+            .iter()
+            .all(|(name, of)| name != "checkpoints" && of != "checkpoint")
+    );
+    let row = client.post("/runs", &counter()).json();
+    assert_eq!(
+        row["metadata"],
+        json!({"created_by": "system", "assistant_id": row["assistant_id"]})
+    );
+    until("it is gone", || {
+        let thread = row["thread_id"].as_str().unwrap();
+        client.get(&format!("/threads/{thread}")).status == 404
+    });
+}

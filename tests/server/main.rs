@@ -1,0 +1,21 @@
+//! The server as its clients meet it: a process of its own, requests over HTTP, a database that
+//! may fail, and processes that are killed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a panic is the failure of the test, and child processes live in real time"
+)]
+
+mod bad_input;
+mod harness;
+mod http;
+mod idempotency;
+mod outage;
+mod replicas;
+mod restart;
+mod sdk;
+mod storage_bytes;
+mod takeover;
+mod threads;

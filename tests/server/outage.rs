@@ -1,0 +1,73 @@
+//! A Postgres that crashes under a running server, and comes back.
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use test_support::client::Client;
+use test_support::place::block_on;
+use test_support::postgres::Cluster;
+use test_support::server::Setup;
+
+fn slow(ms: u64) -> Value {
+    json!({
+        "assistant_id": "slow",
+        "input": {"ms": ms, "ticks": 3},
+        "stream_mode": ["values", "custom"],
+        "durability": "sync",
+    })
+}
+
+#[test]
+fn a_database_that_goes_away_is_reported_and_its_return_is_enough() {
+    let cluster = Cluster::start();
+    let database = block_on(cluster.database());
+    let server = Setup::example("reference_server")
+        .postgres(&database)
+        .start();
+    let client = Client::of(&server);
+    let thread = client.thread();
+    client.run(&thread, &slow(1));
+    let before = client.state(&thread);
+    let other = client.thread();
+    let mut open = client.open_stream(&other, &slow(500));
+    open.event_named("custom");
+    let run = open.run();
+
+    cluster.crash();
+    // The process lives, and says what is wrong.
+    assert_eq!(client.get("/ok").status, 200);
+    let sick = client.get("/ok?check_db=1");
+    assert!(sick.status >= 500, "{}", sick.text());
+    for answer in [
+        client.get(&format!("/threads/{thread}/state")),
+        client.post(&format!("/threads/{thread}/runs"), &slow(1)),
+        client.post(&format!("/threads/{thread}/runs/stream"), &slow(1)),
+        client.post("/threads", &json!({})),
+    ] {
+        let detail = answer.refused(503);
+        assert!(detail.contains("database"), "{detail}");
+        assert!(answer.header("retry-after").is_some());
+    }
+    cluster.recover();
+    let healthy = || client.get("/ok?check_db=1").status == 200;
+    for _ in 0..500 {
+        if healthy() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(healthy());
+    assert_eq!(client.state(&thread), before);
+    let seen = client.run(&thread, &slow(1))["seen"].clone();
+    assert_eq!(seen, json!(["work", "rest", "work", "rest"]));
+    // The run that was cut ends, one way or the other, and its thread goes on.
+    let end = client.end_of(&other, &run);
+    assert!(matches!(&*end, "success" | "error"), "{end}");
+    if end == "error" {
+        let row = client.get(&format!("/threads/{other}")).json();
+        let message = row["error"]["message"].as_str().unwrap();
+        assert!(message.contains("database"), "{row}");
+    }
+    let seen = client.run(&other, &slow(1))["seen"].clone();
+    let seen = seen.as_array().unwrap();
+    assert_eq!(seen[seen.len() - 2..], ["work", "rest"]);
+}

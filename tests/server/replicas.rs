@@ -1,0 +1,171 @@
+//! Several processes on one Postgres database.
+use serde_json::{Value, json};
+use test_support::client::Client;
+use test_support::place::Place;
+use test_support::server::{Server, Setup};
+use test_support::talk::{self, with};
+
+/// Two servers on one database, and a client of each.
+fn two() -> (Place, [Server; 2], [Client; 2]) {
+    let place = Place::postgres();
+    let setup = Setup::example("reference_server").env("BACKSTITCH_LEASE", "2");
+    let one = place.start(setup);
+    let two = one.replica();
+    let clients = [Client::of(&one), Client::of(&two)];
+    (place, [one, two], clients)
+}
+
+/// A slow run whose every step is on disk before the next.
+fn slow(ms: u64, ticks: u64) -> Value {
+    with(talk::slow(ms, ticks), "durability", "sync")
+}
+
+#[test]
+fn a_thread_goes_on_at_any_process() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    for (client, runs) in [(&one, 1), (&two, 2), (&one, 3), (&two, 4)] {
+        let values = client.run(&thread, &slow(1, 1));
+        assert_eq!(values["seen"].as_array().unwrap().len(), 2 * runs);
+    }
+    assert_eq!(one.state(&thread), two.state(&thread));
+    assert_eq!(one.history(&thread), two.history(&thread));
+}
+
+#[test]
+fn one_thread_has_one_run_at_a_time_over_all_processes() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(200, 2));
+    open.event_named("custom");
+    let mut second = slow(1, 1);
+    second["multitask_strategy"] = json!("reject");
+    two.post(&format!("/threads/{thread}/runs"), &second)
+        .refused(409);
+    second["multitask_strategy"] = json!("enqueue");
+    let queued = two.post(&format!("/threads/{thread}/runs"), &second).json();
+    assert_eq!(queued["status"], "pending");
+    assert_eq!(
+        two.end_of(&thread, queued["run_id"].as_str().unwrap()),
+        "success"
+    );
+    assert_eq!(one.end_of(&thread, &open.run()), "success");
+    assert_eq!(
+        two.state(&thread)["values"]["seen"],
+        json!(["work", "rest", "work", "rest"])
+    );
+}
+
+#[test]
+fn a_run_is_cancelled_from_another_process() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(100, 20));
+    open.event_named("custom");
+    let run = open.run();
+    let cancel = format!("/threads/{thread}/runs/{run}/cancel");
+    let answer = two.send("POST", &cancel, &[], b"");
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    assert_eq!(two.end_of(&thread, &run), "interrupted");
+    // Whatever the first process still does, it writes nothing more.
+    assert_eq!(
+        two.run(&thread, &slow(1, 1))["seen"],
+        json!(["work", "rest"])
+    );
+    while let Some(event) = open.event() {
+        assert_ne!(event.name, "error", "{event:?}");
+    }
+    assert_eq!(
+        two.state(&thread)["values"]["seen"],
+        json!(["work", "rest"])
+    );
+    assert_eq!(one.end_of(&thread, &run), "interrupted");
+}
+
+#[test]
+fn a_frozen_process_that_wakes_after_its_lease_writes_nothing() {
+    let (_place, servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(400, 3));
+    open.event_named("custom");
+    let run = open.run();
+    servers[0].signal("STOP");
+    assert_eq!(two.end_of(&thread, &run), "success");
+    let state = two.state(&thread);
+    assert_eq!(state["values"]["seen"], json!(["work", "rest"]));
+    servers[0].signal("CONT");
+    // Its stream ends when it learns that the run has ended elsewhere.
+    while let Some(event) = open.event() {
+        assert_ne!(event.name, "error", "{event:?}");
+    }
+    assert_eq!(two.state(&thread), state);
+    assert_eq!(one.end_of(&thread, &run), "success");
+    // It is a healthy process again.
+    let seen = one.run(&thread, &slow(1, 1))["seen"].clone();
+    assert_eq!(seen, json!(["work", "rest", "work", "rest"]));
+}
+
+#[test]
+fn who_waits_at_a_frozen_process_is_told_the_end_that_another_one_wrote() {
+    let (_place, servers, [one, two]) = two();
+    let thread = one.thread();
+    let body = slow(4000, 1);
+    let waiting = {
+        let (client, thread) = (one, thread.clone());
+        std::thread::spawn(move || client.run(&thread, &body))
+    };
+    let runs = format!("/threads/{thread}/runs");
+    let run = loop {
+        if let Some(run) = two.get(&runs).json()[0]["run_id"].as_str() {
+            break run.to_owned();
+        }
+    };
+    servers[0].signal("STOP");
+    let path = format!("{runs}/{run}/stream");
+    let taken = || {
+        two.open("GET", &path, &[("last-event-id", "-")], b"")
+            .event()
+    };
+    while taken().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // The other one is still at it.
+    servers[0].signal("CONT");
+    assert_eq!(waiting.join().unwrap()["seen"], json!(["work", "rest"]));
+    assert_eq!(two.end_of(&thread, &run), "success");
+    assert_eq!(
+        two.state(&thread)["values"]["seen"],
+        json!(["work", "rest"])
+    );
+}
+
+#[test]
+fn a_stream_ends_with_its_run_whichever_process_executes_it() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut first = one.open_stream(&thread, &slow(300, 2));
+    first.event_named("custom");
+    // Queued at the second process; when the first run ends, the first process hears of it
+    // before the other, and is likely to take it.
+    let second = two.run(&thread, &slow(1, 1));
+    assert_eq!(second["seen"].as_array().unwrap().len(), 4, "{second}");
+    assert_eq!(one.state(&thread)["values"], second);
+}
+
+#[test]
+fn a_stream_joined_at_another_process_tells_how_the_run_ends() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(300, 3));
+    open.event_named("custom");
+    let path = format!("/threads/{thread}/runs/{}/stream", open.run());
+    let mut joined = two.open("GET", &path, &[], b"");
+    let told: Vec<_> = std::iter::from_fn(|| joined.event()).collect();
+    let names: Vec<&str> = told.iter().map(|event| &*event.name).collect();
+    assert_eq!(names, ["metadata", "values"]);
+    assert_eq!(told[0].data["run_id"], open.run());
+    assert_eq!(told[1].data["seen"], json!(["work", "rest"]));
+    // Of one that has ended there is nothing more to come.
+    let mut joined = two.open("GET", &path, &[], b"");
+    assert_eq!(joined.event(), None);
+}

@@ -1,0 +1,117 @@
+//! The official Python clients, in a virtual environment that is made once and reused.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::programs;
+
+/// Its `python` and where the scripts of the tests are.
+#[derive(Debug, Clone)]
+pub struct Python {
+    interpreter: PathBuf,
+}
+
+/// The environment with everything of `tests/python/requirements.txt`.
+///
+/// Where it cannot be made this is `None` and the reason is printed: the caller ends its test.
+/// Under `CI=true` that is a failure of the test instead.
+pub fn python() -> Option<Python> {
+    match prepare() {
+        Ok(interpreter) => Some(Python { interpreter }),
+        Err(reason) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
+            panic!("no Python environment for the official clients: {reason}")
+        }
+        Err(reason) => {
+            eprintln!("NOT TESTED: no Python environment for the official clients: {reason}");
+            None
+        }
+    }
+}
+
+impl Python {
+    /// A command that runs a script of `tests/python`.
+    pub fn script(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.interpreter);
+        command
+            .arg(tests_folder().join(name))
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
+    /// Runs a script of `tests/python` and fails the test, with its output, if the script fails.
+    pub fn run(&self, name: &str, arguments: &[&str]) -> String {
+        let output = self.script(name).args(arguments).output().unwrap();
+        let (out, err) = texts(&output);
+        assert!(
+            output.status.success(),
+            "{name} ended with {}\n{out}\n{err}",
+            output.status
+        );
+        out
+    }
+}
+
+fn tests_folder() -> PathBuf {
+    programs::repository().join("tests/python")
+}
+
+fn prepare() -> Result<PathBuf, String> {
+    let requirements = tests_folder().join("requirements.txt");
+    let wanted = fs::read_to_string(&requirements).map_err(|error| error.to_string())?;
+    let home = programs::scratch().join("python");
+    fs::create_dir_all(&home).map_err(|error| error.to_string())?;
+    // Every test is a process of its own: the first makes it, the others wait.
+    let lock = File::create(home.join("lock")).map_err(|error| error.to_string())?;
+    lock.lock().map_err(|error| error.to_string())?;
+
+    let environment = home.join("environment");
+    let interpreter = environment.join("bin/python");
+    let installed = environment.join("installed.txt");
+    if fs::read_to_string(&installed).is_ok_and(|installed| installed == wanted)
+        && interpreter.exists()
+    {
+        return Ok(interpreter);
+    }
+    fs::remove_dir_all(&environment).ok();
+    step(
+        Command::new("python3")
+            .args(["-m", "venv"])
+            .arg(&environment),
+    )?;
+    step(
+        Command::new(&interpreter)
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "-r",
+            ])
+            .arg(&requirements),
+    )?;
+    fs::write(&installed, wanted).map_err(|error| error.to_string())?;
+    Ok(interpreter)
+}
+
+fn step(command: &mut Command) -> Result<(), String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let (out, err) = texts(&output);
+    Err(format!(
+        "{command:?} ended with {}\n{out}{err}",
+        output.status
+    ))
+}
+
+fn texts(output: &Output) -> (String, String) {
+    (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}

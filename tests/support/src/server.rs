@@ -1,0 +1,316 @@
+//! A real server process on a free port of the loopback interface.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::{postgres::Database, programs};
+
+/// How long a server may take to listen, and to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Settings a developer's shell may hold and a test must not see.
+const FOREIGN: [&str; 14] = [
+    "DATABASE_URL",
+    "BACKSTITCH_DATA",
+    "BACKSTITCH_CONFIG",
+    "BACKSTITCH_MEMORY",
+    "BACKSTITCH_API_KEYS",
+    "BACKSTITCH_LEASE",
+    "BACKSTITCH_DRAIN",
+    "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "HOST",
+    "LOG_LEVEL",
+    "LOG_FORMAT",
+    "FAILPOINTS",
+];
+
+/// What to start, and on which data.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    program: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// The bundled server.
+    pub fn bundled() -> Self {
+        Self::program(programs::bundled())
+    }
+
+    /// The server of `examples/<name>.rs`. `cargo test` and `cargo nextest run` build it, unless
+    /// they were told to build one test alone.
+    pub fn example(name: &str) -> Self {
+        Self::program(programs::example(name))
+    }
+
+    /// Any program that announces its address as the bundled server does.
+    pub fn program(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// Adds one argument.
+    pub fn arg(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Sets a variable of its environment.
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Keeps its data in a Postgres database instead of a folder of its own.
+    pub fn postgres(self, database: &Database) -> Self {
+        self.env("DATABASE_URL", &database.url)
+    }
+
+    /// Starts it where it cannot work, and gives how it ended and what it wrote on stderr.
+    pub fn refused(self) -> (ExitStatus, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = self.command(folder.path()).spawn().unwrap();
+        let log = Log::default();
+        log.follow(child.stderr.take().unwrap(), None);
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = child.try_wait().unwrap() {
+                // What it wrote last may still be on its way.
+                std::thread::sleep(Duration::from_millis(50));
+                return (status, log.text());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().ok();
+        child.wait().ok();
+        panic!("the server runs where it should not:\n{}", log.text());
+    }
+
+    fn command(&self, folder: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        for name in FOREIGN {
+            command.env_remove(name);
+        }
+        command
+            .args(&self.arguments)
+            .env("PORT", "0")
+            .env("BACKSTITCH_DATA", folder.join("data"))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts it in a folder of its own and waits until it listens.
+    pub fn start(self) -> Server {
+        let folder = tempfile::Builder::new()
+            .prefix("backstitch-server-")
+            .tempdir()
+            .unwrap();
+        let mut server = Server {
+            setup: self,
+            folder: Arc::new(folder),
+            log: Log::default(),
+            child: None,
+            base_url: String::new(),
+        };
+        server.launch();
+        server
+    }
+}
+
+/// A running server; killed with this value. If the test fails, its output is printed.
+#[derive(Debug)]
+pub struct Server {
+    setup: Setup,
+    folder: Arc<tempfile::TempDir>,
+    log: Log,
+    child: Option<Child>,
+    base_url: String,
+}
+
+impl Server {
+    /// `http://127.0.0.1:<port>`, without a slash at the end; another one after a restart.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// The folder it was started in, which holds its data unless these are in Postgres.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Everything it wrote so far, of all its lives.
+    pub fn output(&self) -> String {
+        self.log.text()
+    }
+
+    /// A second server on the same data (a replica, on Postgres), with settings of its own.
+    pub fn replica(&self) -> Self {
+        let mut replica = Self {
+            setup: self.setup.clone(),
+            folder: Arc::clone(&self.folder),
+            log: Log::default(),
+            child: None,
+            base_url: String::new(),
+        };
+        replica.launch();
+        replica
+    }
+
+    /// Ends it as a crash would (SIGKILL).
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and waits for that.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.wait()
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> bool {
+        let child = self.child.as_mut().expect("the server was started");
+        child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until it ended by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("the server runs");
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = child.try_wait().unwrap() {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().ok();
+        child.wait().ok();
+        panic!("the server did not end within {PATIENCE:?}");
+    }
+
+    /// Sends a signal by its name without `SIG`: `STOP` and `CONT` freeze and thaw it.
+    pub fn signal(&self, name: &str) {
+        let child = self.child.as_ref().expect("the server runs");
+        let mut kill = Command::new("kill");
+        kill.arg(format!("-{name}")).arg(child.id().to_string());
+        let status = kill.status().expect("`kill` sends signals");
+        assert!(status.success(), "kill -{name} {} failed", child.id());
+    }
+
+    /// Starts it again on the same data, after killing it if it still runs.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.launch();
+    }
+
+    /// As [`Server::restart`], with one variable of its environment changed.
+    pub fn restart_with(&mut self, name: &str, value: &str) {
+        self.setup.environment.retain(|(known, _)| known != name);
+        self.setup
+            .environment
+            .push((name.to_owned(), value.to_owned()));
+        self.restart();
+    }
+
+    /// As [`Server::restart_with`], where it dies, maybe before it listens; waits for that.
+    pub fn dies_with(&mut self, name: &str, value: &str) -> ExitStatus {
+        self.setup.environment.retain(|(known, _)| known != name);
+        self.setup
+            .environment
+            .push((name.to_owned(), value.to_owned()));
+        self.kill();
+        drop(self.spawn());
+        self.wait()
+    }
+
+    /// Starts the process; answers where its first line comes.
+    fn spawn(&mut self) -> mpsc::Receiver<String> {
+        let mut command = self.setup.command(self.folder.path());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{:?} does not start: {error}", self.setup.program));
+        let (sender, first_line) = mpsc::channel();
+        self.log.follow(child.stdout.take().unwrap(), Some(sender));
+        self.log.follow(child.stderr.take().unwrap(), None);
+        self.child = Some(child);
+        first_line
+    }
+
+    fn launch(&mut self) {
+        let first_line = self.spawn();
+        // An ended server closes its output, which drops the sender.
+        let line = first_line.recv_timeout(PATIENCE);
+        let Some(url) = line.ok().and_then(|line| {
+            line.strip_prefix("listening on ")
+                .map(|url| url.trim_end_matches('/').to_owned())
+        }) else {
+            panic!("the server did not say first on stdout where it listens");
+        };
+        self.base_url = url;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+        if std::thread::panicking() {
+            eprintln!(
+                "--- output of the server {} ---\n{}",
+                self.base_url,
+                self.log.text()
+            );
+        }
+    }
+}
+
+/// What a server wrote on both its outputs.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    fn text(&self) -> String {
+        self.0.lock().clone()
+    }
+
+    fn follow(&self, output: impl Read + Send + 'static, first: Option<mpsc::Sender<String>>) {
+        let log = Arc::clone(&self.0);
+        std::thread::spawn(move || {
+            let mut first = first;
+            let mut lines = BufReader::new(output);
+            let mut line = Vec::new();
+            while lines
+                .read_until(b'\n', &mut line)
+                .is_ok_and(|read| read > 0)
+            {
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                log.lock().push_str(&format!("{text}\n"));
+                if let Some(first) = first.take() {
+                    first.send(text).ok();
+                }
+                line.clear();
+            }
+        });
+    }
+}

@@ -1,0 +1,69 @@
+//! Looks into the tables of a place, past the server.
+
+use crate::place::{Place, block_on};
+use crate::server::Server;
+
+/// Columns as text; ids with hyphens.
+pub type Row = Vec<Option<String>>;
+
+/// The SQLite file of a server.
+pub fn file(server: &Server) -> std::path::PathBuf {
+    server.folder().join("data/backstitch.db")
+}
+
+/// The rows that a statement gives; on Postgres it gives texts.
+pub fn rows(place: &Place, server: &Server, sql: &str) -> Vec<Row> {
+    match place.url() {
+        Some(url) => block_on(async {
+            let rows = connect(url).await.query(sql, &[]).await.unwrap();
+            let row = |row: &tokio_postgres::Row| (0..row.len()).map(|at| row.get(at)).collect();
+            rows.iter().map(row).collect()
+        }),
+        None => {
+            let db = rusqlite::Connection::open(file(server)).unwrap();
+            let mut statement = db.prepare(sql).unwrap();
+            let columns = statement.column_count();
+            let rows = statement.query_map([], |row| {
+                let cell = |at| row.get_ref(at).map(cell);
+                (0..columns).map(cell).collect()
+            });
+            rows.unwrap().collect::<Result<_, _>>().unwrap()
+        }
+    }
+}
+
+/// Executes a statement: how many rows it changed, or what the database says against it.
+pub fn execute(place: &Place, server: &Server, sql: &str) -> Result<u64, String> {
+    match place.url() {
+        Some(url) => block_on(async {
+            let done = connect(url).await.execute(sql, &[]).await;
+            done.map_err(|error| error.as_db_error().unwrap().message().to_owned())
+        }),
+        None => {
+            let db = rusqlite::Connection::open(file(server)).unwrap();
+            let done = db.execute(sql, []);
+            done.map(|rows| rows as u64)
+                .map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// A client of a Postgres database.
+pub async fn connect(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+fn cell(value: rusqlite::types::ValueRef<'_>) -> Option<String> {
+    use rusqlite::types::ValueRef::{Blob, Integer, Null, Real, Text};
+    match value {
+        Null => None,
+        Integer(number) => Some(number.to_string()),
+        Real(number) => Some(number.to_string()),
+        Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        Blob(bytes) => Some(uuid::Uuid::from_slice(bytes).unwrap().to_string()),
+    }
+}
