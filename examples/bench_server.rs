@@ -77,7 +77,7 @@ fn seq10() -> Built {
 /// Answers with a text made of the length of the conversation.
 fn chat() -> Built {
     async fn bot(ctx: Ctx) -> Result<Output> {
-        let said = ctx.task().input["messages"].as_list().map_or(0, <[_]>::len);
+        let said = ctx.input()["messages"].as_list().map_or(0, <[_]>::len);
         let reply = Message::ai(text(said as u32));
         Ok(Output::update([("messages", value!([Value::from(reply)]))]))
     }
@@ -99,7 +99,7 @@ fn text(seed: u32) -> String {
 }
 
 fn count(ctx: &Ctx) -> i64 {
-    ctx.task().input["n"].as_i64().unwrap_or(1_000)
+    ctx.input()["n"].as_i64().unwrap_or(1_000)
 }
 
 /// Sends `n` custom events.
@@ -149,11 +149,11 @@ fn tokens(n: i64) -> impl Stream<Item = Result<AiChunk>> + Send {
 /// One task per number below `n`, and one that adds up what they found.
 fn fanout() -> Built {
     async fn work(ctx: Ctx) -> Result<Output> {
-        let i = ctx.task().input["i"].as_i64().unwrap_or_default();
+        let i = ctx.input()["i"].as_i64().unwrap_or_default();
         Ok(Output::update([("results", value!([2 * i]))]))
     }
     async fn join(ctx: Ctx) -> Result<Output> {
-        let results = ctx.task().input["results"].as_list().unwrap_or_default();
+        let results = ctx.input()["results"].as_list().unwrap_or_default();
         let total: i64 = results.iter().filter_map(Value::as_i64).sum();
         Ok(Output::update([("total", value!(total))]))
     }
@@ -181,7 +181,7 @@ fn fanout() -> Built {
 /// Runs one node until it has counted to `target`; every superstep replaces a note.
 fn looping() -> Built {
     async fn step(ctx: Ctx) -> Result<Output> {
-        let done = ctx.task().input["count"].as_i64().unwrap_or_default() + 1;
+        let done = ctx.input()["count"].as_i64().unwrap_or_default() + 1;
         let note = format!("{:.<100}", format!("step-{done:06}"));
         Ok(Output::update([
             ("count", value!(1)),
@@ -216,7 +216,7 @@ fn looping() -> Built {
 /// Does nothing for a while, at most five minutes.
 fn sleeper() -> Built {
     async fn sleep(ctx: Ctx) -> Result<Output> {
-        let seconds = ctx.task().input["seconds"].as_f64().unwrap_or_default();
+        let seconds = ctx.input()["seconds"].as_f64().unwrap_or_default();
         tokio::time::sleep(Duration::from_secs_f64(seconds.clamp(0.0, 300.0))).await;
         Ok(Output::update([("done", value!(1))]))
     }

@@ -78,7 +78,7 @@ const BOOLEAN: Form = Form::Last(Some("boolean"));
 
 /// A channel the node reads.
 fn get(ctx: &Ctx, key: &str) -> Option<Value> {
-    ctx.task().input.get(key).cloned()
+    ctx.input().get(key).cloned()
 }
 
 /// What Python takes for true.
@@ -161,7 +161,7 @@ fn chatsub() -> Result<Arc<Compiled>> {
 }
 
 fn last_message(ctx: &Ctx) -> Result<Message> {
-    let messages = &ctx.task().input["messages"];
+    let messages = &ctx.input()["messages"];
     match messages.as_list().and_then(<[_]>::last) {
         Some(last) => Ok(last.try_into()?),
         None => Err(Raised::new("IndexError", "list index out of range").into()),
@@ -414,7 +414,7 @@ fn mapreduce() -> Built {
         Ok(items.unwrap_or_default().iter().map(task).collect())
     }
     async fn square(ctx: Ctx) -> Result<Output> {
-        let square = match &ctx.task().input["item"] {
+        let square = match &ctx.input()["item"] {
             Value::Int(item) => item.checked_mul(*item).map(Value::from),
             Value::Float(item) => Some(value!(item * item)),
             _ => None,

@@ -11,8 +11,9 @@ use crate::value::{Map, Value};
 mod reducer;
 mod state;
 
-pub use reducer::{Fold, Reducer, Shape};
-pub use state::Channel;
+pub use reducer::Reducer;
+pub(crate) use reducer::Shape;
+pub(crate) use state::Channel;
 
 /// How a channel treats its writes.
 #[derive(Clone, Debug)]
@@ -128,7 +129,7 @@ pub fn overwrite(value: Value) -> Value {
 
 /// What an overwrite replaces the value with, if this is one: `{"__overwrite__": v}` or
 /// `{"type": "__overwrite__", "value": v}`.
-pub fn as_overwrite(write: &Value) -> Option<&Value> {
+pub(crate) fn as_overwrite(write: &Value) -> Option<&Value> {
     let map = write.as_map()?;
     match map.len() {
         1 => map.get(OVERWRITE),

@@ -14,8 +14,8 @@ pub(crate) mod cache;
 pub(crate) mod codec;
 pub(crate) mod delta;
 pub(crate) mod frame;
-pub mod rows;
-pub mod saver;
+pub(crate) mod rows;
+pub(crate) mod saver;
 
 pub use rows::{BlobRow, CheckpointRow, Commit, EventRow, Flush, NewBranch, NodeRow, WriteRow};
 pub use saver::{At, Error, List, Query, Saver, Stored};

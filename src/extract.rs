@@ -1,7 +1,8 @@
 //! What a node may ask for: its state, an argument, configuration, dependencies, and `Ctx`.
 
-pub mod ctx;
-pub mod params;
+pub(crate) mod ctx;
+pub(crate) mod params;
 
-pub use ctx::{Ctx, Host, RunConfig, Task};
+pub use ctx::{Ctx, RunConfig};
+pub(crate) use ctx::{Host, Task};
 pub use params::{Arg, Config, Dep, Failure, FromTask, Rejection, Requires};

@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 mod assemble;
-pub mod builder;
-pub mod check;
-pub mod compiled;
-pub mod draw;
-pub mod handler;
+pub(crate) mod builder;
+pub(crate) mod check;
+pub(crate) mod compiled;
+pub(crate) mod draw;
+pub(crate) mod handler;
 mod on_error;
-pub mod opts;
-pub mod schema;
+pub(crate) mod opts;
+pub(crate) mod schema;
 mod typed;
 mod untyped;
 
 pub use builder::{Graph, Untyped};
 pub use check::{Invalid, Problem};
-pub use compiled::{
-    Astray, Body, Cache, ChannelSpec, Compiled, Deps, Goto, Join, Names, Node, NodeFn, Output,
-    Persist, Retry, Route, RouteFn, Schemas, Writers,
+pub(crate) use compiled::{
+    Astray, Body, ChannelSpec, Deps, Join, Node, NodeFn, Route, Schemas, Writers,
 };
-pub use draw::{Drawing, draw};
+pub use compiled::{Cache, Compiled, Goto, Names, Output, Persist, Retry};
+pub use draw::{Drawing, Edge};
 pub use handler::{Handler, IntoOutput};
 pub use opts::NodeOpts;
 
@@ -30,9 +30,9 @@ pub const START: &str = "__start__";
 pub const END: &str = "__end__";
 
 /// The channel that holds the whole state of a graph without named channels.
-pub const ROOT: &str = "__root__";
+pub(crate) const ROOT: &str = "__root__";
 
 /// The channel whose write starts `node`.
-pub fn edge_channel(node: &str) -> Arc<str> {
+pub(crate) fn edge_channel(node: &str) -> Arc<str> {
     format!("branch:to:{node}").into()
 }

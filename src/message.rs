@@ -19,9 +19,13 @@ mod merge;
 mod schema;
 
 pub use chunk::{AiChunk, ToolCallChunk};
-pub use coerce::{coerce, coerce_list};
-pub use defaults::{chunk_with_defaults, with_defaults};
-pub use merge::{add, add_owned, mint_ids};
+pub(crate) use coerce::coerce;
+#[cfg(test)]
+pub(crate) use coerce::coerce_list;
+#[cfg(test)]
+pub(crate) use defaults::chunk_with_defaults;
+pub(crate) use defaults::with_defaults;
+pub(crate) use merge::{add, mint_ids};
 
 /// The id of a removal that removes every message before it.
 pub const REMOVE_ALL: &str = "__remove_all__";

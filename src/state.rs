@@ -2,10 +2,14 @@
 
 use crate::{channel::Kind, value::Map};
 
-pub mod command;
+mod command;
+/// Named by the code the derive makes.
+#[doc(hidden)]
 pub mod decode;
+/// Named by the code the derive makes.
+#[doc(hidden)]
 pub mod merge;
-pub mod update;
+mod update;
 
 pub use command::{Command, IntoRoute, Target, goto};
 pub use decode::Unreadable;

@@ -17,7 +17,7 @@ mod schema;
 mod ser;
 mod share;
 
-pub use contain::{contains, contains_map};
+pub(crate) use contain::contains_map;
 pub use de::from_value;
 pub use error::{DecodeError, EncodeError, JsonError};
 pub use map::Map;

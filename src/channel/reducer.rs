@@ -10,11 +10,11 @@ use crate::value::{Map, Value};
 
 /// Folds an update into the old value. The old value is given away, so that a list or map that
 /// nobody else holds is changed in place.
-pub type Fold = Arc<dyn Fn(Value, &Value) -> Result<Value, Error> + Send + Sync>;
+type Fold = Arc<dyn Fn(Value, &Value) -> Result<Value, Error> + Send + Sync>;
 
 /// What is known about how a reducer's value grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// Nothing; stored whole.
     Plain,
     /// A list that mostly grows at its end; stored as deltas.
@@ -117,7 +117,7 @@ impl Reducer {
     /// LangGraph's `add_messages`, see [`message::add`].
     pub fn messages() -> Self {
         let messages = Self::custom("messages", Vec::<Value>::new(), |old, update| {
-            Ok(message::add_owned(old, update)?)
+            Ok(message::add(old, update)?)
         });
         Reducer {
             shape: Shape::Messages,
@@ -140,12 +140,12 @@ impl Reducer {
     }
 
     /// What the channel holds before the first write.
-    pub fn initial(&self) -> &Value {
+    pub(crate) fn initial(&self) -> &Value {
         &self.initial
     }
 
     /// How the value grows.
-    pub fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> Shape {
         self.shape
     }
 

@@ -385,7 +385,6 @@ async fn attempt_once(
                 ns: job.info.ns.clone(),
                 step: job.info.step,
                 triggers: job.info.triggers.clone(),
-                path: job.planned.path.clone(),
                 input: job.input.clone(),
                 has_arg: !job.planned.path.starts_with(&format!("~{PULL}")),
                 shown_path: job.info.path.clone(),

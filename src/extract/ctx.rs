@@ -102,9 +102,7 @@ pub struct Task {
     pub step: i64,
     /// What started it, sorted.
     pub triggers: Arc<[Arc<str>]>,
-    /// Path in LangGraph's form.
-    pub path: Arc<str>,
-    /// The same as clients see it.
+    /// Path in LangGraph's form, as clients see it.
     pub shown_path: Value,
     /// A map of the channels the node reads, or the argument of a fan-out.
     pub input: Value,
@@ -157,13 +155,29 @@ pub struct Ctx {
 
 impl Ctx {
     /// Wraps a task; called by the engine.
-    pub fn new(task: Arc<Task>) -> Self {
+    pub(crate) fn new(task: Arc<Task>) -> Self {
         Self { task }
     }
 
     /// The task itself.
-    pub fn task(&self) -> &Task {
+    pub(crate) fn task(&self) -> &Task {
         &self.task
+    }
+
+    /// What the node works on: a map of the channels it reads, or the argument of a fan-out. Nodes
+    /// of typed graphs take it as parameters instead.
+    pub fn input(&self) -> &Value {
+        &self.task.input
+    }
+
+    /// Whether the task was started with an argument of its own (LangGraph's `Send`).
+    pub fn has_arg(&self) -> bool {
+        self.task.has_arg
+    }
+
+    /// In an error handler: why the task failed in whose place this one runs.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.task.failure.as_deref()
     }
 
     /// Name of the running node.

@@ -9,6 +9,7 @@ use std::{
 
 use futures::future::BoxFuture;
 
+use super::draw::{self, Drawing};
 use crate::{
     channel::Kind,
     extract::Ctx,
@@ -234,8 +235,6 @@ pub enum Persist {
 /// JSON schemas of a graph, as `/assistants/{id}/schemas` serves them.
 #[derive(Clone, Debug, Default)]
 pub struct Schemas {
-    /// Title of the state.
-    pub title: String,
     /// What a run may send.
     pub input: serde_json::Value,
     /// What a run answers.
@@ -254,51 +253,56 @@ pub struct Deps(pub Arc<HashMap<TypeId, Box<dyn Any + Send + Sync>>>);
 #[derive(Clone)]
 pub struct Compiled {
     /// State channels in definition order, hidden ones left out.
-    pub channels: Vec<ChannelSpec>,
+    pub(crate) channels: Vec<ChannelSpec>,
     /// Nodes in definition order, START left out.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// Error handlers: they run in place of tasks that failed, in the same superstep.
-    pub handlers: Vec<Node>,
+    pub(crate) handlers: Vec<Node>,
     /// What follows START.
-    pub start: Writers,
+    pub(crate) start: Writers,
     /// All joins.
-    pub joins: Vec<Join>,
+    pub(crate) joins: Vec<Join>,
     /// Channels that take input.
-    pub input: Vec<Arc<str>>,
+    pub(crate) input: Vec<Arc<str>>,
     /// Channels that are shown as result and in `values` events.
-    pub output: Vec<Arc<str>>,
+    pub(crate) output: Vec<Arc<str>>,
     /// The whole state is one value in the channel `__root__` instead of a map of channels.
-    pub root_state: bool,
+    pub(crate) root_state: bool,
     /// How its state is kept when it runs inside another graph.
-    pub persist: Persist,
+    pub(crate) persist: Persist,
     /// Stop before these nodes.
-    pub interrupt_before: Names,
+    pub(crate) interrupt_before: Names,
     /// Stop after these nodes.
-    pub interrupt_after: Names,
+    pub(crate) interrupt_after: Names,
     /// Channels that hold chat messages.
-    pub messages: Vec<Arc<str>>,
+    pub(crate) messages: Vec<Arc<str>>,
     /// JSON schemas.
-    pub schemas: Schemas,
+    pub(crate) schemas: Schemas,
     /// Supersteps a run may take unless it says otherwise.
-    pub recursion_limit: Option<u32>,
+    pub(crate) recursion_limit: Option<u32>,
     /// Shared dependencies.
-    pub deps: Deps,
+    pub(crate) deps: Deps,
 }
 
 impl Compiled {
+    /// The graph as nodes and edges, with graphs inside opened `depth` levels deep.
+    pub fn drawing(&self, depth: usize) -> Drawing {
+        draw::draw(self, depth)
+    }
+
     /// The channel that holds the conversation: `messages`, or the first one of chat messages.
-    pub fn message_channel(&self) -> Option<&Arc<str>> {
+    pub(crate) fn message_channel(&self) -> Option<&Arc<str>> {
         let named = self.messages.iter().find(|name| &***name == "messages");
         named.or(self.messages.first())
     }
 
     /// The node of this name.
-    pub fn node(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| &*node.name == name)
     }
 
     /// The channel of this name.
-    pub fn channel(&self, name: &str) -> Option<&ChannelSpec> {
+    pub(crate) fn channel(&self, name: &str) -> Option<&ChannelSpec> {
         self.channels.iter().find(|spec| &*spec.name == name)
     }
 }

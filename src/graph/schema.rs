@@ -21,7 +21,6 @@ pub(super) fn schemas(
         )
     };
     Schemas {
-        title: title.to_owned(),
         input: part(input),
         output: part(output),
         state: object(title, channels.iter()),

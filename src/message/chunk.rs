@@ -136,7 +136,7 @@ impl AiChunk {
     }
 
     /// This piece as a message of type `AIMessageChunk`, non-default fields only;
-    /// [`chunk_with_defaults`](super::chunk_with_defaults) fills in the rest. Tool calls are
+    /// what LangChain adds to it is filled in where it is shown. Tool calls are
     /// shown as far as the piece alone can be read.
     pub fn to_value(&self) -> Value {
         let mut out = Value::from(self.message());

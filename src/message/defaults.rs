@@ -47,6 +47,7 @@ pub fn with_defaults(value: &Value) -> Value {
 
 /// A piece of a model's message as LangChain dumps it, with `tool_call_chunks` and
 /// `chunk_position`, under the type `AIMessageChunk`.
+#[cfg(test)]
 pub fn chunk_with_defaults(value: &Value) -> Value {
     match value {
         Value::Map(map) => dump(map, Some("AIMessageChunk")),

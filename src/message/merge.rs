@@ -14,20 +14,11 @@ use crate::value::Value;
 /// replaces the message that has its id, in place, or is appended; a removal removes the message
 /// with its id; of duplicates in `right` the last counts, at the place of the first. After a
 /// removal of everything ([`REMOVE_ALL`]) the result is what follows the last such marker.
-/// Missing ids are minted on both sides.
+/// Missing ids are minted on both sides. The old list is extended in place if nobody else shares it.
 ///
 /// # Errors
 /// A value that is no message, or a removal of an id that no message has.
-pub fn add(left: &Value, right: &Value) -> Result<Value, Error> {
-    add_owned(left.clone(), right)
-}
-
-/// [`add`] for a caller that gives the old list away: it is extended in place if nobody else
-/// holds it.
-///
-/// # Errors
-/// As [`add`].
-pub fn add_owned(left: Value, right: &Value) -> Result<Value, Error> {
+pub fn add(left: Value, right: &Value) -> Result<Value, Error> {
     let right = identified(coerce_list(right)?)?;
     if let Some(marker) = right
         .iter()

@@ -1,9 +1,16 @@
+//! Messages as clients send them, as they are stored, merged and shown.
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::channel::overwrite;
 use crate::value;
 use crate::value::{from_value, to_value};
+
+/// The list `left` after an update by `right`.
+fn add(left: &Value, right: &Value) -> Result<Value, Error> {
+    super::add(left.clone(), right)
+}
 
 fn coerced(v: Value) -> String {
     coerce(&v).unwrap().to_json()

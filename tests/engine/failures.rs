@@ -69,7 +69,7 @@ fn fails(count: &Arc<AtomicUsize>) -> Body1 {
 fn tells() -> Body1 {
     Box::new(|ctx| {
         Box::pin(async move {
-            let failure = ctx.task().failure.clone().unwrap();
+            let failure = ctx.failure().cloned().unwrap();
             Ok(log(format!("{} failed: {failure}", failure.node)))
         })
     })
@@ -251,15 +251,15 @@ async fn every_fan_out_that_fails_has_its_own_handler(storage: &Storage) {
         storage,
         graph()
             .node("a", |ctx: Ctx| async move {
-                match ctx.task().input["i"].as_i64() {
+                match ctx.input()["i"].as_i64() {
                     Some(2) => Ok(log("two")),
                     _ => anyhow::bail!("odd"),
                 }
             })
             .node("m", says("m"))
             .on_error("a", |ctx: Ctx| async move {
-                assert!(ctx.task().has_arg);
-                Ok(log(format!("handled {}", ctx.task().input["i"].to_json())))
+                assert!(ctx.has_arg());
+                Ok(log(format!("handled {}", ctx.input()["i"].to_json())))
             })
             .edge(START, "m")
             .open_route(START, "fan", move |_| Ok(vec![send(1), send(2), send(3)])),
@@ -299,7 +299,7 @@ async fn a_handler_that_fails_is_all_that_runs_again(storage: &Storage) {
                 let first = tries.fetch_add(1, Ordering::Relaxed) == 0;
                 async move {
                     anyhow::ensure!(!first, "no help");
-                    let failure = ctx.task().failure.clone().unwrap();
+                    let failure = ctx.failure().cloned().unwrap();
                     Ok(log(failure.to_string()))
                 }
             })

@@ -38,7 +38,7 @@ fn swap() -> Arc<Compiled> {
         .channel("text", Kind::Last)
         .channel("before", Kind::Last)
         .node("swap", |ctx| async move {
-            let input = &ctx.task().input;
+            let input = ctx.input();
             let labels: Vec<&str> = input["namespace"]
                 .as_list()
                 .unwrap_or_default()

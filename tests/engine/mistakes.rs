@@ -46,7 +46,7 @@ fn graph() -> Arc<Compiled> {
         .channel("how", Kind::Last)
         .channel("x", Kind::Last)
         .node("first", |ctx| async move {
-            let how = ctx.task().input["how"].clone();
+            let how = ctx.input()["how"].clone();
             if how == *"goto" {
                 return Ok(Output::default().goto(["nowhere"]));
             }

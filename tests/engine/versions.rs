@@ -33,7 +33,7 @@ fn first() -> Arc<Compiled> {
         .channel("single", Kind::Last)
         .channel("n", Kind::Aggregate(Reducer::sum()))
         .node("note", |ctx| async move {
-            let n = ctx.task().input["n"].clone();
+            let n = ctx.input()["n"].clone();
             let note = value!({"turn": n.clone(), "text": "x".repeat(3000)});
             Ok(Output::update([
                 ("old", value!([note])),
@@ -52,7 +52,7 @@ fn second() -> Arc<Compiled> {
         .channel("n", Kind::Aggregate(Reducer::sum()))
         .channel("new", Kind::Aggregate(Reducer::append()))
         .node("count", |ctx| async move {
-            let seen = ctx.task().input["new"].clone();
+            let seen = ctx.input()["new"].clone();
             Ok(Output::update([("n", value!(1)), ("new", value!([seen]))]))
         })
         .edge(START, "count")

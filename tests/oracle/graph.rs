@@ -218,7 +218,7 @@ struct Body {
 async fn run(body: Arc<Body>, ctx: Ctx) -> anyhow::Result<Output> {
     body.world.start(&body.path);
     let mut running = Running {
-        scope: Scope::of(ctx.task().input.to_json_value()),
+        scope: Scope::of(ctx.input().to_json_value()),
         ctx,
         body: body.clone(),
         done: vec![],

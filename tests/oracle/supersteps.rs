@@ -44,7 +44,7 @@ fn graph(edges: &[(usize, usize)], defer: usize, sends: bool) -> Arc<Compiled> {
             opts = opts.defer();
         }
         let node = move |ctx: backstitch::extract::Ctx| async move {
-            let n = ctx.task().input.get("n").and_then(Value::as_i64);
+            let n = ctx.input().get("n").and_then(Value::as_i64);
             let mut output = Output::update([
                 ("log", value!([name])),
                 ("n", value!(1)),
@@ -243,7 +243,7 @@ async fn a_thousand_tasks_run_in_one_superstep() {
     let graph = Graph::untyped()
         .channel("n", Kind::Aggregate(Reducer::append()))
         .node("one", |ctx| async move {
-            Ok(Output::update([("n", value!([ctx.task().input.clone()]))]))
+            Ok(Output::update([("n", value!([ctx.input().clone()]))]))
         })
         .open_route(START, "fan", |_| {
             Ok((0..1000)

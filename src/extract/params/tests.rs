@@ -69,7 +69,6 @@ fn ctx(input: Value, has_arg: bool, config: RunConfig, deps: Deps) -> Ctx {
         ns: "work:1".into(),
         step: 1,
         triggers: Arc::new([]),
-        path: "~__pregel_pull, work".into(),
         shown_path: Value::Null,
         own_config: Default::default(),
         input,

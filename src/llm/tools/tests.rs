@@ -54,7 +54,6 @@ fn task(call: &ToolCall) -> Ctx {
         ns: "tools:1".into(),
         step: 1,
         triggers: Arc::new([]),
-        path: "~__pregel_push, 0".into(),
         shown_path: Value::Null,
         own_config: Default::default(),
         input: value::to_value(call).expect("a call has a stored form"),
