@@ -13,6 +13,7 @@ pub(crate) mod buffered;
 pub(crate) mod cache;
 pub(crate) mod codec;
 pub(crate) mod delta;
+pub(crate) mod filter;
 pub(crate) mod frame;
 pub(crate) mod rows;
 pub(crate) mod saver;

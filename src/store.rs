@@ -44,6 +44,13 @@ pub struct Item {
     pub ttl: Option<Duration>,
 }
 
+/// A time to live as storages have it, in microseconds: at most 1,000 years, so that the moment
+/// at which an item expires is one that every database knows.
+pub fn ttl_micros(ttl: Duration) -> i64 {
+    const LONGEST: i64 = 1000 * 365 * 24 * 3600 * 1_000_000;
+    i64::try_from(ttl.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
+}
+
 /// A storage of long-term memory.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {

@@ -15,6 +15,7 @@ pub mod index;
 pub mod load;
 pub mod members;
 pub mod messages;
+pub mod opening;
 pub mod outline;
 pub mod projection;
 pub mod prune;

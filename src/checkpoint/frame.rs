@@ -17,6 +17,7 @@ mod writes;
 mod tests;
 
 pub use decode::{Chains, Decoded, decode, with_writes};
+pub use text::channel_versions;
 use text::{comma, fits_jsonb, quote, without_nul, write_versions};
 pub use writes::{encode_writes, references};
 

@@ -158,6 +158,13 @@ pub struct NewBranch {
     pub run: Option<RunId>,
 }
 
+impl NewBranch {
+    /// The branch whose pending writes are copied, and that the new one names as its source.
+    pub fn copied_from(&self) -> BranchId {
+        self.writes_of.unwrap_or(self.source.branch)
+    }
+}
+
 /// One superstep, to be written in one transaction. Gated by the slot's epoch and, for root
 /// rows, by the slot's head being the row's parent.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The operations of the storage traits, one line each, for both databases.
 //!
 //! A line names the function that each database has for an operation, what the operation takes
-//! and what it returns; method and function have the same name:
+//! and what it returns; the name is that of the method and of the function:
 //!
 //! ```text
 //! read load::load([&] query: Query) -> Option<Stored>;
@@ -17,7 +17,7 @@
 //! names of types that are new here in [`types`]. To add a trait: a list like those below, and a
 //! line in `sqlite.rs` and `postgres.rs` that expands it.
 //!
-//! The word before a line of a store says what it runs on: `read` (a reader), `write` (SQLite: the
+//! The word before a line of a store is what it runs on: `read` (a reader), `write` (SQLite: the
 //! writing thread; Postgres: the connections for everything but runs), `critical` (as `write`, on
 //! the connections that Postgres keeps for runs). The macro `run` of each database decides. What
 //! does not fit a line is written out where the list is expanded, in braces behind the store.

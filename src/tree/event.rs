@@ -20,6 +20,10 @@ mod tests;
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $code:literal;)*) => {
         $($(#[$doc])* pub const $name: &str = $text;)*
+        /// The numbers that storages have in the place of the types.
+        pub mod codes {
+            $($(#[$doc])* pub const $name: i16 = $code;)*
+        }
         /// Types by the number that storages keep in their place. A number is never given twice.
         const CODES: &[(&str, i16)] = &[$(($text, $code)),*];
     };

@@ -1,7 +1,9 @@
 //! The envelope as JSON text: what JSONB keeps, versions, metadata.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use crate::{
-    checkpoint::{BadVersion, Versions},
+    checkpoint::{BadVersion, Error, Versions},
     value::{Map, Value},
 };
 
@@ -59,6 +61,25 @@ pub(super) fn read_versions(value: Option<&Value>) -> Result<Versions, BadVersio
         }
     }
     Ok(versions)
+}
+
+/// The versions that an envelope names. Nothing else of it is decoded.
+///
+/// # Errors
+/// A text that this version cannot read.
+pub fn channel_versions(envelope: &str) -> Result<Versions, Error> {
+    #[derive(serde::Deserialize)]
+    struct Envelope {
+        #[serde(default)]
+        channel_versions: BTreeMap<Arc<str>, String>,
+    }
+    let envelope: Envelope = serde_json::from_str(envelope)
+        .map_err(|error| Error::Corrupt(format!("the envelope of a checkpoint: {error}")))?;
+    let versions = envelope.channel_versions.into_iter();
+    versions
+        .map(|(channel, version)| Ok((channel, version.parse()?)))
+        .collect::<Result<_, BadVersion>>()
+        .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
 /// Metadata as JSON text. JSONB refuses NUL, so it is stripped, as LangGraph does.

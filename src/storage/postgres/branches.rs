@@ -1,18 +1,16 @@
 //! A branch that comes into being with the first durable write of a run.
 
-use std::sync::Arc;
-
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::{connection::Failure, events};
+use super::{columns::id_if, connection::Failure, events};
 use crate::{
     checkpoint::{Error, NewBranch, Slot},
     id::{CheckpointId, TaskId},
-    tree::{address::auto_name, event},
+    tree::opening::{self, Opening},
 };
 
-/// Waits for flushes to the source in flight and checks that its run is still ours.
+/// Waits for flushes to the source in flight and checks that this writer still owns it.
 const LOCK_SOURCE: &str = "
 SELECT name FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR NO KEY UPDATE";
 
@@ -26,21 +24,20 @@ INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, h
        origin, source_branch_id, creation_id)
 VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8, $9)";
 
-/// Above every subgraph row of the source that belongs to the copy: where the source has answered
-/// already, its smallest row after a copied question; else an id minted now.
+/// See [`opening::creation_id`].
 const CREATION: &str = "
 SELECT (SELECT s.checkpoint_id FROM checkpoints s
          WHERE s.tree_id = $1 AND s.root_checkpoint_id = $3 AND s.checkpoint_ns <> '' AND s.branch_id = $2
            AND EXISTS (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = s.checkpoint_ns
                         AND w.checkpoint_id = s.parent_checkpoint_id AND w.branch_id = $2 AND w.idx = -3)
-         ORDER BY s.checkpoint_id LIMIT 1) AS after_answer,
+         ORDER BY s.checkpoint_id LIMIT 1) AS resumed,
        (SELECT s.checkpoint_id FROM checkpoints s
          WHERE s.tree_id = $1 AND s.root_checkpoint_id = $3 AND s.checkpoint_ns <> ''
          ORDER BY s.checkpoint_id DESC LIMIT 1) AS newest";
 
 /// The pending writes of the source at the base and in the subgraphs that stopped below it, as
-/// they are, while that is its head. Once it went on, as they were when the questions were asked: a
-/// task that had asked loses its result and its answers. Answers of the client itself stay behind.
+/// they are, while that is its head. Once it went on, as they were at the interrupts: an interrupted
+/// task loses its result and its resume values. Resume values for the whole run are not copied.
 const COPY_WRITES: &str = "
 INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
 SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
@@ -48,7 +45,7 @@ SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task
           EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
               AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0) AS finished,
           EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
-              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = -3) AS asked,
+              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = -3) AS interrupted,
           EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.head_checkpoint_id = $4) AS present
           FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2
            AND ((w.checkpoint_ns = '' AND w.checkpoint_id = $4)
@@ -57,8 +54,8 @@ SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task
  WHERE CASE w.channel
          WHEN '__interrupt__' THEN true
          WHEN '__step__' THEN true
-         WHEN '__resume__' THEN w.task_id <> $5 AND (w.present OR NOT (w.asked AND w.finished))
-         ELSE w.finished AND (w.present OR NOT w.asked)
+         WHEN '__resume__' THEN w.task_id <> $5 AND (w.present OR NOT (w.interrupted AND w.finished))
+         ELSE w.finished AND (w.present OR NOT w.interrupted)
        END
 ON CONFLICT DO NOTHING";
 
@@ -99,12 +96,17 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
     {
         return Err(Error::Pruned(id).into());
     }
-    let from = new.writes_of.unwrap_or(new.source.branch).0;
+    let from = new.copied_from().0;
     let creation = match base {
         Some(base) if new.copy_writes => Some(creation_id(client, tree, from, base).await?),
         _ => None,
     };
-    let name = next_name(client, new, locked.try_get(0)?).await?;
+    // A name that somebody else takes meanwhile fails the insert, and the whole transaction is
+    // tried again.
+    let rows = client.query(NAMES, &[&tree, &slot.thread.0]).await?;
+    let names = rows.iter().map(|row| row.try_get(0));
+    let names: Vec<&str> = names.collect::<Result<_, _>>()?;
+    let opening = Opening::of(new, locked.try_get(0)?, &names);
     client
         .execute(
             INSERT,
@@ -112,7 +114,7 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
                 &tree,
                 &new.id.0,
                 &slot.thread.0,
-                &&*name,
+                &&*opening.name,
                 &base,
                 &new.base_depth,
                 &new.origin,
@@ -138,25 +140,8 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
             .execute(ACTIVATE, &[&slot.thread.0, &new.id.0])
             .await?;
     }
-    tell(client, slot, new, &name, locked.try_get(0)?).await?;
+    events::append(client, slot.tree, slot.thread, &opening.events).await?;
     Ok(true)
-}
-
-/// Appends to the thread's log that the branch was made, and that it is active now.
-async fn tell(
-    client: &Client,
-    slot: &Slot,
-    new: &NewBranch,
-    name: &str,
-    source: &str,
-) -> Result<(), Failure> {
-    let created = event::branch_created(new.id, name, new.origin, source, new.base);
-    let mut told = vec![created];
-    if new.activate {
-        told.push(event::branch_activated(new.id, name));
-    }
-    events::append(client, slot.tree, slot.thread, &told).await?;
-    Ok(())
 }
 
 /// See [`COPY_WRITES`].
@@ -181,28 +166,7 @@ pub(super) async fn creation_id(
     base: Uuid,
 ) -> Result<Uuid, Failure> {
     let row = client.query_one(CREATION, &[&tree, &source, &base]).await?;
-    if let Some(id) = row.try_get::<_, Option<Uuid>>("after_answer")? {
-        return Ok(id);
-    }
-    let newest: Option<Uuid> = row.try_get("newest")?;
-    let above = newest.into_iter().chain([base]).map(CheckpointId);
-    Ok(CheckpointId::mint(0, above).0)
-}
-
-/// The name that is wanted, while it is free; else one made up. A name that is taken meanwhile
-/// fails the insert, and the whole transaction is tried again.
-async fn next_name(client: &Client, new: &NewBranch, base: &str) -> Result<Arc<str>, Failure> {
-    let rows = client
-        .query(NAMES, &[&new.source.tree.0, &new.source.thread.0])
-        .await?;
-    let mut names = Vec::with_capacity(rows.len());
-    for row in &rows {
-        names.push(row.try_get::<_, &str>(0)?);
-    }
-    if let Some(name) = &new.name
-        && !names.contains(&&**name)
-    {
-        return Ok(name.clone());
-    }
-    Ok(auto_name(base, names.iter().copied()))
+    let id = |name| -> Result<_, Failure> { Ok(id_if(&row, name)?) };
+    let creation = opening::creation_id(CheckpointId(base), id("resumed")?, id("newest")?);
+    Ok(creation.0)
 }

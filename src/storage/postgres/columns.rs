@@ -49,8 +49,8 @@ impl ToSql for Time {
     to_sql_checked!();
 }
 
-/// Postgres's `text` and `jsonb` cannot hold NUL, names of people can. It is kept as this
-/// character and `0`; the character itself is kept as itself and `1`.
+/// Postgres's `text` and `jsonb` cannot hold NUL, names of people can. It is stored as this
+/// character and `0`; the character itself is stored as itself and `1`.
 const ESCAPE: char = '\u{1a}';
 
 /// A name on its way in.
@@ -80,7 +80,7 @@ pub(super) fn unname(text: &str) -> Arc<str> {
     Arc::from(text.replace(&zero, "\0").replace(&own, "\u{1a}"))
 }
 
-/// JSON text for a `jsonb` parameter. Strings and keys in it are kept as [`name`] keeps names.
+/// JSON text for a `jsonb` parameter. Strings and keys in it are stored as [`name`] stores names.
 #[derive(Debug)]
 pub(super) struct Json<'a>(Cow<'a, str>);
 
@@ -297,9 +297,12 @@ mod tests {
     #[test]
     fn json_with_nul_comes_back_as_it_was() {
         let text = r#"{"a\u0000":"x\u0000y","b":"\\u0000","c":"\\\u0000","d":"\u001a0\u001a"}"#;
-        let sent = Json::new(text).0;
-        assert!(!sent.replace(r"\\u0000", "").contains("u0000"), "{sent}");
-        assert_eq!(unescape(&sent), text);
+        let stored = Json::new(text).0;
+        assert!(
+            !stored.replace(r"\\u0000", "").contains("u0000"),
+            "{stored}"
+        );
+        assert_eq!(unescape(&stored), text);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Connections: a pool each for runs, for reading and for trees, what an error means, and when to try again.
+//! Connections: one pool each for runs, for reading and for trees, and retries of what fails.
 
-use std::{str::FromStr, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::{
@@ -8,7 +8,7 @@ use tokio_postgres::{
     config::{Host, SslMode},
 };
 
-use super::{Error, Options};
+use super::error::Error;
 use crate::checkpoint;
 
 mod failure;
@@ -17,9 +17,46 @@ pub(crate) mod transaction;
 pub(crate) use failure::Failure;
 use failure::describe;
 
-/// How long to wait for a free connection before the caller is told to come back.
+/// How to reach the database.
+#[derive(Clone)]
+pub struct Options {
+    /// `postgres://user:password@host:port/database?...` or a `key=value` connection string.
+    pub url: String,
+    /// Connections reserved for claims, commits, leases and the ends of runs.
+    pub critical: usize,
+    /// Connections for everything else. They never starve the critical ones.
+    pub reads: usize,
+    /// Connections for operations on trees, which need theirs for several round trips; further
+    /// ones wait for their turn.
+    pub trees: usize,
+}
+
+impl Options {
+    /// The usual pool sizes: 8, 8 and 4.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            critical: 8,
+            reads: 8,
+            trees: 4,
+        }
+    }
+}
+
+/// Without the URL, which may contain a password.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("critical", &self.critical)
+            .field("reads", &self.reads)
+            .field("trees", &self.trees)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long to wait for a free connection before the caller gets an error.
 const ACQUIRE: Duration = Duration::from_secs(1);
-/// How long opening one connection may take, unless the URL says otherwise.
+/// How long opening one connection may take, unless the URL sets another limit.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Pauses before further tries of a statement; together well below two seconds.
 const PAUSES: [Duration; 3] = [
@@ -110,7 +147,7 @@ pub(crate) fn configure(url: &str, session: &str) -> Result<Config, Error> {
     if config.get_application_name().is_none() {
         config.application_name("backstitch");
     }
-    // What the URL sets comes last and so holds.
+    // What the URL sets comes last and so takes precedence.
     let options = match config.get_options() {
         Some(own) => format!("{session} {own}"),
         None => session.to_owned(),
@@ -151,7 +188,7 @@ pub(crate) fn unreachable_at(config: &Config, reason: &str) -> Error {
     }
 }
 
-/// Why the pool has no connection to give.
+/// Why the pool has no connection.
 fn reason(error: &deadpool_postgres::PoolError) -> String {
     match error {
         deadpool_postgres::PoolError::Backend(error) => describe(error),
@@ -176,7 +213,7 @@ pub(crate) async fn acquire(pool: &Pool) -> Result<Object, Failure> {
     })
 }
 
-/// Runs `work` on a connection; again, a few times, when what failed will pass.
+/// Runs `work` on a connection, and retries it a few times when a failure is transient.
 ///
 /// `work` must be idempotent: the reply of an attempt that took effect may have been lost.
 pub(crate) async fn retry<T, F, W>(pool: &Pool, work: F) -> Result<T, checkpoint::Error>
@@ -192,7 +229,7 @@ where
         };
         match result {
             Ok(value) => return Ok(value),
-            Err(failure) if failure.is_passing() => match pauses.next() {
+            Err(failure) if failure.is_transient() => match pauses.next() {
                 Some(pause) => tokio::time::sleep(jitter(*pause)).await,
                 None => return Err(failure.into_error()),
             },
@@ -211,7 +248,8 @@ where
     work(client).await.map_err(Failure::into_error)
 }
 
-/// Between half of the pause and all of it, so that losers of a lock do not meet again.
+/// Between half of the pause and all of it, so that those who lost a lock do not compete for the
+/// next one at once.
 fn jitter(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + 0.5 * rand::random::<f64>())
 }

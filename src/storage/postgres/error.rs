@@ -1,25 +1,25 @@
 //! What can go wrong when a database is reached or migrated.
 
-/// Why the database cannot be used. None of the texts holds a password.
+/// Why the database cannot be used. None of the texts contains a password.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The connection string cannot be read.
     #[error("the database URL is not valid: {0}; use postgres://user:password@host:port/database")]
     Url(String),
-    /// Encryption was asked for and is not there.
+    /// The URL requires encryption, which this build lacks.
     #[error(
         "the database URL asks for TLS (sslmode={0}), which this build does not speak; \
          use sslmode=disable, or a TLS tunnel on the same host"
     )]
     Tls(&'static str),
-    /// Nobody answered, or the login failed.
+    /// No server replied, or the login failed.
     #[error("no connection to the database `{database}` on {host}: {reason}")]
     Unreachable {
         /// `host:port`, several separated by commas.
         host: String,
         /// Name of the database.
         database: String,
-        /// What the driver says.
+        /// The reason that the driver reports.
         reason: String,
     },
     /// A newer program has migrated this database.

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The end of a statement whose rows `x` (tree, thread, place from 1, kind, branch, checkpoint, run,
+/// The end of a statement whose rows `x` (tree, thread, position from 1, kind, branch, checkpoint, run,
 /// payload) are events of any number of threads. Numbers of kinds are in the migrations. The row of
 /// a thread is the last one that a transaction locks.
 macro_rules! append_rows {
@@ -36,7 +36,8 @@ ev AS (
 pub(super) use append_rows;
 
 /// Rows `x` about the ends of the runs `d` (tree, thread, seq, run, branch, base, head, status,
-/// temporary): the checkpoint a run left, and its end. Its last message is settled.
+/// temporary): the checkpoint a run left, and its end. Its last message is marked with the
+/// checkpoint it ended at.
 macro_rules! ended {
     () => {
         "
@@ -72,7 +73,7 @@ ev AS (
          x(kind, payload, branch, checkpoint, run, message, i))
 SELECT n FROM e";
 
-/// Appends events to a thread's log in the caller's transaction and answers the number of the
+/// Appends events to a thread's log in the caller's transaction and returns the number of the
 /// last one. This is the last thing a transaction locks.
 pub(super) async fn append(
     client: &Client,

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::runs::keys::{Claim, Found, KEEP};
 
-/// Takes a key that is free or expired, or whose process has died over the same request. The
-/// same claim may arrive twice, when its first reply was lost.
+/// Takes a key that is free or expired, or whose process has died over this request. A
+/// claim may arrive twice, when its first reply was lost.
 const CLAIM: &str = "
 INSERT INTO idempotency_keys AS k (principal, key, request_hash, claim_id, first_id, worker_id)
 VALUES ($1, $2, $3, $4, $4, $5)
@@ -25,7 +25,7 @@ ON CONFLICT (principal, key) DO UPDATE SET request_hash = EXCLUDED.request_hash,
 RETURNING first_id";
 
 const LOOK_UP: &str = "
-SELECT request_hash = $3 AS same, response FROM idempotency_keys WHERE principal = $1 AND key = $2";
+SELECT request_hash = $3 AS is_equal, response FROM idempotency_keys WHERE principal = $1 AND key = $2";
 
 const STORE_RESPONSE: &str = "
 UPDATE idempotency_keys SET response = $4 WHERE principal = $1 AND key = $2 AND claim_id = $3";
@@ -49,10 +49,10 @@ pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Found, Failu
     let statement = prepare(db, LOOK_UP).await?;
     let row = db.query_opt(&statement, &[&principal, &key, &hash]).await?;
     let Some(row) = row else {
-        // Released in between: the caller tries again.
+        // Released in between: the caller retries.
         return Ok(Found::Theirs);
     };
-    if !column::<bool>(&row, "same")? {
+    if !column::<bool>(&row, "is_equal")? {
         return Ok(Found::Other);
     }
     Ok(match column::<Option<Vec<u8>>>(&row, "response")? {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     checkpoint::{Error, codec},
-    store::{Item, Namespace, Put},
+    store::{Item, Namespace, Put, ttl_micros},
 };
 
 const SELECT: &str = "
@@ -57,7 +57,7 @@ pub(super) async fn item(
 
 pub(super) async fn put_item(db: &Object, put: &Put) -> Result<(), Failure> {
     let (tag, bytes) = codec::encode_tagged(&put.value, codec::Format::default());
-    let ttl = put.ttl.map(micros);
+    let ttl = put.ttl.map(ttl_micros);
     if ttl.is_some() {
         let statement = prepare(db, SWEEP).await?;
         db.execute(&statement, &[]).await?;
@@ -83,10 +83,4 @@ pub(super) async fn delete_item(
 
 fn names(namespace: &[String]) -> Vec<Cow<'_, str>> {
     namespace.iter().map(|label| name(label)).collect()
-}
-
-/// Far enough in the future to be for ever, and no further than a time can be: 1,000 years.
-fn micros(ttl: Duration) -> i64 {
-    const LONGEST: i64 = 1000 * 365 * 24 * 3600 * 1_000_000;
-    i64::try_from(ttl.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
 }

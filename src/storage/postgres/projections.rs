@@ -155,9 +155,9 @@ pub(super) async fn apply(db: &mut Object, steps: &[Step]) -> Result<(), Failure
     ids.dedup();
     let transaction = db.transaction().await?;
     transaction.query(&trees, &[&ids]).await?;
-    let sent = steps.iter().zip(&statements);
-    let sent = sent.map(|(step, statement)| send(&transaction, statement, step));
-    try_join_all(sent).await?;
+    let requests = steps.iter().zip(&statements);
+    let requests = requests.map(|(step, statement)| send(&transaction, statement, step));
+    try_join_all(requests).await?;
     Ok(transaction.commit().await?)
 }
 

@@ -1,18 +1,16 @@
 //! Branches that come into being with the first durable write of a run.
 
-use std::sync::Arc;
-
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{columns::id_if, events};
 use crate::{
     checkpoint::{Error, NewBranch},
-    id::{BranchId, CheckpointId, TreeId},
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
     time::Timestamp,
-    tree::{address::auto_name, event},
+    tree::opening::{self, Opening},
 };
 
-/// Creates a branch, unless it is there already: a call sent again after a lost answer. `Pruned`
+/// Creates a branch, unless it is there already: a retry after a lost reply. `Pruned`
 /// when its base is gone.
 pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(), Error> {
     let source = &new.source;
@@ -23,7 +21,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     if there {
         return Ok(());
     }
-    let base_name: String = db
+    let source_name: String = db
         .prepare_cached(
             "SELECT name FROM branches WHERE tree_id = ?1 AND branch_id = ?2 \
              AND writer_epoch = ?3",
@@ -39,8 +37,8 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     {
         return Err(Error::Pruned(base));
     }
-    let name = free_name(db, new, &base_name)?;
-    let from = new.writes_of.unwrap_or(source.branch);
+    let opening = Opening::of(new, &source_name, &names(db, source.tree, source.thread)?);
+    let from = new.copied_from();
     let copied = match new.base {
         Some(base) if new.copy_writes => Some(creation_id(db, source.tree, base, from)?),
         _ => None,
@@ -54,7 +52,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
         tree,
         new.id.0.as_bytes(),
         source.thread.0.as_bytes(),
-        name,
+        opening.name,
         new.base.as_ref().map(|id| id.0.as_bytes()),
         new.base_depth,
         new.origin,
@@ -78,11 +76,6 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
             source.thread.0.as_bytes()
         ])?;
     }
-    let created = event::branch_created(new.id, &name, new.origin, &base_name, new.base);
-    let mut told = vec![created];
-    if new.activate {
-        told.push(event::branch_activated(new.id, &name));
-    }
     if let Some(run) = new.run {
         db.prepare_cached(
             "UPDATE runs SET branch_id = ?1, epoch = 1, base_checkpoint_id = ?2, updated_at = ?3 \
@@ -96,7 +89,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
             tree
         ])?;
     }
-    events::append(db, source.tree, source.thread, &told, now)?;
+    events::append(db, source.tree, source.thread, &opening.events, now)?;
     Ok(())
 }
 
@@ -115,19 +108,15 @@ pub(super) fn has_checkpoint(
     Ok(there)
 }
 
-/// The name that is wanted, while it is free; else one made up.
-fn free_name(db: &Connection, new: &NewBranch, base: &str) -> Result<Arc<str>, Error> {
-    let (tree, thread) = (new.source.tree, new.source.thread);
-    let names: Vec<String> = db
+/// What the branches of a thread are called.
+fn names(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<String>, Error> {
+    let names = db
         .prepare_cached("SELECT name FROM branches WHERE tree_id = ?1 AND thread_id = ?2")?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
             row.get(0)
         })?
         .collect::<Result<_, _>>()?;
-    match &new.name {
-        Some(name) if !names.iter().any(|taken| **taken == **name) => Ok(name.clone()),
-        _ => Ok(auto_name(base, names.iter().map(String::as_str))),
-    }
+    Ok(names)
 }
 
 pub(super) const CREATION: &str = "SELECT min(CASE WHEN s.branch_id = ?3 AND EXISTS (SELECT 1 FROM checkpoint_writes w \
@@ -137,20 +126,19 @@ pub(super) const CREATION: &str = "SELECT min(CASE WHEN s.branch_id = ?3 AND EXI
     FROM checkpoints s INDEXED BY checkpoints_sub \
     WHERE s.tree_id = ?1 AND s.root_checkpoint_id = ?2 AND s.checkpoint_ns <> ''";
 
-/// Above every subgraph row of the source that belongs to the copy: where the source has answered
-/// already, its smallest row after a copied question; else an id minted now.
+/// See [`opening::creation_id`].
 pub(super) fn creation_id(
     db: &Connection,
     tree: TreeId,
     base: CheckpointId,
     from: BranchId,
 ) -> Result<CheckpointId, Error> {
-    let (answered, newest): (Option<CheckpointId>, Option<CheckpointId>) =
+    let (resumed, newest): (Option<CheckpointId>, Option<CheckpointId>) =
         db.prepare_cached(CREATION)?.query_row(
             params![tree.0.as_bytes(), base.0.as_bytes(), from.0.as_bytes()],
             |row| Ok((id_if(row, 0)?, id_if(row, 1)?)),
         )?;
-    Ok(answered.unwrap_or_else(|| CheckpointId::mint(0, [base].into_iter().chain(newest))))
+    Ok(opening::creation_id(base, resumed, newest))
 }
 
 pub(super) const COPY_WRITES: &str = "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, \
@@ -163,7 +151,7 @@ pub(super) const COPY_WRITES: &str = "INSERT INTO checkpoint_writes (tree_id, ch
            AND o.branch_id = ?2 AND o.task_id = w.task_id AND o.idx = 0) AS finished, \
          EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
            AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
-           AND o.branch_id = ?2 AND o.task_id = w.task_id AND o.idx = -3) AS asked, \
+           AND o.branch_id = ?2 AND o.task_id = w.task_id AND o.idx = -3) AS interrupted, \
          EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = ?1 AND b.branch_id = ?2 \
            AND b.head_checkpoint_id = ?3) AS present \
          FROM (SELECT '' AS ns, ?3 AS id UNION ALL \
@@ -174,14 +162,14 @@ pub(super) const COPY_WRITES: &str = "INSERT INTO checkpoint_writes (tree_id, ch
      WHERE CASE channel \
        WHEN '__interrupt__' THEN 1 \
        WHEN '__step__' THEN 1 \
-       WHEN '__resume__' THEN task_id <> zeroblob(16) AND (present OR NOT (asked AND finished)) \
-       ELSE finished AND (present OR NOT asked) END";
+       WHEN '__resume__' THEN task_id <> zeroblob(16) AND (present OR NOT (interrupted AND finished)) \
+       ELSE finished AND (present OR NOT interrupted) END";
 
-/// Copies what a branch holds at a checkpoint and in subgraphs stopped below it: questions,
-/// memoised steps, answers and finished tasks.
+/// Copies the pending writes of a branch at a checkpoint and in subgraphs that stopped below it:
+/// interrupts, memoised steps, resume values and results.
 ///
-/// When the branch went on from there, a task that had asked loses its result and its answers, so
-/// that the question is open again on the copy. Answers of the client itself stay behind.
+/// When the branch went on from there, an interrupted task loses its result and its resume values,
+/// so that the interrupt is open on the copy. Resume values for the whole run are not copied.
 pub(super) fn copy_writes(
     db: &Connection,
     tree: TreeId,

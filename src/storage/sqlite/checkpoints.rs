@@ -1,7 +1,4 @@
-//! Checkpoints: hands each call to the writing thread or a reading one.
-
-use super::Store;
-use crate::checkpoint::{Commit, Error};
+//! Checkpoints with their values and writes.
 
 /// Steps that a walk may take before the data is taken for damaged.
 const MAX_WALK: i64 = 100_000;
@@ -24,7 +21,7 @@ mod flush;
 mod list;
 mod load;
 
-pub(super) use self::{blobs::blobs, flush::flush, list::list, load::load};
+pub(super) use self::{blobs::blobs, commit::commit, flush::flush, list::list, load::load};
 
 /// What a test plans.
 #[cfg(test)]
@@ -41,15 +38,3 @@ pub(super) const PLANNED: &[&str] = &[
 ];
 #[cfg(test)]
 pub(super) use self::{list::LIST_OF_NAMESPACE, load::NEWEST};
-
-impl Store {
-    /// Writes supersteps. All are queued before the first is waited for: they keep their order
-    /// and share a transaction.
-    pub(super) async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
-        let queued: Vec<_> = commits
-            .into_iter()
-            .map(|commit| self.writer.submit(move |db| commit::commit(db, &commit)))
-            .collect();
-        futures::future::join_all(queued).await
-    }
-}

@@ -35,6 +35,18 @@ where
         .map_err(|why: T::Err| unreadable(column, why.to_string()))
 }
 
+/// A text with a form of its own, or NULL.
+pub(super) fn parsed_if<T>(row: &Row<'_>, column: usize) -> Result<Option<T>>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    match row.get_ref(column)?.as_str_or_null()? {
+        Some(_) => parsed(row, column).map(Some),
+        None => Ok(None),
+    }
+}
+
 /// Any JSON, or NULL.
 pub(super) fn json_if(row: &Row<'_>, column: usize) -> Result<Option<Value>> {
     let Some(text) = row.get_ref(column)?.as_str_or_null()? else {

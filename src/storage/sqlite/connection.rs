@@ -7,7 +7,7 @@ use std::{
 
 use rusqlite::{Connection, config::DbConfig};
 
-use super::Error;
+use super::error::Error;
 
 pub(crate) mod readers;
 pub(crate) mod transaction;
@@ -15,9 +15,9 @@ pub(crate) mod writer;
 
 /// The database file inside the data directory.
 pub(super) const DATABASE: &str = "backstitch.db";
-/// The file whose lock says that a process uses the data directory.
+/// The file that the process which uses the data directory has locked.
 const LOCK: &str = "lock";
-/// Statements kept prepared per connection: more than there are in this room.
+/// Statements that stay prepared per connection: more than there are in this room.
 const PREPARED: usize = 128;
 
 /// Claims the data directory for this process; the lock goes when the file is closed.
@@ -58,8 +58,8 @@ pub(super) fn configure(db: &Connection, synchronous_off: bool) -> rusqlite::Res
     prepare_once(db)
 }
 
-/// Statements stay prepared. Without the second line SQLite looks at bound values to see whether
-/// a partial index may serve, and so prepares such a statement anew for each execution.
+/// Statements stay prepared. Without the second line SQLite reads bound values to find out whether
+/// a partial index may serve, and so prepares such a statement for each execution.
 fn prepare_once(db: &Connection) -> rusqlite::Result<()> {
     db.set_prepared_statement_cache_capacity(PREPARED);
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;

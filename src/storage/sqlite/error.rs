@@ -14,7 +14,7 @@ pub enum Error {
     Folder {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Another process has it open.
@@ -32,7 +32,7 @@ pub enum Error {
     Open {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The database was written by a newer version.
@@ -69,7 +69,7 @@ pub enum Error {
         /// Why.
         source: refinery::Error,
     },
-    /// The system gave no thread.
+    /// The operating system refused a thread.
     #[error("no thread for the database: {0}")]
     Thread(io::Error),
 }

@@ -14,7 +14,7 @@ use crate::{
     value::Map,
 };
 
-/// Appends events to a thread's log and answers the number of the last one. This is the last
+/// Appends events to a thread's log and returns the number of the last one. This is the last
 /// thing a transaction locks.
 pub(super) fn append(
     db: &Connection,
@@ -85,8 +85,7 @@ pub(super) fn events(
     Ok(rows)
 }
 
-/// Events that say how branches are called from then on, or were called until then, of each in
-/// order. The numbers of their kinds are those of an index.
+/// Events that name branches from then on, or named them until then, of each branch in order. The numbers of their kinds are those of an index.
 pub(super) fn naming_events(
     db: &Connection,
     tree: TreeId,
@@ -109,7 +108,7 @@ pub(super) fn naming_events(
 
 fn read_event(row: &Row<'_>) -> rusqlite::Result<Event> {
     let (number, thread) = (row.get(0)?, id(row, 8)?);
-    // What the event brought, and what was noted since.
+    // What the event was stored with, and what was recorded when rows beside it went.
     let mut facts = None;
     for column in [2, 9] {
         if !matches!(row.get_ref(column)?, ValueRef::Null) {

@@ -10,7 +10,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// When the oldest answer that still counts was claimed.
+/// When the oldest key that still counts was claimed.
 fn oldest(now: Timestamp) -> i64 {
     now.plus_seconds(-KEEP.as_secs_f64()).0
 }
@@ -36,8 +36,8 @@ pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Found, Error> {
             if hash != new.request {
                 return Ok(Found::Other);
             }
-            if let Some(answer) = response {
-                return Ok(Found::Answered(answer));
+            if let Some(response) = response {
+                return Ok(Found::Answered(response));
             }
             if worker == new.worker.0 {
                 return Ok(Found::Theirs);
@@ -62,7 +62,7 @@ pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Found, Error> {
     Ok(Found::Ours { first })
 }
 
-pub(super) fn keep_answer(db: &Connection, claim: &Claim, answer: &[u8]) -> Result<(), Error> {
+pub(super) fn keep_answer(db: &Connection, claim: &Claim, response: &[u8]) -> Result<(), Error> {
     db.prepare_cached(
         "UPDATE idempotency_keys SET response = ?4 \
          WHERE principal = ?1 AND key = ?2 AND claim_id = ?3",
@@ -71,7 +71,7 @@ pub(super) fn keep_answer(db: &Connection, claim: &Claim, answer: &[u8]) -> Resu
         claim.key.principal,
         claim.key.text,
         claim.id.as_bytes(),
-        answer
+        response
     ])?;
     Ok(())
 }

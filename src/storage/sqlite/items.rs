@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
     checkpoint::{Error, codec},
-    store::{Item, Namespace, Put},
+    store::{Item, Namespace, Put, ttl_micros},
     time::Timestamp,
     value::Value,
 };
@@ -52,7 +52,7 @@ pub(super) fn item(
 pub(super) fn put_item(db: &Connection, put: &Put) -> Result<(), Error> {
     let (tag, bytes) = codec::encode_tagged(&put.value, codec::Format::default());
     let now = Timestamp::now();
-    let ttl = put.ttl.map(micros);
+    let ttl = put.ttl.map(ttl_micros);
     // Who lets things expire pays for clearing them away.
     if ttl.is_some() {
         db.prepare_cached("DELETE FROM store_items WHERE expires_at <= ?1")?
@@ -88,10 +88,4 @@ pub(super) fn delete_item(
         .prepare_cached("DELETE FROM store_items WHERE namespace = ?1 AND key = ?2")?
         .execute(params![text(namespace), key])?;
     Ok(deleted > 0)
-}
-
-/// Far enough in the future to be for ever, and no further than a time can be.
-fn micros(ttl: Duration) -> i64 {
-    const LONGEST: i64 = i64::MAX / 4;
-    i64::try_from(ttl.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
 }

@@ -34,7 +34,7 @@ pub(super) const PLANNED: &[&str] = &[
     lookup::THREAD,
     members::LEVEL,
     outline::OWN_POINTS,
-    paths::ASKED,
+    paths::IS_INTERRUPTED,
     paths::FORK_BASE,
     paths::ON_PATH,
     paths::PATH,

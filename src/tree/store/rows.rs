@@ -1,6 +1,6 @@
 //! Rows of the tree's tables as operations see them, without channel values.
 
-use std::sync::Arc;
+use std::{str::FromStr, sync::Arc};
 
 use crate::{
     checkpoint::{Slot, Source},
@@ -47,6 +47,16 @@ impl Position {
             Self::At => "at",
             Self::Before => "before",
         }
+    }
+}
+
+impl FromStr for Position {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::At, Self::Before]
+            .into_iter()
+            .find(|position| position.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not a position"))
     }
 }
 
@@ -200,6 +210,16 @@ impl Change {
             Self::Edit => "edit",
             Self::Remove => "remove",
         }
+    }
+}
+
+impl FromStr for Change {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Add, Self::Edit, Self::Remove]
+            .into_iter()
+            .find(|change| change.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not a change of a message"))
     }
 }
 

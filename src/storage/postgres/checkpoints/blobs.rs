@@ -46,7 +46,7 @@ pub(crate) async fn blobs(
     all(&rows, |row| blob_of(row, ns))
 }
 
-/// The aggregated blobs of a row; `ns` gives the namespace of each.
+/// The aggregated blobs of a row; `ns` returns the namespace of each.
 pub(super) fn blobs_of(row: &Row, ns: impl Fn(usize) -> Arc<str>) -> Result<Vec<BlobRow>, Error> {
     let Some(channels) = column::<Option<Vec<&str>>>(row, "b_channels")? else {
         return Ok(Vec::new());

@@ -84,7 +84,7 @@ ev AS (
     FROM f, e, unnest($41::smallint[], $42::jsonb[], $43::uuid[], $44::text[]) WITH ORDINALITY x(kind, payload, run_id, message_id, i))
 SELECT head_depth FROM f";
 
-/// A superstep of a subgraph: gated by the epoch alone. Sending it again changes nothing.
+/// A superstep of a subgraph: gated by the epoch alone. A retry changes nothing.
 const SUBGRAPH: &str = "
 WITH f AS (SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR SHARE),
 ck AS (
@@ -108,7 +108,7 @@ o AS (
   ON CONFLICT DO NOTHING)
 SELECT $30::int FROM f";
 
-/// What became of a branch, to settle a commit whose reply is not known.
+/// The head of a branch, to find out whether a commit whose reply was lost took effect.
 const HEAD: &str = "SELECT head_checkpoint_id, head_depth, writer_epoch FROM branches WHERE tree_id = $1 AND branch_id = $2";
 
 /// Which statement a commit needs.
@@ -215,7 +215,7 @@ pub(crate) async fn send(
                 &nodes.kinds,
                 &nodes.messages,
                 &nodes.replaced,
-                &nodes.places,
+                &nodes.positions,
                 &nodes.roles,
                 &nodes.numbers,
                 &nodes.offsets,
@@ -229,8 +229,8 @@ pub(crate) async fn send(
             params.extend([&ns as &(dyn ToSql + Sync), &row.depth, &row.thread.0, &root]);
         }
     }
-    let answer = client.query_opt(statement, &params).await?;
-    Ok(answer.map(|row| row.try_get(0)).transpose()?)
+    let depth = client.query_opt(statement, &params).await?;
+    Ok(depth.map(|row| row.try_get(0)).transpose()?)
 }
 
 /// Writes commits in one transaction and one round trip: the depths of their checkpoints, `Fenced`
@@ -238,17 +238,18 @@ pub(crate) async fn send(
 /// commit with a branch to open is alone.
 ///
 /// # Errors
-/// The transaction failed as a whole: nothing is known to be written. What passes by itself was
-/// tried again a few times.
+/// The transaction failed as a whole: nothing is known to be written. Transient failures were
+/// retried a few times.
 pub(crate) async fn together(
     pool: &Pool,
     group: &[Commit],
 ) -> Result<Vec<Result<i32, Error>>, Error> {
     let attempt = |mut client| async move { attempt(&mut client, group).await };
-    connection::retry(pool, attempt).await.map(answers)
+    connection::retry(pool, attempt).await.map(depths_or_fenced)
 }
 
-/// The same, tried once: who can divide the group need not let all of it wait for one member.
+/// [`together`] without a retry: who can divide the group need not let all of it wait for one
+/// member.
 ///
 /// # Errors
 /// As [`together`].
@@ -257,10 +258,10 @@ pub(crate) async fn together_once(
     group: &[Commit],
 ) -> Result<Vec<Result<i32, Error>>, Error> {
     let attempt = |mut client| async move { attempt(&mut client, group).await };
-    connection::once(pool, attempt).await.map(answers)
+    connection::once(pool, attempt).await.map(depths_or_fenced)
 }
 
-fn answers(depths: Vec<Option<i32>>) -> Vec<Result<i32, Error>> {
+fn depths_or_fenced(depths: Vec<Option<i32>>) -> Vec<Result<i32, Error>> {
     let depths = depths.into_iter();
     depths.map(|depth| depth.ok_or(Error::Fenced)).collect()
 }
@@ -281,7 +282,7 @@ async fn attempt(client: &mut Object, group: &[Commit]) -> Result<Vec<Option<i32
         for one in group.chunk_by(|a, b| a.slot.branch == b.slot.branch) {
             let depths = &mut depths[from..from + one.len()];
             if depths.contains(&None) {
-                settle(client, one, depths).await?;
+                resolve_lost_reply(client, one, depths).await?;
             }
             from += one.len();
         }
@@ -317,7 +318,7 @@ async fn send_together(client: &Object, group: &[Commit]) -> Result<Vec<Option<i
     let sends = prepared
         .iter()
         .map(|(at, kind, statement)| send(client, statement, *kind, &group[*at]));
-    let (begin, ahead, sent, end) = tokio::join!(
+    let (begin, ahead, results, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
         ahead,
@@ -325,11 +326,11 @@ async fn send_together(client: &Object, group: &[Commit]) -> Result<Vec<Option<i
         client.batch_execute("COMMIT"),
     );
     begin?;
-    // After a failure the rest only says that the transaction is over, and COMMIT rolls back.
+    // After a failure the rest only reports that the transaction is over, and COMMIT rolls back.
     for (at, depth) in light.into_iter().zip(ahead?) {
         depths[at] = depth;
     }
-    for (at, depth) in rest.into_iter().zip(sent) {
+    for (at, depth) in rest.into_iter().zip(results) {
         depths[at] = depth?;
     }
     end?;
@@ -355,8 +356,8 @@ async fn open_and_send(client: &mut Object, commit: &Commit) -> Result<Option<i3
 }
 
 /// Zero rows mean that somebody else writes now, or that an earlier attempt took effect and its
-/// reply was lost. The branch tells: its head is ours under our epoch only in the second case.
-async fn settle(
+/// reply was lost: only in the second case the head of the branch is that of the commit, under its epoch.
+async fn resolve_lost_reply(
     client: &Object,
     group: &[Commit],
     depths: &mut [Option<i32>],
@@ -373,18 +374,18 @@ async fn settle(
     let mut depth: i32 = row.try_get(1)?;
     let epoch: i64 = row.try_get(2)?;
     let is_root = |commit: &Commit| commit.checkpoint.ns.is_empty();
-    let ours = |commit: &Commit| {
+    let is_written = |commit: &Commit| {
         let current = commit.slot.epoch == epoch;
         current && is_root(commit) && Some(commit.checkpoint.id.0) == head
     };
-    let Some(last) = group.iter().rposition(ours) else {
+    let Some(last) = group.iter().rposition(is_written) else {
         return Ok(());
     };
     // Several writers may have tried this branch: only what the head stands on is written.
     let mut written = Some(group[last].checkpoint.id);
-    for (commit, place) in group.iter().zip(depths.iter_mut()).take(last + 1).rev() {
+    for (commit, result) in group.iter().zip(depths.iter_mut()).take(last + 1).rev() {
         if is_root(commit) && Some(commit.checkpoint.id) == written {
-            *place = Some(depth);
+            *result = Some(depth);
             depth -= 1;
             written = commit.checkpoint.parent;
         }

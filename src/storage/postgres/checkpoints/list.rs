@@ -7,19 +7,17 @@ use std::{
 
 use deadpool_postgres::Object;
 use tokio_postgres::{Row, types::ToSql};
-use uuid::Uuid;
 
 use super::{
     blobs::blobs_of,
     load::{row_of, writes_of},
 };
 use crate::{
-    checkpoint::{BlobRow, Error, List, Source, Stored, Version},
+    checkpoint::{BlobRow, Error, List, Source, Stored, Version, filter::MetadataFilter, frame},
     storage::postgres::{
-        columns::{Json, column, name, unname, version},
+        columns::{Json, column, name, unname},
         connection::{Failure, prepare},
     },
-    value::{Map, Value},
 };
 
 /// Completes a page of rows: the blobs of all of them, each once, come with the first.
@@ -69,22 +67,24 @@ const LIST_ALL: &str = list!("", "ORDER BY c.checkpoint_id DESC, c.checkpoint_ns
 
 /// Several checkpoints, newest first.
 pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>, Failure> {
-    let Some(filter) = Filter::of(list.metadata.as_ref()) else {
+    let Some(filter) = MetadataFilter::of(list.metadata.as_ref()) else {
         return Ok(Vec::new());
     };
     let before = list.before.map(|id| id.0);
     let id = list.id.map(|id| id.0);
     let limit = i64::try_from(list.limit).unwrap_or(i64::MAX);
-    let metadata = filter.rest.as_ref().map(Json::of_map);
+    let source = filter.source.map(Source::as_str);
+    let run = filter.run.map(|id| id.0);
+    let metadata = (!filter.rest.is_empty()).then(|| Json::of_map(&filter.rest));
     let text = if list.ns.is_some() { LIST } else { LIST_ALL };
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![
         &list.tree.0,
         &list.thread.0,
         &before,
         &id,
-        &filter.source,
+        &source,
         &filter.step,
-        &filter.run,
+        &run,
         &metadata,
         &limit,
     ];
@@ -96,49 +96,7 @@ pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>, Failur
     Ok(page(&db.query(&statement, &params).await?)?)
 }
 
-/// A metadata filter, taken apart into columns and the rest.
-#[derive(Default)]
-struct Filter {
-    source: Option<&'static str>,
-    step: Option<i64>,
-    run: Option<Uuid>,
-    rest: Option<Map>,
-}
-
-impl Filter {
-    /// `None` when nothing can match.
-    fn of(metadata: Option<&Map>) -> Option<Self> {
-        let mut filter = Self::default();
-        let Some(metadata) = metadata else {
-            return Some(filter);
-        };
-        let mut rest = Map::new();
-        for (key, value) in metadata.iter() {
-            match &**key {
-                "source" => {
-                    filter.source = Some(value.as_str()?.parse::<Source>().ok()?.as_str());
-                }
-                "step" => filter.step = Some(integer(value)?),
-                "run_id" => filter.run = Some(value.as_str()?.parse().ok()?),
-                _ => {
-                    rest.insert(Arc::clone(key), value.clone());
-                }
-            }
-        }
-        filter.rest = (!rest.is_empty()).then_some(rest);
-        Some(filter)
-    }
-}
-
-/// JSON knows one kind of number.
-fn integer(value: &Value) -> Option<i64> {
-    value.as_i64().or_else(|| {
-        let float = value.as_f64()?;
-        (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64)
-    })
-}
-
-/// Gives each row of a page its own blobs out of those that came with the first.
+/// Reads the rows of a page, each with its own blobs out of those that came with the first.
 fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
     let Some(first) = rows.first() else {
         return Ok(Vec::new());
@@ -160,14 +118,14 @@ fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
         .map(|row| {
             let stored = row_of(row)?;
             let mut blobs = Vec::new();
-            let mut seen = HashSet::new();
-            for (channel, text) in channel_versions(&stored.envelope)? {
-                let mut next = Some(version(&text)?);
+            let mut visited = HashSet::new();
+            for (channel, version) in frame::channel_versions(&stored.envelope)? {
+                let mut next = Some(version);
                 while let Some(blob) =
                     next.and_then(|version| by_key.get(&(&*stored.ns, &*channel, version)))
                 {
                     // Damaged data must not make a circle.
-                    if !seen.insert((&*blob.channel, blob.version)) {
+                    if !visited.insert((&*blob.channel, blob.version)) {
                         break;
                     }
                     blobs.push((*blob).clone());
@@ -181,49 +139,4 @@ fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
             })
         })
         .collect()
-}
-
-fn channel_versions(envelope: &str) -> Result<Vec<(String, String)>, Error> {
-    #[derive(serde::Deserialize)]
-    struct Envelope {
-        #[serde(default)]
-        channel_versions: serde_json::Map<String, serde_json::Value>,
-    }
-    let envelope: Envelope = serde_json::from_str(envelope)
-        .map_err(|error| Error::Corrupt(format!("checkpoint envelope: {error}")))?;
-    Ok(envelope
-        .channel_versions
-        .into_iter()
-        .filter_map(|(channel, version)| match version {
-            serde_json::Value::String(text) => Some((channel, text)),
-            _ => None,
-        })
-        .collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn filter(json: &str) -> Option<Filter> {
-        match Value::from_json_slice(json.as_bytes()).unwrap() {
-            Value::Map(map) => Filter::of(Some(&map)),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn columns_are_taken_out_of_a_metadata_filter() {
-        let filter = filter(r#"{"source":"loop","step":2.0,"user":"ada"}"#).unwrap();
-        assert_eq!(filter.source, Some("loop"));
-        assert_eq!(filter.step, Some(2));
-        assert_eq!(filter.rest.unwrap().len(), 1);
-    }
-
-    #[test]
-    fn a_filter_that_no_checkpoint_can_match_is_recognised() {
-        assert!(filter(r#"{"run_id":"not an id"}"#).is_none());
-        assert!(filter(r#"{"source":"elsewhere"}"#).is_none());
-        assert!(filter(r#"{"step":"2"}"#).is_none());
-    }
 }

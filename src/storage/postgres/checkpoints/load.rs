@@ -67,7 +67,7 @@ pub(super) fn writes_of(row: &Row, at: &CheckpointRow) -> Result<Vec<WriteRow>, 
         .collect())
 }
 
-/// Completes `WITH RECURSIVE page AS (one row)`: `$2` says whether values are wanted. Every step
+/// Completes `WITH RECURSIVE page AS (one row)`: `$2` is true when values are wanted. Every step
 /// of a chain is a look-up by primary key: LIMIT keeps the planner from joining in another way.
 macro_rules! load {
     ($page:expr) => {

@@ -1,4 +1,4 @@
-//! What a failed statement means: whether it may succeed in a moment, and what the caller is told.
+//! What a failed statement means: whether it may succeed in a moment, and the error of the caller.
 
 use crate::checkpoint;
 
@@ -14,7 +14,7 @@ const RACES: [&str; 2] = [
 pub(crate) enum Failure {
     /// The database, the connection to it, or the pool.
     Database(tokio_postgres::Error),
-    /// Trying again would not help.
+    /// A retry would not help.
     Final(checkpoint::Error),
 }
 
@@ -31,10 +31,10 @@ impl From<checkpoint::Error> for Failure {
 }
 
 impl Failure {
-    /// Whether the same statement may well succeed in a moment.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Whether the statement may succeed in a moment.
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Database(error) => is_passing(error),
+            Self::Database(error) => is_transient(error),
             Self::Final(_) => false,
         }
     }
@@ -42,7 +42,7 @@ impl Failure {
     /// Whether the connection is gone.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
-            Self::Database(error) => error.code().is_none() && is_passing(error),
+            Self::Database(error) => error.code().is_none() && is_transient(error),
             Self::Final(_) => false,
         }
     }
@@ -50,7 +50,7 @@ impl Failure {
     pub(crate) fn into_error(self) -> checkpoint::Error {
         match self {
             Self::Final(error) => error,
-            Self::Database(error) if is_passing(&error) => {
+            Self::Database(error) if is_transient(&error) => {
                 checkpoint::Error::Unavailable(describe(&error))
             }
             Self::Database(error) => checkpoint::Error::Database(describe(&error)),
@@ -60,7 +60,7 @@ impl Failure {
 
 /// Connection lost, shutting down, read-only after a failover, out of room or of connections,
 /// or in the way of another transaction.
-fn is_passing(error: &tokio_postgres::Error) -> bool {
+fn is_transient(error: &tokio_postgres::Error) -> bool {
     let Some(code) = error.code() else {
         // Without a code it is the connection that failed, unless our own parameters did.
         return error.is_closed() || is_io(error);

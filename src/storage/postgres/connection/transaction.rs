@@ -9,18 +9,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{Failure, acquire, prepare};
 use crate::{checkpoint::Error, id::TreeId, storage::postgres::columns::Params};
 
-/// How long to wait for a turn before the caller is told to come back.
+/// How long to wait for a turn before the caller gets an error.
 const TURN: Duration = Duration::from_secs(10);
-/// How long a connection may take to undo a transaction before it is thrown away.
-const UNDO: Duration = Duration::from_secs(2);
+/// How long a connection may take to roll back a transaction before it is closed.
+const ROLLBACK_LIMIT: Duration = Duration::from_secs(2);
 
 /// The isolation under which a statement sees what those before it waited for.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-/// The isolation under which every statement sees the same rows.
+/// The isolation under which all statements read one snapshot.
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 const LOCK_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE";
 
-/// What a statement or several answer.
+/// The result of one statement or of several.
 pub(crate) type Work<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
 /// Lets as many transactions go on at once as there are connections for them; the others wait.
@@ -36,12 +36,12 @@ impl Turns {
         Self { pool, free }
     }
 
-    /// A transaction that holds the row of the tree.
+    /// A transaction that has locked the row of the tree.
     pub(crate) async fn begin(&self, tree: TreeId) -> Result<OpenTransaction, Error> {
         self.open(|client| lock(client, tree).boxed()).await
     }
 
-    /// A transaction all of whose statements see the same rows. It holds no tree.
+    /// A transaction whose statements all read one snapshot. It locks no tree.
     pub(crate) async fn snapshot(&self) -> Result<OpenTransaction, Error> {
         self.open(|client| async move { Ok(client.batch_execute(BEGIN_SNAPSHOT).await?) }.boxed())
             .await
@@ -57,26 +57,26 @@ impl Turns {
                 "too many operations on threads wait for each other".to_owned(),
             ));
         };
-        let mut held = OpenTransaction {
+        let mut open = OpenTransaction {
             client: None,
             turn: Some(turn),
             broken: true,
         };
         // A connection that was lost while nobody used it is replaced once.
-        for again in [true, false] {
-            let client = held
+        for may_retry in [true, false] {
+            let client = open
                 .client
                 .insert(acquire(&self.pool).await.map_err(Failure::into_error)?);
             match begin(client).await {
                 Ok(()) => break,
-                Err(failure) if again && failure.is_lost() => {
-                    held.client.take().map(Object::take);
+                Err(failure) if may_retry && failure.is_lost() => {
+                    open.client.take().map(Object::take);
                 }
                 Err(failure) => return Err(failure.into_error()),
             }
         }
-        held.broken = false;
-        Ok(held)
+        open.broken = false;
+        Ok(open)
     }
 }
 
@@ -93,7 +93,7 @@ async fn lock(client: &Object, tree: TreeId) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An open transaction. Dropping it undoes everything.
+/// An open transaction. Dropping it rolls it back.
 pub(crate) struct OpenTransaction {
     client: Option<Object>,
     turn: Option<OwnedSemaphorePermit>,
@@ -125,7 +125,7 @@ impl OpenTransaction {
     }
 
     pub(crate) async fn commit(mut self) -> Result<(), Error> {
-        // COMMIT after a failure would answer without an error and keep nothing.
+        // COMMIT after a failure would succeed and store nothing.
         self.run(|client| {
             Box::pin(async move {
                 client.batch_execute("COMMIT").await?;
@@ -168,8 +168,9 @@ impl Drop for OpenTransaction {
         };
         // The connection must not go back to the pool inside a transaction.
         runtime.spawn(async move {
-            let undone = tokio::time::timeout(UNDO, client.batch_execute("ROLLBACK")).await;
-            if !matches!(undone, Ok(Ok(()))) {
+            let rolled_back =
+                tokio::time::timeout(ROLLBACK_LIMIT, client.batch_execute("ROLLBACK")).await;
+            if !matches!(rolled_back, Ok(Ok(()))) {
                 drop(Object::take(client));
             }
             drop(turn);

@@ -268,7 +268,7 @@ pub(super) async fn create_run(db: &Object, new: NewRun) -> Result<Created, Fail
     let created = create::within(db, &new).await?;
     let end = match &created {
         Created::Started(..) | Created::Queued(_) => "RELEASE run",
-        // What made room for it is undone.
+        // What was done to make room for it is rolled back.
         Created::Busy | Created::NoThread | Created::Exists => "ROLLBACK TO run; RELEASE run",
     };
     db.batch_execute(end).await?;

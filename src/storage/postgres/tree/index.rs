@@ -10,10 +10,10 @@ use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
     storage::postgres::{
-        columns::{Time, all, column, id_if, name, one, text_if, unname},
+        columns::{Time, all, column, id_if, name, one, text_if, unname, word},
         connection::{Failure, prepare},
     },
-    tree::store::rows::{Change, Node},
+    tree::store::rows::Node,
 };
 
 macro_rules! columns {
@@ -61,15 +61,11 @@ const FIRST: &str = concat!(
 );
 
 pub(super) fn node_of(row: &Row) -> Result<Node, Error> {
-    let word: &str = column(row, "kind")?;
     Ok(Node {
         id: NodeId(column(row, "node_id")?),
         parent: id_if(row, "parent_node_id")?,
         ordinal: column(row, "ordinal")?,
-        change: [Change::Add, Change::Edit, Change::Remove]
-            .into_iter()
-            .find(|change| change.as_str() == word)
-            .ok_or_else(|| Error::Corrupt(format!("`{word}` is not a change of a message")))?,
+        change: word(column(row, "kind")?)?,
         message_id: unname(column(row, "message_id")?),
         edit_of: text_if(row, "edit_of")?,
         checkpoint: CheckpointId(column(row, "checkpoint_id")?),

@@ -9,11 +9,11 @@ use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     storage::postgres::{
-        columns::{JsonText, Time, all, column, id_if, one, text_if},
+        columns::{JsonText, Time, all, column, id_if, one, text_if, word},
         connection::{Failure, prepare},
         threads::outcome_of,
     },
-    tree::store::rows::{Branch, OpenRun, Position, Tag, ThreadRow},
+    tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };
 
 macro_rules! threads {
@@ -35,12 +35,9 @@ fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
         fork_checkpoint: id_if(row, "fork_checkpoint_id")?,
         fork_depth: column(row, "fork_checkpoint_depth")?,
         fork_anchor: text_if(row, "fork_anchor")?,
-        fork_position: match column::<Option<&str>>(row, "fork_position")? {
-            None => None,
-            Some("at") => Some(Position::At),
-            Some("before") => Some(Position::Before),
-            Some(other) => return Err(Error::Corrupt(format!("`{other}` is not a position"))),
-        },
+        fork_position: column::<Option<&str>>(row, "fork_position")?
+            .map(word)
+            .transpose()?,
         fork_event_number: column(row, "fork_event_number")?,
         fork_level: column(row, "fork_level")?,
         active_branch: id_if(row, "active_branch_id")?,

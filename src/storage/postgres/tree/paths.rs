@@ -44,7 +44,7 @@ const PATH: &str = concat!(
 SELECT * FROM path ORDER BY n"
 );
 
-/// The walk stops at the depth of what is looked for.
+/// The walk stops at the depth of the ancestor.
 const ON_PATH: &str = "
 WITH RECURSIVE x AS (SELECT depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3),
 up AS (
@@ -68,7 +68,7 @@ up AS (
    WHERE u.depth > (SELECT depth FROM x) AND u.n < 100000)
 SELECT EXISTS (SELECT 1 FROM x WHERE thread_id = $2) OR EXISTS (SELECT 1 FROM up JOIN x USING (checkpoint_id)) AS found";
 
-/// A task that asked and has no result waits for its answer.
+/// A task with an interrupt (`idx` -3) and no result (`idx` 0) waits to be resumed.
 const IS_INTERRUPTED: &str = "
 SELECT EXISTS (SELECT 1 FROM checkpoint_writes w
    WHERE w.tree_id = $1 AND w.checkpoint_ns = '' AND w.checkpoint_id = $3 AND w.branch_id = $2 AND w.idx = -3

@@ -24,13 +24,13 @@ impl Store {
         Box::new(Session(self.pools.reads.clone()))
     }
 
-    /// A transaction that holds the tree's row.
+    /// A transaction that has locked the row of the tree.
     pub(crate) async fn transaction(&self, tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {
         Ok(Box::new(Session(self.turns.begin(tree).await?)))
     }
 }
 
-/// Runs one operation on any connection; again, a few times, when what failed will pass.
+/// Runs one operation on any connection, and retries it a few times when a failure is transient.
 macro_rules! retry {
     ($session:ident, $module:ident::$name:ident, $($([$by:tt])? $arg:ident),*) => {{
         $(let $arg = $($by)? $arg;)*

@@ -1,32 +1,14 @@
 //! Channel values with the deltas that they are made of.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
-use serde::Deserialize;
 
 use super::MAX_WALK;
 use crate::{
-    checkpoint::{BlobRow, CheckpointRow, Error, Version},
+    checkpoint::{BlobRow, CheckpointRow, Error, Version, frame},
     id::TreeId,
 };
-
-/// The part of an envelope that says which values there are.
-#[derive(Deserialize)]
-pub(crate) struct Envelope {
-    #[serde(default)]
-    pub(crate) channel_versions: BTreeMap<Arc<str>, String>,
-}
-
-impl Envelope {
-    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        serde_json::from_str(text)
-            .map_err(|why| Error::Corrupt(format!("the envelope of a checkpoint: {why}")))
-    }
-}
 
 /// The blobs that a checkpoint names, with what they build on.
 pub(super) fn values_of(
@@ -34,10 +16,10 @@ pub(super) fn values_of(
     tree: TreeId,
     row: &CheckpointRow,
 ) -> Result<Vec<BlobRow>, Error> {
-    let versions = Envelope::parse(&row.envelope)?.channel_versions;
+    let versions = frame::channel_versions(&row.envelope)?;
     let mut chains = Chains::new(db, tree, &row.ns)?;
     for (channel, version) in versions {
-        chains.follow(&channel, version)?;
+        chains.follow(&channel, version.to_string())?;
     }
     Ok(chains.found)
 }
@@ -61,7 +43,7 @@ struct Chains<'a> {
     tree: TreeId,
     ns: &'a Arc<str>,
     found: Vec<BlobRow>,
-    seen: HashSet<(Arc<str>, String)>,
+    visited: HashSet<(Arc<str>, String)>,
 }
 
 impl<'a> Chains<'a> {
@@ -74,7 +56,7 @@ impl<'a> Chains<'a> {
             tree,
             ns,
             found: Vec::new(),
-            seen: HashSet::new(),
+            visited: HashSet::new(),
         })
     }
 
@@ -88,7 +70,7 @@ impl<'a> Chains<'a> {
                 return Ok(());
             };
             let key = (Arc::clone(channel), version);
-            if self.seen.contains(&key) {
+            if self.visited.contains(&key) {
                 return Ok(());
             }
             let found = self
@@ -120,7 +102,7 @@ impl<'a> Chains<'a> {
                 tag,
                 bytes,
             });
-            self.seen.insert(key);
+            self.visited.insert(key);
             next = base;
             is_base = true;
         }

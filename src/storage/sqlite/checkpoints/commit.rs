@@ -10,7 +10,7 @@ use crate::{
     tree::store::rows::NewEvent,
 };
 
-/// One superstep. On `Err` the caller undoes what was written so far.
+/// One superstep. On `Err` the caller rolls back what was written so far.
 pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32, Error> {
     let now = Timestamp::now();
     if let Some(open) = &commit.open {
@@ -21,8 +21,8 @@ pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32, Error> {
     let depth = if row.ns.is_empty() {
         match move_head(db, slot, row, now)? {
             Some(depth) => depth,
-            // Nothing was written. Was it this very commit, sent again after a lost answer?
-            None => return settled(db, slot, row)?.ok_or(Error::Fenced),
+            // Nothing was written, unless this is a retry after a lost reply.
+            None => return written_depth(db, slot, row)?.ok_or(Error::Fenced),
         }
     } else {
         check_epoch(db, slot)?;
@@ -34,7 +34,7 @@ pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32, Error> {
         _ => Some(append_events(db, commit, now)?),
     };
     if !insert_checkpoint(db, slot.tree, row, depth)? {
-        // A subgraph's row that is there already: sent again, nothing more to do.
+        // A subgraph's row that is there already: a retry, nothing more to do.
         return Ok(depth);
     }
     insert_blobs(db, slot.tree, &commit.blobs)?;
@@ -74,7 +74,8 @@ fn move_head(
     Ok(depth)
 }
 
-fn settled(db: &Connection, slot: &Slot, row: &CheckpointRow) -> Result<Option<i32>, Error> {
+/// The depth of a checkpoint that an earlier attempt has written, while it is the head.
+fn written_depth(db: &Connection, slot: &Slot, row: &CheckpointRow) -> Result<Option<i32>, Error> {
     let depth = db
         .prepare_cached(
             "SELECT head_depth FROM branches WHERE tree_id = ?1 AND branch_id = ?2 \
@@ -94,7 +95,7 @@ fn settled(db: &Connection, slot: &Slot, row: &CheckpointRow) -> Result<Option<i
 }
 
 pub(super) fn check_epoch(db: &Connection, slot: &Slot) -> Result<(), Error> {
-    let holds = db
+    let is_current = db
         .prepare_cached(
             "SELECT 1 FROM branches WHERE tree_id = ?1 AND branch_id = ?2 AND writer_epoch = ?3",
         )?
@@ -103,7 +104,11 @@ pub(super) fn check_epoch(db: &Connection, slot: &Slot) -> Result<(), Error> {
             slot.branch.0.as_bytes(),
             slot.epoch,
         ])?;
-    if holds { Ok(()) } else { Err(Error::Fenced) }
+    if is_current {
+        Ok(())
+    } else {
+        Err(Error::Fenced)
+    }
 }
 
 /// False when a subgraph's row with this id is there already.
@@ -168,7 +173,7 @@ fn insert_blobs(db: &Connection, tree: TreeId, blobs: &[BlobRow]) -> Result<(), 
     Ok(())
 }
 
-/// First writer wins, except for rows that say otherwise.
+/// The first writer wins, except for rows that replace what is there.
 pub(super) fn insert_writes(
     db: &Connection,
     tree: TreeId,
@@ -202,7 +207,7 @@ pub(super) fn insert_writes(
     Ok(())
 }
 
-/// Numbers and inserts the events; answers the number of the last one.
+/// Numbers and inserts the events; returns the number of the last one.
 fn append_events(db: &Connection, commit: &Commit, now: Timestamp) -> Result<i64, Error> {
     let slot = &commit.slot;
     let events: Vec<NewEvent> = commit

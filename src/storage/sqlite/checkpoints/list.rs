@@ -1,16 +1,13 @@
 //! Several checkpoints, newest first.
 
-use std::sync::Arc;
-
 use rusqlite::{Connection, Row, params};
-use uuid::Uuid;
 
 use super::load::{read_checkpoint, stored};
 use crate::{
-    checkpoint::{Error, List, Stored},
-    id::CheckpointId,
+    checkpoint::{Error, List, Stored, filter::MetadataFilter},
+    id::{CheckpointId, RunId},
     storage::sqlite::columns::{id, id_if, json_map},
-    value::{Map, Value, contains_map},
+    value::contains_map,
 };
 
 pub(crate) const LIST_OF_NAMESPACE: &str = select!(
@@ -37,12 +34,8 @@ pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
     if list.limit == 0 {
         return Ok(Vec::new());
     }
-    let filter = match &list.metadata {
-        Some(wanted) => match Filter::new(wanted) {
-            Some(filter) => Some(filter),
-            None => return Ok(Vec::new()),
-        },
-        None => None,
+    let Some(filter) = MetadataFilter::of(list.metadata.as_ref()) else {
+        return Ok(Vec::new());
     };
     let tree = list.tree.0.as_bytes();
     let thread = list.thread.0.as_bytes();
@@ -51,7 +44,7 @@ pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
     let before = list.before.as_ref().map_or(&end, |id| id.0.as_bytes());
     let mut all;
     let mut one;
-    // The key would save a look-up per row, and walk past those of every relative.
+    // The key would save one search per row, and walk past those of every relative.
     let mut rows = match &list.ns {
         Some(ns) => {
             one = db.prepare_cached(LIST_OF_NAMESPACE)?;
@@ -74,9 +67,7 @@ pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
                 continue;
             }
         }
-        if let Some(filter) = &filter
-            && !filter.accepts(row)?
-        {
+        if !is_accepted(&filter, row)? {
             continue;
         }
         found.push(stored(db, list.tree, read_checkpoint(row)?, true)?);
@@ -87,60 +78,20 @@ pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
     Ok(found)
 }
 
-/// A metadata filter, taken apart into what has a column and the rest.
-struct Filter<'a> {
-    source: Option<&'a str>,
-    step: Option<i64>,
-    run: Option<Uuid>,
-    rest: Map,
-}
-
-impl<'a> Filter<'a> {
-    /// `None` when no checkpoint can match.
-    fn new(wanted: &'a Map) -> Option<Self> {
-        let mut filter = Self {
-            source: None,
-            step: None,
-            run: None,
-            rest: Map::new(),
-        };
-        for (key, value) in wanted {
-            match &**key {
-                "source" => filter.source = Some(value.as_str()?),
-                "step" => filter.step = Some(whole(value)?),
-                "run_id" => filter.run = Some(Uuid::parse_str(value.as_str()?).ok()?),
-                _ => {
-                    filter.rest.insert(Arc::clone(key), value.clone());
-                }
-            }
-        }
-        Some(filter)
+/// Whether the row of a checkpoint passes a filter.
+fn is_accepted(filter: &MetadataFilter, row: &Row<'_>) -> rusqlite::Result<bool> {
+    if let Some(source) = filter.source
+        && row.get_ref(8)?.as_str()? != source.as_str()
+    {
+        return Ok(false);
     }
-
-    fn accepts(&self, row: &Row<'_>) -> rusqlite::Result<bool> {
-        if let Some(source) = self.source
-            && row.get_ref(8)?.as_str()? != source
-        {
-            return Ok(false);
-        }
-        if let Some(step) = self.step
-            && row.get::<_, i64>(9)? != step
-        {
-            return Ok(false);
-        }
-        if let Some(run) = self.run
-            && id_if::<Uuid>(row, 7)? != Some(run)
-        {
-            return Ok(false);
-        }
-        Ok(self.rest.is_empty() || contains_map(&json_map(row, 13)?, &self.rest))
+    if let Some(step) = filter.step
+        && row.get::<_, i64>(9)? != step
+    {
+        return Ok(false);
     }
-}
-
-/// A number without a fraction.
-fn whole(value: &Value) -> Option<i64> {
-    match value {
-        Value::Float(float) if float.fract() == 0.0 && float.abs() < 9e15 => Some(*float as i64),
-        _ => value.as_i64(),
+    if filter.run.is_some() && id_if::<RunId>(row, 7)? != filter.run {
+        return Ok(false);
     }
+    Ok(filter.rest.is_empty() || contains_map(&json_map(row, 13)?, &filter.rest))
 }

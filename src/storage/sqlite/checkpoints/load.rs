@@ -216,7 +216,7 @@ fn writes_at(
                 channel: row.get(4)?,
                 tag: row.get(5)?,
                 bytes: row.get(6)?,
-                // How it would be written again: control rows are replaced.
+                // How a retry would write it: control rows are replaced.
                 upsert: idx < 0,
             })
         },

@@ -43,7 +43,7 @@ impl Readers {
         })
     }
 
-    /// Runs `work` in one read transaction: all its statements see the same state.
+    /// Runs `work` in one read transaction: all its statements read one snapshot.
     pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -69,7 +69,7 @@ impl Handle {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let job: Job = Box::new(move |db| {
             let _ = reply.send(in_snapshot(db, work));
         });
@@ -79,7 +79,7 @@ impl Handle {
         } else {
             drop(job);
         }
-        answer.await.unwrap_or_else(|_| {
+        result.await.unwrap_or_else(|_| {
             Err(Error::Unavailable(
                 "the threads that read the database have ended".into(),
             ))

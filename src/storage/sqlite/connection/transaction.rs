@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use super::{execute, roll_back};
 use crate::checkpoint::Error;
 
-/// How long a transaction may say nothing while everybody else waits for it.
-const SILENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
+/// How long a transaction may be idle while everybody else waits for it.
+const IDLE_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 
 /// What waits for its turn in the queue.
 pub(crate) struct Opening {
@@ -25,12 +25,12 @@ enum Call {
     Commit(oneshot::Sender<Result<(), Error>>),
 }
 
-/// The caller's side. Dropping it undoes everything.
+/// The caller's side. Dropping it rolls it back.
 #[derive(Debug)]
 pub(crate) struct OpenTransaction(mpsc::Sender<Call>);
 
 /// An opening to queue, and the transaction once its turn has come.
-pub(crate) fn open() -> (
+pub(crate) fn begin() -> (
     Opening,
     impl Future<Output = Result<OpenTransaction, Error>>,
 ) {
@@ -40,7 +40,7 @@ pub(crate) fn open() -> (
         begun,
         calls: received,
     };
-    let held = async move {
+    let open = async move {
         turn.await.unwrap_or_else(|_| {
             Err(Error::Unavailable(
                 "the thread that writes to the database has ended".into(),
@@ -48,41 +48,41 @@ pub(crate) fn open() -> (
         })?;
         Ok(OpenTransaction(calls))
     };
-    (opening, held)
+    (opening, open)
 }
 
 impl OpenTransaction {
-    /// Runs `work` inside the transaction. What a failing one wrote is undone.
+    /// Runs `work` inside the transaction. What a failing one wrote is rolled back.
     pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let call = Call::Work(Box::new(move |db| {
             let _ = reply.send(alone(db, work));
         }));
         // When nobody listens any more the call is dropped, and with it the reply.
         let _ = self.0.send(call);
-        answer.await.unwrap_or_else(|_| Err(given_up()))
+        result.await.unwrap_or_else(|_| Err(rolled_back()))
     }
 
     /// Makes everything durable.
     pub(crate) async fn commit(self) -> Result<(), Error> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let _ = self.0.send(Call::Commit(reply));
-        answer.await.unwrap_or_else(|_| Err(given_up()))
+        result.await.unwrap_or_else(|_| Err(rolled_back()))
     }
 }
 
-fn given_up() -> Error {
+fn rolled_back() -> Error {
     Error::Unavailable(format!(
         "the transaction was given up: it did nothing for {} s while others waited",
-        SILENCE.as_secs()
+        IDLE_LIMIT.as_secs()
     ))
 }
 
-/// Serves one transaction until it is committed, dropped or silent for too long.
+/// Serves one transaction until it is committed, dropped or idle for too long.
 pub(crate) fn serve(db: &Connection, opening: Opening) {
     let begun = execute(db, "BEGIN IMMEDIATE").map_err(Error::from);
     let failed = begun.is_err();
@@ -90,7 +90,7 @@ pub(crate) fn serve(db: &Connection, opening: Opening) {
         return roll_back(db);
     }
     loop {
-        match opening.calls.recv_timeout(SILENCE) {
+        match opening.calls.recv_timeout(IDLE_LIMIT) {
             Ok(Call::Work(work)) => work(db),
             Ok(Call::Commit(reply)) => {
                 let done = check(db).and_then(|()| Ok(execute(db, "COMMIT")?));

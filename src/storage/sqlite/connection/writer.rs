@@ -1,5 +1,5 @@
 //! The one thread that writes: it takes whatever is queued, runs it in one transaction with a
-//! savepoint per job, commits, and only then answers.
+//! savepoint per job, commits, and only then replies.
 
 use std::{
     future::Future,
@@ -32,15 +32,15 @@ enum Work {
     /// May share a transaction with others.
     Shared(Box<dyn Job>),
     /// A transaction of its own, which stays open from call to call.
-    Held(Opening),
+    Exclusive(Opening),
 }
 
-/// Work with its answer still inside.
+/// Work that has not replied yet.
 trait Job: Send {
     /// Does the work inside a transaction; false when it failed and must leave no trace.
     fn run(&mut self, db: &Connection) -> bool;
-    /// Tells the caller: the job's own result, or why the transaction it was in is lost.
-    fn answer(self: Box<Self>, lost: Option<&str>);
+    /// Sends the caller the job's own result, or why the transaction it was in is lost.
+    fn reply(self: Box<Self>, lost: Option<&str>);
 }
 
 struct Task<T, F> {
@@ -59,9 +59,9 @@ where
         matches!(self.result, Some(Ok(_)))
     }
 
-    fn answer(self: Box<Self>, lost: Option<&str>) {
-        let answer = match (lost, self.result) {
-            // A refusal holds whatever became of the others.
+    fn reply(self: Box<Self>, lost: Option<&str>) {
+        let result = match (lost, self.result) {
+            // A refusal stands whatever became of the others.
             (_, Some(Err(error))) => Err(error),
             (None, Some(Ok(value))) => Ok(value),
             (lost, _) => Err(Error::Unavailable(
@@ -69,7 +69,7 @@ where
             )),
         };
         // The caller may have stopped waiting; what was committed stays.
-        let _ = self.reply.send(answer);
+        let _ = self.reply.send(result);
     }
 }
 
@@ -91,7 +91,7 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let job = Box::new(Task {
             work: Some(work),
             result: None,
@@ -102,7 +102,7 @@ impl Writer {
             let _ = queue.send(Work::Shared(job));
         }
         async move {
-            answer.await.unwrap_or_else(|_| {
+            result.await.unwrap_or_else(|_| {
                 Err(Error::Unavailable(
                     "the thread that writes to the database has ended".into(),
                 ))
@@ -113,13 +113,13 @@ impl Writer {
 
 impl Writer {
     /// Waits for the turn of a transaction that keeps the thread to itself until its end.
-    pub(crate) async fn hold(&self) -> Result<OpenTransaction, Error> {
-        let (opening, held) = transaction::open();
+    pub(crate) async fn transaction(&self) -> Result<OpenTransaction, Error> {
+        let (opening, begun) = transaction::begin();
         if let Some(queue) = &self.queue {
-            // Without a thread the opening is dropped, and with it the answer.
-            let _ = queue.send(Work::Held(opening));
+            // Without a thread the opening is dropped, and with it the reply.
+            let _ = queue.send(Work::Exclusive(opening));
         }
-        held.await
+        begun.await
     }
 }
 
@@ -138,7 +138,7 @@ fn serve(db: &Connection, jobs: &mpsc::Receiver<Work>) {
     while let Some(first) = next.take().or_else(|| jobs.recv().ok()) {
         match first {
             Work::Shared(job) => group.push(job),
-            Work::Held(opening) => {
+            Work::Exclusive(opening) => {
                 transaction::serve(db, opening);
                 continue;
             }
@@ -146,7 +146,7 @@ fn serve(db: &Connection, jobs: &mpsc::Receiver<Work>) {
         while group.len() < GROUP {
             match jobs.try_recv() {
                 Ok(Work::Shared(job)) => group.push(job),
-                Ok(alone @ Work::Held(_)) => {
+                Ok(alone @ Work::Exclusive(_)) => {
                     next = Some(alone);
                     break;
                 }
@@ -160,12 +160,12 @@ fn serve(db: &Connection, jobs: &mpsc::Receiver<Work>) {
         }
         let lost = lost.map(|error| error.to_string());
         for job in group.drain(..) {
-            job.answer(lost.as_deref());
+            job.reply(lost.as_deref());
         }
     }
 }
 
-/// Runs the jobs in one transaction. An error means that nothing of any of them was kept.
+/// Runs the jobs in one transaction. An error means that nothing of any of them was stored.
 fn transact(db: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
     execute(db, "BEGIN IMMEDIATE")?;
     if let [only] = group {

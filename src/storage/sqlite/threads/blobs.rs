@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, params};
 
-use super::super::{checkpoints::blobs::Envelope, columns::id};
+use super::super::columns::id;
 use crate::{
     checkpoint::{Error, frame},
     id::{BranchId, CheckpointId, TaskId, TreeId},
@@ -23,9 +23,9 @@ pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Err
     let mut rows = envelopes.query([tree_id])?;
     while let Some(row) = rows.next()? {
         let ns: String = row.get(0)?;
-        let envelope = Envelope::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
-        for (channel, version) in envelope.channel_versions {
-            live.insert((ns.clone(), channel.to_string(), version));
+        let envelope = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        for (channel, version) in frame::channel_versions(envelope)? {
+            live.insert((ns.clone(), channel.to_string(), version.to_string()));
         }
     }
     live.extend(named_by_results(db, tree)?);

@@ -8,9 +8,9 @@ use super::paths::bounded;
 use crate::{
     checkpoint::Error,
     id::{NodeId, TreeId},
-    storage::sqlite::columns::{id, id_if, unreadable},
+    storage::sqlite::columns::{id, id_if, parsed},
     time::Timestamp,
-    tree::store::rows::{Change, Node},
+    tree::store::rows::Node,
 };
 
 macro_rules! columns {
@@ -57,7 +57,7 @@ pub(super) fn read_node(row: &Row<'_>) -> rusqlite::Result<Node> {
         id: id(row, 0)?,
         parent: id_if(row, 1)?,
         ordinal: row.get(2)?,
-        change: change(row, 3)?,
+        change: parsed(row, 3)?,
         message_id: row.get(4)?,
         edit_of: row.get(5)?,
         checkpoint: id(row, 6)?,
@@ -71,14 +71,6 @@ pub(super) fn read_node(row: &Row<'_>) -> rusqlite::Result<Node> {
         event_number: row.get(14)?,
         created_at: Timestamp(row.get(15)?),
     })
-}
-
-fn change(row: &Row<'_>, column: usize) -> rusqlite::Result<Change> {
-    let word = row.get_ref(column)?.as_str()?;
-    [Change::Add, Change::Edit, Change::Remove]
-        .into_iter()
-        .find(|change| change.as_str() == word)
-        .ok_or_else(|| unreadable(column, format!("`{word}` is not a change of a message")))
 }
 
 pub(super) const NODE: &str = concat!(

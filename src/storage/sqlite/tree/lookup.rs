@@ -6,11 +6,11 @@ use crate::{
     checkpoint::Error,
     id::{BranchId, ThreadId, TreeId},
     storage::sqlite::{
-        columns::{id, id_if, json_if, json_map, unreadable},
+        columns::{id, id_if, json_if, json_map, parsed_if},
         threads::outcome,
     },
     time::Timestamp,
-    tree::store::rows::{Branch, OpenRun, Position, Tag, ThreadRow},
+    tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };
 
 macro_rules! threads {
@@ -34,7 +34,7 @@ fn read_thread(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
         fork_checkpoint: id_if(row, 3)?,
         fork_depth: row.get(4)?,
         fork_anchor: row.get(5)?,
-        fork_position: position(row, 6)?,
+        fork_position: parsed_if(row, 6)?,
         fork_event_number: row.get(7)?,
         fork_level: row.get(8)?,
         active_branch: id_if(row, 9)?,
@@ -44,15 +44,6 @@ fn read_thread(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
         updated_at: Timestamp(row.get(13)?),
         deleted_at: deleted.map(Timestamp),
     })
-}
-
-fn position(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Position>> {
-    match row.get_ref(column)?.as_str_or_null()? {
-        None => Ok(None),
-        Some("at") => Ok(Some(Position::At)),
-        Some("before") => Ok(Some(Position::Before)),
-        Some(other) => Err(unreadable(column, format!("`{other}` is not a position"))),
-    }
 }
 
 pub(super) const THREAD: &str = threads!("WHERE thread_id = ?1");

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
-    storage::sqlite::columns::parsed,
+    storage::sqlite::columns::{parsed, parsed_if},
     tree::members::{Level, Member, Members},
 };
 
@@ -68,11 +68,7 @@ pub(crate) fn level(
     let tree: Option<(bool, Option<Level>)> = db
         .prepare_cached(LEVEL)?
         .query_row(params![thread.0.as_bytes(), principal], |row| {
-            let level = match row.get_ref(1)?.as_str_or_null()? {
-                Some(_) => Some(parsed(row, 1)?),
-                None => None,
-            };
-            Ok((row.get(0)?, level))
+            Ok((row.get(0)?, parsed_if(row, 1)?))
         })
         .optional()?;
     Ok(match tree {

@@ -132,20 +132,20 @@ pub(super) fn visible(
     }
 }
 
-pub(super) const ASKED: &str = "SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = ?1 AND w.checkpoint_ns = '' \
+pub(super) const IS_INTERRUPTED: &str = "SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = ?1 AND w.checkpoint_ns = '' \
     AND w.checkpoint_id = ?2 AND w.branch_id = ?3 AND w.idx = -3 \
     AND NOT EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = ?1 \
       AND o.checkpoint_ns = '' AND o.checkpoint_id = ?2 AND o.branch_id = ?3 \
       AND o.task_id = w.task_id AND o.idx = 0)";
 
-/// A task that asked and has no result waits for its answer.
+/// A task with an interrupt (`idx` -3) and no result (`idx` 0) waits to be resumed.
 pub(super) fn is_interrupted(
     db: &Connection,
     tree: TreeId,
     branch: BranchId,
     at: CheckpointId,
 ) -> Result<bool, Error> {
-    Ok(db.prepare_cached(ASKED)?.exists(params![
+    Ok(db.prepare_cached(IS_INTERRUPTED)?.exists(params![
         tree.0.as_bytes(),
         at.0.as_bytes(),
         branch.0.as_bytes()

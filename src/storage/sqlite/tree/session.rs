@@ -1,5 +1,5 @@
 //! Rows of a tree for its operations: read through the readers, or read and changed in a
-//! transaction that keeps the writing thread.
+//! transaction that has the writing thread to itself.
 
 use super::{super::events, changes, index, lookup, members, outline, paths};
 use crate::{
@@ -22,7 +22,7 @@ impl Store {
     /// A transaction, when its turn has come. Nothing else is written until its end, so there is
     /// no row to lock.
     pub(crate) async fn transaction(&self) -> Result<Session<OpenTransaction>, Error> {
-        Ok(Session(self.writer.hold().await?))
+        Ok(Session(self.writer.transaction().await?))
     }
 }
 

@@ -95,7 +95,7 @@ pub(crate) struct Nodes<'a> {
     pub(crate) kinds: Vec<&'static str>,
     pub(crate) messages: Vec<Cow<'a, str>>,
     pub(crate) replaced: Vec<Option<Cow<'a, str>>>,
-    pub(crate) places: Vec<i32>,
+    pub(crate) positions: Vec<i32>,
     pub(crate) roles: Vec<Option<Cow<'a, str>>>,
     pub(crate) numbers: Vec<Option<i64>>,
     pub(crate) offsets: Vec<Option<i32>>,
@@ -114,7 +114,7 @@ impl<'a> Nodes<'a> {
             columns.kinds.push(row.kind);
             columns.messages.push(name(&row.message_id));
             columns.replaced.push(row.edit_of.as_deref().map(name));
-            columns.places.push(row.seq);
+            columns.positions.push(row.seq);
             columns.roles.push(row.role.as_deref().map(name));
             columns.numbers.push(row.event_number);
             columns.offsets.push(row.event_offset);

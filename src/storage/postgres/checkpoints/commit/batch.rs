@@ -131,8 +131,8 @@ pub(super) async fn send(
     let mut depths = vec![None; commits.len()];
     for row in client.query(statement, &params).await? {
         let number: i64 = row.try_get(0)?;
-        let place = usize::try_from(number - 1).ok();
-        if let Some(depth) = place.and_then(|place| depths.get_mut(place)) {
+        let index = usize::try_from(number - 1).ok();
+        if let Some(depth) = index.and_then(|index| depths.get_mut(index)) {
             *depth = Some(row.try_get(1)?);
         }
     }

@@ -1,14 +1,11 @@
-//! Group commit: supersteps of many runs that wait at the same time share a transaction, and so
+//! Group commit: supersteps of many runs that wait at one time share a transaction, and so
 //! its round trip and its wait for the disk.
 
 use deadpool_postgres::Pool;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::{together, together_once};
-use crate::{
-    checkpoint::{Commit, Error},
-    storage::postgres::Store,
-};
+use crate::checkpoint::{Commit, Error};
 
 /// Most commits of one transaction.
 const MOST: usize = 32;
@@ -17,7 +14,7 @@ const MOST: usize = 32;
 /// make smaller groups, and one alone would leave the database idle between two round trips.
 const AT_ONCE: usize = 3;
 
-/// A run's commits, in order, and where their answers go.
+/// A run's commits, in order, and where their results go.
 struct Waiting {
     commits: Vec<Commit>,
     count: usize,
@@ -25,7 +22,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn answer(self, results: Vec<Result<i32, Error>>) {
+    fn reply(self, results: Vec<Result<i32, Error>>) {
         // A run may have stopped waiting; what was committed stays.
         let _ = self.reply.send(results);
     }
@@ -33,17 +30,54 @@ impl Waiting {
 
 /// The way to the tasks that write groups. They end when every handle is gone.
 #[derive(Clone)]
-pub(crate) struct Queue(mpsc::UnboundedSender<Waiting>);
+pub(crate) struct CommitQueue {
+    waiting: mpsc::UnboundedSender<Waiting>,
+    /// For what is written alone.
+    pool: Pool,
+}
 
-impl Queue {
+impl CommitQueue {
     /// Starts the tasks, which take their connections from `pool`.
     pub(crate) fn start(pool: &Pool) -> Self {
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let (waiting, receiver) = mpsc::unbounded_channel();
         let receiver = std::sync::Arc::new(Mutex::new(receiver));
         for _ in 0..AT_ONCE {
             tokio::spawn(serve(pool.clone(), receiver.clone()));
         }
-        Self(sender)
+        Self {
+            waiting,
+            pool: pool.clone(),
+        }
+    }
+
+    /// See [`Saver::commit`](crate::checkpoint::Saver::commit). What opens a branch is a
+    /// transaction of its own; everything else goes with whatever waits at that moment.
+    pub(crate) async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
+        let mut results = Vec::with_capacity(commits.len());
+        let mut rest = commits.into_iter().peekable();
+        while let Some(first) = rest.next() {
+            if first.open.is_some() {
+                results.extend(alone(&self.pool, &[first]).await);
+                continue;
+            }
+            let mut commits = vec![first];
+            while let Some(next) = rest.next_if(|next| next.open.is_none()) {
+                commits.push(next);
+            }
+            let count = commits.len();
+            let (reply, result) = oneshot::channel();
+            // Without tasks the reply is dropped, and so is known not to come.
+            let _ = self.waiting.send(Waiting {
+                count,
+                commits,
+                reply,
+            });
+            results.extend(result.await.unwrap_or_else(|_| {
+                let ended = "the task that writes to the database has ended";
+                vec![Err(Error::Unavailable(ended.to_owned())); count]
+            }));
+        }
+        results
     }
 }
 
@@ -60,7 +94,7 @@ async fn serve(pool: Pool, queue: std::sync::Arc<Mutex<mpsc::UnboundedReceiver<W
     }
 }
 
-/// Writes what waits, in the order of branches: two groups that lock the same rows in different
+/// Writes what waits, in the order of branches: two groups that lock some rows in different
 /// orders would wait for each other.
 async fn write(pool: &Pool, mut group: Vec<Waiting>) {
     group.sort_by_key(|waiting| {
@@ -77,12 +111,12 @@ async fn write(pool: &Pool, mut group: Vec<Waiting>) {
                 let mut results = results.into_iter();
                 for waiting in group {
                     let own = results.by_ref().take(waiting.count).collect();
-                    waiting.answer(own);
+                    waiting.reply(own);
                 }
                 return;
             }
             // One failing member fails them all, or keeps them waiting for the branch it waits for;
-            // alone each gets its own answer, after tries of its own.
+            // alone each gets its own result, after retries of its own.
             Err(error) => {
                 tracing::debug!(%error, runs = group.len(), "a group of commits is divided");
                 let mut all = all.into_iter();
@@ -94,7 +128,7 @@ async fn write(pool: &Pool, mut group: Vec<Waiting>) {
     }
     let each = group.into_iter().map(|waiting| async move {
         let results = alone(pool, &waiting.commits).await;
-        waiting.answer(results);
+        waiting.reply(results);
     });
     futures::future::join_all(each).await;
 }
@@ -113,37 +147,5 @@ async fn alone(pool: &Pool, commits: &[Commit]) -> Vec<Result<i32, Error>> {
             }
             results
         }
-    }
-}
-
-impl Store {
-    /// See [`Saver::commit`](crate::checkpoint::Saver::commit). What opens a branch is a
-    /// transaction of its own; everything else goes with whatever waits at the same time.
-    pub(crate) async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
-        let mut results = Vec::with_capacity(commits.len());
-        let mut rest = commits.into_iter().peekable();
-        while let Some(first) = rest.next() {
-            if first.open.is_some() {
-                results.extend(alone(&self.pools.critical, &[first]).await);
-                continue;
-            }
-            let mut commits = vec![first];
-            while let Some(next) = rest.next_if(|next| next.open.is_none()) {
-                commits.push(next);
-            }
-            let count = commits.len();
-            let (reply, answer) = oneshot::channel();
-            // Without tasks the reply is dropped, and so is known not to come.
-            let _ = self.groups.0.send(Waiting {
-                count,
-                commits,
-                reply,
-            });
-            results.extend(answer.await.unwrap_or_else(|_| {
-                let gone = "the task that writes to the database has ended";
-                vec![Err(Error::Unavailable(gone.to_owned())); count]
-            }));
-        }
-        results
     }
 }

@@ -32,12 +32,12 @@ fn count(db: &Connection) -> i64 {
 }
 
 /// Keeps the writer busy until the sender goes, so that what is queued meanwhile is one group.
-fn hold(writer: &Writer) -> mpsc::Sender<()> {
-    let (release, held) = mpsc::channel::<()>();
+fn occupy(writer: &Writer) -> mpsc::Sender<()> {
+    let (release, occupied) = mpsc::channel::<()>();
     let (started, running) = mpsc::channel();
     drop(writer.submit(move |_| {
         started.send(()).ok();
-        held.recv().ok();
+        occupied.recv().ok();
         Ok(())
     }));
     running.recv().unwrap();
@@ -47,7 +47,7 @@ fn hold(writer: &Writer) -> mpsc::Sender<()> {
 #[tokio::test]
 async fn jobs_queued_together_share_a_transaction_and_fail_alone() {
     let (writer, reader, folder) = writer();
-    let release = hold(&writer);
+    let release = occupy(&writer);
     let jobs: Vec<_> = [1, 2, 1, 3]
         .into_iter()
         .map(|n| {
@@ -101,7 +101,7 @@ async fn a_job_that_fails_alone_leaves_nothing() {
 #[tokio::test]
 async fn when_the_commit_fails_every_job_of_the_group_is_told() {
     let (writer, reader, _folder) = writer();
-    let release = hold(&writer);
+    let release = occupy(&writer);
     let good = writer.submit(|db| insert(db, 1));
     let dangling = writer.submit(|db| {
         // Noticed at COMMIT only.
@@ -142,11 +142,11 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
             Ok(())
         })
     };
-    let release = hold(&writer);
+    let release = occupy(&writer);
     let (first, full) = (writer.submit(|db| insert(db, -1)), big());
     drop(release);
     assert!(matches!(full.await, Err(Error::Unavailable(_))));
-    // Whether its neighbour went with it is SQLite's choice, but the answer is the truth.
+    // Whether its neighbour went with it is SQLite's choice, but the reply is the truth.
     assert_eq!(count(&reader), i64::from(first.await.is_ok()));
     limit(now + 1000).await.unwrap();
     big().await.unwrap();
@@ -156,7 +156,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
 #[tokio::test]
 async fn what_was_queued_is_done_before_the_writer_ends() {
     let (writer, reader, _folder) = writer();
-    let release = hold(&writer);
+    let release = occupy(&writer);
     for n in 0..300 {
         drop(writer.submit(move |db| insert(db, n)));
     }
@@ -168,13 +168,13 @@ async fn what_was_queued_is_done_before_the_writer_ends() {
 #[tokio::test]
 async fn a_held_transaction_keeps_others_out_until_it_is_committed() {
     let (writer, reader, _folder) = writer();
-    let held = writer.hold().await.unwrap();
+    let open = writer.transaction().await.unwrap();
     let queued = writer.submit(|db| insert(db, 3));
-    held.run(|db| insert(db, 1)).await.unwrap();
-    let failed = held.run(|db| insert(db, 2).and_then(|_| insert(db, 1)));
+    open.run(|db| insert(db, 1)).await.unwrap();
+    let failed = open.run(|db| insert(db, 2).and_then(|_| insert(db, 1)));
     assert!(failed.await.is_err());
     assert_eq!(count(&reader), 0);
-    held.commit().await.unwrap();
+    open.commit().await.unwrap();
     // The failed call left nothing; what it was about did not end the rest.
     queued.await.unwrap();
     let sum = reader.query_row("SELECT sum(n) FROM t", [], |row| row.get::<_, i64>(0));
@@ -184,12 +184,12 @@ async fn a_held_transaction_keeps_others_out_until_it_is_committed() {
 #[tokio::test]
 async fn a_held_transaction_that_is_dropped_or_silent_is_undone() {
     let (writer, reader, _folder) = writer();
-    let dropped = writer.hold().await.unwrap();
+    let dropped = writer.transaction().await.unwrap();
     dropped.run(|db| insert(db, 1)).await.unwrap();
     drop(dropped);
-    let silent = writer.hold().await.unwrap();
+    let silent = writer.transaction().await.unwrap();
     silent.run(|db| insert(db, 2)).await.unwrap();
-    // Behind the silent one, which says nothing until it is given up.
+    // Behind the silent one, which does nothing until it is rolled back.
     writer.submit(|db| insert(db, 3)).await.unwrap();
     assert!(silent.run(|db| insert(db, 4)).await.is_err());
     assert!(matches!(silent.commit().await, Err(Error::Unavailable(_))));

@@ -1,0 +1,39 @@
+//! A database that any number of processes share: its connections, and what waits for them.
+
+use std::fmt;
+
+use super::{
+    checkpoints::commit::queue::CommitQueue,
+    connection::{Options, Pools, transaction::Turns},
+    error::Error,
+};
+
+/// Everything that is stored, in one Postgres database. Cloning shares the connections.
+#[derive(Clone)]
+pub struct Store {
+    pub(super) pools: Pools,
+    pub(super) commits: CommitQueue,
+    pub(super) turns: Turns,
+}
+
+impl Store {
+    /// Connects, without changing the schema: see [`migrate`](super::migrate()).
+    ///
+    /// # Errors
+    ///
+    /// Within a few seconds, when the database does not answer or the URL cannot be used.
+    pub async fn connect(options: Options) -> Result<Self, Error> {
+        let pools = Pools::connect(&options).await?;
+        Ok(Self {
+            commits: CommitQueue::start(&pools.critical),
+            turns: Turns::new(pools.trees.clone()),
+            pools,
+        })
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
