@@ -1,7 +1,7 @@
-//! Channels: the slots of a graph's state, and how the writes of a superstep change them.
+//! Channels: the fields of a graph's state, and how the writes of a superstep change them.
 //!
 //! The kinds and their rules are those of LangGraph's channels of the same names. Everything is
-//! pure: a channel knows its value, and nothing of versions, checkpoints or names.
+//! pure: a channel has a value, but no version, checkpoint or name.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ pub(crate) use state::Channel;
 /// How a channel treats its writes.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// Keeps the last value; at most one write per superstep.
+    /// Stores the last value; at most one write per superstep.
     Last,
-    /// Keeps the last of several writes; a superstep without a write clears it.
+    /// Stores the last of several writes; a superstep without a write clears it.
     Any,
-    /// Holds a value for one superstep.
+    /// Stores a value for one superstep.
     Ephemeral {
         /// Refuse more than one write per superstep; otherwise the last counts.
         guard: bool,
     },
-    /// Keeps the last value and is never stored.
+    /// Has the last value, which no checkpoint stores.
     Untracked {
         /// Refuse more than one write per superstep; otherwise the last counts.
         guard: bool,
@@ -41,7 +41,7 @@ pub enum Kind {
     },
     /// Becomes available once all these names were written; consumed by the task it starts.
     Barrier(Arc<[Arc<str>]>),
-    /// Keeps the last write, available only when nothing else is left to run.
+    /// Stores the last write, available only when nothing else is left to run.
     LastAfterFinish,
     /// A barrier that is available only when nothing else is left to run.
     BarrierAfterFinish(Arc<[Arc<str>]>),
@@ -59,10 +59,10 @@ pub enum Error {
     /// Two overwrites in one superstep.
     #[error("can receive only one overwrite per step")]
     Overwrites,
-    /// A barrier was written by somebody it does not wait for.
+    /// A barrier got a name that it does not wait for.
     #[error("a join waits for {expected:?}, not for {found}")]
     Barrier {
-        /// Whom the barrier waits for.
+        /// The names that the barrier waits for.
         expected: Vec<Arc<str>>,
         /// What was written.
         found: String,
@@ -72,7 +72,7 @@ pub enum Error {
     Mismatch {
         /// The reducer's name.
         reducer: Arc<str>,
-        /// What kind of value the channel holds.
+        /// What kind of value the channel has.
         value: &'static str,
         /// What kind of value was written.
         update: &'static str,
@@ -80,7 +80,7 @@ pub enum Error {
     /// A sum of integers beyond 64 bits.
     #[error("the sum of {0} and {1} does not fit 64 bits")]
     Overflow(String, String),
-    /// A write to a message channel is no message, or removes what is not there.
+    /// A write to a message channel is no message, or removes a message that is not there.
     #[error(transparent)]
     Message(#[from] message::Error),
     /// Nested too deeply to be stored.
@@ -99,7 +99,7 @@ pub enum Error {
     Custom {
         /// The reducer's name.
         reducer: Arc<str>,
-        /// What it said.
+        /// The message of its error.
         reason: String,
     },
 }

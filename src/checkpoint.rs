@@ -49,7 +49,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A text that is no version.
+/// Error: a text is no version.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a channel version")]
 pub struct BadVersion(String);
@@ -109,7 +109,7 @@ impl FromStr for Source {
     }
 }
 
-/// A stored `source` this version does not know.
+/// Error: a stored `source` is unknown to this version.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a checkpoint source")]
 pub struct UnknownSource(String);
@@ -121,24 +121,25 @@ pub struct Checkpoint {
     pub id: CheckpointId,
     /// The checkpoint it follows.
     pub parent: Option<CheckpointId>,
-    /// Which superstep made it: -1 for the first input, growing over the life of a thread.
+    /// The number of the superstep that wrote it: -1 for the first input, growing over the life of
+    /// a thread.
     pub step: i64,
-    /// What made it.
+    /// What wrote it.
     pub source: Source,
-    /// When it was made.
+    /// When it was written.
     pub created_at: Timestamp,
     /// What each channel stores; channels without a value are absent.
     pub values: BTreeMap<Arc<str>, Value>,
     /// The version of every channel that was ever written.
     pub versions: Versions,
     /// For every node the versions of its triggers when it last ran.
-    pub seen: BTreeMap<Arc<str>, Versions>,
+    pub consumed_versions: BTreeMap<Arc<str>, Versions>,
     /// Channels the last superstep updated, sorted; `None` in fork and update checkpoints.
     pub updated: Option<Vec<Arc<str>>>,
     /// `parents` of a subgraph's checkpoint and what the run's metadata and configurable added.
     /// `source`, `step` and `run_id` are not repeated here.
     pub metadata: Map,
-    /// The run that made it.
+    /// The run that wrote it.
     pub run: Option<RunId>,
     /// The thread and branch that wrote it.
     pub thread: ThreadId,
@@ -154,10 +155,10 @@ pub struct Checkpoint {
     pub event_number: i64,
 }
 
-/// The right to write to one branch: every write names the epoch it believes in.
+/// The right to write to one branch: every write names the epoch of the writer.
 ///
-/// Lineage is linear by compare-and-swap on `head`; a writer whose epoch was raised by somebody
-/// else changes nothing.
+/// Lineage is linear by compare-and-swap on `head`. Once another writer has raised the epoch of
+/// the branch, writes with the old epoch change nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The tree of the thread.
@@ -175,8 +176,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// A new branch of the slot's thread that begins at `base` (`base_depth` -1 without one), to
-    /// be active, and the right to write to it once it is there.
+    /// A new active branch of the slot's thread that begins at `base` (`base_depth` is -1 without
+    /// one), and the slot with which it can be written once it is stored.
     pub fn branch_off(
         self,
         base: Option<CheckpointId>,
@@ -219,6 +220,6 @@ pub struct Pending {
     pub idx: i32,
     /// The channel.
     pub channel: Arc<str>,
-    /// What is written.
+    /// The written value.
     pub value: Value,
 }

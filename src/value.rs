@@ -204,7 +204,7 @@ impl Value {
 
     /// Whether two values are the same allocation, or equal scalars. Never looks inside
     /// containers, so `false` does not mean that they differ.
-    pub fn is_same(&self, other: &Value) -> bool {
+    pub fn is_identical(&self, other: &Value) -> bool {
         match (self, other) {
             (Value::List(a), Value::List(b)) => Arc::ptr_eq(a, b),
             (Value::Map(a), Value::Map(b)) => Arc::ptr_eq(a, b),

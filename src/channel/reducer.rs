@@ -12,7 +12,7 @@ use crate::value::{Map, Value};
 /// nobody else holds is changed in place.
 type Fold = Arc<dyn Fn(Value, &Value) -> Result<Value, Error> + Send + Sync>;
 
-/// What is known about how a reducer's value grows.
+/// How a reducer's value grows, which decides how it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Nothing; stored whole.
@@ -23,7 +23,7 @@ pub(crate) enum Shape {
     Messages,
 }
 
-/// How an aggregate folds updates, and what it holds before the first one.
+/// How an aggregate folds updates, and its value before the first one.
 #[derive(Clone)]
 pub struct Reducer {
     name: Arc<str>,
@@ -33,7 +33,7 @@ pub struct Reducer {
 }
 
 impl Reducer {
-    /// A reducer of one's own. Its value is stored whole. Errors of `fold` fail the superstep.
+    /// A custom reducer. Its value is stored whole. Errors of `fold` fail the superstep.
     pub fn custom(
         name: impl Into<Arc<str>>,
         initial: impl Into<Value>,
@@ -75,7 +75,7 @@ impl Reducer {
         })
     }
 
-    /// Keeps the greatest number, from 0.
+    /// Takes the greatest number, from 0.
     pub fn max() -> Self {
         Self::custom("max", 0, |old, update| match compare(&old, update) {
             Some(Ordering::Less) => Ok(update.clone()),
@@ -152,7 +152,7 @@ impl Reducer {
     /// Folds one update into the old value.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] for values the reducer is not made for, and what a custom one raises.
+    /// [`Error::Mismatch`] for values the reducer is not made for, and the error of a custom one.
     pub fn fold(&self, old: Value, update: &Value) -> Result<Value, Error> {
         (self.fold)(old, update)
     }
@@ -204,7 +204,7 @@ fn compare(a: &Value, b: &Value) -> Option<Ordering> {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => match (a.as_f64()?, b.as_f64()?) {
             (a, b) if a < b => Some(Ordering::Less),
-            // A NaN never wins and never loses its place.
+            // A NaN neither replaces a number nor is replaced by one.
             _ => Some(Ordering::Greater),
         },
     }

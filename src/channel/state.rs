@@ -6,29 +6,29 @@ use std::sync::Arc;
 use super::{Error, Kind, Reducer, as_overwrite};
 use crate::value::{MAX_DEPTH, Value};
 
-/// One channel: its kind and what it holds.
+/// One channel: its kind and its content.
 ///
 /// After an error the value is unspecified: the superstep has failed and its channels are
 /// dropped.
 #[derive(Clone, Debug)]
 pub struct Channel {
     kind: Kind,
-    held: Held,
+    content: Content,
 }
 
-/// What a channel holds, by kind.
+/// The content of a channel, by kind.
 #[derive(Clone, Debug)]
-enum Held {
+enum Content {
     /// A single value, or none.
     One(Option<Value>),
     /// A list's items, as a value so that they can be handed out; available when not empty.
     Items(Value),
-    /// The names a barrier has seen.
-    Seen(BTreeSet<Arc<str>>),
+    /// The names written to a barrier.
+    Names(BTreeSet<Arc<str>>),
     /// A value and whether the run was about to end since it was written.
     OneFinished(Option<Value>, bool),
-    /// A barrier's names, likewise.
-    SeenFinished(BTreeSet<Arc<str>>, bool),
+    /// The names written to a barrier, and the same flag.
+    NamesFinished(BTreeSet<Arc<str>>, bool),
 }
 
 static NULL: Value = Value::Null;
@@ -36,24 +36,24 @@ static NULL: Value = Value::Null;
 impl Channel {
     /// A channel that nobody has written to yet.
     pub fn new(kind: &Kind) -> Self {
-        let held = match kind {
+        let content = match kind {
             Kind::Last | Kind::Any | Kind::Ephemeral { .. } | Kind::Untracked { .. } => {
-                Held::One(None)
+                Content::One(None)
             }
-            Kind::Aggregate(reducer) => Held::One(Some(reducer.initial().clone())),
-            Kind::Topic { .. } => Held::Items(Value::list(Vec::new())),
-            Kind::Barrier(_) => Held::Seen(BTreeSet::new()),
-            Kind::LastAfterFinish => Held::OneFinished(None, false),
-            Kind::BarrierAfterFinish(_) => Held::SeenFinished(BTreeSet::new(), false),
+            Kind::Aggregate(reducer) => Content::One(Some(reducer.initial().clone())),
+            Kind::Topic { .. } => Content::Items(Value::list(Vec::new())),
+            Kind::Barrier(_) => Content::Names(BTreeSet::new()),
+            Kind::LastAfterFinish => Content::OneFinished(None, false),
+            Kind::BarrierAfterFinish(_) => Content::NamesFinished(BTreeSet::new(), false),
         };
         Channel {
             kind: kind.clone(),
-            held,
+            content,
         }
     }
 
-    /// A channel as it was when `stored` was its [`Channel::snapshot`]; `None` is a channel of
-    /// which nothing is stored.
+    /// Restores a channel from its [`Channel::snapshot`]; `None` restores a channel of which nothing
+    /// is stored.
     ///
     /// # Errors
     /// [`Error::Stored`] if the value does not have the form of the kind, which happens when a
@@ -63,28 +63,28 @@ impl Channel {
         let Some(stored) = stored else {
             return Ok(channel);
         };
-        let held = match (kind, &stored) {
+        let content = match (kind, &stored) {
             (Kind::Untracked { .. }, _) => return Ok(channel),
             (Kind::Last | Kind::Any | Kind::Ephemeral { .. } | Kind::Aggregate(_), _) => {
-                Some(Held::One(Some(stored.clone())))
+                Some(Content::One(Some(stored.clone())))
             }
-            (Kind::Topic { .. }, Value::List(_)) => Some(Held::Items(stored.clone())),
-            (Kind::Barrier(_), _) => names(&stored).map(Held::Seen),
+            (Kind::Topic { .. }, Value::List(_)) => Some(Content::Items(stored.clone())),
+            (Kind::Barrier(_), _) => names(&stored).map(Content::Names),
             (Kind::LastAfterFinish, Value::List(pair)) => match pair.as_slice() {
                 [value, Value::Bool(finished)] => {
-                    Some(Held::OneFinished(Some(value.clone()), *finished))
+                    Some(Content::OneFinished(Some(value.clone()), *finished))
                 }
                 _ => None,
             },
             (Kind::BarrierAfterFinish(_), Value::List(pair)) => match pair.as_slice() {
-                [seen, Value::Bool(finished)] => {
-                    names(seen).map(|seen| Held::SeenFinished(seen, *finished))
+                [written, Value::Bool(finished)] => {
+                    names(written).map(|written| Content::NamesFinished(written, *finished))
                 }
                 _ => None,
             },
             _ => None,
         };
-        channel.held = held.ok_or(Error::Stored {
+        channel.content = content.ok_or(Error::Stored {
             kind: kind.word(),
             found: stored.type_name(),
         })?;
@@ -96,8 +96,8 @@ impl Channel {
         &self.kind
     }
 
-    /// Applies the writes of one superstep, in task order, and says whether the channel changed.
-    /// With no writes this tells the channel that a superstep passed.
+    /// Applies the writes of one superstep, in task order, and returns whether the channel changed.
+    /// No writes mean that a superstep passed.
     ///
     /// # Errors
     /// See [`Error`]; the superstep fails and the channel must not be used any more.
@@ -105,61 +105,61 @@ impl Channel {
         if writes.iter().any(|write| write.is_deeper_than(MAX_DEPTH)) {
             return Err(Error::TooDeep);
         }
-        match (&self.kind, &mut self.held) {
-            (Kind::Last, Held::One(held)) => one(held, writes, true, false),
-            (Kind::Untracked { guard }, Held::One(held)) => one(held, writes, *guard, false),
-            (Kind::Any, Held::One(held)) => one(held, writes, false, true),
-            (Kind::Ephemeral { guard }, Held::One(held)) => one(held, writes, *guard, true),
-            (Kind::Aggregate(reducer), Held::One(held)) => fold(reducer, held, writes),
-            (Kind::Topic { accumulate }, Held::Items(items)) => {
+        match (&self.kind, &mut self.content) {
+            (Kind::Last, Content::One(value)) => one(value, writes, true, false),
+            (Kind::Untracked { guard }, Content::One(value)) => one(value, writes, *guard, false),
+            (Kind::Any, Content::One(value)) => one(value, writes, false, true),
+            (Kind::Ephemeral { guard }, Content::One(value)) => one(value, writes, *guard, true),
+            (Kind::Aggregate(reducer), Content::One(value)) => fold(reducer, value, writes),
+            (Kind::Topic { accumulate }, Content::Items(items)) => {
                 Ok(collect(*accumulate, items, writes))
             }
-            (Kind::Barrier(expected), Held::Seen(seen)) => see(expected, seen, writes),
-            (Kind::LastAfterFinish, Held::OneFinished(held, finished)) => {
+            (Kind::Barrier(expected), Content::Names(written)) => mark_written(expected, written, writes),
+            (Kind::LastAfterFinish, Content::OneFinished(value, finished)) => {
                 let Some(last) = writes.last() else {
                     return Ok(false);
                 };
-                *held = Some(last.clone());
+                *value = Some(last.clone());
                 *finished = false;
                 Ok(true)
             }
-            (Kind::BarrierAfterFinish(expected), Held::SeenFinished(seen, _)) => {
-                see(expected, seen, writes)
+            (Kind::BarrierAfterFinish(expected), Content::NamesFinished(written, _)) => {
+                mark_written(expected, written, writes)
             }
             _ => Ok(false),
         }
     }
 
-    /// Tells the channel that a task it triggered ran. Barriers and channels that wait for the
-    /// end of the run are emptied; says whether anything changed.
+    /// Empties barriers and channels that wait for the end of the run, because a task that the
+    /// channel triggered ran. Returns whether anything changed.
     pub fn consume(&mut self) -> bool {
         if !self.is_available() {
             return false;
         }
-        match &mut self.held {
-            Held::Seen(seen) => seen.clear(),
-            Held::OneFinished(held, finished) => {
-                *held = None;
+        match &mut self.content {
+            Content::Names(written) => written.clear(),
+            Content::OneFinished(value, finished) => {
+                *value = None;
                 *finished = false;
             }
-            Held::SeenFinished(seen, finished) => {
-                seen.clear();
+            Content::NamesFinished(written, finished) => {
+                written.clear();
                 *finished = false;
             }
-            Held::One(_) | Held::Items(_) => return false,
+            Content::One(_) | Content::Items(_) => return false,
         }
         true
     }
 
-    /// Tells the channel that nothing else is left to run. Releases channels that wait for that;
-    /// says whether anything changed.
+    /// Makes channels available that wait until nothing else is left to run. Returns whether
+    /// anything changed.
     pub fn finish(&mut self) -> bool {
-        let (ready, finished) = match (&self.kind, &mut self.held) {
-            (Kind::LastAfterFinish, Held::OneFinished(held, finished)) => {
-                (held.is_some(), finished)
+        let (ready, finished) = match (&self.kind, &mut self.content) {
+            (Kind::LastAfterFinish, Content::OneFinished(value, finished)) => {
+                (value.is_some(), finished)
             }
-            (Kind::BarrierAfterFinish(expected), Held::SeenFinished(seen, finished)) => {
-                (is_complete(expected, seen), finished)
+            (Kind::BarrierAfterFinish(expected), Content::NamesFinished(written, finished)) => {
+                (is_complete(expected, written), finished)
             }
             _ => return false,
         };
@@ -171,17 +171,17 @@ impl Channel {
     /// The value, if the channel is available: null for a barrier, the initial value for an
     /// aggregate nobody has written to.
     pub fn get(&self) -> Option<&Value> {
-        match (&self.kind, &self.held) {
-            (_, Held::One(held)) => held.as_ref(),
-            (_, Held::Items(items)) => {
+        match (&self.kind, &self.content) {
+            (_, Content::One(value)) => value.as_ref(),
+            (_, Content::Items(items)) => {
                 Some(items).filter(|items| items.as_list().is_some_and(|list| !list.is_empty()))
             }
-            (_, Held::OneFinished(held, finished)) => held.as_ref().filter(|_| *finished),
-            (Kind::Barrier(expected), Held::Seen(seen)) => {
-                is_complete(expected, seen).then_some(&NULL)
+            (_, Content::OneFinished(value, finished)) => value.as_ref().filter(|_| *finished),
+            (Kind::Barrier(expected), Content::Names(written)) => {
+                is_complete(expected, written).then_some(&NULL)
             }
-            (Kind::BarrierAfterFinish(expected), Held::SeenFinished(seen, finished)) => {
-                (*finished && is_complete(expected, seen)).then_some(&NULL)
+            (Kind::BarrierAfterFinish(expected), Content::NamesFinished(written, finished)) => {
+                (*finished && is_complete(expected, written)).then_some(&NULL)
             }
             _ => None,
         }
@@ -194,21 +194,21 @@ impl Channel {
 
     /// What a checkpoint stores of a channel that has a version; `None` for nothing.
     ///
-    /// A topic is its list and a barrier the sorted list of the names it has seen, also when
+    /// A topic is its list and a barrier the sorted list of the names written to it, also when
     /// empty; those that wait for the end of the run are `[content, finished]`.
     pub fn snapshot(&self) -> Option<Value> {
         if matches!(self.kind, Kind::Untracked { .. }) {
             return None;
         }
-        match &self.held {
-            Held::One(held) => held.clone(),
-            Held::Items(items) => Some(items.clone()),
-            Held::Seen(seen) => Some(seen.iter().collect()),
-            Held::OneFinished(held, finished) => held
+        match &self.content {
+            Content::One(value) => value.clone(),
+            Content::Items(items) => Some(items.clone()),
+            Content::Names(written) => Some(written.iter().collect()),
+            Content::OneFinished(value, finished) => value
                 .clone()
                 .map(|value| Value::list(vec![value, (*finished).into()])),
-            Held::SeenFinished(seen, finished) => {
-                Some(Value::list(vec![seen.iter().collect(), (*finished).into()]))
+            Content::NamesFinished(written, finished) => {
+                Some(Value::list(vec![written.iter().collect(), (*finished).into()]))
             }
         }
     }
@@ -233,36 +233,36 @@ impl Kind {
 /// The last write, with or without a guard against several; optionally cleared by a superstep
 /// without a write.
 fn one(
-    held: &mut Option<Value>,
+    value: &mut Option<Value>,
     writes: &[Value],
     guard: bool,
     clears: bool,
 ) -> Result<bool, Error> {
     match writes {
-        [] => Ok(clears && held.take().is_some()),
+        [] => Ok(clears && value.take().is_some()),
         [_, _, ..] if guard => Err(Error::Concurrent(writes.len())),
         [.., last] => {
-            *held = Some(last.clone());
+            *value = Some(last.clone());
             Ok(true)
         }
     }
 }
 
-fn fold(reducer: &Reducer, held: &mut Option<Value>, writes: &[Value]) -> Result<bool, Error> {
+fn fold(reducer: &Reducer, stored: &mut Option<Value>, writes: &[Value]) -> Result<bool, Error> {
     let mut overwrites = writes.iter().filter_map(as_overwrite);
     if let Some(value) = overwrites.next() {
-        *held = Some(value.clone());
+        *stored = Some(value.clone());
         if overwrites.next().is_some() {
             return Err(Error::Overwrites);
         }
         return Ok(true);
     }
-    // Taken out, so that the reducer owns it and may change it in place.
-    let mut value = held.take().unwrap_or_else(|| reducer.initial().clone());
+    // Moved out, so that the reducer owns the value and may change it in place.
+    let mut value = stored.take().unwrap_or_else(|| reducer.initial().clone());
     for write in writes {
         value = reducer.fold(value, write)?;
     }
-    *held = Some(value);
+    *stored = Some(value);
     Ok(!writes.is_empty())
 }
 
@@ -290,16 +290,16 @@ fn collect(accumulate: bool, items: &mut Value, writes: &[Value]) -> bool {
     true
 }
 
-fn see(
+fn mark_written(
     expected: &[Arc<str>],
-    seen: &mut BTreeSet<Arc<str>>,
+    written: &mut BTreeSet<Arc<str>>,
     writes: &[Value],
 ) -> Result<bool, Error> {
     let mut changed = false;
     for write in writes {
         match write {
             Value::Str(name) if expected.contains(name) => {
-                changed |= seen.insert(name.clone());
+                changed |= written.insert(name.clone());
             }
             other => {
                 return Err(Error::Barrier {
@@ -312,8 +312,8 @@ fn see(
     Ok(changed)
 }
 
-fn is_complete(expected: &[Arc<str>], seen: &BTreeSet<Arc<str>>) -> bool {
-    expected.iter().all(|name| seen.contains(name))
+fn is_complete(expected: &[Arc<str>], written: &BTreeSet<Arc<str>>) -> bool {
+    expected.iter().all(|name| written.contains(name))
 }
 
 fn names(value: &Value) -> Option<BTreeSet<Arc<str>>> {

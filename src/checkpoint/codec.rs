@@ -3,7 +3,7 @@
 //! Every stored value has a tag beside it. `bincode` is this program's own form: a format byte,
 //! then per value a kind byte and its content in bincode's standard configuration (variable-length
 //! integers, little endian). `json` is the readable form, `null` an empty one. Anything else is
-//! kept as an opaque value and never interpreted.
+//! stored as an opaque value and never interpreted.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ const FORMAT: u8 = 1;
 /// How many bytes a stored value may have: the most a Postgres field holds.
 pub const MAX_BYTES: usize = 1 << 30;
 
-/// How deeply a stored value may be nested: what is accepted from outside, and room for the
-/// lists the engine puts around it.
+/// How deeply a stored value may be nested: as deeply as values from outside, and a few levels
+/// more for the lists that the engine wraps around them.
 pub const MAX_DEPTH: usize = value::MAX_DEPTH + 8;
 
 const CONFIG: Configuration<LittleEndian, Varint, Limit<MAX_BYTES>> =
@@ -89,7 +89,7 @@ pub enum Format {
 
 /// Encodes a value in the binary form, tag [`BINCODE`].
 ///
-/// A value nested deeper than [`MAX_DEPTH`] would not be read again: such values are refused
+/// A value nested deeper than [`MAX_DEPTH`] could not be decoded: such values are refused
 /// where they are accepted ([`Value::is_deeper_than`]).
 pub fn encode(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
@@ -100,7 +100,7 @@ pub fn encode(value: &Value) -> Vec<u8> {
     out
 }
 
-/// Encodes a value as a row holds it: tag and bytes. An opaque value goes back as it came.
+/// Encodes a value as the tag and the bytes of a row. An opaque value keeps its own tag and bytes.
 pub fn encode_tagged(value: &Value, format: Format) -> (Arc<str>, Vec<u8>) {
     match value {
         Value::Opaque(opaque) if !is_known(&opaque.tag) => {
@@ -300,7 +300,8 @@ fn read_str<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<&'de str, Dec
     std::str::from_utf8(read_bytes(decoder)?).map_err(|inner| DecodeError::Utf8 { inner })
 }
 
-/// Keys met lately. A list of messages repeats a handful of keys thousands of times.
+/// The keys decoded last, to be shared. A list of messages repeats a handful of keys thousands
+/// of times.
 #[derive(Default)]
 struct Keys {
     recent: Vec<Arc<str>>,
@@ -310,14 +311,14 @@ struct Keys {
 impl Keys {
     fn get(&mut self, key: &str) -> Arc<str> {
         const MOST: usize = 16;
-        if let Some(known) = self.recent.iter().find(|known| &***known == key) {
-            return known.clone();
+        if let Some(cached) = self.recent.iter().find(|cached| &***cached == key) {
+            return cached.clone();
         }
         let new: Arc<str> = key.into();
         if self.recent.len() < MOST {
             self.recent.push(new.clone());
-        } else if let Some(place) = self.recent.get_mut(self.oldest) {
-            *place = new.clone();
+        } else if let Some(slot) = self.recent.get_mut(self.oldest) {
+            *slot = new.clone();
             self.oldest = (self.oldest + 1) % MOST;
         }
         new

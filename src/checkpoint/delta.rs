@@ -1,10 +1,10 @@
-//! Deltas: a long list that grew is stored as what was added to the version before, so that the
+//! Deltas: a list that grew is stored as the items added to its previous version, so that the
 //! storage of a conversation grows with its length and not with its square.
 
 use super::codec::{self, Error};
 use crate::value::Value;
 
-/// The change of a list: what stays at its front, and what follows.
+/// The change of a list: how many items stay at its front, and which items follow them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delta {
     /// How many items of the old list stay.
@@ -24,7 +24,7 @@ pub fn diff(old: &[Value], new: &[Value]) -> Option<Delta> {
     } else {
         old.iter()
             .zip(new)
-            .take_while(|(a, b)| a.is_same(b) || a == b)
+            .take_while(|(a, b)| a.is_identical(b) || a == b)
             .count()
     };
     let items = new.get(keep..)?;
@@ -34,7 +34,7 @@ pub fn diff(old: &[Value], new: &[Value]) -> Option<Delta> {
     })
 }
 
-/// The new list. The old one is changed in place if nobody else holds it.
+/// The new list. The old one is changed in place if it is not shared.
 ///
 /// # Errors
 /// [`Error::Delta`] if the delta does not fit the base.
@@ -66,7 +66,7 @@ pub fn encode(delta: &Delta) -> Vec<u8> {
 /// Reads the bytes of a delta's row.
 ///
 /// # Errors
-/// Bytes that hold no delta.
+/// The bytes are no delta.
 pub fn decode(bytes: &[u8]) -> Result<Delta, Error> {
     let value = codec::decode(codec::BINCODE, bytes)?;
     if let Some([keep, Value::List(items)]) = value.as_list()

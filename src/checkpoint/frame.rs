@@ -1,5 +1,5 @@
-//! Between checkpoints and rows: which values go into the envelope, which become blobs, and
-//! which of those are deltas on a version that is stored already.
+//! Encodes checkpoints as rows: decides which values go into the envelope, which become blobs,
+//! and which of those are deltas on a stored version.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,15 +24,15 @@ pub use writes::{encode_writes, references};
 /// A full row is written when the deltas since the last one reach this, or its size if greater.
 const CHAIN_FLOOR: usize = 32 * 1024;
 
-/// What is stored of each channel: the base of the next deltas.
+/// The channel values that are stored as blobs: the bases of the next deltas.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
-    channels: HashMap<Arc<str>, Held>,
+    channels: HashMap<Arc<str>, StoredValue>,
 }
 
-/// A channel value that lies in the blobs.
+/// A channel value that is stored as a blob.
 #[derive(Clone, Debug)]
-struct Held {
+struct StoredValue {
     version: Version,
     value: Value,
     /// Bytes of deltas since the last full value.
@@ -41,11 +41,11 @@ struct Held {
     full_bytes: usize,
 }
 
-/// A delta that was just made: a task's write of the same items may refer to it.
-pub struct Made {
-    /// The version it makes.
+/// The items that a new delta appends: a task's write of the same items may refer to its blob.
+pub struct Appended {
+    /// The version that the delta leads to.
     pub version: Version,
-    /// The items it adds.
+    /// The appended items.
     pub items: Vec<Value>,
 }
 
@@ -56,19 +56,19 @@ pub struct Encoded {
     /// New values.
     pub blobs: Vec<BlobRow>,
     /// Deltas among them that only append, by channel.
-    pub appended: HashMap<Arc<str>, Made>,
+    pub appended: HashMap<Arc<str>, Appended>,
 }
 
 impl Frame {
     /// The version and value that are stored of a channel.
-    pub fn held(&self, channel: &str) -> Option<(Version, &Value)> {
-        let held = self.channels.get(channel)?;
-        Some((held.version, &held.value))
+    pub fn stored(&self, channel: &str) -> Option<(Version, &Value)> {
+        let stored = self.channels.get(channel)?;
+        Some((stored.version, &stored.value))
     }
 
-    /// Encodes `checkpoint` on top of what is stored, and holds the result.
+    /// Encodes `checkpoint` on top of what is stored, and remembers its values as stored.
     ///
-    /// `shape` tells how a channel grows. Only versions that are not stored yet make rows.
+    /// `shape` returns how a channel grows. Only versions that are not stored yet make rows.
     pub fn encode(
         &mut self,
         ns: &Arc<str>,
@@ -95,11 +95,11 @@ impl Frame {
             if self
                 .channels
                 .get(name)
-                .is_some_and(|held| held.version == *version)
+                .is_some_and(|stored| stored.version == *version)
             {
                 continue;
             }
-            let (row, held, made) = blob(
+            let (row, stored, delta) = blob(
                 ns,
                 name,
                 *version,
@@ -107,23 +107,24 @@ impl Frame {
                 self.channels.get(name),
                 shape(name),
             );
-            if let Some(made) = made {
-                appended.insert(name.clone(), made);
+            if let Some(delta) = delta {
+                appended.insert(name.clone(), delta);
             }
-            self.channels.insert(name.clone(), held);
+            self.channels.insert(name.clone(), stored);
             blobs.push(row);
         }
         self.channels
             .retain(|name, _| checkpoint.values.contains_key(name));
         // What is empty, or follows from the rest, is left out: there is a row per superstep.
-        match first {
-            true => envelope.truncate(1),
-            false => envelope.push_str("},"),
+        if first {
+            envelope.truncate(1);
+        } else {
+            envelope.push_str("},");
         }
         envelope.push_str("\"channel_versions\":");
         write_versions(&mut envelope, &checkpoint.versions);
         first = true;
-        for (node, versions) in &checkpoint.seen {
+        for (node, versions) in &checkpoint.consumed_versions {
             if first {
                 envelope.push_str(",\"versions_seen\":{");
             }
@@ -184,25 +185,25 @@ fn newest(values: &BTreeMap<Arc<str>, Value>, versions: &Versions) -> Vec<Arc<st
         .collect()
 }
 
-/// A blob row for `value`: a delta on what is held where that is shorter, else the full value.
+/// A blob row for `value`: a delta on the stored value where that is shorter, else the full value.
 fn blob(
     ns: &Arc<str>,
     name: &Arc<str>,
     version: Version,
     value: &Value,
-    held: Option<&Held>,
+    stored: Option<&StoredValue>,
     shape: Shape,
-) -> (BlobRow, Held, Option<Made>) {
+) -> (BlobRow, StoredValue, Option<Appended>) {
     let grows = !matches!(shape, Shape::Plain);
-    let delta = held.filter(|_| grows).and_then(|held| {
-        let (old, new) = (held.value.as_list()?, value.as_list()?);
+    let delta = stored.filter(|_| grows).and_then(|stored| {
+        let (old, new) = (stored.value.as_list()?, value.as_list()?);
         let delta = delta::diff(old, new)?;
         let bytes = delta::encode(&delta);
-        let chain = held.chain_bytes + bytes.len();
-        (chain < CHAIN_FLOOR.max(held.full_bytes)).then_some((held, old.len(), delta, bytes, chain))
+        let chain = stored.chain_bytes + bytes.len();
+        (chain < CHAIN_FLOOR.max(stored.full_bytes)).then_some((stored, old.len(), delta, bytes, chain))
     });
     if let Some((base, old_len, delta, bytes, chain)) = delta {
-        let made = (delta.keep == old_len).then(|| Made {
+        let appended = (delta.keep == old_len).then(|| Appended {
             version,
             items: delta.items,
         });
@@ -215,16 +216,16 @@ fn blob(
             tag: codec::BINCODE.into(),
             bytes,
         };
-        let held = Held {
+        let stored = StoredValue {
             version,
             value: value.clone(),
             chain_bytes: chain,
             full_bytes: base.full_bytes,
         };
-        return (row, held, made);
+        return (row, stored, appended);
     }
     let bytes = codec::encode(value);
-    let held = Held {
+    let stored = StoredValue {
         version,
         value: value.clone(),
         chain_bytes: 0,
@@ -239,5 +240,5 @@ fn blob(
         tag: codec::BINCODE.into(),
         bytes,
     };
-    (row, held, None)
+    (row, stored, None)
 }

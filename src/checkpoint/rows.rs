@@ -28,21 +28,21 @@ pub struct CheckpointRow {
     pub branch: BranchId,
     /// The run that wrote it.
     pub run: Option<RunId>,
-    /// What made it.
+    /// What wrote it.
     pub source: Source,
     /// Superstep number.
     pub step: i64,
     /// Newest message node on the path.
     pub last_node: Option<NodeId>,
-    /// Newest event on the path. On writing the least it may be: the storage puts the thread's
-    /// newest event in its place if that is greater.
+    /// Newest event on the path. On writing the least it may be: the storage writes the
+    /// thread's newest event instead if that is greater.
     pub event_number: i64,
     /// JSON text: `channel_versions`, `versions_seen`, `updated_channels` and those
     /// `channel_values` that JSONB keeps unchanged.
     pub envelope: String,
     /// JSON text: metadata without source, step and run id.
     pub metadata: String,
-    /// When it was made.
+    /// When it was written.
     pub created_at: Timestamp,
 }
 
@@ -109,23 +109,23 @@ pub struct NodeRow {
     pub message_id: Arc<str>,
     /// The id this one replaces (edits through the message API).
     pub edit_of: Option<Arc<str>>,
-    /// Place in its checkpoint.
+    /// Position in its checkpoint.
     pub seq: i32,
     /// Role of the message.
     pub role: Option<Arc<str>>,
     /// Number of an event that exists already.
     pub event_number: Option<i64>,
-    /// Which event of the same commit tells of it, from 1.
+    /// The event of the same commit that reports it, counted from 1.
     pub event_offset: Option<i32>,
 }
 
-/// A row of `events`; its number, and with it its id, is given by the storage. Branch and
+/// A row of `events`; the storage assigns its number and its id. Branch and
 /// checkpoint are those of its commit.
 #[derive(Clone, Debug, Default)]
 pub struct EventRow {
     /// Type name, for example `MessageAdded`.
     pub kind: &'static str,
-    /// Ids and small facts that no other field says, never content.
+    /// Ids and small facts that no other field has, never content.
     pub payload: Map,
     /// The message it is about.
     pub message_id: Option<Arc<str>>,
@@ -140,8 +140,8 @@ pub struct NewBranch {
     pub base: Option<CheckpointId>,
     /// Depth of `base`, -1 without one.
     pub base_depth: i32,
-    /// The branch whose slot the run holds: its epoch is checked, its name is the base of the
-    /// new automatic name (`main` gives `main-v2`).
+    /// The slot of the branch that the run writes to: its epoch is checked, and the branch's name
+    /// is the base of the new automatic name (`main` gives `main-v2`).
     pub source: Slot,
     /// `branches.origin`: `checkpoint`, `rewind`, `btw`, ...
     pub origin: &'static str,
@@ -149,12 +149,12 @@ pub struct NewBranch {
     pub activate: bool,
     /// Copy the pending writes of `source` at `base` (a resume of an interrupted checkpoint).
     pub copy_writes: bool,
-    /// Another branch of the thread that the new one is made from: its writes are copied, and it
-    /// is noted as the source.
+    /// Another branch of the thread from which the new one is made: its writes are copied, and it
+    /// is recorded as the source.
     pub writes_of: Option<BranchId>,
-    /// The name, as long as it is free; made up without one.
+    /// The name, if it is free; otherwise and without one the storage makes one up.
     pub name: Option<Arc<str>>,
-    /// The run whose `branch_id` follows.
+    /// The run whose `branch_id` is set to the new branch.
     pub run: Option<RunId>,
 }
 

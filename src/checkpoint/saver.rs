@@ -1,4 +1,4 @@
-//! The trait a storage implements to keep checkpoints.
+//! The trait that a storage of checkpoints implements, and its requests and errors.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use super::{BlobRow, CheckpointRow, Commit, Flush, WriteRow};
 use crate::id::{BranchId, CheckpointId, ThreadId, TreeId};
 
-/// What went wrong in a storage.
+/// Why a storage failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The branch was claimed, cancelled, moved or deleted by somebody else: write nothing more.
     #[error("another writer took over the branch")]
     Fenced,
-    /// The checkpoint to build on is gone: pruned, or undone with its run. Nothing was written.
+    /// The checkpoint to build on is gone: pruned, or rolled back with its run. Nothing was written.
     #[error("checkpoint {0} was pruned: nothing can be built on it any more")]
     Pruned(CheckpointId),
     /// The database cannot be reached, or refuses work for now. Nothing was written.
@@ -96,7 +96,7 @@ pub struct Stored {
     pub writes: Vec<WriteRow>,
 }
 
-/// Keeps checkpoints. Implemented by `storage::sqlite` and `storage::postgres`.
+/// A storage of checkpoints. Implemented by `storage::sqlite` and `storage::postgres`.
 #[async_trait]
 pub trait Saver: Send + Sync + 'static {
     /// One checkpoint with values and pending writes, in one round trip.
@@ -108,18 +108,18 @@ pub trait Saver: Send + Sync + 'static {
     /// Writes supersteps: each one whole or not at all, in one round trip and one transaction.
     ///
     /// Commits of one branch are applied in order. The result has one entry per commit:
-    /// the depth of the new checkpoint, or why it was refused. A lost reply is settled by
-    /// re-reading the branch: head = own id and epoch = own means success.
+    /// the depth of the new checkpoint, or why it was refused. A lost reply is resolved by
+    /// reading the branch: head = own id and epoch = own means success.
     async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>>;
 
     /// Writes task results ahead of their checkpoint.
     async fn flush(&self, flush: Flush) -> Result<(), Error>;
 
-    /// Blobs by channel and version with their chains: what references in writes point to.
+    /// The blobs that references in writes point to, by channel and version, with their chains.
     async fn blobs(
         &self,
         tree: TreeId,
         ns: Arc<str>,
-        wanted: Vec<(Arc<str>, super::Version)>,
+        versions: Vec<(Arc<str>, super::Version)>,
     ) -> Result<Vec<BlobRow>, Error>;
 }

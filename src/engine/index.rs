@@ -65,7 +65,7 @@ pub(super) fn index(
     let Some(channel) = graph.message_channel() else {
         return between(index, checkpoint, &[], &[], by);
     };
-    let held = frame.held(channel);
+    let held = frame.stored(channel);
     let old = held.map_or(&[][..], |(_, value)| list(Some(value)));
     if held.map(|(version, _)| version) == checkpoint.versions.get(channel).copied() {
         return between(index, checkpoint, old, old, by);

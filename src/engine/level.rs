@@ -387,7 +387,7 @@ impl Level {
             created_at: Timestamp::now(),
             values: self.live.snapshot(&self.wiring),
             versions: self.live.versions.clone(),
-            seen: self.live.seen.clone(),
+            consumed_versions: self.live.seen.clone(),
             updated: self
                 .updated
                 .as_ref()

@@ -73,7 +73,7 @@ impl Live {
         Ok(Self {
             channels,
             versions: checkpoint.versions.clone(),
-            seen: checkpoint.seen.clone(),
+            seen: checkpoint.consumed_versions.clone(),
             unknown,
         })
     }

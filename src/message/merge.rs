@@ -12,7 +12,7 @@ use crate::value::Value;
 ///
 /// Each of `right` (one message or several, in any form [`coerce`](super::coerce()) takes)
 /// replaces the message that has its id, in place, or is appended; a removal removes the message
-/// with its id; of duplicates in `right` the last counts, at the place of the first. After a
+/// with its id; of duplicates in `right` the last counts, at the position of the first. After a
 /// removal of everything ([`REMOVE_ALL`]) the result is what follows the last such marker.
 /// Missing ids are minted on both sides. The old list is extended in place if nobody else shares it.
 ///
@@ -29,7 +29,7 @@ pub fn add(left: Value, right: &Value) -> Result<Value, Error> {
     let mut left = match left {
         Value::Null => Value::list(Vec::new()),
         list @ Value::List(_) => list,
-        // A single message was put there by an overwrite.
+        // An overwrite may have left a single message.
         single @ (Value::Map(_) | Value::Str(_)) => Value::list(vec![single]),
         other => return Err(Error::NotAList(other.type_name())),
     };
@@ -44,11 +44,11 @@ pub fn add(left: Value, right: &Value) -> Result<Value, Error> {
 }
 
 fn merge(list: &mut Vec<Value>, right: Vec<Value>) -> Result<(), Error> {
-    let mut places = Places::of(list, &right);
+    let mut positions = Positions::of(list, &right);
     // Removals only mark, since a later message may bring the id back.
     let mut removed: HashMap<usize, ()> = HashMap::new();
     for message in right {
-        match places.find(id_of(&message)) {
+        match positions.find(id_of(&message)) {
             Some(at) if is_removal(&message) => {
                 removed.insert(at, ());
             }
@@ -62,7 +62,7 @@ fn merge(list: &mut Vec<Value>, right: Vec<Value>) -> Result<(), Error> {
                 return Err(Error::UnknownRemoval(id_of(&message).into()));
             }
             None => {
-                places.put(id_of(&message), list.len());
+                positions.insert(id_of(&message), list.len());
                 list.push(message);
             }
         }
@@ -78,36 +78,36 @@ fn merge(list: &mut Vec<Value>, right: Vec<Value>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where each id that `right` speaks of is in the list. Only those are kept, so that a long
-/// history costs one comparison per message and no map of all its ids.
-struct Places(HashMap<Arc<str>, Option<usize>>);
+/// The position in the list of each id in `right`. Other ids are left out, so that a long history
+/// costs one comparison per message and no map of all its ids.
+struct Positions(HashMap<Arc<str>, Option<usize>>);
 
-impl Places {
+impl Positions {
     fn of(list: &[Value], right: &[Value]) -> Self {
-        let mut places: HashMap<Arc<str>, Option<usize>> =
+        let mut positions: HashMap<Arc<str>, Option<usize>> =
             right.iter().map(|m| (Arc::from(id_of(m)), None)).collect();
         for (at, message) in list.iter().enumerate() {
             // The last of several with one id is the one that is replaced.
-            if let Some(place) = places.get_mut(id_of(message)) {
-                *place = Some(at);
+            if let Some(position) = positions.get_mut(id_of(message)) {
+                *position = Some(at);
             }
         }
-        Places(places)
+        Positions(positions)
     }
 
     fn find(&self, id: &str) -> Option<usize> {
         self.0.get(id).copied().flatten()
     }
 
-    fn put(&mut self, id: &str, at: usize) {
+    fn insert(&mut self, id: &str, at: usize) {
         self.0.insert(id.into(), Some(at));
     }
 }
 
-/// Brings a write to a message channel into stored form and gives ids where they are missing.
+/// Brings a write to a message channel into stored form and mints missing ids.
 ///
 /// Done once, when the write is accepted and before it is streamed or saved, so that a replay
-/// sees the same ids. A single message stays single, a list stays a list, and what an overwrite
+/// has the same ids. A single message stays single, a list stays a list, and what an overwrite
 /// carries is treated likewise.
 ///
 /// # Errors
@@ -138,7 +138,7 @@ fn identified(messages: Vec<Value>) -> Result<Vec<Value>, Error> {
     Ok(messages.into_iter().map(identify).collect())
 }
 
-/// Gives a message in stored form an id unless it has one.
+/// Sets the id of a message in stored form unless it has one.
 fn identify(mut message: Value) -> Value {
     if message.get("id").is_none()
         && let Some(map) = message.make_map_mut()
@@ -159,7 +159,7 @@ fn is_removal(message: &Value) -> bool {
     message.get("type").and_then(Value::as_str) == Some("remove")
 }
 
-/// In stored form, with an id: nothing is left to do.
+/// Whether a message is in stored form and has an id.
 fn is_identified(message: &Value) -> bool {
-    message.get("id").is_some() && coerce(message).is_ok_and(|same| same.is_same(message))
+    message.get("id").is_some() && coerce(message).is_ok_and(|coerced| coerced.is_identical(message))
 }

@@ -72,10 +72,10 @@ fn texts_pairs_and_both_kinds_of_maps_are_messages() {
 #[test]
 fn what_is_in_stored_form_is_shared_and_not_copied() {
     let stored = m("1", "hi");
-    assert!(coerce(&stored).unwrap().is_same(&stored));
+    assert!(coerce(&stored).unwrap().is_identical(&stored));
     let typed: Message = from_value(&stored).unwrap();
-    assert!(typed.as_value().is_same(&stored));
-    assert!(to_value(&typed).unwrap().is_same(&stored));
+    assert!(typed.as_value().is_identical(&stored));
+    assert!(to_value(&typed).unwrap().is_identical(&stored));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn typed_messages_read_and_build_the_stored_form() {
         assert!(
             coerce(message.as_value())
                 .unwrap()
-                .is_same(message.as_value())
+                .is_identical(message.as_value())
         );
         let text = serde_json::to_string(&message).unwrap();
         assert_eq!(serde_json::from_str::<Message>(&text).unwrap(), message);
@@ -274,9 +274,9 @@ fn missing_ids_are_minted_on_both_sides() {
 fn minting_keeps_the_shape_of_a_write_and_the_ids_it_has() {
     let single = mint_ids(&value!({"role": "user", "content": "a"})).unwrap();
     assert!(is_uuid(&single["id"]));
-    assert!(mint_ids(&single).unwrap().is_same(&single));
+    assert!(mint_ids(&single).unwrap().is_identical(&single));
     let several = list([single, m("1", "x")]);
-    assert!(mint_ids(&several).unwrap().is_same(&several));
+    assert!(mint_ids(&several).unwrap().is_identical(&several));
     let inside = mint_ids(&overwrite(value!(["a"]))).unwrap();
     assert!(is_uuid(&inside["__overwrite__"][0]["id"]), "{inside}");
     assert!(mint_ids(&value!(null)).is_err());
@@ -324,7 +324,7 @@ fn chunks_add_up_to_the_whole_message() {
     assert!(
         coerce(message.as_value())
             .unwrap()
-            .is_same(message.as_value())
+            .is_identical(message.as_value())
     );
 }
 
@@ -402,7 +402,7 @@ proptest! {
         let v = value!({"role": role, "content": text, "id": id, "name": name, "status": status,
             "additional_kwargs": {}, "extra": extra});
         let stored = coerce(&v).unwrap();
-        prop_assert!(coerce(&stored).unwrap().is_same(&stored), "{}", stored);
+        prop_assert!(coerce(&stored).unwrap().is_identical(&stored), "{}", stored);
         prop_assert_eq!(&coerce(&with_defaults(&stored)).unwrap(), &stored);
     }
 

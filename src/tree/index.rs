@@ -67,7 +67,7 @@ impl<'a> Maker<'a> {
         let same = old
             .iter()
             .zip(new)
-            .take_while(|(a, b)| a.is_same(b) || a == b)
+            .take_while(|(a, b)| a.is_identical(b) || a == b)
             .count();
         let (old, new) = (&old[same..], &new[same..]);
         if old.is_empty() {

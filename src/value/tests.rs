@@ -162,9 +162,9 @@ fn rust_types_round_trip_as_through_serde_json() {
 fn values_inside_rust_types_are_shared_and_not_copied() {
     let list = value!([1, 2, 3]);
     let v = to_value(&vec![Some(list.clone())]).unwrap();
-    assert!(v[0].is_same(&list));
+    assert!(v[0].is_identical(&list));
     let back: Vec<Option<Value>> = from_value(&v).unwrap();
-    assert!(back[0].as_ref().unwrap().is_same(&list));
+    assert!(back[0].as_ref().unwrap().is_identical(&list));
     // Bytes survive, which they would not by way of JSON.
     let bytes = Value::Bytes("abc".into());
     assert_eq!(to_value(&[&bytes]).unwrap()[0], bytes);

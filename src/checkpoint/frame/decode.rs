@@ -1,8 +1,8 @@
-//! From rows back to checkpoints: envelopes, chains of deltas, pending writes.
+//! Decodes rows into checkpoints: envelopes, chains of deltas, pending writes.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Frame, Held, newest, text::read_versions, writes::decode_writes};
+use super::{Frame, StoredValue, newest, text::read_versions, writes::decode_writes};
 use crate::{
     checkpoint::{BlobRow, Checkpoint, Error, Pending, Stored, Version, codec, delta},
     id::BranchId,
@@ -14,7 +14,7 @@ use crate::{
 pub struct Decoded {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
-    /// What is stored of it.
+    /// Which of its channel values are stored as blobs.
     pub frame: Frame,
     /// Pending writes with the branch they belong to.
     pub writes: Vec<(BranchId, Pending)>,
@@ -33,12 +33,12 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
         .map_err(|error| corrupt(format!("envelope: {error}")))?;
     let versions = read_versions(envelope.get("channel_versions"))
         .map_err(|error| corrupt(error.to_string()))?;
-    let mut seen = BTreeMap::new();
+    let mut consumed = BTreeMap::new();
     if let Some(map) = envelope.get("versions_seen").and_then(Value::as_map) {
         for (node, versions) in map {
             let versions =
                 read_versions(Some(versions)).map_err(|error| corrupt(error.to_string()))?;
-            seen.insert(node.clone(), versions);
+            consumed.insert(node.clone(), versions);
         }
     }
     let mut values = BTreeMap::new();
@@ -53,21 +53,21 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
         if values.contains_key(name) {
             continue;
         }
-        let Some(held) = chains
+        let Some(found) = chains
             .resolve(name, *version)
             .map_err(|error| corrupt(format!("channel `{name}`: {error}")))?
         else {
             continue;
         };
-        values.insert(name.clone(), held.value.clone());
-        frame.channels.insert(name.clone(), held);
+        values.insert(name.clone(), found.value.clone());
+        frame.channels.insert(name.clone(), found);
     }
     let updated = match envelope.get("updated_channels") {
         Some(names) => names
             .as_list()
             .map(|names| names.iter().filter_map(Value::as_str).map(Into::into))
             .map(Iterator::collect),
-        // Envelopes with a number said when they had none.
+        // Envelopes with a format number wrote null when there were none.
         None if envelope.get("v").is_some() => None,
         None => Some(newest(&values, &versions)),
     };
@@ -81,7 +81,7 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
         created_at: row.created_at,
         values,
         versions,
-        seen,
+        consumed_versions: consumed,
         updated,
         metadata: metadata.as_map().cloned().unwrap_or_default(),
         run: row.run,
@@ -101,7 +101,7 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
     })
 }
 
-/// A checkpoint that was decoded before, with the pending writes it has now.
+/// A copy of a decoded checkpoint with the pending writes that are stored now.
 ///
 /// # Errors
 /// A row that this version cannot read.
@@ -118,8 +118,8 @@ pub fn with_writes(cached: &Decoded, stored: &Stored) -> Result<Decoded, Error> 
 impl Decoded {
     /// About how many bytes it takes in memory.
     pub fn weight(&self) -> usize {
-        let held = self.frame.channels.values();
-        let blobs: usize = held.map(|held| held.full_bytes + held.chain_bytes).sum();
+        let blobs = self.frame.channels.values();
+        let blobs: usize = blobs.map(|blob| blob.full_bytes + blob.chain_bytes).sum();
         1024 + 2 * blobs + 128 * self.checkpoint.versions.len()
     }
 }
@@ -128,7 +128,7 @@ impl Decoded {
 pub struct Chains<'a>(HashMap<(&'a str, Version), &'a BlobRow>);
 
 impl<'a> Chains<'a> {
-    /// Indexes rows.
+    /// Indexes rows by channel and version.
     pub fn new(rows: &'a [BlobRow]) -> Self {
         Self(
             rows.iter()
@@ -137,7 +137,7 @@ impl<'a> Chains<'a> {
         )
     }
 
-    fn resolve(&self, channel: &str, version: Version) -> Result<Option<Held>, String> {
+    fn resolve(&self, channel: &str, version: Version) -> Result<Option<StoredValue>, String> {
         let Some(mut row) = self.0.get(&(channel, version)).copied() else {
             return Ok(None);
         };
@@ -157,7 +157,7 @@ impl<'a> Chains<'a> {
             let delta = delta::decode(&delta.bytes).map_err(|error| error.to_string())?;
             value = delta::apply(value, &delta).map_err(|error| error.to_string())?;
         }
-        Ok(Some(Held {
+        Ok(Some(StoredValue {
             version,
             value,
             chain_bytes: usize::try_from(top.chain_bytes).unwrap_or(0),
@@ -165,7 +165,7 @@ impl<'a> Chains<'a> {
         }))
     }
 
-    /// The items a delta appended: what a reference in a write stands for.
+    /// The items that a delta appended, which a reference in a write points to.
     ///
     /// # Errors
     /// The row cannot be read.

@@ -24,7 +24,7 @@ fn checkpoint(values: &[(&str, Value, u64)]) -> Checkpoint {
             .iter()
             .map(|(name, _, counter)| (Arc::from(*name), version(*counter)))
             .collect(),
-        seen: BTreeMap::new(),
+        consumed_versions: BTreeMap::new(),
         updated: None,
         metadata: Map::new(),
         run: None,
@@ -196,8 +196,8 @@ fn what_follows_from_the_rest_is_left_out_and_comes_back() {
     ] {
         let mut made = checkpoint(&values);
         made.versions.insert("gone".into(), version(3));
-        made.seen.insert("__input__".into(), BTreeMap::new());
-        made.seen
+        made.consumed_versions.insert("__input__".into(), BTreeMap::new());
+        made.consumed_versions
             .insert("n".into(), BTreeMap::from([("a".into(), version(2))]));
         made.updated = updated;
         let encoded = Frame::default().encode(&"".into(), &made, |_| Shape::Plain);
@@ -208,7 +208,7 @@ fn what_follows_from_the_rest_is_left_out_and_comes_back() {
         assert_eq!(back.updated, made.updated);
         assert_eq!(back.values, made.values);
         assert_eq!(back.versions, made.versions);
-        assert_eq!(back.seen, made.seen);
+        assert_eq!(back.consumed_versions, made.consumed_versions);
     }
     let empty = checkpoint(&[]);
     let encoded = Frame::default().encode(&"".into(), &empty, |_| Shape::Plain);

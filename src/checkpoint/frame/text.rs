@@ -1,4 +1,4 @@
-//! The envelope as JSON text: what JSONB keeps, versions, metadata.
+//! JSON text of envelopes and metadata: values that survive JSONB, versions, strings.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -98,8 +98,9 @@ pub(super) fn without_nul(metadata: &Map) -> String {
             .collect()
     }
     let text = Value::map(metadata.clone()).to_json();
-    match text.contains("\\u0000") {
-        true => Value::map(strip_map(metadata)).to_json(),
-        false => text,
+    if text.contains("\\u0000") {
+        Value::map(strip_map(metadata)).to_json()
+    } else {
+        text
     }
 }

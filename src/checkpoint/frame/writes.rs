@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::Made;
+use super::Appended;
 use crate::{
     checkpoint::{Error, Pending, Version, WriteRow, codec},
     id::{BranchId, CheckpointId, TaskId},
@@ -17,7 +17,7 @@ pub fn encode_writes(
     checkpoint: CheckpointId,
     branch: BranchId,
     writes: &[Pending],
-    appended: Option<&HashMap<Arc<str>, Made>>,
+    appended: Option<&HashMap<Arc<str>, Appended>>,
 ) -> Vec<WriteRow> {
     let Some(first) = writes.first() else {
         return vec![];
@@ -48,7 +48,7 @@ pub fn encode_writes(
         };
         if write.idx < 0 {
             // Of several writes to one control channel the last one counts; beside output the
-            // first, as if each were a row that keeps what is there.
+            // first one counts, because such a row never replaces a stored one.
             if control_only {
                 rows.retain(|row| row.idx != write.idx);
             } else if rows.iter().any(|row| row.idx == write.idx) {
@@ -59,15 +59,15 @@ pub fn encode_writes(
             rows.push(row(write.idx, channel, list, control_only));
             continue;
         }
-        let made = appended
+        let delta = appended
             .and_then(|appended| appended.get(&write.channel))
-            .filter(|made| write.value.as_list() == Some(&made.items));
-        output.push(match made {
-            Some(made) => Value::list(vec![
+            .filter(|delta| write.value.as_list() == Some(&delta.items));
+        output.push(match delta {
+            Some(delta) => Value::list(vec![
                 Value::Int(write.idx.into()),
                 Value::Str(write.channel.clone()),
                 Value::Null,
-                made.version.to_string().into(),
+                delta.version.to_string().into(),
             ]),
             None => entry(write.value.clone()),
         });

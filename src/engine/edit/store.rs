@@ -42,7 +42,7 @@ impl Edit {
             created_at: Timestamp::now(),
             values: live.snapshot(wiring),
             versions: live.versions,
-            seen: live.seen,
+            consumed_versions: live.seen,
             updated: None,
             metadata,
             run: self.run,
