@@ -5,7 +5,7 @@
 mod layers;
 mod secret;
 
-use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 pub use layers::{Flags, Origin};
 use layers::{Found, Layers};
@@ -89,7 +89,7 @@ impl Key {
     }
 }
 
-/// Where everything durable is kept.
+/// Where everything durable is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// A Postgres database that any number of processes may share, by its URL.
@@ -109,7 +109,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// A key that clients may present, and who they are then.
+/// A key that clients may present, and the principal of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
     /// The name requests are attributed to; several keys may share it.
@@ -125,9 +125,9 @@ pub struct Settings {
     pub host: String,
     /// Port to listen on; 0 picks a free one.
     pub port: u16,
-    /// Where everything durable is kept.
+    /// Where everything durable is stored.
     pub storage: Storage,
-    /// How long this process may be silent before others take over its runs.
+    /// How long this process may be silent before other workers take over its runs.
     pub lease: Duration,
     /// How long runs and requests may go on after a request to stop.
     pub drain: Duration,
@@ -135,7 +135,7 @@ pub struct Settings {
     pub log_level: String,
     /// How log lines are written.
     pub log_format: LogFormat,
-    /// Keys that clients may present; empty means that everybody is let in.
+    /// Keys that clients may present; empty means that no key is needed.
     pub api_keys: Vec<ApiKey>,
     /// Whether webhooks may go to loopback and private addresses.
     pub webhook_allow_loopback: bool,
@@ -143,6 +143,7 @@ pub struct Settings {
     pub openai_api_key: Option<Secret>,
     /// Base URL of the OpenAI-compatible chat model.
     pub openai_base_url: Option<String>,
+    /// Every setting with its value and origin, in the order of the manual; secrets are masked.
     shown: Vec<Shown>,
 }
 
@@ -161,25 +162,11 @@ impl Settings {
     /// Reads the process's environment and the file, under the given flags.
     ///
     /// # Errors
-    /// When a value makes no sense, or a file that was named cannot be read.
+    /// A value is not valid, or a file that was named cannot be read.
     pub fn load(flags: Flags) -> Result<Self, Error> {
         let variable = |name: &str| std::env::var(name).ok();
         let layers = Layers::read(flags, &variable)?;
         Self::check(&layers)
-    }
-
-    /// Every setting with its value and origin, in the order of the manual; secrets are masked.
-    pub fn shown(&self) -> &[Shown] {
-        &self.shown
-    }
-
-    /// True if only programs of this machine can connect.
-    pub fn is_loopback(&self) -> bool {
-        self.host == "localhost"
-            || self
-                .host
-                .parse::<IpAddr>()
-                .is_ok_and(|address| address.is_loopback())
     }
 
     fn check(layers: &Layers) -> Result<Self, Error> {

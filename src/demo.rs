@@ -1,5 +1,4 @@
-//! The graphs of the bundled server: something to look at on a fresh machine, with a real model
-//! or without one.
+//! The graphs of the bundled server: they run on a fresh machine, with a real model or without.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +12,11 @@ pub mod research;
 /// How long scripted models wait before each word.
 const PACE: Duration = Duration::from_millis(25);
 
-/// Which model the demos ask.
+/// The model of the demos.
 pub enum Model {
     /// A server that speaks OpenAI's protocol.
     Real(Arc<dyn ChatModel>, String),
-    /// Each demo's own script; why there is no real model.
+    /// Each demo's own script, with the reason why there is no real model.
     Scripted(String),
 }
 
@@ -46,7 +45,7 @@ impl Model {
         Self::Scripted(why.to_owned())
     }
 
-    /// What the server says about it when it starts.
+    /// The line about it that the server logs when it starts.
     pub fn notice(&self) -> &str {
         match self {
             Self::Real(_, notice) | Self::Scripted(notice) => notice,

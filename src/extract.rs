@@ -1,4 +1,4 @@
-//! What a node may ask for: its state, an argument, configuration, dependencies, and `Ctx`.
+//! The parameters of nodes: state, an argument, configuration, dependencies, and `Ctx`.
 
 pub(crate) mod ctx;
 pub(crate) mod params;

@@ -13,14 +13,14 @@ mod scripted;
 mod tools;
 
 pub use scripted::ScriptedModel;
-pub use tools::{Answer, Call, Tool, tool, tool_node};
+pub use tools::{Call, Tool, ToolResult, tool, tool_node};
 
-/// The pieces of a model's answer as they come in; [`Ctx::stream`](crate::extract::Ctx::stream)
+/// The pieces of a model's reply as they come in; [`Ctx::stream`](crate::extract::Ctx::stream)
 /// forwards them to clients and adds them up.
 pub type Tokens = BoxStream<'static, anyhow::Result<AiChunk>>;
 
-/// A chat model. Graphs get it as a dependency, so that tests can put a [`ScriptedModel`] in its
-/// place:
+/// A chat model. Graphs get it as a dependency, so that tests can replace it by a
+/// [`ScriptedModel`]:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,16 +46,16 @@ pub type Tokens = BoxStream<'static, anyhow::Result<AiChunk>>;
 /// # Ok::<_, backstitch::graph::Invalid>(())
 /// ```
 pub trait ChatModel: Send + Sync + 'static {
-    /// Starts an answer to `messages`; the model may ask to call `tools`. Nothing fails before
+    /// Starts a reply to `messages`; the model may request calls of `tools`. Nothing fails before
     /// the first piece is awaited, and dropping the stream stops the model.
     fn stream(&self, messages: &[Message], tools: &[Arc<Tool>]) -> Tokens;
 }
 
-/// Why a model did not answer. Nodes may look for it in their errors, for example to choose
-/// what is worth another attempt.
+/// Why a model did not reply. Nodes may find it in their errors, for example to choose which
+/// failures are worth another attempt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A scripted model was asked once too often.
+    /// A scripted model was called once too often.
     #[error("the script has {replies} replies, but the conversation asks for one more")]
     ScriptEnds {
         /// How many replies the script has.
@@ -67,15 +67,15 @@ pub enum Error {
     /// A message that the protocol of the model has no form for.
     #[error("message {index} of the conversation cannot be sent to the model: {reason}")]
     Message {
-        /// Its place in the conversation, from 0.
+        /// Its position in the conversation, from 0.
         index: usize,
         /// What is wrong.
         reason: String,
     },
-    /// The request could not be made of the messages and tools.
+    /// The request could not be built from the messages and tools.
     #[error("the request cannot be sent to the model: {0}")]
     Request(String),
-    /// Nobody answered.
+    /// The server cannot be reached.
     #[error("the model at {at} cannot be reached: {reason}")]
     Unreachable {
         /// Base URL.
@@ -83,17 +83,17 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
-    /// The server answered with an error.
+    /// The server responded with an error.
     #[error("the model at {at} refused with {status}: {reason}")]
     Refused {
         /// Base URL.
         at: String,
         /// Status of HTTP.
         status: u16,
-        /// What the server said.
+        /// The server's message.
         reason: String,
     },
-    /// The answer ended before the model said that it is done.
+    /// The reply ended before the model reported its end.
     #[error("the answer of the model at {at} broke off: {reason}")]
     Broken {
         /// Base URL.
@@ -101,7 +101,7 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
-    /// The answer is not what the protocol says.
+    /// The reply does not follow the protocol.
     #[error("the model at {at} sent what cannot be read: {reason}")]
     Unreadable {
         /// Base URL.
@@ -111,8 +111,8 @@ pub enum Error {
     },
 }
 
-/// A whole answer in pieces as a model would send them: word by word, then its tool calls, then
-/// the mark of the end.
+/// Divides a whole reply into pieces as a model would send them: word by word, then its tool
+/// calls, then the mark of the end.
 fn pieces(message: &Message) -> Vec<AiChunk> {
     let text = message.text();
     let mut pieces: Vec<AiChunk> = text.split_inclusive(' ').map(AiChunk::text).collect();

@@ -22,7 +22,7 @@ mod thread;
 pub use options::{History, RunOptions};
 pub use thread::Thread;
 
-/// The storages a [`Local`] works with; usually one object in both roles.
+/// The storages of a [`Local`]; usually one object in all roles.
 #[derive(Clone)]
 pub struct Parts {
     /// Checkpoints.
@@ -33,7 +33,7 @@ pub struct Parts {
     pub items: Option<Arc<dyn Items>>,
 }
 
-/// What a call fails with. How a run ends is no failure of the call: see
+/// Why a call failed. How a run ends is no failure of the call: see
 /// [`engine::Finished::result`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -43,7 +43,7 @@ pub enum Error {
     /// The storage failed, or another writer took the thread over.
     #[error(transparent)]
     Storage(#[from] checkpoint::Error),
-    /// An edit that makes no sense, or stored values that do not fit the graph.
+    /// An update that the engine refuses, or stored values that do not fit the graph.
     #[error(transparent)]
     Engine(#[from] engine::Error),
     /// The thread has no such checkpoint.
@@ -54,7 +54,7 @@ pub enum Error {
         "a run is under way on thread {0}: wait for it, or cancel it, before changing the state"
     )]
     Running(ThreadId),
-    /// The graph runs no other graph there.
+    /// The graph runs no subgraph in this namespace.
     #[error("there is no subgraph at `{0}`")]
     NoSubgraph(Arc<str>),
 }
@@ -93,20 +93,20 @@ pub enum Error {
 #[derive(Clone)]
 pub struct Local {
     parts: Parts,
-    /// What its threads share besides the storage.
+    /// The state that its threads share besides the storage.
     shared: Arc<Shared>,
 }
 
-/// What the threads of one [`Local`] share in this process.
+/// The state that the threads of one [`Local`] share in this process.
 #[derive(Default)]
 struct Shared {
     /// Results of nodes.
     reuse: Arc<Results>,
-    /// Threads that run, as often as they do.
+    /// The thread of every run that is under way.
     running: Mutex<Vec<ThreadId>>,
 }
 
-/// Says that a thread runs, while it lives.
+/// Marks a thread as running until it is dropped.
 struct Running(Arc<Shared>, ThreadId);
 
 impl Running {
@@ -126,7 +126,7 @@ impl Drop for Running {
 }
 
 impl Local {
-    /// Over storages of one's own.
+    /// Threads in other storages than the bundled ones.
     pub fn over(parts: Parts) -> Self {
         Self {
             parts,
@@ -134,16 +134,16 @@ impl Local {
         }
     }
 
-    /// In memory, as far as anybody can see: a private temporary file that goes with this value.
+    /// Threads in a private temporary file, which is removed when this value is dropped.
     ///
     /// # Errors
-    /// There is no place for temporary files.
+    /// Temporary files cannot be created.
     pub fn memory() -> Result<Self, Error> {
         let store = sqlite::Store::private().map_err(|error| Error::Open(error.to_string()))?;
         Ok(Self::of(store))
     }
 
-    /// In a SQLite database in the directory `path`, created when it is not there.
+    /// Threads in a SQLite database in the directory `path`, created when it is not there.
     ///
     /// # Errors
     /// The directory cannot be used, or another process uses it.
@@ -156,7 +156,7 @@ impl Local {
         Ok(Self::of(store))
     }
 
-    /// In a Postgres database, which is brought to this version's schema first.
+    /// Threads in a Postgres database, which is migrated to this version's schema first.
     ///
     /// # Errors
     /// The database cannot be reached or migrated.
@@ -177,12 +177,12 @@ impl Local {
         })
     }
 
-    /// A thread that runs `graph`; it comes into being with the first write.
+    /// A thread that runs `graph`; the first write creates it.
     pub fn thread(&self, graph: &Arc<Compiled>, id: ThreadId) -> Thread {
         Thread::new(self.parts.clone(), self.shared.clone(), graph.clone(), id)
     }
 
-    /// Runs a graph that keeps nothing.
+    /// Runs a graph without storing anything.
     pub async fn run_once(
         graph: &Arc<Compiled>,
         input: engine::Input,
@@ -194,7 +194,7 @@ impl Local {
 }
 
 impl Parts {
-    /// The right to write to a thread, which is made if it is not there.
+    /// Takes over the writing to a thread, which is created if it is not there.
     async fn take(&self, id: ThreadId) -> Result<Slot, checkpoint::Error> {
         if let Some(slot) = self.tree.take_slot(id).await? {
             return Ok(slot);

@@ -101,7 +101,7 @@ impl Server {
         ))
     }
 
-    /// Does what the command line asks for, by default: serves until SIGTERM or SIGINT, then
+    /// Runs the subcommand of the command line, by default: serves until SIGTERM or SIGINT, then
     /// drains. The first line on stdout is `listening on http://HOST:PORT`.
     pub async fn run(self) -> ExitCode {
         let serve = async move |settings: Settings| {
@@ -189,20 +189,21 @@ async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> an
     let keys = settings.api_keys.iter();
     let keys = http::Keys::new(keys.map(|one| (&*one.principal, one.key.reveal())));
     let options = http::Options {
-        // A page that anybody may open must not use a key that its visitor has.
-        cors: match keys.is_open() {
-            true => http::Cors::Any,
-            false => http::Cors::Origins(vec![]),
+        // A page that anybody may open must not use a key of the person who opens it.
+        cors: if keys.is_open() {
+            http::Cors::Any
+        } else {
+            http::Cors::Origins(vec![])
         },
         keys,
         webhook_allow_loopback: settings.webhook_allow_loopback,
-        // Answers about runs that are handed over come last.
+        // Responses about runs that are handed over come last.
         drain_limit: settings.drain + Duration::from_secs(2),
         ..http::Options::default()
     };
     let api = Arc::new(service.clone());
     let server = tokio::spawn(http::Server::new(api, options, drain.clone()).serve(listener));
-    asked_to_stop().await?;
+    stop_requested().await?;
     tracing::info!("draining");
     drain.cancel();
     service.drain().await;
@@ -219,7 +220,7 @@ fn announce(line: &str) -> std::io::Result<()> {
     }
 }
 
-async fn asked_to_stop() -> std::io::Result<()> {
+async fn stop_requested() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

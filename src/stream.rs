@@ -1,4 +1,4 @@
-//! From the engine's events to what clients read: modes, encoding, numbering, replay.
+//! The streams that clients read: events of the engine in modes, encoded, numbered and retained.
 
 mod buffer;
 mod encode;
@@ -9,9 +9,9 @@ mod publisher;
 mod shape;
 mod subscription;
 
-pub use hub::{Hub, Retention, Watch};
-pub use mode::{Mode, Modes, Unknown};
-pub use publisher::{Batch, Limits, Options, Publisher};
+pub use hub::{Hub, Retention};
+pub use mode::Mode;
+pub use publisher::{Options, Publisher};
 pub use subscription::{Since, Subscription};
 
 #[cfg(test)]

@@ -114,7 +114,9 @@ impl Channel {
             (Kind::Topic { accumulate }, Content::Items(items)) => {
                 Ok(collect(*accumulate, items, writes))
             }
-            (Kind::Barrier(expected), Content::Names(written)) => mark_written(expected, written, writes),
+            (Kind::Barrier(expected), Content::Names(written)) => {
+                mark_written(expected, written, writes)
+            }
             (Kind::LastAfterFinish, Content::OneFinished(value, finished)) => {
                 let Some(last) = writes.last() else {
                     return Ok(false);
@@ -207,9 +209,10 @@ impl Channel {
             Content::OneFinished(value, finished) => value
                 .clone()
                 .map(|value| Value::list(vec![value, (*finished).into()])),
-            Content::NamesFinished(written, finished) => {
-                Some(Value::list(vec![written.iter().collect(), (*finished).into()]))
-            }
+            Content::NamesFinished(written, finished) => Some(Value::list(vec![
+                written.iter().collect(),
+                (*finished).into(),
+            ])),
         }
     }
 }

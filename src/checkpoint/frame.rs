@@ -200,7 +200,13 @@ fn blob(
         let delta = delta::diff(old, new)?;
         let bytes = delta::encode(&delta);
         let chain = stored.chain_bytes + bytes.len();
-        (chain < CHAIN_FLOOR.max(stored.full_bytes)).then_some((stored, old.len(), delta, bytes, chain))
+        (chain < CHAIN_FLOOR.max(stored.full_bytes)).then_some((
+            stored,
+            old.len(),
+            delta,
+            bytes,
+            chain,
+        ))
     });
     if let Some((base, old_len, delta, bytes, chain)) = delta {
         let appended = (delta.keep == old_len).then(|| Appended {

@@ -40,14 +40,14 @@ pub(super) fn mask_url(url: &str) -> String {
     };
     // A password may hold an unescaped `@` or `/`: everything before the last `@` goes.
     match rest.rsplit_once('@') {
-        Some((credentials, place)) => {
+        Some((credentials, location)) => {
             let user = credentials.split([':', '/']).next().unwrap_or_default();
             let password = if user.len() == credentials.len() {
                 ""
             } else {
                 ":***"
             };
-            format!("{scheme}://{user}{password}@{place}{query}")
+            format!("{scheme}://{user}{password}@{location}{query}")
         }
         // Then the `?` was part of a password.
         None if url.contains('@') => mask_all(url),

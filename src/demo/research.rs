@@ -1,5 +1,5 @@
-//! A small research desk: plan questions, look into all of them at once, write, review until it
-//! is good, and ask a human before anything is published. Custom events tell how far it is.
+//! A small research desk: plans questions, searches all of them at once, writes, reviews until
+//! the text is good, and interrupts for a human before it publishes. Custom events show progress.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ mod script;
 
 #[derive(State)]
 struct Report {
-    /// What to look into.
+    /// The topic of the report.
     topic: String,
-    /// What there is to find out.
+    /// The questions that the plan consists of.
     questions: Vec<String>,
-    /// What was found out, one entry per question.
+    /// What was found, one entry per question.
     #[state(append)]
     findings: Vec<Finding>,
-    /// What reviewers and humans want to be different.
+    /// What reviewers and humans want changed.
     #[state(append)]
     remarks: Vec<String>,
     /// How often the text was written.
@@ -53,13 +53,13 @@ const WRITE: &str = "Write a report of a few short paragraphs from these notes. 
 const REVIEW: &str = "You review a report. If it is good, say only OK. Otherwise name the one \
     most important improvement in one sentence.";
 
-/// Asks the model; its words go to clients as they come.
-async fn ask(ctx: &Ctx, model: &dyn ChatModel, order: &str, text: String) -> Result<String> {
+/// Calls the model, whose words are streamed to clients.
+async fn call_model(ctx: &Ctx, model: &dyn ChatModel, order: &str, text: String) -> Result<String> {
     let messages = [Message::system(order), Message::human(text)];
     Ok(ctx.stream(model.stream(&messages, &[])).await?.text())
 }
 
-/// What a node must know to plan.
+/// The part of the state that planning reads.
 #[derive(State)]
 struct Topic {
     topic: String,
@@ -67,16 +67,17 @@ struct Topic {
 
 async fn plan(state: Topic, model: Dep<dyn ChatModel>, ctx: Ctx) -> Result<Update<Report>> {
     ctx.emit(json!({"stage": "plan", "topic": state.topic}));
-    let questions: Vec<String> = ask(&ctx, &*model.0, PLAN, format!("Topic: {}", state.topic))
-        .await?
-        .lines()
-        .map(|line| line.trim().trim_start_matches(['-', '*', ' ']).to_owned())
-        .filter(|line| !line.is_empty())
-        .take(5)
-        .collect();
+    let questions: Vec<String> =
+        call_model(&ctx, &*model.0, PLAN, format!("Topic: {}", state.topic))
+            .await?
+            .lines()
+            .map(|line| line.trim().trim_start_matches(['-', '*', ' ']).to_owned())
+            .filter(|line| !line.is_empty())
+            .take(5)
+            .collect();
     anyhow::ensure!(!questions.is_empty(), "the model planned no questions");
     ctx.emit(json!({"stage": "planned", "questions": questions}));
-    // A thread may hold an earlier report, whose notes are not for this one.
+    // A thread may have an earlier report, whose notes do not belong to this one.
     let update = Report::update().questions(questions);
     Ok(update
         .set_findings(Vec::new())
@@ -85,7 +86,7 @@ async fn plan(state: Topic, model: Dep<dyn ChatModel>, ctx: Ctx) -> Result<Updat
 }
 
 /// One task per question.
-fn look_into(state: &Report) -> Vec<Target> {
+fn search_each(state: &Report) -> Vec<Target> {
     let questions = state.questions.iter();
     questions
         .map(|question| goto("search").with(question))
@@ -98,12 +99,12 @@ async fn search(
     ctx: Ctx,
 ) -> Result<Update<Report>> {
     ctx.emit(json!({"stage": "search", "question": question}));
-    let answer = ask(&ctx, &*model.0, SEARCH, question.clone()).await?;
+    let answer = call_model(&ctx, &*model.0, SEARCH, question.clone()).await?;
     ctx.emit(json!({"stage": "found", "question": question}));
     Ok(Report::update().findings(Finding { question, answer }))
 }
 
-/// What a node must know to write.
+/// The part of the state that writing reads.
 #[derive(State)]
 struct Notes {
     topic: String,
@@ -122,11 +123,11 @@ async fn write(state: Notes, model: Dep<dyn ChatModel>, ctx: Ctx) -> Result<Upda
     for remark in &state.remarks {
         notes += &format!("Remark: {remark}\n");
     }
-    let draft = ask(&ctx, &*model.0, WRITE, notes).await?;
+    let draft = call_model(&ctx, &*model.0, WRITE, notes).await?;
     Ok(Report::update().draft(draft).drafts(1u32))
 }
 
-/// What a node must know to judge.
+/// The part of the state that reviewing reads.
 #[derive(State)]
 struct Draft {
     draft: String,
@@ -136,7 +137,7 @@ struct Draft {
 
 async fn review(state: Draft, model: Dep<dyn ChatModel>, ctx: Ctx) -> Result<Command<Report>> {
     ctx.emit(json!({"stage": "review", "draft": state.drafts}));
-    let verdict = ask(&ctx, &*model.0, REVIEW, state.draft).await?;
+    let verdict = call_model(&ctx, &*model.0, REVIEW, state.draft).await?;
     let good = verdict
         .trim()
         .trim_end_matches('.')
@@ -148,7 +149,7 @@ async fn review(state: Draft, model: Dep<dyn ChatModel>, ctx: Ctx) -> Result<Com
     })
 }
 
-/// What a human may answer: yes or no, or what to change.
+/// The resume value of a human: yes or no, or what to change.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Verdict {
@@ -188,7 +189,7 @@ pub fn graph(model: &Model) -> Result<Arc<Compiled>, Invalid> {
         .node_with("review", review, leads_to(["write", "approve"]))
         .node_with("approve", approve, leads_to(["write", END]))
         .edge(START, "plan")
-        .route("plan", look_into, ["search"])
+        .route("plan", search_each, ["search"])
         .edge("search", "write")
         .edge("write", "review")
         .build()

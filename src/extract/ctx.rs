@@ -1,4 +1,4 @@
-//! The handle a running node holds: interrupts, durable steps, streaming, nested graphs.
+//! The handle of a running node: interrupts, durable steps, streaming, nested graphs, memory.
 
 use std::{
     collections::HashMap,
@@ -45,10 +45,11 @@ pub trait Host: Send + Sync + 'static {
     /// A chat message chunk (or whole message) for the `messages` modes; a stored message map.
     fn message(&self, task: &Task, message: Value, whole: bool);
 
-    /// The answer to the task's next question; pending for ever when there is none yet.
-    fn interrupt(&self, task: &Task, question: Value) -> BoxFuture<'static, Value>;
+    /// The resume value of the task's next interrupt; pending for ever while there is none.
+    fn interrupt(&self, task: &Task, value: Value) -> BoxFuture<'static, Value>;
 
-    /// The last answer does not fit: fails the task and stores nothing. Never resolves.
+    /// Fails the task and stores nothing, because the last resume value does not fit. Never
+    /// resolves.
     fn refuse(&self, task: &Task, error: anyhow::Error) -> BoxFuture<'static, ()>;
 
     /// The stored result of a step.
@@ -62,7 +63,7 @@ pub trait Host: Send + Sync + 'static {
         value: Value,
     ) -> BoxFuture<'static, anyhow::Result<()>>;
 
-    /// Runs another graph inside the task and answers its final values.
+    /// Runs another graph inside the task and returns its final values.
     fn call(
         &self,
         task: &Task,
@@ -70,7 +71,8 @@ pub trait Host: Send + Sync + 'static {
         input: Value,
     ) -> BoxFuture<'static, anyhow::Result<Value>>;
 
-    /// Long-term memory shared between threads: write (`None` deletes), for as long as `ttl` says.
+    /// Writes to the long-term memory shared between threads, until `ttl` has passed; `None` as the
+    /// value deletes.
     fn remember(
         &self,
         namespace: Vec<String>,
@@ -79,7 +81,7 @@ pub trait Host: Send + Sync + 'static {
         ttl: Option<Duration>,
     ) -> BoxFuture<'static, anyhow::Result<()>>;
 
-    /// Long-term memory shared between threads: read.
+    /// Reads from the long-term memory shared between threads.
     fn recall(
         &self,
         namespace: Vec<String>,
@@ -90,7 +92,7 @@ pub trait Host: Send + Sync + 'static {
     fn remaining_steps(&self) -> u32;
 }
 
-/// One task of a superstep, as its node sees it.
+/// One task of a superstep, as its node gets it.
 pub struct Task {
     /// Stable over retries and resumes: an idempotency key for calls to the outside.
     pub id: TaskId,
@@ -100,27 +102,27 @@ pub struct Task {
     pub ns: Arc<str>,
     /// Superstep number.
     pub step: i64,
-    /// What started it, sorted.
+    /// The channels that started it, sorted.
     pub triggers: Arc<[Arc<str>]>,
     /// Path in LangGraph's form, as clients see it.
     pub shown_path: Value,
     /// A map of the channels the node reads, or the argument of a fan-out.
     pub input: Value,
-    /// Started with an argument of its own.
+    /// Whether it was started with an argument of its own.
     pub has_arg: bool,
     /// The run's config.
     pub config: Arc<RunConfig>,
-    /// The same with what is said of this task, once somebody asked.
+    /// The run's config with the fields of this task, built at the first use.
     pub own_config: OnceLock<RunConfig>,
     /// Shared dependencies of the graph.
     pub deps: Deps,
-    /// The engine.
+    /// The engine, which serves the task.
     pub host: Arc<dyn Host>,
-    /// How often each step name was used, for keys of repeated names.
+    /// How often each step name was used, from which repeated names get their keys.
     pub steps: Mutex<HashMap<String, usize>>,
     /// Attempt number, from 1.
     pub attempt: AtomicUsize,
-    /// For error handlers: why the task failed in whose place this one runs.
+    /// For error handlers: the failure of the task that this one replaces.
     pub failure: Option<Arc<Failure>>,
 }
 
@@ -128,7 +130,7 @@ impl Task {
     fn config_of_its_own(&self) -> RunConfig {
         let mut config = RunConfig::clone(&self.config);
         let triggers = self.triggers.iter().map(|name| Value::Str(name.clone()));
-        let said = [
+        let fields = [
             ("langgraph_step", Value::from(self.step)),
             ("langgraph_node", Value::Str(self.node.clone())),
             ("langgraph_triggers", Value::list(triggers.collect())),
@@ -138,7 +140,7 @@ impl Task {
         if let Some(thread) = config.configurable.get("thread_id") {
             config.metadata.insert("thread_id", thread.clone());
         }
-        for (key, value) in said {
+        for (key, value) in fields {
             config.metadata.insert(key, value);
         }
         let ns = Value::Str(self.ns.clone());
@@ -190,7 +192,7 @@ impl Ctx {
         self.task.id
     }
 
-    /// The run's config, with what is said of this task in `metadata` (`langgraph_step`,
+    /// The run's config, with the fields of this task in `metadata` (`langgraph_step`,
     /// `langgraph_node` and so on) and its namespace in `configurable`.
     pub fn config(&self) -> &RunConfig {
         self.task
@@ -203,19 +205,19 @@ impl Ctx {
         self.task.host.remaining_steps()
     }
 
-    /// Pauses the run until someone answers `question`.
+    /// Pauses the run with an interrupt that shows `value` to the client, until it is resumed.
     ///
-    /// There is no error to catch: an unanswered question parks the task, the engine drops the
-    /// node's future and keeps the state. On resume the node starts again from the top and this
-    /// call returns the answer. Answers match calls by order. An answer of the wrong shape fails
-    /// the task and leaves the question open.
+    /// There is no error to catch: an open interrupt parks the task, and the engine drops the
+    /// node's future and stores the state. On resume the node starts from the top, and this call
+    /// returns the resume value. Resume values match calls by order. A resume value of the wrong
+    /// shape fails the task and leaves the interrupt open.
     pub fn interrupt<T: DeserializeOwned + Send + 'static>(
         &self,
-        question: impl Serialize,
+        value: impl Serialize,
     ) -> BoxFuture<'static, T> {
         let task = self.task.clone();
-        let question = match value::to_value(&question) {
-            Ok(question) => question,
+        let shown = match value::to_value(&value) {
+            Ok(shown) => shown,
             Err(error) => {
                 let error = anyhow::anyhow!("the question cannot be encoded: {error}");
                 let refused = task.host.refuse(&task, error);
@@ -225,11 +227,10 @@ impl Ctx {
                 });
             }
         };
-        let answer = task.host.interrupt(&task, question);
+        let resumed = task.host.interrupt(&task, shown);
         Box::pin(async move {
-            let answer = answer.await;
-            match value::from_value(&answer) {
-                Ok(answer) => answer,
+            match value::from_value(&resumed.await) {
+                Ok(resume) => resume,
                 Err(error) => {
                     let error = anyhow::anyhow!("the answer does not fit: {error}");
                     task.host.refuse(&task, error).await;
@@ -240,7 +241,7 @@ impl Ctx {
     }
 
     /// Runs `work` once per task: a replay after an interrupt or a crash returns the stored
-    /// result. The key is the name and how often it was used before in this task.
+    /// result. Its key is the name and the number of earlier uses of the name in this task.
     ///
     /// # Errors
     /// What `work` returns, or when the result cannot be encoded, stored or decoded.
@@ -255,8 +256,8 @@ impl Ctx {
             *used += 1;
             format!("{name}:{used}")
         };
-        if let Some(done) = self.task.host.step(&self.task, &key) {
-            return Ok(value::from_value(&done)?);
+        if let Some(stored) = self.task.host.step(&self.task, &key) {
+            return Ok(value::from_value(&stored)?);
         }
         let out = work.await?;
         let stored = value::to_value(&out)?;
@@ -290,7 +291,7 @@ impl Ctx {
                     whole.push(&piece);
                 }
                 None => {
-                    // Clients put pieces and message together by id, so the first piece has one.
+                    // Clients join pieces and message by id, so the first piece has one.
                     let mint = || uuid::Uuid::new_v4().to_string().into();
                     piece.id.get_or_insert_with(mint);
                     whole = Some(piece.clone());
@@ -304,13 +305,13 @@ impl Ctx {
     }
 
     /// Sends a whole message to `messages` subscribers before the node returns.
-    pub fn say(&self, message: &Message) {
+    pub fn emit_message(&self, message: &Message) {
         self.task
             .host
             .message(&self.task, message.clone().into(), true);
     }
 
-    /// Runs another graph inside this task with `input` and answers its final values.
+    /// Runs another graph inside this task with `input` and returns its final values.
     ///
     /// # Errors
     /// The graph's error, or values that do not fit.
@@ -318,11 +319,11 @@ impl Ctx {
         self.task.host.call(&self.task, graph.clone(), input).await
     }
 
-    /// Keeps a value in the long-term memory shared between threads, in place of what was kept
-    /// there. It is kept at once, whatever becomes of the task: a retry keeps it again.
+    /// Stores a value in the long-term memory shared between threads and replaces the one that was
+    /// stored there. It is stored at once, whatever becomes of the task: a retry stores it anew.
     ///
     /// # Errors
-    /// The value cannot be encoded, the namespace is empty or has a label that is empty or holds
+    /// The value cannot be encoded, the namespace is empty or has a label that is empty or contains
     /// a period, or the storage failed.
     pub async fn remember(
         &self,
@@ -331,10 +332,10 @@ impl Ctx {
         value: impl Serialize,
     ) -> anyhow::Result<()> {
         let value = value::to_value(&value)?;
-        self.keep(namespace, key, Some(value), None).await
+        self.write_item(namespace, key, Some(value), None).await
     }
 
-    /// The same, for so long.
+    /// As [`remember`](Self::remember), until `ttl` has passed.
     ///
     /// # Errors
     /// As [`remember`](Self::remember).
@@ -346,18 +347,19 @@ impl Ctx {
         value: impl Serialize,
     ) -> anyhow::Result<()> {
         let value = value::to_value(&value)?;
-        self.keep(namespace, key, Some(value), Some(ttl)).await
+        self.write_item(namespace, key, Some(value), Some(ttl))
+            .await
     }
 
-    /// Takes a value out of the long-term memory; nothing happens when there is none.
+    /// Removes a value from the long-term memory, if there is one.
     ///
     /// # Errors
     /// As [`remember`](Self::remember).
     pub async fn forget(&self, namespace: &[&str], key: &str) -> anyhow::Result<()> {
-        self.keep(namespace, key, None, None).await
+        self.write_item(namespace, key, None, None).await
     }
 
-    async fn keep(
+    async fn write_item(
         &self,
         namespace: &[&str],
         key: &str,

@@ -16,22 +16,22 @@ use crate::{
     value::{self, DecodeError, Value},
 };
 
-/// What a node's signature asks for; `build` checks it before anything runs.
+/// What a node's signature requires of the graph; `build` checks it before anything runs.
 #[derive(Default)]
 pub struct Requires {
     /// Channels its views read.
     pub channels: Vec<Channel>,
     /// Dependencies: the key in [`Deps`](crate::graph::Deps) and the name of the type.
     pub deps: Vec<(TypeId, &'static str)>,
-    /// It takes an argument of its own.
+    /// Whether the node takes an argument of its own.
     pub arg: bool,
-    /// It may say itself what runs next.
+    /// Whether the node may choose itself what runs next.
     pub commands: bool,
-    /// It takes the failure of another node's task: only error handlers have one.
+    /// Whether the node takes the failure of another node's task: only error handlers have one.
     pub failure: bool,
 }
 
-/// Why a parameter could not be made.
+/// Why a parameter of a node cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Rejection {
     /// A channel does not fit the node's view.
@@ -42,7 +42,7 @@ pub enum Rejection {
         /// The channel, and what is wrong.
         source: Unreadable,
     },
-    /// The task has an argument where a state is wanted.
+    /// The task has an argument where the node takes a state.
     #[error(
         "node `{node}` was started with an argument ({found}) that is no state: take it as `Arg<T>`"
     )]
@@ -60,33 +60,33 @@ pub enum Rejection {
         /// The node.
         node: Arc<str>,
     },
-    /// The argument is something else.
+    /// The argument is of another type.
     #[error("the argument of node `{node}` is no `{wanted}`: {source}")]
     Argument {
         /// The node.
         node: Arc<str>,
-        /// The type it wants.
+        /// The type of the parameter.
         wanted: &'static str,
         /// What is wrong.
         source: DecodeError,
     },
-    /// The run's context is something else.
+    /// The run's context is of another type.
     #[error("the run's context is no `{wanted}`, which node `{node}` needs: {source}")]
     Config {
         /// The node.
         node: Arc<str>,
-        /// The type it wants.
+        /// The type of the parameter.
         wanted: &'static str,
         /// What is wrong.
         source: DecodeError,
     },
-    /// The task stands in for no other.
+    /// The task replaces no failed one.
     #[error("node `{node}` takes a `Failure`, which only error handlers have")]
     NoFailure {
         /// The node.
         node: Arc<str>,
     },
-    /// Nobody gave the dependency.
+    /// The graph does not provide the dependency.
     #[error("node `{node}` needs `{dep}`: call `.provide(Arc<{dep}>)` on the graph")]
     Dep {
         /// The node.
@@ -102,12 +102,12 @@ pub enum Rejection {
     note = "parameters are a `#[derive(State)]` view, `Ctx`, `Arg<T>`, `Config<T>`, `Dep<T>` or `Failure`"
 )]
 pub trait FromTask: Sized + Send {
-    /// Says what the graph must have for this parameter.
+    /// Adds what the graph must have for this parameter.
     fn requires(requires: &mut Requires) {
         let _ = requires;
     }
 
-    /// Makes the parameter for one task.
+    /// Builds the parameter for one task.
     ///
     /// # Errors
     /// The task does not have what the parameter needs.

@@ -58,7 +58,7 @@ pub(super) fn assemble(draft: Draft) -> Compiled {
     }
 }
 
-/// Which handler a node has: its own, or the one for all.
+/// The position of a node's error handler: its own, or the one for all nodes.
 fn handler_of(draft: &Draft, node: &Arc<str>) -> Option<usize> {
     let of = |name: Option<&Arc<str>>| {
         let mut handlers = draft.handlers.iter();
@@ -71,9 +71,9 @@ fn compile(draft: &Draft, joins: &[Join], all: &[Arc<str>], node: &DraftNode) ->
     let opts = node.opts.clone();
     let views = &node.requires.channels;
     let reads = opts.reads.or_else(|| {
-        // A node without a view still shows the whole state as its input, as LangGraph does.
-        let wanted = |name: &str| views.iter().any(|channel| channel.name == name);
-        (!views.is_empty()).then(|| all.iter().filter(|c| wanted(c)).cloned().collect())
+        // The input of a node without a view is the whole state, as in LangGraph.
+        let is_read = |name: &str| views.iter().any(|channel| channel.name == name);
+        (!views.is_empty()).then(|| all.iter().filter(|c| is_read(c)).cloned().collect())
     });
     Node {
         handler: None,
@@ -86,9 +86,10 @@ fn compile(draft: &Draft, joins: &[Join], all: &[Arc<str>], node: &DraftNode) ->
             .map(|join| join.channel.clone())
             .collect(),
         defer: opts.defer,
-        retry: match opts.retry.is_empty() {
-            true => draft.retry.clone(),
-            false => opts.retry,
+        retry: if opts.retry.is_empty() {
+            draft.retry.clone()
+        } else {
+            opts.retry
         },
         timeout: opts.timeout,
         idle_timeout: opts.idle_timeout,
@@ -130,15 +131,15 @@ fn writers(draft: &Draft, joins: &[Join], from: &str) -> Writers {
         .iter()
         .any(|(a, to)| &**a == from && &**to == END)
         || (draft.joins.iter()).any(|(a, to)| &**to == END && a.iter().any(|a| &**a == from));
-    let mut mine: Vec<&Join> = joins
+    let mut outgoing: Vec<&Join> = joins
         .iter()
         .filter(|join| join.from.iter().any(|start| &**start == from))
         .collect();
-    mine.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
+    outgoing.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
     Writers {
         edges,
         ends,
-        joins: mine.iter().map(|join| join.channel.clone()).collect(),
+        joins: outgoing.iter().map(|join| join.channel.clone()).collect(),
         routes: draft
             .routes
             .iter()

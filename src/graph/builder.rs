@@ -1,4 +1,4 @@
-//! A graph under construction: what both the typed and the untyped form share.
+//! A graph under construction: the methods that the typed and the untyped form share.
 
 use std::{
     any::{Any, TypeId},
@@ -27,7 +27,7 @@ pub struct Graph<S> {
     pub(super) state: PhantomData<fn() -> S>,
 }
 
-/// Everything an author said, unchecked and in the order it was said.
+/// The unchecked parts of a graph, in the order in which the author added them.
 #[derive(Default)]
 pub(super) struct Draft {
     pub title: String,
@@ -50,7 +50,7 @@ pub(super) struct Draft {
     pub deps: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
 }
 
-/// A node as the author gave it.
+/// A node as the author added it.
 pub(super) struct DraftNode {
     pub name: Arc<str>,
     pub body: Body,
@@ -58,7 +58,7 @@ pub(super) struct DraftNode {
     pub requires: Requires,
 }
 
-/// Turns names of any kind into shared ones.
+/// Converts names of any type into shared ones.
 pub(super) fn names<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>) -> Vec<Arc<str>> {
     names.into_iter().map(Into::into).collect()
 }
@@ -95,7 +95,7 @@ impl<S> Graph<S> {
         child: Arc<Compiled>,
         opts: NodeOpts,
     ) -> Self {
-        // What a child commands its parent to do is not known.
+        // Where a child's commands to its parent go is unknown.
         let requires = Requires {
             commands: true,
             ..Requires::default()
@@ -120,26 +120,26 @@ impl<S> Graph<S> {
     }
 
     /// Makes `dep` available to nodes as [`Dep<T>`](crate::extract::Dep); one per type, the last
-    /// one given counts.
+    /// one counts.
     pub fn provide<T: ?Sized + Send + Sync + 'static>(mut self, dep: Arc<T>) -> Self {
         let deps = &mut self.draft.deps;
         deps.insert(TypeId::of::<Arc<T>>(), Box::new(dep));
         self
     }
 
-    /// Channels that take input; all of them unless said.
+    /// Channels that take input; all of them by default.
     pub fn input<N: Into<Arc<str>>>(mut self, channels: impl IntoIterator<Item = N>) -> Self {
         self.draft.input = Some(names(channels));
         self
     }
 
-    /// Channels that are shown as the result; all of them unless said.
+    /// Channels that are shown as the result; all of them by default.
     pub fn output<N: Into<Arc<str>>>(mut self, channels: impl IntoIterator<Item = N>) -> Self {
         self.draft.output = Some(names(channels));
         self
     }
 
-    /// How the state is kept when this graph runs inside another one.
+    /// How the state is stored when this graph runs inside another one.
     pub fn persist(mut self, persist: Persist) -> Self {
         self.draft.persist = persist;
         self
@@ -157,14 +157,14 @@ impl<S> Graph<S> {
         self
     }
 
-    /// How many supersteps a run may take unless it says otherwise; at least 1.
+    /// How many supersteps a run may take by default; at least 1.
     pub fn recursion_limit(mut self, supersteps: u32) -> Self {
         self.draft.recursion_limit = Some(supersteps);
         self
     }
 
-    /// Tries nodes again that fail and have no policy of their own, those of subgraphs left out.
-    /// May be given several times: the first policy that takes the error counts.
+    /// Retries nodes that fail and have no policy of their own, except nodes of subgraphs. May be
+    /// called several times: the first policy that takes the error counts.
     ///
     /// ```
     /// use backstitch::prelude::*;
@@ -207,7 +207,7 @@ impl<S> Graph<S> {
     ///
     /// # Errors
     /// Every mistake found: unknown, duplicate, reserved and unreachable names, channels and
-    /// dependencies that nodes ask for and nobody gives.
+    /// dependencies that nodes take and the graph does not provide.
     ///
     /// ```
     /// use backstitch::prelude::*;

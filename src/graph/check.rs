@@ -62,7 +62,7 @@ pub enum Problem {
         "nothing leads to node `{0}`: add an edge, or name it in the `destinations` of the node whose command goes there"
     )]
     Unreachable(Arc<str>),
-    /// A node that wants an argument but is started without one.
+    /// A node that takes an argument but is started without one.
     #[error(
         "{at} starts node `{node}` without the argument it takes: start it with `goto(\"{node}\").with(..)` from a route or a command"
     )]
@@ -82,19 +82,19 @@ pub enum Problem {
         /// The channels there are.
         channels: String,
     },
-    /// A channel read as something it is not.
+    /// A channel that is read as another type.
     #[error("{at} takes channel `{channel}` as {found}, but the state holds {expected}")]
     WrongType {
         /// Where it is read.
         at: String,
         /// The channel.
         channel: Arc<str>,
-        /// What the reader wants.
+        /// The type that the reader takes.
         found: String,
-        /// What the state holds.
+        /// The type of the channel.
         expected: String,
     },
-    /// A dependency nobody gives.
+    /// A dependency that the graph does not provide.
     #[error("node `{node}` needs `{dep}`: call `.provide(Arc<{dep}>)` on the graph")]
     MissingDep {
         /// The node.
@@ -102,7 +102,7 @@ pub enum Problem {
         /// Its type.
         dep: &'static str,
     },
-    /// A node that wants to know a failure and is no error handler.
+    /// A node that takes a failure but is no error handler.
     #[error(
         "node `{0}` takes a `Failure`, which only error handlers have: register it with `.on_error(..)`"
     )]
@@ -113,7 +113,7 @@ pub enum Problem {
     /// A subgraph without a channel of the same name.
     #[error("subgraph `{0}` shares no channel with its parent, so it could not hand anything over")]
     NothingShared(Arc<str>),
-    /// An option whose value makes no sense.
+    /// An option with a value that cannot work.
     #[error("{0}")]
     BadOption(String),
 }
@@ -143,10 +143,10 @@ fn is_reserved(name: &str) -> bool {
 impl Check<'_> {
     fn channels(&mut self) {
         let draft = self.draft;
-        let mut seen = HashSet::new();
+        let mut names = HashSet::new();
         for spec in &draft.channels {
             let name = &spec.name;
-            if !seen.insert(name) {
+            if !names.insert(name) {
                 self.problems.push(Problem::DuplicateChannel(name.clone()));
             }
             let edge_like = name.starts_with("branch:to:") || name.starts_with("join:");
@@ -180,9 +180,9 @@ impl Check<'_> {
 
     fn nodes(&mut self) {
         let draft = self.draft;
-        let mut seen = HashSet::new();
+        let mut names = HashSet::new();
         for node in &draft.nodes {
-            if !seen.insert(&node.name) {
+            if !names.insert(&node.name) {
                 self.problems
                     .push(Problem::DuplicateNode(node.name.clone()));
             }
@@ -222,14 +222,14 @@ impl Check<'_> {
 
     fn handlers(&mut self) {
         let draft = self.draft;
-        let mut seen = HashSet::new();
+        let mut names = HashSet::new();
         for (failing, handler) in &draft.handlers {
-            let whose = match failing {
+            let owner = match failing {
                 Some(node) => format!("node `{node}`"),
                 None => "the graph".to_owned(),
             };
-            if !seen.insert(failing) {
-                self.problems.push(Problem::DuplicateHandler(whose.clone()));
+            if !names.insert(failing) {
+                self.problems.push(Problem::DuplicateHandler(owner.clone()));
             }
             if let Some(node) = failing {
                 self.node("an error handler", node, false);
@@ -240,13 +240,13 @@ impl Check<'_> {
 
     fn needs(&mut self, node: &DraftNode) {
         let at = format!("node `{}`", node.name);
-        for wanted in &node.requires.channels {
-            let Some(spec) = (self.draft.channels.iter()).find(|spec| *spec.name == *wanted.name)
+        for view in &node.requires.channels {
+            let Some(spec) = (self.draft.channels.iter()).find(|spec| *spec.name == *view.name)
             else {
-                self.channel(&at, &wanted.name.into());
+                self.channel(&at, &view.name.into());
                 continue;
             };
-            self.same_type(&at, &spec.name, &(wanted.schema)(), &spec.schema);
+            self.compare_types(&at, &spec.name, &(view.schema)(), &spec.schema);
         }
         for (id, dep) in &node.requires.deps {
             if !self.draft.deps.contains_key(id) {
@@ -289,7 +289,7 @@ impl Check<'_> {
         for spec in &self.draft.channels {
             if let Some(inner) = child.channel(&spec.name) {
                 shared = true;
-                self.same_type(&at, &spec.name, &inner.schema, &spec.schema);
+                self.compare_types(&at, &spec.name, &inner.schema, &spec.schema);
             }
         }
         if !shared && !self.draft.channels.is_empty() && !child.channels.is_empty() {
@@ -298,7 +298,7 @@ impl Check<'_> {
         }
     }
 
-    fn same_type(
+    fn compare_types(
         &mut self,
         at: &str,
         channel: &Arc<str>,
@@ -416,7 +416,7 @@ fn reachable(draft: &Draft) -> Option<HashSet<&str>> {
             if node.requires.commands && node.opts.destinations.is_empty() {
                 return None;
             }
-            // What a handler commands is not known.
+            // Where a handler's commands go is unknown.
             let mut handlers = draft.handlers.iter();
             let of_node = |failing: &Option<Arc<str>>| {
                 failing.as_ref().is_none_or(|failing| *failing == node.name)
@@ -442,8 +442,8 @@ fn reachable(draft: &Draft) -> Option<HashSet<&str>> {
 
 fn list<'a>(names: impl Iterator<Item = &'a Arc<str>>) -> String {
     let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    let mut seen = HashSet::new();
-    names.retain(|name| seen.insert(name.clone()));
+    let mut listed = HashSet::new();
+    names.retain(|name| listed.insert(name.clone()));
     if names.is_empty() {
         "none".to_owned()
     } else {

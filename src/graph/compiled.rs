@@ -16,7 +16,7 @@ use crate::{
     value::{Map, Value},
 };
 
-/// One slot of the state.
+/// One channel of the state.
 #[derive(Clone)]
 pub struct ChannelSpec {
     /// Its name, a state key.
@@ -32,11 +32,11 @@ pub struct ChannelSpec {
 pub struct Goto {
     /// The node, or [`END`](super::END).
     pub node: Arc<str>,
-    /// What the task gets instead of the state.
+    /// The argument that the task gets instead of the state.
     pub arg: Option<Value>,
 }
 
-/// What a node returned.
+/// The result of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
     /// Updates in the order they were made; a channel may occur several times.
@@ -50,7 +50,7 @@ pub struct Output {
 /// A node's function.
 pub type NodeFn = Arc<dyn Fn(Ctx) -> BoxFuture<'static, anyhow::Result<Output>> + Send + Sync>;
 
-/// What a node does.
+/// The work of a node.
 #[derive(Clone)]
 pub enum Body {
     /// Runs a function.
@@ -59,11 +59,11 @@ pub enum Body {
     Graph(Arc<Compiled>),
 }
 
-/// Chooses what follows a node. Sees a map of the state with the writes of the node's own task
-/// applied and those of no other.
+/// Chooses what follows a node, from a map of the state to which the writes of the node's own
+/// task are applied and those of no other.
 pub type RouteFn = Arc<dyn Fn(&Map) -> anyhow::Result<Vec<Goto>> + Send + Sync>;
 
-/// A route chose what is none of its targets.
+/// Error: a route chose a name that is none of its targets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the route `{route}` chose `{chosen}`, which is not one of its targets ({targets})")]
 pub struct Astray {
@@ -73,7 +73,7 @@ pub struct Astray {
 }
 
 impl Astray {
-    /// What `route` chose in place of one of `targets`.
+    /// The error of `route`, which chose none of `targets`.
     pub fn new<'a>(
         route: &Arc<str>,
         chosen: &Arc<str>,
@@ -95,7 +95,7 @@ pub struct Route {
     pub name: Arc<str>,
     /// The choice.
     pub choose: RouteFn,
-    /// The closed list of answers: key to node. A chosen name that is no key fails the task;
+    /// The closed list of choices: key to node. A chosen name that is no key fails the task;
     /// goto's with an argument name nodes directly. `None` leaves the choice open.
     pub targets: Option<Vec<(Arc<str>, Arc<str>)>>,
 }
@@ -116,7 +116,7 @@ pub struct Writers {
 /// An edge with several starts: its target runs once all of them have run.
 #[derive(Clone)]
 pub struct Join {
-    /// `join:a+b:target`, starts in the order the author gave.
+    /// `join:a+b:target`, starts in the author's order.
     pub channel: Arc<str>,
     /// The starts.
     pub from: Arc<[Arc<str>]>,
@@ -127,7 +127,7 @@ pub struct Join {
 /// Whether an error is worth another attempt.
 pub type RetryOn = Arc<dyn Fn(&anyhow::Error) -> bool + Send + Sync>;
 
-/// When a failed node is tried again (LangGraph's retry policy).
+/// When a failed node is retried (LangGraph's retry policy).
 #[derive(Clone)]
 pub struct Retry {
     /// Attempts in all, the first one included.
@@ -140,7 +140,7 @@ pub struct Retry {
     pub max_interval: Duration,
     /// Add up to one second at random.
     pub jitter: bool,
-    /// Which errors are tried again; `None` means LangGraph's default choice.
+    /// Which errors are retried; `None` means LangGraph's default choice.
     pub retry_on: Option<RetryOn>,
 }
 
@@ -150,7 +150,7 @@ pub type CacheKey = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 /// Reuse of a node's result for equal inputs.
 #[derive(Clone)]
 pub struct Cache {
-    /// How long a result holds; `None` for ever.
+    /// How long a result is valid; `None` for ever.
     pub ttl: Option<Duration>,
     /// The part of the input that counts; `None` for all of it.
     pub key: Option<CacheKey>,
@@ -219,7 +219,7 @@ impl Names {
     }
 }
 
-/// How the state of a graph that runs inside another one is kept.
+/// How the state of a graph that runs inside another one is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Persist {
     /// A namespace per task: fresh in every parent run, resumable within one (LangGraph's
@@ -237,7 +237,7 @@ pub enum Persist {
 pub struct Schemas {
     /// What a run may send.
     pub input: serde_json::Value,
-    /// What a run answers.
+    /// The output of a run.
     pub output: serde_json::Value,
     /// All channels.
     pub state: serde_json::Value,
@@ -245,7 +245,7 @@ pub struct Schemas {
     pub context: Option<serde_json::Value>,
 }
 
-/// Shared things nodes ask for with `Dep<T>`: one per type.
+/// Shared dependencies that nodes take as `Dep<T>`: one per type.
 #[derive(Clone, Default)]
 pub struct Deps(pub Arc<HashMap<TypeId, Box<dyn Any + Send + Sync>>>);
 

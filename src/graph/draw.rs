@@ -22,9 +22,9 @@ pub struct Edge {
     pub source: String,
     /// Where it ends.
     pub target: String,
-    /// It is taken only if a route or a command says so.
+    /// Whether it is taken only if a route or a command chooses it.
     pub conditional: bool,
-    /// The answer of the route that takes it, if it is not the name of the target.
+    /// The choice of the route that takes it, if it is not the name of the target.
     pub label: Option<String>,
 }
 
@@ -139,7 +139,7 @@ impl Drawing {
         }
     }
 
-    /// Puts the drawing of a subgraph in place of its node. Edges into the node lead to what
+    /// Replaces a node by the drawing of its subgraph. Edges into the node lead to what
     /// follows the child's START, edges out of it come from what precedes the child's END.
     fn open(&mut self, node: &str, child: &Self) {
         let inner = |name: &str| format!("{node}:{name}");
@@ -185,7 +185,7 @@ impl Drawing {
         }
     }
 
-    /// The answer of `GET /assistants/{id}/graph`.
+    /// The response of `GET /assistants/{id}/graph`.
     pub fn to_json(&self) -> Value {
         let nodes = self.nodes.iter().map(|name| {
             if name == END {
@@ -209,7 +209,7 @@ impl Drawing {
 
     /// A Mermaid flow chart. Choices are dotted lines.
     pub fn to_mermaid(&self) -> String {
-        // Names may hold anything, so nodes are numbered and names are quoted labels.
+        // Names may contain anything, so nodes are numbered and names are quoted labels.
         let id = |name: &str| {
             let at = self.nodes.iter().position(|node| node == name);
             at.map_or_else(|| "unknown".to_owned(), |at| format!("n{at}"))

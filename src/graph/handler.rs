@@ -19,7 +19,7 @@ use crate::{
     note = "the future must be `Send`: do not hold an `Rc`, a `RefCell` guard or a std `MutexGuard` across `.await`"
 )]
 pub trait Handler<S, Args>: Send + Sync + 'static {
-    /// What the parameters and the result ask of the graph.
+    /// What the parameters and the result require of the graph.
     fn requires(&self, requires: &mut Requires);
 
     /// Runs the node.
@@ -60,10 +60,10 @@ handlers! { () (A) (A B) (A B C) (A B C D) }
     note = "it returns `()`, `Update<{S}>`, `Command<{S}>`, `Target`, a `Vec` of commands, or a `Result` of one of these"
 )]
 pub trait IntoOutput<S> {
-    /// Whether the node may say itself what runs next.
+    /// Whether the node may choose itself what runs next.
     const COMMANDS: bool = false;
 
-    /// What the engine gets.
+    /// The result in the engine's form.
     ///
     /// # Errors
     /// What the node returned, or a value that cannot be encoded.

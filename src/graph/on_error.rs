@@ -10,7 +10,7 @@ use crate::{
     state::State,
 };
 
-/// The name under which clients see what a handler does; LangGraph's.
+/// The name under which clients see the task of a handler; LangGraph's.
 fn handler_name(node: Option<&Arc<str>>) -> Arc<str> {
     match node {
         Some(node) => format!("__error_handler__{node}").into(),
@@ -19,7 +19,7 @@ fn handler_name(node: Option<&Arc<str>>) -> Arc<str> {
 }
 
 impl<S> Graph<S> {
-    fn rescue(mut self, node: Option<Arc<str>>, function: NodeFn, requires: Requires) -> Self {
+    fn add_handler(mut self, node: Option<Arc<str>>, function: NodeFn, requires: Requires) -> Self {
         let handler = DraftNode {
             name: handler_name(node.as_ref()),
             body: Body::Function(function),
@@ -34,14 +34,15 @@ impl<S> Graph<S> {
 impl<S: State> Graph<S> {
     /// Runs `handler` when `node` has failed for good: after its last attempt, in the same
     /// superstep, with the input the node had. The run goes on as if the handler had been the
-    /// node, but for the node's edges and routes: those are not taken, so a handler that wants
-    /// something to follow says so with a [`Command`](crate::state::Command) or a
+    /// node, but for the node's edges and routes: those are not taken, so a handler
+    /// names what follows with a [`Command`](crate::state::Command) or a
     /// [`Target`](crate::state::Target). A [`Failure`](crate::extract::Failure) as a parameter
-    /// tells what went wrong.
+    /// has the reason.
     ///
-    /// A handler that fails, fails the run; the next run tries the handler again, never the
-    /// node. One that finished does not run again when the run stops for another reason. What stops a run (a cancellation, a storage that is not there) has no handler, and
-    /// neither has an answer of the wrong shape.
+    /// A handler that fails, fails the run; the next run retries the handler, never the node. A
+    /// handler that finished does not run a second time when the run stops for another reason.
+    /// There is no handler for what stops a run, such as a cancellation or a storage that cannot
+    /// be reached, nor for a resume value of the wrong shape.
     ///
     /// ```
     /// use backstitch::prelude::*;
@@ -80,7 +81,7 @@ impl<S: State> Graph<S> {
     ) -> Self {
         let mut requires = Requires::default();
         handler.requires(&mut requires);
-        self.rescue(Some(node.into()), erase(handler), requires)
+        self.add_handler(Some(node.into()), erase(handler), requires)
     }
 
     /// Runs `handler` when a node has failed for good that has no handler of its own; see
@@ -88,19 +89,19 @@ impl<S: State> Graph<S> {
     pub fn on_any_error<Args: 'static>(self, handler: impl Handler<S, Args>) -> Self {
         let mut requires = Requires::default();
         handler.requires(&mut requires);
-        self.rescue(None, erase(handler), requires)
+        self.add_handler(None, erase(handler), requires)
     }
 }
 
 impl Graph<Untyped> {
-    /// Runs `function` when `node` has failed for good; `ctx.task().failure` tells why. The
-    /// typed form of the same name tells the rest.
+    /// Runs `function` when `node` has failed for good; `ctx.task().failure` has the reason. The
+    /// typed form of this method describes the rest.
     pub fn on_error<F, Fut>(self, node: impl Into<Arc<str>>, function: F) -> Self
     where
         F: Fn(Ctx) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = anyhow::Result<Output>> + Send + 'static,
     {
-        self.rescue(Some(node.into()), boxed(function), commands())
+        self.add_handler(Some(node.into()), boxed(function), commands())
     }
 
     /// Runs `function` when a node has failed for good that has no handler of its own.
@@ -109,7 +110,7 @@ impl Graph<Untyped> {
         F: Fn(Ctx) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = anyhow::Result<Output>> + Send + 'static,
     {
-        self.rescue(None, boxed(function), commands())
+        self.add_handler(None, boxed(function), commands())
     }
 }
 

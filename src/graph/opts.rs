@@ -34,8 +34,8 @@ impl NodeOpts {
         Self::default()
     }
 
-    /// Tries the node again when it fails. May be given several times: the first policy that
-    /// takes the error counts.
+    /// Retries the node when it fails. May be called several times: the first policy that takes
+    /// the error counts.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry.push(retry);
         self
@@ -47,7 +47,7 @@ impl NodeOpts {
         self
     }
 
-    /// Fails an attempt that neither emits an event nor finishes a step for so long.
+    /// Fails an attempt that neither emits an event nor finishes a step for this long.
     pub fn idle_timeout(mut self, longest: Duration) -> Self {
         self.idle_timeout = Some(longest);
         self
@@ -71,7 +71,7 @@ impl NodeOpts {
         self
     }
 
-    /// The channels the node gets as input; all of them, or those of its views, unless said.
+    /// The channels the node gets as input; by default all of them, or those of its views.
     pub fn reads<N: Into<Arc<str>>>(mut self, channels: impl IntoIterator<Item = N>) -> Self {
         self.reads = Some(names(channels));
         self
@@ -107,7 +107,7 @@ impl Retry {
         }
     }
 
-    /// Waits so long before the second attempt.
+    /// Waits this long before the second attempt.
     #[must_use]
     pub fn starting_at(mut self, wait: Duration) -> Self {
         self.initial = wait;
@@ -123,7 +123,7 @@ impl Retry {
         self
     }
 
-    /// Tries again only after errors that `predicate` takes.
+    /// Retries only after errors that `predicate` takes.
     #[must_use]
     pub fn only_if(
         mut self,
@@ -147,7 +147,7 @@ impl fmt::Debug for Retry {
 }
 
 impl Cache {
-    /// A result holds for ever.
+    /// Results are valid for ever.
     pub fn forever() -> Self {
         Self {
             ttl: None,
@@ -155,7 +155,7 @@ impl Cache {
         }
     }
 
-    /// A result holds for so long.
+    /// Results are valid for this long.
     pub fn ttl(ttl: Duration) -> Self {
         Self {
             ttl: Some(ttl),

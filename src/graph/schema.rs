@@ -44,7 +44,7 @@ fn object<'a>(title: &str, channels: impl Iterator<Item = &'a ChannelSpec>) -> V
             if let Some(Value::Object(nested)) = schema.remove("$defs") {
                 definitions.extend(nested);
             }
-            // A title of the type (`Array_of_string`) says less than the name of the channel.
+            // The name of the channel is clearer than a title of the type (`Array_of_string`).
             schema.insert("title".to_owned(), heading(&spec.name).into());
         }
         properties.insert(spec.name.to_string(), schema);
@@ -69,8 +69,8 @@ fn heading(name: &str) -> String {
     words.join(" ")
 }
 
-/// What a reader takes and what a holder has, when no value can be both. Only types are
-/// compared, down into lists: what is left finds its error when it is decoded.
+/// The types of a reader and of a channel if no value can have both. Only types are compared,
+/// down into lists: any other mismatch is an error when the value is decoded.
 pub(super) fn mismatch(reader: &Value, holder: &Value) -> Option<(String, String)> {
     mismatch_in(reader, holder, reader, holder, 4).map(|(a, b)| (a.join(" or "), b.join(" or ")))
 }
@@ -86,24 +86,24 @@ fn mismatch_in(
 ) -> Option<(Kinds, Kinds)> {
     let reader = resolve(reader, reader_root);
     let holder = resolve(holder, holder_root);
-    let (wanted, held) = (
+    let (required, provided) = (
         kinds(reader, reader_root, 8)?,
         kinds(holder, holder_root, 8)?,
     );
     // Null is what an absent channel reads as: it makes nothing compatible.
     let fits = |a: &str, b: &str| a == b || (a == "number" && b == "integer");
     let solid = |kinds: &BTreeSet<String>| kinds.iter().any(|kind| kind != "null");
-    let common = wanted.iter().any(|a| {
+    let common = required.iter().any(|a| {
         a != "null"
-            && held
+            && provided
                 .iter()
                 .any(|b| b != "null" && (fits(a, b) || fits(b, a)))
     });
-    if solid(&wanted) && solid(&held) && !common {
-        return Some((Vec::from_iter(wanted), Vec::from_iter(held)));
+    if solid(&required) && solid(&provided) && !common {
+        return Some((Vec::from_iter(required), Vec::from_iter(provided)));
     }
     let items = reader.get("items").zip(holder.get("items"));
-    let only_lists = wanted.iter().chain(&held).all(|kind| kind == "array");
+    let only_lists = required.iter().chain(&provided).all(|kind| kind == "array");
     if let (Some((reader, holder)), true, true) = (items, only_lists, depth > 0) {
         let (a, b) = mismatch_in(reader, holder, reader_root, holder_root, depth - 1)?;
         let lists = |kinds: Kinds| {
@@ -124,7 +124,7 @@ fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
         .unwrap_or(schema)
 }
 
-/// The JSON types a schema allows; `None` if it does not say.
+/// The JSON types that a schema allows; `None` if it names none.
 fn kinds(schema: &Value, root: &Value, depth: usize) -> Option<BTreeSet<String>> {
     let schema = resolve(schema, root);
     match schema.get("type") {

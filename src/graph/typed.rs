@@ -1,4 +1,4 @@
-//! Graphs over a derived state: nodes are plain async functions, routes look at a typed view.
+//! Graphs over a derived state: nodes are plain async functions, routes choose by a typed view.
 
 use std::{any::type_name, marker::PhantomData, sync::Arc};
 
@@ -97,8 +97,8 @@ impl<S: State> Graph<S> {
         self.add(name.into(), Body::Function(erase(handler)), opts, requires)
     }
 
-    /// Chooses what follows `from` by looking at the state with the node's own update applied.
-    /// `targets` is the closed list of answers: it draws the graph, `build` rejects names that
+    /// Chooses what follows `from` by the state with the node's own update applied. `targets` is the
+    /// closed list of choices: it draws the graph, `build` rejects names that
     /// are no nodes, and choosing anything else fails the node.
     pub fn route<V, R, N>(
         mut self,

@@ -65,7 +65,7 @@ impl Graph<Untyped> {
         self
     }
 
-    /// Makes the whole state one value, of any type, in place of a map of channels.
+    /// Makes the whole state one value of any type instead of a map of channels.
     pub fn root(mut self, kind: Kind) -> Self {
         self.draft.root_state = true;
         self.channel(super::ROOT, kind)
@@ -94,7 +94,7 @@ impl Graph<Untyped> {
         self.add(name.into(), body, opts, requires)
     }
 
-    /// Chooses what follows `from` by looking at the state. With `targets` (key, node) the
+    /// Chooses what follows `from` by the state. With `targets` (key, node) the
     /// choice is closed: a chosen name must be one of the keys. Without, any name may be chosen,
     /// and one that is no node leads nowhere.
     pub fn route<F, K, N>(

@@ -8,16 +8,16 @@ use futures::StreamExt;
 use super::{ChatModel, Error, Tokens, Tool};
 use crate::message::Message;
 
-mod answer;
+mod reply;
 mod request;
 
-/// Where requests go unless the environment says otherwise.
+/// The default base URL of requests.
 pub const DEFAULT_BASE: &str = "https://api.openai.com/v1";
-/// The model that is asked unless the environment says otherwise.
+/// The default model.
 pub const DEFAULT_MODEL: &str = "gpt-4o-mini";
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// Models that think before they speak are silent for minutes.
+/// How long a server may be silent: some models think for minutes.
 const SILENCE: Duration = Duration::from_secs(300);
 
 /// A model at an OpenAI-compatible server.
@@ -64,7 +64,7 @@ impl Client {
         })
     }
 
-    /// As the environment says: `OPENAI_API_KEY`, `OPENAI_BASE_URL` (by default OpenAI's own
+    /// A client from environment variables: `OPENAI_API_KEY`, `OPENAI_BASE_URL` (by default OpenAI's own
     /// server) and `OPENAI_MODEL` (by default `gpt-4o-mini`).
     ///
     /// # Errors
@@ -82,12 +82,12 @@ impl Client {
         set("OPENAI_API_KEY").is_some() || set("OPENAI_BASE_URL").is_some()
     }
 
-    /// The model it asks.
+    /// The model that it calls.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// Base URL of the server it asks.
+    /// Base URL of the server that it calls.
     pub fn base(&self) -> &str {
         &self.base
     }
@@ -108,14 +108,14 @@ impl ChatModel for Client {
                 .create_stream(request?)
                 .await
                 .map_err(|error| failed(&base, error))?;
-            let mut answer = answer::Answer::default();
+            let mut reply = reply::Reply::default();
             while let Some(event) = events.next().await {
                 let event = event.map_err(|error| failed(&base, error))?;
-                if let Some(piece) = answer.piece(event) {
+                if let Some(piece) = reply.piece(event) {
                     yield piece;
                 }
             }
-            yield answer.end().ok_or_else(|| Error::Broken {
+            yield reply.end().ok_or_else(|| Error::Broken {
                 at: base.to_string(),
                 reason: "the stream ended before the model was done".to_owned(),
             })?;

@@ -29,9 +29,9 @@ impl ScriptedModel {
     pub fn replying(replies: impl IntoIterator<Item = Message>) -> Self {
         let replies: Vec<Message> = replies.into_iter().collect();
         Self::new(move |messages, _| {
-            let given = messages.iter().filter(|m| m.role() == Role::Ai).count();
+            let replied = messages.iter().filter(|m| m.role() == Role::Ai).count();
             let replies = replies.as_slice();
-            Ok(replies.get(given).cloned().ok_or(Error::ScriptEnds {
+            Ok(replies.get(replied).cloned().ok_or(Error::ScriptEnds {
                 replies: replies.len(),
             })?)
         })

@@ -67,7 +67,7 @@ where
         }
         schema.remove("$schema");
         schema.remove("title");
-        // Some servers insist on it, and a type without fields has none.
+        // Some servers require the field, and a type without fields has none.
         schema.entry("properties").or_insert_with(|| json!({}));
     }
     let function = move |args: &Value, ctx: Ctx| -> BoxFuture<'static, anyhow::Result<Value>> {
@@ -93,7 +93,7 @@ impl Tool {
         &self.name
     }
 
-    /// What it does; empty if nobody said.
+    /// What it does; empty without a description.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -112,7 +112,7 @@ impl Tool {
     }
 }
 
-/// What a [`tool_node`] takes: the tool call that started its task, `goto("tools").with(call)`.
+/// The parameter of a [`tool_node`]: the tool call that started its task, `goto("tools").with(call)`.
 pub struct Call(ToolCall);
 
 impl FromTask for Call {
@@ -127,17 +127,17 @@ impl FromTask for Call {
     }
 }
 
-/// What a [`tool_node`] returns: a tool's answer for the channel `messages`.
-pub struct Answer(Message);
+/// The result of a [`tool_node`]: a tool's message for the channel `messages`.
+pub struct ToolResult(Message);
 
-impl<S> IntoOutput<S> for Answer {
+impl<S> IntoOutput<S> for ToolResult {
     fn into_output(self) -> anyhow::Result<Output> {
-        let answers = Value::list(vec![self.0.into()]);
-        Ok(Output::update([(MESSAGES, answers)]))
+        let results = Value::list(vec![self.0.into()]);
+        Ok(Output::update([(MESSAGES, results)]))
     }
 }
 
-/// A node that runs one tool call and adds the answer to the channel `messages`. Fan out to it,
+/// A node that runs one tool call and adds the result to the channel `messages`. Fan out to it,
 /// one task per call:
 ///
 /// ```
@@ -167,19 +167,19 @@ impl<S> IntoOutput<S> for Answer {
 /// ```
 ///
 /// A tool that fails, is unknown or cannot read its arguments does not fail the run: the model
-/// gets the error's text as the answer and can do better. Tools may use their [`Ctx`] as nodes
-/// do, for events, durable steps and questions to a human.
+/// gets the error's text as the result and can do better. Tools may use their [`Ctx`] as nodes
+/// do, for events, durable steps and interrupts.
 pub fn tool_node(
     tools: impl IntoIterator<Item = Arc<Tool>>,
-) -> impl Fn(Call, Ctx) -> BoxFuture<'static, Answer> + Send + Sync + 'static {
+) -> impl Fn(Call, Ctx) -> BoxFuture<'static, ToolResult> + Send + Sync + 'static {
     let tools: Arc<[Arc<Tool>]> = tools.into_iter().collect();
     move |Call(call), ctx| {
         let tools = tools.clone();
-        Box::pin(async move { Answer(answer(&tools, &call, ctx).await) })
+        Box::pin(async move { ToolResult(run_tool(&tools, &call, ctx).await) })
     }
 }
 
-async fn answer(tools: &[Arc<Tool>], call: &ToolCall, ctx: Ctx) -> Message {
+async fn run_tool(tools: &[Arc<Tool>], call: &ToolCall, ctx: Ctx) -> Message {
     let message = |content: Value| {
         Message::tool(content, call.id.clone().unwrap_or_default()).with_name(call.name.clone())
     };

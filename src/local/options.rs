@@ -1,4 +1,4 @@
-//! What may be said about a run and about which states to list.
+//! Options of a run, and of a list of states.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,33 +12,33 @@ use crate::{
     value::Map,
 };
 
-/// Supersteps a run may take when nobody says (LangGraph's default).
+/// Supersteps a run may take by default (LangGraph's default).
 const RECURSION_LIMIT: u32 = 10_007;
 
-/// How to run. The default runs from the head, tells nobody and writes in the background.
+/// How to run. The default runs from the head, emits no events and writes in the background.
 #[derive(Clone)]
 pub struct RunOptions {
-    /// What nodes see of the run; its scalars are noted in checkpoints.
+    /// The config that nodes read; its scalars are stored in the metadata of checkpoints.
     pub config: RunConfig,
-    /// Supersteps of nodes; the graph's own limit, or a large one, unless said.
+    /// Supersteps of nodes; by default the graph's own limit, or a large one.
     pub recursion_limit: Option<u32>,
-    /// The checkpoint to run from, the head unless said. From an older one a new branch grows.
+    /// The checkpoint to run from, by default the head. A run from an older one opens a branch.
     pub at: Option<CheckpointId>,
     /// Checkpoints of graphs inside to run from, by namespace (LangGraph's `checkpoint_map`). Only
-    /// namespaces that come up again count: those of graphs that keep their state per thread,
-    /// and those of tasks that continue.
+    /// namespaces that occur in the run count: those of graphs that store their state per thread,
+    /// and those of tasks that are resumed.
     pub inside: HashMap<Arc<str>, CheckpointId>,
-    /// Breakpoints in place of the graph's.
+    /// Breakpoints that replace the graph's.
     pub interrupt_before: Option<Names>,
-    /// Breakpoints in place of the graph's.
+    /// Breakpoints that replace the graph's.
     pub interrupt_after: Option<Names>,
     /// When supersteps have to be durable.
     pub durability: Durability,
-    /// Noted in checkpoints.
+    /// The id of the run, stored in its checkpoints.
     pub run: Option<RunId>,
     /// Receives the events.
     pub sink: Arc<dyn engine::Sink>,
-    /// Mistakes of commands that are passed over, as LangGraph does; none unless said.
+    /// Mistakes of commands that are ignored, as LangGraph does; by default none.
     pub tolerance: Tolerance,
     /// Stops the run at the next await.
     pub cancel: CancellationToken,
@@ -53,9 +53,9 @@ pub struct History {
     pub before: Option<CheckpointId>,
     /// Just this one.
     pub at: Option<CheckpointId>,
-    /// Metadata the states have.
+    /// Metadata that the states contain.
     pub metadata: Option<Map>,
-    /// At most so many.
+    /// The greatest number of states.
     pub limit: usize,
 }
 

@@ -1,4 +1,4 @@
-//! One thread: run it, look at it, edit it.
+//! One thread: runs its graph, reads its states and updates them.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ impl Thread {
         self.id
     }
 
-    /// Runs the graph until it ends, asks, stops or fails. Whoever ran on the thread before is
-    /// refused from now on.
+    /// Runs the graph until it ends, interrupts, stops or fails. Earlier runs on the thread can
+    /// write nothing more.
     ///
     /// # Errors
     /// The checkpoint to run from does not exist, or the storage failed before the run began.
@@ -60,15 +60,15 @@ impl Thread {
         let (outcome, error) = match &finished.result {
             Ok(Ended::Done) => (Outcome::Idle, None),
             Ok(Ended::Asked(_) | Ended::Breakpoint) => (Outcome::Interrupted, None),
-            Err(engine::Error::Cancelled) => (left_over(&finished.next), None),
+            Err(engine::Error::Cancelled) => (outcome_of(&finished.next), None),
             Err(error) => (Outcome::Error, Some(error.to_value())),
         };
-        self.settle(finished.slot.unwrap_or(slot), outcome, error)
+        self.store_outcome(finished.slot.unwrap_or(slot), outcome, error)
             .await?;
         Ok(finished)
     }
 
-    /// The state at a checkpoint, or as it stands; `None` when nothing was stored. `inside` adds
+    /// The state at a checkpoint, or at the head; `None` when nothing was stored. `inside` adds
     /// the states of the graphs inside its tasks.
     ///
     /// # Errors
@@ -108,11 +108,11 @@ impl Thread {
         Ok(self.reader(&thread).history(&self.graph, list).await?)
     }
 
-    /// Writes as if `as_node` had (LangGraph's `update_state`): a new checkpoint behind `at`, or
-    /// behind the head.
+    /// Applies an update as if `as_node` had written it (LangGraph's `update_state`): a new
+    /// checkpoint after `at`, or after the head.
     ///
     /// # Errors
-    /// An update that makes no sense, a run that is under way, a checkpoint or subgraph that is
+    /// An update that the engine refuses, a run that is under way, a checkpoint or subgraph that is
     /// not there, the storage.
     pub async fn update_state(
         &self,
@@ -123,7 +123,7 @@ impl Thread {
         self.bulk_update_state(ns, at, vec![vec![update]]).await
     }
 
-    /// Several supersteps of updates, one checkpoint each.
+    /// Applies several supersteps of updates, one checkpoint each.
     ///
     /// # Errors
     /// As [`update_state`](Self::update_state).
@@ -143,10 +143,12 @@ impl Thread {
         if let Some(base) = &mut base {
             load::keep_own_writes(base, slot.branch);
         }
-        let newest = match ns.is_empty() {
-            true => slot.head,
-            false if at.is_some() => self.newest(slot, &ns).await?,
-            false => None,
+        let newest = if ns.is_empty() {
+            slot.head
+        } else if at.is_some() {
+            self.newest(slot, &ns).await?
+        } else {
+            None
         };
         let edit = Edit {
             saver: self.parts.saver.clone(),
@@ -161,7 +163,7 @@ impl Thread {
         };
         let edited = edit.apply(supersteps).await?;
         if ns.is_empty() {
-            self.settle(edited.slot, left_over(&edited.next), None)
+            self.store_outcome(edited.slot, outcome_of(&edited.next), None)
                 .await?;
         }
         Ok(edited.checkpoint)
@@ -198,21 +200,21 @@ impl Thread {
         read::graph_at(&self.graph, ns).ok_or_else(|| Error::NoSubgraph(ns.clone()))
     }
 
-    /// The addressed checkpoint, or the one the namespace stands at.
+    /// The addressed checkpoint, or the newest one of the namespace.
     async fn base(
         &self,
         slot: Slot,
         ns: &Arc<str>,
         at: Option<CheckpointId>,
     ) -> Result<Option<Decoded>, Error> {
-        let wanted = match (at, slot.head, ns.is_empty()) {
+        let at_base = match (at, slot.head, ns.is_empty()) {
             (Some(id), ..) => At::Id(id),
             (None, Some(head), true) => At::Id(head),
             (None, None, true) => return Ok(None),
             (None, _, false) => At::Newest,
         };
         let saver = &self.parts.saver;
-        let found = load::checkpoint(saver, slot.tree, self.id, ns, wanted).await?;
+        let found = load::checkpoint(saver, slot.tree, self.id, ns, at_base).await?;
         match (at, found) {
             (Some(id), None) => Err(Error::NoCheckpoint(id)),
             (_, found) => Ok(found),
@@ -224,23 +226,24 @@ impl Thread {
         Ok(found.map(|found| found.checkpoint.id))
     }
 
-    async fn settle(
+    async fn store_outcome(
         &self,
         slot: Slot,
         outcome: Outcome,
         error: Option<Value>,
     ) -> Result<(), Error> {
         match self.parts.tree.settle(slot, outcome, error).await {
-            // Somebody else has the thread now, and says how it stands.
+            // Another writer has the thread now and stores its outcome.
             Ok(()) | Err(crate::checkpoint::Error::Fenced) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-fn left_over(next: &[Arc<str>]) -> Outcome {
-    match next.is_empty() {
-        true => Outcome::Idle,
-        false => Outcome::Interrupted,
+fn outcome_of(next: &[Arc<str>]) -> Outcome {
+    if next.is_empty() {
+        Outcome::Idle
+    } else {
+        Outcome::Interrupted
     }
 }

@@ -161,5 +161,6 @@ fn is_removal(message: &Value) -> bool {
 
 /// Whether a message is in stored form and has an id.
 fn is_identified(message: &Value) -> bool {
-    message.get("id").is_some() && coerce(message).is_ok_and(|coerced| coerced.is_identical(message))
+    message.get("id").is_some()
+        && coerce(message).is_ok_and(|coerced| coerced.is_identical(message))
 }

@@ -78,7 +78,7 @@ impl Service {
                 if run.attempt > 1 {
                     held.live
                         .publisher
-                        .begin_again(run.attempt, earlier * FRAMES);
+                        .begin_attempt(run.attempt, earlier * FRAMES);
                     held.live.cancel = CancellationToken::new();
                 }
                 held

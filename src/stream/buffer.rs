@@ -1,7 +1,7 @@
 //! The frames of one run, numbered and kept in chunks that readers share.
 //!
-//! Frames are written straight into the tail. A reader that wants them seals the tail, which
-//! from then on is a shared, immutable chunk: readers get slices of it, not copies.
+//! Frames are written straight into the tail. Reading seals the tail, which from then on is a
+//! shared, immutable chunk: readers get slices of it, not copies.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::{frame, mode::Modes};
 pub const CHUNK: usize = 64 << 10;
 /// Up to this size a sealed tail is copied, so that its larger allocation can be used again.
 const COPIED: usize = 16 << 10;
-/// What a chunk costs besides its bytes.
+/// Bytes that a chunk takes besides its frames.
 const OVERHEAD: usize = 128;
 
 /// Where a frame ends in its chunk, and which modes it belongs to.
@@ -34,15 +34,15 @@ struct Chunk {
     modes: Modes,
 }
 
-/// What a reader got.
+/// What one read returns.
 pub struct Read {
     /// Frames; empty when there are none for this reader.
     pub bytes: Bytes,
-    /// Number of the frame to go on with.
+    /// Number of the frame at which the next read begins.
     pub next: u64,
 }
 
-/// See the module's text.
+/// The frames of one run.
 pub struct Buffer {
     chunks: VecDeque<Chunk>,
     tail: Vec<u8>,
@@ -52,8 +52,8 @@ pub struct Buffer {
     next: u64,
     /// Bytes sealed so far, dropped ones included.
     sealed: u64,
-    /// Bytes of sealed chunks that are still here, with their overhead.
-    kept: usize,
+    /// Bytes of the sealed chunks in memory, with their overhead.
+    sealed_bytes: usize,
     /// Frames carry their number.
     ids: bool,
     /// Frames were dropped.
@@ -70,7 +70,7 @@ impl Buffer {
             modes: Modes::default(),
             next: first,
             sealed: 0,
-            kept: 0,
+            sealed_bytes: 0,
             ids,
             dropped: false,
         }
@@ -97,7 +97,7 @@ impl Buffer {
         self.next
     }
 
-    /// Number of the oldest frame that is still here, or of the next one.
+    /// Number of the oldest frame in memory, or of the next one.
     pub fn first(&self) -> u64 {
         self.chunks
             .front()
@@ -109,12 +109,12 @@ impl Buffer {
         self.dropped
     }
 
-    /// Bytes held in memory.
+    /// Bytes in memory.
     pub fn size(&self) -> usize {
-        self.kept + self.tail.len()
+        self.sealed_bytes + self.tail.len()
     }
 
-    /// Bytes between the chunk that holds frame `from` and the end.
+    /// Bytes between the chunk that contains frame `from` and the end.
     pub fn behind(&self, from: u64) -> u64 {
         let end = self.sealed + self.tail.len() as u64;
         let start = match self.chunks.get(self.position(from)) {
@@ -135,43 +135,41 @@ impl Buffer {
         }
     }
 
-    /// Drops the oldest chunks until at most `most` bytes are held.
+    /// Drops the oldest chunks until at most `most` bytes are left.
     pub fn shrink_to(&mut self, most: usize) {
         while self.size() > most && !self.chunks.is_empty() {
             self.drop_front();
         }
     }
 
-    /// Frames from number `from` up to and without `until`, at most about [`CHUNK`] bytes of
-    /// them. With a filter only frames of its modes.
-    pub fn read(&mut self, from: u64, until: u64, filter: Option<Modes>) -> Read {
-        let until = until.min(self.next);
+    /// The frames from number `from` on, at most about [`CHUNK`] bytes of them. With a filter only
+    /// frames of its modes.
+    pub fn read(&mut self, from: u64, filter: Option<Modes>) -> Read {
+        let end = self.next;
         let mut read = Read {
             bytes: Bytes::new(),
-            next: from.max(self.first()).min(until),
+            next: from.max(self.first()).min(end),
         };
-        if read.next >= until {
+        if read.next >= end {
             return read;
         }
-        if until > self.next - self.marks.len() as u64 {
-            self.seal();
-        }
+        self.seal();
         let mut many = BytesMut::new();
-        while read.next < until {
+        while read.next < end {
             let Some(chunk) = self.chunks.get(self.position(read.next)) else {
                 break;
             };
             let mut next = read.next;
-            let piece = chunk.read(&mut next, until, filter);
-            let held = read.bytes.len() + many.len();
-            if held > 0 && held + piece.len() > CHUNK {
+            let piece = chunk.read(&mut next, filter);
+            let length = read.bytes.len() + many.len();
+            if length > 0 && length + piece.len() > CHUNK {
                 break;
             }
             read.next = next;
             if piece.is_empty() {
                 continue;
             }
-            if held == 0 {
+            if length == 0 {
                 read.bytes = piece;
                 continue;
             }
@@ -207,7 +205,7 @@ impl Buffer {
         let marks: Box<[Mark]> = self.marks.drain(..).collect();
         let offset = self.sealed;
         self.sealed += bytes.len() as u64;
-        self.kept += bytes.len() + OVERHEAD + size_of_val(&*marks);
+        self.sealed_bytes += bytes.len() + OVERHEAD + size_of_val(&*marks);
         self.chunks.push_back(Chunk {
             first: self.next - marks.len() as u64,
             offset,
@@ -220,17 +218,16 @@ impl Buffer {
     fn drop_front(&mut self) {
         if let Some(chunk) = self.chunks.pop_front() {
             self.dropped = true;
-            self.kept -= chunk.bytes.len() + OVERHEAD + size_of_val(&*chunk.marks);
+            self.sealed_bytes -= chunk.bytes.len() + OVERHEAD + size_of_val(&*chunk.marks);
         }
     }
 }
 
 impl Chunk {
-    /// Frames from number `next` up to and without `until`, as far as they are here.
-    fn read(&self, next: &mut u64, until: u64, filter: Option<Modes>) -> Bytes {
-        let index = |frame: u64| usize::try_from(frame - self.first).unwrap_or(usize::MAX);
-        let from = index(*next);
-        let to = index(until).min(self.marks.len());
+    /// The frames of this chunk from number `next` on, which moves behind them.
+    fn read(&self, next: &mut u64, filter: Option<Modes>) -> Bytes {
+        let from = usize::try_from(*next - self.first).unwrap_or(usize::MAX);
+        let to = self.marks.len();
         *next = self.first + to as u64;
         let start = |index: usize| match index {
             0 => 0,
@@ -282,12 +279,12 @@ mod tests {
     #[test]
     fn readers_get_what_is_new_in_one_piece_and_share_it() {
         let mut buffer = filled(3);
-        let one = buffer.read(1, u64::MAX, None);
-        let two = buffer.read(1, u64::MAX, None);
+        let one = buffer.read(1, None);
+        let two = buffer.read(1, None);
         assert_eq!(data(&one.bytes), [1, 2, 3]);
         assert_eq!(one.bytes.as_ptr(), two.bytes.as_ptr());
-        assert_eq!(data(&buffer.read(3, u64::MAX, None).bytes), [3]);
-        assert!(buffer.read(one.next, u64::MAX, None).bytes.is_empty());
+        assert_eq!(data(&buffer.read(3, None).bytes), [3]);
+        assert!(buffer.read(one.next, None).bytes.is_empty());
     }
 
     #[test]
@@ -297,20 +294,18 @@ mod tests {
             buffer.push(Mode::Custom.into(), "custom", "", |out| {
                 out.extend_from_slice(number.to_string().as_bytes());
             });
-            buffer.read(number, u64::MAX, None);
+            buffer.read(number, None);
         }
-        let all = buffer.read(2, u64::MAX, None);
+        let all = buffer.read(2, None);
         assert_eq!(data(&all.bytes), [2, 3, 4, 5]);
         assert_eq!(all.next, 6);
     }
 
     #[test]
-    fn a_filter_and_an_end_leave_out_frames_and_keep_the_count() {
+    fn a_filter_leaves_out_frames_and_keeps_the_count() {
         let mut buffer = filled(6);
-        let values = buffer.read(1, u64::MAX, Some(Mode::Values.into()));
+        let values = buffer.read(1, Some(Mode::Values.into()));
         assert_eq!((data(&values.bytes), values.next), (vec![2, 4, 6], 7));
-        let early = buffer.read(2, 5, None);
-        assert_eq!((data(&early.bytes), early.next), (vec![2, 3, 4], 5));
     }
 
     #[test]
@@ -323,7 +318,7 @@ mod tests {
         }
         let (mut from, mut pieces) = (1, 0);
         while from < buffer.next() {
-            let read = buffer.read(from, u64::MAX, None);
+            let read = buffer.read(from, None);
             assert!(!read.bytes.is_empty() && read.bytes.len() <= CHUNK + 5100);
             (from, pieces) = (read.next, pieces + 1);
         }
@@ -333,11 +328,11 @@ mod tests {
     #[test]
     fn dropped_frames_are_gone_and_the_rest_keeps_its_numbers() {
         let mut buffer = filled(4);
-        buffer.read(1, u64::MAX, None);
+        buffer.read(1, None);
         buffer.push(Mode::Custom.into(), "custom", "", |out| out.push(b'5'));
         buffer.drop_before(5);
         assert_eq!(buffer.first(), 5);
-        let rest = buffer.read(1, u64::MAX, None);
+        let rest = buffer.read(1, None);
         assert_eq!((data(&rest.bytes), rest.next), (vec![5], 6));
         buffer.shrink_to(0);
         assert_eq!((buffer.size(), buffer.first()), (0, 6));

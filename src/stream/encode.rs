@@ -1,4 +1,4 @@
-//! From the engine's events to frames, mode by mode, in the form LangGraph's server sends.
+//! Encodes the engine's events as frames, mode by mode, in the form LangGraph's server sends.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,7 @@ use super::{
     buffer::Buffer,
     frame::{number, plain, text},
     mode::{Mode, Modes},
-    shape::{Channels, interrupts},
+    shape::{Channels, write_interrupts},
 };
 use crate::{
     engine::{Body, Event, event::TaskInfo},
@@ -23,7 +23,7 @@ use crate::{
 mod checkpoint;
 mod messages;
 
-/// Which run is told of, and to whom.
+/// The run whose events are encoded, and the modes in which.
 pub struct Origin {
     /// The run.
     pub run: RunId,
@@ -31,11 +31,11 @@ pub struct Origin {
     pub thread: ThreadId,
     /// Its attempt, from 1.
     pub attempt: i32,
-    /// Named in the first frame.
+    /// The branch that the first frame names.
     pub branch: Option<Arc<str>>,
-    /// What was asked for.
+    /// The modes that the request subscribes to.
     pub modes: Modes,
-    /// Graphs inside the graph are told of too.
+    /// Events of graphs inside the graph are encoded too.
     pub subgraphs: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For the events of one run of `graph`.
+    /// An encoder for the events of one run of `graph`.
     pub fn new(origin: Origin, graph: &Arc<Compiled>) -> Self {
         let mut encoder = Self {
             origin,
@@ -76,7 +76,7 @@ impl Encoder {
         encoder
     }
 
-    /// Takes over what the run's config says.
+    /// Takes metadata, tags and configurable from the run's config.
     pub fn config(&mut self, config: &RunConfig) {
         let ids = [
             ("run_id", Value::from(self.origin.run.to_string())),
@@ -108,17 +108,17 @@ impl Encoder {
         self.tasks.clear();
     }
 
-    /// Names the branch that the first frame tells of.
+    /// Sets the branch that the first frame names.
     pub fn name_branch(&mut self, name: Arc<str>) {
         self.origin.branch = Some(name);
     }
 
-    /// What frames from now on say of the attempt.
+    /// Sets the attempt that later frames name.
     pub fn set_attempt(&mut self, attempt: i32) {
         self.origin.attempt = attempt;
     }
 
-    /// The first frame: the run has started.
+    /// Writes the first frame: the run has started.
     pub fn start(&self, frames: &mut Buffer) {
         frames.push(Modes::METADATA, "metadata", "", |out| {
             out.extend_from_slice(b"{\"run_id\":");
@@ -133,13 +133,13 @@ impl Encoder {
         });
     }
 
-    /// Whether messages are sent as they have grown, which takes every piece of them.
+    /// Whether messages are sent as far as they have grown, which takes every piece of them.
     pub fn grows(&self) -> bool {
         let modes = self.origin.modes;
         modes.has(Mode::Messages) && !modes.has(Mode::MessagesTuple)
     }
 
-    /// Takes note of an event that nobody hears.
+    /// Adds up the pieces of messages while the stream has no reader.
     pub fn miss(&mut self, event: &Event) {
         if let Body::Message {
             message,
@@ -152,7 +152,7 @@ impl Encoder {
         }
     }
 
-    /// The frames of one event.
+    /// Writes the frames of one event.
     pub fn encode(&mut self, frames: &mut Buffer, event: &Event) {
         let (ns, modes) = (&*event.ns, self.origin.modes);
         let shown = ns.is_empty() || self.origin.subgraphs;
@@ -167,9 +167,9 @@ impl Encoder {
                     self.channels.write(out, state);
                 });
             }
-            Body::ValuesInterrupt(state, asked) if shown && modes.has(Mode::Values) => {
+            Body::ValuesInterrupt(state, interrupts) if shown && modes.has(Mode::Values) => {
                 frames.push(Mode::Values.into(), "values", ns, |out| {
-                    self.channels.write_asked(out, state, asked);
+                    self.channels.write_interrupted(out, state, interrupts);
                 });
             }
             Body::Update {
@@ -188,9 +188,10 @@ impl Encoder {
                     out.push(b'}');
                 });
             }
-            Body::UpdateInterrupt(asked) if shown && modes.has(Mode::Updates) => {
+            Body::UpdateInterrupt(interrupts) if shown && modes.has(Mode::Updates) => {
                 frames.push(Mode::Updates.into(), "updates", ns, |out| {
-                    self.channels.write_asked(out, &Value::Null, asked);
+                    self.channels
+                        .write_interrupted(out, &Value::Null, interrupts);
                 });
             }
             Body::Message {
@@ -203,7 +204,7 @@ impl Encoder {
                 task,
                 error,
                 result,
-                interrupts: asked,
+                interrupts: open,
             } => {
                 let end = |out: &mut Vec<u8>| {
                     self.task_head(out, task);
@@ -212,7 +213,7 @@ impl Encoder {
                     out.extend_from_slice(b",\"result\":");
                     self.channels.write(out, result);
                     out.extend_from_slice(b",\"interrupts\":");
-                    interrupts(out, asked);
+                    write_interrupts(out, open);
                     out.push(b'}');
                 };
                 if shown && modes.has(Mode::Tasks) {
@@ -223,7 +224,7 @@ impl Encoder {
                 }
                 if modes.has(Mode::Events) {
                     let input = self.inputs.remove(&task.id);
-                    if error.is_none() && asked.is_empty() {
+                    if error.is_none() && open.is_empty() {
                         self.callback(frames, "on_chain_end", task, |out, channels| {
                             out.extend_from_slice(b"\"output\":");
                             channels.write(out, result);
@@ -292,7 +293,7 @@ impl Encoder {
         text(out, &task.name);
     }
 
-    /// A callback event in LangChain's form, of a node.
+    /// Writes a callback event of a node in LangChain's form.
     fn callback(
         &self,
         frames: &mut Buffer,
@@ -321,7 +322,7 @@ impl Encoder {
     }
 }
 
-/// The fields of a map, without braces.
+/// Writes the fields of a map, without braces.
 fn fields(out: &mut Vec<u8>, map: &Map) {
     for (index, (key, value)) in map.iter().enumerate() {
         if index > 0 {
@@ -333,7 +334,7 @@ fn fields(out: &mut Vec<u8>, map: &Map) {
     }
 }
 
-/// A payload with step and time around it.
+/// Writes a `debug` frame: a payload with its step and the time.
 fn debug(frames: &mut Buffer, ns: &str, step: i64, kind: &str, payload: impl FnOnce(&mut Vec<u8>)) {
     frames.push(Mode::Debug.into(), "debug", ns, |out| {
         out.extend_from_slice(b"{\"step\":");

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// Opens a frame; what is appended next is its data, one line of compact JSON.
+/// Opens a frame; its data follows, one line of compact JSON.
 ///
 /// A namespace follows the event's name as `|outer|inner`.
 pub fn open(out: &mut Vec<u8>, event: &str, ns: &str) {

@@ -1,4 +1,4 @@
-//! The streams of this process, by run and by thread.
+//! The streams of this process, by run.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,17 +7,17 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::{sync::broadcast, time::Instant};
+use tokio::time::Instant;
 
 use super::publisher::Publisher;
-use crate::id::{RunId, ThreadId};
+use crate::id::RunId;
 
-/// How long and how much of finished streams is kept.
+/// How long, and up to how many bytes, finished streams are retained.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// How long a finished stream that can be resumed is kept.
+    /// How long a finished stream that can be resumed is retained.
     pub time: Duration,
-    /// Bytes of finished streams kept in all; the oldest go first.
+    /// Bytes of all retained streams; the oldest are dropped first.
     pub bytes: usize,
 }
 
@@ -30,10 +30,7 @@ impl Default for Retention {
     }
 }
 
-/// Runs a watcher of a thread may be behind before it misses one.
-const WATCHED: usize = 256;
-
-/// The streams of this process. Ended streams that cannot be resumed are forgotten at once.
+/// The streams of this process. A finished stream that cannot be resumed is dropped at once.
 pub struct Hub {
     retention: Retention,
     state: Mutex<State>,
@@ -42,11 +39,10 @@ pub struct Hub {
 #[derive(Default)]
 struct State {
     runs: HashMap<RunId, Entry>,
-    threads: HashMap<ThreadId, broadcast::Sender<Arc<Publisher>>>,
-    /// Finished streams, the oldest first. What was replaced or removed since is skipped.
+    /// Finished streams, the oldest first. Streams that were replaced or removed since are skipped.
     finished: VecDeque<Finished>,
     /// Bytes of the finished streams.
-    held: usize,
+    retained_bytes: usize,
 }
 
 struct Entry {
@@ -58,14 +54,6 @@ struct Finished {
     at: Instant,
     size: usize,
     publisher: Arc<Publisher>,
-}
-
-/// The streams of a thread.
-pub struct Watch {
-    /// Those that go on now.
-    pub current: Vec<Arc<Publisher>>,
-    /// Those that start later. A watcher far behind misses the oldest.
-    pub later: broadcast::Receiver<Arc<Publisher>>,
 }
 
 impl Hub {
@@ -80,11 +68,6 @@ impl Hub {
     /// Adds a stream, before its run starts; a stream of the same run is replaced.
     pub fn insert(&self, publisher: Arc<Publisher>) {
         let mut state = self.state.lock();
-        if let Some(watchers) = state.threads.get(&publisher.thread())
-            && watchers.send(publisher.clone()).is_err()
-        {
-            state.threads.remove(&publisher.thread());
-        }
         let entry = Entry {
             publisher: publisher.clone(),
             finished: None,
@@ -101,21 +84,21 @@ impl Hub {
         (!entry.finished.is_some_and(expired)).then(|| entry.publisher.clone())
     }
 
-    /// Closes a stream that will get nothing more. One that can be resumed is kept for a while.
+    /// Closes a stream that will get no more frames. One that can be resumed is retained for a while.
     pub fn finish(&self, publisher: &Arc<Publisher>) {
         publisher.close();
         let mut state = self.state.lock();
         let Some(entry) = state.runs.get_mut(&publisher.run()) else {
             return;
         };
-        // Another attempt may have taken its place.
+        // The stream of another attempt may have replaced this one.
         if !Arc::ptr_eq(&entry.publisher, publisher) {
             return;
         }
         if publisher.resumable() {
             let (at, size) = (Instant::now(), publisher.size());
             entry.finished = Some(at);
-            state.held += size;
+            state.retained_bytes += size;
             state.finished.push_back(Finished {
                 at,
                 size,
@@ -127,48 +110,31 @@ impl Hub {
         self.sweep_locked(&mut state);
     }
 
-    /// Closes and forgets the stream of a run.
+    /// Closes and drops the stream of a run.
     pub fn remove(&self, run: RunId) {
         let mut state = self.state.lock();
         let Some(entry) = state.runs.remove(&run) else {
             return;
         };
         entry.publisher.close();
-        let same = |other: &Finished| Arc::ptr_eq(&other.publisher, &entry.publisher);
-        if let Some(at) = state.finished.iter().position(same)
+        let is_stream = |other: &Finished| Arc::ptr_eq(&other.publisher, &entry.publisher);
+        if let Some(at) = state.finished.iter().position(is_stream)
             && let Some(finished) = state.finished.remove(at)
         {
-            state.held -= finished.size;
+            state.retained_bytes -= finished.size;
         }
     }
 
-    /// Forgets finished streams beyond the retention. New and finished streams do this too, so
-    /// it matters only for a process that falls idle.
+    /// Drops finished streams beyond the retention. Adding and finishing a stream do so too, so
+    /// that this matters only for a process that falls idle.
     pub fn sweep(&self) {
         self.sweep_locked(&mut self.state.lock());
-    }
-
-    /// All streams of a thread, present and to come.
-    pub fn subscribe_thread(&self, thread: ThreadId) -> Watch {
-        let mut state = self.state.lock();
-        state
-            .threads
-            .retain(|_, watchers| watchers.receiver_count() > 0);
-        let current = state.runs.values().filter(|entry| entry.finished.is_none());
-        let current = current.map(|entry| &entry.publisher);
-        let current = current.filter(|publisher| publisher.thread() == thread);
-        let current = current.cloned().collect();
-        let watchers = state.threads.entry(thread);
-        let later = watchers
-            .or_insert_with(|| broadcast::Sender::new(WATCHED))
-            .subscribe();
-        Watch { current, later }
     }
 
     fn sweep_locked(&self, state: &mut State) {
         while let Some(oldest) = state.finished.front() {
             let expired = oldest.at.elapsed() >= self.retention.time;
-            if !expired && state.held <= self.retention.bytes {
+            if !expired && state.retained_bytes <= self.retention.bytes {
                 break;
             }
             let Some(Finished {
@@ -177,10 +143,10 @@ impl Hub {
             else {
                 break;
             };
-            state.held -= size;
+            state.retained_bytes -= size;
             let run = publisher.run();
-            let same = |entry: &Entry| Arc::ptr_eq(&entry.publisher, &publisher);
-            if state.runs.get(&run).is_some_and(same) {
+            let is_current = |entry: &Entry| Arc::ptr_eq(&entry.publisher, &publisher);
+            if state.runs.get(&run).is_some_and(is_current) {
                 state.runs.remove(&run);
             }
         }

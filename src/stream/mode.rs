@@ -1,4 +1,4 @@
-//! What a client may ask a stream to show.
+//! The modes of a stream: which kinds of events a client subscribes to.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Kind;
 
-/// What a stream shows. The words are LangGraph's.
+/// One kind of events that a stream sends. The words are LangGraph's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Mode {
     /// The whole state after every superstep.
@@ -33,7 +33,7 @@ pub enum Mode {
     /// Tasks and checkpoints with step and time.
     #[serde(rename = "debug")]
     Debug,
-    /// What nodes send themselves.
+    /// Events that nodes emit themselves.
     #[serde(rename = "custom")]
     Custom,
 }
@@ -67,7 +67,7 @@ impl Mode {
         }
     }
 
-    /// The engine's events this mode is made of.
+    /// The kinds of engine events from which this mode is encoded.
     pub fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Values => &[Kind::Values],
@@ -92,7 +92,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A word that is no mode.
+/// Error: a word is no mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no stream mode: use one of values, messages, messages-tuple, tasks, checkpoints, \
@@ -116,19 +116,14 @@ impl FromStr for Mode {
 pub struct Modes(u16);
 
 impl Modes {
-    /// Marks the first frame of a stream; readers who ask for certain modes do not see it.
+    /// Marks the first frame of a stream; readers of certain modes do not get it.
     pub(super) const METADATA: Self = Self(1 << 14);
-    /// Marks frames that every reader sees.
+    /// Marks frames that every reader gets.
     pub(super) const ALWAYS: Self = Self(1 << 15);
 
     /// Whether the mode is in the set.
     pub fn has(self, mode: Mode) -> bool {
         self.0 & mode.bit() != 0
-    }
-
-    /// Whether the set is empty.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
     }
 
     /// Whether any mode is in both sets.
@@ -146,7 +141,7 @@ impl Modes {
         Self(self.0 | other.0)
     }
 
-    /// Whether any mode of the set is made of such events.
+    /// Whether any mode of the set is encoded from events of this kind.
     pub fn needs(self, kind: Kind) -> bool {
         Mode::ALL
             .iter()

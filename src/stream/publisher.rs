@@ -1,4 +1,4 @@
-//! Takes the events of one run and holds their frames for whoever reads.
+//! The stream of one run: encodes its events into frames and retains those for its readers.
 
 use std::{
     collections::HashMap,
@@ -31,23 +31,23 @@ use crate::{
 pub struct Limits {
     /// How far a reader of a stream that cannot be resumed may fall behind, in bytes.
     pub lag: usize,
-    /// What a stream that can be resumed keeps, in bytes; the oldest frames go first.
-    pub kept: usize,
+    /// Bytes that a stream that can be resumed retains; the oldest frames are dropped first.
+    pub retained: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             lag: 16 << 20,
-            kept: 64 << 20,
+            retained: 64 << 20,
         }
     }
 }
 
-/// What is kept without need before old frames are looked for, in bytes.
+/// Bytes that may be in memory without need before the next attempt to drop old frames.
 const SLACK: usize = 256 << 10;
 
-/// What a publisher needs to know of its run.
+/// The run of a publisher, and what its stream sends.
 pub struct Options {
     /// The run.
     pub run: RunId,
@@ -55,29 +55,26 @@ pub struct Options {
     pub thread: ThreadId,
     /// Its attempt, from 1.
     pub attempt: i32,
-    /// What the request asked to see.
+    /// The modes that the request subscribes to.
     pub modes: Vec<Mode>,
-    /// The run's thread goes with it: nobody is told of its checkpoints.
+    /// The run's thread is deleted with it, so that its checkpoints are not announced.
     pub temporary: bool,
-    /// Events of graphs inside the graph are shown.
+    /// Events of graphs inside the graph are sent too.
     pub subgraphs: bool,
-    /// Frames carry ids and are kept for readers who come back.
+    /// Frames carry ids and are retained for readers who come back.
     pub resumable: bool,
-    /// The graph: its message channels are shown with LangChain's fields.
+    /// The graph, whose message channels are written with LangChain's fields.
     pub graph: Arc<Compiled>,
     /// Named in the `metadata` event; only for requests that used a branch.
     pub branch_in_metadata: Option<Arc<str>>,
     /// Number of the last frame of earlier attempts: numbers go on after it.
     pub after: u64,
-    /// Frames are shown only once [`Publisher::release`] names them: for streams that are
-    /// delivered after they were stored.
-    pub held: bool,
     /// Memory the stream may take.
     pub limits: Limits,
 }
 
 impl Options {
-    /// The first attempt of a run that shows nothing yet, delivered as it goes on.
+    /// The options of the first attempt of a run, without any mode.
     pub fn new(run: RunId, thread: ThreadId, graph: Arc<Compiled>) -> Self {
         Self {
             run,
@@ -90,7 +87,6 @@ impl Options {
             graph,
             branch_in_metadata: None,
             after: 0,
-            held: false,
             limits: Limits::default(),
         }
     }
@@ -102,52 +98,38 @@ pub struct Publisher {
     thread: ThreadId,
     resumable: bool,
     limits: Limits,
-    modes: Modes,
-    /// Kinds wanted of the root graph, and of graphs inside it, as bits.
-    wanted: [u8; 2],
-    /// A message is sent as far as it has grown, so that no piece may be missed.
+    /// Kinds of events that are encoded, of the root graph and of graphs inside it, as bits.
+    encoded: [u8; 2],
+    /// Messages are sent as far as they have grown, so that no piece may be missed.
     grows: bool,
     state: Mutex<State>,
     started: OnceLock<()>,
     readers: AtomicUsize,
     closed: AtomicBool,
-    news: Notify,
+    notify: Notify,
 }
 
 struct State {
     encoder: Encoder,
     buffer: Buffer,
-    /// Frames before this number may be shown.
-    released: u64,
     /// Next frame of each reader; `None` once it fell too far behind.
     readers: HashMap<u64, Option<u64>>,
     last_reader: u64,
-    /// Size at which old frames are looked for.
+    /// Size at which old frames are dropped.
     trim_at: usize,
 }
 
-/// Frames in the form in which they are stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// Number of the first frame.
-    pub first: u64,
-    /// Number of the last frame.
-    pub last: u64,
-    /// The frames.
-    pub frames: Bytes,
-}
-
-/// What a reader finds.
+/// What a reader finds in the stream.
 pub(super) enum Found {
     /// Frames.
     Frames(Bytes),
     /// Frames that are no longer there: first and last number.
     Gap(u64, u64),
-    /// Nothing yet.
+    /// No frames yet.
     Nothing,
-    /// Nothing any more.
+    /// The end of the stream.
     End,
-    /// It fell too far behind.
+    /// The reader fell too far behind.
     Lagged,
 }
 
@@ -165,28 +147,29 @@ impl Publisher {
         };
         let encoder = Encoder::new(origin, &options.graph);
         let first = options.after + 1;
-        let inside = match options.subgraphs {
-            true => kinds(modes),
-            // Callback events tell of all nodes, wherever they run.
-            false if modes.has(Mode::Events) => bit(Kind::Tasks),
-            false => 0,
+        let inside = if options.subgraphs {
+            kinds(modes)
+        } else if modes.has(Mode::Events) {
+            // Callback events report all nodes, wherever they run.
+            bit(Kind::Tasks)
+        } else {
+            0
         };
-        let shown = match options.temporary {
-            true => !bit(Kind::Checkpoints),
-            false => u8::MAX,
+        let shown = if options.temporary {
+            !bit(Kind::Checkpoints)
+        } else {
+            u8::MAX
         };
         Arc::new(Self {
             run: options.run,
             thread: options.thread,
             resumable: options.resumable,
             limits: options.limits,
-            modes,
-            wanted: [kinds(modes) & shown, inside & shown],
+            encoded: [kinds(modes) & shown, inside & shown],
             grows: encoder.grows(),
             state: Mutex::new(State {
                 encoder,
                 buffer: Buffer::new(first, options.resumable),
-                released: if options.held { first } else { u64::MAX },
                 readers: HashMap::new(),
                 last_reader: 0,
                 trim_at: SLACK,
@@ -194,7 +177,7 @@ impl Publisher {
             started: OnceLock::new(),
             readers: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
-            news: Notify::new(),
+            notify: Notify::new(),
         })
     }
 
@@ -208,24 +191,19 @@ impl Publisher {
         self.thread
     }
 
-    /// Whether frames carry ids and are kept for readers who come back.
+    /// Whether frames carry ids and are retained for readers who come back.
     pub fn resumable(&self) -> bool {
         self.resumable
     }
 
-    /// What the request asked to see.
-    pub fn modes(&self) -> Modes {
-        self.modes
-    }
-
-    /// Names the branch that the `metadata` event tells of: to be called before it is sent.
+    /// Sets the branch that the `metadata` event names, to be called before that is sent.
     pub fn name_branch(&self, name: Arc<str>) {
         self.state.lock().encoder.name_branch(name);
     }
 
-    /// Another attempt of the run begins, after one that was made elsewhere: its frames are numbered
+    /// Begins another attempt of the run, after one in another process: its frames are numbered
     /// from `after` on if there are none yet.
-    pub fn begin_again(&self, attempt: i32, after: u64) {
+    pub fn begin_attempt(&self, attempt: i32, after: u64) {
         let mut state = self.state.lock();
         state.encoder.set_attempt(attempt);
         if self.started.get().is_some() {
@@ -238,10 +216,10 @@ impl Publisher {
             }
         }
         drop(state);
-        self.news.notify_waiters();
+        self.notify.notify_waiters();
     }
 
-    /// Sends the `metadata` event, unless that has happened. Every other event does it too.
+    /// Sends the `metadata` event once. Every other event does so before it is sent.
     pub fn start(&self) {
         self.change(|_| {});
     }
@@ -259,11 +237,10 @@ impl Publisher {
         });
     }
 
-    /// Ends the stream: readers get what they have not seen and then the end. Frames that are
-    /// still held are never shown.
+    /// Ends the stream: readers get the frames that they have not read, and then the end.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.news.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     /// Whether the stream has ended.
@@ -271,46 +248,21 @@ impl Publisher {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Number of the last frame; 0 before the first of all attempts.
-    pub fn last(&self) -> u64 {
-        self.state.lock().buffer.next() - 1
-    }
-
-    /// Shows frames up to this number, which are held until then.
-    pub fn release(&self, last: u64) {
-        let mut state = self.state.lock();
-        state.released = state.released.max(last.saturating_add(1));
-        drop(state);
-        self.news.notify_waiters();
-    }
-
-    /// Frames after this number, held ones included, for whoever stores them: about 64 KiB.
-    pub fn batch(&self, after: u64) -> Option<Batch> {
-        let mut state = self.state.lock();
-        let first = state.buffer.first().max(after + 1);
-        let read = state.buffer.read(first, u64::MAX, None);
-        (!read.bytes.is_empty()).then(|| Batch {
-            first,
-            last: read.next - 1,
-            frames: read.bytes,
-        })
-    }
-
-    /// Bytes held in memory.
+    /// Bytes in memory.
     pub fn size(&self) -> usize {
         self.state.lock().buffer.size()
     }
 
-    /// A reader that begins at `from` and sees only events of `modes`; with no modes, all.
+    /// A reader that begins at `from` and gets only events of `modes`; with no modes, all.
     ///
-    /// A stream that cannot be resumed has no past to come back to: any number means what
-    /// comes from now on.
+    /// A stream that cannot be resumed retains no frames to come back to: any number means from
+    /// now on.
     pub fn subscribe(self: &Arc<Self>, from: Since, modes: &[Mode]) -> Subscription {
         let mut state = self.state.lock();
         let next = match from {
             Since::Start => 0,
             Since::After(last) if self.resumable => last.saturating_add(1),
-            Since::After(_) | Since::Live => state.buffer.next().min(state.released),
+            Since::After(_) | Since::Live => state.buffer.next(),
         };
         state.last_reader += 1;
         let id = state.last_reader;
@@ -326,13 +278,14 @@ impl Publisher {
         self.readers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    pub(super) fn news(&self) -> &Notify {
-        &self.news
+    /// Notifies waiting readers of new frames and of the end.
+    pub(super) fn notify(&self) -> &Notify {
+        &self.notify
     }
 
-    /// What is there for a reader, which moves on past it.
+    /// Reads the frames that are there for a reader, and moves the reader behind them.
     pub(super) fn read(&self, reader: u64, filter: Option<Modes>) -> Found {
-        // Asked before the frames: whatever came before the end is then seen.
+        // Read before the frames, so that frames from before the end are found.
         let closed = self.is_closed();
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -347,12 +300,14 @@ impl Publisher {
                 return Found::Gap(from.max(1), first - 1);
             }
         }
-        let read = state.buffer.read(*next, state.released, filter);
+        let read = state.buffer.read(*next, filter);
         *next = read.next.max(*next);
-        match read.bytes.is_empty() {
-            false => Found::Frames(read.bytes),
-            true if closed => Found::End,
-            true => Found::Nothing,
+        if !read.bytes.is_empty() {
+            Found::Frames(read.bytes)
+        } else if closed {
+            Found::End
+        } else {
+            Found::Nothing
         }
     }
 
@@ -371,13 +326,13 @@ impl Publisher {
             self.trim(&mut state);
         }
         drop(state);
-        // Costs nothing while nobody waits.
-        self.news.notify_waiters();
+        // Costs nothing while no reader waits.
+        self.notify.notify_waiters();
     }
 
     fn trim(&self, state: &mut State) {
         if self.resumable {
-            state.buffer.shrink_to(self.limits.kept);
+            state.buffer.shrink_to(self.limits.retained);
         } else {
             let mut oldest = state.buffer.next();
             for reader in state.readers.values_mut() {
@@ -396,10 +351,10 @@ impl Publisher {
 }
 
 impl Sink for Publisher {
-    /// On a stream that is not kept, nothing is built while nobody reads.
+    /// A stream that cannot be resumed encodes nothing while it has no reader.
     fn wants(&self, kind: Kind, ns: &str) -> bool {
-        let wanted = self.wanted[usize::from(!ns.is_empty())] & bit(kind) != 0;
-        wanted
+        let encoded = self.encoded[usize::from(!ns.is_empty())] & bit(kind) != 0;
+        encoded
             && !self.is_closed()
             && (self.resumable
                 || self.readers.load(Ordering::Acquire) > 0
@@ -407,8 +362,8 @@ impl Sink for Publisher {
     }
 
     fn emit(&self, event: Event) {
-        let unheard = !self.resumable && self.readers.load(Ordering::Acquire) == 0;
-        if unheard {
+        let unread = !self.resumable && self.readers.load(Ordering::Acquire) == 0;
+        if unread {
             if self.grows {
                 self.state.lock().encoder.miss(&event);
             }
@@ -422,8 +377,8 @@ impl Sink for Publisher {
     }
 }
 
-/// What a reader sees who asks for certain modes: those, and how the run failed. Both forms of
-/// messages count as one: a run has only one of them.
+/// The frames for a reader of certain modes: those of the modes, and the failure of the run. Both
+/// forms of messages count as one, because a run sends only one of them.
 fn filter(modes: &[Mode]) -> Option<Modes> {
     if modes.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! State as clients see it: message channels with LangChain's default fields.
+//! Writes states as clients see them: message channels with LangChain's default fields.
 //!
 //! Written straight into the stream's buffer; equal to what
 //! [`message::with_defaults`](crate::message::with_defaults) would build first.
@@ -18,12 +18,12 @@ use crate::{
 pub struct Channels(HashSet<Arc<str>>);
 
 impl Channels {
-    /// Collects them.
+    /// Collects the names.
     pub fn of(graph: &Arc<Compiled>) -> Self {
         let mut channels = Self::default();
-        let (mut open, mut seen) = (vec![graph], HashSet::new());
+        let (mut open, mut visited) = (vec![graph], HashSet::new());
         while let Some(graph) = open.pop() {
-            if !seen.insert(Arc::as_ptr(graph)) {
+            if !visited.insert(Arc::as_ptr(graph)) {
                 continue;
             }
             channels.0.extend(graph.messages.iter().cloned());
@@ -37,7 +37,7 @@ impl Channels {
         channels
     }
 
-    /// A map of channels; anything else as it is.
+    /// Writes a map of channels, and any other value as it is.
     pub fn write(&self, out: &mut Vec<u8>, state: &Value) {
         match state {
             Value::Map(map) if !self.0.is_empty() => {
@@ -48,7 +48,7 @@ impl Channels {
         }
     }
 
-    /// What one task wrote: a map of channels, or a list of such maps.
+    /// Writes the update of one task: a map of channels, or a list of such maps.
     pub fn write_update(&self, out: &mut Vec<u8>, update: &Value) {
         match update {
             Value::List(parts) if !self.0.is_empty() => {
@@ -58,8 +58,8 @@ impl Channels {
         }
     }
 
-    /// The state with questions under `__interrupt__`; the questions alone if it is no map.
-    pub fn write_asked(&self, out: &mut Vec<u8>, state: &Value, asked: &[Interrupt]) {
+    /// The state with open interrupts under `__interrupt__`; the interrupts alone if it is no map.
+    pub fn write_interrupted(&self, out: &mut Vec<u8>, state: &Value, interrupts: &[Interrupt]) {
         match state {
             Value::Map(map) if !map.is_empty() => {
                 self.fields(out, map);
@@ -68,7 +68,7 @@ impl Channels {
             _ => out.push(b'{'),
         }
         out.extend_from_slice(b"\"__interrupt__\":");
-        interrupts(out, asked);
+        write_interrupts(out, interrupts);
         out.push(b'}');
     }
 
@@ -106,9 +106,9 @@ fn channel(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Questions in a stream.
-pub fn interrupts(out: &mut Vec<u8>, asked: &[Interrupt]) {
-    super::frame::list(out, asked, |out, interrupt| {
+/// Open interrupts as a stream sends them.
+pub fn write_interrupts(out: &mut Vec<u8>, interrupts: &[Interrupt]) {
+    super::frame::list(out, interrupts, |out, interrupt| {
         out.extend_from_slice(b"{\"value\":");
         interrupt.value.write_json(out);
         out.extend_from_slice(b",\"id\":");
@@ -145,7 +145,7 @@ const CHUNK: Fields = &[
     ("chunk_position", b"null"),
 ];
 
-/// A whole message. What is not in stored form is read as one first.
+/// Writes a whole message. A value that is not in stored form is coerced first.
 pub fn message(out: &mut Vec<u8>, value: &Value) {
     let Value::Map(map) = value else {
         return value.write_json(out);
@@ -163,7 +163,7 @@ pub fn message(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// A piece of a model's message.
+/// Writes a piece of a model's message.
 pub fn chunk(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Map(map) => dump(out, map, CHUNK, Some("AIMessageChunk")),
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn questions_join_the_state_or_stand_alone() {
-        let asked = [Interrupt {
+        let interrupts = [Interrupt {
             id: "1f".into(),
             value: value!("A?"),
         }];
@@ -271,7 +271,7 @@ mod tests {
         ] {
             let channels = Channels::default();
             assert_eq!(
-                written(|out| channels.write_asked(out, &state, &asked)),
+                written(|out| channels.write_interrupted(out, &state, &interrupts)),
                 expected
             );
         }

@@ -10,20 +10,20 @@ use super::{
     publisher::{Found, Publisher},
 };
 
-/// Where a reader begins.
+/// The frame at which a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// With the first frame that is still there.
+    /// With the first frame that is retained.
     Start,
-    /// With what comes from now on.
+    /// With the next frame.
     Live,
     /// After the frame of this number.
     After(u64),
 }
 
 impl Since {
-    /// What a `Last-Event-ID` header means: `-`, `-1` and `0` the start, a number what comes
-    /// after it. What is no id of ours cannot be found, as no header, and means from now on.
+    /// Parses a `Last-Event-ID` header: `-`, `-1` and `0` mean the start, a number the frame after
+    /// it. Any other text, and no header, means from now on.
     pub fn last_event_id(header: Option<&str>) -> Self {
         match header.map(str::trim) {
             Some("-" | "-1" | "0") => Self::Start,
@@ -51,12 +51,12 @@ impl Subscription {
         }
     }
 
-    /// Whole frames: all that came since the last call, at most about 64 KiB. `None` once the
+    /// The whole frames that came since the last call, at most about 64 KiB. `None` once the
     /// stream has ended and all of it was read.
     ///
-    /// Nothing is lost when the call is dropped before it answers. A reader that fell too far
-    /// behind gets an `error` event and the end; one that comes back for frames that are gone
-    /// gets a `gap` event with the first and the last number of those.
+    /// No frame is lost when the call is dropped before it returns. A reader that fell too far
+    /// behind gets an `error` event and the end; one that comes back for dropped frames gets a
+    /// `gap` event with the first and the last number of those.
     pub async fn next(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
@@ -64,12 +64,12 @@ impl Subscription {
         let mut found = self.publisher.read(self.id, self.filter);
         while matches!(found, Found::Nothing) {
             let publisher = &*self.publisher;
-            let mut news = pin!(publisher.news().notified());
-            // Listen first, look then: what comes in between is not missed.
-            news.as_mut().enable();
+            let mut notified = pin!(publisher.notify().notified());
+            // Listens before it reads, so that frames that come in between are not missed.
+            notified.as_mut().enable();
             found = publisher.read(self.id, self.filter);
             if matches!(found, Found::Nothing) {
-                news.await;
+                notified.await;
                 found = publisher.read(self.id, self.filter);
             }
         }

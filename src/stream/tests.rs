@@ -1,6 +1,8 @@
+//! Tests of the streams of runs: their bytes, their readers and what is retained.
+
 use std::sync::Arc;
 
-use super::*;
+use super::{publisher::Limits, *};
 use crate::{
     engine::{Body, Event, event::TaskInfo},
     graph::{Compiled, Names, Persist, Schemas, Writers},
@@ -9,8 +11,8 @@ use crate::{
 };
 
 mod delivery;
-mod kept;
 mod recorded;
+mod retained;
 mod shown;
 mod speed;
 
@@ -47,10 +49,9 @@ fn options(modes: &[Mode]) -> Options {
         graph: graph(&["messages"]),
         branch_in_metadata: None,
         after: 0,
-        held: false,
         limits: Limits {
             lag: 1 << 20,
-            kept: 4 << 20,
+            retained: 4 << 20,
         },
     }
 }

@@ -222,7 +222,7 @@ async fn a_handler_runs_in_the_same_superstep_after_the_last_attempt(storage: &S
     let failed = &states[1].snapshot;
     assert_eq!(failed.tasks.len(), 1);
     assert!(failed.tasks[0].error.is_some() && failed.tasks[0].result.is_none());
-    let seen = &states[0].snapshot.checkpoint.seen;
+    let seen = &states[0].snapshot.checkpoint.consumed_versions;
     assert!(seen["__error_handler__a"].is_empty());
     assert!(seen["a"].contains_key("branch:to:a"));
 }

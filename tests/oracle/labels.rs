@@ -355,7 +355,7 @@ impl Labels {
             .collect();
         record["channel_versions"] = counters(&checkpoint.versions);
         record["versions_seen"] = checkpoint
-            .seen
+            .consumed_versions
             .iter()
             .map(|(node, versions)| (node.to_string(), counters(versions)))
             .collect();

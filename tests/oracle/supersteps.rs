@@ -143,7 +143,7 @@ proptest! {
             prop_assert_eq!(&values, &after.values);
             prop_assert_eq!(counters(&live.versions), counters(&after.versions));
             let seen: Vec<_> = live.seen.iter().map(|(n, v)| (n.clone(), counters(v))).collect();
-            let stored: Vec<_> = after.seen.iter().map(|(n, v)| (n.clone(), counters(v))).collect();
+            let stored: Vec<_> = after.consumed_versions.iter().map(|(n, v)| (n.clone(), counters(v))).collect();
             prop_assert_eq!(seen, stored);
             let updated: Vec<_> = updated.into_iter().collect();
             prop_assert_eq!(Some(&updated), after.updated.as_ref());

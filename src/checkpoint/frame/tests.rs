@@ -196,7 +196,8 @@ fn what_follows_from_the_rest_is_left_out_and_comes_back() {
     ] {
         let mut made = checkpoint(&values);
         made.versions.insert("gone".into(), version(3));
-        made.consumed_versions.insert("__input__".into(), BTreeMap::new());
+        made.consumed_versions
+            .insert("__input__".into(), BTreeMap::new());
         made.consumed_versions
             .insert("n".into(), BTreeMap::from([("a".into(), version(2))]));
         made.updated = updated;

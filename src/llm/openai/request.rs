@@ -24,9 +24,9 @@ pub(super) fn request(
         model: model.to_owned(),
         ..Default::default()
     };
-    for (index, sent) in messages.iter().enumerate() {
+    for (index, source) in messages.iter().enumerate() {
         let failed = |reason| Error::Message { index, reason };
-        let form = message(sent).map_err(failed)?;
+        let form = message(source).map_err(failed)?;
         let form = serde_json::from_value(form).map_err(|error| failed(error.to_string()))?;
         request.messages.push(form);
     }

@@ -105,7 +105,7 @@ async fn run(name: &str, args: Value) -> Message {
         args,
     });
     let call = Call::from_task(&ctx).expect("the argument is a call");
-    let Answer(message) = node(call, ctx).await;
+    let ToolResult(message) = node(call, ctx).await;
     assert_eq!(message.tool_call_id(), Some("call_7"));
     assert_eq!(message.name(), Some(name));
     message

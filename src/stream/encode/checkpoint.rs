@@ -1,6 +1,6 @@
-//! Checkpoints as the modes `checkpoints` and `debug` show them.
+//! Encodes checkpoints for the modes `checkpoints` and `debug`.
 
-use super::{Encoder, interrupts};
+use super::{Encoder, write_interrupts};
 use crate::{
     engine::event::{CheckpointInfo, TaskState},
     id::CheckpointId,
@@ -83,15 +83,16 @@ impl Encoder {
                 self.channels.write(out, result);
             }
             out.extend_from_slice(b",\"interrupts\":");
-            interrupts(out, &task.interrupts);
+            write_interrupts(out, &task.interrupts);
         }
         let Some(child) = &task.child_ns else {
             out.extend_from_slice(b",\"state\":null}");
             return;
         };
-        let (before, after): (&[u8], &[u8]) = match debug {
-            true => (b",\"checkpoint\":{\"thread_id\":", b"}}"),
-            false => (b",\"state\":{\"configurable\":{\"thread_id\":", b"}}}"),
+        let (before, after): (&[u8], &[u8]) = if debug {
+            (b",\"checkpoint\":{\"thread_id\":", b"}}")
+        } else {
+            (b",\"state\":{\"configurable\":{\"thread_id\":", b"}}}")
         };
         out.extend_from_slice(before);
         plain(out, self.origin.thread);
@@ -101,7 +102,7 @@ impl Encoder {
     }
 }
 
-/// Inside another graph: the checkpoints of the graphs around and of this one, by namespace.
+/// Inside another graph: writes the checkpoints of the outer graphs and of this one, by namespace.
 fn map_of(out: &mut Vec<u8>, ns: &str, id: CheckpointId, parents: &Map) {
     if ns.is_empty() {
         return;

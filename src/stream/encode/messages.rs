@@ -1,4 +1,4 @@
-//! Chat messages as the modes `messages-tuple` and `messages` show them.
+//! Encodes chat messages for the modes `messages-tuple` and `messages`.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::{
     value::{Map, Value},
 };
 
-/// So many tasks keep their metadata ready; beyond that it is made anew.
+/// Most tasks whose encoded metadata is cached; beyond that all of it is encoded anew.
 const TASKS: usize = 256;
 
-/// `metadata` of the messages of one task, ready to send.
+/// The encoded `metadata` of the messages of one task.
 pub struct Metadata {
     chunk: Box<[u8]>,
     whole: Box<[u8]>,
@@ -37,9 +37,10 @@ impl Encoder {
             let metadata = self.metadata(ns, whole, task);
             frames.push(Mode::MessagesTuple.into(), "messages", ns, |out| {
                 out.push(b'[');
-                match whole {
-                    true => shape::message(out, message),
-                    false => shape::chunk(out, message),
+                if whole {
+                    shape::message(out, message);
+                } else {
+                    shape::chunk(out, message);
                 }
                 out.push(b',');
                 out.extend_from_slice(metadata);
@@ -50,7 +51,7 @@ impl Encoder {
         }
     }
 
-    /// A message as far as it has grown, after its metadata if it is new.
+    /// Writes a message as far as it has grown, after its metadata if it is new.
     fn grown(
         &mut self,
         frames: &mut Buffer,
@@ -70,19 +71,18 @@ impl Encoder {
                 out.extend_from_slice(b"}}");
             });
         }
-        let (event, shown) = match whole {
-            true => {
-                self.growing.remove(&id);
-                ("messages/complete", message.clone())
-            }
-            false => ("messages/partial", self.grow(message)),
+        let (event, shown) = if whole {
+            self.growing.remove(&id);
+            ("messages/complete", message.clone())
+        } else {
+            ("messages/partial", self.grow(message))
         };
         frames.push(Mode::Messages.into(), event, "", |out| {
             list(out, [&shown], shape::message);
         });
     }
 
-    /// Adds a piece to its message and answers the message so far.
+    /// Adds a piece to its message and returns the message so far.
     pub(super) fn grow(&mut self, piece: &Value) -> Value {
         let id = id_of(piece);
         let piece = chunk_of(piece);
@@ -104,18 +104,17 @@ impl Encoder {
             let mut out = vec![b'{'];
             self.task_metadata(&mut out, task);
             let mut chunk = out.clone();
-            // Inside another graph a model is told of the graph it runs in, else of its task.
+            // Inside another graph a piece names the graph that its model runs in, else its task.
             let around = if ns.is_empty() { &*task.ns } else { ns };
             chunk.extend_from_slice(b",\"checkpoint_ns\":");
             text(&mut chunk, around);
             chunk.push(b'}');
-            // What a node returned whole is told of the graph around it, if there is one.
-            let whole = match ns.is_empty() {
-                true => {
-                    out.push(b'}');
-                    out
-                }
-                false => chunk.clone(),
+            // A whole message that a node returned names the graph around it, if there is one.
+            let whole = if ns.is_empty() {
+                out.push(b'}');
+                out
+            } else {
+                chunk.clone()
             };
             let metadata = Metadata {
                 chunk: chunk.into(),
@@ -124,13 +123,13 @@ impl Encoder {
             self.tasks.insert(task.id, metadata);
         }
         let found = self.tasks.get(&task.id);
-        found.map_or(b"{}", |ready| match whole {
-            true => &ready.whole,
-            false => &ready.chunk,
-        })
+        found.map_or(
+            b"{}",
+            |ready| if whole { &ready.whole } else { &ready.chunk },
+        )
     }
 
-    /// The fields of a task's metadata, without braces.
+    /// Writes the fields of a task's metadata, without braces.
     pub(super) fn task_metadata(&self, out: &mut Vec<u8>, task: &TaskInfo) {
         out.extend_from_slice(&self.shared);
         out.extend_from_slice(b",\"thread_id\":");
@@ -159,7 +158,7 @@ fn id_of(message: &Value) -> Arc<str> {
     }
 }
 
-/// A piece from its stored form.
+/// Reads a piece from its stored form.
 fn chunk_of(value: &Value) -> AiChunk {
     let str_of = |value: &Value, key| match value.get(key) {
         Some(Value::Str(text)) => Some(text.clone()),

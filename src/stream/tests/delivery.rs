@@ -131,7 +131,7 @@ async fn a_reader_far_behind_is_cut_off_and_the_others_are_not() {
 async fn frames_that_are_gone_are_announced() {
     let mut options = options(&[Mode::Custom]);
     options.resumable = true;
-    let kept = options.limits.kept;
+    let kept = options.limits.retained;
     let publisher = Publisher::new(options);
     let text = Value::from("x".repeat(kept / 8));
     for _ in 0..10 {
@@ -151,24 +151,6 @@ async fn frames_that_are_gone_are_announced() {
     }
     assert_eq!(pieces, 8);
     assert_eq!(parse(&last)[0].2, Some(12));
-}
-
-#[tokio::test]
-async fn held_frames_are_shown_when_released_and_never_after_the_end() {
-    let mut options = options(&[Mode::Custom]);
-    (options.resumable, options.held) = (true, true);
-    let publisher = Publisher::new(options);
-    let mut reader = publisher.subscribe(Since::Start, &[]);
-    publisher.emit(custom("stored"));
-    assert!(now(&mut reader).is_empty());
-    let batch = publisher.batch(0).unwrap();
-    assert_eq!((batch.first, batch.last), (1, 2));
-    assert_eq!(publisher.batch(2), None);
-    publisher.release(batch.last);
-    publisher.emit(custom("lost"));
-    assert_eq!(names(&now(&mut reader)), ["metadata", "custom"]);
-    publisher.close();
-    assert!(reader.next().await.is_none());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The events of a streamed answer as pieces of a message.
+//! Reads the events of a streamed reply as pieces of a message.
 
 use async_openai::types::chat::{
     ChatCompletionMessageToolCallChunk, CompletionUsage, CreateChatCompletionStreamResponse,
@@ -10,21 +10,21 @@ use crate::{
     value::{Map, Value},
 };
 
-/// What is known of an answer while it comes in.
+/// What was read of a reply so far.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct Reply {
     /// The model's name and why it stopped, once it did.
     done: Option<Map>,
     usage: Option<Value>,
 }
 
-impl Answer {
+impl Reply {
     /// The piece an event carries, if it has one for the reader.
     pub fn piece(&mut self, event: CreateChatCompletionStreamResponse) -> Option<AiChunk> {
         if let Some(usage) = event.usage {
             self.usage = Some(counts(&usage));
         }
-        // Only one choice was asked for.
+        // The request is for one choice.
         let choice = event.choices.into_iter().next()?;
         if let Some(reason) = choice.finish_reason {
             let mut about = Map::from([("model_name", Value::from(event.model))]);
@@ -46,7 +46,7 @@ impl Answer {
         })
     }
 
-    /// The last piece; none if the model never said that it is done.
+    /// The last piece; none if the model never reported its end.
     pub fn end(self) -> Option<AiChunk> {
         Some(AiChunk {
             response_metadata: self.done?,
