@@ -29,7 +29,7 @@ pub const START: &str = "__start__";
 /// The end of a graph.
 pub const END: &str = "__end__";
 
-/// The channel that holds the whole state of a graph without named channels.
+/// The channel of the whole state of a graph without named channels.
 pub(crate) const ROOT: &str = "__root__";
 
 /// The channel whose write starts `node`.

@@ -8,14 +8,14 @@ use super::Error;
 use crate::message;
 use crate::value::{Map, Value};
 
-/// Folds an update into the old value. The old value is given away, so that a list or map that
-/// nobody else holds is changed in place.
+/// Folds an update into the old value, which is passed by value so that a list or map that is
+/// not shared is changed in place.
 type Fold = Arc<dyn Fn(Value, &Value) -> Result<Value, Error> + Send + Sync>;
 
 /// How a reducer's value grows, which decides how it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Nothing; stored whole.
+    /// In an unknown way; stored whole.
     Plain,
     /// A list that mostly grows at its end; stored as deltas.
     Append,
@@ -139,7 +139,7 @@ impl Reducer {
         &self.name
     }
 
-    /// What the channel holds before the first write.
+    /// The channel's value before the first write.
     pub(crate) fn initial(&self) -> &Value {
         &self.initial
     }

@@ -69,7 +69,7 @@ impl Frame {
     /// Encodes `checkpoint` on top of what is stored, and remembers its values as stored.
     ///
     /// `shape` returns how a channel grows. Only versions that are not stored yet make rows.
-    pub fn encode(
+    pub(crate) fn encode(
         &mut self,
         ns: &Arc<str>,
         checkpoint: &Checkpoint,

@@ -235,7 +235,7 @@ pub enum Persist {
 /// JSON schemas of a graph, as `/assistants/{id}/schemas` serves them.
 #[derive(Clone, Debug, Default)]
 pub struct Schemas {
-    /// What a run may send.
+    /// The input of a run.
     pub input: serde_json::Value,
     /// The output of a run.
     pub output: serde_json::Value,
@@ -268,17 +268,17 @@ pub struct Compiled {
     pub(crate) output: Vec<Arc<str>>,
     /// The whole state is one value in the channel `__root__` instead of a map of channels.
     pub(crate) root_state: bool,
-    /// How its state is kept when it runs inside another graph.
+    /// How its state is stored when it runs inside another graph.
     pub(crate) persist: Persist,
     /// Stop before these nodes.
     pub(crate) interrupt_before: Names,
     /// Stop after these nodes.
     pub(crate) interrupt_after: Names,
-    /// Channels that hold chat messages.
+    /// Channels of chat messages.
     pub(crate) messages: Vec<Arc<str>>,
     /// JSON schemas.
     pub(crate) schemas: Schemas,
-    /// Supersteps a run may take unless it says otherwise.
+    /// Supersteps a run may take by default.
     pub(crate) recursion_limit: Option<u32>,
     /// Shared dependencies.
     pub(crate) deps: Deps,
@@ -290,7 +290,7 @@ impl Compiled {
         draw::draw(self, depth)
     }
 
-    /// The channel that holds the conversation: `messages`, or the first one of chat messages.
+    /// The channel of the conversation: `messages`, or the first one of chat messages.
     pub(crate) fn message_channel(&self) -> Option<&Arc<str>> {
         let named = self.messages.iter().find(|name| &***name == "messages");
         named.or(self.messages.first())

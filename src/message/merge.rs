@@ -14,7 +14,7 @@ use crate::value::Value;
 /// replaces the message that has its id, in place, or is appended; a removal removes the message
 /// with its id; of duplicates in `right` the last counts, at the position of the first. After a
 /// removal of everything ([`REMOVE_ALL`]) the result is what follows the last such marker.
-/// Missing ids are minted on both sides. The old list is extended in place if nobody else shares it.
+/// Missing ids are minted on both sides. The old list is extended in place if it is not shared.
 ///
 /// # Errors
 /// A value that is no message, or a removal of an id that no message has.
