@@ -13,5 +13,5 @@ pub use crate::{
     extract::RunConfig as Config,
     id::{CheckpointId, RunId, TaskId, ThreadId},
     local::{Error as LocalError, History},
-    tree::State,
+    tree::ThreadState,
 };

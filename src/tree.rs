@@ -4,7 +4,7 @@ pub mod address;
 pub mod branch;
 /// The former name of [`start`], until its last caller is renamed.
 pub mod base {
-    pub use super::start::{ask_again, start};
+    pub use super::start::{copy_open_interrupts as ask_again, start};
 }
 pub mod dangling;
 pub mod diff;
@@ -26,10 +26,10 @@ pub mod start;
 pub mod store;
 pub mod tag;
 
-pub use address::{Address, Given, Target};
-pub use error::{Error, Kind};
+pub use address::{Address, AddressFields, AddressTarget};
+pub use error::{Error, ErrorKind};
 pub use index::Indexer;
-pub use read::{Reader, State};
+pub use read::{StateReader, ThreadState};
 pub use resolve::{Base, Resolved, resolve};
 pub use store::{
     read::Read,

@@ -3,7 +3,7 @@
 use super::{Error, fields::Fields, params::Query};
 use crate::{
     id::CheckpointId,
-    tree::{Given, store::rows::Position},
+    tree::{AddressFields, store::rows::Position},
     value::Value,
 };
 
@@ -23,8 +23,8 @@ const ALL: [&str; 7] = [
 ];
 
 /// The address fields at the top level of a body.
-pub(super) fn of_body(fields: &Fields<'_>) -> Result<Given, Error> {
-    let mut given = Given {
+pub(super) fn of_body(fields: &Fields<'_>) -> Result<AddressFields, Error> {
+    let mut given = AddressFields {
         branch: ours(fields.text("branch"))?.cloned(),
         tag: ours(fields.text("tag"))?.cloned(),
         checkpoints: checkpoints(fields)?,
@@ -62,9 +62,9 @@ pub(super) fn only(query: &Query, known: &[&str]) -> Result<(), Error> {
 }
 
 /// The address parameters of a query.
-pub(super) fn of_query(query: &Query) -> Result<Given, Error> {
+pub(super) fn of_query(query: &Query) -> Result<AddressFields, Error> {
     let text = |name| query.get(name).map(Into::into);
-    let mut given = Given {
+    let mut given = AddressFields {
         branch: text("branch"),
         tag: text("tag"),
         checkpoints: vec![],

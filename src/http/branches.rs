@@ -15,13 +15,13 @@ use crate::{
     runs::branches::{Begin, Branched, Branches, NewBranch},
     tree::{
         Address,
-        address::name,
-        branch::{Leave, Queued, Shown},
+        address::parse_name,
+        branch::{BranchView, QueuedRuns, SwitchPolicy},
     },
     value::{Map, Value},
 };
 
-const PENDING: &[(&str, Queued)] = &[("cancel", Queued::Cancel), ("keep", Queued::Keep)];
+const PENDING: &[(&str, QueuedRuns)] = &[("cancel", QueuedRuns::Cancel), ("keep", QueuedRuns::Pin)];
 
 /// `GET /threads/{thread_id}/branches`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
@@ -38,7 +38,7 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
         let activate = fields.flag("activate")?.unwrap_or(false);
-        let leave = leave(&fields, Queued::Float)?;
+        let leave = leave(&fields, QueuedRuns::Float)?;
         let new = NewBranch {
             from: Begin::Address(address::of_body(&fields)?.address(false)?),
             name: wanted_name(&fields)?,
@@ -70,7 +70,7 @@ pub(super) async fn rewind(mut call: Call) -> Result<Response<Body>, Error> {
             from: Begin::Address(given.address(false)?),
             name: wanted_name(&fields)?,
             origin: "rewind",
-            activate: Some(leave(&fields, Queued::Cancel)?),
+            activate: Some(leave(&fields, QueuedRuns::Cancel)?),
         };
         let made = call.api().make_branch(call.path.thread()?, new).await?;
         let mut map = made_map(&made);
@@ -120,7 +120,7 @@ pub(super) async fn restore(mut call: Call) -> Result<Response<Body>, Error> {
             from: Begin::Address(given.address(false)?),
             name: wanted_name(&fields)?,
             origin: "restore",
-            activate: Some(leave(&fields, Queued::Cancel)?),
+            activate: Some(leave(&fields, QueuedRuns::Cancel)?),
         };
         let made = call.api().make_branch(call.path.thread()?, new).await?;
         let mut map = made_map(&made);
@@ -135,7 +135,7 @@ pub(super) async fn activate(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let (thread, name) = (call.path.thread()?, call.path.name()?);
         let body = call.json_or_nothing().await?;
-        let how = leave(&Fields::of(&body)?, Queued::Cancel)?;
+        let how = leave(&Fields::of(&body)?, QueuedRuns::Cancel)?;
         let made = call.api().activate_branch(thread, name, how).await?;
         let mut map = made_map(&made);
         map.insert("cancelled_runs", cancelled(&made));
@@ -175,11 +175,11 @@ pub(super) fn address_of(body: &Value) -> Result<Address, Error> {
 
 fn wanted_name(fields: &Fields<'_>) -> Result<Option<Arc<str>>, Error> {
     let text = fields.text("name")?;
-    Ok(text.map(|text| name(text)).transpose()?)
+    Ok(text.map(|text| parse_name(text)).transpose()?)
 }
 
-fn leave(fields: &Fields<'_>, queued: Queued) -> Result<Leave, Error> {
-    Ok(Leave {
+fn leave(fields: &Fields<'_>, queued: QueuedRuns) -> Result<SwitchPolicy, Error> {
+    Ok(SwitchPolicy {
         queued: fields.word("pending", PENDING)?.unwrap_or(queued),
         cancel_running: fields.flag("cancel_running")?.unwrap_or(false),
     })
@@ -201,7 +201,7 @@ fn made_map(made: &Branched) -> Map {
 }
 
 /// A branch.
-pub(super) fn branch(branch: &Shown) -> Map {
+pub(super) fn branch(branch: &BranchView) -> Map {
     let row = &branch.row;
     let text = |text: &Option<Arc<str>>| Value::from(text.clone().map(Value::Str));
     Map::from([

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     id::{CheckpointId, ThreadId},
     runs::compare::Difference,
-    tree::{Address, Given},
+    tree::{Address, AddressFields},
     value::{Map, Value},
 };
 
@@ -33,7 +33,7 @@ pub(super) async fn diff(call: Call) -> Result<Response<Body>, Error> {
 fn address(query: &Query, name: &str) -> Result<Address, Error> {
     let text = query.get(name).unwrap_or_default();
     let (kind, value) = text.split_once(':').unwrap_or((text, ""));
-    let mut given = Given::default();
+    let mut given = AddressFields::default();
     match kind {
         _ if value.is_empty() => return Err(unclear(name, text)),
         "branch" => given.branch = Some(value.into()),
@@ -91,16 +91,19 @@ fn shown(found: &Difference, thread: ThreadId) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Target;
+    use crate::tree::AddressTarget;
 
     #[test]
     fn a_state_is_named_by_its_kind_and_what_it_is_called() {
         let of = |text: &str| address(&Query::of(Some(text)), "from");
         for (text, target) in [
-            ("from=branch:a%2Fb", Target::Branch("a/b".into())),
-            ("from=tag:t", Target::Tag("t".into())),
-            ("from=message:a:b%20c", Target::Message("a:b c".into())),
-            ("from=event:7", Target::Event(7)),
+            ("from=branch:a%2Fb", AddressTarget::Branch("a/b".into())),
+            ("from=tag:t", AddressTarget::Tag("t".into())),
+            (
+                "from=message:a:b%20c",
+                AddressTarget::Message("a:b c".into()),
+            ),
+            ("from=event:7", AddressTarget::Event(7)),
         ] {
             assert_eq!(of(text).unwrap().target, target, "{text}");
         }

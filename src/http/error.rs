@@ -236,13 +236,13 @@ impl From<tree::Error> for Error {
         match error {
             tree::Error::Refused { kind, code, detail } => {
                 let status = match kind {
-                    tree::Kind::Malformed => StatusCode::BAD_REQUEST,
-                    tree::Kind::Forbidden => StatusCode::FORBIDDEN,
-                    tree::Kind::Missing => StatusCode::NOT_FOUND,
-                    tree::Kind::Conflict => StatusCode::CONFLICT,
-                    tree::Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-                    tree::Kind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-                    tree::Kind::Behind => StatusCode::SERVICE_UNAVAILABLE,
+                    tree::ErrorKind::Malformed => StatusCode::BAD_REQUEST,
+                    tree::ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+                    tree::ErrorKind::Missing => StatusCode::NOT_FOUND,
+                    tree::ErrorKind::Conflict => StatusCode::CONFLICT,
+                    tree::ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+                    tree::ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+                    tree::ErrorKind::Behind => StatusCode::SERVICE_UNAVAILABLE,
                 };
                 Self::new(status, detail).with_code(code)
             }

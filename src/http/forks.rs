@@ -14,7 +14,7 @@ use crate::{
     id::ThreadId,
     runs::forks::{Family, Forked, NewFork},
     tree::{
-        fork::points::{Choice, Point},
+        fork::points::{ForkOption, ForkPoint},
         members::Level,
         store::rows::{Position, ThreadRow},
     },
@@ -163,8 +163,8 @@ fn relative(row: &ThreadRow, orphan: bool) -> Value {
     ]))
 }
 
-fn shown(point: &Point, texts: &[Option<std::sync::Arc<str>>]) -> Value {
-    let option = |(choice, text): (&Choice, &Option<std::sync::Arc<str>>)| {
+fn shown(point: &ForkPoint, texts: &[Option<std::sync::Arc<str>>]) -> Value {
+    let option = |(choice, text): (&ForkOption, &Option<std::sync::Arc<str>>)| {
         let message = choice.message.as_ref();
         Value::map(Map::from([
             ("thread_id", Value::from(choice.thread.to_string())),

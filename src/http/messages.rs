@@ -17,7 +17,7 @@ use crate::{
     tree::{
         event::shown_role,
         members::Level,
-        messages::{Incoming, item::Item, page::Page},
+        messages::{Incoming, item::MessageItem, page::MessagePage},
     },
     value::{Map, Value},
 };
@@ -145,7 +145,7 @@ fn warn(map: &mut Map, dangling: bool) {
     }
 }
 
-fn listed(page: &Page, thread: crate::id::ThreadId) -> Map {
+fn listed(page: &MessagePage, thread: crate::id::ThreadId) -> Map {
     let mut map = Map::with_capacity(8);
     map.insert("thread_id", thread.to_string());
     map.insert("branch", page.branch.clone().map(Value::Str));
@@ -162,7 +162,7 @@ fn listed(page: &Page, thread: crate::id::ThreadId) -> Map {
 }
 
 /// A message, as the thread that was asked for shows it.
-pub(super) fn message(item: &Item, thread: crate::id::ThreadId) -> Value {
+pub(super) fn message(item: &MessageItem, thread: crate::id::ThreadId) -> Value {
     let node = item.node.as_ref();
     let stored = item.message.as_ref();
     let kind = stored
@@ -180,7 +180,7 @@ pub(super) fn message(item: &Item, thread: crate::id::ThreadId) -> Value {
         "checkpoint_id",
         node.map(|node| node.checkpoint.to_string()),
     );
-    let settled = node.and_then(|node| node.settled);
+    let settled = node.and_then(|node| node.turn_end);
     map.insert("settled_checkpoint_id", settled.map(|id| id.to_string()));
     map.insert("event_number", node.and_then(|node| node.event_number));
     let owner = node.map_or(thread, |node| node.thread);

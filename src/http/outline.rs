@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     runs::outline::{Format, Leaf, Outline, Wanted},
-    tree::address::name,
+    tree::address::parse_name,
     value::{Map, Value},
 };
 
@@ -29,7 +29,7 @@ pub(super) async fn head(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let thread = call.path.thread()?;
         only(&call.query, &["branch"])?;
-        let branch = call.query.get("branch").map(name).transpose()?;
+        let branch = call.query.get("branch").map(parse_name).transpose()?;
         let head = call.api().head(thread, branch).await?;
         let map = Map::from([
             ("thread_id", thread.to_string().into()),

@@ -58,7 +58,7 @@ impl Path {
         let found = self.0.iter().find(|(key, _)| key == "name");
         let raw = found.map_or("", |(_, raw)| raw);
         let text = percent_decode_str(raw).decode_utf8_lossy();
-        Ok(crate::tree::address::name(&text)?)
+        Ok(crate::tree::address::parse_name(&text)?)
     }
 
     /// Whom a level is for.

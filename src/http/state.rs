@@ -16,7 +16,7 @@ use crate::{
         Address,
         threads::{Edit, History},
     },
-    tree::{self, Given},
+    tree::{self, AddressFields},
     value::Value,
 };
 
@@ -194,8 +194,8 @@ pub(super) fn placed(fields: &Fields<'_>, with_branch: bool) -> Result<Address, 
 }
 
 /// The place, when the request uses address fields that LangGraph does not have.
-fn place(given: Given, with_branch: bool) -> Result<Option<tree::Address>, Error> {
-    let given_here = given.is_ours();
+fn place(given: AddressFields, with_branch: bool) -> Result<Option<tree::Address>, Error> {
+    let given_here = given.uses_extensions();
     let address = given.address(with_branch)?;
     Ok(given_here.then_some(address))
 }

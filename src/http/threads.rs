@@ -19,7 +19,7 @@ use crate::{
     id::ThreadId,
     runs::request::{
         Prune, ThreadMode, Watch,
-        threads::{Create, Filter, Mode, Search, SortBy, Status},
+        threads::{Create, Filter, ForkMode, Search, SortBy, ThreadStatus},
     },
     tree::{IfExists, members::Level},
     value::{Map, Value},
@@ -47,17 +47,17 @@ pub(super) const IF_EXISTS: &[(&str, IfExists)] = &[
 /// Whether relatives go too.
 const SCOPES: &[(&str, bool)] = &[("thread", false), ("tree", true)];
 
-const STATUSES: &[(&str, Status)] = &[
-    ("idle", Status::Idle),
-    ("busy", Status::Busy),
-    ("interrupted", Status::Interrupted),
-    ("error", Status::Error),
+const STATUSES: &[(&str, ThreadStatus)] = &[
+    ("idle", ThreadStatus::Idle),
+    ("busy", ThreadStatus::Busy),
+    ("interrupted", ThreadStatus::Interrupted),
+    ("error", ThreadStatus::Error),
 ];
 
-const MODES: &[(&str, Mode)] = &[
-    ("all", Mode::All),
-    ("roots", Mode::Roots),
-    ("latest-fork", Mode::LatestFork),
+const MODES: &[(&str, ForkMode)] = &[
+    ("all", ForkMode::All),
+    ("roots", ForkMode::Roots),
+    ("latest-fork", ForkMode::LatestFork),
 ];
 
 const SORTS: &[(&str, SortBy)] = &[

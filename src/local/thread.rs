@@ -8,7 +8,7 @@ use crate::{
     engine::{self, Edit, Ended, Finished, Input, StateUpdate, edit::COPY},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
-    tree::{self, Outcome, Reader, State, load, read, start},
+    tree::{self, Outcome, StateReader, ThreadState, load, read, start},
     value::{Map, Value},
 };
 
@@ -78,7 +78,7 @@ impl Thread {
         ns: &Arc<str>,
         at: Option<CheckpointId>,
         inside: bool,
-    ) -> Result<Option<State>, Error> {
+    ) -> Result<Option<ThreadState>, Error> {
         let graph = self.graph_at(ns)?;
         let Some(thread) = self.parts.tree.thread(self.id).await? else {
             return Ok(None);
@@ -92,7 +92,7 @@ impl Thread {
     ///
     /// # Errors
     /// Stored values do not fit the graph, or the storage failed.
-    pub async fn history(&self, page: History) -> Result<Vec<State>, Error> {
+    pub async fn history(&self, page: History) -> Result<Vec<ThreadState>, Error> {
         let Some(thread) = self.parts.tree.thread(self.id).await? else {
             return Ok(vec![]);
         };
@@ -191,9 +191,9 @@ impl Thread {
         self.update_state(ns, at, update).await
     }
 
-    fn reader<'a>(&'a self, thread: &'a tree::Thread) -> Reader<'a> {
+    fn reader<'a>(&'a self, thread: &'a tree::Thread) -> StateReader<'a> {
         let saver = &self.parts.saver;
-        Reader { saver, thread }
+        StateReader { saver, thread }
     }
 
     fn graph_at(&self, ns: &Arc<str>) -> Result<Arc<Compiled>, Error> {
@@ -232,7 +232,7 @@ impl Thread {
         outcome: Outcome,
         error: Option<Value>,
     ) -> Result<(), Error> {
-        match self.parts.tree.settle(slot, outcome, error).await {
+        match self.parts.tree.record_outcome(slot, outcome, error).await {
             // Another writer has the thread now and stores its outcome.
             Ok(()) | Err(crate::checkpoint::Error::Fenced) => Ok(()),
             Err(error) => Err(error.into()),

@@ -9,10 +9,10 @@ use crate::{
     id::{CheckpointId, RunId, ThreadId},
     tree::{
         self, Address, Base, Read, Resolved, Tx,
-        branch::{self, Leave, Shown},
-        dangling::has_dangling_calls,
+        branch::{self, BranchView, SwitchPolicy},
+        dangling::has_open_calls,
         load, resolve,
-        store::rows::{Branch, Node, ThreadRow},
+        store::rows::{Branch, MessageNode, ThreadRow},
     },
     value::Value,
 };
@@ -32,7 +32,7 @@ pub struct NewBranch {
     /// `branches.origin`.
     pub origin: &'static str,
     /// Make it the active one.
-    pub activate: Option<Leave>,
+    pub activate: Option<SwitchPolicy>,
 }
 
 /// Where a branch begins.
@@ -49,7 +49,7 @@ pub enum Begin {
 #[derive(Clone, Debug)]
 pub struct Branched {
     /// The branch as it is now.
-    pub branch: Shown,
+    pub branch: BranchView,
     /// Number of the last event written, else of the thread's last.
     pub event_number: i64,
     /// Runs that this ended.
@@ -66,9 +66,9 @@ pub struct Branches {
     /// Name of the active one.
     pub active: Option<Arc<str>>,
     /// All, oldest first.
-    pub branches: Vec<Shown>,
+    pub branches: Vec<BranchView>,
     /// Last messages of paths, with the names of the branches that hold them.
-    pub leaves: Vec<(Node, Vec<Arc<str>>)>,
+    pub leaves: Vec<(MessageNode, Vec<Arc<str>>)>,
     /// Threads forked from this one.
     pub forks: Vec<ThreadRow>,
 }
@@ -135,7 +135,7 @@ impl Service {
                 event_number: made.event_number,
                 cancelled: made.cancelled,
                 prefill,
-                dangling: has_dangling_calls(&content.messages),
+                dangling: has_open_calls(&content.messages),
             });
         }
         Err(moved())
@@ -149,11 +149,11 @@ impl Service {
         from: Branch,
         new: &NewBranch,
         waits: bool,
-    ) -> Result<branch::Created, Error> {
+    ) -> Result<branch::CreatedBranch, Error> {
         let created = branch::create(
             tx,
             thread,
-            branch::New {
+            branch::CreateBranch {
                 base: place.base.point().cloned(),
                 name: new.name.clone(),
                 from,
@@ -164,7 +164,7 @@ impl Service {
         )
         .await?;
         let branch = self.cut(tx, thread, created.branch, &place.base).await?;
-        Ok(branch::Created { branch, ..created })
+        Ok(branch::CreatedBranch { branch, ..created })
     }
 
     pub(super) async fn place(
@@ -191,7 +191,7 @@ impl Service {
         }
         for point in read.path(thread.tree, head, LOOK_BACK).await? {
             let content = self.content(thread, point.id).await?;
-            if !has_dangling_calls(&content.messages) {
+            if !has_open_calls(&content.messages) {
                 place.base = Base::At(point);
                 break;
             }
@@ -205,9 +205,9 @@ impl Service {
         mut tx: Box<dyn Tx>,
         id: ThreadId,
         row: Branch,
-    ) -> Result<Shown, Error> {
+    ) -> Result<BranchView, Error> {
         let thread = resolve::thread(&mut *tx, id).await?;
-        let shown = branch::show(&mut *tx, &thread, row).await?;
+        let shown = branch::view(&mut *tx, &thread, row).await?;
         tx.commit().await?;
         // Runs that float may have found a free slot.
         self.inner.wake.notify_one();
@@ -256,7 +256,7 @@ impl Service {
         &self,
         id: ThreadId,
         name: &str,
-        how: Leave,
+        how: SwitchPolicy,
     ) -> Result<Branched, Error> {
         let (mut tx, thread) = self.change(id).await?;
         let row = resolve::branch(&mut *tx, &thread, name).await?;
@@ -321,10 +321,10 @@ impl Service {
         let open = read.open_runs(thread.tree, id).await?;
         let names: HashMap<_, _> = rows.iter().map(|row| (row.id, row.name.clone())).collect();
         let mut branches = Vec::with_capacity(rows.len());
-        let mut leaves: Vec<(Node, Vec<Arc<str>>)> = vec![];
+        let mut leaves: Vec<(MessageNode, Vec<Arc<str>>)> = vec![];
         for row in rows {
             let last = branch::last_message(read, &thread, &row).await?;
-            branches.push(Shown {
+            branches.push(BranchView {
                 is_active: thread.active_branch == Some(row.id),
                 busy: branch::is_busy(&open, &thread, row.id),
                 source: row.source.and_then(|source| names.get(&source).cloned()),

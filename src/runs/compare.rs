@@ -7,11 +7,11 @@ use crate::{
     id::{CheckpointId, ThreadId},
     tree::{
         Address, Base, Read,
-        diff::{Channels, channels, lists},
+        diff::{ChannelDiff, diff_channels, diff_lists},
         messages::{
-            content::{Messages, Values, id_of},
-            item::{self, Item},
-            path::Path,
+            content::{MessageContents, MessageList, id_of},
+            item::{self, MessageItem},
+            path::MessagePath,
         },
         resolve,
         store::rows::{Point, ThreadRow},
@@ -27,13 +27,13 @@ pub struct Difference {
     /// Checkpoint of the second.
     pub to: Option<CheckpointId>,
     /// Channels, those of messages without their values.
-    pub channels: Channels,
+    pub channels: ChannelDiff,
     /// Messages that only the first has.
-    pub removed: Vec<Item>,
+    pub removed: Vec<MessageItem>,
     /// Messages that only the second has.
-    pub added: Vec<Item>,
+    pub added: Vec<MessageItem>,
     /// Messages that both have, as the first has them and as the second has them.
-    pub changed: Vec<(Item, Item)>,
+    pub changed: Vec<(MessageItem, MessageItem)>,
 }
 
 /// One of the two states.
@@ -41,7 +41,7 @@ struct Side {
     point: Option<Point>,
     values: Map,
     messages: Vec<Value>,
-    state: Messages,
+    state: MessageList,
 }
 
 impl Service {
@@ -62,8 +62,8 @@ impl Service {
         let first = self.side(read, &thread, from).await?;
         let second = self.side(read, &thread, to).await?;
         let values = self.conversation(&thread);
-        let channels = channels(&first.values, &second.values, &[&*values.channel]);
-        let found = lists(&first.messages, &second.messages, id_of);
+        let channels = diff_channels(&first.values, &second.values, &[&*values.channel]);
+        let found = diff_lists(&first.messages, &second.messages, id_of);
         let own = |list: Vec<&Value>| list.into_iter().cloned().collect::<Vec<_>>();
         let (before, after): (Vec<&Value>, Vec<&Value>) = found.changed.into_iter().unzip();
         let (before, after) = (own(before), own(after));
@@ -98,10 +98,10 @@ impl Service {
                 point: None,
                 values: Map::new(),
                 messages: vec![],
-                state: Messages::default(),
+                state: MessageList::default(),
             });
         };
-        let state = conversation.of(&decoded);
+        let state = conversation.of_state(&decoded);
         let mut messages = state.all().to_vec();
         let mut values = self.channels_of(thread, &decoded)?;
         if let Base::Trim { drop, .. } = &base {
@@ -131,14 +131,14 @@ impl Service {
 /// Messages of a side as a page of its path shows them.
 async fn items(
     read: &mut dyn Read,
-    values: &Values<'_>,
+    values: &MessageContents<'_>,
     thread: &ThreadRow,
     side: &Side,
     messages: &[Value],
-) -> Result<Vec<Item>, Error> {
-    let path = Path {
+) -> Result<Vec<MessageItem>, Error> {
+    let path = MessagePath {
         point: side.point.clone(),
-        ..Path::default()
+        ..MessagePath::default()
     };
     let places = item::in_state(read, thread, &path, messages).await?;
     Ok(item::items(read, values, thread, &path, &side.state, places).await?)

@@ -11,9 +11,9 @@ use crate::{
     id::CheckpointId,
     tree::{
         Read,
-        messages::content::Values,
+        messages::content::MessageContents,
         projection::is_text,
-        store::rows::{Change, Event, Node, ThreadRow},
+        store::rows::{MessageChange, MessageNode, ThreadEvent, ThreadRow},
     },
     value::{Map, Value},
 };
@@ -26,7 +26,7 @@ const CHANNEL: &str = "messages";
 
 /// Messages of one tree by id, from the states that were loaded for them.
 pub(super) struct Shelf<'a> {
-    values: Values<'a>,
+    values: MessageContents<'a>,
     states: HashMap<CheckpointId, HashMap<Arc<str>, Value>>,
     left: usize,
 }
@@ -76,8 +76,8 @@ impl Service {
     }
 
     /// The messages channel of a thread's checkpoints.
-    pub(super) fn conversation(&self, thread: &ThreadRow) -> Values<'_> {
-        Values {
+    pub(super) fn conversation(&self, thread: &ThreadRow) -> MessageContents<'_> {
+        MessageContents {
             saver: &self.inner.parts.saver,
             cache: &self.inner.cache,
             tree: thread.tree,
@@ -103,7 +103,7 @@ impl Service {
         &self,
         read: &mut dyn Read,
         thread: &ThreadRow,
-        events: &[Event],
+        events: &[ThreadEvent],
     ) -> Result<HashMap<i64, Value>, Error> {
         let ids: HashSet<Arc<str>> = events
             .iter()
@@ -161,7 +161,7 @@ impl Service {
         &self,
         read: &mut dyn Read,
         thread: &ThreadRow,
-        event: &Event,
+        event: &ThreadEvent,
     ) -> Result<Option<Value>, Error> {
         let Some(id) = &event.message_id else {
             return Ok(None);
@@ -187,13 +187,13 @@ impl Service {
 }
 
 /// Messages that have one content on every path.
-pub(super) fn unchanging(nodes: &[Node]) -> HashSet<Arc<str>> {
+pub(super) fn unchanging(nodes: &[MessageNode]) -> HashSet<Arc<str>> {
     let (mut once, mut more) = (HashSet::new(), HashSet::new());
     for node in nodes {
         let again = match node.change {
-            Change::Add => !once.insert(node.message_id.clone()),
-            Change::Edit => true,
-            Change::Remove => false,
+            MessageChange::Add => !once.insert(node.message_id.clone()),
+            MessageChange::Edit => true,
+            MessageChange::Remove => false,
         };
         if again {
             more.insert(node.message_id.clone());
@@ -204,8 +204,8 @@ pub(super) fn unchanging(nodes: &[Node]) -> HashSet<Arc<str>> {
 }
 
 /// The first checkpoint with the message of an event that was written before it.
-fn first(nodes: &[Node], event: &Event) -> Option<CheckpointId> {
-    let of = |node: &&Node| Some(&node.message_id) == event.message_id.as_ref();
+fn first(nodes: &[MessageNode], event: &ThreadEvent) -> Option<CheckpointId> {
+    let of = |node: &&MessageNode| Some(&node.message_id) == event.message_id.as_ref();
     let told = nodes
         .iter()
         .filter(of)
@@ -213,12 +213,12 @@ fn first(nodes: &[Node], event: &Event) -> Option<CheckpointId> {
     let added = || {
         let added = nodes.iter().filter(of);
         let mut added =
-            added.filter(|node| node.thread == event.thread && node.change == Change::Add);
+            added.filter(|node| node.thread == event.thread && node.change == MessageChange::Add);
         added.next_back()
     };
     told.or_else(added).map(|node| node.checkpoint)
 }
 
-fn run_of(event: &Event) -> Option<crate::id::RunId> {
+fn run_of(event: &ThreadEvent) -> Option<crate::id::RunId> {
     event.payload.get("run_id")?.as_str()?.parse().ok()
 }

@@ -179,7 +179,7 @@ impl Service {
             Start::Trimmed => true,
         };
         if at.ns.is_empty() && (opens || elsewhere) {
-            branch::must_have_room(&read.branches(row.tree, row.id).await?)?;
+            branch::ensure_room(&read.branches(row.tree, row.id).await?)?;
         }
         Ok(target)
     }
@@ -197,7 +197,7 @@ impl Service {
         let active = resolve::active(&mut *tx, &row).await?;
         let setting = self.setting(&row, None)?;
         let values = self.values(&row, &setting);
-        let target = post::Target {
+        let target = post::TargetGraph {
             graph: &setting.graph,
             assigned: setting.assigned,
         };
@@ -321,7 +321,7 @@ impl Service {
         };
         if root {
             let outcome = outcome(&edited);
-            match parts.tree.settle(edited.slot, outcome, None).await {
+            match parts.tree.record_outcome(edited.slot, outcome, None).await {
                 // The edit is stored, and somebody builds on it already.
                 Ok(()) | Err(checkpoint::Error::Fenced) => {}
                 Err(error) => return Err(error.into()),

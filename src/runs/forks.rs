@@ -9,13 +9,13 @@ use super::{
 use crate::{
     id::{CheckpointId, ThreadId, TreeId},
     tree::{
-        self, Address, Read, Resolved, Target,
-        dangling::has_dangling_calls,
+        self, Address, AddressTarget, Read, Resolved,
+        dangling::has_open_calls,
         fork::{
             self,
-            points::{self, Point},
+            points::{self, ForkPoint},
         },
-        messages::content::Values,
+        messages::content::MessageContents,
         projection::preview,
         resolve,
         store::rows::{Position, ThreadRow},
@@ -60,7 +60,7 @@ pub struct Family {
     /// Living threads, oldest first, each with whether its parent was deleted.
     pub threads: Vec<(ThreadRow, bool)>,
     /// Where paths part.
-    pub points: Vec<Point>,
+    pub points: Vec<ForkPoint>,
     /// Beginnings of the first messages of options, by point and option.
     pub previews: Vec<Vec<Option<Arc<str>>>>,
 }
@@ -87,7 +87,7 @@ impl Service {
             let parent = resolve::thread(&mut *tx, new.source).await?;
             must_be_free(&mut *tx, id).await?;
             let again = match new.at.target {
-                Target::Active => unless_gone(&mut *tx, &parent, &place).await?,
+                AddressTarget::Active => unless_gone(&mut *tx, &parent, &place).await?,
                 _ => Some(tree::resolve(&mut *tx, &parent, &new.at).await?),
             };
             let Some(again) = again.filter(|again| again.base.id() == place.base.id()) else {
@@ -101,7 +101,7 @@ impl Service {
             let made = fork::create(
                 &mut *tx,
                 &parent,
-                fork::New {
+                fork::CreateFork {
                     id,
                     by: new.by.clone(),
                     metadata: new.metadata.clone(),
@@ -109,7 +109,7 @@ impl Service {
                     from: Some(from),
                     event: asked(&new.at),
                     anchor: match &new.at.target {
-                        Target::Message(id) => Some(id.clone()),
+                        AddressTarget::Message(id) => Some(id.clone()),
                         _ => None,
                     },
                     position: said.then_some(new.at.position),
@@ -132,7 +132,7 @@ impl Service {
             return Ok(Forked {
                 thread: made.thread,
                 event_number: made.event_number,
-                dangling: has_dangling_calls(&content.messages),
+                dangling: has_open_calls(&content.messages),
             });
         }
         Err(tree::Error::conflict(
@@ -150,7 +150,7 @@ impl Service {
         parent: &ThreadRow,
         at: &Address,
     ) -> Result<Resolved, Error> {
-        if at.target == Target::Active && at.position == Position::At {
+        if at.target == AddressTarget::Active && at.position == Position::At {
             let active = resolve::active(read, parent).await?;
             if active.head.is_some() {
                 return self.place(read, parent, &Begin::Side).await;
@@ -168,7 +168,7 @@ impl Service {
         let read = &mut *reader;
         let thread = resolve::thread(read, id).await?;
         let all = read.relatives(thread.tree).await?;
-        let points = points::points(read, thread.tree, &all, &thread).await?;
+        let points = points::find_points(read, thread.tree, &all, &thread).await?;
         drop(reader);
         let setting = self.setting(&thread, None).ok();
         let mut previews = Vec::with_capacity(points.len());
@@ -203,7 +203,7 @@ impl Service {
 
 /// The beginning of a message's text.
 async fn text(
-    values: &Values<'_>,
+    values: &MessageContents<'_>,
     at: CheckpointId,
     id: &str,
 ) -> Result<Option<Arc<str>>, tree::Error> {
@@ -214,8 +214,8 @@ async fn text(
 /// The number of an event that an address names.
 fn asked(at: &Address) -> i64 {
     match (&at.target, at.position) {
-        (Target::Event(number), Position::At) => *number,
-        (Target::Event(number), Position::Before) => number - 1,
+        (AddressTarget::Event(number), Position::At) => *number,
+        (AddressTarget::Event(number), Position::Before) => number - 1,
         _ => 0,
     }
 }
@@ -224,6 +224,6 @@ async fn must_be_free(read: &mut dyn Read, id: ThreadId) -> Result<(), Error> {
     match read.thread_row(id).await? {
         None => Ok(()),
         Some(row) if row.deleted_at.is_some() => Err(fork::deleted(id).into()),
-        Some(_) => Err(fork::taken(id).into()),
+        Some(_) => Err(fork::already_exists(id).into()),
     }
 }

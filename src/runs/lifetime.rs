@@ -6,7 +6,7 @@ use super::{Error, Service};
 use crate::{
     id::ThreadId,
     tree::{
-        self, Copied, Kind, NewCopy, Thread, event, fork, resolve,
+        self, Copied, ErrorKind, NewCopy, Thread, event, fork, resolve,
         store::rows::{NewEvent, ThreadRow},
     },
 };
@@ -34,7 +34,7 @@ impl Service {
             Copied::Missing => Err(Error::NoThread(id)),
             Copied::Taken => Err(Error::ThreadExists(id)),
             Copied::TooLarge => Err(tree::Error::refused(
-                Kind::TooLarge,
+                ErrorKind::TooLarge,
                 "too_large",
                 format!("The thread has more than {COPY_MAX} checkpoints: prune it first"),
             )

@@ -10,10 +10,10 @@ use crate::{
     time::Timestamp,
     tree::{
         Read, event,
-        event::{Facts, names::Names},
+        event::{EventFacts, names::BranchNames},
         projection::is_text,
         resolve,
-        store::rows::{Event, ThreadRow},
+        store::rows::{ThreadEvent, ThreadRow},
     },
     value::{Map, Value},
 };
@@ -201,16 +201,16 @@ struct Owned<'a> {
 }
 
 impl Owned<'_> {
-    async fn tell(&self, read: &mut dyn Read, rows: Vec<Event>) -> Result<Vec<Told>, Error> {
+    async fn tell(&self, read: &mut dyn Read, rows: Vec<ThreadEvent>) -> Result<Vec<Told>, Error> {
         let tree = self.owner.tree;
         let mut contents = self.service.told(read, self.thread, &rows).await?;
-        let names = Names::of(read, tree, &rows).await?;
+        let names = BranchNames::of(read, tree, &rows).await?;
         let mut told = Vec::with_capacity(rows.len());
         for row in rows {
             let branch = row.branch.and_then(|id| names.at(id, row.number));
-            let facts = Facts {
+            let facts = EventFacts {
                 branch: branch.clone(),
-                ..event::facts(read, tree, &row).await?
+                ..event::load_facts(read, tree, &row).await?
             };
             let mut payload = event::payload(&row, &facts);
             if is_text(&row) || &*row.kind == event::MESSAGE_REMOVED {

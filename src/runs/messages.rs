@@ -18,12 +18,12 @@ use crate::{
         fork::{self, Lineage},
         messages::{
             Incoming, Post,
-            content::Values,
-            item::{self, Item, Place},
-            page::{self, Page},
-            path::Path,
-            post::{Posted, Target, post},
-            send::{To, aim},
+            content::MessageContents,
+            item::{self, MessageItem, PageEntry},
+            page::{self, MessagePage},
+            path::MessagePath,
+            post::{Posted, TargetGraph, post},
+            send::{SendTarget, place_message},
             trim::trim,
         },
         resolve,
@@ -61,7 +61,7 @@ pub struct Answer {
     /// The run that answers them.
     pub run: Option<RunId>,
     /// They, in the order of the request.
-    pub messages: Vec<Item>,
+    pub messages: Vec<MessageItem>,
     /// The conversation before them ended in tool calls that are not answered.
     pub dangling: bool,
 }
@@ -74,7 +74,7 @@ pub struct NewMessage {
     /// Its content.
     pub content: Value,
     /// Where it goes.
-    pub to: To,
+    pub to: SendTarget,
     /// Who answers; the thread's assistant without one.
     pub assistant: Option<Assistant>,
     /// What to do with other runs of the slot.
@@ -165,7 +165,7 @@ impl Service {
         drop(reader);
         let _turn = self.inner.turns.of(tree).await;
         let mut tx = self.inner.parts.runs.begin(tree).await?;
-        let (thread, forked) = fork::implicit(&mut *tx, id, lineage, &request.by).await?;
+        let (thread, forked) = fork::find_or_create(&mut *tx, id, lineage, &request.by).await?;
         if let Some((branch, base)) = forked {
             self.cut(&mut *tx, &thread, branch, &base).await?;
         }
@@ -181,7 +181,7 @@ impl Service {
             return Err(tree::Error::invalid(format!("Node {node} does not exist")).into());
         }
         let values = self.values(&thread, &setting);
-        let target = Target {
+        let target = TargetGraph {
             graph: &setting.graph,
             assigned: setting.assigned,
         };
@@ -239,14 +239,14 @@ impl Service {
             return Err(no_channel());
         }
         let values = self.values(&thread, &setting);
-        let target = Target {
+        let target = TargetGraph {
             graph: &setting.graph,
             assigned: true,
         };
         if let Some(sent) = self.sent_before(&mut *tx, &thread, &values, &new).await? {
             return Ok(sent);
         }
-        let aim = aim(&mut *tx, &values, &target, &thread, &new.to).await?;
+        let aim = place_message(&mut *tx, &values, &target, &thread, &new.to).await?;
         let message: Arc<str> = match &new.to.id {
             Some(id) => id.clone(),
             None => Uuid::new_v4().to_string().into(),
@@ -309,13 +309,13 @@ impl Service {
     pub async fn read_messages(
         &self,
         id: ThreadId,
-        request: &page::Request,
-    ) -> Result<Page, Error> {
+        request: &page::PageRequest,
+    ) -> Result<MessagePage, Error> {
         let mut reader = self.inner.parts.tree.reader().await?;
         let thread = resolve::thread(&mut *reader, id).await?;
         let setting = self.setting(&thread, None)?;
         let values = self.values(&thread, &setting);
-        Ok(page::page(&mut *reader, &values, &thread, request).await?)
+        Ok(page::read_page(&mut *reader, &values, &thread, request).await?)
     }
 
     /// Cuts off at the head of a branch that was just made what its base has beyond the place that
@@ -365,8 +365,8 @@ impl Service {
         })
     }
 
-    pub(super) fn values(&self, thread: &ThreadRow, setting: &Setting) -> Values<'_> {
-        Values {
+    pub(super) fn values(&self, thread: &ThreadRow, setting: &Setting) -> MessageContents<'_> {
+        MessageContents {
             saver: &self.inner.parts.saver,
             cache: &self.inner.cache,
             tree: thread.tree,
@@ -379,10 +379,10 @@ impl Service {
 /// Stored messages as the path of their branch shows them.
 async fn items(
     tx: &mut dyn tree::Tx,
-    values: &Values<'_>,
+    values: &MessageContents<'_>,
     thread: &ThreadRow,
     posted: &Posted,
-) -> Result<Vec<Item>, Error> {
+) -> Result<Vec<MessageItem>, Error> {
     let head = match &posted.state {
         Some(state) => Some(state.checkpoint.id),
         None => posted.branch.head,
@@ -392,16 +392,21 @@ async fn items(
         None => None,
     };
     let state = match (&posted.state, head) {
-        (Some(state), _) => values.of(state),
+        (Some(state), _) => values.of_state(state),
         (None, Some(head)) => values.messages(head).await?.unwrap_or_default(),
         (None, None) => Default::default(),
     };
-    let path = Path {
+    let path = MessagePath {
         point,
         last: posted.nodes.last().cloned(),
-        ..Path::default()
+        ..MessagePath::default()
     };
-    let places = posted.nodes.iter().cloned().map(Place::OnPath).collect();
+    let places = posted
+        .nodes
+        .iter()
+        .cloned()
+        .map(PageEntry::OnPath)
+        .collect();
     Ok(item::items(tx, values, thread, &path, &state, places).await?)
 }
 

@@ -7,12 +7,12 @@ use crate::{
     id::{CheckpointId, ThreadId},
     time::Timestamp,
     tree::{
-        branch::Shown,
+        branch::BranchView,
         event::shown_role,
-        outline::{self, Part},
+        outline::{self, OutlinePage},
         projection::preview,
         resolve,
-        store::rows::{Node, Tag, ThreadRow},
+        store::rows::{MessageNode, Tag, ThreadRow},
     },
 };
 
@@ -77,7 +77,7 @@ pub struct Outline {
     /// By depth, then age.
     pub nodes: Vec<Leaf>,
     /// Its branches, oldest first.
-    pub branches: Vec<Shown>,
+    pub branches: Vec<BranchView>,
     /// Its tags by name.
     pub tags: Vec<Tag>,
     /// There are more nodes.
@@ -97,7 +97,7 @@ impl Service {
             Some(name) => resolve::branch(read, &thread, name).await?,
             None => resolve::active(read, &thread).await?,
         };
-        let answer = outline::last_answer(read, &thread, &branch).await?;
+        let answer = outline::last_model_message(read, &thread, &branch).await?;
         Ok(Head {
             branch: branch.name,
             checkpoint: branch.head,
@@ -162,13 +162,13 @@ impl Service {
     async fn previews(
         &self,
         thread: &ThreadRow,
-        part: &Part<Node>,
-        changes: &[Node],
-        branches: &[Shown],
+        part: &OutlinePage<MessageNode>,
+        changes: &[MessageNode],
+        branches: &[BranchView],
     ) -> Result<Vec<Option<Arc<str>>>, Error> {
         let fixed = unchanging(changes);
         let mut shelf = self.shelf(thread);
-        let mut heads: Vec<&Shown> = branches.iter().collect();
+        let mut heads: Vec<&BranchView> = branches.iter().collect();
         heads.sort_by_key(|branch| !branch.is_active);
         let mut heads = heads.into_iter().filter_map(|branch| branch.row.head);
         let mut found = Vec::with_capacity(part.rows.len());

@@ -10,7 +10,7 @@ use crate::{
     id::ThreadId,
     tree::{
         self,
-        projection::{Progress, Projection, Step, rows},
+        projection::{Progress, Projection, ProjectionStep, project},
     },
 };
 
@@ -112,7 +112,11 @@ impl Service {
     }
 
     /// The next step of every table that is behind.
-    async fn steps(&self, progress: &Progress, steps: &mut Vec<Step>) -> Result<(), Error> {
+    async fn steps(
+        &self,
+        progress: &Progress,
+        steps: &mut Vec<ProjectionStep>,
+    ) -> Result<(), Error> {
         let heads = Projection::Heads;
         let known = progress.head.as_ref().map_or(0, |head| head.number);
         if known != progress.offsets[heads.index()] {
@@ -141,12 +145,12 @@ impl Service {
                     continue;
                 }
                 let head = progress.head.as_ref();
-                steps.push(Step {
+                steps.push(ProjectionStep {
                     tree: progress.tree,
                     thread: progress.thread,
                     from: start,
                     to: last.number,
-                    rows: rows(projection, head, &events, |event| told.get(&event.number)),
+                    rows: project(projection, head, &events, |event| told.get(&event.number)),
                 });
             }
         }
@@ -209,5 +213,5 @@ impl Service {
 
 fn behind(thread: ThreadId, number: i64) -> Error {
     let detail = format!("The lists do not know event {number} of thread {thread} yet. Try again.");
-    tree::Error::refused(tree::Kind::Behind, "projection_behind", detail).into()
+    tree::Error::refused(tree::ErrorKind::Behind, "projection_behind", detail).into()
 }

@@ -12,12 +12,12 @@ use crate::{
     tree::{
         Tx, event,
         messages::{
-            content::{Values, id_of},
-            post::exists,
-            send::dangles,
+            content::{MessageContents, id_of},
+            post::id_exists,
+            send::has_open_tool_calls,
         },
         resolve,
-        store::rows::{Change, ThreadRow},
+        store::rows::{MessageChange, ThreadRow},
     },
     value::Value,
 };
@@ -39,7 +39,7 @@ impl Service {
         &self,
         tx: &mut dyn Tx,
         thread: &ThreadRow,
-        values: &Values<'_>,
+        values: &MessageContents<'_>,
         new: &NewMessage,
     ) -> Result<Option<Sent>, Error> {
         let Some(id) = &new.to.id else {
@@ -54,7 +54,7 @@ impl Service {
             },
         };
         if before.content.as_ref() != Some(&new.content) {
-            return Err(exists(id).into());
+            return Err(id_exists(id).into());
         }
         let after = before.number - 1;
         let told = tx.events(thread.tree, thread.id, after, 1).await?;
@@ -71,7 +71,7 @@ impl Service {
             event_number: before.number,
             message: id.clone(),
             run: before.run,
-            dangling: dangles(values, &branch).await?,
+            dangling: has_open_tool_calls(values, &branch).await?,
             branch: branch.name,
         }))
     }
@@ -111,11 +111,11 @@ impl Service {
 async fn stored(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
-    values: &Values<'_>,
+    values: &MessageContents<'_>,
     id: &Arc<str>,
 ) -> Result<Option<Before>, Error> {
     for node in tx.nodes_of(thread.tree, vec![id.clone()]).await? {
-        if node.change != Change::Add || node.thread != thread.id {
+        if node.change != MessageChange::Add || node.thread != thread.id {
             continue;
         }
         let (Some(run), Some(number)) = (node.run, node.event_number) else {

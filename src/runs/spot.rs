@@ -7,8 +7,8 @@ use super::{
 use crate::{
     id::{BranchId, CheckpointId, ThreadId},
     tree::{
-        self, Address, Base, Target, branch,
-        branch::Leave,
+        self, Address, AddressTarget, Base, branch,
+        branch::SwitchPolicy,
         resolve,
         store::rows::{Branch, Position},
     },
@@ -58,13 +58,13 @@ impl Service {
         let stated = request.address.root();
         let address = match (&request.address.place, stated) {
             (Some(place), _) => place.clone(),
-            (None, Some(checkpoint)) => Address::at(Target::Checkpoint(checkpoint)),
+            (None, Some(checkpoint)) => Address::at(AddressTarget::Checkpoint(checkpoint)),
             (None, None) => return Ok(Spot::default()),
         };
         let mut reader = self.inner.parts.tree.reader().await?;
         let read = &mut *reader;
         let row = read.thread_row(id).await?;
-        let first = Target::Branch("main".into());
+        let first = AddressTarget::Branch("main".into());
         if row.is_none()
             && request.if_not_exists == IfNotExists::Create
             && address == Address::at(first)
@@ -118,7 +118,7 @@ impl Service {
             },
             None => {
                 // The run will open one.
-                branch::must_have_room(&heads)?;
+                branch::ensure_room(&heads)?;
                 Spot {
                     checkpoint: Some(point.id),
                     ..Spot::default()
@@ -140,12 +140,12 @@ impl Service {
             {
                 return Err(crate::checkpoint::Error::Pruned(id).into());
             }
-            let made = branch::New {
+            let made = branch::CreateBranch {
                 base: base.point().cloned(),
                 name: None,
                 from: from.clone(),
                 origin: "checkpoint",
-                activate: spot.activate.then_some(Leave::FLOAT),
+                activate: spot.activate.then_some(SwitchPolicy::FLOAT),
                 waits: false,
             };
             let made = branch::create(&mut *tx, &thread, made).await?;
@@ -161,7 +161,7 @@ impl Service {
             && pinned == Some(id)
             && let Some(branch) = tx.branch(tree, id).await?
         {
-            branch::activate(&mut *tx, &thread, &branch, Leave::FLOAT).await?;
+            branch::activate(&mut *tx, &thread, &branch, SwitchPolicy::FLOAT).await?;
         }
         tx.commit().await?;
         Ok(created)
@@ -176,7 +176,7 @@ fn plain(error: tree::Error, address: &Address) -> Error {
                 code: "checkpoint_not_found",
                 ..
             },
-            Target::Checkpoint(id),
+            AddressTarget::Checkpoint(id),
         ) => Error::NoCheckpoint(*id),
         (error, _) => error.into(),
     }

@@ -23,7 +23,7 @@ impl Service {
         id: ThreadId,
         name: Arc<str>,
         address: &Address,
-    ) -> Result<tag::Set, Error> {
+    ) -> Result<tag::TagChange, Error> {
         let (mut tx, thread) = self.change(id).await?;
         let mut place = tree::resolve(&mut *tx, &thread, address).await?;
         self.trimmed(&mut *tx, &thread, &mut place.base).await?;

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     tree::{
         Thread,
-        search::{self, Page},
+        search::{self, ThreadPage},
     },
     value::{Map, Value, contains_map},
 };
@@ -22,7 +22,7 @@ impl Service {
     /// 503 `projection_behind`. Stored values that do not fit a graph, or the storage failed.
     pub async fn search(&self, search: &Search) -> Result<Vec<View>, Error> {
         self.wait_projected(&search.filter.min_event).await?;
-        let mut page = Page {
+        let mut page = ThreadPage {
             filter: rows_of(&search.filter),
             sort_by: search.sort_by,
             ascending: search.ascending,
@@ -112,8 +112,8 @@ fn has(view: &View, wanted: &Map) -> bool {
 }
 
 /// What rows alone decide.
-fn rows_of(filter: &Filter) -> search::Filter {
-    search::Filter {
+fn rows_of(filter: &Filter) -> search::ThreadFilter {
+    search::ThreadFilter {
         ids: filter.ids.clone(),
         metadata: filter.metadata.clone(),
         status: filter.status,

@@ -38,8 +38,10 @@ pub(super) mod types {
         tree::{
             Outcome,
             members::{Level, Members},
-            projection::{Progress, Projection, Step},
-            store::rows::{Branch, Event, NewEvent, Node, OpenRun, Point, Tag, ThreadRow},
+            projection::{Progress, Projection, ProjectionStep},
+            store::rows::{
+                Branch, MessageNode, NewEvent, OpenRun, Point, Tag, ThreadEvent, ThreadRow,
+            },
             store::tx::{InsertBranch, InsertFork},
         },
     };
@@ -102,18 +104,18 @@ macro_rules! tree_reads {
             paths::on_path(tree: TreeId, start: CheckpointId, ancestor: CheckpointId) -> bool;
             paths::is_interrupted(tree: TreeId, branch: BranchId, at: CheckpointId) -> bool;
 
-            index::node(tree: TreeId, id: NodeId) -> Option<Node>;
-            index::nodes_of(tree: TreeId, [&] ids: Vec<Arc<str>>) -> Vec<Node>;
-            index::chain(tree: TreeId, start: NodeId, limit: usize) -> Vec<Node>;
-            index::children(tree: TreeId, parent: Option<NodeId>) -> Vec<Node>;
-            index::segment(tree: TreeId, end: NodeId, after: i32, limit: usize) -> Vec<Node>;
-            index::followers(tree: TreeId, [&] parents: Vec<NodeId>) -> Vec<Node>;
+            index::node(tree: TreeId, id: NodeId) -> Option<MessageNode>;
+            index::nodes_of(tree: TreeId, [&] ids: Vec<Arc<str>>) -> Vec<MessageNode>;
+            index::chain(tree: TreeId, start: NodeId, limit: usize) -> Vec<MessageNode>;
+            index::children(tree: TreeId, parent: Option<NodeId>) -> Vec<MessageNode>;
+            index::segment(tree: TreeId, end: NodeId, after: i32, limit: usize) -> Vec<MessageNode>;
+            index::followers(tree: TreeId, [&] parents: Vec<NodeId>) -> Vec<MessageNode>;
 
             outline::own_points(tree: TreeId, thread: ThreadId, below: i32, limit: usize) -> Vec<Point>;
-            outline::own_nodes(tree: TreeId, thread: ThreadId, after: i32, limit: usize) -> Vec<Node>;
+            outline::own_nodes(tree: TreeId, thread: ThreadId, after: i32, limit: usize) -> Vec<MessageNode>;
 
-            events::events(tree: TreeId, thread: ThreadId, after: i64, limit: usize) -> Vec<Event>;
-            events::naming_events(tree: TreeId, [&] branches: Vec<BranchId>) -> Vec<Event>;
+            events::events(tree: TreeId, thread: ThreadId, after: i64, limit: usize) -> Vec<ThreadEvent>;
+            events::naming_events(tree: TreeId, [&] branches: Vec<BranchId>) -> Vec<ThreadEvent>;
 
             members::members(tree: TreeId) -> Members;
         }}
@@ -195,7 +197,7 @@ macro_rules! projection_operations {
         implement! { $run for $store: $crate::tree::projection::Store {
             read projections::behind(after: Option<ThreadId>, limit: usize) -> (Vec<ThreadId>, Option<ThreadId>);
             read projections::progress([&] threads: Vec<ThreadId>) -> Vec<Progress>;
-            write projections::apply([&] steps: Vec<Step>) -> ();
+            write projections::apply([&] steps: Vec<ProjectionStep>) -> ();
             write projections::reset(projection: Option<Projection>, thread: Option<ThreadId>) -> ();
         }}
     };

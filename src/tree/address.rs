@@ -11,7 +11,7 @@ pub const NAME_MAX: usize = 128;
 /// The address fields of a request as they were sent. Fields that mean the same may repeat a
 /// value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct AddressFields {
     /// `branch`.
     pub branch: Option<Arc<str>>,
     /// `tag`.
@@ -30,7 +30,7 @@ pub struct Given {
 
 /// What an address names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Target {
+pub enum AddressTarget {
     /// Nothing: the head of the active branch.
     #[default]
     Active,
@@ -50,7 +50,7 @@ pub enum Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The thing named.
-    pub target: Target,
+    pub target: AddressTarget,
     /// The thing itself, or the place before it.
     pub position: Position,
     /// The message was named as a parent, whose id must be a UUID if it is not known.
@@ -61,13 +61,13 @@ pub struct Address {
 
 impl Default for Address {
     fn default() -> Self {
-        Self::at(Target::Active)
+        Self::at(AddressTarget::Active)
     }
 }
 
 impl Address {
     /// The thing itself.
-    pub fn at(target: Target) -> Self {
+    pub fn at(target: AddressTarget) -> Self {
         Self {
             target,
             position: Position::At,
@@ -77,7 +77,7 @@ impl Address {
     }
 }
 
-impl Given {
+impl AddressFields {
     /// The one address. `with_branch` lets `branch` stand beside a checkpoint, as runs and state
     /// edits may.
     ///
@@ -93,18 +93,21 @@ impl Given {
             event,
             position,
         } = self;
-        let mut branch = branch.as_deref().map(name).transpose()?;
+        let mut branch = branch.as_deref().map(parse_name).transpose()?;
         let checkpoint = one(checkpoints, "checkpoint")?;
         let mut head_of = None;
         if with_branch && checkpoint.is_some() {
             head_of = branch.take();
         }
         let mut targets = [
-            branch.map(Target::Branch),
-            tag.as_deref().map(name).transpose()?.map(Target::Tag),
-            checkpoint.map(Target::Checkpoint),
-            one(messages, "message")?.map(Target::Message),
-            event.map(Target::Event),
+            branch.map(AddressTarget::Branch),
+            tag.as_deref()
+                .map(parse_name)
+                .transpose()?
+                .map(AddressTarget::Tag),
+            checkpoint.map(AddressTarget::Checkpoint),
+            one(messages, "message")?.map(AddressTarget::Message),
+            event.map(AddressTarget::Event),
         ]
         .into_iter()
         .flatten();
@@ -115,7 +118,7 @@ impl Given {
                  event_number, not several",
             ));
         }
-        if let Target::Event(number) = target
+        if let AddressTarget::Event(number) = target
             && number < 1
         {
             return Err(Error::invalid("event_number begins at 1"));
@@ -129,7 +132,7 @@ impl Given {
     }
 
     /// Whether the request uses address fields that LangGraph does not have.
-    pub fn is_ours(&self) -> bool {
+    pub fn uses_extensions(&self) -> bool {
         let Self {
             branch,
             tag,
@@ -182,7 +185,7 @@ fn one<T: PartialEq>(values: Vec<T>, what: &str) -> Result<Option<T>, Error> {
 ///
 /// # Errors
 /// 422: it is none.
-pub fn name(text: &str) -> Result<Arc<str>, Error> {
+pub fn parse_name(text: &str) -> Result<Arc<str>, Error> {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);
     let good = (1..=NAME_MAX).contains(&text.len())
         && text.bytes().all(known)
@@ -232,10 +235,13 @@ mod tests {
 
     #[test]
     fn a_request_without_address_means_the_active_branch() {
-        assert_eq!(Given::default().address(false).unwrap(), Address::default());
-        let before = Given {
+        assert_eq!(
+            AddressFields::default().address(false).unwrap(),
+            Address::default()
+        );
+        let before = AddressFields {
             position: Some(Position::Before),
-            ..Given::default()
+            ..AddressFields::default()
         };
         assert!(before.is_empty());
         assert_eq!(before.address(false).unwrap().position, Position::Before);
@@ -243,46 +249,46 @@ mod tests {
 
     #[test]
     fn two_addresses_are_refused_and_equal_values_may_repeat() {
-        let twice = Given {
+        let twice = AddressFields {
             checkpoints: vec![checkpoint(1), checkpoint(1)],
-            ..Given::default()
+            ..AddressFields::default()
         };
         assert_eq!(
             twice.address(false).unwrap().target,
-            Target::Checkpoint(checkpoint(1))
+            AddressTarget::Checkpoint(checkpoint(1))
         );
         let message: Arc<str> = "m".into();
         for given in [
-            Given {
+            AddressFields {
                 checkpoints: vec![checkpoint(1), checkpoint(2)],
-                ..Given::default()
+                ..AddressFields::default()
             },
-            Given {
+            AddressFields {
                 messages: vec![message.clone(), "n".into()],
-                ..Given::default()
+                ..AddressFields::default()
             },
-            Given {
+            AddressFields {
                 branch: Some("main".into()),
                 tag: Some("t".into()),
-                ..Given::default()
+                ..AddressFields::default()
             },
-            Given {
+            AddressFields {
                 branch: Some("main".into()),
                 messages: vec![message.clone()],
-                ..Given::default()
+                ..AddressFields::default()
             },
-            Given {
+            AddressFields {
                 event: Some(3),
                 messages: vec![message],
-                ..Given::default()
+                ..AddressFields::default()
             },
-            Given {
+            AddressFields {
                 event: Some(0),
-                ..Given::default()
+                ..AddressFields::default()
             },
-            Given {
+            AddressFields {
                 branch: Some("no good".into()),
-                ..Given::default()
+                ..AddressFields::default()
             },
         ] {
             assert!(given.clone().address(true).is_err(), "{given:?}");
@@ -291,13 +297,13 @@ mod tests {
 
     #[test]
     fn a_branch_stands_beside_a_checkpoint_only_where_that_is_allowed() {
-        let both = Given {
+        let both = AddressFields {
             branch: Some("main".into()),
             checkpoints: vec![checkpoint(1)],
-            ..Given::default()
+            ..AddressFields::default()
         };
         let address = both.clone().address(true).unwrap();
-        assert_eq!(address.target, Target::Checkpoint(checkpoint(1)));
+        assert_eq!(address.target, AddressTarget::Checkpoint(checkpoint(1)));
         assert_eq!(address.head_of.as_deref(), Some("main"));
         assert!(both.address(false).is_err());
     }
@@ -306,13 +312,13 @@ mod tests {
     fn names_are_ascii_segments() {
         let long = "a".repeat(128);
         for good in ["main", "feature/one", "a.b_c-d", "v1..2", "-", &long] {
-            assert!(name(good).is_ok(), "{good}");
+            assert!(parse_name(good).is_ok(), "{good}");
         }
         let too_long = "a".repeat(129);
         for bad in [
             "", ".", "..", "a/../b", "/a", "a/", "a//b", "a b", "ä", "a\n", "a%2Fb", &too_long,
         ] {
-            assert!(name(bad).is_err(), "{bad:?}");
+            assert!(parse_name(bad).is_err(), "{bad:?}");
         }
     }
 
@@ -334,6 +340,6 @@ mod tests {
             assert_eq!(&*auto_name(base, taken.iter().copied()), expected, "{base}");
         }
         let long = "a".repeat(NAME_MAX);
-        assert!(name(&auto_name(&long, [&*long].into_iter())).is_ok());
+        assert!(parse_name(&auto_name(&long, [&*long].into_iter())).is_ok());
     }
 }

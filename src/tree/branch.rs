@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// Most branches of a thread, and most tags.
-pub const MANY: usize = 10_000;
+pub const MAX_PER_THREAD: usize = 10_000;
 
 /// A branch to make.
 #[derive(Clone, Debug)]
-pub struct New {
+pub struct CreateBranch {
     /// Where it begins; nothing for an empty one.
     pub base: Option<Point>,
     /// Its name; made up from that of `from` without one.
@@ -33,14 +33,14 @@ pub struct New {
     pub origin: &'static str,
     /// Make it the active one, and so what becomes of runs of the branch that is left. Message
     /// posts let them [float](Leave::FLOAT).
-    pub activate: Option<Leave>,
+    pub activate: Option<SwitchPolicy>,
     /// Nodes wait to run at the base.
     pub waits: bool,
 }
 
 /// A branch that was made.
 #[derive(Clone, Debug)]
-pub struct Created {
+pub struct CreatedBranch {
     /// The branch.
     pub branch: Branch,
     /// Number of the last event written.
@@ -51,28 +51,28 @@ pub struct Created {
 
 /// What leaving the active branch does to its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leave {
+pub struct SwitchPolicy {
     /// Those that float.
-    pub queued: Queued,
+    pub queued: QueuedRuns,
     /// The one that is executed ends too; else it goes on, on its branch.
     pub cancel_running: bool,
 }
 
-impl Leave {
+impl SwitchPolicy {
     /// Nothing ends; floating runs take the new branch.
     pub const FLOAT: Self = Self {
-        queued: Queued::Float,
+        queued: QueuedRuns::Float,
         cancel_running: false,
     };
 }
 
 /// What becomes of floating runs when another branch becomes active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queued {
+pub enum QueuedRuns {
     /// They end.
     Cancel,
     /// They are pinned to the branch that is left.
-    Keep,
+    Pin,
     /// They take the new one.
     Float,
 }
@@ -81,12 +81,12 @@ pub enum Queued {
 ///
 /// # Errors
 /// 409 `too_many`.
-pub fn must_have_room(branches: &[Branch]) -> Result<(), Error> {
-    match branches.len() < MANY {
+pub fn ensure_room(branches: &[Branch]) -> Result<(), Error> {
+    match branches.len() < MAX_PER_THREAD {
         true => Ok(()),
         false => Err(Error::conflict(
             "too_many",
-            format!("The thread has {MANY} branches: delete some first"),
+            format!("The thread has {MAX_PER_THREAD} branches: delete some first"),
         )),
     }
 }
@@ -98,9 +98,13 @@ pub fn must_have_room(branches: &[Branch]) -> Result<(), Error> {
 ///
 /// # Errors
 /// 409 `name_taken` or `too_many`, or the storage failed.
-pub async fn create(tx: &mut dyn Tx, thread: &ThreadRow, new: New) -> Result<Created, Error> {
+pub async fn create(
+    tx: &mut dyn Tx,
+    thread: &ThreadRow,
+    new: CreateBranch,
+) -> Result<CreatedBranch, Error> {
     let taken = tx.branches(thread.tree, thread.id).await?;
-    must_have_room(&taken)?;
+    ensure_room(&taken)?;
     let names = taken.iter().map(|branch| &*branch.name);
     let name = match new.name {
         Some(name) => {
@@ -149,7 +153,7 @@ pub async fn create(tx: &mut dyn Tx, thread: &ThreadRow, new: New) -> Result<Cre
     let event_number = tx.append(thread.tree, thread.id, told).await?;
     let branch = tx.branch(thread.tree, id).await?;
     let branch = branch.ok_or_else(|| lost(&name))?;
-    Ok(Created {
+    Ok(CreatedBranch {
         branch,
         event_number,
         cancelled,
@@ -205,7 +209,7 @@ pub async fn activate(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
     to: &Branch,
-    how: Leave,
+    how: SwitchPolicy,
 ) -> Result<(Vec<RunId>, Option<i64>), Error> {
     if thread.active_branch == Some(to.id) {
         return Ok((vec![], None));
@@ -218,7 +222,11 @@ pub async fn activate(
 }
 
 /// Ends, pins or leaves alone the runs of the active branch; answers those that it ended.
-async fn leave(tx: &mut dyn Tx, thread: &ThreadRow, how: Leave) -> Result<Vec<RunId>, Error> {
+async fn leave(
+    tx: &mut dyn Tx,
+    thread: &ThreadRow,
+    how: SwitchPolicy,
+) -> Result<Vec<RunId>, Error> {
     let Some(active) = thread.active_branch else {
         return Ok(vec![]);
     };
@@ -229,14 +237,14 @@ async fn leave(tx: &mut dyn Tx, thread: &ThreadRow, how: Leave) -> Result<Vec<Ru
         .map(|run| run.id)
         .collect();
     let mut end: Vec<RunId> = match how.queued {
-        Queued::Cancel => floating,
-        Queued::Keep => {
+        QueuedRuns::Cancel => floating,
+        QueuedRuns::Pin => {
             if !floating.is_empty() {
                 tx.pin_runs(floating, active).await?;
             }
             vec![]
         }
-        Queued::Float => vec![],
+        QueuedRuns::Float => vec![],
     };
     if how.cancel_running {
         let running = open
@@ -330,7 +338,7 @@ pub fn is_running(open: &[OpenRun], branch: BranchId) -> bool {
 
 /// A branch as clients see it.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct BranchView {
     /// The row.
     pub row: Branch,
     /// It is the thread's active one.
@@ -345,7 +353,7 @@ pub struct Shown {
     pub busy: bool,
 }
 
-impl Shown {
+impl BranchView {
     /// `idle`, `busy`, `interrupted` or `error`.
     pub fn status(&self) -> &'static str {
         match self.busy {
@@ -359,14 +367,18 @@ impl Shown {
 ///
 /// # Errors
 /// The storage failed.
-pub async fn show(read: &mut dyn Read, thread: &ThreadRow, row: Branch) -> Result<Shown, Error> {
+pub async fn view(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    row: Branch,
+) -> Result<BranchView, Error> {
     let open = read.open_runs(thread.tree, thread.id).await?;
     let source = match row.source {
         Some(id) => read.branch(thread.tree, id).await?,
         None => None,
     };
     let last = last_message(read, thread, &row).await?;
-    Ok(Shown {
+    Ok(BranchView {
         is_active: thread.active_branch == Some(row.id),
         busy: is_busy(&open, thread, row.id),
         // Names mean something within one thread only.
@@ -387,7 +399,7 @@ pub async fn last_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: &Branch,
-) -> Result<Option<super::store::rows::Node>, Error> {
+) -> Result<Option<super::store::rows::MessageNode>, Error> {
     let point = match branch.head {
         Some(head) => read.point(thread.tree, head).await?,
         None => None,

@@ -4,7 +4,7 @@ use crate::value::Value;
 
 /// Whether the last message that is no tool's is one of the model with a tool call that no later
 /// message answers. New human input is possible there; a model may refuse to go on.
-pub fn has_dangling_calls(messages: &[Value]) -> bool {
+pub fn has_open_calls(messages: &[Value]) -> bool {
     let text = |message: &Value, key: &str| {
         let text = message.get(key).and_then(Value::as_str);
         text.unwrap_or_default().to_owned()
@@ -40,7 +40,7 @@ mod tests {
         let plain = value!({"type": "ai", "content": "done"});
         let dangles = |list: &[&Value]| {
             let list: Vec<Value> = list.iter().map(|value| (*value).clone()).collect();
-            has_dangling_calls(&list)
+            has_open_calls(&list)
         };
         assert!(dangles(&[&human, &ai]));
         assert!(dangles(&[&human, &ai, &one]));

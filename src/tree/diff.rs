@@ -9,7 +9,7 @@ mod tests;
 
 /// What differs between two lists of things with ids. Order alone is no difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed<'a, T> {
+pub struct ListDiff<'a, T> {
     /// Only in the first, in its order.
     pub removed: Vec<&'a T>,
     /// Only in the second, in its order.
@@ -20,11 +20,11 @@ pub struct Listed<'a, T> {
 
 /// Compares two lists. Of several things with one id in a list the last counts, as it does when
 /// messages are merged; things without an id are told apart by what they are.
-pub fn lists<'a, T: PartialEq>(
+pub fn diff_lists<'a, T: PartialEq>(
     from: &'a [T],
     to: &'a [T],
     id: impl Fn(&T) -> Option<&str>,
-) -> Listed<'a, T> {
+) -> ListDiff<'a, T> {
     let by_id = |list: &'a [T]| -> HashMap<String, &'a T> {
         let named = list
             .iter()
@@ -54,7 +54,7 @@ pub fn lists<'a, T: PartialEq>(
             (before != one).then_some((before, one))
         })
         .collect();
-    Listed {
+    ListDiff {
         removed: missing(from, &old, to, &new),
         added: missing(to, &new, from, &old),
         changed,
@@ -67,7 +67,7 @@ fn id_free<T>(id: &impl Fn(&T) -> Option<&str>, one: &T) -> bool {
 
 /// What differs between two sets of channel values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Channels {
+pub struct ChannelDiff {
     /// Only in the second.
     pub added: Map,
     /// Only in the first.
@@ -79,10 +79,10 @@ pub struct Channels {
 /// Compares channel values by name. Of the channels in `unsaid` it is only said that they
 /// changed, with null values: what changed in them is told elsewhere. They count as there, and
 /// empty, in a state that lacks them.
-pub fn channels(from: &Map, to: &Map, unsaid: &[&str]) -> Channels {
+pub fn diff_channels(from: &Map, to: &Map, unsaid: &[&str]) -> ChannelDiff {
     let unsaid: HashSet<&str> = unsaid.iter().copied().collect();
     let both = |from: Value, to: Value| Value::map(Map::from([("from", from), ("to", to)]));
-    let mut found = Channels::default();
+    let mut found = ChannelDiff::default();
     for (name, before) in from.iter() {
         match to.get(name) {
             Some(after) if before == after => {}

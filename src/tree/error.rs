@@ -4,7 +4,7 @@ use crate::{checkpoint, engine};
 
 /// What is wrong with a request, in the terms of the conversation tree's status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorKind {
     /// 400: a value of the message API has the wrong form.
     Malformed,
     /// 403: the principal's level is too low.
@@ -28,7 +28,7 @@ pub enum Error {
     #[error("{detail}")]
     Refused {
         /// Which status it is.
-        kind: Kind,
+        kind: ErrorKind,
         /// A stable word for programs, for example `name_taken`.
         code: &'static str,
         /// What went wrong and what to do, for people.
@@ -44,7 +44,7 @@ pub enum Error {
 
 impl Error {
     /// A refusal.
-    pub fn refused(kind: Kind, code: &'static str, detail: impl Into<String>) -> Self {
+    pub fn refused(kind: ErrorKind, code: &'static str, detail: impl Into<String>) -> Self {
         Self::Refused {
             kind,
             code,
@@ -54,21 +54,21 @@ impl Error {
 
     /// 404 with a code, for example `branch_not_found`.
     pub fn missing(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::refused(Kind::Missing, code, detail)
+        Self::refused(ErrorKind::Missing, code, detail)
     }
 
     /// 409 with a code.
     pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::refused(Kind::Conflict, code, detail)
+        Self::refused(ErrorKind::Conflict, code, detail)
     }
 
     /// 422 `invalid_request`.
     pub fn invalid(detail: impl Into<String>) -> Self {
-        Self::refused(Kind::Invalid, "invalid_request", detail)
+        Self::refused(ErrorKind::Invalid, "invalid_request", detail)
     }
 
     /// 400 with a code, for example `invalid_id`.
     pub fn malformed(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::refused(Kind::Malformed, code, detail)
+        Self::refused(ErrorKind::Malformed, code, detail)
     }
 }

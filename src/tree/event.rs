@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::store::{
     read::Read,
-    rows::{Event, NewEvent, Node, Point},
+    rows::{MessageNode, NewEvent, Point, ThreadEvent},
 };
 use crate::{
     checkpoint::Error,
@@ -99,7 +99,7 @@ pub fn id(thread: ThreadId, number: i64) -> EventId {
 
 /// An event's type and payload as storages keep them.
 #[derive(Debug)]
-pub struct Stored {
+pub struct EncodedEvent {
     /// The number of its type.
     pub code: i16,
     /// The payload's `run_id`, which has a column.
@@ -112,8 +112,8 @@ pub struct Stored {
 ///
 /// # Errors
 /// There is no such type.
-pub fn split(kind: &str, payload: &Map) -> Result<Stored, Error> {
-    let mut stored = Stored {
+pub fn encode(kind: &str, payload: &Map) -> Result<EncodedEvent, Error> {
+    let mut stored = EncodedEvent {
         code: code(kind)?,
         run: None,
         facts: None,
@@ -137,7 +137,7 @@ pub fn split(kind: &str, payload: &Map) -> Result<Stored, Error> {
 ///
 /// # Errors
 /// A number that this version does not know.
-pub fn join(stored: Stored) -> Result<(&'static str, Map), Error> {
+pub fn decode(stored: EncodedEvent) -> Result<(&'static str, Map), Error> {
     let kind = kind(stored.code)?;
     let mut payload = Map::new();
     if let Some(run) = stored.run {
@@ -215,19 +215,19 @@ pub fn about_branch(name: &str) -> Map {
 
 /// What rows beside an event say of it.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct EventFacts {
     /// Name of its branch when it came.
     pub branch: Option<Arc<str>>,
     /// Its checkpoint; `None` when it is gone.
     pub point: Option<Point>,
     /// For `CheckpointCreated` the messages its run, edit or post added, oldest first.
-    pub added: Vec<Node>,
+    pub added: Vec<MessageNode>,
     /// For `LLMResponseGenerated` the user's message it answers.
     pub reply_to: Option<Arc<str>>,
 }
 
 /// The whole payload: what is stored or was noted since, and what columns and rows say.
-pub fn payload(event: &Event, facts: &Facts) -> Map {
+pub fn payload(event: &ThreadEvent, facts: &EventFacts) -> Map {
     let mut map = Map::new();
     let text = |text: &Option<Arc<str>>| text.clone().map_or(Value::Null, Value::Str);
     let message = text(&event.message_id);
@@ -275,7 +275,7 @@ pub fn payload(event: &Event, facts: &Facts) -> Map {
     map
 }
 
-fn describe(map: &mut Map, event: &Event, facts: &Facts) {
+fn describe(map: &mut Map, event: &ThreadEvent, facts: &EventFacts) {
     if is_noted(event) {
         // In the order in which others have it.
         for key in OF_CHECKPOINT {
@@ -286,7 +286,7 @@ fn describe(map: &mut Map, event: &Event, facts: &Facts) {
     } else if let Some(point) = &facts.point {
         let added = facts.added.iter();
         let added = added.map(|node| (&node.message_id, node.role.as_deref()));
-        map.extend(of_checkpoint(
+        map.extend(checkpoint_facts(
             point.parent,
             point.source.as_str(),
             point.step,
@@ -313,7 +313,7 @@ const OF_CHECKPOINT: [&str; 5] = [
 /// What `CheckpointCreated` tells of a checkpoint: the one it follows, what made it, and the
 /// messages that its run or edit added, oldest first, with their roles. Storages note it before a
 /// checkpoint goes or is moved.
-pub fn of_checkpoint<'a>(
+pub fn checkpoint_facts<'a>(
     parent: Option<CheckpointId>,
     source: &str,
     step: i64,
@@ -338,7 +338,7 @@ pub fn of_checkpoint<'a>(
 }
 
 /// Whether what rows said of an event's checkpoint or message was noted before they changed.
-fn is_noted(event: &Event) -> bool {
+fn is_noted(event: &ThreadEvent) -> bool {
     let keys = ["message_ids", "reply_to"];
     keys.iter().any(|key| event.payload.contains_key(key))
 }
@@ -356,8 +356,12 @@ pub fn shown_role(stored: &str) -> &str {
 ///
 /// # Errors
 /// The storage failed.
-pub async fn facts(read: &mut dyn Read, tree: TreeId, event: &Event) -> Result<Facts, Error> {
-    let mut facts = Facts::default();
+pub async fn load_facts(
+    read: &mut dyn Read,
+    tree: TreeId,
+    event: &ThreadEvent,
+) -> Result<EventFacts, Error> {
+    let mut facts = EventFacts::default();
     if is_noted(event) {
         return Ok(facts);
     }
@@ -382,8 +386,12 @@ pub async fn facts(read: &mut dyn Read, tree: TreeId, event: &Event) -> Result<F
 const PAGE: usize = 64;
 
 /// The messages that a run (or an edit, by itself) added up to its last checkpoint, oldest first.
-async fn added(read: &mut dyn Read, tree: TreeId, point: &Point) -> Result<Vec<Node>, Error> {
-    let mut found: Vec<Node> = vec![];
+async fn added(
+    read: &mut dyn Read,
+    tree: TreeId,
+    point: &Point,
+) -> Result<Vec<MessageNode>, Error> {
+    let mut found: Vec<MessageNode> = vec![];
     let mut next = point.last_node;
     while let Some(start) = next.take() {
         for node in read.chain(tree, start, PAGE).await? {

@@ -10,7 +10,7 @@ use super::{
     resolve::{self, Base},
     store::{
         read::Read,
-        rows::{Branch, Change, NewEvent, Outcome, Position, ThreadRow},
+        rows::{Branch, MessageChange, NewEvent, Outcome, Position, ThreadRow},
         tx::{InsertBranch, InsertFork, Tx},
     },
 };
@@ -26,7 +26,7 @@ const INHERITED: [&str; 2] = ["graph_id", "assistant_id"];
 
 /// A fork to make.
 #[derive(Clone, Debug)]
-pub struct New {
+pub struct CreateFork {
     /// Its id.
     pub id: ThreadId,
     /// Whose request it is.
@@ -49,7 +49,7 @@ pub struct New {
 
 /// A fork that was made.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct CreatedFork {
     /// The thread.
     pub thread: ThreadRow,
     /// Its branch `main`. Its head is the base, also one that must be trimmed yet.
@@ -64,7 +64,11 @@ pub struct Made {
 ///
 /// # Errors
 /// 409 `lineage_too_deep`, or the storage failed.
-pub async fn create(tx: &mut dyn Tx, parent: &ThreadRow, new: New) -> Result<Made, Error> {
+pub async fn create(
+    tx: &mut dyn Tx,
+    parent: &ThreadRow,
+    new: CreateFork,
+) -> Result<CreatedFork, Error> {
     let level = parent.fork_level + 1;
     if level > LEVELS {
         return Err(Error::conflict(
@@ -140,7 +144,7 @@ pub async fn create(tx: &mut dyn Tx, parent: &ThreadRow, new: New) -> Result<Mad
     let event_number = tx.append(parent.tree, new.id, told).await?;
     let thread = resolve::thread(tx, new.id).await?;
     let branch = resolve::active(tx, &thread).await?;
-    Ok(Made {
+    Ok(CreatedFork {
         thread,
         branch,
         event_number,
@@ -203,7 +207,7 @@ pub async fn tree_of(
 /// 404 `thread_not_found` (the thread, or the parent); 404 `message_not_found` when the tree has
 /// no such anchor; 400 `anchor_off_path` when the parent does not see it; 409 `lineage_conflict`,
 /// `lineage_too_deep`, `thread_deleted`; or the storage failed.
-pub async fn implicit(
+pub async fn find_or_create(
     tx: &mut dyn Tx,
     id: ThreadId,
     lineage: Option<&Lineage>,
@@ -219,7 +223,7 @@ pub async fn implicit(
         Some(anchor) => before(tx, &parent, anchor, &active).await?,
         None => Base::Empty,
     };
-    let new = New {
+    let new = CreateFork {
         id,
         by: by.clone(),
         metadata: Map::new(),
@@ -266,7 +270,7 @@ async fn before(
         Ok(node) => resolve::before_message(tx, parent, &node).await,
         Err(error) => {
             let known = tx.nodes_of(parent.tree, vec![anchor.clone()]).await?;
-            if !known.iter().any(|node| node.change == Change::Add) {
+            if !known.iter().any(|node| node.change == MessageChange::Add) {
                 return Err(error);
             }
             Err(Error::malformed(
@@ -289,7 +293,7 @@ pub fn deleted(id: ThreadId) -> Error {
 }
 
 /// 409: there is a thread with this id.
-pub fn taken(id: ThreadId) -> Error {
+pub fn already_exists(id: ThreadId) -> Error {
     Error::conflict(
         "thread_exists",
         format!("Thread with ID {id} already exists"),

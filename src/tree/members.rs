@@ -7,7 +7,7 @@ pub mod level;
 pub use level::{Level, Member, Members};
 
 use super::{
-    error::{Error, Kind},
+    error::{Error, ErrorKind},
     store::tx::Tx,
 };
 use crate::id::TreeId;
@@ -81,7 +81,7 @@ pub async fn revoke(
 fn within(by: Option<Level>, before: Option<Level>, after: Option<Level>) -> Result<(), Error> {
     match by {
         Some(by) if before.max(after) > Some(by) => Err(Error::refused(
-            Kind::Forbidden,
+            ErrorKind::Forbidden,
             "forbidden",
             format!("A {by} cannot give, change or take away a level above their own"),
         )),

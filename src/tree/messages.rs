@@ -17,11 +17,11 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    error::{Error, Kind},
+    error::{Error, ErrorKind},
     resolve,
     store::{
         read::Read,
-        rows::{Node, Position, ThreadRow},
+        rows::{MessageNode, Position, ThreadRow},
     },
 };
 use crate::{id::CheckpointId, value::Value};
@@ -86,10 +86,10 @@ pub async fn message(
     thread: &ThreadRow,
     id: &Arc<str>,
     head: Option<CheckpointId>,
-) -> Result<Node, Error> {
+) -> Result<MessageNode, Error> {
     match resolve::message(read, thread, id, head).await {
         Err(Error::Refused {
-            kind: Kind::Missing,
+            kind: ErrorKind::Missing,
             ..
         }) if Uuid::parse_str(id).is_err() => Err(Error::malformed(
             "invalid_id",

@@ -7,7 +7,7 @@ use super::{
     resolve,
     store::{
         read::Read,
-        rows::{Branch, Node, Point, ThreadRow},
+        rows::{Branch, MessageNode, Point, ThreadRow},
     },
 };
 use crate::id::NodeId;
@@ -19,7 +19,7 @@ const PAGE: usize = 64;
 
 /// Part of a thread's shape.
 #[derive(Clone, Debug)]
-pub struct Part<T> {
+pub struct OutlinePage<T> {
     /// What there is, by depth, then age.
     pub rows: Vec<T>,
     /// There is more.
@@ -35,7 +35,7 @@ pub async fn checkpoints(
     thread: &ThreadRow,
     below: i32,
     limit: usize,
-) -> Result<Part<Point>, Error> {
+) -> Result<OutlinePage<Point>, Error> {
     let mut rows = read
         .own_points(thread.tree, thread.id, below, limit + 1)
         .await?;
@@ -61,7 +61,7 @@ pub async fn messages(
     thread: &ThreadRow,
     after: i32,
     limit: usize,
-) -> Result<Part<Node>, Error> {
+) -> Result<OutlinePage<MessageNode>, Error> {
     let mut rows = read
         .own_nodes(thread.tree, thread.id, after, limit + 1)
         .await?;
@@ -79,10 +79,10 @@ pub async fn messages(
     Ok(cut(rows, limit))
 }
 
-fn cut<T>(mut rows: Vec<T>, limit: usize) -> Part<T> {
+fn cut<T>(mut rows: Vec<T>, limit: usize) -> OutlinePage<T> {
     let truncated = rows.len() > limit;
     rows.truncate(limit);
-    Part { rows, truncated }
+    OutlinePage { rows, truncated }
 }
 
 /// Message ids of the parents of nodes, by the parents' keys.
@@ -92,7 +92,7 @@ fn cut<T>(mut rows: Vec<T>, limit: usize) -> Part<T> {
 pub async fn parents(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    nodes: &[Node],
+    nodes: &[MessageNode],
 ) -> Result<HashMap<NodeId, std::sync::Arc<str>>, Error> {
     let mut known: HashMap<_, _> = nodes
         .iter()
@@ -113,11 +113,11 @@ pub async fn parents(
 ///
 /// # Errors
 /// The storage failed.
-pub async fn last_answer(
+pub async fn last_model_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: &Branch,
-) -> Result<Option<Node>, Error> {
+) -> Result<Option<MessageNode>, Error> {
     let head = match branch.head {
         Some(head) => read.point(thread.tree, head).await?,
         None => None,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{event, store::rows::Event};
+use super::{event, store::rows::ThreadEvent};
 use crate::{
     checkpoint::Error,
     id::{CheckpointId, ThreadId, TreeId},
@@ -64,7 +64,7 @@ impl Projection {
 
 /// A row of `thread_heads`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Head {
+pub struct HeadRow {
     /// The newest event it knows of.
     pub number: i64,
     /// Messages added, on any branch.
@@ -85,7 +85,7 @@ pub struct Head {
 
 /// A row of `thread_timeline`: an event that a list of a thread's history shows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moment {
+pub struct TimelineRow {
     /// The event.
     pub number: i64,
     /// The number of its type.
@@ -94,7 +94,7 @@ pub struct Moment {
 
 /// A row of `fork_index`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fork {
+pub struct ForkRow {
     /// The thread it was forked from.
     pub parent: ThreadId,
     /// Number of the last event that it inherits.
@@ -107,7 +107,7 @@ pub struct Fork {
 
 /// A row of `search`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Text {
+pub struct SearchRow {
     /// The event that added or changed the message.
     pub number: i64,
     /// Its text in lower case.
@@ -116,18 +116,18 @@ pub struct Text {
 
 /// New rows of one table.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Rows {
+pub enum ProjectedRows {
     /// Of `thread_timeline`.
-    Timeline(Vec<Moment>),
+    Timeline(Vec<TimelineRow>),
     /// Of `thread_heads`, in place of the old one.
-    Head(Box<Head>),
+    Head(Box<HeadRow>),
     /// Of `fork_index`.
-    Forks(Vec<Fork>),
+    Forks(Vec<ForkRow>),
     /// Of `search`.
-    Search(Vec<Text>),
+    Search(Vec<SearchRow>),
 }
 
-impl Rows {
+impl ProjectedRows {
     /// The table they belong to.
     pub fn projection(&self) -> Projection {
         match self {
@@ -141,7 +141,7 @@ impl Rows {
 
 /// What one table learns of one thread, to be written together.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ProjectionStep {
     /// Tree of the thread.
     pub tree: TreeId,
     /// The thread.
@@ -151,7 +151,7 @@ pub struct Step {
     /// The offset it leads to.
     pub to: i64,
     /// The rows.
-    pub rows: Rows,
+    pub rows: ProjectedRows,
 }
 
 /// How far the tables have read a thread.
@@ -166,7 +166,7 @@ pub struct Progress {
     /// Offsets in the order of [`Projection::ALL`]; 0 where a table has read nothing.
     pub offsets: [i64; 4],
     /// Its row of `thread_heads`.
-    pub head: Option<Head>,
+    pub head: Option<HeadRow>,
 }
 
 impl Progress {
@@ -192,7 +192,7 @@ pub trait Store: Send + Sync + 'static {
     async fn progress(&self, threads: Vec<ThreadId>) -> Result<Vec<Progress>, Error>;
 
     /// Writes steps, each one whole or, when its offset has moved, not at all.
-    async fn apply(&self, steps: Vec<Step>) -> Result<(), Error>;
+    async fn apply(&self, steps: Vec<ProjectionStep>) -> Result<(), Error>;
 
     /// Forgets the rows and offsets of one table or all of them, of one thread or all.
     async fn reset(
@@ -204,19 +204,19 @@ pub trait Store: Send + Sync + 'static {
 
 /// What `events` of a thread add to a table that has read up to `from`. `message` gives the
 /// message an event is about, as stored at the event's checkpoint.
-pub fn rows<'a>(
+pub fn project<'a>(
     projection: Projection,
-    head: Option<&Head>,
-    events: &[Event],
-    message: impl Fn(&Event) -> Option<&'a Value>,
-) -> Rows {
+    head: Option<&HeadRow>,
+    events: &[ThreadEvent],
+    message: impl Fn(&ThreadEvent) -> Option<&'a Value>,
+) -> ProjectedRows {
     match projection {
-        Projection::Timeline => Rows::Timeline(
+        Projection::Timeline => ProjectedRows::Timeline(
             events
                 .iter()
                 .filter(|event| is_shown(event))
                 .filter_map(|event| {
-                    Some(Moment {
+                    Some(TimelineRow {
                         number: event.number,
                         code: event::code(&event.kind).ok()?,
                     })
@@ -228,17 +228,17 @@ pub fn rows<'a>(
             for event in events {
                 advance(&mut head, event, message(event));
             }
-            Rows::Head(Box::new(head))
+            ProjectedRows::Head(Box::new(head))
         }
-        Projection::Forks => Rows::Forks(events.iter().filter_map(fork).collect()),
-        Projection::Search => Rows::Search(
+        Projection::Forks => ProjectedRows::Forks(events.iter().filter_map(fork).collect()),
+        Projection::Search => ProjectedRows::Search(
             events
                 .iter()
                 .filter(|event| is_text(event))
                 .filter_map(|event| {
                     let message = message(event)?;
                     let text = text(message).to_lowercase();
-                    (!text.is_empty()).then_some(Text {
+                    (!text.is_empty()).then_some(SearchRow {
                         number: event.number,
                         text,
                     })
@@ -250,7 +250,7 @@ pub fn rows<'a>(
 
 /// Whether a list of a thread's history shows an event: steps of runs that went well say nothing
 /// that their messages do not.
-fn is_shown(event: &Event) -> bool {
+fn is_shown(event: &ThreadEvent) -> bool {
     match &*event.kind {
         event::RUN_ENQUEUED | event::RUN_STARTED | event::CHECKPOINT_CREATED => false,
         event::RUN_FINISHED => event.payload.get("status") != Some(&Value::str("success")),
@@ -259,19 +259,19 @@ fn is_shown(event: &Event) -> bool {
 }
 
 /// Whether an event brings a message, or new content of one.
-pub fn is_text(event: &Event) -> bool {
+pub fn is_text(event: &ThreadEvent) -> bool {
     is_added(event) || &*event.kind == "MessageEdited"
 }
 
 /// Whether an event brings a message.
-fn is_added(event: &Event) -> bool {
+fn is_added(event: &ThreadEvent) -> bool {
     matches!(
         &*event.kind,
         "UserMessageAdded" | "LLMResponseGenerated" | "MessageAdded"
     )
 }
 
-fn advance(head: &mut Head, event: &Event, message: Option<&Value>) {
+fn advance(head: &mut HeadRow, event: &ThreadEvent, message: Option<&Value>) {
     head.number = event.number;
     head.updated_at = head.updated_at.max(event.created_at.0);
     match &*event.kind {
@@ -291,13 +291,13 @@ fn advance(head: &mut Head, event: &Event, message: Option<&Value>) {
     }
 }
 
-fn fork(event: &Event) -> Option<Fork> {
+fn fork(event: &ThreadEvent) -> Option<ForkRow> {
     if &*event.kind != "ThreadForked" {
         return None;
     }
     let text = |name: &str| event.payload.get(name).and_then(Value::as_str);
     let number = event.payload.get("from_event_number");
-    Some(Fork {
+    Some(ForkRow {
         parent: text("parent_thread_id")?.parse().ok()?,
         from: number.and_then(Value::as_i64).unwrap_or(0),
         checkpoint: text("fork_checkpoint_id")
@@ -307,7 +307,7 @@ fn fork(event: &Event) -> Option<Fork> {
     })
 }
 
-fn role(event: &Event, message: Option<&Value>) -> Option<Arc<str>> {
+fn role(event: &ThreadEvent, message: Option<&Value>) -> Option<Arc<str>> {
     let stored = message.and_then(|message| message.get("type")?.as_str());
     Some(match (&*event.kind, stored) {
         ("UserMessageAdded", _) | (_, Some("human")) => "user".into(),

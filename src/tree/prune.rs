@@ -9,7 +9,7 @@ use crate::id::{BranchId, CheckpointId};
 
 /// A root checkpoint that the thread wrote.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct PruneCandidate {
     /// Key.
     pub id: CheckpointId,
     /// The checkpoint it follows.
@@ -17,14 +17,14 @@ pub struct Row {
     /// The branch that wrote it.
     pub branch: BranchId,
     /// A pin, or one with an open question.
-    pub kept: bool,
+    pub retained: bool,
     /// It holds the input of a run and nothing else.
     pub input: bool,
 }
 
 /// A state of a graph inside that belongs to a root checkpoint.
 #[derive(Clone, Debug)]
-pub struct Inner {
+pub struct SubgraphState {
     /// The root checkpoint.
     pub root: CheckpointId,
     /// Its namespace.
@@ -35,12 +35,12 @@ pub struct Inner {
 
 /// What to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct PrunePlan {
     /// Checkpoints that go.
-    pub doomed: Vec<CheckpointId>,
+    pub removed: Vec<CheckpointId>,
     /// Checkpoints that stay while the one they follow goes, with the nearest one above that
     /// stays.
-    pub moved: Vec<(CheckpointId, Option<CheckpointId>)>,
+    pub reparented: Vec<(CheckpointId, Option<CheckpointId>)>,
 }
 
 /// Whether what is stored in a namespace outlives the task that wrote it. A task's own namespace
@@ -55,20 +55,21 @@ pub fn outlives_its_task(ns: &str) -> bool {
 /// A graph inside that keeps its state for the thread reads the newest one on the path: the
 /// checkpoints that hold those stay too. So does the bare input right above one that stays: it
 /// leads from the first message of a turn to what was before the turn.
-pub fn plan(rows: &[Row], inner: &[Inner]) -> Plan {
-    let by_id: HashMap<CheckpointId, &Row> = rows.iter().map(|row| (row.id, row)).collect();
+pub fn plan(rows: &[PruneCandidate], inner: &[SubgraphState]) -> PrunePlan {
+    let by_id: HashMap<CheckpointId, &PruneCandidate> =
+        rows.iter().map(|row| (row.id, row)).collect();
     let mut kept: HashSet<CheckpointId> = rows
         .iter()
-        .filter(|row| row.kept)
+        .filter(|row| row.retained)
         .map(|row| row.id)
         .collect();
     keep_inner(rows, &by_id, inner, &mut kept);
     keep_inputs(&by_id, &mut kept);
-    let mut plan = Plan::default();
+    let mut plan = PrunePlan::default();
     let mut nearest: HashMap<CheckpointId, Option<CheckpointId>> = HashMap::new();
     for row in rows {
         if !kept.contains(&row.id) {
-            plan.doomed.push(row.id);
+            plan.removed.push(row.id);
             continue;
         }
         let goes = |id: &CheckpointId| by_id.contains_key(id) && !kept.contains(id);
@@ -84,13 +85,13 @@ pub fn plan(rows: &[Row], inner: &[Inner]) -> Plan {
         }
         nearest.extend(passed.into_iter().map(|id| (id, above)));
         if above != row.parent {
-            plan.moved.push((row.id, above));
+            plan.reparented.push((row.id, above));
         }
     }
     plan
 }
 
-fn keep_inputs(by_id: &HashMap<CheckpointId, &Row>, kept: &mut HashSet<CheckpointId>) {
+fn keep_inputs(by_id: &HashMap<CheckpointId, &PruneCandidate>, kept: &mut HashSet<CheckpointId>) {
     for id in kept.clone() {
         let mut at = by_id.get(&id).and_then(|row| row.parent);
         while let Some(row) = at.and_then(|id| by_id.get(&id))
@@ -103,12 +104,12 @@ fn keep_inputs(by_id: &HashMap<CheckpointId, &Row>, kept: &mut HashSet<Checkpoin
 }
 
 fn keep_inner(
-    rows: &[Row],
-    by_id: &HashMap<CheckpointId, &Row>,
-    inner: &[Inner],
+    rows: &[PruneCandidate],
+    by_id: &HashMap<CheckpointId, &PruneCandidate>,
+    inner: &[SubgraphState],
     kept: &mut HashSet<CheckpointId>,
 ) {
-    let mut states: HashMap<CheckpointId, Vec<&Inner>> = HashMap::new();
+    let mut states: HashMap<CheckpointId, Vec<&SubgraphState>> = HashMap::new();
     let mut names: HashSet<&str> = HashSet::new();
     for state in inner.iter().filter(|state| outlives_its_task(&state.ns)) {
         states.entry(state.root).or_default().push(state);
@@ -117,7 +118,7 @@ fn keep_inner(
     if names.is_empty() {
         return;
     }
-    for start in rows.iter().filter(|row| row.kept) {
+    for start in rows.iter().filter(|row| row.retained) {
         let mut wanted = names.clone();
         let mut owner = start.branch;
         let mut at = Some(start.id);

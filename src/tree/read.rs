@@ -21,24 +21,24 @@ use crate::{
 
 /// A state with what is stored beside it.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct ThreadState {
     /// What the graph shows.
     pub snapshot: Snapshot,
     /// Pending writes that count, ordered by path, task and index.
     pub writes: Vec<Pending>,
     /// Live states of the graphs inside its tasks, by namespace, when they were asked for.
-    pub inside: HashMap<Arc<str>, State>,
+    pub subgraphs: HashMap<Arc<str>, ThreadState>,
 }
 
 /// Reads the states of one thread.
-pub struct Reader<'a> {
+pub struct StateReader<'a> {
     /// The storage.
     pub saver: &'a Arc<dyn Saver>,
     /// The thread as it is now.
     pub thread: &'a Thread,
 }
 
-impl Reader<'_> {
+impl StateReader<'_> {
     /// The state in `ns` at a checkpoint, or as it stands now without one. `graph` is the graph
     /// of that namespace.
     ///
@@ -50,7 +50,7 @@ impl Reader<'_> {
         ns: &Arc<str>,
         at: Option<CheckpointId>,
         inside: bool,
-    ) -> Result<Option<State>, engine::Error> {
+    ) -> Result<Option<ThreadState>, engine::Error> {
         let wanted = match (at, ns.is_empty()) {
             (Some(id), _) => At::Id(id),
             (None, true) => At::ActiveHead,
@@ -77,7 +77,7 @@ impl Reader<'_> {
         &self,
         root: &Arc<Compiled>,
         list: List,
-    ) -> Result<Vec<State>, engine::Error> {
+    ) -> Result<Vec<ThreadState>, engine::Error> {
         let rows = self.saver.list(list).await?;
         let mut states = Vec::with_capacity(rows.len());
         for stored in &rows {
@@ -110,21 +110,21 @@ impl Reader<'_> {
         decoded: &Decoded,
         live: bool,
         inside: bool,
-    ) -> Result<State, engine::Error> {
+    ) -> Result<ThreadState, engine::Error> {
         let wiring = Wiring::new(graph.clone());
         let snapshot = exact(&wiring, ns, decoded, live)?;
         let inside = match inside {
             true => self.inside(graph, &snapshot).await?,
             false => HashMap::new(),
         };
-        Ok(State {
+        Ok(ThreadState {
             snapshot,
             writes: decoded
                 .writes
                 .iter()
                 .map(|(_, write)| write.clone())
                 .collect(),
-            inside,
+            subgraphs: inside,
         })
     }
 
@@ -133,7 +133,7 @@ impl Reader<'_> {
         &'b self,
         graph: &'b Arc<Compiled>,
         of: &'b Snapshot,
-    ) -> BoxFuture<'b, Result<HashMap<Arc<str>, State>, engine::Error>> {
+    ) -> BoxFuture<'b, Result<HashMap<Arc<str>, ThreadState>, engine::Error>> {
         async move {
             let mut states = HashMap::new();
             for task in &of.tasks {

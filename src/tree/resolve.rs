@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{
-    address::{Address, Target},
+    address::{Address, AddressTarget},
     error::Error,
     messages,
     store::{
         read::Read,
-        rows::{Branch, Change, Node, Point, Position, Tag, ThreadRow},
+        rows::{Branch, MessageChange, MessageNode, Point, Position, Tag, ThreadRow},
     },
 };
 use crate::{
@@ -67,7 +67,7 @@ pub struct Resolved {
     /// The branch that the address names; the active one without an address.
     pub named: Option<Branch>,
     /// The message that the address names.
-    pub message: Option<Node>,
+    pub message: Option<MessageNode>,
     /// The position asked for: with [`Position::Before`] and a message of a user, that message
     /// is what a client may offer to write anew.
     pub position: Position,
@@ -75,7 +75,7 @@ pub struct Resolved {
 
 impl Resolved {
     /// The message of a user which the base comes before.
-    pub fn prefill(&self) -> Option<&Node> {
+    pub fn prefill(&self) -> Option<&MessageNode> {
         let message = self.message.as_ref()?;
         let user = matches!(message.role.as_deref(), Some("human" | "user"));
         (self.position == Position::Before && user).then_some(message)
@@ -167,11 +167,11 @@ pub async fn message(
     thread: &ThreadRow,
     id: &Arc<str>,
     head: Option<CheckpointId>,
-) -> Result<Node, Error> {
+) -> Result<MessageNode, Error> {
     let nodes = read.nodes_of(thread.tree, vec![id.clone()]).await?;
     let mut newest = None;
     for node in nodes {
-        if node.change != Change::Add {
+        if node.change != MessageChange::Add {
             continue;
         }
         if !sees(read, thread, &node).await? {
@@ -205,23 +205,23 @@ pub async fn resolve(
 ) -> Result<Resolved, Error> {
     let mut named = None;
     let at = match &address.target {
-        Target::Active => {
+        AddressTarget::Active => {
             let branch = active(read, thread).await?;
             let base = at_head(read, thread, &branch).await?;
             named = Some(branch);
             base
         }
-        Target::Branch(name) => {
+        AddressTarget::Branch(name) => {
             let branch = branch(read, thread, name).await?;
             let base = at_head(read, thread, &branch).await?;
             named = Some(branch);
             base
         }
-        Target::Tag(name) => {
+        AddressTarget::Tag(name) => {
             let tag = tag(read, thread, name).await?;
-            Base::At(known(read, thread, tag.checkpoint).await?)
+            Base::At(existing_checkpoint(read, thread, tag.checkpoint).await?)
         }
-        Target::Checkpoint(id) => {
+        AddressTarget::Checkpoint(id) => {
             let point = checkpoint(read, thread, *id).await?;
             if let Some(name) = &address.head_of {
                 let branch = branch(read, thread, name).await?;
@@ -238,7 +238,7 @@ pub async fn resolve(
             }
             Base::At(point)
         }
-        Target::Message(id) => {
+        AddressTarget::Message(id) => {
             let head = active(read, thread).await?.head;
             let node = match address.as_parent {
                 true => messages::message(read, thread, id, head).await?,
@@ -255,7 +255,7 @@ pub async fn resolve(
                 position: address.position,
             });
         }
-        Target::Event(number) => {
+        AddressTarget::Event(number) => {
             let (base, node) = match address.position {
                 Position::At => event(read, thread, *number).await?,
                 Position::Before => {
@@ -296,13 +296,17 @@ pub async fn resolve(
 
 async fn at_head(read: &mut dyn Read, thread: &ThreadRow, branch: &Branch) -> Result<Base, Error> {
     match branch.head {
-        Some(head) => Ok(Base::At(known(read, thread, head).await?)),
+        Some(head) => Ok(Base::At(existing_checkpoint(read, thread, head).await?)),
         None => Ok(Base::Empty),
     }
 }
 
 /// A checkpoint that a row of the thread names. Pruning may have taken it, or undoing its run.
-async fn known(read: &mut dyn Read, thread: &ThreadRow, id: CheckpointId) -> Result<Point, Error> {
+async fn existing_checkpoint(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    id: CheckpointId,
+) -> Result<Point, Error> {
     let point = read.point(thread.tree, id).await?;
     point.ok_or_else(|| pruned(format!("Checkpoint {id} is gone")))
 }
@@ -314,7 +318,7 @@ async fn above(
     point: &Point,
 ) -> Result<Option<Point>, Error> {
     let parent = match point.parent {
-        Some(id) => Some(known(read, thread, id).await?),
+        Some(id) => Some(existing_checkpoint(read, thread, id).await?),
         None => None,
     };
     match follows(point, parent.as_ref()) {
@@ -340,15 +344,15 @@ fn pruned(what: String) -> Error {
 pub async fn at_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    node: &Node,
+    node: &MessageNode,
 ) -> Result<Base, Error> {
-    if let Some(settled) = node.settled
+    if let Some(settled) = node.turn_end
         && let Some(point) = read.point(thread.tree, settled).await?
         && (point.thread == thread.id || read.visible(thread.tree, thread.id, settled).await?)
     {
         return Ok(Base::At(point));
     }
-    let first = known(read, thread, node.checkpoint).await?;
+    let first = existing_checkpoint(read, thread, node.checkpoint).await?;
     let beside = beside(read, thread, node, &first).await?;
     let drop: Vec<_> = beside
         .into_iter()
@@ -366,9 +370,9 @@ pub async fn at_message(
 pub async fn before_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    node: &Node,
+    node: &MessageNode,
 ) -> Result<Base, Error> {
-    let first = known(read, thread, node.checkpoint).await?;
+    let first = existing_checkpoint(read, thread, node.checkpoint).await?;
     let beside = beside(read, thread, node, &first).await?;
     if beside.iter().any(|other| other.seq < node.seq) {
         let drop = beside
@@ -393,9 +397,9 @@ pub async fn before_message(
 async fn beside(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    node: &Node,
+    node: &MessageNode,
     first: &Point,
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let mut found = Vec::new();
     let mut next = first.last_node;
     while let Some(start) = next.take() {

@@ -6,7 +6,7 @@ use crate::{id::ThreadId, value::Map};
 
 /// Status to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum ThreadStatus {
     /// Nothing left to do.
     Idle,
     /// A run is pending or running.
@@ -17,7 +17,7 @@ pub enum Status {
     Error,
 }
 
-impl Status {
+impl ThreadStatus {
     /// The word shown.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Status {
 
 /// Which threads of a fork family are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Mode {
+pub enum ForkMode {
     /// Every one.
     #[default]
     All,
@@ -41,7 +41,7 @@ pub enum Mode {
     LatestFork,
 }
 
-impl Mode {
+impl ForkMode {
     /// The word clients send.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -83,24 +83,24 @@ impl SortBy {
 
 /// Which threads.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct ThreadFilter {
     /// Only these; `None` for all.
     pub ids: Option<Vec<ThreadId>>,
     /// Containment on metadata; empty for all.
     pub metadata: Map,
     /// Only this status.
-    pub status: Option<Status>,
+    pub status: Option<ThreadStatus>,
     /// Which of a fork family.
-    pub mode: Mode,
+    pub mode: ForkMode,
     /// Only those this principal may see; `None` for all.
     pub principal: Option<Arc<str>>,
 }
 
 /// A page of threads.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct ThreadPage {
     /// Which ones.
-    pub filter: Filter,
+    pub filter: ThreadFilter,
     /// Order; threads that are equal in it are ordered by id.
     pub sort_by: SortBy,
     /// Smallest first.

@@ -47,7 +47,7 @@ pub fn start(
 /// For a run that answers at an interrupted checkpoint which its thread has moved past: the branch
 /// it makes takes over the questions, so that they stay open where they are and can be answered
 /// again should the run stop before its first checkpoint.
-pub fn ask_again(start: &mut Start) {
+pub fn copy_open_interrupts(start: &mut Start) {
     const QUESTION: &str = "__interrupt__";
     let (Some(open), Some(base)) = (&mut start.open, &start.base) else {
         return;

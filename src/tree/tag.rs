@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    branch::MANY,
+    branch::MAX_PER_THREAD,
     error::Error,
     event,
     resolve::Resolved,
@@ -19,7 +19,7 @@ use crate::{
 
 /// A tag that was set.
 #[derive(Clone, Debug)]
-pub struct Set {
+pub struct TagChange {
     /// The tag.
     pub tag: Tag,
     /// There was none of this name.
@@ -37,7 +37,7 @@ pub async fn set(
     thread: &ThreadRow,
     name: Arc<str>,
     at: &Resolved,
-) -> Result<Set, Error> {
+) -> Result<TagChange, Error> {
     let Some(point) = at.base.point() else {
         return Err(Error::conflict(
             "empty_branch",
@@ -45,10 +45,10 @@ pub async fn set(
         ));
     };
     let there = tx.tag(thread.tree, thread.id, name.clone()).await?;
-    if there.is_none() && tx.tags(thread.tree, thread.id).await?.len() >= MANY {
+    if there.is_none() && tx.tags(thread.tree, thread.id).await?.len() >= MAX_PER_THREAD {
         return Err(Error::conflict(
             "too_many",
-            format!("The thread has {MANY} tags: delete some first"),
+            format!("The thread has {MAX_PER_THREAD} tags: delete some first"),
         ));
     }
     // What comes before a message is the end of another one.
@@ -81,7 +81,7 @@ pub async fn set(
     let event_number = tx.append(thread.tree, thread.id, vec![told]).await?;
     // As it is stored: times have the storage's precision.
     let stored = tx.tag(thread.tree, thread.id, name).await?;
-    Ok(Set {
+    Ok(TagChange {
         tag: stored.unwrap_or(tag),
         new,
         event_number,

@@ -69,7 +69,7 @@ async fn turn_with(thread: &Thread, options: RunOptions) -> Finished {
     finished.unwrap()
 }
 
-async fn head(thread: &Thread) -> tree::State {
+async fn head(thread: &Thread) -> tree::ThreadState {
     thread
         .state(&"".into(), None, false)
         .await
@@ -115,7 +115,7 @@ async fn a_channel_that_new_code_does_not_know_stays_as_it_was(storage: &Storage
     // Also in the states that the new code made.
     let states = old.history(History::default()).await.unwrap();
     assert_eq!(states.len(), 3 * 24);
-    let notes = |state: &tree::State| state.snapshot.values["old"].as_list().unwrap().len();
+    let notes = |state: &tree::ThreadState| state.snapshot.values["old"].as_list().unwrap().len();
     assert!(states[3..12].iter().all(|state| notes(state) == 20));
 }
 

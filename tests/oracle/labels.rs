@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use backstitch::{
     engine::{Interrupt, event::TaskState},
     id::{CheckpointId, TaskId},
-    tree::State,
+    tree::ThreadState,
     value::Value,
 };
 use serde_json::{Value as Json, json};
@@ -42,8 +42,8 @@ impl Labels {
     }
 
     /// Gives labels to everything that is stored. Answers the states by namespace, oldest first.
-    pub fn scan(&mut self, newest_first: Vec<State>) -> Vec<(String, Vec<State>)> {
-        let mut by_ns: BTreeMap<(usize, String), Vec<State>> = BTreeMap::new();
+    pub fn scan(&mut self, newest_first: Vec<ThreadState>) -> Vec<(String, Vec<ThreadState>)> {
+        let mut by_ns: BTreeMap<(usize, String), Vec<ThreadState>> = BTreeMap::new();
         for state in newest_first.into_iter().rev() {
             let ns = state.snapshot.ns.to_string();
             by_ns
@@ -51,7 +51,7 @@ impl Labels {
                 .or_default()
                 .push(state);
         }
-        let by_ns: Vec<(String, Vec<State>)> = by_ns
+        let by_ns: Vec<(String, Vec<ThreadState>)> = by_ns
             .into_iter()
             .map(|((_, ns), states)| (ns, states))
             .collect();
@@ -115,7 +115,7 @@ impl Labels {
         self.namespaces.insert(ns.to_owned(), label);
     }
 
-    fn checkpoint(&mut self, ns: &str, number: usize, state: &State) {
+    fn checkpoint(&mut self, ns: &str, number: usize, state: &ThreadState) {
         let at = match ns {
             "" => String::new(),
             ns => format!("@{}", self.namespaces[ns]),
@@ -314,7 +314,7 @@ impl Labels {
     }
 
     /// A state; `inside` says that the states of graphs inside were asked for.
-    pub fn state(&mut self, state: &State, inside: bool) -> Json {
+    pub fn state(&mut self, state: &ThreadState, inside: bool) -> Json {
         let snapshot = &state.snapshot;
         let tasks: Vec<Json> = snapshot
             .tasks
@@ -322,7 +322,7 @@ impl Labels {
             .map(|task| {
                 let mut shown = self.task_state(task);
                 if let Some(ns) = task.child_ns.as_ref().filter(|_| inside) {
-                    shown["state"] = match state.inside.get(ns) {
+                    shown["state"] = match state.subgraphs.get(ns) {
                         Some(child) => self.state(child, true),
                         None => nothing(),
                     };
@@ -342,7 +342,7 @@ impl Labels {
     }
 
     /// A state with everything that is stored of it.
-    pub fn record(&mut self, state: &State) -> Json {
+    pub fn record(&mut self, state: &ThreadState) -> Json {
         let mut record = self.state(state, false);
         let checkpoint = &state.snapshot.checkpoint;
         if !state.snapshot.ns.is_empty() {

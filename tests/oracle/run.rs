@@ -11,7 +11,7 @@ use backstitch::{
     graph::{Compiled, Goto},
     id::{CheckpointId, ThreadId},
     local::{Error, History, Local, RunOptions, Thread},
-    tree::State,
+    tree::ThreadState,
     value::{Map, Value},
 };
 use serde_json::{Value as Json, json};
@@ -27,8 +27,8 @@ use super::{
 enum Raw {
     Run(Vec<Event>, Option<engine::Error>),
     Checkpoint(CheckpointId),
-    State(Option<Box<State>>, bool),
-    History(Vec<State>),
+    State(Option<Box<ThreadState>>, bool),
+    History(Vec<ThreadState>),
 }
 
 /// Why a call was refused: class and message.
@@ -40,7 +40,7 @@ struct Runner {
     /// `None` for a case without storage.
     thread: Option<Thread>,
     labels: Labels,
-    stored: Vec<(String, Vec<State>)>,
+    stored: Vec<(String, Vec<ThreadState>)>,
 }
 
 /// Runs a case; the outcome has the form of its `expect`.

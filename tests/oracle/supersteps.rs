@@ -21,7 +21,7 @@ use backstitch::{
     graph::{Compiled, END, Goto, Graph, Output, START},
     id::{CheckpointId, ThreadId},
     local::{History, RunOptions},
-    tree::State,
+    tree::ThreadState,
     value,
     value::Value,
 };
@@ -95,7 +95,7 @@ fn facts(live: &Live, wiring: &Wiring, updated: &BTreeSet<Arc<str>>) -> String {
     )
 }
 
-async fn ran(graph: &Arc<Compiled>, input: Value) -> Vec<State> {
+async fn ran(graph: &Arc<Compiled>, input: Value) -> Vec<ThreadState> {
     let local = Local::memory().unwrap();
     let thread = local.thread(graph, ThreadId::mint());
     for _ in 0..2 {
@@ -208,7 +208,7 @@ proptest! {
 /// Plans the tasks of a stored state and applies what is stored of them, in another order.
 fn replayed(
     wiring: &Wiring,
-    state: &State,
+    state: &ThreadState,
     order: impl FnOnce(&mut Vec<TaskWrites<'_>>),
 ) -> (Live, BTreeSet<Arc<str>>) {
     let checkpoint = &state.snapshot.checkpoint;

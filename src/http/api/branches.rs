@@ -6,7 +6,7 @@ use crate::{
     http::Error,
     id::ThreadId,
     runs::branches::{self, Branched, NewBranch},
-    tree::{Address, branch::Leave, store::rows::Tag, tag},
+    tree::{Address, branch::SwitchPolicy, store::rows::Tag, tag},
 };
 
 /// Branches, tags, rewinding and the like.
@@ -25,7 +25,7 @@ pub trait Branches: Send + Sync + 'static {
         &self,
         _thread: ThreadId,
         _name: Arc<str>,
-        _how: Leave,
+        _how: SwitchPolicy,
     ) -> Result<Branched, Error> {
         Err(Error::unsupported())
     }
@@ -48,7 +48,7 @@ pub trait Branches: Send + Sync + 'static {
         _thread: ThreadId,
         _name: Arc<str>,
         _at: Address,
-    ) -> Result<tag::Set, Error> {
+    ) -> Result<tag::TagChange, Error> {
         Err(Error::unsupported())
     }
     /// Tags by name.

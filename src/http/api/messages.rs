@@ -4,7 +4,7 @@ use crate::{
     http::Error,
     id::ThreadId,
     runs::messages::{Answer, NewMessage, NewPost, Sent},
-    tree::messages::page::{Page, Request},
+    tree::messages::page::{MessagePage, PageRequest},
 };
 
 /// Messages of threads.
@@ -15,7 +15,11 @@ pub trait Messages: Send + Sync + 'static {
         Err(Error::unsupported())
     }
     /// A page of the messages of a path.
-    async fn read_messages(&self, _thread: ThreadId, _request: Request) -> Result<Page, Error> {
+    async fn read_messages(
+        &self,
+        _thread: ThreadId,
+        _request: PageRequest,
+    ) -> Result<MessagePage, Error> {
         Err(Error::unsupported())
     }
     /// Sends a message of the user to be answered later.

@@ -9,7 +9,7 @@ use crate::{
         Service,
         branches::{self, Branched, NewBranch},
     },
-    tree::{Address, branch::Leave, store::rows::Tag, tag},
+    tree::{Address, branch::SwitchPolicy, store::rows::Tag, tag},
 };
 
 #[async_trait::async_trait]
@@ -26,7 +26,7 @@ impl Branches for Service {
         &self,
         thread: ThreadId,
         name: Arc<str>,
-        how: Leave,
+        how: SwitchPolicy,
     ) -> Result<Branched, Error> {
         Ok(Service::activate_branch(self, thread, &name, how).await?)
     }
@@ -49,7 +49,7 @@ impl Branches for Service {
         thread: ThreadId,
         name: Arc<str>,
         at: Address,
-    ) -> Result<tag::Set, Error> {
+    ) -> Result<tag::TagChange, Error> {
         Ok(Service::set_tag(self, thread, name, &at).await?)
     }
 

@@ -7,7 +7,7 @@ use crate::{
         Service,
         messages::{Answer, NewMessage, NewPost, Sent},
     },
-    tree::messages::page::{Page, Request},
+    tree::messages::page::{MessagePage, PageRequest},
 };
 
 #[async_trait::async_trait]
@@ -16,7 +16,11 @@ impl Messages for Service {
         Ok(Service::post_messages(self, thread, new).await?)
     }
 
-    async fn read_messages(&self, thread: ThreadId, request: Request) -> Result<Page, Error> {
+    async fn read_messages(
+        &self,
+        thread: ThreadId,
+        request: PageRequest,
+    ) -> Result<MessagePage, Error> {
         Ok(Service::read_messages(self, thread, &request).await?)
     }
 

@@ -18,14 +18,14 @@ use crate::{
         request,
     },
     tree::{
-        Given, Target,
-        address::name,
+        AddressFields, AddressTarget,
+        address::parse_name,
         fork::Lineage,
         messages::{
             CONTENT_MAX, ID_MAX, Incoming, OnExisting, PAGE_MAX, POST_MAX, Post,
-            page::{Cut, Request, View},
-            path::At,
-            send::To,
+            page::{PagePosition, PageRequest, PageView},
+            path::PathSelector,
+            send::SendTarget,
         },
         store::rows::Position,
     },
@@ -63,7 +63,7 @@ const OF_REQUEST: [&str; 15] = [
     "forked_at_thread_id",
     "forked_at_message_id",
 ];
-const VIEWS: &[(&str, View)] = &[("path", View::Path), ("state", View::State)];
+const VIEWS: &[(&str, PageView)] = &[("path", PageView::Path), ("state", PageView::State)];
 
 /// The body of a post.
 pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Result<NewPost, Error> {
@@ -115,7 +115,7 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
 type Beside = (Arc<str>, Position);
 
 /// Where messages go: beside another one, or to a branch.
-fn behind(given: Given) -> Result<(Option<Beside>, Option<Arc<str>>), Error> {
+fn behind(given: AddressFields) -> Result<(Option<Beside>, Option<Arc<str>>), Error> {
     if given.tag.is_some() || !given.checkpoints.is_empty() || given.event.is_some() {
         return Err(Error::invalid(
             "A message goes behind another one: say which with parent_id, or name a branch",
@@ -128,8 +128,8 @@ fn behind(given: Given) -> Result<(Option<Beside>, Option<Arc<str>>), Error> {
     }
     let address = given.address(false)?;
     Ok(match address.target {
-        Target::Message(id) => (Some((id, address.position)), None),
-        Target::Branch(name) => (None, Some(name)),
+        AddressTarget::Message(id) => (Some((id, address.position)), None),
+        AddressTarget::Branch(name) => (None, Some(name)),
         _ => (None, None),
     })
 }
@@ -266,7 +266,7 @@ pub(super) fn send(body: &Value) -> Result<NewMessage, Error> {
         check_id(&fields, "message_id", id)?;
     }
     let parent = fields.text("parent_id")?.cloned();
-    let (parent, branch) = behind(Given {
+    let (parent, branch) = behind(AddressFields {
         // Here `message_id` is that of the new message.
         messages: parent.into_iter().collect(),
         ..address::of_body(&fields)?
@@ -275,7 +275,7 @@ pub(super) fn send(body: &Value) -> Result<NewMessage, Error> {
     Ok(NewMessage {
         thread,
         content,
-        to: To { id, parent, branch },
+        to: SendTarget { id, parent, branch },
         assistant: assistant.map(|text| params::assistant(text)),
         strategy: fields
             .word("multitask_strategy", STRATEGIES)?
@@ -284,23 +284,23 @@ pub(super) fn send(body: &Value) -> Result<NewMessage, Error> {
 }
 
 /// The query of a page.
-pub(super) fn read(query: &Query) -> Result<Request, Error> {
+pub(super) fn read(query: &Query) -> Result<PageRequest, Error> {
     let text = |name: &str| query.get(name).map(Arc::<str>::from);
     let mut places = vec![];
     if let Some(id) = text("leaf_id") {
-        places.push(At::Leaf(id));
+        places.push(PathSelector::Leaf(id));
     }
     if let Some(text) = query.get("branch") {
-        places.push(At::Branch(name(text)?));
+        places.push(PathSelector::Branch(parse_name(text)?));
     }
     if let Some(text) = query.get("checkpoint_id") {
         let id = text.parse().map_err(|_| {
             Error::bad_request("Invalid checkpoint ID: must be a UUID").with_code("invalid_id")
         })?;
-        places.push(At::Checkpoint(id));
+        places.push(PathSelector::Checkpoint(id));
     }
     if query.word("leaf", &[("latest", ())])?.is_some() {
-        places.push(At::Latest);
+        places.push(PathSelector::Latest);
     }
     if places.len() > 1 {
         return Err(Error::invalid(
@@ -310,19 +310,19 @@ pub(super) fn read(query: &Query) -> Result<Request, Error> {
     address::only(query, &["branch", "checkpoint_id", "leaf_id", "leaf"])?;
     let mut cursors = vec![];
     if let Some(text) = text("after") {
-        cursors.push(Cut::After(text));
+        cursors.push(PagePosition::After(text));
     }
     if let Some(text) = text("before") {
-        cursors.push(Cut::Before(text));
+        cursors.push(PagePosition::Before(text));
     }
     if query.flag("tail")? {
-        cursors.push(Cut::Newest);
+        cursors.push(PagePosition::Newest);
     }
     if cursors.len() > 1 {
         let detail = "Give one of after, before and tail, not several";
         return Err(Error::bad_request(detail).with_code("invalid_cursor"));
     }
-    Ok(Request {
+    Ok(PageRequest {
         at: places.pop().unwrap_or_default(),
         view: query.word("view", VIEWS)?.unwrap_or_default(),
         from: cursors.pop().unwrap_or_default(),
@@ -438,15 +438,15 @@ mod tests {
     fn a_page_is_asked_for_by_one_place_and_one_cursor() {
         let query = |text: &str| read(&Query::of(Some(text)));
         let plain = query("").unwrap();
-        assert_eq!(plain.at, At::Active);
-        assert_eq!(plain.from, Cut::Oldest);
+        assert_eq!(plain.at, PathSelector::Active);
+        assert_eq!(plain.from, PagePosition::Oldest);
         assert_eq!(plain.limit, 1000);
         let tail = query("leaf=latest&tail=true&limit=5&view=state&siblings=true").unwrap();
-        assert_eq!(tail.at, At::Latest);
-        assert_eq!(tail.from, Cut::Newest);
+        assert_eq!(tail.at, PathSelector::Latest);
+        assert_eq!(tail.from, PagePosition::Newest);
         assert_eq!(
             (tail.limit, tail.view, tail.siblings),
-            (5, View::State, true)
+            (5, PageView::State, true)
         );
         for (text, status, code) in [
             ("after=a&before=b", 400, Some("invalid_cursor")),
@@ -465,7 +465,7 @@ mod tests {
         }
         assert_eq!(
             query("tail=false&after=a").unwrap().from,
-            Cut::After("a".into())
+            PagePosition::After("a".into())
         );
     }
 

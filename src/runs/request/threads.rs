@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Address;
-pub use crate::tree::search::{Mode, SortBy, Status};
+pub use crate::tree::search::{ForkMode, SortBy, ThreadStatus};
 use crate::{
     id::{CheckpointId, ThreadId},
     tree,
@@ -57,9 +57,9 @@ pub struct Filter {
     /// Containment on the values of the last checkpoint.
     pub values: Map,
     /// Only this status.
-    pub status: Option<Status>,
+    pub status: Option<ThreadStatus>,
     /// Which of a fork family.
-    pub mode: Mode,
+    pub mode: ForkMode,
     /// Only those this principal may see; `None` for all.
     pub principal: Option<Arc<str>>,
     /// Wait until lists have seen these events of threads.

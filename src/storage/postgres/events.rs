@@ -14,8 +14,8 @@ use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     tree::{
-        event::{self, Stored},
-        store::rows::{Event, NewEvent},
+        event::{self, EncodedEvent},
+        store::rows::{NewEvent, ThreadEvent},
     },
 };
 
@@ -84,7 +84,7 @@ pub(super) async fn append(
     let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
     let stored = events
         .iter()
-        .map(|event| event::split(event.kind, &event.payload))
+        .map(|event| event::encode(event.kind, &event.payload))
         .collect::<Result<Vec<_>, _>>()?;
     let kinds: Vec<i16> = stored.iter().map(|stored| stored.code).collect();
     let payloads: Vec<_> = stored
@@ -146,7 +146,7 @@ pub(super) async fn events(
     thread: ThreadId,
     after: i64,
     limit: usize,
-) -> Result<Vec<Event>, Failure> {
+) -> Result<Vec<ThreadEvent>, Failure> {
     let statement = prepare(db, AFTER).await?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = db
@@ -160,7 +160,7 @@ pub(super) async fn naming_events(
     db: &Object,
     tree: TreeId,
     branches: &[BranchId],
-) -> Result<Vec<Event>, Failure> {
+) -> Result<Vec<ThreadEvent>, Failure> {
     let branches: Vec<_> = branches.iter().map(|id| id.0).collect();
     let statement = prepare(db, NAMING).await?;
     all(
@@ -170,17 +170,17 @@ pub(super) async fn naming_events(
 }
 
 /// An event out of a row of that.
-fn event_of(row: &Row) -> Result<Event, Error> {
+fn event_of(row: &Row) -> Result<ThreadEvent, Error> {
     let thread = ThreadId(column(row, "thread_id")?);
     let number = column(row, "event_number")?;
-    let (kind, payload) = event::join(Stored {
+    let (kind, payload) = event::decode(EncodedEvent {
         code: column(row, "kind")?,
         run: column::<Option<Uuid>>(row, "run_id")?.map(RunId),
         facts: column::<Option<JsonText>>(row, "payload")?
             .map(|json| json.map())
             .transpose()?,
     })?;
-    Ok(Event {
+    Ok(ThreadEvent {
         id: event::id(thread, number),
         thread,
         number,

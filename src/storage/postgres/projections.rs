@@ -12,7 +12,7 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
-    tree::projection::{Head, Progress, Projection, Rows, Step},
+    tree::projection::{HeadRow, Progress, ProjectedRows, Projection, ProjectionStep},
 };
 
 const BEHIND: &str = "
@@ -136,18 +136,18 @@ pub(super) async fn progress(
     Ok(gather(&offsets, &heads)?)
 }
 
-pub(super) async fn apply(db: &mut Object, steps: &[Step]) -> Result<(), Failure> {
+pub(super) async fn apply(db: &mut Object, steps: &[ProjectionStep]) -> Result<(), Failure> {
     // Everybody takes rows in one order.
-    let mut steps: Vec<&Step> = steps.iter().collect();
+    let mut steps: Vec<&ProjectionStep> = steps.iter().collect();
     steps.sort_by_key(|step| (step.thread, step.rows.projection()));
     let trees = prepare(db, TREES).await?;
     let mut statements = Vec::with_capacity(steps.len());
     for step in &steps {
         let text = match step.rows {
-            Rows::Timeline(_) => TIMELINE,
-            Rows::Head(_) => HEAD,
-            Rows::Forks(_) => FORKS,
-            Rows::Search(_) => SEARCH,
+            ProjectedRows::Timeline(_) => TIMELINE,
+            ProjectedRows::Head(_) => HEAD,
+            ProjectedRows::Forks(_) => FORKS,
+            ProjectedRows::Search(_) => SEARCH,
         };
         statements.push(prepare(db, text).await?);
     }
@@ -221,7 +221,7 @@ fn gather(offsets: &[Row], heads: &[Row]) -> Result<Vec<Progress>, Error> {
         let text =
             |name: &str| -> Result<_, Error> { Ok(column::<Option<&str>>(row, name)?.map(unname)) };
         if let Some(progress) = found.iter_mut().find(|one| one.thread == thread) {
-            progress.head = Some(Head {
+            progress.head = Some(HeadRow {
                 number: column(row, "event_number")?,
                 messages: column(row, "messages")?,
                 branches: column(row, "branches")?,
@@ -240,7 +240,7 @@ fn gather(offsets: &[Row], heads: &[Row]) -> Result<Vec<Progress>, Error> {
 async fn send(
     client: &Transaction<'_>,
     statement: &Statement,
-    step: &Step,
+    step: &ProjectionStep,
 ) -> Result<u64, Failure> {
     let table = step.rows.projection().as_str();
     let own = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(|t| name(t).into_owned());
@@ -257,10 +257,10 @@ async fn send(
         };
     }
     Ok(match &step.rows {
-        Rows::Timeline(rows) => {
+        ProjectedRows::Timeline(rows) => {
             execute!(&all!(rows, row => row.number), &all!(rows, row => row.code))
         }
-        Rows::Head(head) => execute!(
+        ProjectedRows::Head(head) => execute!(
             &head.number,
             &head.messages,
             &head.branches,
@@ -270,13 +270,13 @@ async fn send(
             &own(&head.last_preview),
             &Time(crate::time::Timestamp(head.updated_at))
         ),
-        Rows::Forks(rows) => execute!(
+        ProjectedRows::Forks(rows) => execute!(
             &all!(rows, row => row.parent.0),
             &all!(rows, row => row.from),
             &all!(rows, row => row.checkpoint.map(|id| id.0)),
             &all!(rows, row => Time(row.created_at))
         ),
-        Rows::Search(rows) => execute!(
+        ProjectedRows::Search(rows) => execute!(
             &all!(rows, row => row.number),
             &all!(rows, row => name(&row.text).into_owned())
         ),

@@ -186,7 +186,7 @@ impl tree::Store for Store {
         row.as_ref().map(slot_of).transpose()
     }
 
-    async fn settle(
+    async fn record_outcome(
         &self,
         slot: Slot,
         outcome: Outcome,
@@ -227,11 +227,11 @@ impl tree::Store for Store {
         self.level_of(id, principal).await
     }
 
-    async fn search(&self, page: tree::search::Page) -> Result<Vec<Thread>, Error> {
+    async fn search(&self, page: tree::search::ThreadPage) -> Result<Vec<Thread>, Error> {
         search::search(self, &page).await
     }
 
-    async fn count(&self, filter: tree::search::Filter) -> Result<u64, Error> {
+    async fn count(&self, filter: tree::search::ThreadFilter) -> Result<u64, Error> {
         search::count(self, &filter).await
     }
 

@@ -8,8 +8,8 @@ use crate::{
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
-        event::{self, Stored},
-        store::rows::{Event, NewEvent},
+        event::{self, EncodedEvent},
+        store::rows::{NewEvent, ThreadEvent},
     },
     value::Map,
 };
@@ -38,7 +38,7 @@ pub(super) fn append(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
     for (number, event) in (last - count + 1..).zip(events) {
-        let stored = event::split(event.kind, &event.payload)?;
+        let stored = event::encode(event.kind, &event.payload)?;
         insert.execute(params![
             tree.0.as_bytes(),
             thread.0.as_bytes(),
@@ -62,7 +62,7 @@ pub(super) fn events(
     thread: ThreadId,
     number: i64,
     limit: usize,
-) -> Result<Vec<Event>, Error> {
+) -> Result<Vec<ThreadEvent>, Error> {
     let rows = db
         .prepare_cached(
             "SELECT e.event_number, e.kind, e.payload, e.branch_id, e.checkpoint_id, e.run_id, \
@@ -90,7 +90,7 @@ pub(super) fn naming_events(
     db: &Connection,
     tree: TreeId,
     branches: &[BranchId],
-) -> Result<Vec<Event>, Error> {
+) -> Result<Vec<ThreadEvent>, Error> {
     let mut select = db.prepare_cached(
         "SELECT event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, \
          created_at, thread_id, NULL FROM events \
@@ -106,7 +106,7 @@ pub(super) fn naming_events(
     Ok(found)
 }
 
-fn read_event(row: &Row<'_>) -> rusqlite::Result<Event> {
+fn read_event(row: &Row<'_>) -> rusqlite::Result<ThreadEvent> {
     let (number, thread) = (row.get(0)?, id(row, 8)?);
     // What the event was stored with, and what was recorded when rows beside it went.
     let mut facts = None;
@@ -117,13 +117,13 @@ fn read_event(row: &Row<'_>) -> rusqlite::Result<Event> {
                 .extend(json_map(row, column)?);
         }
     }
-    let stored = Stored {
+    let stored = EncodedEvent {
         code: row.get(1)?,
         facts,
         run: id_if(row, 5)?,
     };
-    let (kind, payload) = event::join(stored).map_err(|why| unreadable(1, why.to_string()))?;
-    Ok(Event {
+    let (kind, payload) = event::decode(stored).map_err(|why| unreadable(1, why.to_string()))?;
+    Ok(ThreadEvent {
         id: event::id(thread, number),
         thread,
         number,

@@ -6,7 +6,10 @@ use super::columns::{id, unreadable};
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
-    tree::projection::{Fork, Head, Moment, Progress, Projection, Rows, Step, Text},
+    tree::projection::{
+        ForkRow, HeadRow, Progress, ProjectedRows, Projection, ProjectionStep, SearchRow,
+        TimelineRow,
+    },
 };
 
 pub(super) fn behind(
@@ -70,7 +73,7 @@ fn progress_of(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Er
              last_preview, updated_at FROM thread_heads WHERE tree_id = ?1 AND thread_id = ?2",
         )?
         .query_row(params![tree.0.as_bytes(), key], |row| {
-            Ok(Head {
+            Ok(HeadRow {
                 number: row.get(0)?,
                 messages: row.get(1)?,
                 branches: row.get(2)?,
@@ -91,12 +94,12 @@ fn progress_of(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Er
     }))
 }
 
-pub(super) fn apply(db: &Connection, steps: &[Step]) -> Result<(), Error> {
+pub(super) fn apply(db: &Connection, steps: &[ProjectionStep]) -> Result<(), Error> {
     steps.iter().try_for_each(|step| apply_step(db, step))
 }
 
 /// Moves the offset and writes the rows; nothing when the offset is not that of the step.
-fn apply_step(db: &Connection, step: &Step) -> Result<(), Error> {
+fn apply_step(db: &Connection, step: &ProjectionStep) -> Result<(), Error> {
     let (tree, thread) = (step.tree.0.as_bytes(), step.thread.0.as_bytes());
     let name = step.rows.projection().as_str();
     let sql = match step.from {
@@ -120,16 +123,16 @@ fn apply_step(db: &Connection, step: &Step) -> Result<(), Error> {
         return Ok(());
     }
     match &step.rows {
-        Rows::Timeline(rows) => {
+        ProjectedRows::Timeline(rows) => {
             let mut insert = db.prepare_cached(
                 "INSERT OR REPLACE INTO thread_timeline (tree_id, thread_id, event_number, kind) \
                  VALUES (?1, ?2, ?3, ?4)",
             )?;
-            for Moment { number, code } in rows {
+            for TimelineRow { number, code } in rows {
                 insert.execute(params![tree, thread, number, code])?;
             }
         }
-        Rows::Head(head) => {
+        ProjectedRows::Head(head) => {
             db.prepare_cached(
                 "INSERT OR REPLACE INTO thread_heads (tree_id, thread_id, event_number, messages, \
                  branches, runs, last_message_id, last_role, last_preview, updated_at) \
@@ -148,14 +151,14 @@ fn apply_step(db: &Connection, step: &Step) -> Result<(), Error> {
                 head.updated_at,
             ])?;
         }
-        Rows::Forks(rows) => {
+        ProjectedRows::Forks(rows) => {
             let mut insert = db.prepare_cached(
                 "INSERT OR REPLACE INTO fork_index (tree_id, parent_thread_id, thread_id, \
                  from_event_number, fork_checkpoint_id, created_at) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?;
             for row in rows {
-                let Fork {
+                let ForkRow {
                     parent,
                     from,
                     checkpoint,
@@ -171,12 +174,12 @@ fn apply_step(db: &Connection, step: &Step) -> Result<(), Error> {
                 ])?;
             }
         }
-        Rows::Search(rows) => {
+        ProjectedRows::Search(rows) => {
             let mut insert = db.prepare_cached(
                 "INSERT OR REPLACE INTO search (tree_id, thread_id, event_number, text) \
                  VALUES (?1, ?2, ?3, ?4)",
             )?;
-            for Text { number, text } in rows {
+            for SearchRow { number, text } in rows {
                 insert.execute(params![tree, thread, number, text])?;
             }
         }

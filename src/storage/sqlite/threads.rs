@@ -113,7 +113,7 @@ impl tree::Store for Store {
         self.readers.read(move |db| slot(db, id, None)).await
     }
 
-    async fn settle(
+    async fn record_outcome(
         &self,
         slot: Slot,
         outcome: Outcome,
@@ -135,11 +135,11 @@ impl tree::Store for Store {
             .await
     }
 
-    async fn search(&self, page: tree::search::Page) -> Result<Vec<Thread>, Error> {
+    async fn search(&self, page: tree::search::ThreadPage) -> Result<Vec<Thread>, Error> {
         self.readers.read(move |db| search::search(db, &page)).await
     }
 
-    async fn count(&self, filter: tree::search::Filter) -> Result<u64, Error> {
+    async fn count(&self, filter: tree::search::ThreadFilter) -> Result<u64, Error> {
         self.readers
             .read(move |db| search::count(db, &filter))
             .await

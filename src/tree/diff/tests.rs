@@ -25,7 +25,7 @@ fn map() -> impl Strategy<Value = Map> {
 proptest! {
     #[test]
     fn a_list_with_its_difference_to_another_has_what_the_other_has(from in list(), to in list()) {
-        let found = lists(&from, &to, id);
+        let found = diff_lists(&from, &to, id);
         let mut made: Vec<Item> = from
             .iter()
             .filter(|one| !found.removed.contains(one))
@@ -43,8 +43,8 @@ proptest! {
 
     #[test]
     fn differences_turn_around_with_their_sides(from in list(), to in list()) {
-        let there = lists(&from, &to, id);
-        let back = lists(&to, &from, id);
+        let there = diff_lists(&from, &to, id);
+        let back = diff_lists(&to, &from, id);
         prop_assert_eq!(&there.added, &back.removed);
         prop_assert_eq!(&there.removed, &back.added);
         let mut turned: Vec<_> = back.changed.iter().map(|(a, b)| (*b, *a)).collect();
@@ -52,13 +52,13 @@ proptest! {
         turned.sort();
         changed.sort();
         prop_assert_eq!(changed, turned);
-        let same = lists(&from, &from, id);
+        let same = diff_lists(&from, &from, id);
         prop_assert!(same.added.is_empty() && same.removed.is_empty() && same.changed.is_empty());
     }
 
     #[test]
     fn channels_with_their_difference_to_others_are_the_others(from in map(), to in map()) {
-        let found = channels(&from, &to, &[]);
+        let found = diff_channels(&from, &to, &[]);
         let mut made = from.clone();
         made.retain(|name, _| !found.removed.contains_key(name));
         made.extend(found.added.iter().map(|(k, v)| (k.clone(), v.clone())));
@@ -70,14 +70,14 @@ proptest! {
         let mut wanted = to.clone();
         wanted.sort_keys();
         prop_assert_eq!(made, wanted);
-        let back = channels(&to, &from, &[]);
+        let back = diff_channels(&to, &from, &[]);
         prop_assert_eq!(found.added, back.removed);
         prop_assert_eq!(found.removed, back.added);
     }
 
     #[test]
     fn of_some_channels_only_the_change_is_told(from in map(), to in map()) {
-        let found = channels(&from, &to, &["a"]);
+        let found = diff_channels(&from, &to, &["a"]);
         prop_assert!(!found.added.contains_key("a") && !found.removed.contains_key("a"));
         let said = found.changed.get("a").cloned();
         let told = (from.get("a") != to.get("a")).then(|| value!({"from": null, "to": null}));
@@ -90,7 +90,7 @@ fn the_last_of_equal_ids_counts_and_things_without_id_are_what_they_are() {
     let item = |id: &str, n: u8| ((!id.is_empty()).then(|| id.to_owned()), n);
     let from = [item("a", 1), item("a", 2), item("", 7), item("", 8)];
     let to = [item("a", 2), item("", 8), item("", 9)];
-    let found = lists(&from, &to, id);
+    let found = diff_lists(&from, &to, id);
     assert_eq!(found.removed, [&item("", 7)]);
     assert_eq!(found.added, [&item("", 9)]);
     assert!(found.changed.is_empty());
@@ -100,6 +100,12 @@ fn the_last_of_equal_ids_counts_and_things_without_id_are_what_they_are() {
 fn an_empty_conversation_is_as_good_as_none() {
     let none = Map::new();
     let empty = value!({"messages": []}).as_map().unwrap().clone();
-    assert_eq!(channels(&none, &empty, &["messages"]), Channels::default());
-    assert_eq!(channels(&empty, &none, &["messages"]), Channels::default());
+    assert_eq!(
+        diff_channels(&none, &empty, &["messages"]),
+        ChannelDiff::default()
+    );
+    assert_eq!(
+        diff_channels(&empty, &none, &["messages"]),
+        ChannelDiff::default()
+    );
 }

@@ -10,7 +10,7 @@ use super::BRANCH_RENAMED;
 use crate::{
     checkpoint::Error,
     id::{BranchId, TreeId},
-    tree::store::{read::Read, rows::Event},
+    tree::store::{read::Read, rows::ThreadEvent},
     value::{Map, Value},
 };
 
@@ -28,19 +28,23 @@ struct Naming {
 
 /// Names of branches over time.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct BranchNames {
     /// From which event on, with the names before and since.
-    told: HashMap<BranchId, Vec<Naming>>,
+    namings: HashMap<BranchId, Vec<Naming>>,
     /// Of branches that never had another one.
-    only: HashMap<BranchId, Arc<str>>,
+    constant: HashMap<BranchId, Arc<str>>,
 }
 
-impl Names {
+impl BranchNames {
     /// The names of the branches that some events are about.
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn of(read: &mut dyn Read, tree: TreeId, events: &[Event]) -> Result<Self, Error> {
+    pub async fn of(
+        read: &mut dyn Read,
+        tree: TreeId,
+        events: &[ThreadEvent],
+    ) -> Result<Self, Error> {
         let branches: HashSet<BranchId> = events.iter().filter_map(|event| event.branch).collect();
         let mut names = Self::default();
         if branches.is_empty() {
@@ -50,13 +54,13 @@ impl Names {
             .naming_events(tree, branches.iter().copied().collect())
             .await?;
         for event in &told {
-            names.learn(event);
+            names.record(event);
         }
         for id in branches {
-            if !names.told.contains_key(&id) {
+            if !names.namings.contains_key(&id) {
                 let row = read.branch(tree, id).await?;
                 let name = row.map_or_else(|| FIRST.into(), |row| row.name);
-                names.only.insert(id, name);
+                names.constant.insert(id, name);
             }
         }
         Ok(names)
@@ -64,15 +68,15 @@ impl Names {
 
     /// The name that a branch had when an event came.
     pub fn at(&self, branch: BranchId, number: i64) -> Option<Arc<str>> {
-        let Some(told) = self.told.get(&branch) else {
-            return self.only.get(&branch).cloned();
+        let Some(told) = self.namings.get(&branch) else {
+            return self.constant.get(&branch).cloned();
         };
         let last = told.iter().rev().find(|naming| naming.number <= number);
         let before = || told.first().map(|naming| &naming.before);
         last.map(|naming| &naming.since).or_else(before).cloned()
     }
 
-    fn learn(&mut self, event: &Event) {
+    fn record(&mut self, event: &ThreadEvent) {
         let (Some(branch), Some(name)) = (event.branch, text(&event.payload, "branch")) else {
             return;
         };
@@ -81,7 +85,7 @@ impl Names {
             _ => None,
         };
         let before = before.unwrap_or_else(|| name.clone());
-        self.told.entry(branch).or_default().push(Naming {
+        self.namings.entry(branch).or_default().push(Naming {
             number: event.number,
             before,
             since: name,
@@ -101,9 +105,9 @@ mod tests {
     use super::*;
     use crate::{id::ThreadId, time::Timestamp, tree::event, value};
 
-    fn told(branch: BranchId, number: i64, kind: &str, payload: &Value) -> Event {
+    fn told(branch: BranchId, number: i64, kind: &str, payload: &Value) -> ThreadEvent {
         let thread = ThreadId::mint();
-        Event {
+        ThreadEvent {
             id: event::id(thread, number),
             thread,
             number,
@@ -119,8 +123,8 @@ mod tests {
     #[test]
     fn a_branch_had_the_name_of_its_time() {
         let (main, side, only) = (BranchId::mint(), BranchId::mint(), BranchId::mint());
-        let mut names = Names::default();
-        names.only.insert(only, "one".into());
+        let mut names = BranchNames::default();
+        names.constant.insert(only, "one".into());
         for event in [
             told(
                 main,
@@ -137,7 +141,7 @@ mod tests {
             told(side, 5, event::BRANCH_CREATED, &value!({"branch": "side"})),
             told(side, 9, event::BRANCH_DELETED, &value!({"branch": "side"})),
         ] {
-            names.learn(&event);
+            names.record(&event);
         }
         let of = |branch, number| names.at(branch, number).unwrap().to_string();
         let over_time: Vec<_> = [1, 4, 6, 7, 8].map(|number| of(main, number)).into();

@@ -4,9 +4,9 @@ use crate::{
     time::Timestamp,
 };
 
-fn event(kind: &str) -> Event {
+fn event(kind: &str) -> ThreadEvent {
     let thread = ThreadId::mint();
-    Event {
+    ThreadEvent {
         id: id(thread, 1),
         thread,
         number: 1,
@@ -19,10 +19,10 @@ fn event(kind: &str) -> Event {
     }
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> EventFacts {
+    EventFacts {
         branch: Some("main".into()),
-        ..Facts::default()
+        ..EventFacts::default()
     }
 }
 
@@ -47,12 +47,12 @@ fn ids_follow_from_thread_and_number() {
 #[test]
 fn an_answer_names_its_run_its_question_and_its_branch() {
     let run = RunId::mint();
-    let event = Event {
+    let event = ThreadEvent {
         message_id: Some("ai-1".into()),
         payload: about_run(run),
         ..event(LLM_RESPONSE_GENERATED)
     };
-    let facts = Facts {
+    let facts = EventFacts {
         reply_to: Some("human-1".into()),
         ..facts()
     };
@@ -68,7 +68,7 @@ fn an_answer_names_its_run_its_question_and_its_branch() {
 #[test]
 fn a_payload_comes_back_as_it_was_and_most_need_no_room() {
     let run = RunId::mint();
-    let stored = |kind, payload: &Map| split(kind, payload).unwrap();
+    let stored = |kind, payload: &Map| encode(kind, payload).unwrap();
     let cases = [
         (RUN_STARTED, about_run(run), true),
         (RUN_FINISHED, end_of_run(run, "success"), true),
@@ -80,7 +80,7 @@ fn a_payload_comes_back_as_it_was_and_most_need_no_room() {
     for (kind, payload, empty) in cases {
         let split = stored(kind, &payload);
         assert_eq!(split.facts.is_none(), empty, "{kind}");
-        assert_eq!(join(split).unwrap(), (kind, payload));
+        assert_eq!(decode(split).unwrap(), (kind, payload));
     }
 }
 

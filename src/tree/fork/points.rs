@@ -12,7 +12,7 @@ use crate::{
         error::Error,
         store::{
             read::Read,
-            rows::{Branch, Node, ThreadRow},
+            rows::{Branch, MessageNode, ThreadRow},
         },
     },
 };
@@ -24,22 +24,22 @@ const MOST: usize = 100_000;
 
 /// A place at which several paths go on.
 #[derive(Clone, Debug)]
-pub struct Point {
+pub struct ForkPoint {
     /// The last message they share; none at the start.
     pub message: Option<Arc<str>>,
     /// What follows, oldest first.
-    pub options: Vec<Choice>,
+    pub options: Vec<ForkOption>,
 }
 
 /// One way to go on.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct ForkOption {
     /// The thread that has it.
     pub thread: ThreadId,
     /// Its oldest branch that has it.
     pub branch: Arc<str>,
     /// Its first message; none for a fork without messages of its own.
-    pub message: Option<Node>,
+    pub message: Option<MessageNode>,
     /// When it came to be.
     pub created_at: Timestamp,
     /// It is on the active path of the thread that was asked for.
@@ -48,7 +48,7 @@ pub struct Choice {
 
 /// A message with who was first to hold it.
 struct Held {
-    node: Node,
+    node: MessageNode,
     thread: ThreadId,
     branch: Arc<str>,
 }
@@ -57,14 +57,14 @@ struct Held {
 ///
 /// # Errors
 /// 409 `path_too_deep`, or the storage failed.
-pub async fn points(
+pub async fn find_points(
     read: &mut dyn Read,
     tree: TreeId,
     threads: &[ThreadRow],
     from: &ThreadRow,
-) -> Result<Vec<Point>, Error> {
+) -> Result<Vec<ForkPoint>, Error> {
     let mut held: HashMap<NodeId, Held> = HashMap::new();
-    let mut options: BTreeMap<Place, Vec<Choice>> = BTreeMap::new();
+    let mut options: BTreeMap<Place, Vec<ForkOption>> = BTreeMap::new();
     let (mut active, mut ends) = (None, vec![]);
     for thread in threads.iter().filter(|thread| thread.deleted_at.is_none()) {
         let mut own = false;
@@ -99,7 +99,7 @@ pub async fn points(
     let path = path_of(active, &held);
     for one in held.values() {
         let place = Place::after(one.node.parent, &held);
-        options.entry(place).or_default().push(Choice {
+        options.entry(place).or_default().push(ForkOption {
             thread: one.thread,
             branch: one.branch.clone(),
             created_at: one.node.created_at,
@@ -111,7 +111,7 @@ pub async fn points(
     for (thread, branch, last) in ends {
         let place = Place::after(last, &held);
         forked.insert(place);
-        options.entry(place).or_default().push(Choice {
+        options.entry(place).or_default().push(ForkOption {
             thread: thread.id,
             branch,
             message: None,
@@ -124,10 +124,10 @@ pub async fn points(
         .filter(|(place, options)| options.len() > 1 || forked.contains(place));
     Ok(parted
         .map(|(place, mut options)| {
-            let id = |choice: &Choice| choice.message.as_ref().map(|node| node.id);
+            let id = |choice: &ForkOption| choice.message.as_ref().map(|node| node.id);
             options.sort_by_key(|choice| (choice.created_at, choice.thread, id(choice)));
             let last = place.node.and_then(|id| held.get(&id));
-            Point {
+            ForkPoint {
                 message: last.map(|held| held.node.message_id.clone()),
                 options,
             }
@@ -172,7 +172,7 @@ async fn follow(
     tree: TreeId,
     last: Option<NodeId>,
     held: &HashMap<NodeId, Held>,
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let mut found = vec![];
     let mut next = last;
     while let Some(start) = next.filter(|id| !held.contains_key(id)) {

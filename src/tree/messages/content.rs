@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Reads the messages channel of a thread's checkpoints.
-pub struct Values<'a> {
+pub struct MessageContents<'a> {
     /// The storage.
     pub saver: &'a Arc<dyn Saver>,
     /// Decoded checkpoints in memory.
@@ -23,7 +23,7 @@ pub struct Values<'a> {
     pub channel: Arc<str>,
 }
 
-impl Values<'_> {
+impl MessageContents<'_> {
     /// A checkpoint of the root namespace; none if it was pruned. Of its pending writes nothing
     /// is known.
     ///
@@ -47,23 +47,23 @@ impl Values<'_> {
     ///
     /// # Errors
     /// As [`decoded`](Self::decoded).
-    pub async fn messages(&self, id: CheckpointId) -> Result<Option<Messages>, Error> {
+    pub async fn messages(&self, id: CheckpointId) -> Result<Option<MessageList>, Error> {
         let decoded = self.decoded(id).await?;
-        Ok(decoded.map(|decoded| self.of(&decoded)))
+        Ok(decoded.map(|decoded| self.of_state(&decoded)))
     }
 
     /// The messages in a state.
-    pub fn of(&self, decoded: &Decoded) -> Messages {
+    pub fn of_state(&self, decoded: &Decoded) -> MessageList {
         let held = decoded.checkpoint.values.get(&self.channel);
-        Messages(held.cloned().unwrap_or_default())
+        MessageList(held.cloned().unwrap_or_default())
     }
 }
 
 /// The messages of a state.
 #[derive(Clone, Debug, Default)]
-pub struct Messages(Value);
+pub struct MessageList(Value);
 
-impl Messages {
+impl MessageList {
     /// All of them.
     pub fn all(&self) -> &[Value] {
         self.0.as_list().unwrap_or_default()
@@ -83,7 +83,7 @@ pub fn id_of(message: &Value) -> Option<&str> {
 
 /// Whether a stored message says what an incoming one does: every field that came, but for the
 /// id, is there.
-pub fn says(stored: &Value, incoming: &Value) -> bool {
+pub fn content_matches(stored: &Value, incoming: &Value) -> bool {
     let Some(fields) = incoming.as_map() else {
         return false;
     };
@@ -115,7 +115,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(says(&stored, &incoming), same, "{incoming:?}");
+            assert_eq!(content_matches(&stored, &incoming), same, "{incoming:?}");
         }
     }
 }

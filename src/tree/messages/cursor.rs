@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     id::{BranchId, NodeId},
-    tree::store::rows::Node,
+    tree::store::rows::MessageNode,
 };
 
 /// In place of a message.
@@ -28,7 +28,7 @@ pub struct Cursor {
 
 impl Cursor {
     /// The cursor of `at` on the path that ends with `end`.
-    pub fn new(end: &Node, at: NodeId) -> Self {
+    pub fn new(end: &MessageNode, at: NodeId) -> Self {
         Self {
             end: end.id,
             at,
@@ -38,7 +38,7 @@ impl Cursor {
 
     /// The cursor of the outside of the path that ends with `end`: behind the end where a page
     /// ends before it, before the beginning where one begins after it.
-    pub fn outside(end: &Node) -> Self {
+    pub fn outside(end: &MessageNode) -> Self {
         Self::new(end, OUTSIDE)
     }
 
@@ -48,7 +48,7 @@ impl Cursor {
     }
 
     /// Whether it was made here. `end` is the node it names.
-    pub fn is_genuine(&self, end: &Node) -> bool {
+    pub fn is_genuine(&self, end: &MessageNode) -> bool {
         end.id == self.end && seal(end.branch, self.end, self.at) == self.seal
     }
 
@@ -89,21 +89,21 @@ mod tests {
     use crate::{
         id::{CheckpointId, ThreadId},
         time::Timestamp,
-        tree::store::rows::Change,
+        tree::store::rows::MessageChange,
     };
 
-    fn node() -> Node {
-        Node {
+    fn node() -> MessageNode {
+        MessageNode {
             id: NodeId::mint(),
             parent: None,
             ordinal: 1,
-            change: Change::Add,
+            change: MessageChange::Add,
             message_id: "m".into(),
             edit_of: None,
             checkpoint: CheckpointId::mint(0, []),
             depth: 0,
             seq: 0,
-            settled: None,
+            turn_end: None,
             thread: ThreadId::mint(),
             branch: BranchId::mint(),
             run: None,
@@ -132,7 +132,7 @@ mod tests {
         };
         assert!(!moved.is_genuine(&end));
         assert!(!cursor.is_genuine(&node()), "another path's end");
-        let elsewhere = Node {
+        let elsewhere = MessageNode {
             branch: BranchId::mint(),
             ..end.clone()
         };

@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     Incoming,
-    content::{Values, says},
-    placement::{Known, Spot, stored},
+    content::{MessageContents, content_matches},
+    placement::{ExistingMessage, Predecessor, find_duplicate},
 };
 use crate::{
     id::{CheckpointId, NodeId},
@@ -14,18 +14,18 @@ use crate::{
         resolve::{is_on_path, sees},
         store::{
             read::Read,
-            rows::{Change, Node, ThreadRow},
+            rows::{MessageChange, MessageNode, ThreadRow},
         },
     },
 };
 
 /// Nodes that a thread has for ids of a request: the messages with these ids, and those that
 /// were written in their place.
-pub struct Ids {
-    by_id: HashMap<Arc<str>, Vec<Node>>,
+pub struct ExistingMessages {
+    by_id: HashMap<Arc<str>, Vec<MessageNode>>,
 }
 
-impl Ids {
+impl ExistingMessages {
     /// Looks the ids of `messages` up, as far as the thread sees them.
     ///
     /// # Errors
@@ -36,12 +36,12 @@ impl Ids {
         messages: &[Incoming],
     ) -> Result<Self, Error> {
         let ids: Vec<Arc<str>> = messages.iter().filter_map(|one| one.id.clone()).collect();
-        let mut by_id: HashMap<Arc<str>, Vec<Node>> = HashMap::new();
+        let mut by_id: HashMap<Arc<str>, Vec<MessageNode>> = HashMap::new();
         if ids.is_empty() {
             return Ok(Self { by_id });
         }
         for node in read.nodes_of(thread.tree, ids).await? {
-            if node.change != Change::Add || !sees(read, thread, &node).await? {
+            if node.change != MessageChange::Add || !sees(read, thread, &node).await? {
                 continue;
             }
             for edit in read.children(thread.tree, node.parent).await? {
@@ -64,7 +64,7 @@ impl Ids {
         read: &mut dyn Read,
         thread: &ThreadRow,
         id: &Arc<str>,
-        spot: Spot,
+        spot: Predecessor,
     ) -> Result<(), Error> {
         if !self.is_taken(id) {
             return Ok(());
@@ -81,13 +81,13 @@ impl Ids {
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn has(
+    pub async fn contains(
         read: &mut dyn Read,
         thread: &ThreadRow,
         id: &Arc<str>,
     ) -> Result<bool, Error> {
         for node in read.nodes_of(thread.tree, vec![id.clone()]).await? {
-            if node.change == Change::Add && sees(read, thread, &node).await? {
+            if node.change == MessageChange::Add && sees(read, thread, &node).await? {
                 return Ok(true);
             }
         }
@@ -96,16 +96,16 @@ impl Ids {
 
     /// Whether the thread has a message with this id.
     pub fn is_taken(&self, id: &str) -> bool {
-        self.of(id).iter().any(|node| &*node.message_id == id)
+        self.nodes_of(id).iter().any(|node| &*node.message_id == id)
     }
 
     /// The nodes for an id.
-    pub fn of(&self, id: &str) -> &[Node] {
+    pub fn nodes_of(&self, id: &str) -> &[MessageNode] {
         self.by_id.get(id).map_or(&[], Vec::as_slice)
     }
 
     /// A node by its key.
-    pub fn node(&self, id: NodeId) -> Option<&Node> {
+    pub fn node(&self, id: NodeId) -> Option<&MessageNode> {
         let mut all = self.by_id.values().flatten();
         all.find(|node| node.id == id)
     }
@@ -114,18 +114,18 @@ impl Ids {
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn known(
+    pub async fn candidates(
         &self,
         read: &mut dyn Read,
-        values: &Values<'_>,
+        values: &MessageContents<'_>,
         message: &Incoming,
         head: Option<CheckpointId>,
-    ) -> Result<Vec<Known>, Error> {
+    ) -> Result<Vec<ExistingMessage>, Error> {
         let Some(id) = &message.id else {
             return Ok(vec![]);
         };
         let mut found = vec![];
-        for node in self.of(id) {
+        for node in self.nodes_of(id) {
             let on_path = match head {
                 Some(head) => is_on_path(read, values.tree, head, node).await?,
                 None => false,
@@ -141,10 +141,11 @@ impl Ids {
             };
             let content = first.as_ref().or(now.as_ref());
             let content = content.and_then(|list| list.find(&node.message_id));
-            found.push(Known {
+            found.push(ExistingMessage {
                 node: node.id,
                 parent: node.parent,
-                same: content.is_some_and(|content| says(content, &message.message)),
+                content_equal: content
+                    .is_some_and(|content| content_matches(content, &message.message)),
                 is_edit: node.message_id != *id,
                 on_path,
             });
@@ -157,22 +158,22 @@ impl Ids {
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn prefix(
+    pub async fn stored_prefix(
         &mut self,
         read: &mut dyn Read,
         thread: &ThreadRow,
-        values: &Values<'_>,
+        values: &MessageContents<'_>,
         messages: &[Incoming],
-        mut after: Option<Spot>,
+        mut after: Option<Predecessor>,
         head: Option<CheckpointId>,
-    ) -> Result<(Vec<Node>, Vec<Known>), Error> {
+    ) -> Result<(Vec<MessageNode>, Vec<ExistingMessage>), Error> {
         let mut there = vec![];
         for message in messages {
             if let (Some(id), Some(spot)) = (&message.id, after) {
                 self.find_at(read, thread, id, spot).await?;
             }
-            let known = self.known(read, values, message, head).await?;
-            let same = stored(&known, after).and_then(|id| self.node(id));
+            let known = self.candidates(read, values, message, head).await?;
+            let same = find_duplicate(&known, after).and_then(|id| self.node(id));
             let Some(node) = same else {
                 return Ok((there, known));
             };
@@ -183,7 +184,7 @@ impl Ids {
     }
 }
 
-fn insert(known: &mut Vec<Node>, edit: Node) {
+fn insert(known: &mut Vec<MessageNode>, edit: MessageNode) {
     if known.iter().all(|one| one.id != edit.id) {
         known.push(edit);
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    content::{Messages, Values, id_of},
-    path::Path,
+    content::{MessageContents, MessageList, id_of},
+    path::MessagePath,
 };
 use crate::{
     id::{CheckpointId, NodeId},
@@ -16,7 +16,7 @@ use crate::{
         resolve::{is_on_path, sees},
         store::{
             read::Read,
-            rows::{Change, Node, ThreadRow},
+            rows::{MessageChange, MessageNode, ThreadRow},
         },
     },
     value::Value,
@@ -24,11 +24,11 @@ use crate::{
 
 /// A message to show.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum PageEntry {
     /// By its place on the path.
-    OnPath(Node),
+    OnPath(MessageNode),
     /// By what is in the state, with its place if the index knows it.
-    InState(Value, Option<Node>),
+    InState(Value, Option<MessageNode>),
 }
 
 /// Other messages with the same parent.
@@ -42,13 +42,13 @@ pub struct Siblings {
 
 /// A message as a path shows it.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct MessageItem {
     /// Its id.
     pub id: Arc<str>,
     /// The id of the message before it.
     pub parent: Option<Arc<str>>,
     /// Its place in the index.
-    pub node: Option<Node>,
+    pub node: Option<MessageNode>,
     /// What is stored of it; none if that was pruned.
     pub message: Option<Value>,
     /// The model sees it at the end of the path.
@@ -65,13 +65,13 @@ pub struct Item {
 /// The storage failed.
 pub async fn items(
     read: &mut dyn Read,
-    values: &Values<'_>,
+    values: &MessageContents<'_>,
     thread: &ThreadRow,
-    path: &Path,
-    state: &Messages,
-    places: Vec<Place>,
-) -> Result<Vec<Item>, Error> {
-    let ids: HashSet<Arc<str>> = places.iter().filter_map(Place::id).collect();
+    path: &MessagePath,
+    state: &MessageList,
+    places: Vec<PageEntry>,
+) -> Result<Vec<MessageItem>, Error> {
+    let ids: HashSet<Arc<str>> = places.iter().filter_map(PageEntry::id).collect();
     // One look at the whole state, however many messages are shown.
     let here: HashMap<&str, &Value> = state
         .all()
@@ -80,12 +80,12 @@ pub async fn items(
         .filter(|(id, _)| ids.contains(*id))
         .collect();
     let changes = Changes::find(read, thread, path, &ids).await?;
-    let mut items: Vec<Item> = Vec::with_capacity(places.len());
-    let mut gone: Vec<(CheckpointId, Option<Messages>)> = vec![];
+    let mut items: Vec<MessageItem> = Vec::with_capacity(places.len());
+    let mut gone: Vec<(CheckpointId, Option<MessageList>)> = vec![];
     for place in places {
         let (node, shown) = match place {
-            Place::OnPath(node) => (Some(node), None),
-            Place::InState(message, node) => (node, Some(message)),
+            PageEntry::OnPath(node) => (Some(node), None),
+            PageEntry::InState(message, node) => (node, Some(message)),
         };
         let Some(id) = node
             .as_ref()
@@ -131,7 +131,7 @@ pub async fn items(
             }
             (None, false, None) => None,
         };
-        items.push(Item {
+        items.push(MessageItem {
             parent,
             edited: node.as_ref().is_some_and(|node| changes.edited(node)),
             in_state,
@@ -148,7 +148,7 @@ pub async fn items(
 async fn parent_id(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    items: &[Item],
+    items: &[MessageItem],
     parent: NodeId,
 ) -> Result<Option<Arc<str>>, Error> {
     let near = items.iter().rev().take(2);
@@ -168,17 +168,17 @@ async fn parent_id(
 pub async fn in_state(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    path: &Path,
+    path: &MessagePath,
     messages: &[Value],
-) -> Result<Vec<Place>, Error> {
+) -> Result<Vec<PageEntry>, Error> {
     let ids = messages.iter().filter_map(|one| id_of(one).map(Into::into));
     let nodes = read.nodes_of(thread.tree, ids.collect()).await?;
     let mut places = Vec::with_capacity(messages.len());
     for message in messages {
         let id = id_of(message).unwrap_or_default();
         let mut found = None;
-        let of = |node: &&Node| node.change == Change::Add && &*node.message_id == id;
-        let candidates: Vec<&Node> = nodes.iter().filter(of).collect();
+        let of = |node: &&MessageNode| node.change == MessageChange::Add && &*node.message_id == id;
+        let candidates: Vec<&MessageNode> = nodes.iter().filter(of).collect();
         for node in &candidates {
             let on_path = match (&path.point, candidates.len()) {
                 (Some(point), 2..) => is_on_path(read, thread.tree, point.id, node).await?,
@@ -190,7 +190,7 @@ pub async fn in_state(
                 break;
             }
         }
-        places.push(Place::InState(message.clone(), found));
+        places.push(PageEntry::InState(message.clone(), found));
     }
     Ok(places)
 }
@@ -202,7 +202,7 @@ pub async fn in_state(
 pub async fn siblings(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    items: &mut [Item],
+    items: &mut [MessageItem],
 ) -> Result<(), Error> {
     let parents: HashSet<Option<NodeId>> = items
         .iter()
@@ -218,7 +218,7 @@ pub async fn siblings(
         .iter()
         .filter_map(|item| Some(item.node.as_ref()?.id))
         .collect();
-    let mut families: HashMap<Option<NodeId>, Vec<Node>> = HashMap::new();
+    let mut families: HashMap<Option<NodeId>, Vec<MessageNode>> = HashMap::new();
     for node in all {
         // What a page shows is on a path of the thread.
         if on_page.contains(&node.id) || sees(read, thread, &node).await? {
@@ -245,7 +245,7 @@ pub async fn siblings(
     Ok(())
 }
 
-impl Place {
+impl PageEntry {
     fn id(&self) -> Option<Arc<str>> {
         match self {
             Self::OnPath(node) => Some(node.message_id.clone()),
@@ -255,13 +255,13 @@ impl Place {
 }
 
 /// What happened on a path to the messages of a page.
-struct Changes(Vec<Node>);
+struct Changes(Vec<MessageNode>);
 
 impl Changes {
     async fn find(
         read: &mut dyn Read,
         thread: &ThreadRow,
-        path: &Path,
+        path: &MessagePath,
         ids: &HashSet<Arc<str>>,
     ) -> Result<Self, Error> {
         let Some(end) = &path.point else {
@@ -276,7 +276,7 @@ impl Changes {
         let mut found = vec![];
         for row in rows {
             // Messages are mostly neither changed nor removed, and then nothing is walked.
-            if row.change != Change::Add
+            if row.change != MessageChange::Add
                 && row.depth <= end.depth
                 && read.on_path(thread.tree, end.id, row.checkpoint).await?
             {
@@ -287,19 +287,19 @@ impl Changes {
     }
 
     /// How a message left the state. It may have come back later as another node.
-    fn removal(&self, node: &Node) -> Option<&Node> {
+    fn removal(&self, node: &MessageNode) -> Option<&MessageNode> {
         let mut removals = self.0.iter().filter(|row| {
-            row.change == Change::Remove
+            row.change == MessageChange::Remove
                 && row.message_id == node.message_id
                 && row.depth >= node.depth
         });
         removals.next_back()
     }
 
-    fn edited(&self, node: &Node) -> bool {
+    fn edited(&self, node: &MessageNode) -> bool {
         let gone = self.removal(node).map(|row| row.depth);
         self.0.iter().any(|row| {
-            row.change == Change::Edit
+            row.change == MessageChange::Edit
                 && row.message_id == node.message_id
                 && row.depth >= node.depth
                 && gone.is_none_or(|gone| row.depth <= gone)

@@ -3,10 +3,10 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
-    content::{Messages, Values},
+    content::{MessageContents, MessageList},
     cursor::Cursor,
-    item::{self, Item},
-    path::{At, Path, path},
+    item::{self, MessageItem},
+    path::{MessagePath, PathSelector, find_path},
 };
 use crate::{
     id::CheckpointId,
@@ -14,7 +14,7 @@ use crate::{
         error::Error,
         store::{
             read::Read,
-            rows::{Change, Node, ThreadRow},
+            rows::{MessageChange, MessageNode, ThreadRow},
         },
     },
 };
@@ -24,7 +24,7 @@ const WALK_MAX: i32 = 100_000;
 
 /// What of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum View {
+pub enum PageView {
     /// The whole conversation, removed messages too.
     #[default]
     Path,
@@ -34,7 +34,7 @@ pub enum View {
 
 /// Where the page is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Cut {
+pub enum PagePosition {
     /// At the beginning.
     #[default]
     Oldest,
@@ -46,7 +46,7 @@ pub enum Cut {
     Before(Arc<str>),
 }
 
-impl Cut {
+impl PagePosition {
     /// Whether the page is read towards the end of the path.
     fn is_forward(&self) -> bool {
         matches!(self, Self::Oldest | Self::After(_))
@@ -55,13 +55,13 @@ impl Cut {
 
 /// What to read.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct PageRequest {
     /// Which path.
-    pub at: At,
+    pub at: PathSelector,
     /// What of it.
-    pub view: View,
+    pub view: PageView,
     /// Where the page is.
-    pub from: Cut,
+    pub from: PagePosition,
     /// Most messages of it.
     pub limit: usize,
     /// Tell of other messages with the same parent.
@@ -70,7 +70,7 @@ pub struct Request {
 
 /// A page, oldest first.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct MessagePage {
     /// A branch that holds the path.
     pub branch: Option<Arc<str>>,
     /// The last message of the path.
@@ -78,7 +78,7 @@ pub struct Page {
     /// The checkpoint at its end; none if that was pruned.
     pub checkpoint: Option<CheckpointId>,
     /// The messages.
-    pub items: Vec<Item>,
+    pub items: Vec<MessageItem>,
     /// The cursor of what follows.
     pub next: Option<String>,
     /// The cursor of what comes before.
@@ -91,26 +91,26 @@ pub struct Page {
 ///
 /// # Errors
 /// 400 `invalid_id` or `invalid_cursor`, 404, or the storage failed.
-pub async fn page(
+pub async fn read_page(
     read: &mut dyn Read,
-    values: &Values<'_>,
+    values: &MessageContents<'_>,
     thread: &ThreadRow,
-    request: &Request,
-) -> Result<Page, Error> {
-    let path = path(read, thread, &request.at).await?;
+    request: &PageRequest,
+) -> Result<MessagePage, Error> {
+    let path = find_path(read, thread, &request.at).await?;
     let state = match &path.point {
         Some(point) => values.messages(point.id).await?.unwrap_or_default(),
-        None => Messages::default(),
+        None => MessageList::default(),
     };
     let part = match request.view {
-        View::Path => on_path(read, thread, &path, request).await?,
-        View::State => in_state(read, thread, &path, &state, request).await?,
+        PageView::Path => on_path(read, thread, &path, request).await?,
+        PageView::State => in_state(read, thread, &path, &state, request).await?,
     };
     let mut items = item::items(read, values, thread, &path, &state, part.nodes).await?;
     if request.siblings {
         item::siblings(read, thread, &mut items).await?;
     }
-    Ok(Page {
+    Ok(MessagePage {
         branch: path.branch,
         leaf: path.last.map(|node| node.message_id),
         checkpoint: path.checkpoint,
@@ -124,7 +124,7 @@ pub async fn page(
 /// A part of a path.
 #[derive(Default)]
 struct Part {
-    nodes: Vec<item::Place>,
+    nodes: Vec<item::PageEntry>,
     next: Option<String>,
     prev: Option<String>,
     splits: bool,
@@ -133,26 +133,26 @@ struct Part {
 async fn on_path(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    path: &Path,
-    request: &Request,
+    path: &MessagePath,
+    request: &PageRequest,
 ) -> Result<Part, Error> {
     let Some(end) = &path.last else {
         return match &request.from {
-            Cut::After(_) | Cut::Before(_) => Err(off_path()),
+            PagePosition::After(_) | PagePosition::Before(_) => Err(off_path()),
             _ => Ok(Part::default()),
         };
     };
     let nodes = match &request.from {
-        Cut::Oldest => behind(read, thread, end, 0, request.limit).await?,
-        Cut::After(text) => {
+        PagePosition::Oldest => behind(read, thread, end, 0, request.limit).await?,
+        PagePosition::After(text) => {
             let after = match place(read, thread, end, text).await? {
                 Spot::At(node) => node.ordinal,
                 Spot::Outside(_) => 0,
             };
             behind(read, thread, end, after, request.limit).await?
         }
-        Cut::Newest => newest(read, thread, Some(end.id), request.limit).await?,
-        Cut::Before(text) => {
+        PagePosition::Newest => newest(read, thread, Some(end.id), request.limit).await?,
+        PagePosition::Before(text) => {
             let last = match place(read, thread, end, text).await? {
                 Spot::At(node) => node.parent,
                 Spot::Outside(end) => Some(end.id),
@@ -169,7 +169,7 @@ async fn on_path(
         .parent
         .is_some()
         .then(|| Cursor::new(end, first.id).text());
-    let is_tool = |node: &Node| node.role.as_deref() == Some("tool");
+    let is_tool = |node: &MessageNode| node.role.as_deref() == Some("tool");
     let splits = match request.from.is_forward() {
         true if more => {
             let after = behind(read, thread, end, last.ordinal, 1).await?;
@@ -179,7 +179,7 @@ async fn on_path(
         false => prev.is_some() && is_tool(first),
     };
     Ok(Part {
-        nodes: nodes.into_iter().map(item::Place::OnPath).collect(),
+        nodes: nodes.into_iter().map(item::PageEntry::OnPath).collect(),
         next,
         prev,
         splits,
@@ -187,7 +187,7 @@ async fn on_path(
 }
 
 /// A page past either end of a path: all of it is on one side.
-fn beyond(end: &Node, from: &Cut) -> Part {
+fn beyond(end: &MessageNode, from: &PagePosition) -> Part {
     let cursor = Some(Cursor::outside(end).text());
     let (next, prev) = match from.is_forward() {
         true => (None, cursor),
@@ -202,9 +202,9 @@ fn beyond(end: &Node, from: &Cut) -> Part {
 
 /// Where a cursor or the id of a message stands.
 enum Spot {
-    At(Node),
+    At(MessageNode),
     /// Outside the path that ends, or once ended, with this message.
-    Outside(Node),
+    Outside(MessageNode),
 }
 
 /// Up to `limit` messages that end with one, oldest first.
@@ -213,7 +213,7 @@ async fn newest(
     thread: &ThreadRow,
     last: Option<crate::id::NodeId>,
     limit: usize,
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let mut nodes = match last {
         Some(last) => read.chain(thread.tree, last, limit).await?,
         None => vec![],
@@ -226,10 +226,10 @@ async fn newest(
 async fn behind(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    end: &Node,
+    end: &MessageNode,
     after: i32,
     limit: usize,
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     if end.ordinal.saturating_sub(after) > WALK_MAX {
         return Err(too_deep());
     }
@@ -240,7 +240,7 @@ async fn behind(
 async fn place(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    end: &Node,
+    end: &MessageNode,
     text: &Arc<str>,
 ) -> Result<Spot, Error> {
     if let Some(cursor) = Cursor::parse(text) {
@@ -264,7 +264,7 @@ async fn place(
         }
     }
     for node in read.nodes_of(thread.tree, vec![text.clone()]).await? {
-        if node.change == Change::Add && is_before(read, thread, end, &node).await? {
+        if node.change == MessageChange::Add && is_before(read, thread, end, &node).await? {
             return Ok(Spot::At(node));
         }
     }
@@ -275,8 +275,8 @@ async fn place(
 async fn is_before(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    end: &Node,
-    node: &Node,
+    end: &MessageNode,
+    node: &MessageNode,
 ) -> Result<bool, Error> {
     if end.ordinal.saturating_sub(node.ordinal) > WALK_MAX {
         return Err(too_deep());
@@ -290,11 +290,11 @@ async fn is_before(
 async fn in_state(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    path: &Path,
-    state: &Messages,
-    request: &Request,
+    path: &MessagePath,
+    state: &MessageList,
+    request: &PageRequest,
 ) -> Result<Part, Error> {
-    let cut: HashSet<&str> = path.cut.iter().map(|id| &**id).collect();
+    let cut: HashSet<&str> = path.trimmed.iter().map(|id| &**id).collect();
     let messages: Vec<_> = state
         .all()
         .iter()
@@ -329,13 +329,13 @@ async fn in_state(
         Ok((at, at + 1))
     };
     let (start, stop) = match &request.from {
-        Cut::Oldest => (0, count.min(request.limit)),
-        Cut::Newest => (count.saturating_sub(request.limit), count),
-        Cut::After(text) => {
+        PagePosition::Oldest => (0, count.min(request.limit)),
+        PagePosition::Newest => (count.saturating_sub(request.limit), count),
+        PagePosition::After(text) => {
             let (_, start) = position(read, text).await?;
             (start, count.min(start.saturating_add(request.limit)))
         }
-        Cut::Before(text) => {
+        PagePosition::Before(text) => {
             let (stop, _) = position(read, text).await?;
             (stop.saturating_sub(request.limit), stop)
         }
@@ -354,9 +354,13 @@ async fn in_state(
         false => start > 0 && is_tool(start),
     };
     let nodes = item::in_state(read, thread, path, part).await?;
-    let cursor = |place: Option<&item::Place>| match (place?, &path.last) {
-        (item::Place::InState(_, Some(node)), Some(end)) => Some(Cursor::new(end, node.id).text()),
-        (item::Place::InState(message, _), _) => super::content::id_of(message).map(str::to_owned),
+    let cursor = |place: Option<&item::PageEntry>| match (place?, &path.last) {
+        (item::PageEntry::InState(_, Some(node)), Some(end)) => {
+            Some(Cursor::new(end, node.id).text())
+        }
+        (item::PageEntry::InState(message, _), _) => {
+            super::content::id_of(message).map(str::to_owned)
+        }
         _ => None,
     };
     Ok(Part {

@@ -9,7 +9,7 @@ use crate::{
         resolve::{self, Base},
         store::{
             read::Read,
-            rows::{Branch, Node, Point, ThreadRow},
+            rows::{Branch, MessageNode, Point, ThreadRow},
         },
     },
 };
@@ -19,7 +19,7 @@ const PAGE: usize = 256;
 
 /// Which path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum At {
+pub enum PathSelector {
     /// That of the active branch.
     #[default]
     Active,
@@ -35,7 +35,7 @@ pub enum At {
 
 /// A path and the state at its end.
 #[derive(Default)]
-pub struct Path {
+pub struct MessagePath {
     /// A branch that holds it.
     pub branch: Option<Arc<str>>,
     /// The checkpoint at its end; none if that was pruned.
@@ -43,36 +43,40 @@ pub struct Path {
     /// The checkpoint whose state counts: that at its end, or a later one that was kept.
     pub point: Option<Point>,
     /// Its last message.
-    pub last: Option<Node>,
+    pub last: Option<MessageNode>,
     /// Messages of that state that are not on the path.
-    pub cut: Vec<Arc<str>>,
+    pub trimmed: Vec<Arc<str>>,
 }
 
 /// Finds a path.
 ///
 /// # Errors
 /// 400 `invalid_id`, 404, or the storage failed.
-pub async fn path(read: &mut dyn Read, thread: &ThreadRow, at: &At) -> Result<Path, Error> {
+pub async fn find_path(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    at: &PathSelector,
+) -> Result<MessagePath, Error> {
     let active = resolve::active(read, thread).await?;
     match at {
-        At::Active => of_branch(read, thread, active).await,
-        At::Branch(name) => {
+        PathSelector::Active => of_branch(read, thread, active).await,
+        PathSelector::Branch(name) => {
             let branch = resolve::branch(read, thread, name).await?;
             of_branch(read, thread, branch).await
         }
-        At::Checkpoint(id) => {
+        PathSelector::Checkpoint(id) => {
             let point = resolve::checkpoint(read, thread, *id).await?;
             let last = last(read, thread, &point).await?;
             let branch = holder(read, thread, &active, &point).await?;
-            Ok(Path {
+            Ok(MessagePath {
                 branch,
                 last,
                 checkpoint: Some(point.id),
                 point: Some(point),
-                cut: vec![],
+                trimmed: vec![],
             })
         }
-        At::Leaf(id) => {
+        PathSelector::Leaf(id) => {
             let node = super::message(read, thread, id, active.head).await?;
             let base = resolve::at_message(read, thread, &node).await;
             let (point, cut) = match base {
@@ -89,19 +93,19 @@ pub async fn path(read: &mut dyn Read, thread: &ThreadRow, at: &At) -> Result<Pa
                 Some(point) => holder(read, thread, &active, point).await?,
                 None => None,
             };
-            Ok(Path {
+            Ok(MessagePath {
                 branch,
                 checkpoint: point.as_ref().map(|point| point.id),
                 point,
                 last: Some(node),
-                cut,
+                trimmed: cut,
             })
         }
-        At::Latest => {
-            let mut newest: Option<Path> = None;
+        PathSelector::Latest => {
+            let mut newest: Option<MessagePath> = None;
             for branch in read.branches(thread.tree, thread.id).await? {
                 let path = of_branch(read, thread, branch).await?;
-                let age = |path: &Path| {
+                let age = |path: &MessagePath| {
                     let last = path.last.as_ref();
                     last.map(|node| (node.created_at, node.ordinal))
                 };
@@ -120,7 +124,11 @@ pub async fn path(read: &mut dyn Read, thread: &ThreadRow, at: &At) -> Result<Pa
     }
 }
 
-async fn of_branch(read: &mut dyn Read, thread: &ThreadRow, branch: Branch) -> Result<Path, Error> {
+async fn of_branch(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    branch: Branch,
+) -> Result<MessagePath, Error> {
     let point = match branch.head {
         Some(head) => read.point(thread.tree, head).await?,
         None => None,
@@ -129,12 +137,12 @@ async fn of_branch(read: &mut dyn Read, thread: &ThreadRow, branch: Branch) -> R
         Some(point) => last(read, thread, point).await?,
         None => None,
     };
-    Ok(Path {
+    Ok(MessagePath {
         branch: Some(branch.name),
         checkpoint: branch.head,
         point,
         last,
-        cut: vec![],
+        trimmed: vec![],
     })
 }
 
@@ -144,8 +152,8 @@ async fn of_pruned(
     read: &mut dyn Read,
     thread: &ThreadRow,
     active: &Branch,
-    node: Node,
-) -> Result<Path, Error> {
+    node: MessageNode,
+) -> Result<MessagePath, Error> {
     let mut branches = read.branches(thread.tree, thread.id).await?;
     branches.sort_by_key(|branch| branch.id != active.id);
     let heads = branches
@@ -153,7 +161,7 @@ async fn of_pruned(
         .filter_map(|branch| Some((Some(branch.name), branch.head?)));
     let tags = read.tags(thread.tree, thread.id).await?;
     let tags = tags.into_iter().map(|tag| (None, tag.checkpoint));
-    let mut path = Path::default();
+    let mut path = MessagePath::default();
     for (branch, id) in heads.chain(tags) {
         if !resolve::is_on_path(read, thread.tree, id, &node).await? {
             continue;
@@ -161,7 +169,7 @@ async fn of_pruned(
         path.point = read.point(thread.tree, id).await?;
         path.branch = branch;
         let end = path.point.as_ref().and_then(|point| point.last_node);
-        path.cut = behind(read, thread, end, &node).await?;
+        path.trimmed = behind(read, thread, end, &node).await?;
         break;
     }
     path.last = Some(node);
@@ -173,7 +181,7 @@ async fn behind(
     read: &mut dyn Read,
     thread: &ThreadRow,
     end: Option<NodeId>,
-    node: &Node,
+    node: &MessageNode,
 ) -> Result<Vec<Arc<str>>, Error> {
     let mut found = vec![];
     let mut next = end;
@@ -193,7 +201,7 @@ async fn last(
     read: &mut dyn Read,
     thread: &ThreadRow,
     point: &Point,
-) -> Result<Option<Node>, Error> {
+) -> Result<Option<MessageNode>, Error> {
     match point.last_node {
         Some(id) => Ok(read.node(thread.tree, id).await?),
         None => Ok(None),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::{
     Incoming, OnExisting, Post,
-    content::Values,
-    existing::Ids,
-    placement::{Ask, Choice, Line, Spot, choose},
+    content::MessageContents,
+    existing::ExistingMessages,
+    placement::{BranchEnd, MessagePlacement, PlacementRequest, Predecessor, choose_placement},
     trim::{pruned, trim},
     write::{role_of, with_ids, write, written},
 };
@@ -16,13 +16,13 @@ use crate::{
     graph::Compiled,
     id::CheckpointId,
     tree::{
-        branch::{self, Leave, New},
-        dangling::has_dangling_calls,
+        branch::{self, CreateBranch, SwitchPolicy},
+        dangling::has_open_calls,
         error::Error,
         resolve::{self, Base},
         store::{
             read::Read,
-            rows::{Branch, Node, Position, ThreadRow},
+            rows::{Branch, MessageNode, Position, ThreadRow},
             tx::Tx,
         },
     },
@@ -32,7 +32,7 @@ use crate::{
 const TRIES: usize = 5;
 
 /// The graph that stored messages wait for.
-pub struct Target<'a> {
+pub struct TargetGraph<'a> {
     /// It, or one with nothing but a messages channel.
     pub graph: &'a Arc<Compiled>,
     /// The thread has a graph.
@@ -51,7 +51,7 @@ pub struct Posted {
     /// The checkpoint that ends with them.
     pub checkpoint: Option<CheckpointId>,
     /// Their nodes in the order of the request.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<MessageNode>,
     /// Their state.
     pub state: Option<Decoded>,
     /// The conversation before them ended in tool calls that are not answered.
@@ -65,8 +65,8 @@ pub struct Posted {
 /// refuses them, or the storage failed.
 pub async fn post(
     tx: &mut dyn Tx,
-    values: &Values<'_>,
-    target: &Target<'_>,
+    values: &MessageContents<'_>,
+    target: &TargetGraph<'_>,
     thread: &ThreadRow,
     post: &Post,
 ) -> Result<Posted, Error> {
@@ -84,17 +84,17 @@ pub async fn post(
 /// What a request means by its place.
 struct Place {
     /// The last message before it.
-    after: Spot,
+    after: Predecessor,
     /// The message named.
-    node: Node,
+    node: MessageNode,
     position: Position,
 }
 
 /// Locks what it writes to; none when a run moved that after it was looked at.
 async fn attempt(
     tx: &mut dyn Tx,
-    values: &Values<'_>,
-    target: &Target<'_>,
+    values: &MessageContents<'_>,
+    target: &TargetGraph<'_>,
     thread: &ThreadRow,
     post: &Post,
 ) -> Result<Option<Posted>, Error> {
@@ -107,9 +107,9 @@ async fn attempt(
     };
     let place = place(tx, thread, post, &main).await?;
     let after = place.as_ref().map(|place| place.after);
-    let mut ids = Ids::find(tx, thread, &post.messages).await?;
+    let mut ids = ExistingMessages::find(tx, thread, &post.messages).await?;
     let (there, known) = ids
-        .prefix(tx, thread, values, &post.messages, after, main.head)
+        .stored_prefix(tx, thread, values, &post.messages, after, main.head)
         .await?;
     if there.len() == post.messages.len() {
         return found(tx, thread, main, there).await.map(Some);
@@ -119,7 +119,7 @@ async fn attempt(
         OnExisting::Replace => {
             let first = post.messages.first();
             let known = match first {
-                Some(first) => ids.known(tx, values, first, main.head).await?,
+                Some(first) => ids.candidates(tx, values, first, main.head).await?,
                 None => vec![],
             };
             (vec![], known)
@@ -131,10 +131,10 @@ async fn attempt(
     if post.on_existing == OnExisting::Reject
         && let Some(one) = rest.iter().find(|one| taken(one))
     {
-        return Err(exists(one.id.as_deref().unwrap_or_default()));
+        return Err(id_exists(one.id.as_deref().unwrap_or_default()));
     }
     let after = there.last().map(|node| Some(node.id)).or(after);
-    let ask = Ask {
+    let ask = PlacementRequest {
         after,
         on_existing: post.on_existing,
     };
@@ -143,13 +143,13 @@ async fn attempt(
         Some(spot) if spot != line.last => others(tx, thread, &main).await?,
         _ => vec![],
     };
-    let choice = choose(ask, &known, line, &others);
+    let choice = choose_placement(ask, &known, line, &others);
     let (branch, created, slot, base) = match choice {
-        Choice::Taken => {
+        MessagePlacement::IdTaken => {
             let first = rest.first().and_then(|first| first.id.as_deref());
-            return Err(exists(first.unwrap_or_default()));
+            return Err(id_exists(first.unwrap_or_default()));
         }
-        Choice::Append(id) | Choice::Replace(id) => {
+        MessagePlacement::Append(id) | MessagePlacement::Replace(id) => {
             let mut to = main;
             if id != to.id {
                 match tx.lock_branch(thread.tree, id).await? {
@@ -165,7 +165,7 @@ async fn attempt(
                 return Err(busy(&to));
             }
             if post.activate {
-                branch::activate(tx, thread, &to, Leave::FLOAT).await?;
+                branch::activate(tx, thread, &to, SwitchPolicy::FLOAT).await?;
             }
             let base = match to.head {
                 Some(head) => {
@@ -180,10 +180,10 @@ async fn attempt(
             let slot = to.slot();
             (to, false, slot, base)
         }
-        Choice::Branch(_) | Choice::Edit(_) => {
+        MessagePlacement::Branch(_) | MessagePlacement::Edit(_) => {
             expect(post, &main)?;
             let base = match choice {
-                Choice::Edit(node) => match ids.node(node) {
+                MessagePlacement::Edit(node) => match ids.node(node) {
                     Some(node) => resolve::before_message(tx, thread, node).await?,
                     None => return Ok(None),
                 },
@@ -199,7 +199,7 @@ async fn attempt(
                 },
             };
             let origin = match choice {
-                Choice::Edit(_) => "edit",
+                MessagePlacement::Edit(_) => "edit",
                 _ => "message",
             };
             let (branch, slot, state) = branch_off(
@@ -215,12 +215,12 @@ async fn attempt(
             (branch, true, slot, state)
         }
     };
-    let before = base.as_ref().map(|base| values.of(base));
+    let before = base.as_ref().map(|base| values.of_state(base));
     let dangling = before.is_some_and(|before| {
         let mut all = before.all().to_vec();
         let answers = rest.iter().map(|one| one.message.clone());
         all.extend(answers.take_while(|one| role_of(one) == "tool"));
-        has_dangling_calls(&all)
+        has_open_calls(&all)
     });
     let messages = with_ids(rest, &ids, post.on_existing);
     let state = write(tx, values, target, thread, post, &messages, slot, base).await?;
@@ -264,7 +264,7 @@ async fn found(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
     main: Branch,
-    nodes: Vec<Node>,
+    nodes: Vec<MessageNode>,
 ) -> Result<Posted, Error> {
     let last = nodes.last();
     let branch = match last {
@@ -288,12 +288,12 @@ pub(super) async fn line(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: &Branch,
-) -> Result<Line, Error> {
+) -> Result<BranchEnd, Error> {
     let point = match branch.head {
         Some(head) => read.point(thread.tree, head).await?,
         None => None,
     };
-    Ok(Line {
+    Ok(BranchEnd {
         branch: branch.id,
         last: point.and_then(|point| point.last_node),
         updated_at: branch.updated_at,
@@ -304,7 +304,7 @@ pub(super) async fn others(
     read: &mut dyn Read,
     thread: &ThreadRow,
     main: &Branch,
-) -> Result<Vec<Line>, Error> {
+) -> Result<Vec<BranchEnd>, Error> {
     let mut lines = vec![];
     for branch in read.branches(thread.tree, thread.id).await? {
         if branch.id != main.id {
@@ -335,7 +335,7 @@ fn expect(post: &Post, branch: &Branch) -> Result<(), Error> {
     }
 }
 
-async fn loaded(values: &Values<'_>, id: CheckpointId) -> Result<Decoded, Error> {
+async fn loaded(values: &MessageContents<'_>, id: CheckpointId) -> Result<Decoded, Error> {
     let found = values.decoded(id).await?.ok_or_else(|| pruned(id))?;
     Ok((*found).clone())
 }
@@ -346,20 +346,20 @@ async fn loaded(values: &Values<'_>, id: CheckpointId) -> Result<Decoded, Error>
 /// 409 `checkpoint_pruned` or `too_many`, or the storage failed.
 pub async fn branch_off(
     tx: &mut dyn Tx,
-    values: &Values<'_>,
-    target: &Target<'_>,
+    values: &MessageContents<'_>,
+    target: &TargetGraph<'_>,
     thread: &ThreadRow,
     from: &Branch,
     base: Base,
     how: (&'static str, bool),
 ) -> Result<(Branch, Slot, Option<Decoded>), Error> {
     let (origin, activate) = how;
-    let new = New {
+    let new = CreateBranch {
         base: base.point().cloned(),
         name: None,
         from: from.clone(),
         origin,
-        activate: activate.then_some(Leave::FLOAT),
+        activate: activate.then_some(SwitchPolicy::FLOAT),
         waits: false,
     };
     let made = branch::create(tx, thread, new).await?.branch;
@@ -375,7 +375,7 @@ pub async fn branch_off(
 }
 
 /// 409: the thread has a message with this id.
-pub fn exists(id: &str) -> Error {
+pub fn id_exists(id: &str) -> Error {
     Error::conflict(
         "message_exists",
         format!("The thread has a message `{id}` already"),

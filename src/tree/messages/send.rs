@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::{
-    content::Values,
-    existing::Ids,
-    placement::{Ask, Choice, choose},
-    post::{Target, branch_off, exists, line, others},
+    content::MessageContents,
+    existing::ExistingMessages,
+    placement::{MessagePlacement, PlacementRequest, choose_placement},
+    post::{TargetGraph, branch_off, id_exists, line, others},
 };
 use crate::{
     id::BranchId,
     tree::{
-        branch::{self, Leave},
-        dangling::has_dangling_calls,
+        branch::{self, SwitchPolicy},
+        dangling::has_open_calls,
         error::Error,
         resolve,
         store::{
@@ -24,7 +24,7 @@ use crate::{
 
 /// Where a message is sent.
 #[derive(Clone, Debug, Default)]
-pub struct To {
+pub struct SendTarget {
     /// The id of the message, which must be new to the thread.
     pub id: Option<Arc<str>>,
     /// The message it answers, or the one in whose place it comes.
@@ -35,7 +35,7 @@ pub struct To {
 
 /// What the message's run starts from.
 #[derive(Clone, Debug)]
-pub struct Aim {
+pub struct SendPlacement {
     /// The branch.
     pub branch: Branch,
     /// The run belongs to it; otherwise it takes whatever branch is active when it is claimed.
@@ -48,17 +48,17 @@ pub struct Aim {
 ///
 /// # Errors
 /// 400 `invalid_id`, 404, 409 `message_exists`, or the storage failed.
-pub async fn aim(
+pub async fn place_message(
     tx: &mut dyn Tx,
-    values: &Values<'_>,
-    target: &Target<'_>,
+    values: &MessageContents<'_>,
+    target: &TargetGraph<'_>,
     thread: &ThreadRow,
-    to: &To,
-) -> Result<Aim, Error> {
+    to: &SendTarget,
+) -> Result<SendPlacement, Error> {
     if let Some(id) = &to.id
-        && Ids::has(tx, thread, id).await?
+        && ExistingMessages::contains(tx, thread, id).await?
     {
-        return Err(exists(id));
+        return Err(id_exists(id));
     }
     let main = match &to.branch {
         Some(name) => resolve::branch(tx, thread, name).await?,
@@ -67,8 +67,8 @@ pub async fn aim(
     // Before anything is written to the thread's log: runs lock branch and thread in this order.
     let main = held(tx, thread, main.id).await?;
     let Some((parent, position)) = &to.parent else {
-        return Ok(Aim {
-            dangling: dangles(values, &main).await?,
+        return Ok(SendPlacement {
+            dangling: has_open_tool_calls(values, &main).await?,
             pinned: to.branch.is_some(),
             branch: main,
         });
@@ -83,21 +83,21 @@ pub async fn aim(
         true => vec![],
         false => others(tx, thread, &main).await?,
     };
-    let ask = Ask {
+    let ask = PlacementRequest {
         after: Some(after),
-        ..Ask::default()
+        ..PlacementRequest::default()
     };
-    let branch = match choose(ask, &[], line, &others) {
-        Choice::Append(id) if id == main.id => {
-            return Ok(Aim {
-                dangling: dangles(values, &main).await?,
+    let branch = match choose_placement(ask, &[], line, &others) {
+        MessagePlacement::Append(id) if id == main.id => {
+            return Ok(SendPlacement {
+                dangling: has_open_tool_calls(values, &main).await?,
                 pinned: to.branch.is_some(),
                 branch: main,
             });
         }
-        Choice::Append(id) => {
+        MessagePlacement::Append(id) => {
             let branch = held(tx, thread, id).await?;
-            branch::activate(tx, thread, &branch, Leave::FLOAT).await?;
+            branch::activate(tx, thread, &branch, SwitchPolicy::FLOAT).await?;
             branch
         }
         _ => {
@@ -111,9 +111,9 @@ pub async fn aim(
             made.ok_or(crate::checkpoint::Error::Fenced)?
         }
     };
-    Ok(Aim {
+    Ok(SendPlacement {
         // A head made in this transaction has no open calls: what waited there was cut off.
-        dangling: dangles(values, &branch).await?,
+        dangling: has_open_tool_calls(values, &branch).await?,
         branch,
         pinned: true,
     })
@@ -128,10 +128,13 @@ async fn held(tx: &mut dyn Tx, thread: &ThreadRow, id: BranchId) -> Result<Branc
 ///
 /// # Errors
 /// The storage failed.
-pub async fn dangles(values: &Values<'_>, branch: &Branch) -> Result<bool, Error> {
+pub async fn has_open_tool_calls(
+    values: &MessageContents<'_>,
+    branch: &Branch,
+) -> Result<bool, Error> {
     let messages = match branch.head {
         Some(head) => values.messages(head).await?,
         None => None,
     };
-    Ok(messages.is_some_and(|messages| has_dangling_calls(messages.all())))
+    Ok(messages.is_some_and(|messages| has_open_calls(messages.all())))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::content::Values;
+use super::content::MessageContents;
 use crate::{
     checkpoint::{Slot, buffered::BufferedSaver, frame::Decoded},
     engine::Edit,
@@ -26,7 +26,7 @@ use crate::{
 /// 409 `checkpoint_pruned`, a state that does not fit the graph, or the storage failed.
 pub async fn trim(
     tx: &mut dyn Tx,
-    values: &Values<'_>,
+    values: &MessageContents<'_>,
     graph: &Arc<Compiled>,
     branch: &Branch,
     of: &Point,

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Incoming, OnExisting, Post, content::Values, existing::Ids, post::Target};
+use super::{
+    Incoming, OnExisting, Post, content::MessageContents, existing::ExistingMessages,
+    post::TargetGraph,
+};
 use crate::{
     checkpoint::{self, Slot, buffered::BufferedSaver, frame::Decoded},
     engine::{Edit, edit::messages::Then, names::START},
@@ -14,7 +17,7 @@ use crate::{
         index::Indexer,
         resolve,
         store::{
-            rows::{Node, Outcome, ThreadRow},
+            rows::{MessageNode, Outcome, ThreadRow},
             tx::Tx,
         },
     },
@@ -29,7 +32,11 @@ pub(super) struct Named {
 }
 
 /// Gives ids: new ones to messages without, and to those whose id the thread has already.
-pub(super) fn with_ids(messages: &[Incoming], ids: &Ids, how: OnExisting) -> Vec<Named> {
+pub(super) fn with_ids(
+    messages: &[Incoming],
+    ids: &ExistingMessages,
+    how: OnExisting,
+) -> Vec<Named> {
     let mint = || Arc::<str>::from(Uuid::new_v4().to_string());
     messages
         .iter()
@@ -55,7 +62,12 @@ pub(super) fn with_ids(messages: &[Incoming], ids: &Ids, how: OnExisting) -> Vec
 }
 
 /// What waits to run after the messages: a person's or the system's call for an answer.
-fn then(post: &Post, target: &Target<'_>, values: &Values<'_>, messages: &[Named]) -> Then {
+fn then(
+    post: &Post,
+    target: &TargetGraph<'_>,
+    values: &MessageContents<'_>,
+    messages: &[Named],
+) -> Then {
     if let Some(node) = &post.as_node {
         return match target.assigned {
             false if &**node == START => Then::AnyStart,
@@ -75,8 +87,8 @@ fn then(post: &Post, target: &Target<'_>, values: &Values<'_>, messages: &[Named
 #[expect(clippy::too_many_arguments, reason = "what one edit is made of")]
 pub(super) async fn write(
     tx: &mut dyn Tx,
-    values: &Values<'_>,
-    target: &Target<'_>,
+    values: &MessageContents<'_>,
+    target: &TargetGraph<'_>,
     thread: &ThreadRow,
     post: &Post,
     messages: &[Named],
@@ -139,7 +151,7 @@ pub(super) async fn written(
     thread: &ThreadRow,
     state: &Decoded,
     messages: &[Named],
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let chain = match state.checkpoint.last_node {
         Some(last) => tx.chain(thread.tree, last, messages.len()).await?,
         None => vec![],

@@ -7,8 +7,8 @@ use crate::{
     value::Map,
 };
 
-fn event(number: i64, kind: &str, message: Option<&str>) -> Event {
-    Event {
+fn event(number: i64, kind: &str, message: Option<&str>) -> ThreadEvent {
+    ThreadEvent {
         id: EventId(uuid::Uuid::from_u128(number as u128)),
         thread: ThreadId(uuid::Uuid::nil()),
         number,
@@ -24,15 +24,15 @@ fn event(number: i64, kind: &str, message: Option<&str>) -> Event {
 /// What tables hold after some steps.
 #[derive(Default, Debug, PartialEq)]
 struct Tables {
-    moments: Vec<Moment>,
-    head: Option<Head>,
-    texts: Vec<Text>,
-    forks: Vec<Fork>,
+    moments: Vec<TimelineRow>,
+    head: Option<HeadRow>,
+    texts: Vec<SearchRow>,
+    forks: Vec<ForkRow>,
 }
 
 impl Tables {
-    fn step(&mut self, events: &[Event], messages: &[(Arc<str>, Value)]) {
-        let message = |event: &Event| {
+    fn step(&mut self, events: &[ThreadEvent], messages: &[(Arc<str>, Value)]) {
+        let message = |event: &ThreadEvent| {
             let id = event.message_id.as_ref()?;
             messages
                 .iter()
@@ -40,11 +40,11 @@ impl Tables {
                 .map(|(_, m)| m)
         };
         for projection in Projection::ALL {
-            match rows(projection, self.head.as_ref(), events, message) {
-                Rows::Timeline(more) => self.moments.extend(more),
-                Rows::Head(head) => self.head = Some(*head),
-                Rows::Forks(more) => self.forks.extend(more),
-                Rows::Search(more) => self.texts.extend(more),
+            match project(projection, self.head.as_ref(), events, message) {
+                ProjectedRows::Timeline(more) => self.moments.extend(more),
+                ProjectedRows::Head(head) => self.head = Some(*head),
+                ProjectedRows::Forks(more) => self.forks.extend(more),
+                ProjectedRows::Search(more) => self.texts.extend(more),
             }
         }
     }
@@ -60,7 +60,7 @@ proptest! {
             "UserMessageAdded", "LLMResponseGenerated", "MessageEdited", "BranchCreated",
             "RunFinished", "MessageRemoved", "BranchDeleted",
         ];
-        let events: Vec<Event> = kinds
+        let events: Vec<ThreadEvent> = kinds
             .iter()
             .zip(1..)
             .map(|((kind, message), number)| event(number, names[*kind], Some(&format!("m{message}"))))
@@ -89,7 +89,7 @@ fn a_fork_is_indexed_by_its_own_event() {
         .as_map()
         .unwrap()
         .clone();
-    let Rows::Forks(forks) = rows(Projection::Forks, None, &[forked], |_| None) else {
+    let ProjectedRows::Forks(forks) = project(Projection::Forks, None, &[forked], |_| None) else {
         panic!("not of its table");
     };
     assert_eq!(forks.len(), 1);
@@ -123,13 +123,14 @@ fn a_timeline_shows_what_lists_show() {
         "BranchCreated",
         "RunFinished",
     ];
-    let mut events: Vec<Event> = (1..)
+    let mut events: Vec<ThreadEvent> = (1..)
         .zip(kinds)
         .map(|(number, kind)| event(number, kind, None))
         .collect();
     events[5].payload = Map::from([("status", "success".into())]);
     events[7].payload = Map::from([("status", "error".into())]);
-    let Rows::Timeline(moments) = rows(Projection::Timeline, None, &events, |_| None) else {
+    let ProjectedRows::Timeline(moments) = project(Projection::Timeline, None, &events, |_| None)
+    else {
         panic!("not of its table");
     };
     let numbers: Vec<_> = moments.iter().map(|moment| moment.number).collect();

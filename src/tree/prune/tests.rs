@@ -11,32 +11,32 @@ fn branch(number: u128) -> BranchId {
 }
 
 /// Numbers of a row, its parent and its branch, and whether somebody stands on it.
-fn rows(rows: &[(u128, u128, u128, bool)]) -> Vec<Row> {
+fn rows(rows: &[(u128, u128, u128, bool)]) -> Vec<PruneCandidate> {
     rows.iter()
-        .map(|(own, parent, by, kept)| Row {
+        .map(|(own, parent, by, kept)| PruneCandidate {
             id: id(*own),
             parent: (*parent > 0).then(|| id(*parent)),
             branch: branch(*by),
-            kept: *kept,
+            retained: *kept,
             input: false,
         })
         .collect()
 }
 
-fn state(root: u128, ns: &str, by: u128) -> Inner {
-    Inner {
+fn state(root: u128, ns: &str, by: u128) -> SubgraphState {
+    SubgraphState {
         root: id(root),
         ns: ns.into(),
         branch: branch(by),
     }
 }
 
-fn doomed(plan: &Plan) -> Vec<u128> {
-    plan.doomed.iter().map(|id| id.0.as_u128()).collect()
+fn doomed(plan: &PrunePlan) -> Vec<u128> {
+    plan.removed.iter().map(|id| id.0.as_u128()).collect()
 }
 
-fn moved(plan: &Plan) -> Vec<(u128, u128)> {
-    plan.moved
+fn moved(plan: &PrunePlan) -> Vec<(u128, u128)> {
+    plan.reparented
         .iter()
         .map(|(id, above)| (id.0.as_u128(), above.map_or(0, |above| above.0.as_u128())))
         .collect()
@@ -86,7 +86,7 @@ fn what_is_inherited_stays() {
 #[test]
 fn nothing_goes_where_everything_is_pinned() {
     let rows = rows(&[(1, 0, 1, true), (2, 1, 1, true)]);
-    assert_eq!(plan(&rows, &[]), Plan::default());
+    assert_eq!(plan(&rows, &[]), PrunePlan::default());
 }
 
 #[test]

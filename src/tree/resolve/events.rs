@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Base, PAGE, WALK_MAX, at_message, checkpoint, follows, known, pruned, sees, too_deep};
+use super::{
+    Base, PAGE, WALK_MAX, at_message, checkpoint, existing_checkpoint, follows, pruned, sees,
+    too_deep,
+};
 use crate::{
     checkpoint::Source,
     id::{BranchId, CheckpointId},
@@ -11,7 +14,7 @@ use crate::{
         event,
         store::{
             read::Read,
-            rows::{Change, Event, Node, Point, ThreadRow},
+            rows::{MessageChange, MessageNode, Point, ThreadEvent, ThreadRow},
         },
     },
 };
@@ -24,7 +27,7 @@ pub(super) async fn event_row(
     read: &mut dyn Read,
     thread: &ThreadRow,
     number: i64,
-) -> Result<(ThreadRow, Event), Error> {
+) -> Result<(ThreadRow, ThreadEvent), Error> {
     let missing = || {
         Error::missing(
             "checkpoint_not_found",
@@ -45,8 +48,8 @@ pub(super) async fn event_row(
 pub(super) async fn node_of(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    event: &Event,
-) -> Result<Option<Node>, Error> {
+    event: &ThreadEvent,
+) -> Result<Option<MessageNode>, Error> {
     let Some(id) = message_of(event) else {
         return Ok(None);
     };
@@ -57,11 +60,11 @@ pub(super) async fn node_of(
     // A queued message may have been numbered before its checkpoint.
     let first = nodes
         .iter()
-        .find(|node| node.thread == event.thread && node.change == Change::Add);
+        .find(|node| node.thread == event.thread && node.change == MessageChange::Add);
     Ok(told.or(first).cloned())
 }
 
-fn message_of(row: &Event) -> Option<Arc<str>> {
+fn message_of(row: &ThreadEvent) -> Option<Arc<str>> {
     matches!(
         &*row.kind,
         event::USER_MESSAGE_ADDED
@@ -79,7 +82,7 @@ pub(super) async fn event(
     read: &mut dyn Read,
     thread: &ThreadRow,
     number: i64,
-) -> Result<(Base, Option<Node>), Error> {
+) -> Result<(Base, Option<MessageNode>), Error> {
     let (owner, row) = event_row(read, thread, number).await?;
     if message_of(&row).is_some() {
         let Some(node) = node_of(read, thread, &row).await? else {
@@ -96,8 +99,8 @@ pub(super) async fn event(
         }
         let point = told(read, thread, node.checkpoint).await?;
         let base = match node.change {
-            Change::Add => at_message(read, thread, &node).await?,
-            Change::Edit | Change::Remove => Base::At(point),
+            MessageChange::Add => at_message(read, thread, &node).await?,
+            MessageChange::Edit | MessageChange::Remove => Base::At(point),
         };
         return Ok((base, Some(node)));
     }
@@ -117,7 +120,7 @@ pub(super) async fn event(
 
 /// A checkpoint that an event tells of: there was one.
 async fn told(read: &mut dyn Read, thread: &ThreadRow, id: CheckpointId) -> Result<Point, Error> {
-    known(read, thread, id).await?;
+    existing_checkpoint(read, thread, id).await?;
     checkpoint(read, thread, id).await
 }
 
@@ -162,7 +165,7 @@ async fn remembered(
 async fn named(
     read: &mut dyn Read,
     owner: &ThreadRow,
-    events: impl Iterator<Item = &Event>,
+    events: impl Iterator<Item = &ThreadEvent>,
     branch: BranchId,
 ) -> Result<Option<Option<CheckpointId>>, Error> {
     let mut found = None;
@@ -180,7 +183,7 @@ async fn named(
 async fn newest_at(
     read: &mut dyn Read,
     owner: &ThreadRow,
-    event: &Event,
+    event: &ThreadEvent,
 ) -> Result<Option<Point>, Error> {
     let gone = || pruned(format!("What there was at event {} is gone", event.number));
     let branch = match event.branch.or(owner.active_branch) {

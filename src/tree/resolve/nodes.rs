@@ -8,7 +8,7 @@ use crate::{
         error::Error,
         store::{
             read::Read,
-            rows::{Change, Node, Point, Position, ThreadRow},
+            rows::{MessageChange, MessageNode, Point, Position, ThreadRow},
         },
     },
 };
@@ -24,7 +24,7 @@ pub async fn is_on_path(
     read: &mut dyn Read,
     tree: TreeId,
     head: CheckpointId,
-    node: &Node,
+    node: &MessageNode,
 ) -> Result<bool, Error> {
     let end = read.point(tree, head).await?;
     let Some(end) = end.and_then(|point| point.last_node) else {
@@ -37,11 +37,15 @@ pub async fn is_on_path(
 ///
 /// # Errors
 /// The storage failed.
-pub async fn sees(read: &mut dyn Read, thread: &ThreadRow, node: &Node) -> Result<bool, Error> {
+pub async fn sees(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    node: &MessageNode,
+) -> Result<bool, Error> {
     if node.thread == thread.id {
         return Ok(true);
     }
-    if node.change != Change::Add {
+    if node.change != MessageChange::Add {
         return Ok(read
             .visible(thread.tree, thread.id, node.checkpoint)
             .await?);
@@ -119,7 +123,7 @@ async fn is_before(
     read: &mut dyn Read,
     tree: TreeId,
     end: NodeId,
-    node: &Node,
+    node: &MessageNode,
 ) -> Result<bool, Error> {
     let there = read.segment(tree, end, node.ordinal - 1, 1).await?;
     Ok(there.first().is_some_and(|there| there.id == node.id))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::rows::{Branch, Event, Node, OpenRun, Point, Tag, ThreadRow};
+use super::rows::{Branch, MessageNode, OpenRun, Point, Tag, ThreadEvent, ThreadRow};
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
@@ -67,9 +67,13 @@ pub trait Read: Send {
     ) -> Result<bool, Error>;
 
     /// One node of the message index.
-    async fn node(&mut self, tree: TreeId, id: NodeId) -> Result<Option<Node>, Error>;
+    async fn node(&mut self, tree: TreeId, id: NodeId) -> Result<Option<MessageNode>, Error>;
     /// Every node of the tree about these messages, newest checkpoint first.
-    async fn nodes_of(&mut self, tree: TreeId, ids: Vec<Arc<str>>) -> Result<Vec<Node>, Error>;
+    async fn nodes_of(
+        &mut self,
+        tree: TreeId,
+        ids: Vec<Arc<str>>,
+    ) -> Result<Vec<MessageNode>, Error>;
     /// The chain of `add` nodes from `start` towards the first message: newest first, at most
     /// `limit` rows.
     async fn chain(
@@ -77,10 +81,14 @@ pub trait Read: Send {
         tree: TreeId,
         start: NodeId,
         limit: usize,
-    ) -> Result<Vec<Node>, Error>;
+    ) -> Result<Vec<MessageNode>, Error>;
     /// The `add` nodes that follow `parent` (the first messages without one) in the tree, oldest
     /// first.
-    async fn children(&mut self, tree: TreeId, parent: Option<NodeId>) -> Result<Vec<Node>, Error>;
+    async fn children(
+        &mut self,
+        tree: TreeId,
+        parent: Option<NodeId>,
+    ) -> Result<Vec<MessageNode>, Error>;
 
     /// Events of a thread after a number, in order.
     async fn events(
@@ -89,7 +97,7 @@ pub trait Read: Send {
         thread: ThreadId,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<Event>, Error>;
+    ) -> Result<Vec<ThreadEvent>, Error>;
 
     /// Events that say how these branches are called from then on, or were called until then:
     /// `BranchCreated`, `BranchRenamed` and `BranchDeleted`, of each branch in order.
@@ -97,7 +105,7 @@ pub trait Read: Send {
         &mut self,
         tree: TreeId,
         branches: Vec<BranchId>,
-    ) -> Result<Vec<Event>, Error>;
+    ) -> Result<Vec<ThreadEvent>, Error>;
 
     /// Pending and running runs of a thread, in order of creation.
     async fn open_runs(&mut self, tree: TreeId, thread: ThreadId) -> Result<Vec<OpenRun>, Error>;
@@ -120,7 +128,7 @@ pub trait Read: Send {
         thread: ThreadId,
         after: i32,
         limit: usize,
-    ) -> Result<Vec<Node>, Error>;
+    ) -> Result<Vec<MessageNode>, Error>;
 
     /// Everybody with a level on a tree.
     async fn members(&mut self, tree: TreeId) -> Result<Members, Error>;
@@ -135,7 +143,11 @@ pub trait Read: Send {
         end: NodeId,
         after: i32,
         limit: usize,
-    ) -> Result<Vec<Node>, Error>;
+    ) -> Result<Vec<MessageNode>, Error>;
     /// The `add` nodes that follow any of these in the tree, oldest first.
-    async fn followers(&mut self, tree: TreeId, parents: Vec<NodeId>) -> Result<Vec<Node>, Error>;
+    async fn followers(
+        &mut self,
+        tree: TreeId,
+        parents: Vec<NodeId>,
+    ) -> Result<Vec<MessageNode>, Error>;
 }

@@ -193,7 +193,7 @@ pub struct Point {
 
 /// What a row of the message index says happened to its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum MessageChange {
     /// It appears on the path.
     Add,
     /// Its content changes on the path.
@@ -202,7 +202,7 @@ pub enum Change {
     Remove,
 }
 
-impl Change {
+impl MessageChange {
     /// The word stored.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -213,7 +213,7 @@ impl Change {
     }
 }
 
-impl FromStr for Change {
+impl FromStr for MessageChange {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         [Self::Add, Self::Edit, Self::Remove]
@@ -225,7 +225,7 @@ impl FromStr for Change {
 
 /// A row of `message_nodes`. Content is in the messages channel of its checkpoint.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct MessageNode {
     /// Key.
     pub id: NodeId,
     /// Previous `add` node on the path.
@@ -233,7 +233,7 @@ pub struct Node {
     /// 1-based position in the chain of adds.
     pub ordinal: i32,
     /// What happened.
-    pub change: Change,
+    pub change: MessageChange,
     /// The message.
     pub message_id: Arc<str>,
     /// The id this one replaces (edits through the message API).
@@ -245,7 +245,7 @@ pub struct Node {
     /// Place in that checkpoint.
     pub seq: i32,
     /// The checkpoint in which the turn it ends is complete.
-    pub settled: Option<CheckpointId>,
+    pub turn_end: Option<CheckpointId>,
     /// The thread that wrote it.
     pub thread: ThreadId,
     /// The branch that wrote it.
@@ -262,7 +262,7 @@ pub struct Node {
 
 /// A row of `events`.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct ThreadEvent {
     /// Unique id.
     pub id: crate::id::EventId,
     /// The thread.

@@ -128,17 +128,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Notes how a writer without a run row left the branch. `Fenced` when the epoch or the
     /// head moved: then the one who moved it tells.
-    async fn settle(&self, slot: Slot, outcome: Outcome, error: Option<Value>)
-    -> Result<(), Error>;
+    async fn record_outcome(
+        &self,
+        slot: Slot,
+        outcome: Outcome,
+        error: Option<Value>,
+    ) -> Result<(), Error>;
 
     /// What somebody may do with a thread; `None` too when there is none.
     async fn level(&self, id: ThreadId, principal: Arc<str>) -> Result<Option<Level>, Error>;
 
     /// A page of living threads.
-    async fn search(&self, page: search::Page) -> Result<Vec<Thread>, Error>;
+    async fn search(&self, page: search::ThreadPage) -> Result<Vec<Thread>, Error>;
 
     /// How many living threads there are.
-    async fn count(&self, filter: search::Filter) -> Result<u64, Error>;
+    async fn count(&self, filter: search::ThreadFilter) -> Result<u64, Error>;
 
     /// Rows of the tree to read, outside of any transaction.
     async fn reader(&self) -> Result<Box<dyn Read>, Error>;

@@ -1,6 +1,6 @@
 //! What is read along paths: checkpoints, questions, messages.
 
-use backstitch::{checkpoint::NodeRow, id::NodeId, tree::store::rows::Change};
+use backstitch::{checkpoint::NodeRow, id::NodeId, tree::store::rows::MessageChange};
 
 use super::{backend::*, sessions::*};
 
@@ -121,21 +121,21 @@ pub async fn the_message_index_is_read_by_id_chain_and_parent(b: &Backend) {
     let tree = slot.tree;
     let node = rows.node(tree, m2.id).await.unwrap().unwrap();
     assert_eq!(node.parent, Some(m1.id));
-    assert_eq!((node.ordinal, node.change), (2, Change::Add));
+    assert_eq!((node.ordinal, node.change), (2, MessageChange::Add));
     assert_eq!((&*node.message_id, node.edit_of), ("M\u{0}2", None));
     assert_eq!((node.checkpoint, node.depth, node.seq), (at, 0, 1));
     assert_eq!((node.thread, node.branch), (slot.thread, slot.branch));
-    assert_eq!((node.settled, node.run, node.role), (None, None, None));
+    assert_eq!((node.turn_end, node.run, node.role), (None, None, None));
     assert_eq!(node.event_number, Some(7));
     assert!(rows.node(tree, unknown()).await.unwrap().is_none());
 
-    let ids = |nodes: Vec<backstitch::tree::store::rows::Node>| -> Vec<_> {
+    let ids = |nodes: Vec<backstitch::tree::store::rows::MessageNode>| -> Vec<_> {
         nodes.into_iter().map(|node| node.id).collect()
     };
     let wanted = vec!["M1".into(), "M\u{0}2".into(), "M1".into(), "no".into()];
     let found = rows.nodes_of(tree, wanted).await.unwrap();
     assert_eq!(found[1].edit_of.as_deref(), Some("M0"));
-    assert_eq!(found[1].change, Change::Edit);
+    assert_eq!(found[1].change, MessageChange::Edit);
     assert_eq!(ids(found), [twin.id, edit.id, m2.id, m1.id]);
     assert!(rows.nodes_of(tree, vec![]).await.unwrap().is_empty());
     let chain = rows.chain(tree, twin.id, 100).await.unwrap();

@@ -112,7 +112,9 @@ pub async fn a_slot_is_read_or_taken_over(b: &Backend) {
 pub async fn a_writer_says_how_it_left_the_branch(b: &Backend) {
     let slot = b.slot().await;
     let error = value!({"error": "Oops", "message": "a \"quoted\" ü"});
-    let failed = b.trees.settle(slot, Outcome::Error, Some(error.clone()));
+    let failed = b
+        .trees
+        .record_outcome(slot, Outcome::Error, Some(error.clone()));
     failed.await.unwrap();
     let thread = read(b, slot.thread).await;
     assert_eq!(
@@ -120,13 +122,13 @@ pub async fn a_writer_says_how_it_left_the_branch(b: &Backend) {
         (Outcome::Error, Some(error))
     );
     b.trees
-        .settle(slot, Outcome::Interrupted, None)
+        .record_outcome(slot, Outcome::Interrupted, None)
         .await
         .unwrap();
     let thread = read(b, slot.thread).await;
     assert_eq!((thread.outcome, thread.error), (Outcome::Interrupted, None));
     b.trees.take_slot(slot.thread).await.unwrap();
-    let late = b.trees.settle(slot, Outcome::Idle, None).await;
+    let late = b.trees.record_outcome(slot, Outcome::Idle, None).await;
     assert!(matches!(late, Err(Error::Fenced)));
     assert_eq!(read(b, slot.thread).await.outcome, Outcome::Interrupted);
 }
@@ -215,7 +217,9 @@ pub async fn nobody_writes_to_a_deleted_thread(b: &Backend) {
     let mut commit = superstep(&branch, Some(head), 1);
     commit.open = Some(open);
     assert!(fenced(b.try_commit(commit).await.map(drop)));
-    assert!(fenced(b.trees.settle(slot, Outcome::Idle, None).await));
+    assert!(fenced(
+        b.trees.record_outcome(slot, Outcome::Idle, None).await
+    ));
     let stranger = backstitch::checkpoint::Slot {
         branch: BranchId::mint(),
         ..slot

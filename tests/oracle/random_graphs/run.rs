@@ -6,7 +6,7 @@ use backstitch::{
     engine::{Command, Durability, Ended, Error, Input, StateUpdate, Tolerance},
     id::ThreadId,
     local::{self, History, RunOptions, Thread},
-    tree::State,
+    tree::ThreadState,
     value::{Map, Value},
 };
 use serde_json::{Value as Json, json};
@@ -190,12 +190,12 @@ impl Pair<'_> {
         Ok(Value::map(answers))
     }
 
-    async fn state(&self) -> Result<Option<State>, String> {
+    async fn state(&self) -> Result<Option<ThreadState>, String> {
         let state = self.thread.state(&"".into(), None, false).await;
         state.map_err(|error| format!("no state can be shown: {error}"))
     }
 
-    async fn history(&self) -> Result<Vec<State>, String> {
+    async fn history(&self) -> Result<Vec<ThreadState>, String> {
         let states = self.thread.history(History::default()).await;
         let mut states = states.map_err(|error| format!("no history: {error}"))?;
         states.reverse();
@@ -261,14 +261,14 @@ fn stop(result: &Result<Ended, Error>) -> Stop {
 }
 
 /// The nodes that come next, sorted.
-fn next(state: &State) -> Vec<String> {
+fn next(state: &ThreadState) -> Vec<String> {
     let next = state.snapshot.next.iter();
     let mut next: Vec<String> = next.map(ToString::to_string).collect();
     next.sort();
     next
 }
 
-fn record(state: &State) -> Record {
+fn record(state: &ThreadState) -> Record {
     let checkpoint = &state.snapshot.checkpoint;
     let next = next(state);
     Record {

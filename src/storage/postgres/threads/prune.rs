@@ -17,7 +17,7 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, ThreadId, TreeId},
-    tree::prune::{Inner, Row as Checkpoint, plan},
+    tree::prune::{PruneCandidate as Checkpoint, SubgraphState, plan},
 };
 
 /// Pins, bases of open runs, and checkpoints with an open question, also in a graph inside.
@@ -61,11 +61,11 @@ async fn prune_rows(client: &Client, tree: TreeId, thread: ThreadId) -> Result<u
     let inner = inner.iter().map(inner_of).collect::<Result<Vec<_>, _>>()?;
     let plan = plan(&rows, &inner);
     let (kept, above): (Vec<Uuid>, Vec<Option<Uuid>>) = plan
-        .moved
+        .reparented
         .iter()
         .map(|(kept, above)| (kept.0, above.map(|id| id.0)))
         .unzip();
-    let doomed: Vec<Uuid> = plan.doomed.iter().map(|id| id.0).collect();
+    let doomed: Vec<Uuid> = plan.removed.iter().map(|id| id.0).collect();
     event_facts::keep(client, tree.0, &[&*doomed, &*kept].concat(), false).await?;
     client.execute(FOLLOW, &[&tree.0, &kept, &above]).await?;
     if !doomed.is_empty() {
@@ -82,13 +82,13 @@ fn row_of(row: &Row) -> Result<Checkpoint, Error> {
         id: CheckpointId(column(row, "checkpoint_id")?),
         parent: column::<Option<Uuid>>(row, "parent_checkpoint_id")?.map(CheckpointId),
         branch: BranchId(column(row, "branch_id")?),
-        kept: column(row, "kept")?,
+        retained: column(row, "kept")?,
         input: column(row, "input")?,
     })
 }
 
-fn inner_of(row: &Row) -> Result<Inner, Error> {
-    Ok(Inner {
+fn inner_of(row: &Row) -> Result<SubgraphState, Error> {
+    Ok(SubgraphState {
         root: CheckpointId(column(row, "root_checkpoint_id")?),
         ns: unname(column(row, "checkpoint_ns")?),
         branch: BranchId(column(row, "branch_id")?),

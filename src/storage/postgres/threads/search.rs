@@ -15,7 +15,7 @@ use crate::{
     checkpoint::Error,
     tree::{
         Thread,
-        search::{Filter, Page},
+        search::{ThreadFilter, ThreadPage},
     },
 };
 
@@ -72,7 +72,7 @@ struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    fn of(filter: &'a Filter) -> Self {
+    fn of(filter: &'a ThreadFilter) -> Self {
         let ids = filter.ids.as_ref();
         Self {
             ids: ids.map(|ids| ids.iter().map(|id| id.0).collect()),
@@ -85,7 +85,7 @@ impl<'a> Bound<'a> {
 }
 
 /// A page of living threads.
-pub(super) async fn search(store: &Store, page: &Page) -> Result<Vec<Thread>, Error> {
+pub(super) async fn search(store: &Store, page: &ThreadPage) -> Result<Vec<Thread>, Error> {
     let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
     let offset = i64::try_from(page.offset).unwrap_or(i64::MAX);
     let rows = pool::retry(&store.pools.reads, |client| async move {
@@ -114,7 +114,7 @@ pub(super) async fn search(store: &Store, page: &Page) -> Result<Vec<Thread>, Er
 }
 
 /// How many living threads there are.
-pub(super) async fn count(store: &Store, filter: &Filter) -> Result<u64, Error> {
+pub(super) async fn count(store: &Store, filter: &ThreadFilter) -> Result<u64, Error> {
     let count: i64 = pool::retry(&store.pools.reads, |client| async move {
         let statement = prepare(&client, COUNT).await?;
         let bound = Bound::of(filter);

@@ -13,7 +13,7 @@ use crate::{
         columns::{Time, all, column, id_if, name, one, text_if, unname, word},
         connection::{Failure, prepare},
     },
-    tree::store::rows::Node,
+    tree::store::rows::MessageNode,
 };
 
 macro_rules! columns {
@@ -60,8 +60,8 @@ const FIRST: &str = concat!(
     "FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id IS NULL AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
 );
 
-pub(super) fn node_of(row: &Row) -> Result<Node, Error> {
-    Ok(Node {
+pub(super) fn node_of(row: &Row) -> Result<MessageNode, Error> {
+    Ok(MessageNode {
         id: NodeId(column(row, "node_id")?),
         parent: id_if(row, "parent_node_id")?,
         ordinal: column(row, "ordinal")?,
@@ -71,7 +71,7 @@ pub(super) fn node_of(row: &Row) -> Result<Node, Error> {
         checkpoint: CheckpointId(column(row, "checkpoint_id")?),
         depth: column(row, "depth")?,
         seq: column(row, "seq")?,
-        settled: id_if(row, "settled_checkpoint_id")?,
+        turn_end: id_if(row, "settled_checkpoint_id")?,
         thread: ThreadId(column(row, "thread_id")?),
         branch: BranchId(column(row, "branch_id")?),
         run: id_if(row, "run_id")?,
@@ -81,7 +81,11 @@ pub(super) fn node_of(row: &Row) -> Result<Node, Error> {
     })
 }
 
-pub(super) async fn node(db: &Object, tree: TreeId, id: NodeId) -> Result<Option<Node>, Failure> {
+pub(super) async fn node(
+    db: &Object,
+    tree: TreeId,
+    id: NodeId,
+) -> Result<Option<MessageNode>, Failure> {
     let statement = prepare(db, NODE).await?;
     one(db.query_opt(&statement, &[&tree.0, &id.0]).await?, node_of)
 }
@@ -90,7 +94,7 @@ pub(super) async fn nodes_of(
     db: &Object,
     tree: TreeId,
     ids: &[Arc<str>],
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<MessageNode>, Failure> {
     let statement = prepare(db, NODES_OF).await?;
     let ids: Vec<Cow<'_, str>> = ids.iter().map(|id| name(id)).collect();
     all(&db.query(&statement, &[&tree.0, &ids]).await?, node_of)
@@ -101,7 +105,7 @@ pub(super) async fn chain(
     tree: TreeId,
     start: NodeId,
     limit: usize,
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<MessageNode>, Failure> {
     let statement = prepare(db, CHAIN).await?;
     let rows = db
         .query(&statement, &[&tree.0, &start.0, &bounded(limit)])
@@ -113,7 +117,7 @@ pub(super) async fn children(
     db: &Object,
     tree: TreeId,
     parent: Option<NodeId>,
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<MessageNode>, Failure> {
     let rows = match parent {
         Some(parent) => {
             let statement = prepare(db, CHILDREN).await?;
@@ -144,7 +148,7 @@ pub(super) async fn segment(
     end: NodeId,
     after: i32,
     limit: usize,
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<MessageNode>, Failure> {
     let upto = after.saturating_add(i32::try_from(limit).unwrap_or(i32::MAX));
     let statement = prepare(db, SEGMENT).await?;
     let rows = db
@@ -165,7 +169,7 @@ pub(super) async fn followers(
     db: &Object,
     tree: TreeId,
     parents: &[NodeId],
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<MessageNode>, Failure> {
     let parents: Vec<_> = parents.iter().map(|id| id.0).collect();
     let statement = prepare(db, FOLLOWERS).await?;
     all(&db.query(&statement, &[&tree.0, &parents]).await?, node_of)

@@ -12,7 +12,7 @@ use crate::{
         columns::all,
         connection::{Failure, prepare},
     },
-    tree::store::rows::{Node, Point},
+    tree::store::rows::{MessageNode, Point},
 };
 
 const OWN_POINTS: &str = "
@@ -49,7 +49,7 @@ pub(super) async fn own_nodes(
     thread: ThreadId,
     after: i32,
     limit: usize,
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<MessageNode>, Failure> {
     let statement = prepare(db, OWN_NODES).await?;
     let rows = db
         .query(

@@ -92,7 +92,7 @@ fn of_checkpoint(
         .query_row(params![tree, checkpoint], |row| {
             let source: String = row.get(1)?;
             let added = added.iter().map(|(id, role)| (id, role.as_deref()));
-            Ok(event::of_checkpoint(
+            Ok(event::checkpoint_facts(
                 id_if(row, 0)?,
                 &source,
                 row.get(2)?,

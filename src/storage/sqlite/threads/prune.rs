@@ -11,7 +11,7 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{CheckpointId, ThreadId, TreeId},
-    tree::prune::{Inner, Row, plan},
+    tree::prune::{PruneCandidate, SubgraphState, plan},
 };
 
 /// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
@@ -20,22 +20,22 @@ pub(super) fn prune(db: &Connection, thread: ThreadId) -> Result<Option<usize>, 
         return Ok(None);
     };
     let plan = plan(&rows(db, tree, thread)?, &inner(db, tree, thread)?);
-    let moved = plan.moved.iter().map(|(kept, _)| kept);
-    let changing: Vec<_> = plan.doomed.iter().chain(moved).collect();
+    let moved = plan.reparented.iter().map(|(kept, _)| kept);
+    let changing: Vec<_> = plan.removed.iter().chain(moved).collect();
     let changing: Vec<_> = changing.into_iter().map(|id| *id.0.as_bytes()).collect();
     event_facts::keep(db, tree, &changing, false)?;
     let mut follow = db.prepare_cached(
         "UPDATE checkpoints SET parent_checkpoint_id = ?3 WHERE tree_id = ?1 \
          AND checkpoint_ns = '' AND checkpoint_id = ?2",
     )?;
-    for (kept, above) in &plan.moved {
+    for (kept, above) in &plan.reparented {
         follow.execute(params![
             tree.0.as_bytes(),
             kept.0.as_bytes(),
             above.as_ref().map(|id| id.0.as_bytes())
         ])?;
     }
-    let doomed: Vec<_> = plan.doomed.iter().map(|id| *id.0.as_bytes()).collect();
+    let doomed: Vec<_> = plan.removed.iter().map(|id| *id.0.as_bytes()).collect();
     if !doomed.is_empty() {
         remove(db, tree, &doomed, false)?;
         collect(db, tree)?;
@@ -61,15 +61,15 @@ pub(super) const ROWS: &str = "WITH kept (id) AS ( \
       FROM checkpoints INDEXED BY checkpoints_thread \
      WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''";
 
-fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Row>, Error> {
+fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<PruneCandidate>, Error> {
     let rows = db
         .prepare_cached(ROWS)?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
-            Ok(Row {
+            Ok(PruneCandidate {
                 id: id(row, 0)?,
                 parent: id_if(row, 1)?,
                 branch: id(row, 2)?,
-                kept: row.get(3)?,
+                retained: row.get(3)?,
                 input: row.get(4)?,
             })
         })?
@@ -82,11 +82,11 @@ pub(super) const INNER: &str = "SELECT DISTINCT root_checkpoint_id, checkpoint_n
     WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns <> '' \
       AND root_checkpoint_id IS NOT NULL AND instr(checkpoint_ns, ':') = 0";
 
-fn inner(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Inner>, Error> {
+fn inner(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<SubgraphState>, Error> {
     let rows = db
         .prepare_cached(INNER)?
         .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
-            Ok(Inner {
+            Ok(SubgraphState {
                 root: id::<CheckpointId>(row, 0)?,
                 ns: row.get(1)?,
                 branch: id(row, 2)?,

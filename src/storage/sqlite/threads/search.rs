@@ -13,7 +13,7 @@ use crate::{
     id::ThreadId,
     tree::{
         Thread,
-        search::{Filter, Page},
+        search::{ThreadFilter, ThreadPage},
     },
     value::contains_map,
 };
@@ -63,7 +63,7 @@ pub(super) const ASCENDING: &str = threads!("ASC");
 pub(super) const DESCENDING: &str = threads!("DESC");
 
 /// A page of living threads.
-pub(super) fn search(db: &Connection, page: &Page) -> Result<Vec<Thread>, Error> {
+pub(super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec<Thread>, Error> {
     let mut found = Vec::new();
     let mut skip = page.offset;
     each(db, page, |row| {
@@ -80,10 +80,10 @@ pub(super) fn search(db: &Connection, page: &Page) -> Result<Vec<Thread>, Error>
 }
 
 /// How many living threads there are.
-pub(super) fn count(db: &Connection, filter: &Filter) -> Result<u64, Error> {
-    let page = Page {
+pub(super) fn count(db: &Connection, filter: &ThreadFilter) -> Result<u64, Error> {
+    let page = ThreadPage {
         filter: filter.clone(),
-        ..Page::default()
+        ..ThreadPage::default()
     };
     let mut count = 0;
     each(db, &page, |_| {
@@ -96,7 +96,7 @@ pub(super) fn count(db: &Connection, filter: &Filter) -> Result<u64, Error> {
 /// Shows every row that passes the filter, until `see` answers false.
 fn each(
     db: &Connection,
-    page: &Page,
+    page: &ThreadPage,
     mut see: impl FnMut(&Row<'_>) -> rusqlite::Result<bool>,
 ) -> Result<(), Error> {
     let filter = &page.filter;

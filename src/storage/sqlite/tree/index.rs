@@ -10,7 +10,7 @@ use crate::{
     id::{NodeId, TreeId},
     storage::sqlite::columns::{id, id_if, parsed},
     time::Timestamp,
-    tree::store::rows::Node,
+    tree::store::rows::MessageNode,
 };
 
 macro_rules! columns {
@@ -52,8 +52,8 @@ macro_rules! columns {
     };
 }
 
-pub(super) fn read_node(row: &Row<'_>) -> rusqlite::Result<Node> {
-    Ok(Node {
+pub(super) fn read_node(row: &Row<'_>) -> rusqlite::Result<MessageNode> {
+    Ok(MessageNode {
         id: id(row, 0)?,
         parent: id_if(row, 1)?,
         ordinal: row.get(2)?,
@@ -63,7 +63,7 @@ pub(super) fn read_node(row: &Row<'_>) -> rusqlite::Result<Node> {
         checkpoint: id(row, 6)?,
         depth: row.get(7)?,
         seq: row.get(8)?,
-        settled: id_if(row, 9)?,
+        turn_end: id_if(row, 9)?,
         thread: id(row, 10)?,
         branch: id(row, 11)?,
         run: id_if(row, 12)?,
@@ -79,7 +79,11 @@ pub(super) const NODE: &str = concat!(
     "FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2"
 );
 
-pub(super) fn node(db: &Connection, tree: TreeId, node: NodeId) -> Result<Option<Node>, Error> {
+pub(super) fn node(
+    db: &Connection,
+    tree: TreeId,
+    node: NodeId,
+) -> Result<Option<MessageNode>, Error> {
     Ok(db
         .prepare_cached(NODE)?
         .query_row(params![tree.0.as_bytes(), node.0.as_bytes()], read_node)
@@ -97,12 +101,12 @@ pub(super) fn nodes_of(
     db: &Connection,
     tree: TreeId,
     ids: &[Arc<str>],
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let mut ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
     ids.sort_unstable();
     ids.dedup();
     let mut statement = db.prepare_cached(OF_MESSAGE)?;
-    let mut nodes: Vec<Node> = Vec::new();
+    let mut nodes: Vec<MessageNode> = Vec::new();
     for message in ids {
         for node in statement.query_map(params![tree.0.as_bytes(), message], read_node)? {
             nodes.push(node?);
@@ -128,7 +132,7 @@ pub(super) fn chain(
     tree: TreeId,
     start: NodeId,
     limit: usize,
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let rows = db
         .prepare_cached(CHAIN)?
         .query_map(
@@ -151,7 +155,7 @@ pub(super) fn children(
     db: &Connection,
     tree: TreeId,
     parent: Option<NodeId>,
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let rows = db
         .prepare_cached(CHILDREN)?
         .query_map(
@@ -182,7 +186,7 @@ pub(super) fn segment(
     end: NodeId,
     after: i32,
     limit: usize,
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let upto = after.saturating_add(i32::try_from(limit).unwrap_or(i32::MAX));
     let rows = db
         .prepare_cached(SEGMENT)?
@@ -204,7 +208,7 @@ pub(super) fn followers(
     db: &Connection,
     tree: TreeId,
     parents: &[NodeId],
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let mut nodes = vec![];
     for parent in parents {
         nodes.extend(children(db, tree, Some(*parent))?);

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
-    tree::store::rows::{Node, Point},
+    tree::store::rows::{MessageNode, Point},
 };
 
 pub(super) const OWN_POINTS: &str = "SELECT checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, \
@@ -52,7 +52,7 @@ pub(super) fn own_nodes(
     thread: ThreadId,
     after: i32,
     limit: usize,
-) -> Result<Vec<Node>, Error> {
+) -> Result<Vec<MessageNode>, Error> {
     let rows = db
         .prepare_cached(OWN_NODES)?
         .query_map(

@@ -136,7 +136,7 @@ impl<'a> Events<'a> {
     pub(crate) fn of(rows: &'a [EventRow]) -> Result<Self, Error> {
         let mut columns = Self::default();
         for row in rows {
-            let stored = event::split(row.kind, &row.payload)?;
+            let stored = event::encode(row.kind, &row.payload)?;
             columns.kinds.push(stored.code);
             columns
                 .payloads
