@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use self::codes::event_code;
 use super::store::{
     read::Read,
     rows::{MessageNode, NewEvent, Point, ThreadEvent},
@@ -13,59 +14,56 @@ use crate::{
     value::{Map, Value},
 };
 
+pub(crate) mod codes;
 pub mod names;
 #[cfg(test)]
 mod tests;
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $text:literal, $code:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         $($(#[$doc])* pub const $name: &str = $text;)*
-        /// The numbers that storages have in the place of the types.
-        pub mod codes {
-            $($(#[$doc])* pub const $name: i16 = $code;)*
-        }
-        /// Types by the number that storages keep in their place. A number is never given twice.
-        const CODES: &[(&str, i16)] = &[$(($text, $code)),*];
+        /// Types with their numbers.
+        const CODES: &[(&str, i16)] = &[$(($text, event_code!($name))),*];
     };
 }
 
 kinds! {
     /// A thread came into being.
-    THREAD_CREATED = "ThreadCreated", 1;
+    THREAD_CREATED = "ThreadCreated";
     /// It began as a fork of another one.
-    THREAD_FORKED = "ThreadForked", 2;
+    THREAD_FORKED = "ThreadForked";
     /// A message of the user.
-    USER_MESSAGE_ADDED = "UserMessageAdded", 3;
+    USER_MESSAGE_ADDED = "UserMessageAdded";
     /// An answer that a run made.
-    LLM_RESPONSE_GENERATED = "LLMResponseGenerated", 4;
+    LLM_RESPONSE_GENERATED = "LLMResponseGenerated";
     /// Any other message.
-    MESSAGE_ADDED = "MessageAdded", 5;
+    MESSAGE_ADDED = "MessageAdded";
     /// The content of a message changed.
-    MESSAGE_EDITED = "MessageEdited", 6;
+    MESSAGE_EDITED = "MessageEdited";
     /// A message left the state.
-    MESSAGE_REMOVED = "MessageRemoved", 7;
+    MESSAGE_REMOVED = "MessageRemoved";
     /// A run, edit or post ended with this checkpoint.
-    CHECKPOINT_CREATED = "CheckpointCreated", 8;
+    CHECKPOINT_CREATED = "CheckpointCreated";
     /// A branch came into being.
-    BRANCH_CREATED = "BranchCreated", 9;
+    BRANCH_CREATED = "BranchCreated";
     /// It became the active one.
-    BRANCH_ACTIVATED = "BranchActivated", 10;
+    BRANCH_ACTIVATED = "BranchActivated";
     /// Its head went back: a run on it was undone.
-    BRANCH_HEAD_RESET = "BranchHeadReset", 11;
+    BRANCH_HEAD_RESET = "BranchHeadReset";
     /// It has another name.
-    BRANCH_RENAMED = "BranchRenamed", 12;
+    BRANCH_RENAMED = "BranchRenamed";
     /// It is gone.
-    BRANCH_DELETED = "BranchDeleted", 13;
+    BRANCH_DELETED = "BranchDeleted";
     /// A tag was set or moved.
-    TAG_SET = "TagSet", 14;
+    TAG_SET = "TagSet";
     /// A tag is gone.
-    TAG_DELETED = "TagDeleted", 15;
+    TAG_DELETED = "TagDeleted";
     /// A run was created.
-    RUN_ENQUEUED = "RunEnqueued", 16;
+    RUN_ENQUEUED = "RunEnqueued";
     /// A run was claimed.
-    RUN_STARTED = "RunStarted", 17;
+    RUN_STARTED = "RunStarted";
     /// A run ended.
-    RUN_FINISHED = "RunFinished", 18;
+    RUN_FINISHED = "RunFinished";
 }
 
 /// The number of a type.

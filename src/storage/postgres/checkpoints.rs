@@ -20,6 +20,28 @@ macro_rules! writes {
     };
 }
 
+/// The end of a statement that inserts pending writes, the rows `x`, where the fence `f` allows it:
+/// the first writer wins, except for rows that replace what is there. `$1` is the tree and `$2` the
+/// branch.
+macro_rules! insert_writes {
+    ($arrays:literal) => {
+        concat!(
+            "
+x AS (
+  SELECT x.* FROM f, unnest(", $arrays, ")
+    x(ns, cp, task, idx, path, channel, type, writes, upsert)),
+k AS (
+  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert
+  ON CONFLICT (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx) DO UPDATE SET type = EXCLUDED.type, writes = EXCLUDED.writes),
+o AS (
+  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
+  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT upsert
+  ON CONFLICT DO NOTHING)"
+        )
+    };
+}
+
 pub(crate) mod blobs;
 pub(crate) mod commit;
 mod flush;

@@ -14,13 +14,13 @@ use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     tree::{
-        event::{self, EncodedEvent},
+        event::{self, EncodedEvent, codes::event_code},
         store::rows::{NewEvent, ThreadEvent},
     },
 };
 
 /// The end of a statement whose rows `x` (tree, thread, position from 1, kind, branch, checkpoint, run,
-/// payload) are events of any number of threads. Numbers of kinds are in the migrations. The row of
+/// payload) are events of any number of threads. The row of
 /// a thread is the last one that a transaction locks.
 macro_rules! append_rows {
     () => {
@@ -40,15 +40,21 @@ pub(super) use append_rows;
 /// checkpoint it ended at.
 macro_rules! ended {
     () => {
-        "
+        concat!(
+            "
 m AS (
   UPDATE message_nodes m SET settled_checkpoint_id = d.head FROM d JOIN checkpoints c ON c.tree_id = d.tree_id AND c.checkpoint_ns = '' AND c.checkpoint_id = d.head
    WHERE m.tree_id = d.tree_id AND m.node_id = c.last_node_id AND m.run_id = d.run_id),
 x AS (
-  SELECT d.tree_id, d.thread_id, row_number() OVER (PARTITION BY d.thread_id ORDER BY d.seq, k.kind) AS i, k.kind, d.branch_id, d.head AS checkpoint_id,
-         CASE WHEN k.kind = 18 THEN d.run_id END AS run_id, CASE WHEN k.kind = 18 AND d.status <> 'success' THEN jsonb_build_object('status', d.status) END AS payload
-    FROM d JOIN (VALUES (8), (18)) k(kind) ON k.kind = 18 OR (d.head IS NOT NULL AND d.head IS DISTINCT FROM d.base)
+  SELECT d.tree_id, d.thread_id, row_number() OVER (PARTITION BY d.thread_id ORDER BY d.seq, k.is_end) AS i, k.kind, d.branch_id, d.head AS checkpoint_id,
+         CASE WHEN k.is_end THEN d.run_id END AS run_id, CASE WHEN k.is_end AND d.status <> 'success' THEN jsonb_build_object('status', d.status) END AS payload
+    FROM d JOIN (VALUES (",
+            $crate::tree::event::codes::event_code!(CHECKPOINT_CREATED),
+            ", false), (",
+            $crate::tree::event::codes::event_code!(RUN_FINISHED),
+            ", true)) k(kind, is_end) ON k.is_end OR (d.head IS NOT NULL AND d.head IS DISTINCT FROM d.base)
    WHERE NOT d.temporary),"
+        )
     };
 }
 pub(super) use ended;
@@ -56,10 +62,14 @@ pub(super) use ended;
 /// Rows `x` about the starts of the runs `u` (tree, thread, seq, run, branch, temporary).
 macro_rules! started {
     () => {
-        "
+        concat!(
+            "
 x AS (
-  SELECT tree_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY seq) AS i, 17 AS kind, branch_id, NULL::uuid AS checkpoint_id, run_id,
+  SELECT tree_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY seq) AS i, ",
+            $crate::tree::event::codes::event_code!(RUN_STARTED),
+            " AS kind, branch_id, NULL::uuid AS checkpoint_id, run_id,
          NULL::jsonb AS payload FROM u WHERE NOT temporary),"
+        )
     };
 }
 pub(super) use started;
@@ -134,10 +144,18 @@ SELECT e.thread_id, e.event_number, e.kind, COALESCE(e.payload || f.facts, f.fac
   FROM events e LEFT JOIN event_facts f ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id AND f.event_number = e.event_number
  WHERE e.tree_id = $1 AND e.thread_id = $2 AND e.event_number > $3 ORDER BY e.event_number LIMIT $4";
 
-/// The numbers of the kinds are those of an index.
-const NAMING: &str = "
+/// The types are those of a partial index.
+const NAMING: &str = concat!(
+    "
 SELECT thread_id, event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, created_at FROM events
- WHERE tree_id = $1 AND branch_id = ANY($2) AND kind IN (9, 12, 13) ORDER BY event_number";
+ WHERE tree_id = $1 AND branch_id = ANY($2) AND kind IN (",
+    event_code!(BRANCH_CREATED),
+    ", ",
+    event_code!(BRANCH_RENAMED),
+    ", ",
+    event_code!(BRANCH_DELETED),
+    ") ORDER BY event_number"
+);
 
 /// Events of a thread after a number, in order.
 pub(super) async fn events(

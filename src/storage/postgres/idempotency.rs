@@ -1,4 +1,4 @@
-//! Idempotency keys.
+//! Idempotency keys, claimed by one process at a time.
 
 use deadpool_postgres::Object;
 use uuid::Uuid;
@@ -24,7 +24,7 @@ ON CONFLICT (principal, key) DO UPDATE SET request_hash = EXCLUDED.request_hash,
              OR NOT EXISTS (SELECT 1 FROM workers w WHERE w.worker_id = k.worker_id AND w.lease_until >= now())))
 RETURNING first_id";
 
-const LOOK_UP: &str = "
+const FIND: &str = "
 SELECT request_hash = $3 AS is_equal, response FROM idempotency_keys WHERE principal = $1 AND key = $2";
 
 const STORE_RESPONSE: &str = "
@@ -46,7 +46,7 @@ pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Found, Failu
         let first: Uuid = column(&row, "first_id")?;
         return Ok(Found::Ours { first });
     }
-    let statement = prepare(db, LOOK_UP).await?;
+    let statement = prepare(db, FIND).await?;
     let row = db.query_opt(&statement, &[&principal, &key, &hash]).await?;
     let Some(row) = row else {
         // Released in between: the caller retries.

@@ -1,4 +1,4 @@
-//! Long-term memory. Times are the database's.
+//! Items of long-term memory by namespace and key. Times are those of the database.
 
 use std::{borrow::Cow, time::Duration};
 

@@ -1,5 +1,21 @@
 //! Rows of conversation trees.
 
+/// The columns of a node of the message index, of the row `m`.
+macro_rules! node_columns {
+    () => {
+        " m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, m.depth, m.seq,
+          m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, m.event_number, m.created_at "
+    };
+}
+
+/// The columns of a checkpoint as a point of its tree, of the row `c`.
+macro_rules! point_columns {
+    () => {
+        " c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, c.branch_id, c.last_node_id, c.event_number, c.run_id,
+          c.source, c.step, c.created_at "
+    };
+}
+
 mod changes;
 mod index;
 mod lookup;

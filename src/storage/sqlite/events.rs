@@ -8,7 +8,7 @@ use crate::{
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
-        event::{self, EncodedEvent},
+        event::{self, EncodedEvent, codes::event_code},
         store::rows::{NewEvent, ThreadEvent},
     },
     value::Map,
@@ -85,17 +85,26 @@ pub(super) fn events(
     Ok(rows)
 }
 
-/// Events that name branches from then on, or named them until then, of each branch in order. The numbers of their kinds are those of an index.
+/// The types are those of a partial index.
+pub(super) const NAMING: &str = concat!(
+    "SELECT event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, \
+     created_at, thread_id, NULL FROM events \
+     WHERE tree_id = ?1 AND branch_id = ?2 AND kind IN (",
+    event_code!(BRANCH_CREATED),
+    ", ",
+    event_code!(BRANCH_RENAMED),
+    ", ",
+    event_code!(BRANCH_DELETED),
+    ") ORDER BY event_number"
+);
+
+/// Events that name branches from then on, or named them until then, of each branch in order.
 pub(super) fn naming_events(
     db: &Connection,
     tree: TreeId,
     branches: &[BranchId],
 ) -> Result<Vec<ThreadEvent>, Error> {
-    let mut select = db.prepare_cached(
-        "SELECT event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, \
-         created_at, thread_id, NULL FROM events \
-         WHERE tree_id = ?1 AND branch_id = ?2 AND kind IN (9, 12, 13) ORDER BY event_number",
-    )?;
+    let mut select = db.prepare_cached(NAMING)?;
     let mut found = Vec::new();
     for branch in branches {
         let params = params![tree.0.as_bytes(), branch.0.as_bytes()];

@@ -1,4 +1,4 @@
-//! Long-term memory.
+//! Items of long-term memory by namespace and key.
 
 use std::time::Duration;
 

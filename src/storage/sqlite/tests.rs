@@ -1,3 +1,5 @@
+//! Tests of data directories and of what a database refuses.
+
 use std::fs;
 
 use rusqlite::Connection;

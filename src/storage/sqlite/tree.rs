@@ -1,5 +1,22 @@
 //! Rows of conversation trees.
 
+/// The columns of a node of the message index, of the row `m`.
+macro_rules! node_columns {
+    () => {
+        "m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, \
+         m.depth, m.seq, m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, \
+         m.event_number, m.created_at "
+    };
+}
+
+/// The columns of a checkpoint as a point of its tree, of the row `c`.
+macro_rules! point_columns {
+    () => {
+        "c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, c.branch_id, \
+         c.last_node_id, c.event_number, c.run_id, c.source, c.step, c.created_at "
+    };
+}
+
 mod changes;
 mod index;
 mod lookup;
@@ -8,41 +25,45 @@ mod outline;
 mod paths;
 mod session;
 
-/// What a test plans.
-#[cfg(test)]
-pub(super) const PLANNED: &[&str] = &[
-    changes::ACTIVATE,
-    changes::DELETE,
-    changes::DELETE_TAG,
-    changes::MOVE_TAG,
-    changes::PIN_RUN,
-    changes::RENAME,
-    changes::SET_CREATION,
-    changes::SET_OUTCOME,
-    changes::TOUCH,
-    index::CHAIN,
-    index::CHILDREN,
-    index::NODE,
-    index::OF_MESSAGE,
-    index::SEGMENT,
-    lookup::BRANCH,
-    lookup::BRANCHES,
-    lookup::OPEN_RUNS,
-    lookup::RELATIVES,
-    lookup::TAG,
-    lookup::TAGS,
-    lookup::THREAD,
-    members::LEVEL,
-    outline::OWN_POINTS,
-    paths::IS_INTERRUPTED,
-    paths::FORK_BASE,
-    paths::ON_PATH,
-    paths::PATH,
-    paths::POINT,
-];
-/// What walks a tree on purpose, and under which name: no index leads to the messages of one
-/// thread.
-#[cfg(test)]
-pub(super) const WALKING: &[(&str, &str)] = &[(outline::OWN_NODES, "message_nodes")];
-
 pub(super) use members::level;
+
+/// Statements whose plans a test checks.
+#[cfg(test)]
+pub(super) mod planned {
+    use super::{changes, index, lookup, members, outline, paths};
+
+    /// These search by an index.
+    pub(crate) const SEARCHING: &[&str] = &[
+        changes::ACTIVATE,
+        changes::DELETE,
+        changes::DELETE_TAG,
+        changes::MOVE_TAG,
+        changes::PIN_RUN,
+        changes::RENAME,
+        changes::SET_CREATION,
+        changes::SET_OUTCOME,
+        changes::TOUCH,
+        index::CHAIN,
+        index::CHILDREN,
+        index::NODE,
+        index::OF_MESSAGE,
+        index::SEGMENT,
+        lookup::BRANCH,
+        lookup::BRANCHES,
+        lookup::OPEN_RUNS,
+        lookup::RELATIVES,
+        lookup::TAG,
+        lookup::TAGS,
+        lookup::THREAD,
+        members::LEVEL,
+        outline::OWN_POINTS,
+        paths::FORK_BASE,
+        paths::IS_INTERRUPTED,
+        paths::ON_PATH,
+        paths::PATH,
+        paths::POINT,
+    ];
+    /// These walk a tree on purpose, and under which name: no index leads to the messages of one
+    /// thread.
+    pub(crate) const WALKING: &[(&str, &str)] = &[(outline::OWN_NODES, "m")];
+}

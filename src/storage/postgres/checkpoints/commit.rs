@@ -43,7 +43,8 @@ w AS (
 SELECT head_depth FROM f";
 
 /// Any superstep of the root graph.
-const FULL: &str = "
+const FULL: &str = concat!(
+    "
 WITH f AS (
   UPDATE branches SET head_checkpoint_id = $5, head_depth = head_depth + 1, version = version + 1, updated_at = now()
    WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 AND head_checkpoint_id IS NOT DISTINCT FROM $4
@@ -59,18 +60,9 @@ ck AS (
          $8, $9, $10, $11, $12, $13 FROM f),
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
-  SELECT $1, '', x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x),
-x AS (
-  SELECT x.* FROM f, unnest($26::text[], $27::uuid[], $20::uuid[], $21::int[], $22::text[], $23::text[], $24::text[], $25::bytea[], $28::bool[])
-    x(ns, cp, task, idx, path, channel, type, writes, upsert)),
-k AS (
-  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert
-  ON CONFLICT (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx) DO UPDATE SET type = EXCLUDED.type, writes = EXCLUDED.writes),
-o AS (
-  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT upsert
-  ON CONFLICT DO NOTHING),
+  SELECT $1, '', x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x),",
+    insert_writes!("$26::text[], $27::uuid[], $20::uuid[], $21::int[], $22::text[], $23::text[], $24::text[], $25::bytea[], $28::bool[]"),
+    ",
 ms AS (
   INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, depth, seq,
          thread_id, branch_id, run_id, role, event_number)
@@ -82,10 +74,12 @@ ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id)
   SELECT $1, f.thread_id, e.n - $29 + x.i, x.kind, x.payload, $2, $5, x.run_id, x.message_id
     FROM f, e, unnest($41::smallint[], $42::jsonb[], $43::uuid[], $44::text[]) WITH ORDINALITY x(kind, payload, run_id, message_id, i))
-SELECT head_depth FROM f";
+SELECT head_depth FROM f"
+);
 
 /// A superstep of a subgraph: gated by the epoch alone. A retry changes nothing.
-const SUBGRAPH: &str = "
+const SUBGRAPH: &str = concat!(
+    "
 WITH f AS (SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR SHARE),
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
@@ -94,19 +88,11 @@ ck AS (
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
   SELECT $1, $29, x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x
-  ON CONFLICT DO NOTHING),
-x AS (
-  SELECT x.* FROM f, unnest($26::text[], $27::uuid[], $20::uuid[], $21::int[], $22::text[], $23::text[], $24::text[], $25::bytea[], $28::bool[])
-    x(ns, cp, task, idx, path, channel, type, writes, upsert)),
-k AS (
-  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert
-  ON CONFLICT (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx) DO UPDATE SET type = EXCLUDED.type, writes = EXCLUDED.writes),
-o AS (
-  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT upsert
-  ON CONFLICT DO NOTHING)
-SELECT $30::int FROM f";
+  ON CONFLICT DO NOTHING),",
+    insert_writes!("$26::text[], $27::uuid[], $20::uuid[], $21::int[], $22::text[], $23::text[], $24::text[], $25::bytea[], $28::bool[]"),
+    "
+SELECT $30::int FROM f"
+);
 
 /// The head of a branch, to find out whether a commit whose reply was lost took effect.
 const HEAD: &str = "SELECT head_checkpoint_id, head_depth, writer_epoch FROM branches WHERE tree_id = $1 AND branch_id = $2";

@@ -14,20 +14,13 @@ use crate::{
 
 /// Task results ahead of their checkpoint. The lock is shared, so that flushes of parallel tasks
 /// do not queue behind each other, and yet waits for a takeover in progress.
-const FLUSH: &str = "
-WITH f AS (SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR SHARE),
-x AS (
-  SELECT x.* FROM f, unnest($4::text[], $5::uuid[], $6::uuid[], $7::int[], $8::text[], $9::text[], $10::text[], $11::bytea[], $12::bool[])
-    x(ns, cp, task, idx, path, channel, type, writes, upsert)),
-k AS (
-  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE upsert
-  ON CONFLICT (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx) DO UPDATE SET type = EXCLUDED.type, writes = EXCLUDED.writes),
-o AS (
-  INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT $1, ns, cp, $2, task, idx, path, channel, type, writes FROM x WHERE NOT upsert
-  ON CONFLICT DO NOTHING)
-SELECT 1 AS ok FROM f";
+const FLUSH: &str = concat!(
+    "
+WITH f AS (SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR SHARE),",
+    insert_writes!("$4::text[], $5::uuid[], $6::uuid[], $7::int[], $8::text[], $9::text[], $10::text[], $11::bytea[], $12::bool[]"),
+    "
+SELECT 1 AS ok FROM f"
+);
 
 /// Writes task results, and before them the branch that they open.
 pub(crate) async fn flush(db: &mut Object, flush: &Flush) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! The message index.
+//! Nodes of the message index, and the chains of them.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -16,33 +16,26 @@ use crate::{
     tree::store::rows::MessageNode,
 };
 
-macro_rules! columns {
-    () => {
-        " m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, m.depth, m.seq,
-          m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, m.event_number, m.created_at "
-    };
-}
-
 const NODE: &str = concat!(
     "SELECT",
-    columns!(),
+    node_columns!(),
     "FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = $2"
 );
 
 const NODES_OF: &str = concat!(
     "SELECT",
-    columns!(),
+    node_columns!(),
     "FROM message_nodes m WHERE m.tree_id = $1 AND m.message_id = ANY($2) ORDER BY m.checkpoint_id DESC, m.seq DESC"
 );
 
 const CHAIN: &str = concat!(
     "WITH RECURSIVE chain AS (
   SELECT",
-    columns!(),
+    node_columns!(),
     ", 1 AS n FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = $2 AND $3 > 0
   UNION ALL
   SELECT",
-    columns!(),
+    node_columns!(),
     ", k.n + 1 FROM chain k JOIN message_nodes m
     ON m.tree_id = $1 AND m.node_id = k.parent_node_id WHERE k.n < $3)
 SELECT * FROM chain ORDER BY n"
@@ -50,13 +43,13 @@ SELECT * FROM chain ORDER BY n"
 
 const CHILDREN: &str = concat!(
     "SELECT",
-    columns!(),
+    node_columns!(),
     "FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id = $2 AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
 );
 
 const FIRST: &str = concat!(
     "SELECT",
-    columns!(),
+    node_columns!(),
     "FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id IS NULL AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
 );
 
@@ -131,16 +124,18 @@ pub(super) async fn children(
     all(&rows, node_of)
 }
 
-const SEGMENT: &str = "
+const SEGMENT: &str = concat!(
+    "
 WITH RECURSIVE up AS (
   SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes WHERE tree_id = $1 AND node_id = $2
   UNION ALL
   SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1
     FROM up u JOIN message_nodes m ON m.tree_id = $1 AND m.node_id = u.parent_node_id WHERE u.ordinal > $3 + 1 AND u.n < $5)
-SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, m.depth, m.seq,
-       m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, m.event_number, m.created_at
-  FROM up u JOIN message_nodes m ON m.tree_id = $1 AND m.node_id = u.node_id
- WHERE u.ordinal > $3 AND u.ordinal <= $4 ORDER BY u.ordinal";
+SELECT",
+    node_columns!(),
+    "FROM up u JOIN message_nodes m ON m.tree_id = $1 AND m.node_id = u.node_id
+ WHERE u.ordinal > $3 AND u.ordinal <= $4 ORDER BY u.ordinal"
+);
 
 pub(super) async fn segment(
     db: &Object,
@@ -160,10 +155,11 @@ pub(super) async fn segment(
     all(&rows, node_of)
 }
 
-const FOLLOWERS: &str = "
-SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, m.depth, m.seq,
-       m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, m.event_number, m.created_at
-  FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id = ANY($2) AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq";
+const FOLLOWERS: &str = concat!(
+    "SELECT",
+    node_columns!(),
+    "FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id = ANY($2) AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
+);
 
 pub(super) async fn followers(
     db: &Object,

@@ -21,25 +21,18 @@ pub(super) fn bounded(limit: usize) -> i32 {
     i32::try_from(limit).unwrap_or(MAX_WALK).min(MAX_WALK)
 }
 
-macro_rules! columns {
-    () => {
-        " c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, c.branch_id, c.last_node_id, c.event_number, c.run_id,
-          c.source, c.step, c.created_at "
-    };
-}
-
 const POINT: &str = concat!(
     "SELECT",
-    columns!(),
+    point_columns!(),
     "FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2"
 );
 
 const PATH: &str = concat!(
     "WITH RECURSIVE path AS (
-  SELECT", columns!(), ", 1 AS n FROM checkpoints c
+  SELECT", point_columns!(), ", 1 AS n FROM checkpoints c
    WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2 AND $3 > 0
   UNION ALL
-  SELECT", columns!(), ", p.n + 1 FROM path p JOIN checkpoints c
+  SELECT", point_columns!(), ", p.n + 1 FROM path p JOIN checkpoints c
     ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < $3)
 SELECT * FROM path ORDER BY n"
 );

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 
 use super::{
-    super::{Store, branches, checkpoints, connection::DATABASE, runs, threads, tree},
+    super::{Store, branches, checkpoints, connection::DATABASE, events, runs, threads, tree},
     options,
 };
 
@@ -118,11 +118,11 @@ fn is_by_tree_alone(step: &str) -> bool {
 }
 
 fn planned() -> Vec<&'static str> {
-    let mut all = vec![branches::COPY_WRITES, branches::CREATION];
-    all.extend(checkpoints::PLANNED);
+    let mut all = vec![branches::COPY_WRITES, branches::CREATION, events::NAMING];
+    all.extend(checkpoints::planned::SEARCHING);
     all.extend(threads::PLANNED.iter().copied().flatten());
     all.extend(runs::PLANNED);
-    all.extend(tree::PLANNED);
+    all.extend(tree::planned::SEARCHING);
     all
 }
 
@@ -140,7 +140,7 @@ fn no_statement_walks_a_table_or_a_tree() {
 #[test]
 fn what_walks_a_tree_on_purpose_walks_nothing_else() {
     let plans = Plans::new();
-    for (sql, known) in [threads::WALKING, tree::WALKING].concat() {
+    for (sql, known) in [threads::WALKING, tree::planned::WALKING].concat() {
         let walks = plans.walks(sql);
         let names: Vec<&str> = walks.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [known], "{sql}: {walks:#?}");
@@ -151,8 +151,8 @@ fn what_walks_a_tree_on_purpose_walks_nothing_else() {
 fn what_is_asked_often_comes_in_the_order_of_an_index() {
     let plans = Plans::new();
     for sql in [
-        checkpoints::LIST_OF_NAMESPACE,
-        checkpoints::NEWEST,
+        checkpoints::planned::LIST_OF_NAMESPACE,
+        checkpoints::planned::NEWEST,
         runs::CLAIM,
         runs::OF_THREAD,
     ] {

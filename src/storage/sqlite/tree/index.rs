@@ -1,4 +1,4 @@
-//! The message index.
+//! Nodes of the message index, and the chains of them.
 
 use std::sync::Arc;
 
@@ -12,45 +12,6 @@ use crate::{
     time::Timestamp,
     tree::store::rows::MessageNode,
 };
-
-macro_rules! columns {
-    ($row:literal) => {
-        concat!(
-            $row,
-            "node_id, ",
-            $row,
-            "parent_node_id, ",
-            $row,
-            "ordinal, ",
-            $row,
-            "kind, ",
-            $row,
-            "message_id, ",
-            $row,
-            "edit_of, ",
-            $row,
-            "checkpoint_id, ",
-            $row,
-            "depth, ",
-            $row,
-            "seq, ",
-            $row,
-            "settled_checkpoint_id, ",
-            $row,
-            "thread_id, ",
-            $row,
-            "branch_id, ",
-            $row,
-            "run_id, ",
-            $row,
-            "role, ",
-            $row,
-            "event_number, ",
-            $row,
-            "created_at "
-        )
-    };
-}
 
 pub(super) fn read_node(row: &Row<'_>) -> rusqlite::Result<MessageNode> {
     Ok(MessageNode {
@@ -75,7 +36,7 @@ pub(super) fn read_node(row: &Row<'_>) -> rusqlite::Result<MessageNode> {
 
 pub(super) const NODE: &str = concat!(
     "SELECT ",
-    columns!("m."),
+    node_columns!(),
     "FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2"
 );
 
@@ -92,7 +53,7 @@ pub(super) fn node(
 
 pub(super) const OF_MESSAGE: &str = concat!(
     "SELECT ",
-    columns!("m."),
+    node_columns!(),
     "FROM message_nodes m INDEXED BY message_nodes_message \
      WHERE m.tree_id = ?1 AND m.message_id = ?2"
 );
@@ -118,10 +79,10 @@ pub(super) fn nodes_of(
 
 pub(super) const CHAIN: &str = concat!(
     "WITH RECURSIVE chain AS (SELECT ",
-    columns!("m."),
+    node_columns!(),
     ", 1 AS n FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2 AND ?3 > 0 \
      UNION ALL SELECT ",
-    columns!("m."),
+    node_columns!(),
     ", k.n + 1 FROM chain k JOIN message_nodes m ON m.tree_id = ?1 \
        AND m.node_id = k.parent_node_id WHERE k.n < ?3) \
      SELECT * FROM chain ORDER BY n"
@@ -145,7 +106,7 @@ pub(super) fn chain(
 
 pub(super) const CHILDREN: &str = concat!(
     "SELECT ",
-    columns!("m."),
+    node_columns!(),
     "FROM message_nodes m INDEXED BY message_nodes_parent \
      WHERE m.tree_id = ?1 AND m.parent_node_id IS ?2 AND m.kind = 'add' \
      ORDER BY m.checkpoint_id, m.seq"
@@ -166,19 +127,19 @@ pub(super) fn children(
     Ok(rows)
 }
 
-pub(super) const SEGMENT: &str = "WITH RECURSIVE up AS (\
+pub(super) const SEGMENT: &str = concat!(
+    "WITH RECURSIVE up AS (\
       SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes \
        WHERE tree_id = ?1 AND node_id = ?2 \
       UNION ALL \
       SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1 FROM up u \
         JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.parent_node_id \
        WHERE u.ordinal > ?3 + 1 AND u.n < ?5) \
-    SELECT m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, \
-           m.checkpoint_id, m.depth, m.seq, m.settled_checkpoint_id, m.thread_id, \
-           m.branch_id, m.run_id, m.role, m.event_number, m.created_at \
-      FROM up u CROSS JOIN message_nodes m \
-        ON m.tree_id = ?1 AND m.node_id = u.node_id \
-     WHERE u.ordinal > ?3 AND u.ordinal <= ?4 ORDER BY u.ordinal";
+    SELECT ",
+    node_columns!(),
+    "FROM up u CROSS JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.node_id \
+     WHERE u.ordinal > ?3 AND u.ordinal <= ?4 ORDER BY u.ordinal"
+);
 
 pub(super) fn segment(
     db: &Connection,

@@ -12,11 +12,13 @@ use crate::{
     tree::store::rows::{MessageNode, Point},
 };
 
-pub(super) const OWN_POINTS: &str = "SELECT checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, \
-    last_node_id, event_number, run_id, source, step, created_at FROM checkpoints \
-    INDEXED BY checkpoints_thread \
-    WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = '' AND depth > ?3 \
-    ORDER BY depth, checkpoint_id LIMIT ?4";
+pub(super) const OWN_POINTS: &str = concat!(
+    "SELECT ",
+    point_columns!(),
+    "FROM checkpoints c INDEXED BY checkpoints_thread \
+     WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = '' AND c.depth > ?3 \
+     ORDER BY c.depth, c.checkpoint_id LIMIT ?4"
+);
 
 pub(super) fn own_points(
     db: &Connection,
@@ -40,11 +42,13 @@ pub(super) fn own_points(
     Ok(rows)
 }
 
-pub(super) const OWN_NODES: &str = "SELECT node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, \
-    depth, seq, settled_checkpoint_id, thread_id, branch_id, run_id, role, event_number, \
-    created_at FROM message_nodes \
-    WHERE tree_id = ?1 AND thread_id = ?2 AND kind = 'add' AND ordinal > ?3 \
-    ORDER BY ordinal, checkpoint_id, seq LIMIT ?4";
+pub(super) const OWN_NODES: &str = concat!(
+    "SELECT ",
+    node_columns!(),
+    "FROM message_nodes m \
+     WHERE m.tree_id = ?1 AND m.thread_id = ?2 AND m.kind = 'add' AND m.ordinal > ?3 \
+     ORDER BY m.ordinal, m.checkpoint_id, m.seq LIMIT ?4"
+);
 
 pub(super) fn own_nodes(
     db: &Connection,

@@ -34,9 +34,12 @@ pub(super) fn read_point(row: &Row<'_>) -> rusqlite::Result<Point> {
     })
 }
 
-pub(super) const POINT: &str = "SELECT checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, \
-    last_node_id, event_number, run_id, source, step, created_at FROM checkpoints \
-    WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2";
+pub(super) const POINT: &str = concat!(
+    "SELECT ",
+    point_columns!(),
+    "FROM checkpoints c \
+     WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?2"
+);
 
 pub(super) fn point(
     db: &Connection,
@@ -49,18 +52,17 @@ pub(super) fn point(
         .optional()?)
 }
 
-pub(super) const PATH: &str = "WITH RECURSIVE path AS ( \
-      SELECT checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, \
-        last_node_id, event_number, run_id, source, step, created_at, 1 AS n \
-        FROM checkpoints \
-       WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2 AND ?3 > 0 \
-      UNION ALL \
-      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, \
-        c.branch_id, c.last_node_id, c.event_number, c.run_id, c.source, c.step, \
-        c.created_at, p.n + 1 \
-        FROM path p JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
-         AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < ?3) \
-    SELECT * FROM path ORDER BY n";
+pub(super) const PATH: &str = concat!(
+    "WITH RECURSIVE path AS (SELECT ",
+    point_columns!(),
+    ", 1 AS n FROM checkpoints c \
+     WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?2 AND ?3 > 0 \
+     UNION ALL SELECT ",
+    point_columns!(),
+    ", p.n + 1 FROM path p JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+       AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < ?3) \
+     SELECT * FROM path ORDER BY n"
+);
 
 pub(super) fn path(
     db: &Connection,

@@ -1,3 +1,5 @@
+//! Tests of the thread that writes.
+
 use std::sync::mpsc;
 
 use rusqlite::Connection;

@@ -1,0 +1,62 @@
+//! The numbers that storages have in place of the types of events.
+
+/// The number of a type, by the name of its constant: what storages have in the place of the type.
+/// A number is never used for another type. As a literal it is part of the texts of statements, so
+/// that partial indexes serve them.
+macro_rules! event_code {
+    (THREAD_CREATED) => {
+        1
+    };
+    (THREAD_FORKED) => {
+        2
+    };
+    (USER_MESSAGE_ADDED) => {
+        3
+    };
+    (LLM_RESPONSE_GENERATED) => {
+        4
+    };
+    (MESSAGE_ADDED) => {
+        5
+    };
+    (MESSAGE_EDITED) => {
+        6
+    };
+    (MESSAGE_REMOVED) => {
+        7
+    };
+    (CHECKPOINT_CREATED) => {
+        8
+    };
+    (BRANCH_CREATED) => {
+        9
+    };
+    (BRANCH_ACTIVATED) => {
+        10
+    };
+    (BRANCH_HEAD_RESET) => {
+        11
+    };
+    (BRANCH_RENAMED) => {
+        12
+    };
+    (BRANCH_DELETED) => {
+        13
+    };
+    (TAG_SET) => {
+        14
+    };
+    (TAG_DELETED) => {
+        15
+    };
+    (RUN_ENQUEUED) => {
+        16
+    };
+    (RUN_STARTED) => {
+        17
+    };
+    (RUN_FINISHED) => {
+        18
+    };
+}
+pub(crate) use event_code;
