@@ -10,7 +10,7 @@ use crate::{
     telemetry,
 };
 
-/// What the command line asked for.
+/// The subcommand of the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Command {
     /// Answer requests until told to end.
@@ -39,7 +39,7 @@ pub enum Error {
     /// Not a command line of this program, or a call for help: the text is for the user.
     #[error(transparent)]
     Usage(#[from] clap::Error),
-    /// The settings do not hold.
+    /// The settings are not valid.
     #[error(transparent)]
     Settings(#[from] config::Error),
 }
@@ -75,7 +75,7 @@ enum Config {
 /// Reads a command line (its first word is the program's name) and the settings under it.
 ///
 /// # Errors
-/// When the line is not understood, asks for help, or the settings do not hold.
+/// When the line is not understood, asks for help, or the settings are not valid.
 pub fn parse<I, T>(line: I) -> Result<Invocation, Error>
 where
     I: IntoIterator<Item = T>,
@@ -94,7 +94,7 @@ where
     })
 }
 
-/// Does what this process's command line asks for; `serve` and `migrate` do the two commands
+/// Runs the subcommand of this process's command line; `serve` and `migrate` do the two commands
 /// that need more than settings, after logging was set up. The code is 0 on success, 2 for a
 /// command line or settings that were not understood, 1 for anything else; the reason is on stderr.
 pub async fn run<S, M>(serve: S, migrate: M) -> ExitCode

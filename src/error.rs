@@ -29,8 +29,8 @@ impl Raised {
     }
 }
 
-/// An error and its causes on one line. A cause that the text before it ends with already is told
-/// once: many errors repeat their cause in their own text.
+/// An error and its causes on one line. A cause with which the text before it
+/// ends is not repeated: many errors have their cause in their own text.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {

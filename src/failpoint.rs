@@ -82,7 +82,7 @@ mod armed {
         }
     }
 
-    /// Arms a point of this process at every hit, until the answer is dropped.
+    /// Arms a point of this process at every hit, until the returned guard is dropped.
     pub fn set(name: &str, action: Action) -> Armed {
         arm(name, action, None)
     }
@@ -109,7 +109,7 @@ mod armed {
         POINTS.lock().get(name).map_or(0, |point| point.hits)
     }
 
-    /// Reads `FAILPOINTS`, so that a mistake in it is known before the first point is reached.
+    /// Reads `FAILPOINTS`, so that a mistake in it is reported before the first point is reached.
     ///
     /// # Errors
     /// When an entry is not understood.

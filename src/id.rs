@@ -84,7 +84,7 @@ macro_rules! minted_v7 {
 minted_v7!(ThreadId BranchId RunId AssistantId WorkerId NodeId);
 
 impl ThreadId {
-    /// The id of the thread that comes and goes with a run.
+    /// The id of the thread that exists only for a run.
     pub fn of_run(run: RunId) -> Self {
         Self(Uuid::new_v5(&run.0, b"thread"))
     }
@@ -92,14 +92,14 @@ impl ThreadId {
 
 impl EventId {
     /// The id of a thread's event (UUIDv5 of its number under the thread's id): numbers are never
-    /// given twice, so it need not be stored.
+    /// used twice, so the id need not be stored.
     pub fn of(thread: ThreadId, number: i64) -> Self {
         Self(Uuid::new_v5(&thread.0, &number.to_be_bytes()))
     }
 }
 
 impl AssistantId {
-    /// The id of the assistant that the server makes for each registered graph
+    /// The id of the assistant that the server creates for each registered graph
     /// (UUIDv5 of the graph's name, as LangGraph's server computes it).
     pub fn of_graph(graph: &str) -> Self {
         const NAMESPACE: Uuid = uuid::uuid!("6ba7b821-9dad-11d1-80b4-00c04fd430c8");
@@ -107,7 +107,7 @@ impl AssistantId {
     }
 }
 
-/// 100 ns ticks of the last checkpoint id made here, so that ids rise within a process.
+/// 100 ns ticks of the last checkpoint id of this process, so that its ids rise.
 static LAST_TICKS: AtomicU64 = AtomicU64::new(0);
 
 impl CheckpointId {
@@ -146,7 +146,7 @@ impl CheckpointId {
 const GREGORIAN_OFFSET: u64 = 0x01B2_1DD2_1381_4000;
 
 impl TaskId {
-    /// The task that stands for writes of the client itself (commands, state edits).
+    /// The task id of writes by the client itself (commands, state updates).
     pub const NULL: Self = Self(Uuid::nil());
 
     /// Hash of a checkpoint id and the parts that name a task (LangGraph's rule, XXH3-128).
@@ -159,7 +159,7 @@ impl TaskId {
         Self(Uuid::from_u128(hash.digest128()))
     }
 
-    /// The id a state edit makes up for its `index`-th update on `checkpoint`.
+    /// The task id of the `index`-th update of a state update on `checkpoint`.
     pub fn of_update(checkpoint: CheckpointId, index: usize) -> Self {
         let name = match index {
             0 => "__interrupt__".to_owned(),
@@ -168,13 +168,13 @@ impl TaskId {
         Self(Uuid::new_v5(&checkpoint.0, name.as_bytes()))
     }
 
-    /// The id of a state edit that acts as input.
+    /// The task id of a state update that acts as input.
     pub fn of_input(checkpoint: CheckpointId) -> Self {
         Self(Uuid::new_v5(&checkpoint.0, b"__input__"))
     }
 }
 
-/// The id of the `slot`-th question of the task that runs in namespace `ns` (32 hex digits).
+/// The id of the `slot`-th interrupt of the task that runs in namespace `ns` (32 hex digits).
 pub fn interrupt_id(ns: &str, slot: usize) -> String {
     let hash = match slot {
         0 => xxh3_128(ns.as_bytes()),

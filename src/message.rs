@@ -1,9 +1,9 @@
 //! Chat messages: a lossless view on a [`Value`] map, and LangGraph's rules for accepting,
 //! merging and showing them.
 //!
-//! The stored form keeps only fields that say something: `{type, content, id, ...}` without
-//! LangChain's defaults. [`with_defaults`] fills them in where an answer needs them. Fields and
-//! roles that this program does not know are kept as they are.
+//! The stored form has no fields that equal LangChain's defaults: `{type, content, id, ...}`.
+//! [`with_defaults`] fills those in where a response needs them. Fields and roles that are unknown
+//! to this program stay as they are.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,13 +48,13 @@ pub enum Error {
     /// `id` is neither text nor an integer.
     #[error("\"id\" of a message is a text, not a {0}")]
     Id(&'static str),
-    /// A removal that does not say what to remove.
+    /// A removal without the id of a message.
     #[error("a message of type \"remove\" needs the id of the message to remove")]
     RemoveWithoutId,
     /// A tool call without a name, or with arguments that are no JSON object.
     #[error("tool call {index} of a message is malformed: {reason}")]
     ToolCall {
-        /// Its place in the message's list, from 0.
+        /// Its position in the message's list, from 0.
         index: usize,
         /// What is wrong.
         reason: String,
@@ -77,7 +77,7 @@ impl Error {
     }
 }
 
-/// Who a message is from.
+/// The kind of speaker of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A person (`human`, also accepted as `user`).
@@ -128,10 +128,10 @@ impl Role {
     }
 }
 
-/// A model's wish to call a tool.
+/// A model's request to call a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// Ties the tool's answer to the call; models always give one.
+    /// Links the tool's result to the call; models always set it.
     pub id: Option<Arc<str>>,
     /// The tool.
     pub name: Arc<str>,
@@ -162,7 +162,7 @@ impl ToolCall {
     }
 }
 
-/// A chat message, read from and kept as a map, so that nothing is lost on the way.
+/// A chat message, stored as a map so that no unknown field is lost.
 #[derive(Clone, PartialEq)]
 pub struct Message {
     /// A map in stored form: `type` is text, `content` text or a list.
@@ -179,12 +179,12 @@ impl Message {
         }
     }
 
-    /// What a person says: a text, or a list of content parts.
+    /// The message of a person: a text, or a list of content parts.
     pub fn human(content: impl Into<Value>) -> Self {
         Self::new("human", content)
     }
 
-    /// What a model says.
+    /// The message of a model.
     pub fn ai(content: impl Into<Value>) -> Self {
         Self::new("ai", content)
     }
@@ -209,17 +209,17 @@ impl Message {
         Self::remove(REMOVE_ALL)
     }
 
-    /// The same message under this id; a message with a known id replaces the older one.
+    /// The message with this id; a message with the id of an older one replaces that.
     pub fn with_id(self, id: impl Into<Arc<str>>) -> Self {
         self.with_field("id", id.into())
     }
 
-    /// The same message with the name of who speaks.
+    /// The message with the name of the speaker.
     pub fn with_name(self, name: impl Into<Arc<str>>) -> Self {
         self.with_field("name", name.into())
     }
 
-    /// The same message with a further field, known or not.
+    /// The message with a further field of any name.
     pub fn with_field(mut self, key: &str, value: impl Into<Value>) -> Self {
         if let Some(map) = self.value.make_map_mut() {
             map.insert(key, value);
@@ -227,7 +227,7 @@ impl Message {
         self
     }
 
-    /// The same message with a tool call added, under a new call id.
+    /// The message with an additional tool call, under a new call id.
     pub fn calling(self, name: impl Into<Arc<str>>, args: impl Into<Value>) -> Self {
         let id = format!("call_{}", uuid::Uuid::new_v4().simple());
         self.with_tool_call(ToolCall {
@@ -237,7 +237,7 @@ impl Message {
         })
     }
 
-    /// The same message with this tool call added.
+    /// The message with this additional tool call.
     pub fn with_tool_call(mut self, call: ToolCall) -> Self {
         if let Some(map) = self.value.make_map_mut() {
             match map.get_mut("tool_calls").and_then(Value::make_list_mut) {
@@ -250,17 +250,17 @@ impl Message {
         self
     }
 
-    /// The message's id; given at the latest when a write is accepted.
+    /// The message's id, which is minted at the latest when a write is accepted.
     pub fn id(&self) -> Option<&str> {
         self.get("id")?.as_str()
     }
 
-    /// The name of who speaks.
+    /// The name of the speaker.
     pub fn name(&self) -> Option<&str> {
         self.get("name")?.as_str()
     }
 
-    /// Who the message is from.
+    /// The kind of speaker.
     pub fn role(&self) -> Role {
         Role::of(self.get("type").and_then(Value::as_str).unwrap_or_default())
     }
@@ -280,7 +280,7 @@ impl Message {
         }
     }
 
-    /// The tools a model wants to be called.
+    /// The tool calls that a model requests.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         let calls = self
             .get("tool_calls")
@@ -289,7 +289,7 @@ impl Message {
         calls.iter().filter_map(ToolCall::of).collect()
     }
 
-    /// Which tool call a tool's message answers.
+    /// The id of the tool call whose result a tool's message is.
     pub fn tool_call_id(&self) -> Option<&str> {
         self.get("tool_call_id")?.as_str()
     }

@@ -89,12 +89,12 @@ pub struct Channel {
     pub name: &'static str,
     /// How updates are merged.
     pub kind: Kind,
-    /// Makes the JSON schema of its value.
+    /// Builds the JSON schema of its value.
     pub schema: fn() -> serde_json::Value,
 }
 
 impl Channel {
-    /// A channel that holds a `T`.
+    /// A channel for a value of type `T`.
     pub fn new<T: schemars::JsonSchema>(name: &'static str, kind: Kind) -> Self {
         Self {
             name,

@@ -14,33 +14,33 @@ use crate::{
 /// Labels from the widest to the narrowest.
 pub type Namespace = Vec<String>;
 
-/// What is to be kept.
+/// An item to be stored.
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// Where.
+    /// Its namespace.
     pub namespace: Namespace,
-    /// Under which name.
+    /// Its key in the namespace.
     pub key: String,
-    /// What.
+    /// Its value.
     pub value: Value,
-    /// How long, from this write on; for ever unless said.
+    /// How long after this write it expires; by default never.
     pub ttl: Option<Duration>,
 }
 
-/// A kept value.
+/// A stored item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// Where.
+    /// Its namespace.
     pub namespace: Namespace,
-    /// Under which name.
+    /// Its key in the namespace.
     pub key: String,
-    /// What.
+    /// Its value.
     pub value: Value,
-    /// When it was first kept.
+    /// When it was first stored.
     pub created_at: Timestamp,
     /// When it was last written.
     pub updated_at: Timestamp,
-    /// How long it is kept after a write.
+    /// How long after a write it expires.
     pub ttl: Option<Duration>,
 }
 
@@ -61,10 +61,10 @@ pub trait Store: Send + Sync + 'static {
         key: String,
     ) -> Result<Option<Item>, checkpoint::Error>;
 
-    /// Keeps an item in place of the one of that name. The time it was created at stays.
+    /// Stores an item and replaces the one with its key, whose creation time stays.
     async fn put_item(&self, put: Put) -> Result<(), checkpoint::Error>;
 
-    /// Forgets an item; whether there was one.
+    /// Deletes an item; returns whether there was one.
     async fn delete_item(
         &self,
         namespace: Namespace,
@@ -72,7 +72,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<bool, checkpoint::Error>;
 }
 
-/// A namespace in which nothing can be kept.
+/// Why a namespace is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// It has no labels.
@@ -81,12 +81,12 @@ pub enum Refused {
     /// A label is empty.
     #[error("a label of a namespace cannot be empty")]
     EmptyLabel,
-    /// A label holds the character that separates labels in LangGraph's addresses.
+    /// A label contains the character that separates labels in LangGraph's addresses.
     #[error("a label of a namespace cannot hold a period")]
     Period,
 }
 
-/// Whether something can be kept in a namespace.
+/// Checks the labels of a namespace.
 ///
 /// # Errors
 /// It is empty, or one of its labels is not allowed (LangGraph's rules).
@@ -105,11 +105,11 @@ pub fn check(namespace: &[String]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A storage as the nodes of a run see it.
+/// Gives the nodes of a run access to a storage.
 pub struct Memory(Arc<dyn Store>);
 
 impl Memory {
-    /// The memory that `store` keeps.
+    /// The memory in `store`.
     pub fn over(store: Arc<dyn Store>) -> Self {
         Self(store)
     }

@@ -15,7 +15,7 @@ pub enum Error {
          `backstitch=debug,info`"
     )]
     Filter {
-        /// What was given.
+        /// The refused filter.
         filter: String,
         /// What is wrong with it.
         reason: String,
@@ -30,7 +30,7 @@ pub enum Error {
 /// # Errors
 /// When the filter cannot be read or a subscriber was set before.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
-    // What a library says of its daily work is not for operators.
+    // Routine log lines of libraries are not for operators.
     let filter = quiet(parse(filter)?, filter);
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)

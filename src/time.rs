@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Microseconds since the Unix epoch.
 ///
-/// Shown as `2026-11-20T21:56:24.693979+00:00`; both databases store what this holds.
+/// Shown as `2026-11-20T21:56:24.693979+00:00`; both databases store this precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 

@@ -1,5 +1,5 @@
-//! The engine's own dynamic value: what channels hold, what crosses HTTP as JSON and what
-//! checkpoints store. Cloning is cheap (containers are shared), maps keep insertion order.
+//! The engine's own dynamic value: channels have it, HTTP carries it as JSON and checkpoints
+//! store it. Cloning is cheap (containers are shared), maps keep insertion order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub const MAX_DEPTH: usize = 128;
 /// A dynamic value.
 ///
 /// Lists and maps are behind an [`Arc`], so that a clone shares them; [`Value::make_list_mut`]
-/// and [`Value::make_map_mut`] change them in place when nobody else holds them.
+/// and [`Value::make_map_mut`] change them in place when they are not shared.
 #[derive(Clone, Default)]
 pub enum Value {
     /// No value.
@@ -51,11 +51,11 @@ pub enum Value {
     List(Arc<Vec<Value>>),
     /// A map with text keys, in insertion order.
     Map(Arc<Map>),
-    /// Bytes in an encoding this program does not know, kept as they are.
+    /// Bytes in an encoding that is unknown to this program, which stores them unchanged.
     Opaque(Arc<Opaque>),
 }
 
-/// An encoded value whose type tag is unknown: carried along and written back, never interpreted.
+/// An encoded value whose type tag is unknown: loaded and stored unchanged, never interpreted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opaque {
     /// The tag that names the encoding.
@@ -190,8 +190,8 @@ impl Value {
 
     /// Whether lists and maps are nested more than `limit` levels deep.
     ///
-    /// A decoder refuses what is nested deeper than [`MAX_DEPTH`], so whoever accepts a value
-    /// made by a program checks it here before it is stored.
+    /// A decoder refuses values that are nested deeper than [`MAX_DEPTH`], so a value from a
+    /// program is checked here before it is stored.
     pub fn is_deeper_than(&self, limit: usize) -> bool {
         match self {
             Value::List(items) => {
@@ -202,8 +202,8 @@ impl Value {
         }
     }
 
-    /// Whether two values are the same allocation, or equal scalars. Never looks inside
-    /// containers, so `false` does not mean that they differ.
+    /// Whether two values share one allocation, or are equal scalars. The items of containers are
+    /// not compared, so `false` does not mean that the values differ.
     pub fn is_identical(&self, other: &Value) -> bool {
         match (self, other) {
             (Value::List(a), Value::List(b)) => Arc::ptr_eq(a, b),
@@ -260,7 +260,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Makes a [`Value`] from JSON-like text, with expressions where values stand.
+/// Makes a [`Value`] from JSON-like text, with expressions as values.
 ///
 /// An expression may be anything that converts into a value.
 ///
@@ -272,7 +272,7 @@ impl fmt::Display for Value {
 /// ```
 #[macro_export]
 macro_rules! value {
-    // Items of a list: those done are in the brackets, what is left follows.
+    // Items of a list: the finished ones are in the brackets, the others follow.
     (@list [$($done:expr,)*]) => {
         $crate::value::Value::list(::std::vec![$($done,)*])
     };

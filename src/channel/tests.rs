@@ -1,3 +1,5 @@
+//! Tests of channels: every kind against the writes of a superstep.
+
 use proptest::prelude::*;
 
 use super::*;

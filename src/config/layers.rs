@@ -58,7 +58,7 @@ impl Flags {
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// No source sets it.
     Default,
     /// This file.
     File(PathBuf),
@@ -141,7 +141,7 @@ impl Layers {
         })
     }
 
-    /// The value that holds, by the order of the sources.
+    /// The value in effect, by the order of the sources.
     pub(super) fn find(&self, key: &Key) -> Option<Found> {
         let found = |text: &str, origin| Found {
             text: text.to_owned(),
@@ -167,7 +167,7 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<String, String>, Error> {
         reason,
     };
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        // The error's own text quotes the line, which may hold a secret.
+        // The error's own text quotes the line, which may contain a secret.
         let line = error
             .span()
             .map_or(1, |span| 1 + text[..span.start].matches('\n').count());

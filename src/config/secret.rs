@@ -38,7 +38,7 @@ pub(super) fn mask_url(url: &str) -> String {
     let Some((scheme, rest)) = base.split_once("://") else {
         return mask_all(url);
     };
-    // A password may hold an unescaped `@` or `/`: everything before the last `@` goes.
+    // A password may contain an unescaped `@` or `/`: everything before the last `@` goes.
     match rest.rsplit_once('@') {
         Some((credentials, location)) => {
             let user = credentials.split([':', '/']).next().unwrap_or_default();

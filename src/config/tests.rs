@@ -1,3 +1,5 @@
+//! Tests of settings: their sources, their order and their mistakes.
+
 use std::fs;
 
 use super::*;

@@ -35,7 +35,7 @@ async fn agent(
     Ok(Chat::update().messages(reply))
 }
 
-/// One task per tool call; nothing left to call means the answer is ready.
+/// One task per tool call; nothing left to call means that the reply is ready.
 fn pending_calls(chat: &Chat) -> Vec<Target> {
     let last = chat.messages.last();
     match last.map(Message::tool_calls).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Models that answer from a script: for tests, demonstrations and work without a network.
+//! Models that reply from a script: for tests, demonstrations and work without a network.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,14 +7,14 @@ use crate::message::{Message, Role};
 
 type Reply = dyn Fn(&[Message], &[Arc<Tool>]) -> anyhow::Result<Message> + Send + Sync;
 
-/// A model whose answers are known beforehand, streamed word by word like those of a real one.
+/// A model with scripted replies, streamed word by word like those of a real one.
 pub struct ScriptedModel {
     reply: Box<Reply>,
     pace: Duration,
 }
 
 impl ScriptedModel {
-    /// Answers with what `reply` makes of the conversation and the tools.
+    /// Replies with the message that `reply` returns for the conversation and the tools.
     pub fn new(
         reply: impl Fn(&[Message], &[Arc<Tool>]) -> anyhow::Result<Message> + Send + Sync + 'static,
     ) -> Self {
@@ -24,8 +24,8 @@ impl ScriptedModel {
         }
     }
 
-    /// Answers with these messages, one after another. Which one comes next is counted in the
-    /// conversation, so that replays and forks get the answers that belong there.
+    /// Replies with these messages, one after another. The replies in the conversation are counted
+    /// to find the next one, so that replays and forks get the replies that belong there.
     pub fn replying(replies: impl IntoIterator<Item = Message>) -> Self {
         let replies: Vec<Message> = replies.into_iter().collect();
         Self::new(move |messages, _| {

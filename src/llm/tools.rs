@@ -16,7 +16,7 @@ use crate::{
     value::{self, Value},
 };
 
-/// The channel that holds the conversation.
+/// The channel of the conversation.
 const MESSAGES: &str = "messages";
 
 type Function = dyn Fn(&Value, Ctx) -> BoxFuture<'static, anyhow::Result<Value>> + Send + Sync;
@@ -29,7 +29,7 @@ pub struct Tool {
     function: Box<Function>,
 }
 
-/// Makes a tool of an async function. Models see `name`, the JSON schema of the arguments and,
+/// Turns an async function into a tool. Models see `name`, the JSON schema of the arguments and,
 /// as the tool's description, the doc comment of the arguments' type.
 ///
 /// ```

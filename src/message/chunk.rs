@@ -1,4 +1,4 @@
-//! Pieces of a model's message as they stream in, and their sum.
+//! Pieces of a streamed model message, and their sum.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct ToolCallChunk {
 pub struct AiChunk {
     /// The id that all pieces and the whole message share.
     pub id: Option<Arc<str>>,
-    /// The name of who speaks.
+    /// The name of the speaker.
     pub name: Option<Arc<str>>,
     /// Content: a text, or a list of parts. Null counts as an empty text.
     pub content: Value,
@@ -48,7 +48,7 @@ impl AiChunk {
         }
     }
 
-    /// The same piece under this message id.
+    /// The piece with this message id.
     pub fn with_id(self, id: impl Into<Arc<str>>) -> Self {
         AiChunk {
             id: Some(id.into()),

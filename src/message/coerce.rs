@@ -1,4 +1,4 @@
-//! Brings whatever clients and nodes call a message into the stored form.
+//! Converts every form in which clients and nodes write a message into the stored form.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::value::{Map, Value};
 /// Accepted are a text (a human message), a `[role, content]` pair, and a map with `type` or
 /// `role`: LangChain's own form, OpenAI's (`user`, `assistant`, `developer`, `tool_calls` with
 /// `function` and JSON text) and chunks, which become whole messages. A value that is in
-/// stored form already is shared, not copied. Ids are not given here, see
+/// stored form already is shared, not copied. Ids are not minted here, see
 /// [`mint_ids`](super::mint_ids).
 ///
 /// # Errors
-/// What is missing or of the wrong kind.
+/// A part of the message is missing or of the wrong kind.
 pub fn coerce(value: &Value) -> Result<Value, Error> {
     match value {
         Value::Map(map) if is_stored_form(map) => Ok(value.clone()),
@@ -162,13 +162,13 @@ fn content(kind: &str, map: &Map) -> Result<Value, Error> {
         Some(content @ (Value::Str(_) | Value::List(_))) => Ok(content.clone()),
         Some(Value::Null) => Ok("".into()),
         Some(other) => Err(Error::Content(other.type_name())),
-        // A model that only calls tools may say nothing, and a removal has nothing to say.
+        // A model that only calls tools may have no text, and a removal never has one.
         None if kind == "remove" || map.contains_key("tool_calls") => Ok("".into()),
         None => Err(Error::NoContent(kind.into())),
     }
 }
 
-/// OpenAI tells `developer` from `system`; LangChain stores the difference beside the role.
+/// OpenAI has the roles `developer` and `system`; LangChain stores the difference beside the role.
 fn mark_developer(message: &mut Map) {
     const MARK: &str = "__openai_role__";
     match message

@@ -3,7 +3,7 @@
 use super::coerce::coerce;
 use crate::value::{Map, Value};
 
-/// Whether a field says no more than its absence would.
+/// Whether a field has its default, so that it can be left out.
 pub(super) fn is_default(kind: &str, key: &str, value: &Value) -> bool {
     match key {
         "name" | "id" => value.is_null(),
@@ -31,7 +31,7 @@ fn empty_list() -> Value {
 
 /// Messages as LangChain dumps them: every field of the type, in its order, unknown ones last.
 ///
-/// Takes a message or a list; what is no message stays as it is.
+/// Takes a message or a list; other values stay as they are.
 pub fn with_defaults(value: &Value) -> Value {
     match value {
         Value::List(items) => Value::list(items.iter().map(with_defaults).collect()),

@@ -1,4 +1,4 @@
-//! Explicit routing: targets, routes, and updates that say what runs next.
+//! Explicit routing: targets, routes, and updates that choose what runs next.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{State, Writes};
 use crate::value::{EncodeError, Value, to_value};
 
-/// Where to go: a node, or a node with an argument of its own (LangGraph's `Send`).
+/// The next node, or the next node with an argument of its own (LangGraph's `Send`).
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a target does nothing until a node or a route returns it"]
 pub struct Target {
@@ -15,7 +15,7 @@ pub struct Target {
     arg: Option<Result<Value, EncodeError>>,
 }
 
-/// Names a node to run next. `goto("grade").with(essay)` gives it an argument of its own; a list
+/// Names a node to run next. `goto("grade").with(essay)` adds an argument of its own; a list
 /// of those fans out, one task each.
 pub fn goto(node: impl Into<Arc<str>>) -> Target {
     Target {
@@ -25,7 +25,7 @@ pub fn goto(node: impl Into<Arc<str>>) -> Target {
 }
 
 impl Target {
-    /// Gives the node an argument, which it takes as [`Arg<T>`](crate::extract::Arg). An argument
+    /// Adds an argument, which the node takes as [`Arg<T>`](crate::extract::Arg). An argument
     /// that cannot be encoded fails the node that returns this target.
     pub fn with(mut self, arg: impl Serialize) -> Self {
         self.arg = Some(to_value(&arg));
@@ -64,7 +64,7 @@ impl From<Arc<str>> for Target {
     }
 }
 
-/// What a route may return: a name, a [`Target`], a list of either, nothing, or a `Result`.
+/// A type that a route may return: a name, a [`Target`], a list of either, nothing, or a `Result`.
 #[diagnostic::on_unimplemented(
     message = "a route cannot return `{Self}`",
     note = "it returns a name, `goto(..)`, a `Vec`, an array or an `Option` of these, or a `Result` of one of them"
@@ -134,13 +134,13 @@ impl<S: State> Command<S> {
         self
     }
 
-    /// Means update and targets for the graph that this one runs in.
+    /// Addresses update and targets to the graph in which this one runs.
     pub fn to_parent(mut self) -> Self {
         self.to_parent = true;
         self
     }
 
-    /// Whether it is meant for the parent graph.
+    /// Whether it is addressed to the parent graph.
     pub fn is_to_parent(&self) -> bool {
         self.to_parent
     }

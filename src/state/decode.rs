@@ -1,13 +1,13 @@
-//! How a derived state reads one field out of a map of channels.
+//! Reads one field of a derived state from a map of channels.
 
 use serde::de::DeserializeOwned;
 
 use crate::value::{DecodeError, Map, Value, from_value};
 
-/// A channel that a state could not be read from.
+/// Why a field of a state cannot be read from its channel.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Unreadable {
-    /// Nothing was written to it.
+    /// Nothing was written to the channel.
     #[error(
         "channel `{channel}`: it has no value yet; make the field an `Option`, or give it `#[state(default)]`"
     )]
@@ -15,7 +15,7 @@ pub enum Unreadable {
         /// The channel.
         channel: &'static str,
     },
-    /// It holds something else.
+    /// The value of the channel has another type.
     #[error("channel `{channel}`: {source}")]
     Mismatch {
         /// The channel.
@@ -40,7 +40,7 @@ pub fn required<T: DeserializeOwned>(state: &Map, channel: &'static str) -> Resu
 /// The field of a channel with an initial value.
 ///
 /// # Errors
-/// The channel holds a value that does not fit.
+/// The channel has a value that does not fit.
 pub fn or_default<T: DeserializeOwned + Default>(
     state: &Map,
     channel: &'static str,

@@ -40,7 +40,7 @@ pub fn topic() -> Kind {
 }
 
 /// `fold(old, update)` is the new value. Both are decoded for the call and the result is encoded;
-/// the first `old` is `T::default()`, which is also what the channel shows before any update.
+/// the first `old` is `T::default()`, which is also the channel's value before any update.
 pub fn with<T, U>(fold: impl Fn(T, U) -> T + Send + Sync + 'static) -> Kind
 where
     T: Default + Serialize + DeserializeOwned,

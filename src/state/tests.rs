@@ -1,3 +1,5 @@
+//! Tests of states: decoding, updates and merging.
+
 use super::*;
 use crate::prelude::*;
 use crate::value;

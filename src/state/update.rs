@@ -1,4 +1,4 @@
-//! What a node wants to write, collected by the builders the derive makes.
+//! The writes of a node, collected by the builders that the derive generates.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ pub struct Unwritable {
     pub source: EncodeError,
 }
 
-/// Updates of channels in the order they were made. What cannot be encoded surfaces when the
-/// node returns.
+/// Updates of channels in the order of the calls. A value that cannot be encoded is an error when
+/// the node returns.
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
     entries: Vec<(&'static str, Value)>,

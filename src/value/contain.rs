@@ -2,13 +2,14 @@
 
 use super::{Map, Value};
 
-/// Whether `have` has every field of `want`, each containing what is wanted.
+/// Whether `have` has every field of `want`, with a value that contains the one in `want`.
 pub fn contains_map(have: &Map, want: &Map) -> bool {
     want.iter()
         .all(|(key, want)| have.get(key).is_some_and(|have| contains(have, want)))
 }
 
-/// Maps contain fields, lists contain items in whatever order, all else is equal.
+/// Whether `have` contains `want`: maps contain fields, lists contain items in any order, other
+/// values are equal.
 pub fn contains(have: &Value, want: &Value) -> bool {
     match (have, want) {
         (Value::Map(have), Value::Map(want)) => contains_map(have, want),

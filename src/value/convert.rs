@@ -130,7 +130,7 @@ impl PartialEq<bool> for Value {
 }
 
 impl Value {
-    /// The same data as `serde_json` holds it: bytes become base64 text, NaN and infinities null.
+    /// Converts to a `serde_json` value: bytes become base64 text, NaN and infinities null.
     pub fn to_json_value(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match self {
@@ -155,7 +155,7 @@ impl Value {
         }
     }
 
-    /// Takes over the data of a `serde_json` value.
+    /// Converts from a `serde_json` value.
     pub fn from_serde_json(json: serde_json::Value) -> Self {
         use serde_json::Value as Json;
         match json {

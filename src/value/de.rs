@@ -1,4 +1,4 @@
-//! Values to Rust types, and any self-describing serde format to values.
+//! Deserializes values into Rust types, and any self-describing serde format into values.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::{DecodeError, Map, Value, share};
 /// the source's data.
 ///
 /// # Errors
-/// [`DecodeError`] says what was expected and where in the value.
+/// [`DecodeError`] names what was expected and the path in the value.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError> {
     T::deserialize(value)
 }
@@ -46,12 +46,12 @@ impl<'de> Deserialize<'de> for Map {
     }
 }
 
-/// Builds a value from whatever a deserializer offers.
+/// Builds a value from the data of any deserializer.
 #[derive(Clone, Copy)]
 pub(super) struct Tree<'a> {
-    /// Set when a float was met that might be an integer beyond 64 bits.
+    /// Set when a float occurs that may be an integer beyond 64 bits.
     large: Option<&'a Cell<bool>>,
-    /// Only the outermost value can have been handed over whole.
+    /// Only the outermost value may be in the slot as a whole.
     root: bool,
 }
 
@@ -248,7 +248,7 @@ impl<'de> de::Deserializer<'de> for &'de Value {
         }
         share::send(self.clone());
         let made = visitor.visit_unit();
-        // Closes the slot if the visitor was none of ours.
+        // Closes the slot if the visitor did not take the value.
         share::take();
         made
     }

@@ -1,8 +1,8 @@
-//! What can go wrong between a [`Value`](super::Value), JSON and Rust types.
+//! Errors of converting between a [`Value`](super::Value), JSON and Rust types.
 
 use std::fmt;
 
-/// Why a JSON text was refused.
+/// Why a JSON text is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The text is no JSON, or nested too deeply.

@@ -1,4 +1,4 @@
-//! JSON text to values and back.
+//! Parses JSON text into values and writes values as JSON.
 
 use std::cell::Cell;
 
@@ -137,7 +137,7 @@ fn replace_lone_surrogates(text: &[u8]) -> Option<Vec<u8>> {
     fixed
 }
 
-/// The code unit of a `\uXXXX` escape at this place.
+/// The code unit of a `\uXXXX` escape at this position.
 fn escape_unit(text: &[u8], at: usize) -> Option<u16> {
     let escape = text.get(at..at + 6)?;
     let hex = escape.strip_prefix(b"\\u")?;
@@ -151,7 +151,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// How an opaque value looks in JSON: for the eye only, reading it back gives a plain map.
+/// The JSON form of an opaque value, for people only: it is read back as a plain map.
 pub(super) fn opaque_map(opaque: &Opaque) -> Map {
     Map::from([
         ("__opaque__", Value::Str(opaque.tag.clone())),

@@ -9,7 +9,7 @@ use super::Value;
 
 /// A map from text to values that keeps the order in which keys were first inserted.
 ///
-/// Two maps are equal when they hold the same fields, in whatever order.
+/// Two maps are equal when their fields are equal, in any order.
 #[derive(Clone, Default, PartialEq)]
 pub struct Map(IndexMap<Arc<str>, Value>);
 
@@ -58,7 +58,7 @@ impl Map {
         self.0.contains_key(key)
     }
 
-    /// Sets a field and returns its previous value. An existing field keeps its place.
+    /// Sets a field and returns its previous value. An existing field keeps its position.
     pub fn insert(&mut self, key: impl Into<Arc<str>>, value: impl Into<Value>) -> Option<Value> {
         self.0.insert(key.into(), value.into())
     }
@@ -68,7 +68,7 @@ impl Map {
         self.0.shift_remove(key)
     }
 
-    /// Keeps the fields for which `keep` says so, in order.
+    /// Removes the fields for which `keep` returns false; the others keep their order.
     pub fn retain(&mut self, keep: impl FnMut(&Arc<str>, &mut Value) -> bool) {
         self.0.retain(keep);
     }

@@ -1,4 +1,4 @@
-//! Values in Python's notation, where LangGraph's messages quote what they were given.
+//! Values in Python's notation, in which LangGraph's error messages quote values.
 
 use std::fmt::Write as _;
 
@@ -55,9 +55,10 @@ fn separate(out: &mut String, index: usize) {
 
 /// In single quotes, or in double ones if that saves a backslash.
 fn quote(out: &mut String, text: &str) {
-    let quote = match text.contains('\'') && !text.contains('"') {
-        true => '"',
-        false => '\'',
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
     };
     out.push(quote);
     for char in text.chars() {

@@ -1,4 +1,4 @@
-//! Rust types to values, and values to any serde format.
+//! Serializes Rust types into values, and values into any serde format.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -265,7 +265,7 @@ impl ser::Serializer for Serializer {
     }
 }
 
-/// A list in the making.
+/// A list under construction.
 struct List {
     inner: Serializer,
     items: Vec<Value>,
@@ -304,7 +304,7 @@ list_serializer!(
     SerializeTupleVariant::serialize_field
 );
 
-/// A map in the making.
+/// A map under construction.
 struct Fields {
     inner: Serializer,
     map: Map,

@@ -1,11 +1,11 @@
-//! Hands whole values through serde's generic interfaces without copying them.
+//! Passes whole values through serde's generic interfaces without copying them.
 //!
 //! A `Value` inside a typed struct (a chat message, a free-form field) would be taken apart and
 //! put together again by [`to_value`](super::to_value) and [`from_value`](super::from_value),
 //! which makes reading a state as long as its history. Serde has no way to pass a foreign type
-//! through, so both ends meet in a thread-local slot: `Value` announces itself as a newtype
-//! struct with a private name, our own serializer and deserializer recognise the name and open
-//! the slot for exactly that one call. Other formats see a transparent newtype.
+//! through, so the value passes through a thread-local slot: `Value` announces itself as a
+//! newtype struct with a private name, and this crate's serializer and deserializer recognise the
+//! name and open the slot for exactly that one call. Other formats see a transparent newtype.
 
 use std::cell::RefCell;
 
@@ -15,11 +15,11 @@ use super::Value;
 pub(super) const NAME: &str = "$backstitch::value";
 
 enum Slot {
-    /// Nobody of ours is on the other side.
+    /// Neither of this crate's formats is at work.
     Closed,
-    /// Our serializer waits for a value.
+    /// This crate's serializer waits for a value.
     Waiting,
-    /// A value on its way.
+    /// A value to be taken.
     Filled(Value),
 }
 
@@ -31,12 +31,14 @@ fn swap(slot: Slot) -> Slot {
     SLOT.with(|cell| cell.replace(slot))
 }
 
-/// Our serializer opens the slot before it lets the newtype's content serialize itself.
+/// Opens the slot; called by this crate's serializer before the newtype's content serializes
+/// itself.
 pub(super) fn expect() {
     swap(Slot::Waiting);
 }
 
-/// The content hands a clone over if our serializer waits for it.
+/// Puts a clone of the content into the slot if this crate's serializer waits for it, and returns
+/// whether it did.
 pub(super) fn offer(value: &Value) -> bool {
     let waiting = SLOT.with(|cell| matches!(*cell.borrow(), Slot::Waiting));
     if waiting {
@@ -45,12 +47,12 @@ pub(super) fn offer(value: &Value) -> bool {
     waiting
 }
 
-/// Our deserializer puts a value in before it calls the visitor.
+/// Fills the slot; called by this crate's deserializer before it calls the visitor.
 pub(super) fn send(value: Value) {
     swap(Slot::Filled(value));
 }
 
-/// Takes what was handed over, and closes the slot.
+/// Takes the value out of the slot and closes it.
 pub(super) fn take() -> Option<Value> {
     match swap(Slot::Closed) {
         Slot::Filled(value) => Some(value),

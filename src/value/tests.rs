@@ -1,3 +1,5 @@
+//! Tests of values: JSON, serde, sharing and limits.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

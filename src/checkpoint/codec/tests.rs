@@ -1,3 +1,5 @@
+//! Tests of the codec: golden bytes, round trips and hostile bytes.
+
 use proptest::prelude::*;
 
 use super::*;

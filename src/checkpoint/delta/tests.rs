@@ -1,3 +1,5 @@
+//! Tests of deltas: what is found, applied and refused.
+
 use proptest::prelude::*;
 
 use super::*;

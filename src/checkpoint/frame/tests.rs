@@ -1,3 +1,5 @@
+//! Tests of frames: envelopes, blobs, deltas and pending writes as rows.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::*;

@@ -1,4 +1,4 @@
-//! What the chat agent says without a model: a few phrases, understood by their words.
+//! The replies of the chat agent without a model: a few phrases, understood by their words.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ const INTRODUCTION: &str = "I am a scripted stand-in, not a language model: star
 const HELP: &str = "I understand a few phrases. Try “What is the weather in Oslo and Rome?”, \
     “What is (2 + 3) * 4?”, “What time is it in Europe/Oslo?” or “My name is Ada.”";
 
-/// The answer to a conversation.
+/// The reply to a conversation.
 pub fn reply(messages: &[Message], _: &[Arc<Tool>]) -> Result<Message> {
     let first = messages.iter().all(|m| m.role() != Role::Ai);
     let introduction = if first { INTRODUCTION } else { "" };
@@ -19,15 +19,15 @@ pub fn reply(messages: &[Message], _: &[Arc<Tool>]) -> Result<Message> {
     if !results.is_empty() {
         return Ok(Message::ai(results.join(" ")));
     }
-    let said = messages.last().map(Message::text).unwrap_or_default();
-    let calls = wishes(&said);
+    let request = messages.last().map(Message::text).unwrap_or_default();
+    let calls = wishes(&request);
     let text = match calls.len() {
-        0 if said.to_lowercase().contains("my name?") => match known_name(messages) {
+        0 if request.to_lowercase().contains("my name?") => match known_name(messages) {
             Some(name) => format!("Your name is {name}."),
             None => "You have not told me. Say “My name is …”.".to_owned(),
         },
-        0 if let Some(name) = name_in(&said) => format!("Nice to meet you, {name}!"),
-        0 if greets(&said) => format!("Hello! {HELP}"),
+        0 if let Some(name) = name_in(&request) => format!("Nice to meet you, {name}!"),
+        0 if greets(&request) => format!("Hello! {HELP}"),
         0 => HELP.to_owned(),
         1 => "Let me look.".to_owned(),
         many => format!("Let me do these {many} things at once."),
@@ -38,7 +38,7 @@ pub fn reply(messages: &[Message], _: &[Arc<Tool>]) -> Result<Message> {
     }))
 }
 
-/// The name the user gave last in this conversation: on this line of it, whatever others say.
+/// The last name that the user stated on this branch of the conversation.
 fn known_name(messages: &[Message]) -> Option<String> {
     let by_user = messages.iter().rev().filter(|m| m.role() == Role::Human);
     by_user.map(Message::text).find_map(|text| name_in(&text))
@@ -54,7 +54,7 @@ fn name_in(text: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// What the tools answered since the model last spoke, as sentences.
+/// The results of tools since the last message of the model, as sentences.
 fn tool_results(messages: &[Message]) -> Vec<String> {
     let mut results: Vec<String> = messages
         .iter()
@@ -70,7 +70,7 @@ fn tool_results(messages: &[Message]) -> Vec<String> {
     results
 }
 
-/// The tools a text asks for, with their arguments.
+/// The tools that a text requests, with their arguments.
 fn wishes(text: &str) -> Vec<(&'static str, serde_json::Value)> {
     let mut calls = Vec::new();
     let lower = text.to_lowercase();

@@ -62,7 +62,7 @@ struct Clock {
 
 async fn clock(Clock { time_zone }: Clock, ctx: Ctx) -> Result<String> {
     let zone = time_zone.unwrap_or_else(|| "UTC".to_owned());
-    // A step keeps its result: a run that is taken over after a crash tells the same time.
+    // A step stores its result: a run that is taken over after a crash has one time.
     let now: jiff::Timestamp = ctx
         .step("now", async { Ok(jiff::Timestamp::now()) })
         .await?;

@@ -1,4 +1,4 @@
-//! What the research desk says without a model.
+//! The replies of the research desk without a model.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use backstitch::prelude::*;
 
 use super::{PLAN, REVIEW, SEARCH, WRITE};
 
-/// The answer to one of the desk's orders.
+/// The reply to one of the desk's orders.
 pub fn reply(messages: &[Message], _: &[Arc<Tool>]) -> Result<Message> {
     let [order, text] = messages else {
         anyhow::bail!(

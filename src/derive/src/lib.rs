@@ -1,6 +1,6 @@
 //! `#[derive(State)]` of Backstitch: turns a plain struct into a set of named channels.
 //!
-//! It makes an implementation of `State`, which lists the channels and decodes the struct field
+//! It generates an implementation of `State`, which lists the channels and decodes the struct field
 //! by field, and a `<Name>Update` builder with one setter per field.
 
 use proc_macro::TokenStream;

@@ -5,7 +5,7 @@ use syn::{
     ext::IdentExt, meta::ParseNestedMeta, parse_quote,
 };
 
-/// What the attribute of a field may say, for messages.
+/// The allowed contents of a field's attribute, for error messages.
 const FIELD: &str =
     "expected one of: messages, append, merge = function, ephemeral, untracked, topic, default";
 

@@ -1,3 +1,5 @@
+//! Tests of parameters: what a node may take and return.
+
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::AtomicUsize},

@@ -1,3 +1,5 @@
+//! Tests of assembling: joins, writers and what nodes read.
+
 use super::*;
 use crate::{
     channel::Reducer,

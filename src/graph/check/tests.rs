@@ -1,3 +1,5 @@
+//! Tests of the checks: every problem of a graph and its text.
+
 use std::sync::Arc;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of drawings: JSON and Mermaid text of graphs.
+
 use super::*;
 use crate::{
     channel::Kind,

@@ -1,3 +1,5 @@
+//! Tests of schemas: those of a graph, and mismatches of types.
+
 use super::*;
 use crate::prelude::{Deserialize, Graph, JsonSchema, START, Serialize, State};
 

@@ -11,7 +11,7 @@ use crate::{
     value::Value,
 };
 
-/// The request for a streamed answer.
+/// The request for a streamed reply.
 ///
 /// # Errors
 /// A message that has no form there.
@@ -105,7 +105,7 @@ fn assistant(message: &Message, text: String) -> Json {
     }
 }
 
-/// What a person says may hold images and files; texts among them are parts too.
+/// The message of a person may contain images and files; texts among them are parts too.
 fn parts(content: &Value) -> Json {
     match content.as_list() {
         Some(parts) => parts

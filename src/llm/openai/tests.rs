@@ -1,3 +1,5 @@
+//! Tests of the model client against a scripted server.
+
 use std::convert::Infallible;
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! Tests of tools: their schemas, results and errors.
+
 use std::{collections::HashMap, sync::atomic::AtomicUsize};
 
 use super::*;
