@@ -1,6 +1,6 @@
 //! Measures durable supersteps per second through the server, as a share of what the database
 //! does with the same rows and nothing around it. Everything runs in turn in one call, so that
-//! the ratios hold on a noisy machine.
+//! the ratios are valid on a noisy machine.
 //!
 //! ```sh
 //! make bench                                    # SQLite, and Postgres

@@ -20,7 +20,7 @@ use futures::Stream;
 
 type Built = Result<Arc<Compiled>, Invalid>;
 
-/// Every so many tokens a stream gives way, as a model does while it waits for its next one.
+/// Tokens after which a stream yields, as a model does while it waits for its next one.
 const BURST: i64 = 16;
 
 #[tokio::main]
@@ -74,7 +74,7 @@ fn seq10() -> Built {
     graph.edge(before, END).build()
 }
 
-/// Answers with a text made of the length of the conversation.
+/// Replies with a text made of the length of the conversation.
 fn chat() -> Built {
     async fn bot(ctx: Ctx) -> Result<Output> {
         let said = ctx.input()["messages"].as_list().map_or(0, <[_]>::len);

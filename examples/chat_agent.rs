@@ -1,4 +1,4 @@
-//! A chat agent with tools, one of which asks a human before it acts.
+//! A chat agent with tools, one of which interrupts for a human before it acts.
 //!
 //! ```sh
 //! cargo run --example chat_agent                       # scripted, no network needed
@@ -17,7 +17,7 @@
 //!   "input": {"messages": [{"role": "user", "content": "Is it warm in Oslo?"}]}}'
 //! ```
 //!
-//! Ask for a letter and the run stops with a question; stop the server, start it again, answer:
+//! Request a letter and the run stops with an interrupt; stop the server, restart it, resume:
 //!
 //! ```sh
 //! say '{"assistant_id": "agent", "stream_mode": ["updates"],
@@ -37,7 +37,7 @@ use backstitch::{
 struct Chat {
     #[state(messages)]
     messages: Vec<Message>,
-    /// How often the model was asked.
+    /// How often the model was called.
     #[state(merge = add)]
     turns: u32,
 }
@@ -87,7 +87,7 @@ async fn agent(
     Ok(Chat::update().messages(reply).turns(1u32))
 }
 
-/// One task per tool call; nothing left to call means the answer is ready.
+/// One task per tool call; nothing left to call means that the reply is ready.
 fn pending_calls(chat: &Chat) -> Vec<Target> {
     let last = chat.messages.last();
     match last.map(Message::tool_calls).unwrap_or_default() {
@@ -112,7 +112,7 @@ fn graph(model: Arc<dyn ChatModel>) -> Result<Arc<Compiled>, Invalid> {
         .build()
 }
 
-/// Stands in for a model: calls the tool a question names and tells what it answered.
+/// A scripted model: calls the tool that a message names and repeats its result.
 fn scripted(messages: &[Message], _: &[Arc<Tool>]) -> Result<Message> {
     let Some(last) = messages.last() else {
         anyhow::bail!("there is nothing to answer")

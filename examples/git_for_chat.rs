@@ -1,4 +1,4 @@
-//! Git for conversations: say, edit, rewind, tag, restore, fork, switch and compare, with a
+//! Git for conversations: post, edit, rewind, tag, restore, fork, switch and compare, with a
 //! drawing of the conversation's tree after each step.
 //!
 //! Watch a tour, or play yourself (`help` lists the commands):
@@ -8,15 +8,15 @@
 //! cargo run --example git_for_chat -- play
 //! ```
 //!
-//! Both start a server of their own on a free port, with a graph that answers everything. To use
-//! another server, give its address and the assistant that shall answer:
+//! Both start a server of their own on a free port, with a graph that replies to everything. To use
+//! another server, name its address and the assistant that replies:
 //!
 //! ```sh
 //! cargo run --example reference_server -- --memory &
 //! cargo run --example git_for_chat -- play http://127.0.0.1:2024 agent
 //! ```
 //!
-//! Things to try: edit a message twice and switch between the answers; rewind to an old message
+//! Things to try: edit a message twice and switch between the replies; rewind to an old message
 //! and go on from there; tag a place, wander off, restore it; fork, and see that what is said in
 //! the fork does not show where it came from. Nothing you do loses anything.
 
@@ -40,7 +40,7 @@ struct Chat {
     messages: Vec<Message>,
 }
 
-/// Answers with how much it knows, so that one sees which past an answer comes from.
+/// Replies with the length of its history, which shows the branch of the reply.
 async fn answer(chat: Chat) -> Update<Chat> {
     let said = chat.messages.iter().map(Message::text);
     let said: Vec<String> = said.collect();
@@ -174,7 +174,7 @@ async fn serve() -> Result<(Child, String)> {
     Ok((server, address))
 }
 
-/// A player at the server: the threads so far, and the numbers that messages were given.
+/// A player at the server: the threads so far, and the numbers of messages.
 struct Desk {
     address: String,
     assistant: String,
@@ -243,7 +243,7 @@ impl Desk {
         self.draw().await
     }
 
-    /// Stores a message and has it answered; with the id of another one it takes its place.
+    /// Posts a message and runs the assistant; a message with the id of another one replaces that.
     async fn say(&self, message: Json) -> Result<()> {
         let run = json!({"assistant_id": self.assistant});
         let stored = self
@@ -255,13 +255,16 @@ impl Desk {
         Ok(())
     }
 
-    async fn diff(&self, places: &str) -> Result<()> {
-        let (from, to) = places.split_once(' ').context("diff A B")?;
-        let place = |text: &str| match text.contains(':') {
-            true => Ok(text.to_owned()),
-            false => self.message(text).map(|id| format!("message:{id}")),
+    async fn diff(&self, ends: &str) -> Result<()> {
+        let (from, to) = ends.split_once(' ').context("diff A B")?;
+        let address = |text: &str| {
+            if text.contains(':') {
+                Ok(text.to_owned())
+            } else {
+                self.message(text).map(|id| format!("message:{id}"))
+            }
         };
-        let (from, to) = (place(from)?, place(to.trim())?);
+        let (from, to) = (address(from)?, address(to.trim())?);
         let path = format!("{}/diff?from={from}&to={to}", self.thread());
         let diff = self.send(Method::GET, &path, json!({})).await?;
         println!();
@@ -341,9 +344,10 @@ impl Desk {
         while let Some((node, indent, below)) = stack.pop() {
             let id = text(&node["id"])?;
             let labels = names.get(id).map(|all| format!("  [{}]", all.join(", ")));
-            let inherited = match node["thread_id"] == **own {
-                true => "",
-                false => "  (inherited)",
+            let inherited = if node["thread_id"] == **own {
+                ""
+            } else {
+                "  (inherited)"
             };
             println!(
                 "{indent}#{} {}: {}{}{inherited}",

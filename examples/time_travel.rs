@@ -28,7 +28,7 @@ use tokio::{
 
 #[derive(State)]
 struct Story {
-    /// What was said so far, by the player and by the story.
+    /// The lines so far, of the player and of the story.
     #[state(append)]
     lines: Vec<String>,
 }
@@ -112,7 +112,7 @@ async fn serve() -> Result<(Child, String)> {
     Ok((server, address))
 }
 
-/// Posts JSON and reads the answer.
+/// Posts JSON and reads the response.
 async fn request(address: &str, path: &str, body: Json) -> Result<Json> {
     println!("  POST {path} {body}");
     let stream = TcpStream::connect(address).await?;
@@ -145,7 +145,7 @@ fn draw(history: &Json) -> Result<()> {
             .or_default()
             .push(checkpoint);
     }
-    // Ids are greater than those of the parents, so they tell age.
+    // Ids are greater than those of the parents, so they show age.
     for siblings in children.values_mut() {
         siblings.sort_by_key(|c| c["checkpoint"]["checkpoint_id"].as_str());
     }

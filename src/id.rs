@@ -81,7 +81,7 @@ macro_rules! minted_v7 {
         }
     )*};
 }
-minted_v7!(ThreadId BranchId RunId AssistantId WorkerId NodeId);
+minted_v7!(ThreadId BranchId RunId WorkerId NodeId);
 
 impl ThreadId {
     /// The id of the thread that exists only for a run.

@@ -35,8 +35,10 @@ struct Report {
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Finding {
-    question: String,
-    answer: String,
+    #[serde(rename = "question")]
+    query: String,
+    #[serde(rename = "answer")]
+    result: String,
 }
 
 fn add(old: u32, new: u32) -> u32 {
@@ -88,20 +90,18 @@ async fn plan(state: Topic, model: Dep<dyn ChatModel>, ctx: Ctx) -> Result<Updat
 /// One task per question.
 fn search_each(state: &Report) -> Vec<Target> {
     let questions = state.questions.iter();
-    questions
-        .map(|question| goto("search").with(question))
-        .collect()
+    questions.map(|query| goto("search").with(query)).collect()
 }
 
 async fn search(
-    Arg(question): Arg<String>,
+    Arg(query): Arg<String>,
     model: Dep<dyn ChatModel>,
     ctx: Ctx,
 ) -> Result<Update<Report>> {
-    ctx.emit(json!({"stage": "search", "question": question}));
-    let answer = call_model(&ctx, &*model.0, SEARCH, question.clone()).await?;
-    ctx.emit(json!({"stage": "found", "question": question}));
-    Ok(Report::update().findings(Finding { question, answer }))
+    ctx.emit(json!({"stage": "search", "question": query}));
+    let result = call_model(&ctx, &*model.0, SEARCH, query.clone()).await?;
+    ctx.emit(json!({"stage": "found", "question": query}));
+    Ok(Report::update().findings(Finding { query, result }))
 }
 
 /// The part of the state that writing reads.
@@ -117,8 +117,8 @@ struct Notes {
 async fn write(state: Notes, model: Dep<dyn ChatModel>, ctx: Ctx) -> Result<Update<Report>> {
     ctx.emit(json!({"stage": "write", "remarks": state.remarks.len()}));
     let mut notes = format!("Topic: {}\n", state.topic);
-    for Finding { question, answer } in &state.findings {
-        notes += &format!("Note: {question} {answer}\n");
+    for Finding { query, result } in &state.findings {
+        notes += &format!("Note: {query} {result}\n");
     }
     for remark in &state.remarks {
         notes += &format!("Remark: {remark}\n");
@@ -158,12 +158,12 @@ enum Verdict {
 }
 
 async fn approve(state: Draft, ctx: Ctx) -> Result<Command<Report>> {
-    let question = json!({
+    let request = json!({
         "question": "Publish this report?",
         "answers": "true, false, or a text that says what to change",
         "draft": state.draft,
     });
-    let verdict: Verdict = ctx.interrupt(question).await;
+    let verdict: Verdict = ctx.interrupt(request).await;
     Ok(match verdict {
         Verdict::Publish(true) => {
             ctx.emit(json!({"stage": "published"}));
