@@ -31,6 +31,7 @@ pub mod states;
 pub mod store;
 mod tags;
 pub mod threads;
+pub mod transitions;
 pub mod view;
 mod within;
 pub mod worker;

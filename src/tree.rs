@@ -21,6 +21,7 @@ pub mod projection;
 pub mod prune;
 pub mod read;
 pub mod resolve;
+pub mod rollback;
 pub mod search;
 pub mod start;
 pub mod store;

@@ -41,9 +41,6 @@ pub use database::Store;
 pub use error::Error;
 pub use migrate::migrate;
 
-use columns as params;
-use connection::{self as pool, self as commit};
-
 checkpoint_operations!(run for Store {
     async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
         self.commits.commit(commits).await

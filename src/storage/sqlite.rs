@@ -34,9 +34,6 @@ mod tree;
 pub use database::{Options, Store};
 pub use error::Error;
 
-use columns as row;
-use tree as session;
-
 checkpoint_operations!(run for Store {
     async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
         // All are queued before the first is waited for: they keep their order and share a

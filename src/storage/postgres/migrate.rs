@@ -4,7 +4,7 @@ use tokio_postgres::{Client, NoTls};
 
 use super::{
     Error,
-    pool::{configure, connection_reason, unreachable_at},
+    connection::{configure, connection_reason, unreachable_at},
 };
 
 mod embedded {

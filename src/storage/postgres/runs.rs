@@ -8,15 +8,14 @@ use uuid::Uuid;
 
 use super::{
     Store,
-    commit::prepare,
-    params::{JsonText, Time, column, word},
-    pool,
+    columns::{JsonText, Time, column, word},
+    connection::{self, prepare},
 };
 use crate::{
     checkpoint::Error,
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
     runs::{
-        self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Strategy, Undo,
+        self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Undo,
         kept::{self, Columns},
     },
     value::Value,
@@ -88,7 +87,7 @@ fn run_of(row: &Row) -> Result<Run, Error> {
             .transpose()?
             .flatten(),
         base: column::<Option<Uuid>>(row, "base_checkpoint_id")?.map(CheckpointId),
-        strategy: strategy(column(row, "strategy")?)?,
+        strategy: word(column(row, "strategy")?)?,
         attempt: column(row, "attempt")?,
         temporary: column(row, "temporary")?,
         error: column::<Option<JsonText>>(row, "error")?
@@ -106,18 +105,6 @@ fn address(json: &JsonText) -> Result<Option<CheckpointId>, Error> {
         Some(text) => word(text).map(Some),
         None => Ok(None),
     }
-}
-
-fn strategy(text: &str) -> Result<Strategy, Error> {
-    [
-        Strategy::Reject,
-        Strategy::Enqueue,
-        Strategy::Interrupt,
-        Strategy::Rollback,
-    ]
-    .into_iter()
-    .find(|strategy| strategy.as_str() == text)
-    .ok_or_else(|| Error::Corrupt(format!("`{text}` is not a multitask strategy")))
 }
 
 fn ids(rows: &[Row]) -> Result<Vec<RunId>, Error> {
@@ -141,7 +128,7 @@ impl runs::Store for Store {
     }
 
     async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
-        let row = pool::retry(&self.pools.reads, |client| async move {
+        let row = connection::retry(&self.pools.reads, |client| async move {
             let client = &client;
             let statement = prepare(client, RUN).await?;
             Ok(client.query_opt(&statement, &[&thread.0, &run.0]).await?)
@@ -159,7 +146,7 @@ impl runs::Store for Store {
     ) -> Result<Vec<Run>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        let rows = pool::retry(&self.pools.reads, |client| async move {
+        let rows = connection::retry(&self.pools.reads, |client| async move {
             let client = &client;
             let statement = prepare(client, RUNS).await?;
             let status = status.map(Status::as_str);
@@ -189,7 +176,7 @@ impl runs::Store for Store {
     }
 
     async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error> {
-        pool::retry(&self.pools.critical, |client| async move {
+        connection::retry(&self.pools.critical, |client| async move {
             let client = &client;
             let statement = prepare(client, RENEW).await?;
             client
@@ -201,7 +188,7 @@ impl runs::Store for Store {
     }
 
     async fn retire(&self, worker: WorkerId) -> Result<(), Error> {
-        pool::retry(&self.pools.critical, |client| async move {
+        connection::retry(&self.pools.critical, |client| async move {
             let client = &client;
             let statement = prepare(client, RETIRE).await?;
             client.execute(&statement, &[&worker.0]).await?;

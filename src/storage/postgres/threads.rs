@@ -8,10 +8,9 @@ use uuid::Uuid;
 
 use super::{
     Store,
-    commit::prepare,
+    columns::{Json, JsonText, Params, Time, column, word},
+    connection::{self, prepare},
     events::{append_rows, ended},
-    params::{Json, JsonText, Params, Time, column},
-    pool,
     runs::create::LOCK,
 };
 use crate::{
@@ -94,22 +93,12 @@ fn thread_of(row: &Row) -> Result<Thread, Error> {
         head: slot.head,
         head_depth: slot.head_depth,
         epoch: slot.epoch,
-        outcome: outcome_of(row)?,
+        outcome: word(column(row, "outcome")?)?,
         error: column::<Option<JsonText>>(row, "error")?
             .map(|json| json.value())
             .transpose()?,
         busy: column(row, "busy")?,
     })
-}
-
-/// How a branch was left.
-pub(super) fn outcome_of(row: &Row) -> Result<Outcome, Error> {
-    match column::<&str>(row, "outcome")? {
-        "idle" => Ok(Outcome::Idle),
-        "interrupted" => Ok(Outcome::Interrupted),
-        "error" => Ok(Outcome::Error),
-        other => Err(Error::Corrupt(format!("`{other}` is not an outcome"))),
-    }
 }
 
 #[async_trait]
@@ -119,7 +108,7 @@ impl tree::Store for Store {
     }
 
     async fn thread(&self, id: ThreadId) -> Result<Option<Thread>, Error> {
-        let row = pool::retry(&self.pools.reads, |client| async move {
+        let row = connection::retry(&self.pools.reads, |client| async move {
             let client = &client;
             let statement = prepare(client, SELECT).await?;
             Ok(client.query_opt(&statement, &[&id.0]).await?)
@@ -131,7 +120,7 @@ impl tree::Store for Store {
     async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<Option<Thread>, Error> {
         let metadata = Arc::new(metadata);
         let metadata = &metadata;
-        let row = pool::retry(&self.pools.reads, |client| async move {
+        let row = connection::retry(&self.pools.reads, |client| async move {
             let client = &client;
             let patch = prepare(client, PATCH).await?;
             let select = prepare(client, SELECT).await?;
@@ -154,7 +143,7 @@ impl tree::Store for Store {
     }
 
     async fn take_slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
-        let row = pool::retry(&self.pools.critical, |client| async move {
+        let row = connection::retry(&self.pools.critical, |client| async move {
             let client = &client;
             let lock = prepare(client, LOCK).await?;
             let take = prepare(client, TAKE).await?;
@@ -178,7 +167,7 @@ impl tree::Store for Store {
     }
 
     async fn slot(&self, id: ThreadId) -> Result<Option<Slot>, Error> {
-        let row = pool::retry(&self.pools.critical, |client| async move {
+        let row = connection::retry(&self.pools.critical, |client| async move {
             let statement = prepare(&client, SLOT).await?;
             Ok(client.query_opt(&statement, &[&id.0]).await?)
         })
@@ -193,7 +182,7 @@ impl tree::Store for Store {
         error: Option<Value>,
     ) -> Result<(), Error> {
         let error = &error;
-        let changed = pool::retry(&self.pools.critical, |client| async move {
+        let changed = connection::retry(&self.pools.critical, |client| async move {
             let client = &client;
             let statement = prepare(client, SETTLE).await?;
             let error = error.as_ref().map(Json::of_value);
@@ -260,7 +249,7 @@ const TREE_OF: &str = "SELECT tree_id FROM threads WHERE thread_id = $1 AND dele
 
 /// The tree of a living thread.
 async fn tree_of(store: &Store, thread: ThreadId) -> Result<Option<TreeId>, Error> {
-    let row = pool::retry(&store.pools.reads, |client| async move {
+    let row = connection::retry(&store.pools.reads, |client| async move {
         let find = prepare(&client, TREE_OF).await?;
         Ok(client.query_opt(&find, &[&thread.0]).await?)
     })

@@ -7,13 +7,13 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::{
     Store,
-    row::{id, id_if, json_if, json_map_if, parsed, unreadable},
+    columns::{id, id_if, json_if, json_map_if, parsed, unreadable},
 };
 use crate::{
     checkpoint::{Error, Slot},
     id::{RunId, ThreadId, TreeId, WorkerId},
     runs::{
-        self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Strategy, Undo,
+        self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Undo,
         kept::{self, Columns},
     },
     time::Timestamp,
@@ -37,7 +37,6 @@ mod cancel;
 mod claim;
 mod create;
 mod finish;
-mod log;
 mod open_runs;
 mod recover;
 mod undo;
@@ -54,6 +53,8 @@ pub(super) const PLANNED: &[&str] = &[
     OF_THREAD,
     open_runs::EVERYWHERE,
     open_runs::OPEN,
+    recover::LOST,
+    undo::RUN,
     undo::UNPINNED,
 ];
 
@@ -72,12 +73,12 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         thread: columns.thread,
         branch: id_if(row, 3)?,
         assistant: columns.assistant,
-        status: parsed::<Status>(row, 5)?,
+        status: parsed(row, 5)?,
         metadata: kept::metadata(json_map_if(row, 6)?, &mut kwargs),
         kwargs,
         address: id_if(row, 9)?,
         base: id_if(row, 18)?,
-        strategy: strategy(row, 10)?,
+        strategy: parsed(row, 10)?,
         attempt: row.get(11)?,
         temporary: row.get(12)?,
         error: json_if(row, 13)?,
@@ -98,19 +99,6 @@ fn slot_of(run: &Run, row: &Row<'_>) -> rusqlite::Result<Slot> {
         head: id_if(row, 21)?,
         head_depth: row.get(22)?,
     })
-}
-
-fn strategy(row: &Row<'_>, column: usize) -> rusqlite::Result<Strategy> {
-    let word = row.get_ref(column)?.as_str()?;
-    [
-        Strategy::Reject,
-        Strategy::Enqueue,
-        Strategy::Interrupt,
-        Strategy::Rollback,
-    ]
-    .into_iter()
-    .find(|strategy| strategy.as_str() == word)
-    .ok_or_else(|| unreadable(column, format!("`{word}` is not a multitask strategy")))
 }
 
 fn later(time: Timestamp, by: Duration) -> Timestamp {
@@ -207,17 +195,14 @@ impl runs::Store for Store {
             .await
     }
 
-    async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error> {
+    // One process uses a database: nobody has to see how long it has been silent.
+    async fn renew(&self, worker: WorkerId, _lease: Duration) -> Result<(), Error> {
         self.writer
             .submit(move |db| {
                 db.prepare_cached(
-                    "INSERT INTO workers (worker_id, lease_until) VALUES (?1, ?2) \
-                     ON CONFLICT DO UPDATE SET lease_until = excluded.lease_until",
+                    "INSERT INTO workers (worker_id) VALUES (?1) ON CONFLICT DO NOTHING",
                 )?
-                .execute(params![
-                    worker.0.as_bytes(),
-                    later(Timestamp::now(), lease).0
-                ])?;
+                .execute([worker.0.as_bytes()])?;
                 Ok(())
             })
             .await

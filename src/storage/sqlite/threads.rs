@@ -7,8 +7,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
     Store,
-    row::{id, id_if, json_if, json_map, map_text, unreadable},
-    runs, session,
+    columns::{id, id_if, json_if, json_map, map_text, parsed},
+    runs, tree as trees,
 };
 use crate::{
     checkpoint::{Error, Slot},
@@ -131,7 +131,7 @@ impl tree::Store for Store {
 
     async fn level(&self, id: ThreadId, principal: Arc<str>) -> Result<Option<Level>, Error> {
         self.readers
-            .read(move |db| session::level(db, id, &principal))
+            .read(move |db| trees::level(db, id, &principal))
             .await
     }
 
@@ -172,7 +172,7 @@ impl tree::Store for Store {
 pub(super) fn tree_of(db: &Connection, id: ThreadId) -> Result<Option<TreeId>, Error> {
     Ok(db
         .prepare_cached("SELECT tree_id FROM threads WHERE thread_id = ?1 AND deleted_at IS NULL")?
-        .query_row([id.0.as_bytes()], |row| super::row::id(row, 0))
+        .query_row([id.0.as_bytes()], |row| super::columns::id(row, 0))
         .optional()?)
 }
 
@@ -213,18 +213,10 @@ pub(super) fn read_thread(row: &Row<'_>) -> rusqlite::Result<Thread> {
         head: id_if(row, 8)?,
         head_depth: row.get(9)?,
         epoch: row.get(10)?,
-        outcome: outcome(row, 11)?,
+        outcome: parsed(row, 11)?,
         error: json_if(row, 12)?,
         busy: row.get(13)?,
     })
-}
-
-pub(super) fn outcome(row: &Row<'_>, column: usize) -> rusqlite::Result<Outcome> {
-    let word = row.get_ref(column)?.as_str()?;
-    [Outcome::Idle, Outcome::Interrupted, Outcome::Error]
-        .into_iter()
-        .find(|outcome| outcome.as_str() == word)
-        .ok_or_else(|| unreadable(column, format!("`{word}` is not an outcome")))
 }
 
 /// The slot of a branch of a living thread; of the active one without a name.

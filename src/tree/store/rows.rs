@@ -31,6 +31,16 @@ impl Outcome {
     }
 }
 
+impl FromStr for Outcome {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Idle, Self::Interrupted, Self::Error]
+            .into_iter()
+            .find(|outcome| outcome.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not an outcome"))
+    }
+}
+
 /// Whether an address means a place or the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
@@ -125,8 +135,6 @@ pub struct Branch {
     pub source: Option<BranchId>,
     /// Set where writes were copied: above the subgraph rows that belong to the copy.
     pub creation: Option<CheckpointId>,
-    /// The run that made it.
-    pub run: Option<RunId>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When its row last changed.

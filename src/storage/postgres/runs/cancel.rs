@@ -3,10 +3,9 @@
 use super::{
     super::{
         Store,
-        commit::prepare,
+        columns::{Json, Params},
+        connection::{self, prepare},
         events::{append_rows, ended},
-        params::{Json, Params},
-        pool,
     },
     ids,
 };
@@ -83,7 +82,7 @@ pub(super) async fn cancel(
     run: Option<RunId>,
     error: Option<&Value>,
 ) -> Result<Vec<RunId>, Error> {
-    let rows = pool::retry(&store.pools.critical, |client| async move {
+    let rows = connection::retry(&store.pools.critical, |client| async move {
         let client = &client;
         let lock = prepare(client, LOCK_SLOTS).await?;
         let cancel = prepare(client, CANCEL).await?;

@@ -5,9 +5,8 @@ use tokio_postgres::Row;
 use super::{
     super::{
         Store,
-        commit::prepare,
+        connection::{self, prepare},
         events::{append_rows, started},
-        pool,
         threads::slot_of,
     },
     run_of,
@@ -47,7 +46,7 @@ pub(super) async fn claim(
     limit: usize,
 ) -> Result<Vec<Claimed>, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = pool::retry(&store.pools.critical, |client| async move {
+    let mut rows = connection::retry(&store.pools.critical, |client| async move {
         let client = &client;
         let statement = prepare(client, CLAIM).await?;
         Ok(client.query(&statement, &[&worker.0, &limit]).await?)

@@ -7,9 +7,8 @@ use uuid::Uuid;
 use super::{
     super::{
         Store,
-        commit::prepare,
-        params::{Json, JsonText, Params, column, name},
-        pool::{self, Failure},
+        columns::{Json, JsonText, Params, column, name},
+        connection::{self, Failure, prepare},
         threads::{
             create::{CREATE as CREATE_THREAD, make_room, send_create},
             slot_of,
@@ -106,7 +105,7 @@ async fn create_once(store: &Store, new: &NewRun) -> Result<Created, Error> {
     let kwargs = kept::encode(&new.kwargs, new.columns());
     let attempts = std::sync::atomic::AtomicU32::new(0);
     let (kwargs, attempts) = (&kwargs, &attempts);
-    pool::retry(&store.pools.critical, |mut client| async move {
+    connection::retry(&store.pools.critical, |mut client| async move {
         let client = &mut client;
         let again = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
         if again && let Some(created) = ours(client, new).await? {

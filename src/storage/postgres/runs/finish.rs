@@ -2,9 +2,8 @@
 
 use super::super::{
     Store,
-    commit::prepare,
-    params::{Json, Params},
-    pool,
+    columns::{Json, Params},
+    connection::{self, prepare},
     threads::delete,
 };
 use crate::{checkpoint::Error, runs::Finish};
@@ -40,7 +39,7 @@ SELECT 1 FROM runs WHERE tree_id = $1 AND run_id = $2 AND epoch = $3 AND status 
 
 /// See [`runs::Store::finish`](crate::runs::Store::finish).
 pub(super) async fn finish(store: &Store, finish: &Finish) -> Result<(), Error> {
-    let done = pool::retry(&store.pools.critical, |mut client| async move {
+    let done = connection::retry(&store.pools.critical, |mut client| async move {
         let client = &mut client;
         let statement = prepare(client, FINISH).await?;
         let error = finish.error.as_ref().map(Json::of_value);

@@ -1,6 +1,10 @@
 //! Runs that are pending or running.
 
-use super::super::{Store, commit::prepare, params::column, pool};
+use super::super::{
+    Store,
+    columns::column,
+    connection::{self, prepare},
+};
 use crate::{
     checkpoint::Error,
     id::{RunId, ThreadId},
@@ -15,7 +19,7 @@ pub(super) async fn everywhere(
     store: &Store,
     status: Option<Status>,
 ) -> Result<Vec<(ThreadId, RunId)>, Error> {
-    let rows = pool::retry(&store.pools.reads, |client| async move {
+    let rows = connection::retry(&store.pools.reads, |client| async move {
         let statement = prepare(&client, EVERYWHERE).await?;
         Ok(client
             .query(&statement, &[&status.map(Status::as_str)])

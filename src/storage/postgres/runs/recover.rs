@@ -3,10 +3,9 @@
 use super::{
     super::{
         Store,
-        commit::prepare,
+        columns::Json,
+        connection::{self, prepare},
         events::{append_rows, ended, started},
-        params::Json,
-        pool,
         threads::delete,
     },
     claim::claimed,
@@ -91,7 +90,7 @@ const HELD: &str = "SELECT run_id FROM runs WHERE status = 'running' AND worker_
 
 /// See [`runs::Store::held`](crate::runs::Store::held).
 pub(super) async fn held(store: &Store, worker: WorkerId) -> Result<Vec<RunId>, Error> {
-    let rows = pool::retry(&store.pools.critical, |client| async move {
+    let rows = connection::retry(&store.pools.critical, |client| async move {
         let client = &client;
         let statement = prepare(client, HELD).await?;
         Ok(client.query(&statement, &[&worker.0]).await?)
@@ -105,7 +104,7 @@ pub(super) async fn recover(store: &Store, by: Recover) -> Result<Recovered, Err
     let busy: Vec<_> = by.busy.iter().map(|run| run.0).collect();
     let limit = i64::try_from(by.limit).unwrap_or(i64::MAX);
     let (worker, busy) = (by.worker.0, &busy);
-    let ended = pool::retry(&store.pools.critical, |mut client| async move {
+    let ended = connection::retry(&store.pools.critical, |mut client| async move {
         let client = &mut client;
         let give_up = prepare(client, GIVE_UP).await?;
         let error = Json::of_value(&Undo::lost());
@@ -123,7 +122,7 @@ pub(super) async fn recover(store: &Store, by: Recover) -> Result<Recovered, Err
         Ok(ended)
     })
     .await?;
-    let mut taken = pool::retry(&store.pools.critical, |client| async move {
+    let mut taken = connection::retry(&store.pools.critical, |client| async move {
         let client = &client;
         let take_over = prepare(client, TAKE_OVER).await?;
         let forget = prepare(client, FORGET).await?;

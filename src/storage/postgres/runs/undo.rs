@@ -5,9 +5,10 @@ use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::super::{
-    Store, events,
-    params::{Json, column},
-    pool::{self, Failure},
+    Store,
+    columns::{Json, column},
+    connection::{self, Failure},
+    events,
     threads::{
         blobs::{Named, forget_results},
         delete::DROP_CHECKPOINTS,
@@ -57,7 +58,7 @@ const DELETE: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 /// See [`runs::Store::remove`](crate::runs::Store::remove).
 pub(super) async fn remove(store: &Store, what: &Undo) -> Result<bool, Error> {
     let again = &std::sync::atomic::AtomicBool::new(false);
-    pool::retry(&store.pools.critical, |mut client| async move {
+    connection::retry(&store.pools.critical, |mut client| async move {
         // An attempt whose answer was lost may have deleted it.
         let again = again.swap(true, std::sync::atomic::Ordering::Relaxed);
         let transaction = client.transaction().await?;

@@ -6,8 +6,8 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::super::{
-    params::{column, name},
-    pool::Failure,
+    columns::{column, name},
+    connection::Failure,
 };
 use crate::checkpoint::frame;
 

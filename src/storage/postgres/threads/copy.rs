@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::{
-    super::{Store, events, params::column, pool::Failure},
+    super::{Store, columns::column, connection::Failure, events},
     SELECT,
     blobs::Named,
     create::MAKE_ROOM,

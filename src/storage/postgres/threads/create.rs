@@ -6,9 +6,8 @@ use uuid::Uuid;
 use super::{
     super::{
         Store,
-        commit::prepare,
-        params::{Json, Params},
-        pool,
+        columns::{Json, Params},
+        connection::{self, prepare},
     },
     SELECT, thread_of,
 };
@@ -43,7 +42,7 @@ DELETE FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NOT NULL
 /// See [`tree::Store::create_thread`](crate::tree::Store::create_thread).
 pub(super) async fn create(store: &Store, new: &NewThread) -> Result<Option<Thread>, Error> {
     let branch = BranchId::mint();
-    let row = pool::retry(&store.pools.reads, |client| async move {
+    let row = connection::retry(&store.pools.reads, |client| async move {
         let client = &client;
         let create = prepare(client, CREATE).await?;
         let select = prepare(client, SELECT).await?;
@@ -73,7 +72,7 @@ pub(super) async fn create(store: &Store, new: &NewThread) -> Result<Option<Thre
 
 /// Removes a tombstone that stands in the way of a new thread and that nothing refers to.
 pub(in super::super) async fn make_room(store: &Store, thread: ThreadId) -> Result<bool, Error> {
-    let removed = pool::retry(&store.pools.reads, |client| async move {
+    let removed = connection::retry(&store.pools.reads, |client| async move {
         let statement = prepare(&client, MAKE_ROOM).await?;
         Ok(client.execute(&statement, &[&thread.0]).await?)
     })

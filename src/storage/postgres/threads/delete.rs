@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::{
-    super::{Store, params::Params, pool::Failure},
+    super::{Store, columns::Params, connection::Failure},
     blobs::drop_blobs,
     event_facts, tree_of,
 };

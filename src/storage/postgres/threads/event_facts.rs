@@ -4,7 +4,7 @@
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::super::pool::Failure;
+use super::super::connection::Failure;
 
 /// Of `CheckpointCreated`: the checkpoint before, and what its run or edit added.
 const CHECKPOINTS: &str = "

@@ -7,8 +7,8 @@ use uuid::Uuid;
 use super::{
     super::{
         Store,
-        params::{column, unname},
-        pool::Failure,
+        columns::{column, unname},
+        connection::Failure,
     },
     blobs::drop_blobs,
     delete::DROP_CHECKPOINTS,

@@ -5,9 +5,8 @@ use uuid::Uuid;
 use super::{
     super::{
         Store,
-        commit::prepare,
-        params::{Json, Params},
-        pool,
+        columns::{Json, Params},
+        connection::{self, prepare},
     },
     thread_of,
 };
@@ -88,7 +87,7 @@ impl<'a> Bound<'a> {
 pub(super) async fn search(store: &Store, page: &ThreadPage) -> Result<Vec<Thread>, Error> {
     let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
     let offset = i64::try_from(page.offset).unwrap_or(i64::MAX);
-    let rows = pool::retry(&store.pools.reads, |client| async move {
+    let rows = connection::retry(&store.pools.reads, |client| async move {
         let text = if page.ascending {
             ASCENDING
         } else {
@@ -115,7 +114,7 @@ pub(super) async fn search(store: &Store, page: &ThreadPage) -> Result<Vec<Threa
 
 /// How many living threads there are.
 pub(super) async fn count(store: &Store, filter: &ThreadFilter) -> Result<u64, Error> {
-    let count: i64 = pool::retry(&store.pools.reads, |client| async move {
+    let count: i64 = connection::retry(&store.pools.reads, |client| async move {
         let statement = prepare(&client, COUNT).await?;
         let bound = Bound::of(filter);
         let params: Params<'_, 5> = [

@@ -11,7 +11,6 @@ use crate::{
     storage::postgres::{
         columns::{JsonText, Time, all, column, id_if, one, text_if, word},
         connection::{Failure, prepare},
-        threads::outcome_of,
     },
     tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };
@@ -67,9 +66,8 @@ macro_rules! branches {
     ($rest:literal) => {
         concat!(
             "SELECT b.tree_id, b.branch_id, b.thread_id, b.name, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.version,
-       b.outcome, b.error, b.origin, b.source_branch_id, b.creation_id, r.run_id, b.created_at, b.updated_at
-  FROM branches b LEFT JOIN runs r ON r.tree_id = b.tree_id AND r.thread_id = b.thread_id AND r.branch_id = b.branch_id
-       AND r.opened_branch WHERE b.tree_id = $1 ",
+       b.outcome, b.error, b.origin, b.source_branch_id, b.creation_id, b.created_at, b.updated_at
+  FROM branches b WHERE b.tree_id = $1 ",
             $rest
         )
     };
@@ -85,14 +83,13 @@ fn branch_of(row: &Row) -> Result<Branch, Error> {
         head_depth: column(row, "head_depth")?,
         epoch: column(row, "writer_epoch")?,
         version: column(row, "version")?,
-        outcome: outcome_of(row)?,
+        outcome: word(column(row, "outcome")?)?,
         error: column::<Option<JsonText>>(row, "error")?
             .map(|json| json.value())
             .transpose()?,
         origin: Arc::from(column::<&str>(row, "origin")?),
         source: id_if(row, "source_branch_id")?,
         creation: id_if(row, "creation_id")?,
-        run: id_if::<RunId>(row, "run_id")?,
         created_at: column::<Time>(row, "created_at")?.0,
         updated_at: column::<Time>(row, "updated_at")?.0,
     })

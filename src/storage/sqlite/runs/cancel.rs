@@ -3,20 +3,20 @@
 use rusqlite::{Connection, params};
 
 use super::{
-    super::row::id_if,
-    log,
-    open_runs::{Open, open_runs},
+    super::columns::id_if,
+    finish::log_end,
+    open_runs::{OpenRunRow, open_runs},
 };
 use crate::{
     checkpoint::{Error, Slot},
     id::{CheckpointId, RunId, ThreadId},
-    runs::Status,
+    runs::{Status, transitions::run_events::EndedRun},
     time::Timestamp,
     value::Value,
 };
 
-/// Ends the open runs of a thread that are meant; answers them. `error` is noted on the branches
-/// of those that were executed.
+/// Ends those open runs of a thread that `is_meant` picks, and returns their ids. The branches of
+/// those that were executed get `error`.
 pub(in super::super) fn cancel(
     db: &Connection,
     thread: ThreadId,
@@ -26,26 +26,27 @@ pub(in super::super) fn cancel(
     let now = Timestamp::now();
     let mut ended = Vec::new();
     for open in open_runs(db, thread, None)? {
-        if is_meant(open.run) {
+        if is_meant(open.id) {
             interrupt(db, &open, true, now)?;
-            if let (true, Some(error)) = (open.running, error) {
+            if let (true, Some(error)) = (open.is_running(), error) {
                 set_error(db, &open, error)?;
             }
-            ended.push(open.run);
+            ended.push(open.id);
         }
     }
     Ok(ended)
 }
 
 /// Ends a run from outside. Its worker, if it has one, is fenced off. The branch is marked
-/// interrupted when the run moved it and its work is kept.
+/// interrupted when the run moved it; unless `keep`, what the run wrote is rolled back next, so
+/// that the branch stays as it was.
 pub(super) fn interrupt(
     db: &Connection,
-    open: &Open,
+    open: &OpenRunRow,
     keep: bool,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let head: Option<CheckpointId> = if open.running {
+    let head: Option<CheckpointId> = if open.is_running() {
         db.prepare_cached(
             "UPDATE branches SET writer_epoch = writer_epoch + 1, updated_at = ?3, \
              error = CASE WHEN NOT ?5 OR head_checkpoint_id IS ?4 THEN error END, \
@@ -71,25 +72,31 @@ pub(super) fn interrupt(
          WHERE run_id = ?1 AND status IN ('pending', 'running')",
     )?
     .execute(params![
-        open.run.0.as_bytes(),
+        open.id.0.as_bytes(),
         head.as_ref().map(|id| id.0.as_bytes()),
         now.0,
     ])?;
     if open.temporary {
         return Ok(());
     }
-    let end = open.ended(head.filter(|_| keep), Status::Interrupted);
-    log::ended(db, &end, now)
+    let ended = EndedRun {
+        id: open.id,
+        branch: open.branch,
+        base: open.base,
+        head: head.filter(|_| keep),
+        status: Status::Interrupted,
+    };
+    log_end(db, open.tree, open.thread, &ended, now)
 }
 
-/// Ends the run that holds a slot, if one does.
+/// Ends the run that is executed on a slot's branch, if there is one.
 pub(in super::super) fn end_running(
     db: &Connection,
     slot: &Slot,
     now: Timestamp,
 ) -> Result<(), Error> {
     for open in open_runs(db, slot.thread, Some(slot.branch))? {
-        if open.running {
+        if open.is_running() {
             interrupt(db, &open, true, now)?;
         }
     }
@@ -97,7 +104,7 @@ pub(in super::super) fn end_running(
 }
 
 /// Stores on a run's branch, or else on the active one, why the run ended.
-pub(super) fn set_error(db: &Connection, open: &Open, error: &Value) -> Result<(), Error> {
+pub(super) fn set_error(db: &Connection, open: &OpenRunRow, error: &Value) -> Result<(), Error> {
     let error = error.to_json();
     let tree = open.tree.0.as_bytes();
     let changed = db

@@ -2,11 +2,14 @@
 
 use rusqlite::{Connection, params};
 
-use super::{super::threads, log, read_run, slot_of};
+use super::{
+    super::{events, threads},
+    read_run, slot_of,
+};
 use crate::{
     checkpoint::{Error, Slot},
     id::WorkerId,
-    runs::{Claimed, Run, Status},
+    runs::{Claimed, Run, Status, transitions::run_events},
     time::Timestamp,
 };
 
@@ -63,7 +66,10 @@ pub(super) fn claim(
         run.base = run.base.or(slot.head);
         run.attempt += 1;
         run.updated_at = now;
-        log::started(db, &run, &slot, now)?;
+        if !run.temporary {
+            let started = run_events::started(run.id, slot.branch);
+            events::append(db, run.tree, run.thread, &[started], now)?;
+        }
         claimed.push(Claimed { run, slot });
     }
     Ok(claimed)

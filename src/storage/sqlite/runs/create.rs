@@ -5,21 +5,22 @@ use rusqlite::{Connection, params};
 use super::{
     super::{
         branches::has_checkpoint,
-        row::{json_map, map_text},
+        columns::{json_map, map_text},
+        events,
         threads::{
             self,
             create::{insert as insert_thread, is_free},
         },
     },
     cancel::interrupt,
-    later, log,
+    later,
     open_runs::open_runs,
     undo::roll_back,
 };
 use crate::{
     checkpoint::{Error, Slot, codec},
     id::WorkerId,
-    runs::{Created, NewRun, Run, Status, Strategy, kept},
+    runs::{Created, NewRun, Run, Status, Strategy, kept, transitions::run_events},
     time::Timestamp,
     value::Map,
 };
@@ -63,12 +64,12 @@ pub(in super::super) fn create(
                 let keep = new.strategy == Strategy::Interrupt;
                 for open in &others {
                     interrupt(db, open, keep, now)?;
-                    if open.running && !keep {
+                    if open.is_running() && !keep {
                         roll_back(db, open, now)?;
                     }
                     if !keep {
                         db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?
-                            .execute([open.run.0.as_bytes()])?;
+                            .execute([open.id.0.as_bytes()])?;
                     }
                 }
                 match threads::slot(db, new.thread, new.branch)? {
@@ -86,9 +87,10 @@ pub(in super::super) fn create(
         return Err(Error::Pruned(id));
     }
     let inherited = merge_into_thread(db, &new, now)?;
-    let own = match inherited.is_empty() {
-        true => kept::own_metadata(&new.metadata, &new.kwargs).map(map_text),
-        false => Some(map_text(&inherited)),
+    let own = if inherited.is_empty() {
+        kept::own_metadata(&new.metadata, &new.kwargs).map(map_text)
+    } else {
+        Some(map_text(&inherited))
     };
     let claim = new
         .claim
@@ -126,7 +128,13 @@ pub(in super::super) fn create(
     }
     let held = claim.map(|worker| (worker, &slot));
     insert(db, &run, (own, kwargs), held)?;
-    log::created(db, &run, now)?;
+    if !run.temporary {
+        let mut events = vec![run_events::enqueued(run.id, run.branch)];
+        if claim.is_some() {
+            events.push(run_events::started(run.id, slot.branch));
+        }
+        events::append(db, run.tree, run.thread, &events, now)?;
+    }
     Ok(match claim {
         Some(_) => Created::Started(Box::new(run), slot),
         None => Created::Queued(Box::new(run)),

@@ -1,15 +1,19 @@
-//! Runs that end by themselves.
+//! Runs that end by themselves, and what a thread's log gets when a run ends.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{
-    super::{
-        row::id_if,
-        threads::{self, delete},
-    },
-    log,
+use super::super::{
+    columns::id_if,
+    events,
+    threads::{self, delete},
 };
-use crate::{checkpoint::Error, runs::Finish, time::Timestamp, value::Value};
+use crate::{
+    checkpoint::Error,
+    id::{ThreadId, TreeId},
+    runs::{Finish, transitions::run_events::EndedRun},
+    time::Timestamp,
+    value::Value,
+};
 
 /// See [`runs::Store::finish`](crate::runs::Store::finish).
 pub(super) fn finish(db: &Connection, finish: &Finish, now: Timestamp) -> Result<(), Error> {
@@ -36,14 +40,36 @@ pub(super) fn finish(db: &Connection, finish: &Finish, now: Timestamp) -> Result
     if finish.delete_thread {
         return delete::thread(db, slot.tree, slot.thread, false);
     }
-    let end = log::Ended {
-        tree: slot.tree,
-        thread: slot.thread,
-        run: finish.run,
+    let ended = EndedRun {
+        id: finish.run,
         branch: slot.branch,
         base,
         head: slot.head,
         status: finish.status,
     };
-    log::ended(db, &end, now)
+    log_end(db, slot.tree, slot.thread, &ended, now)
+}
+
+/// Appends the events of a run's end, and marks the last message that the run left as final.
+pub(super) fn log_end(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    run: &EndedRun,
+    now: Timestamp,
+) -> Result<(), Error> {
+    if let Some(left) = run.left() {
+        db.prepare_cached(
+            "UPDATE message_nodes SET settled_checkpoint_id = ?2 WHERE tree_id = ?1 \
+             AND node_id = (SELECT last_node_id FROM checkpoints \
+               WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2) \
+             AND run_id = ?3",
+        )?
+        .execute(params![
+            tree.0.as_bytes(),
+            left.0.as_bytes(),
+            run.id.0.as_bytes(),
+        ])?;
+    }
+    events::append(db, tree, thread, &run.events(), now).map(drop)
 }

@@ -2,43 +2,34 @@
 
 use rusqlite::{Connection, params};
 
-use super::{
-    super::row::{id, id_if},
-    log,
-};
+use super::super::columns::{id, id_if, parsed};
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     runs::Status,
 };
 
-/// A run that is pending or running, and the slot it contends for.
-pub(super) struct Open {
-    pub(super) run: RunId,
-    pub(super) running: bool,
+/// A run that is pending or running, and the branch that it waits for or works on.
+pub(super) struct OpenRunRow {
+    pub(super) id: RunId,
+    pub(super) status: Status,
     pub(super) tree: TreeId,
     pub(super) thread: ThreadId,
     pub(super) branch: BranchId,
+    /// The head of the branch when it began.
     pub(super) base: Option<CheckpointId>,
     /// Its thread goes with it.
     pub(super) temporary: bool,
 }
 
-impl Open {
-    pub(super) fn ended(&self, head: Option<CheckpointId>, status: Status) -> log::Ended {
-        log::Ended {
-            tree: self.tree,
-            thread: self.thread,
-            run: self.run,
-            branch: self.branch,
-            base: self.base,
-            head,
-            status,
-        }
+impl OpenRunRow {
+    /// Whether a worker executes it.
+    pub(super) fn is_running(&self) -> bool {
+        self.status == Status::Running
     }
 }
 
-pub(super) const OPEN: &str = "SELECT r.run_id, r.status = 'running', r.tree_id, \
+pub(super) const OPEN: &str = "SELECT r.run_id, r.status, r.tree_id, \
           coalesce(r.branch_id, t.active_branch_id), r.base_checkpoint_id, \
           r.temporary \
      FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id \
@@ -52,7 +43,7 @@ pub(super) fn open_runs(
     db: &Connection,
     thread: ThreadId,
     branch: Option<BranchId>,
-) -> Result<Vec<Open>, Error> {
+) -> Result<Vec<OpenRunRow>, Error> {
     let mut statement = db.prepare_cached(OPEN)?;
     let rows = statement.query_map(
         params![
@@ -60,9 +51,9 @@ pub(super) fn open_runs(
             branch.as_ref().map(|id| id.0.as_bytes())
         ],
         |row| {
-            Ok(Open {
-                run: id(row, 0)?,
-                running: row.get(1)?,
+            Ok(OpenRunRow {
+                id: id(row, 0)?,
+                status: parsed(row, 1)?,
                 tree: id(row, 2)?,
                 thread,
                 branch: id(row, 3)?,

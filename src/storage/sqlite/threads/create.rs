@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::super::{events, row::map_text};
+use super::super::{columns::map_text, events};
 use crate::{
     checkpoint::Error,
     id::{BranchId, ThreadId, TreeId},

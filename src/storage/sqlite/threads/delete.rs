@@ -59,7 +59,7 @@ pub(super) fn tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>, Error
             "SELECT thread_id FROM threads WHERE tree_id = ?1 AND deleted_at IS NULL \
              ORDER BY created_at, thread_id",
         )?
-        .query_map([tree.0.as_bytes()], |row| super::super::row::id(row, 0))?
+        .query_map([tree.0.as_bytes()], |row| super::super::columns::id(row, 0))?
         .collect::<Result<_, _>>()?;
     whole_tree(db, tree, true)?;
     Ok(living)

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::super::row::{id_if, map_text};
+use super::super::columns::{id_if, map_text};
 use crate::{
     checkpoint::Error,
     id::TreeId,

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::{
-    super::row::{id, id_if},
+    super::columns::{id, id_if},
     blobs::collect,
     delete::remove,
     event_facts, tree_of,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rusqlite::{Connection, Row, params};
 
 use super::{
-    super::row::{id, json_map},
+    super::columns::{id, json_map},
     read_thread,
 };
 use crate::{

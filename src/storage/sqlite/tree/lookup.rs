@@ -5,10 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::{
     checkpoint::Error,
     id::{BranchId, ThreadId, TreeId},
-    storage::sqlite::{
-        columns::{id, id_if, json_if, json_map, parsed_if},
-        threads::outcome,
-    },
+    storage::sqlite::columns::{id, id_if, json_if, json_map, parsed, parsed_if},
     time::Timestamp,
     tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };
@@ -69,7 +66,7 @@ macro_rules! branches {
     ($rest:literal) => {
         concat!(
             "SELECT tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, \
-             writer_epoch, version, outcome, error, origin, source_branch_id, creation_id, run_id, \
+             writer_epoch, version, outcome, error, origin, source_branch_id, creation_id, \
              created_at, updated_at FROM branches ",
             $rest
         )
@@ -86,14 +83,13 @@ fn read_branch(row: &Row<'_>) -> rusqlite::Result<Branch> {
         head_depth: row.get(5)?,
         epoch: row.get(6)?,
         version: row.get(7)?,
-        outcome: outcome(row, 8)?,
+        outcome: parsed(row, 8)?,
         error: json_if(row, 9)?,
         origin: row.get(10)?,
         source: id_if(row, 11)?,
         creation: id_if(row, 12)?,
-        run: id_if(row, 13)?,
-        created_at: Timestamp(row.get(14)?),
-        updated_at: Timestamp(row.get(15)?),
+        created_at: Timestamp(row.get(13)?),
+        updated_at: Timestamp(row.get(14)?),
     })
 }
 
