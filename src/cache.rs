@@ -8,9 +8,9 @@ use quick_cache::{
 };
 use tokio::time::Instant;
 
-/// A value is refused if it alone takes more than this share of the cache. It is also the share
-/// that values keep for being read often; the rest belongs to those that came last, because a
-/// conversation reads its newest checkpoint and never again the one before it.
+/// A value is refused if it alone takes more than this share of the cache. This is also the share
+/// of values that are read often; the rest is for the newest values, because a conversation reads
+/// its newest checkpoint and no longer the one before it.
 const LARGEST_SHARE: f64 = 0.25;
 
 /// An estimate of the bytes of one entry, from which the crate sizes its list of evicted keys.

@@ -1,4 +1,4 @@
-//! The command line: which command, under which settings.
+//! The command line of the server: its subcommands and their settings.
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
@@ -24,12 +24,12 @@ pub enum Command {
     Version,
 }
 
-/// A command and the settings it runs under.
+/// A subcommand and its settings.
 #[derive(Clone, Debug)]
 pub struct Invocation {
-    /// What to do.
+    /// The subcommand.
     pub command: Command,
-    /// Under which settings.
+    /// The settings.
     pub settings: Settings,
 }
 
@@ -75,7 +75,7 @@ enum Config {
 /// Reads a command line (its first word is the program's name) and the settings under it.
 ///
 /// # Errors
-/// When the line is not understood, asks for help, or the settings are not valid.
+/// The line is not understood or requests help, or the settings are not valid.
 pub fn parse<I, T>(line: I) -> Result<Invocation, Error>
 where
     I: IntoIterator<Item = T>,
@@ -141,14 +141,14 @@ fn refuse(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Unlike `eprintln!`, does not panic when nobody reads stderr any more.
+/// Unlike `eprintln!`, does not panic when stderr is closed.
 fn complain(text: &str) {
     writeln!(std::io::stderr(), "error: {text}").ok();
 }
 
 fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        // The reader had enough, as `head` does.
+        // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         result => Ok(result?),
     }

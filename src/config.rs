@@ -1,4 +1,4 @@
-//! Settings: what may be set, where each value came from, and what holds when nothing is said.
+//! Settings: their names, sources and defaults, and where each value came from.
 //!
 //! A flag beats the environment, which beats the file `backstitch.toml`, which beats the default.
 
@@ -14,17 +14,17 @@ pub use secret::Secret;
 /// The file read from the working directory when `--config` names no other.
 pub const FILE: &str = "backstitch.toml";
 
-/// Why the settings do not hold. The text says where the value stands and what to write instead.
+/// Why settings are refused. The text names the source of the value and what to write instead.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A value cannot be read as what it is for.
+    /// A value is not valid for its setting.
     #[error("{name} ({origin}): {reason}")]
     Invalid {
         /// The setting, as the file spells it.
         name: &'static str,
-        /// Where the value stands.
+        /// The source of the value.
         origin: Origin,
-        /// What is wrong with it and what would do.
+        /// What is wrong with it, and which values are valid.
         reason: String,
     },
     /// Two settings of the same weight contradict each other.
@@ -40,13 +40,13 @@ pub enum Error {
     },
 }
 
-/// A setting as every source spells it.
+/// The names of a setting in its sources.
 struct Key {
     name: &'static str,
     variable: &'static str,
-    /// Holds when no source says anything; none means "not set".
+    /// The default; none means "not set".
     default: Option<&'static str>,
-    /// What must not be shown of its value.
+    /// Masks the secret parts of its value.
     mask: fn(&str) -> String,
 }
 
@@ -243,7 +243,7 @@ impl fmt::Display for Settings {
 }
 
 /// `--memory` on the command line beats a `DATABASE_URL` that happens to be in the environment,
-/// and the reverse; said at the same place they contradict each other.
+/// and the reverse; in one source they contradict each other.
 fn storage(layers: &Layers) -> Result<Storage, Error> {
     let folder = layers.required("data", |text| Ok(PathBuf::from(text)))?;
     let memory = layers.required("memory", switch)?;
@@ -291,7 +291,7 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// `principal=key,principal=key`. The text of an error never holds a key.
+/// `principal=key,principal=key`. The text of an error never contains a key.
 fn api_keys(text: &str) -> Result<Vec<ApiKey>, String> {
     let mut keys: Vec<ApiKey> = Vec::new();
     for (index, pair) in text.split(',').map(str::trim).enumerate() {

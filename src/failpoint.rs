@@ -36,7 +36,7 @@ mod armed {
 
     use parking_lot::Mutex;
 
-    /// What happens at a point.
+    /// What a test makes a point do.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Action {
         /// The thread panics.
@@ -71,7 +71,7 @@ mod armed {
     static POINTS: LazyLock<Mutex<Points>> =
         LazyLock::new(|| Mutex::new(environment().unwrap_or_default()));
 
-    /// Arms a point while it lives.
+    /// Arms a point until it is dropped.
     #[derive(Debug)]
     #[must_use = "the point is disarmed when this is dropped"]
     pub struct Armed(String);
@@ -166,7 +166,7 @@ mod armed {
         }
     }
 
-    /// Counts the hit; what is to happen at it.
+    /// Counts a hit and returns what the point does at it.
     fn hit(name: &str) -> Option<Action> {
         let mut points = POINTS.lock();
         let point = points.entry(name.to_owned()).or_default();
@@ -176,7 +176,7 @@ mod armed {
             .filter(|_| point.at.is_none_or(|at| at == point.hits))
     }
 
-    /// Does what is armed; true if the point is to return its error. For [`crate::fail_point!`].
+    /// Does what the point is armed for; returns true if the point must return its error. For [`crate::fail_point!`].
     pub fn reached(name: &str) -> bool {
         match act(name) {
             Act::Wait(time) => {

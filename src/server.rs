@@ -1,4 +1,4 @@
-//! From graphs to a server: command line, storage, run service, HTTP, drain.
+//! Turns graphs into a server: command line, storage, run service, HTTP, drain.
 
 use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     store,
 };
 
-/// A server for some graphs: the `main` of a graph author.
+/// A server for graphs, built and run in the `main` of a graph author.
 ///
 /// ```no_run
 /// use backstitch::{prelude::*, Server};
@@ -211,7 +211,7 @@ async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> an
     Ok(())
 }
 
-/// Unlike `println!`, does not panic when nobody reads stdout any more.
+/// Unlike `println!`, does not panic when stdout is closed.
 fn announce(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {

@@ -57,7 +57,7 @@ pub use update::{Many, Writes};
 /// | `topic` | collected; cleared by the next superstep | empty |
 ///
 /// `default` beside any of them reads an absent channel as `Default::default()`. On the struct,
-/// `#[state(crate = path)]` says where this crate is when it was renamed.
+/// `#[state(crate = path)]` names the path of this crate when it was renamed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a state",
     note = "add `#[derive(State)]` to the struct: each field becomes a channel"

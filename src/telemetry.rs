@@ -44,7 +44,7 @@ pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, Error> {
-    // Python's name of the level, which people bring along from LangGraph's server.
+    // Python's name of the level, which LangGraph's server takes.
     let filter = if filter.eq_ignore_ascii_case("warning") {
         "warn"
     } else {
@@ -66,7 +66,7 @@ fn parse(filter: &str) -> Result<EnvFilter, Error> {
         .map_err(|error| wrong(error.to_string()))
 }
 
-/// Migrations talk of every step; unless the filter names them, only warnings pass.
+/// Adds to the filter that migrations log only warnings, unless the filter names them.
 fn quiet(filter: EnvFilter, text: &str) -> EnvFilter {
     match "refinery_core=warn".parse() {
         Ok(directive) if !text.contains("refinery") => filter.add_directive(directive),

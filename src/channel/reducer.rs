@@ -19,7 +19,7 @@ pub(crate) enum Shape {
     Plain,
     /// A list that mostly grows at its end; stored as deltas.
     Append,
-    /// A list of messages: stored as deltas, coerced and given ids when written.
+    /// A list of messages: stored as deltas; messages are coerced and get their ids when written.
     Messages,
 }
 
@@ -125,7 +125,7 @@ impl Reducer {
         }
     }
 
-    /// The same reducer whose value is stored as deltas: for custom reducers over lists that
+    /// Stores the value as deltas: for custom reducers over lists that
     /// mostly grow at the end.
     pub fn growing(self) -> Self {
         Reducer {

@@ -34,7 +34,7 @@ enum Content {
 static NULL: Value = Value::Null;
 
 impl Channel {
-    /// A channel that nobody has written to yet.
+    /// A channel without any write.
     pub fn new(kind: &Kind) -> Self {
         let content = match kind {
             Kind::Last | Kind::Any | Kind::Ephemeral { .. } | Kind::Untracked { .. } => {
@@ -171,7 +171,7 @@ impl Channel {
     }
 
     /// The value, if the channel is available: null for a barrier, the initial value for an
-    /// aggregate nobody has written to.
+    /// aggregate without a write.
     pub fn get(&self) -> Option<&Value> {
         match (&self.kind, &self.content) {
             (_, Content::One(value)) => value.as_ref(),

@@ -83,7 +83,7 @@ pub enum Format {
     /// The binary form.
     #[default]
     Bincode,
-    /// JSON where it keeps the value unchanged, otherwise the binary form.
+    /// JSON where that does not change the value, otherwise the binary form.
     Json,
 }
 
@@ -131,13 +131,13 @@ fn survives_json(value: &Value) -> bool {
     scan(value, value::MAX_DEPTH)
 }
 
-/// Decodes a stored value by its tag. An unknown tag gives an opaque value.
+/// Decodes a stored value by its tag. An unknown tag makes an opaque value.
 ///
 /// Safe on any bytes: depth and size are limited, and no length found in the bytes is trusted
 /// for an allocation.
 ///
 /// # Errors
-/// Bytes that are not what the tag says.
+/// The bytes are not of the form that the tag names.
 pub fn decode(tag: &str, bytes: &[u8]) -> Result<Value, Error> {
     if bytes.len() > MAX_BYTES {
         return Err(Error::TooLong(bytes.len()));

@@ -16,7 +16,7 @@ pub struct Delta {
 /// The change from one list to another, found as their common beginning: an append or an edit
 /// near the end is small. `None` if nothing is common, so that a delta would not be worth it.
 ///
-/// Items that both lists share are recognised without looking into them. Maps that differ in
+/// Items that both lists share are recognised without a comparison of their contents. Maps that differ in
 /// the order of their keys alone count as equal.
 pub fn diff(old: &[Value], new: &[Value]) -> Option<Delta> {
     let keep = if std::ptr::eq(old, new) {

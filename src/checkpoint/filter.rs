@@ -22,7 +22,7 @@ pub struct MetadataFilter {
 }
 
 impl MetadataFilter {
-    /// Takes apart what clients sent; `None` when no checkpoint can match.
+    /// Parses the filter of a client; `None` when no checkpoint can match.
     pub fn of(metadata: Option<&Map>) -> Option<Self> {
         let mut filter = Self::default();
         for (key, value) in metadata.into_iter().flatten() {

@@ -38,7 +38,7 @@ pub struct CheckpointRow {
     /// thread's newest event instead if that is greater.
     pub event_number: i64,
     /// JSON text: `channel_versions`, `versions_seen`, `updated_channels` and those
-    /// `channel_values` that JSONB keeps unchanged.
+    /// `channel_values` that JSONB does not change.
     pub envelope: String,
     /// JSON text: metadata without source, step and run id.
     pub metadata: String,

@@ -10,7 +10,7 @@ use crate::id::{BranchId, CheckpointId, ThreadId, TreeId};
 /// Why a storage failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The branch was claimed, cancelled, moved or deleted by somebody else: write nothing more.
+    /// Another writer claimed, cancelled, moved or deleted the branch: write nothing more.
     #[error("another writer took over the branch")]
     Fenced,
     /// The checkpoint to build on is gone: pruned, or rolled back with its run. Nothing was written.

@@ -69,7 +69,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The greater one wins.
+    /// The rank of the source: of two contradicting settings the one of greater weight wins.
     pub(super) fn weight(&self) -> u8 {
         match self {
             Self::Default => 0,
@@ -91,7 +91,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value as its source spells it.
+/// An unparsed value and its source.
 pub(super) struct Found {
     pub(super) text: String,
     pub(super) origin: Origin,
@@ -110,7 +110,7 @@ impl Layers {
         flags: Flags,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Error> {
-        // A variable set to nothing is how a shell or a compose file takes one away.
+        // A shell or a compose file unsets a variable by an empty value.
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let named = flags
             .config

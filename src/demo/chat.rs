@@ -1,5 +1,4 @@
-//! A chat agent with tools: the model calls them, in parallel if it likes, until it has an
-//! answer.
+//! A chat agent with tools: the model calls them, also in parallel, until it can reply.
 
 use std::{sync::Arc, time::Duration};
 

@@ -22,7 +22,7 @@ use crate::{
     value::{self, Map, Value},
 };
 
-/// What the client sent along with the run (LangGraph's `config`).
+/// The config of a run, as the client sent it (LangGraph's `config`).
 #[derive(Clone, Debug, Default)]
 pub struct RunConfig {
     /// `configurable`: thread_id, run_id, graph_id, assistant_id and the client's own keys.
@@ -177,7 +177,7 @@ impl Ctx {
         self.task.has_arg
     }
 
-    /// In an error handler: why the task failed in whose place this one runs.
+    /// In an error handler: the failure of the task that this one replaces.
     pub fn failure(&self) -> Option<&Failure> {
         self.task.failure.as_deref()
     }

@@ -141,7 +141,7 @@ impl FromTask for Ctx {
     }
 }
 
-/// The private argument of a fanned-out task: what `goto("node").with(argument)` gave it.
+/// The private argument of a fanned-out task, from `goto("node").with(argument)`.
 #[derive(Clone, Debug)]
 pub struct Arg<T>(pub T);
 
@@ -166,7 +166,7 @@ impl<T: DeserializeOwned + Send> FromTask for Arg<T> {
     }
 }
 
-/// Why the task failed in whose place an error handler runs; see
+/// The failure of the task that an error handler replaces; see
 /// [`on_error`](crate::graph::Graph::on_error).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -218,7 +218,7 @@ impl<T: DeserializeOwned + Send> FromTask for Config<T> {
     }
 }
 
-/// A shared dependency, given to the graph once with [`provide`](crate::graph::Graph::provide):
+/// A shared dependency, which the graph gets once with [`provide`](crate::graph::Graph::provide):
 /// a model, a client, a pool.
 pub struct Dep<T: ?Sized>(pub Arc<T>);
 

@@ -256,7 +256,7 @@ pub struct Compiled {
     pub(crate) channels: Vec<ChannelSpec>,
     /// Nodes in definition order, START left out.
     pub(crate) nodes: Vec<Node>,
-    /// Error handlers: they run in place of tasks that failed, in the same superstep.
+    /// Error handlers: they replace tasks that failed, in the same superstep.
     pub(crate) handlers: Vec<Node>,
     /// What follows START.
     pub(crate) start: Writers,

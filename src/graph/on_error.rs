@@ -1,4 +1,4 @@
-//! Error handlers: what runs in place of a node that failed for good.
+//! Error handlers: functions that replace a node that failed for good.
 
 use std::{future::Future, sync::Arc};
 

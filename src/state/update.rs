@@ -25,7 +25,7 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Adds an update of a channel, to be merged as its kind says.
+    /// Adds an update of a channel, to be merged by the rule of its kind.
     pub fn write(&mut self, channel: &'static str, value: &impl Serialize) {
         self.push(channel, value, |value| value);
     }

@@ -1,4 +1,4 @@
-//! The frames of one run, numbered and kept in chunks that readers share.
+//! The frames of one run, numbered and stored in chunks that readers share.
 //!
 //! Frames are written straight into the tail. Reading seals the tail, which from then on is a
 //! shared, immutable chunk: readers get slices of it, not copies.
@@ -11,7 +11,7 @@ use super::{frame, mode::Modes};
 
 /// A reader gets about this many bytes at once; tails are sealed at this size.
 pub const CHUNK: usize = 64 << 10;
-/// Up to this size a sealed tail is copied, so that its larger allocation can be used again.
+/// Up to this size a sealed tail is copied, so that its larger allocation can be reused.
 const COPIED: usize = 16 << 10;
 /// Bytes that a chunk takes besides its frames.
 const OVERHEAD: usize = 128;

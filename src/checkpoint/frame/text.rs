@@ -7,7 +7,7 @@ use crate::{
     value::{Map, Value},
 };
 
-/// Whether JSONB gives this value back as it was, under this name.
+/// Whether JSONB stores a value of this name without changing it.
 pub(super) fn fits_jsonb(name: &str, value: &Value) -> bool {
     !name.contains('\0')
         && match value {

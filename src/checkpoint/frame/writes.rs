@@ -11,7 +11,7 @@ use crate::{
 
 /// Encodes the writes of one task: one row of output, one row per control channel.
 ///
-/// With `appended` a write whose value is what a delta added is stored as a reference to it.
+/// With `appended` a write of the items that a delta appended is stored as a reference to it.
 pub fn encode_writes(
     ns: &Arc<str>,
     checkpoint: CheckpointId,

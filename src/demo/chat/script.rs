@@ -115,7 +115,7 @@ fn cities(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The part of a text that looks like arithmetic: an operator between digits.
+/// The arithmetic expression in a text: an operator between digits.
 fn expression(text: &str) -> Option<String> {
     const OPERATORS: [char; 7] = ['+', '-', '−', '*', '×', '/', '÷'];
     let belongs = |c: char| {

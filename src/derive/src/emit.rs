@@ -1,4 +1,4 @@
-//! Writes the implementation and the update builder.
+//! Generates the implementation of `State` and the update builder.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
