@@ -23,7 +23,7 @@ use crate::{
             page::{self, MessagePage},
             path::MessagePath,
             post::{Posted, TargetGraph, post},
-            send::{SendTarget, place_message},
+            send::{SendTarget, choose_branch},
             trim::trim,
         },
         resolve,
@@ -246,7 +246,7 @@ impl Service {
         if let Some(sent) = self.sent_before(&mut *tx, &thread, &values, &new).await? {
             return Ok(sent);
         }
-        let aim = place_message(&mut *tx, &values, &target, &thread, &new.to).await?;
+        let aim = choose_branch(&mut *tx, &values, &target, &thread, &new.to).await?;
         let message: Arc<str> = match &new.to.id {
             Some(id) => id.clone(),
             None => Uuid::new_v4().to_string().into(),

@@ -1,4 +1,5 @@
-//! What a request says about the place it means: at most one address, checked for form only.
+//! The address in a request: which branch, tag, checkpoint, message or event it means. Only its
+//! form is checked here.
 
 use std::sync::Arc;
 
@@ -8,8 +9,7 @@ use crate::id::CheckpointId;
 /// Longest name of a branch or a tag, in bytes.
 pub const NAME_MAX: usize = 128;
 
-/// The address fields of a request as they were sent. Fields that mean the same may repeat a
-/// value.
+/// The address fields of a request, as submitted. Several fields may carry one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressFields {
     /// `branch`.
@@ -28,7 +28,7 @@ pub struct AddressFields {
     pub position: Option<Position>,
 }
 
-/// What an address names.
+/// The thing that an address names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AddressTarget {
     /// Nothing: the head of the active branch.
@@ -36,7 +36,7 @@ pub enum AddressTarget {
     Active,
     /// The head of a branch.
     Branch(Arc<str>),
-    /// What a tag names.
+    /// The checkpoint that a tag names.
     Tag(Arc<str>),
     /// A checkpoint.
     Checkpoint(CheckpointId),
@@ -46,12 +46,12 @@ pub enum AddressTarget {
     Event(i64),
 }
 
-/// Where a request means.
+/// The point of a thread that a request means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The thing named.
     pub target: AddressTarget,
-    /// The thing itself, or the place before it.
+    /// Whether the thing itself is meant, or the point before it.
     pub position: Position,
     /// The message was named as a parent, whose id must be a UUID if it is not known.
     pub as_parent: bool,
@@ -66,7 +66,7 @@ impl Default for Address {
 }
 
 impl Address {
-    /// The thing itself.
+    /// The address of a thing itself.
     pub fn at(target: AddressTarget) -> Self {
         Self {
             target,
@@ -78,7 +78,7 @@ impl Address {
 }
 
 impl AddressFields {
-    /// The one address. `with_branch` lets `branch` stand beside a checkpoint, as runs and state
+    /// The one address that the fields name. `with_branch` lets `branch` stand beside a checkpoint, as runs and state
     /// edits may.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl AddressFields {
             || position.is_some()
     }
 
-    /// Whether the request says nothing about a place.
+    /// Whether the request names nothing.
     pub fn is_empty(&self) -> bool {
         let Self {
             branch,
@@ -168,7 +168,7 @@ impl AddressFields {
     }
 }
 
-/// The one value of a field and its synonyms.
+/// The value that a field and its synonyms agree on.
 fn one<T: PartialEq>(values: Vec<T>, what: &str) -> Result<Option<T>, Error> {
     let mut values = values.into_iter();
     let first = values.next();
@@ -180,15 +180,15 @@ fn one<T: PartialEq>(values: Vec<T>, what: &str) -> Result<Option<T>, Error> {
     }
 }
 
-/// A name of a branch or a tag: 1 to 128 of `A-Z a-z 0-9 . _ / -`, no segment empty, `.` or
+/// Checks a name of a branch or a tag: 1 to 128 of `A-Z a-z 0-9 . _ / -`, no segment empty, `.` or
 /// `..`.
 ///
 /// # Errors
-/// 422: it is none.
+/// 422 for any other text.
 pub fn parse_name(text: &str) -> Result<Arc<str>, Error> {
-    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);
     let good = (1..=NAME_MAX).contains(&text.len())
-        && text.bytes().all(known)
+        && text.bytes().all(allowed)
         && text
             .split('/')
             .all(|segment| !matches!(segment, "" | "." | ".."));
@@ -201,10 +201,10 @@ pub fn parse_name(text: &str) -> Result<Arc<str>, Error> {
     )))
 }
 
-/// `main` gives `main-v2`, then `main-v3`: one more than there are names of the family, then the
-/// next number that is free.
+/// Chooses the name of a branch that begins on branch `base`: after `main` comes `main-v2`, then
+/// `main-v3`. The number is one more than there are names of that family, or the next free one.
 pub fn auto_name<'a>(base: &str, taken: impl Iterator<Item = &'a str> + Clone) -> Arc<str> {
-    let same_family = |name: &str| {
+    let in_family = |name: &str| {
         name.strip_prefix(base).is_some_and(|rest| {
             rest.is_empty()
                 || rest.strip_prefix("-v").is_some_and(|digits| {
@@ -212,12 +212,12 @@ pub fn auto_name<'a>(base: &str, taken: impl Iterator<Item = &'a str> + Clone) -
                 })
         })
     };
-    let mut number = 1 + taken.clone().filter(|name| same_family(name)).count();
+    let mut number = 1 + taken.clone().filter(|name| in_family(name)).count();
     loop {
         let suffix = format!("-v{number}");
-        // Names are ASCII; a name at the limit gives up its end for the number.
-        let kept = base.len().min(NAME_MAX.saturating_sub(suffix.len()));
-        let name = format!("{}{suffix}", base.get(..kept).unwrap_or(base));
+        // Names are ASCII; of a name at the limit the end is cut off to make room for the number.
+        let length = base.len().min(NAME_MAX.saturating_sub(suffix.len()));
+        let name = format!("{}{suffix}", base.get(..length).unwrap_or(base));
         if !taken.clone().any(|one| one == name) {
             return name.into();
         }
@@ -258,7 +258,7 @@ mod tests {
             AddressTarget::Checkpoint(checkpoint(1))
         );
         let message: Arc<str> = "m".into();
-        for given in [
+        for fields in [
             AddressFields {
                 checkpoints: vec![checkpoint(1), checkpoint(2)],
                 ..AddressFields::default()
@@ -291,7 +291,7 @@ mod tests {
                 ..AddressFields::default()
             },
         ] {
-            assert!(given.clone().address(true).is_err(), "{given:?}");
+            assert!(fields.clone().address(true).is_err(), "{fields:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Making branches, making them active, and what that does to runs that wait.
+//! Creating, activating, renaming and deleting branches, and what that does to queued runs.
 
 use std::sync::Arc;
 
@@ -17,67 +17,67 @@ use crate::{
     value::{Map, Value},
 };
 
-/// Most branches of a thread, and most tags.
+/// Most branches of a thread; also the most tags of a thread.
 pub const MAX_PER_THREAD: usize = 10_000;
 
-/// A branch to make.
+/// A branch to create.
 #[derive(Clone, Debug)]
 pub struct CreateBranch {
-    /// Where it begins; nothing for an empty one.
+    /// The checkpoint it begins at; `None` for an empty branch.
     pub base: Option<Point>,
-    /// Its name; made up from that of `from` without one.
+    /// Its name; derived from the name of `from` without one.
     pub name: Option<Arc<str>>,
     /// The branch that the address names, else the active one.
     pub from: Branch,
     /// `branches.origin`.
     pub origin: &'static str,
-    /// Make it the active one, and so what becomes of runs of the branch that is left. Message
-    /// posts let them [float](Leave::FLOAT).
+    /// Makes it the active branch, with this policy for the runs of the branch that was active.
+    /// Message posts let them [float](SwitchPolicy::FLOAT).
     pub activate: Option<SwitchPolicy>,
-    /// Nodes wait to run at the base.
+    /// Graph nodes wait to run at the base.
     pub waits: bool,
 }
 
-/// A branch that was made.
+/// A branch that was created.
 #[derive(Clone, Debug)]
 pub struct CreatedBranch {
     /// The branch.
     pub branch: Branch,
     /// Number of the last event written.
     pub event_number: i64,
-    /// Runs that this ended.
+    /// Runs that were cancelled by it.
     pub cancelled: Vec<RunId>,
 }
 
-/// What leaving the active branch does to its runs.
+/// What happens to the runs of the active branch when another branch becomes active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchPolicy {
-    /// Those that float.
+    /// What happens to queued runs that float, that is, belong to no branch yet.
     pub queued: QueuedRuns,
-    /// The one that is executed ends too; else it goes on, on its branch.
+    /// Whether the running one is cancelled; otherwise it goes on, on its branch.
     pub cancel_running: bool,
 }
 
 impl SwitchPolicy {
-    /// Nothing ends; floating runs take the new branch.
+    /// No run is cancelled; floating runs take the new branch.
     pub const FLOAT: Self = Self {
         queued: QueuedRuns::Float,
         cancel_running: false,
     };
 }
 
-/// What becomes of floating runs when another branch becomes active.
+/// What happens to floating runs when another branch becomes active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuedRuns {
-    /// They end.
+    /// They are cancelled.
     Cancel,
-    /// They are pinned to the branch that is left.
+    /// They are pinned to the branch that was active.
     Pin,
-    /// They take the new one.
+    /// They take the new branch.
     Float,
 }
 
-/// Refuses a branch beyond those that a thread may have.
+/// Checks that a thread may have one more branch.
 ///
 /// # Errors
 /// 409 `too_many`.
@@ -91,10 +91,10 @@ pub fn ensure_room(branches: &[Branch]) -> Result<(), Error> {
     }
 }
 
-/// Makes a branch of `thread`, as operations on branches, forks and messages do.
+/// Creates a branch of `thread` for operations on branches and messages.
 ///
-/// At the head of an interrupted idle branch it takes over the pending writes, so that either
-/// can be answered; any other new branch begins with none.
+/// At the head of an interrupted idle branch the new branch gets a copy of the pending writes, so
+/// that either branch can be resumed; any other new branch begins without pending writes.
 ///
 /// # Errors
 /// 409 `name_taken` or `too_many`, or the storage failed.
@@ -108,7 +108,7 @@ pub async fn create(
     let names = taken.iter().map(|branch| &*branch.name);
     let name = match new.name {
         Some(name) => {
-            free(names, &name)?;
+            ensure_name_free(names, &name)?;
             name
         }
         None => auto_name(&new.from.name, names),
@@ -118,7 +118,7 @@ pub async fn create(
         None => None,
     };
     let cancelled = match new.activate {
-        Some(how) => leave(tx, thread, how).await?,
+        Some(how) => release_active(tx, thread, how).await?,
         None => vec![],
     };
     let copies = source.is_some();
@@ -145,14 +145,14 @@ pub async fn create(
     }
     let base = new.base.as_ref().map(|base| base.id);
     let created = event::branch_created(id, &name, new.origin, &source.name, base);
-    let mut told = vec![created];
+    let mut events = vec![created];
     if new.activate.is_some() {
         tx.activate(thread.id, id).await?;
-        told.push(event::branch_activated(id, &name));
+        events.push(event::branch_activated(id, &name));
     }
-    let event_number = tx.append(thread.tree, thread.id, told).await?;
+    let event_number = tx.append(thread.tree, thread.id, events).await?;
     let branch = tx.branch(thread.tree, id).await?;
-    let branch = branch.ok_or_else(|| lost(&name))?;
+    let branch = branch.ok_or_else(|| deleted_meanwhile(&name))?;
     Ok(CreatedBranch {
         branch,
         event_number,
@@ -160,8 +160,8 @@ pub async fn create(
     })
 }
 
-/// Whose pending writes a branch made at `base` takes over: those of a branch that stands there
-/// interrupted and does not run.
+/// The branch whose pending writes a new branch at `base` copies: one whose head is `base`, that
+/// is interrupted there and has no running run.
 pub(super) async fn interrupted(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
@@ -180,28 +180,28 @@ pub(super) async fn interrupted(
         }
     }
     for id in candidates {
-        let Some(seen) = tx.branch(thread.tree, id).await? else {
+        let Some(branch) = tx.branch(thread.tree, id).await? else {
             continue;
         };
         // The branch that wrote the base may belong to another thread of the tree.
-        if seen.head != Some(base.id) || !tx.is_interrupted(thread.tree, id, base.id).await? {
+        if branch.head != Some(base.id) || !tx.is_interrupted(thread.tree, id, base.id).await? {
             continue;
         }
-        let open = tx.open_runs(thread.tree, seen.thread).await?;
+        let open = tx.open_runs(thread.tree, branch.thread).await?;
         if open.iter().any(|run| run.running && run.branch == Some(id)) {
             continue;
         }
-        // What is being flushed there ends first.
-        let held = tx.lock_branch(thread.tree, id).await?;
-        if let Some(branch) = held.filter(|branch| branch.head == Some(base.id)) {
+        // The lock waits for writes that are being flushed there.
+        let locked = tx.lock_branch(thread.tree, id).await?;
+        if let Some(branch) = locked.filter(|branch| branch.head == Some(base.id)) {
             return Ok(Some(branch));
         }
     }
     Ok(None)
 }
 
-/// Makes a branch the active one; answers the runs that this ended. Nothing happens when it is
-/// active already.
+/// Makes a branch the active one. Returns the runs that were cancelled and the number of the
+/// event; nothing happens when the branch is active already.
 ///
 /// # Errors
 /// The storage failed.
@@ -214,15 +214,15 @@ pub async fn activate(
     if thread.active_branch == Some(to.id) {
         return Ok((vec![], None));
     }
-    let ended = leave(tx, thread, how).await?;
+    let ended = release_active(tx, thread, how).await?;
     tx.activate(thread.id, to.id).await?;
-    let told = event::branch_activated(to.id, &to.name);
-    let number = tx.append(thread.tree, thread.id, vec![told]).await?;
+    let activated = event::branch_activated(to.id, &to.name);
+    let number = tx.append(thread.tree, thread.id, vec![activated]).await?;
     Ok((ended, Some(number)))
 }
 
-/// Ends, pins or leaves alone the runs of the active branch; answers those that it ended.
-async fn leave(
+/// Applies a policy to the runs of the active branch. Returns the runs that were cancelled.
+async fn release_active(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
     how: SwitchPolicy,
@@ -258,7 +258,7 @@ async fn leave(
     Ok(end)
 }
 
-/// Gives a branch another name; the number of the event, none when it has that name.
+/// Renames a branch. Returns the number of the event; `None` when it has that name already.
 ///
 /// # Errors
 /// 409 `name_taken`, or the storage failed.
@@ -272,10 +272,10 @@ pub async fn rename(
         return Ok(None);
     }
     let taken = tx.branches(thread.tree, thread.id).await?;
-    free(taken.iter().map(|branch| &*branch.name), &name)?;
+    ensure_name_free(taken.iter().map(|branch| &*branch.name), &name)?;
     tx.rename_branch(thread.tree, branch.id, name.clone())
         .await?;
-    let told = NewEvent {
+    let event = NewEvent {
         kind: event::BRANCH_RENAMED,
         payload: Map::from([
             ("branch", Value::Str(name)),
@@ -284,11 +284,11 @@ pub async fn rename(
         branch: Some(branch.id),
         ..NewEvent::default()
     };
-    let number = tx.append(thread.tree, thread.id, vec![told]).await?;
+    let number = tx.append(thread.tree, thread.id, vec![event]).await?;
     Ok(Some(number))
 }
 
-/// Deletes the pointer; its checkpoints stay. Answers the number of the event.
+/// Deletes a branch but not its checkpoints. Returns the number of the event.
 ///
 /// # Errors
 /// 409 `branch_active` or `branch_busy`, or the storage failed.
@@ -314,17 +314,17 @@ pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, branch: &Branch) -> Res
         ));
     }
     tx.delete_branch(thread.tree, branch.id).await?;
-    let told = NewEvent {
+    let event = NewEvent {
         kind: event::BRANCH_DELETED,
         payload: event::about_branch(&branch.name),
         branch: Some(branch.id),
         checkpoint: branch.head,
         message_id: None,
     };
-    Ok(tx.append(thread.tree, thread.id, vec![told]).await?)
+    Ok(tx.append(thread.tree, thread.id, vec![event]).await?)
 }
 
-/// Whether runs wait or run in the slot of a branch. Floating ones are in that of the active one.
+/// Whether runs are queued or running on a branch. Floating runs count for the active branch.
 pub fn is_busy(open: &[OpenRun], thread: &ThreadRow, branch: BranchId) -> bool {
     open.iter()
         .any(|run| run.branch.or(thread.active_branch) == Some(branch))
@@ -336,7 +336,7 @@ pub fn is_running(open: &[OpenRun], branch: BranchId) -> bool {
         .any(|run| run.running && run.branch == Some(branch))
 }
 
-/// A branch as clients see it.
+/// A branch with what is computed for clients.
 #[derive(Clone, Debug)]
 pub struct BranchView {
     /// The row.
@@ -347,9 +347,9 @@ pub struct BranchView {
     pub head_message: Option<Arc<str>>,
     /// Messages of the path, removed ones too.
     pub messages: i32,
-    /// Present name of the branch it was made from.
+    /// Current name of the branch it was created from.
     pub source: Option<Arc<str>>,
-    /// Runs wait or run there.
+    /// Runs are queued or running there.
     pub busy: bool,
 }
 
@@ -363,7 +363,7 @@ impl BranchView {
     }
 }
 
-/// A branch with what is computed for clients.
+/// Computes what clients are shown of a branch.
 ///
 /// # Errors
 /// The storage failed.
@@ -410,7 +410,7 @@ pub async fn last_message(
     }
 }
 
-fn free<'a>(mut taken: impl Iterator<Item = &'a str>, name: &str) -> Result<(), Error> {
+fn ensure_name_free<'a>(mut taken: impl Iterator<Item = &'a str>, name: &str) -> Result<(), Error> {
     match taken.any(|one| one == name) {
         false => Ok(()),
         true => Err(Error::conflict(
@@ -420,7 +420,7 @@ fn free<'a>(mut taken: impl Iterator<Item = &'a str>, name: &str) -> Result<(), 
     }
 }
 
-fn lost(name: &str) -> Error {
+fn deleted_meanwhile(name: &str) -> Error {
     Error::conflict(
         "branch_not_found",
         format!("Branch `{name}` was deleted while it was made: try again"),

@@ -1,24 +1,24 @@
-//! Whether a conversation ends in tool calls that nobody has answered.
+//! Whether a conversation ends in tool calls without results.
 
 use crate::value::Value;
 
-/// Whether the last message that is no tool's is one of the model with a tool call that no later
-/// message answers. New human input is possible there; a model may refuse to go on.
+/// Whether the last message that is not a tool's is a model's and has a tool call without a
+/// result. New human input is possible there, but a model may refuse the conversation.
 pub fn has_open_calls(messages: &[Value]) -> bool {
     let text = |message: &Value, key: &str| {
         let text = message.get(key).and_then(Value::as_str);
         text.unwrap_or_default().to_owned()
     };
-    let mut answered = Vec::new();
+    let mut results = Vec::new();
     for message in messages.iter().rev() {
         match &*text(message, "type") {
-            "tool" => answered.push(text(message, "tool_call_id")),
+            "tool" => results.push(text(message, "tool_call_id")),
             "ai" => {
                 let calls = message.get("tool_calls").and_then(Value::as_list);
                 return calls
                     .unwrap_or_default()
                     .iter()
-                    .any(|call| !answered.contains(&text(call, "id")));
+                    .any(|call| !results.contains(&text(call, "id")));
             }
             _ => return false,
         }

@@ -1,4 +1,4 @@
-//! What differs between two states: channels by name, messages by id. Pure.
+//! Differences between two states: of channels by name, of messages by id. Pure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,19 +7,19 @@ use crate::value::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// What differs between two lists of things with ids. Order alone is no difference.
+/// The differences between two lists of things with ids. Order alone is no difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListDiff<'a, T> {
     /// Only in the first, in its order.
     pub removed: Vec<&'a T>,
     /// Only in the second, in its order.
     pub added: Vec<&'a T>,
-    /// In both and not the same, in the order of the second.
+    /// In both but not equal, in the order of the second.
     pub changed: Vec<(&'a T, &'a T)>,
 }
 
 /// Compares two lists. Of several things with one id in a list the last counts, as it does when
-/// messages are merged; things without an id are told apart by what they are.
+/// messages are merged; things without an id are compared by value.
 pub fn diff_lists<'a, T: PartialEq>(
     from: &'a [T],
     to: &'a [T],
@@ -65,7 +65,7 @@ fn id_free<T>(id: &impl Fn(&T) -> Option<&str>, one: &T) -> bool {
     id(one).is_none()
 }
 
-/// What differs between two sets of channel values.
+/// The differences between two sets of channel values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChannelDiff {
     /// Only in the second.
@@ -76,18 +76,18 @@ pub struct ChannelDiff {
     pub changed: Map,
 }
 
-/// Compares channel values by name. Of the channels in `unsaid` it is only said that they
-/// changed, with null values: what changed in them is told elsewhere. They count as there, and
-/// empty, in a state that lacks them.
-pub fn diff_channels(from: &Map, to: &Map, unsaid: &[&str]) -> ChannelDiff {
-    let unsaid: HashSet<&str> = unsaid.iter().copied().collect();
+/// Compares channel values by name. Channels in `summarized` are only reported as changed, with null
+/// values, because another part of the diff describes them. In a state that lacks them they count as
+/// present and empty.
+pub fn diff_channels(from: &Map, to: &Map, summarized: &[&str]) -> ChannelDiff {
+    let summarized: HashSet<&str> = summarized.iter().copied().collect();
     let both = |from: Value, to: Value| Value::map(Map::from([("from", from), ("to", to)]));
     let mut found = ChannelDiff::default();
     for (name, before) in from.iter() {
         match to.get(name) {
             Some(after) if before == after => {}
-            None if unsaid.contains(&**name) && is_empty(before) => {}
-            _ if unsaid.contains(&**name) => {
+            None if summarized.contains(&**name) && is_empty(before) => {}
+            _ if summarized.contains(&**name) => {
                 found
                     .changed
                     .insert(name.clone(), both(Value::Null, Value::Null));
@@ -102,7 +102,7 @@ pub fn diff_channels(from: &Map, to: &Map, unsaid: &[&str]) -> ChannelDiff {
         }
     }
     for (name, after) in to.iter().filter(|(name, _)| !from.contains_key(name)) {
-        if !unsaid.contains(&**name) {
+        if !summarized.contains(&**name) {
             found.added.insert(name.clone(), after.clone());
         } else if !is_empty(after) {
             found

@@ -1,8 +1,8 @@
-//! Why an operation on the tree was not carried out.
+//! Errors of operations on the conversation tree.
 
 use crate::{checkpoint, engine};
 
-/// What is wrong with a request, in the terms of the conversation tree's status codes.
+/// The kind of a refusal, which decides the HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// 400: a value of the message API has the wrong form.
@@ -13,11 +13,11 @@ pub enum ErrorKind {
     Missing,
     /// 409: in conflict with the state of things.
     Conflict,
-    /// 413: more than may be sent, copied or stored at once.
+    /// 413: more than may be submitted, copied or stored at once.
     TooLarge,
     /// 422: the request has the wrong form.
     Invalid,
-    /// 503: a projection has not reached the event that was asked for.
+    /// 503: a projection has not reached the requested event.
     Behind,
 }
 

@@ -1,5 +1,5 @@
-//! Business events: their types, how storages name them, and the payload clients are shown,
-//! which is put together from columns and rows that say it already.
+//! Events of a thread: their types, the numbers that storages store for them, and the payload that
+//! clients are shown, which is composed from what is stored with the event and from other rows.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A thread came into being.
+    /// A thread was created.
     THREAD_CREATED = "ThreadCreated";
-    /// It began as a fork of another one.
+    /// A thread began as a fork of another one.
     THREAD_FORKED = "ThreadForked";
     /// A message of the user.
     USER_MESSAGE_ADDED = "UserMessageAdded";
-    /// An answer that a run made.
+    /// A message of a model, added by a run.
     LLM_RESPONSE_GENERATED = "LLMResponseGenerated";
     /// Any other message.
     MESSAGE_ADDED = "MessageAdded";
@@ -44,19 +44,19 @@ kinds! {
     MESSAGE_REMOVED = "MessageRemoved";
     /// A run, edit or post ended with this checkpoint.
     CHECKPOINT_CREATED = "CheckpointCreated";
-    /// A branch came into being.
+    /// A branch was created.
     BRANCH_CREATED = "BranchCreated";
-    /// It became the active one.
+    /// A branch became the active one.
     BRANCH_ACTIVATED = "BranchActivated";
-    /// Its head went back: a run on it was undone.
+    /// Its head moved back: a run on it was rolled back.
     BRANCH_HEAD_RESET = "BranchHeadReset";
-    /// It has another name.
+    /// A branch was renamed.
     BRANCH_RENAMED = "BranchRenamed";
-    /// It is gone.
+    /// A branch was deleted.
     BRANCH_DELETED = "BranchDeleted";
     /// A tag was set or moved.
     TAG_SET = "TagSet";
-    /// A tag is gone.
+    /// A tag was deleted.
     TAG_DELETED = "TagDeleted";
     /// A run was created.
     RUN_ENQUEUED = "RunEnqueued";
@@ -81,7 +81,7 @@ pub fn code(kind: &str) -> Result<i16, Error> {
 /// The type of a number.
 ///
 /// # Errors
-/// A number that this version does not know.
+/// The number is not one of a type.
 pub fn kind(code: i16) -> Result<&'static str, Error> {
     CODES
         .iter()
@@ -95,18 +95,19 @@ pub fn id(thread: ThreadId, number: i64) -> EventId {
     EventId::of(thread, number)
 }
 
-/// An event's type and payload as storages keep them.
+/// The type and payload of an event as they are stored.
 #[derive(Debug)]
 pub struct EncodedEvent {
     /// The number of its type.
     pub code: i16,
     /// The payload's `run_id`, which has a column.
     pub run: Option<RunId>,
-    /// What is left of the payload; `None` when that is nothing.
+    /// The rest of the payload; `None` when it is empty.
     pub facts: Option<Map>,
 }
 
-/// Takes out of a payload what a column holds and what is usual: most events have none left.
+/// Encodes an event for storage: takes out of the payload what has a column and what is the
+/// default, so that nothing is left of most payloads.
 ///
 /// # Errors
 /// There is no such type.
@@ -131,10 +132,10 @@ pub fn encode(kind: &str, payload: &Map) -> Result<EncodedEvent, Error> {
     Ok(stored)
 }
 
-/// Puts a payload together again; answers the type as well.
+/// Decodes the type and payload of a stored event.
 ///
 /// # Errors
-/// A number that this version does not know.
+/// The number is not one of a type.
 pub fn decode(stored: EncodedEvent) -> Result<(&'static str, Map), Error> {
     let kind = kind(stored.code)?;
     let mut payload = Map::new();
@@ -150,13 +151,13 @@ pub fn decode(stored: EncodedEvent) -> Result<(&'static str, Map), Error> {
 
 const RUN: &str = "run_id";
 const STATUS: &str = "status";
-/// How runs end as a rule.
+/// The status that is not stored, because most runs end with it.
 const USUAL: &str = "success";
 
 fn run_of(payload: &Map) -> Option<RunId> {
     let text = payload.get(RUN)?.as_str()?;
     let run: RunId = text.parse().ok()?;
-    // Written in another way it stays as it is.
+    // A run id in another spelling stays in the payload.
     (run.to_string() == text).then_some(run)
 }
 
@@ -179,7 +180,7 @@ pub fn new_branch(name: &str, origin: &str, source: &str) -> Map {
     ])
 }
 
-/// A branch was made at `base`, out of branch `source`.
+/// The event of a branch created at `base` from branch `source`.
 pub fn branch_created(
     branch: BranchId,
     name: &str,
@@ -196,7 +197,7 @@ pub fn branch_created(
     }
 }
 
-/// A branch became the active one.
+/// The event of a branch that became the active one.
 pub fn branch_activated(branch: BranchId, name: &str) -> NewEvent {
     NewEvent {
         kind: BRANCH_ACTIVATED,
@@ -211,20 +212,20 @@ pub fn about_branch(name: &str) -> Map {
     Map::from([("branch", name.into())])
 }
 
-/// What rows beside an event say of it.
+/// Facts about an event that are read from other rows.
 #[derive(Clone, Debug, Default)]
 pub struct EventFacts {
-    /// Name of its branch when it came.
+    /// Name of its branch at the time of the event.
     pub branch: Option<Arc<str>>,
-    /// Its checkpoint; `None` when it is gone.
+    /// Its checkpoint; `None` when that was deleted.
     pub point: Option<Point>,
     /// For `CheckpointCreated` the messages its run, edit or post added, oldest first.
     pub added: Vec<MessageNode>,
-    /// For `LLMResponseGenerated` the user's message it answers.
+    /// For `LLMResponseGenerated` the message of the user that it replies to.
     pub reply_to: Option<Arc<str>>,
 }
 
-/// The whole payload: what is stored or was noted since, and what columns and rows say.
+/// The whole payload for clients: what is stored with the event, and what columns and rows add.
 pub fn payload(event: &ThreadEvent, facts: &EventFacts) -> Map {
     let mut map = Map::new();
     let text = |text: &Option<Arc<str>>| text.clone().map_or(Value::Null, Value::Str);
@@ -266,7 +267,7 @@ pub fn payload(event: &ThreadEvent, facts: &EventFacts) -> Map {
         };
         map.insert(key.clone(), value);
     }
-    // A fork begins with one branch, which is no news.
+    // A fork begins with one branch, so its event need not name that.
     if event.branch.is_some() && &*event.kind != THREAD_FORKED && !map.contains_key("branch") {
         map.insert("branch", text(&facts.branch));
     }
@@ -274,8 +275,8 @@ pub fn payload(event: &ThreadEvent, facts: &EventFacts) -> Map {
 }
 
 fn describe(map: &mut Map, event: &ThreadEvent, facts: &EventFacts) {
-    if is_noted(event) {
-        // In the order in which others have it.
+    if has_stored_facts(event) {
+        // In the order that `checkpoint_facts` uses.
         for key in OF_CHECKPOINT {
             if let Some(value) = event.payload.get(key) {
                 map.insert(key, value.clone());
@@ -291,7 +292,7 @@ fn describe(map: &mut Map, event: &ThreadEvent, facts: &EventFacts) {
             added,
         ));
     } else {
-        // It went before anybody noted what it was.
+        // The checkpoint was deleted before its facts were stored.
         map.insert("parent_checkpoint_id", Value::Null);
         map.insert("message_ids", Value::list(vec![]));
         map.insert("source", Value::Null);
@@ -299,7 +300,7 @@ fn describe(map: &mut Map, event: &ThreadEvent, facts: &EventFacts) {
     }
 }
 
-/// What `CheckpointCreated` tells of the checkpoint.
+/// Keys of the facts about a checkpoint in the payload of `CheckpointCreated`.
 const OF_CHECKPOINT: [&str; 5] = [
     "parent_checkpoint_id",
     "ai_message_id",
@@ -308,25 +309,25 @@ const OF_CHECKPOINT: [&str; 5] = [
     "step",
 ];
 
-/// What `CheckpointCreated` tells of a checkpoint: the one it follows, what made it, and the
-/// messages that its run or edit added, oldest first, with their roles. Storages note it before a
-/// checkpoint goes or is moved.
+/// The facts about a checkpoint in the payload of `CheckpointCreated`: its parent, what created it,
+/// and the messages that its run or update added, oldest first, with their roles. Storages store
+/// them with the event before a checkpoint is deleted or gets another parent.
 pub fn checkpoint_facts<'a>(
     parent: Option<CheckpointId>,
     source: &str,
     step: i64,
     added: impl Iterator<Item = (&'a Arc<str>, Option<&'a str>)>,
 ) -> Map {
-    let (mut answer, mut ids) = (None, vec![]);
+    let (mut reply, mut ids) = (None, vec![]);
     for (id, role) in added {
         if role == Some("ai") {
-            answer = Some(id);
+            reply = Some(id);
         }
         ids.push(Value::Str(id.clone()));
     }
     let mut map = Map::new();
     map.insert("parent_checkpoint_id", parent.map(|id| id.to_string()));
-    if let Some(id) = answer {
+    if let Some(id) = reply {
         map.insert("ai_message_id", Value::Str(id.clone()));
     }
     map.insert("message_ids", Value::list(ids));
@@ -335,13 +336,14 @@ pub fn checkpoint_facts<'a>(
     map
 }
 
-/// Whether what rows said of an event's checkpoint or message was noted before they changed.
-fn is_noted(event: &ThreadEvent) -> bool {
+/// Whether facts about the event's checkpoint or message were stored with it before those rows
+/// changed.
+fn has_stored_facts(event: &ThreadEvent) -> bool {
     let keys = ["message_ids", "reply_to"];
     keys.iter().any(|key| event.payload.contains_key(key))
 }
 
-/// How clients of the message API know a role.
+/// The name of a role in the message API.
 pub fn shown_role(stored: &str) -> &str {
     match stored {
         "human" => "user",
@@ -350,7 +352,8 @@ pub fn shown_role(stored: &str) -> &str {
     }
 }
 
-/// Reads what rows say of an event, but for the name of its branch: see [`names`].
+/// Reads the facts about an event from other rows, except for the name of its branch, which
+/// [`names`] computes.
 ///
 /// # Errors
 /// The storage failed.
@@ -360,7 +363,7 @@ pub async fn load_facts(
     event: &ThreadEvent,
 ) -> Result<EventFacts, Error> {
     let mut facts = EventFacts::default();
-    if is_noted(event) {
+    if has_stored_facts(event) {
         return Ok(facts);
     }
     match (&*event.kind, event.checkpoint) {
@@ -380,10 +383,10 @@ pub async fn load_facts(
     Ok(facts)
 }
 
-/// Nodes that are read at once on the way up a chain.
+/// Nodes of a chain that are read at once.
 const PAGE: usize = 64;
 
-/// The messages that a run (or an edit, by itself) added up to its last checkpoint, oldest first.
+/// The messages that a run or a state update added up to its last checkpoint, oldest first.
 async fn added(
     read: &mut dyn Read,
     tree: TreeId,
@@ -409,7 +412,7 @@ async fn added(
     Ok(found)
 }
 
-/// The user's message above an answer.
+/// The last message of the user before a message of a model.
 async fn reply_to(
     read: &mut dyn Read,
     tree: TreeId,

@@ -1,4 +1,4 @@
-//! Forks: threads that share the path of another one up to a checkpoint and go on by themselves.
+//! Forks: threads that share the path of another thread up to a checkpoint and go on separately.
 
 pub mod points;
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{
     branch,
     error::Error,
+    event,
     resolve::{self, Base},
     store::{
         read::Read,
@@ -21,46 +22,46 @@ use crate::{
 
 /// Most forks above a thread.
 pub const LEVELS: i32 = 1024;
-/// What a fork takes over of its parent's metadata.
+/// Keys of the parent's metadata that a fork copies.
 const INHERITED: [&str; 2] = ["graph_id", "assistant_id"];
 
-/// A fork to make.
+/// A fork to create.
 #[derive(Clone, Debug)]
 pub struct CreateFork {
     /// Its id.
     pub id: ThreadId,
-    /// Whose request it is.
+    /// The principal who requests it.
     pub by: Arc<str>,
     /// Metadata of the request.
     pub metadata: Map,
-    /// What it shares; nothing for a blank slate.
+    /// The last checkpoint it shares; `Empty` for a fork that shares nothing.
     pub base: Base,
-    /// The parent's branch that the address names, else the active one.
+    /// The parent's branch that the address names, or the active one.
     pub from: Option<Branch>,
     /// Number of the event that the request names, 0 without one.
     pub event: i64,
-    /// The message it was forked at, as sent.
+    /// The message it was forked at, as submitted.
     pub anchor: Option<Arc<str>>,
-    /// Whether what it was forked at is shared; nothing if that was not said.
+    /// Whether that message is shared, as submitted.
     pub position: Option<Position>,
-    /// Nodes wait to run at the base.
+    /// Graph nodes wait to run at the base.
     pub waits: bool,
 }
 
-/// A fork that was made.
+/// A fork that was created.
 #[derive(Clone, Debug)]
 pub struct CreatedFork {
     /// The thread.
     pub thread: ThreadRow,
-    /// Its branch `main`. Its head is the base, also one that must be trimmed yet.
+    /// Its branch `main`. Its head is the base, even if that has yet to be trimmed.
     pub branch: Branch,
     /// Number of the last event written.
     pub event_number: i64,
 }
 
-/// Makes a fork of `parent`, whose tree the transaction holds. The id must be free.
+/// Creates a fork of `parent`. The transaction must be one on its tree, and the id free.
 ///
-/// A base with messages to cut off is taken as it is: the caller trims the new branch.
+/// Messages to cut off the base stay: the caller trims the new branch.
 ///
 /// # Errors
 /// 409 `lineage_too_deep`, or the storage failed.
@@ -118,14 +119,14 @@ pub async fn create(
     if let (Some(base), Some(source)) = (&base, &source) {
         tx.copy_writes(parent.tree, base.id, source.id, id).await?;
     }
-    let told = vec![
+    let events = vec![
         NewEvent {
-            kind: "ThreadCreated",
+            kind: event::THREAD_CREATED,
             branch: Some(id),
             ..NewEvent::default()
         },
         NewEvent {
-            kind: "ThreadForked",
+            kind: event::THREAD_FORKED,
             payload: Map::from([
                 ("parent_thread_id", Value::from(parent.id.to_string())),
                 ("from_event_number", event_number.into()),
@@ -141,7 +142,7 @@ pub async fn create(
             ..NewEvent::default()
         },
     ];
-    let event_number = tx.append(parent.tree, new.id, told).await?;
+    let event_number = tx.append(parent.tree, new.id, events).await?;
     let thread = resolve::thread(tx, new.id).await?;
     let branch = resolve::active(tx, &thread).await?;
     Ok(CreatedFork {
@@ -163,18 +164,19 @@ fn metadata(parent: &ThreadRow, own: Map, by: &Arc<str>) -> Map {
     metadata
 }
 
-/// What the first post to a thread says of where it comes from.
+/// The thread and message that the first post to a new thread forks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lineage {
     /// The thread it forks.
     pub parent: ThreadId,
-    /// The message that it comes in place of, exclusive; nothing is shared without one.
+    /// The message that the post replaces: what comes before it is shared. Nothing is shared
+    /// without one.
     pub anchor: Option<Arc<str>>,
 }
 
 impl Lineage {
-    /// Whether a thread came about as this says.
-    fn is_of(&self, thread: &ThreadRow) -> bool {
+    /// Whether a thread was forked like this.
+    fn matches(&self, thread: &ThreadRow) -> bool {
         let position = self.anchor.as_ref().map(|_| Position::Before);
         thread.parent == Some(self.parent)
             && thread.fork_anchor == self.anchor
@@ -182,7 +184,7 @@ impl Lineage {
     }
 }
 
-/// The tree in which a post to `id` takes place: that of the thread, or of the one it forks.
+/// The tree that a post to thread `id` changes: that of the thread, or of the one it forks.
 ///
 /// # Errors
 /// 404 `thread_not_found`; 409 `thread_deleted`, `lineage_conflict`; or the storage failed.
@@ -194,14 +196,14 @@ pub async fn tree_of(
     match (existing(read, id, lineage).await?, lineage) {
         (Some(thread), _) => Ok(thread.tree),
         (None, Some(lineage)) => Ok(resolve::thread(read, lineage.parent).await?.tree),
-        (None, None) => Err(none(id)),
+        (None, None) => Err(thread_not_found(id)),
     }
 }
 
-/// The thread that a post goes to, made by it when the post says what it forks. The transaction
-/// is one on [`tree_of`] the post.
+/// Finds the thread that a post goes to, or creates it when the post names what it forks. The
+/// transaction must be one on [`tree_of`] the post.
 ///
-/// Of a fork that was just made and whose base must be trimmed, the base comes with it.
+/// With a new fork whose base must be trimmed, its branch and that base are returned too.
 ///
 /// # Errors
 /// 404 `thread_not_found` (the thread, or the parent); 404 `message_not_found` when the tree has
@@ -216,11 +218,11 @@ pub async fn find_or_create(
     if let Some(thread) = existing(tx, id, lineage).await? {
         return Ok((thread, None));
     }
-    let lineage = lineage.ok_or_else(|| none(id))?;
+    let lineage = lineage.ok_or_else(|| thread_not_found(id))?;
     let parent = resolve::thread(tx, lineage.parent).await?;
     let active = resolve::active(tx, &parent).await?;
     let base = match &lineage.anchor {
-        Some(anchor) => before(tx, &parent, anchor, &active).await?,
+        Some(anchor) => base_before(tx, &parent, anchor, &active).await?,
         None => Base::Empty,
     };
     let new = CreateFork {
@@ -228,7 +230,7 @@ pub async fn find_or_create(
         by: by.clone(),
         metadata: Map::new(),
         base: base.clone(),
-        // The post goes on from there at once: there is nothing to answer.
+        // The post continues there at once, so no interrupt stays open.
         from: None,
         event: 0,
         anchor: lineage.anchor.clone(),
@@ -249,9 +251,9 @@ async fn existing(
         return Ok(None);
     };
     match lineage {
-        None if thread.deleted_at.is_some() => Err(none(id)),
+        None if thread.deleted_at.is_some() => Err(thread_not_found(id)),
         Some(_) if thread.deleted_at.is_some() => Err(deleted(id)),
-        Some(lineage) if !lineage.is_of(&thread) => Err(Error::conflict(
+        Some(lineage) if !lineage.matches(&thread) => Err(Error::conflict(
             "lineage_conflict",
             format!("Thread {id} exists and was not forked like this: leave out forkedAt…"),
         )),
@@ -259,8 +261,8 @@ async fn existing(
     }
 }
 
-/// The place before an anchor.
-async fn before(
+/// The checkpoint to build on before an anchor.
+async fn base_before(
     tx: &mut dyn Tx,
     parent: &ThreadRow,
     anchor: &Arc<str>,
@@ -269,8 +271,8 @@ async fn before(
     match resolve::message(tx, parent, anchor, active.head).await {
         Ok(node) => resolve::before_message(tx, parent, &node).await,
         Err(error) => {
-            let known = tx.nodes_of(parent.tree, vec![anchor.clone()]).await?;
-            if !known.iter().any(|node| node.change == MessageChange::Add) {
+            let nodes = tx.nodes_of(parent.tree, vec![anchor.clone()]).await?;
+            if !nodes.iter().any(|node| node.change == MessageChange::Add) {
                 return Err(error);
             }
             Err(Error::malformed(
@@ -284,7 +286,7 @@ async fn before(
     }
 }
 
-/// 409: the id is that of a deleted thread whose rows others still need.
+/// 409: the id belongs to a deleted thread whose rows other threads still need.
 pub fn deleted(id: ThreadId) -> Error {
     Error::conflict(
         "thread_deleted",
@@ -300,6 +302,6 @@ pub fn already_exists(id: ThreadId) -> Error {
     )
 }
 
-fn none(id: ThreadId) -> Error {
+fn thread_not_found(id: ThreadId) -> Error {
     Error::missing("thread_not_found", format!("Thread with ID {id} not found"))
 }

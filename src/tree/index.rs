@@ -1,5 +1,5 @@
-//! The message index: which rows a change of a conversation's messages makes. Pure; the engine
-//! asks on the way of every commit.
+//! The message index: the rows that a change of a conversation's messages adds to it. Pure; the
+//! engine calls it for every commit.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,18 +17,19 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Makes the rows. The default is right for runs and state edits; posts of messages say more.
+/// Computes the rows. The default is for runs and state updates; posts of messages fill in more.
 #[derive(Clone, Debug, Default)]
 pub struct Indexer {
-    /// New messages that replace others through the message API: own id to replaced id.
+    /// New messages that replace others through the message API: from the new id to the old one.
     pub replaces: HashMap<Arc<str>, Arc<str>>,
-    /// Messages whose event was written before: id to its number. No second one is written.
+    /// Messages whose event was written before: from the id to the number of the event. No second
+    /// event is written.
     pub announced: HashMap<Arc<str>, i64>,
 }
 
 impl Index for Indexer {
     fn index(&self, change: &Change<'_>) -> Rows {
-        let mut rows = Maker {
+        let mut rows = RowBuilder {
             indexer: self,
             change,
             rows: Rows {
@@ -48,58 +49,58 @@ impl Index for Indexer {
     }
 }
 
-struct Maker<'a> {
+struct RowBuilder<'a> {
     indexer: &'a Indexer,
     change: &'a Change<'a>,
     rows: Rows,
     adds: i32,
 }
 
-impl<'a> Maker<'a> {
-    /// Messages are compared by id, but those both lists begin with by identity, which is a
-    /// pointer's comparison each: of a list that only grew, no more than the new ones is looked
-    /// into.
+impl<'a> RowBuilder<'a> {
+    /// Compares the messages before and after the change by id. The messages that both lists begin
+    /// with are compared by pointer first, so that of a list that only grew just the new messages
+    /// are read.
     fn compare(&mut self) {
         let (old, new) = (self.change.before, self.change.after);
         if std::ptr::eq(old, new) {
             return;
         }
-        let same = old
+        let shared = old
             .iter()
             .zip(new)
             .take_while(|(a, b)| a.is_identical(b) || a == b)
             .count();
-        let (old, new) = (&old[same..], &new[same..]);
+        let (old, new) = (&old[shared..], &new[shared..]);
         if old.is_empty() {
-            let mut seen = HashSet::new();
-            for message in new.iter().filter(|message| seen.insert(id(message))) {
+            let mut visited = HashSet::new();
+            for message in new.iter().filter(|message| visited.insert(id(message))) {
                 self.add(message);
             }
             return;
         }
-        let left: HashSet<&str> = new.iter().filter_map(id).collect();
+        let remaining: HashSet<&str> = new.iter().filter_map(id).collect();
         let before: HashMap<&str, &Value> = old
             .iter()
             .filter_map(|message| Some((id(message)?, message)))
             .collect();
-        let mut gone = HashSet::new();
+        let mut removed = HashSet::new();
         for message in old {
             if let Some(id) = id(message)
-                && !left.contains(id)
-                && gone.insert(id)
+                && !remaining.contains(id)
+                && removed.insert(id)
             {
-                self.note("remove", event::MESSAGE_REMOVED, message);
+                self.push_change("remove", event::MESSAGE_REMOVED, message);
             }
         }
-        let mut seen = HashSet::new();
+        let mut visited = HashSet::new();
         for message in new {
-            let Some(id) = id(message).filter(|id| seen.insert(*id)) else {
+            let Some(id) = id(message).filter(|id| visited.insert(*id)) else {
                 continue;
             };
             match before.get(id) {
                 None => self.add(message),
                 Some(old) if *old != message => {
-                    self.note("edit", event::MESSAGE_EDITED, message);
+                    self.push_change("edit", event::MESSAGE_EDITED, message);
                 }
                 Some(_) => {}
             }
@@ -111,25 +112,25 @@ impl<'a> Maker<'a> {
             return;
         };
         let id: Arc<str> = id.into();
-        let known = self.indexer.announced.get(&id).copied();
+        let announced = self.indexer.announced.get(&id).copied();
         let role = role(message);
-        if known.is_none() {
-            let event = self.added(&id, role);
+        if announced.is_none() {
+            let event = self.added_event(&id, role);
             self.rows.events.push(event);
         }
         self.adds += 1;
         let mut row = self.row("add", id, role);
         row.edit_of = self.indexer.replaces.get(&row.message_id).cloned();
-        row.event_number = known;
-        if known.is_some() {
+        row.event_number = announced;
+        if announced.is_some() {
             row.event_offset = None;
         }
         self.rows.last_node = Some(row.id);
         self.rows.nodes.push(row);
     }
 
-    /// Answers of models count as such when a run makes them.
-    fn added(&self, id: &Arc<str>, role: Option<&str>) -> EventRow {
+    /// The event of a new message. A model's message counts as a response only when a run adds it.
+    fn added_event(&self, id: &Arc<str>, role: Option<&str>) -> EventRow {
         let by_run = self.change.by == By::Run;
         let (kind, payload) = match role {
             Some("human") => (event::USER_MESSAGE_ADDED, Map::new()),
@@ -152,7 +153,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    fn note(&mut self, kind: &'static str, event: &'static str, message: &'a Value) {
+    fn push_change(&mut self, kind: &'static str, event: &'static str, message: &'a Value) {
         let Some(id) = id(message) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Who may do what with a tree: its owner and those it is shared with.
+//! Granting and revoking access to a tree.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::id::TreeId;
 /// Longest name of a principal, in bytes.
 pub const NAME_MAX: usize = 255;
 
-/// What became of a grant.
+/// The result of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granted {
     /// The principal is new.
@@ -24,10 +24,11 @@ pub enum Granted {
     Changed,
 }
 
-/// Gives somebody a level. `by` is the level of whoever asks; `None` may do everything.
+/// Grants a principal a level. `by` is the level of the requesting principal; `None` may do
+/// everything.
 ///
 /// # Errors
-/// 403 beyond the level of whoever asks; 409 `last_owner`; or the storage failed.
+/// 403 beyond the level of the requesting principal; 409 `last_owner`; or the storage failed.
 pub async fn grant(
     tx: &mut dyn Tx,
     tree: TreeId,
@@ -37,12 +38,12 @@ pub async fn grant(
 ) -> Result<Granted, Error> {
     let members = tx.members(tree).await?;
     let before = members.level(principal);
-    within(by, before, Some(level))?;
+    ensure_within(by, before, Some(level))?;
     if before == Some(level) {
         return Ok(Granted::Changed);
     }
     if before == Some(Level::Owner) {
-        pass_on(tx, tree, &members, principal).await?;
+        ensure_other_owner(tx, tree, &members, principal).await?;
     }
     tx.put_member(tree, principal.clone(), Some(level)).await?;
     Ok(match before {
@@ -51,10 +52,11 @@ pub async fn grant(
     })
 }
 
-/// Takes somebody's level away. `by` is the level of whoever asks; `None` may do everything.
+/// Revokes the level of a principal. `by` is the level of the requesting principal; `None` may do
+/// everything.
 ///
 /// # Errors
-/// 403 beyond the level of whoever asks; 404 `member_not_found`; 409 `last_owner`; or the
+/// 403 beyond the level of the requesting principal; 404 `member_not_found`; 409 `last_owner`; or the
 /// storage failed.
 pub async fn revoke(
     tx: &mut dyn Tx,
@@ -70,15 +72,19 @@ pub async fn revoke(
             format!("The thread is not shared with `{principal}`"),
         ));
     }
-    within(by, before, None)?;
+    ensure_within(by, before, None)?;
     if before == Some(Level::Owner) {
-        pass_on(tx, tree, &members, principal).await?;
+        ensure_other_owner(tx, tree, &members, principal).await?;
     }
     Ok(tx.put_member(tree, principal.clone(), None).await?)
 }
 
-/// Nobody gives, changes or takes away a level above their own.
-fn within(by: Option<Level>, before: Option<Level>, after: Option<Level>) -> Result<(), Error> {
+/// Refuses to grant, change or revoke a level above the one of the requesting principal.
+fn ensure_within(
+    by: Option<Level>,
+    before: Option<Level>,
+    after: Option<Level>,
+) -> Result<(), Error> {
     match by {
         Some(by) if before.max(after) > Some(by) => Err(Error::refused(
             ErrorKind::Forbidden,
@@ -89,8 +95,9 @@ fn within(by: Option<Level>, before: Option<Level>, after: Option<Level>) -> Res
     }
 }
 
-/// Lets another owner own the tree, since `leaving` will not any more.
-async fn pass_on(
+/// Checks that a tree has another owner than `leaving`, and makes that one its first owner if
+/// `leaving` was.
+async fn ensure_other_owner(
     tx: &mut dyn Tx,
     tree: TreeId,
     members: &Members,
@@ -125,7 +132,10 @@ mod tests {
             (Manager, Some(Owner), None),
             (Writer, None, Some(Manager)),
         ] {
-            assert!(within(Some(by), before, after).is_err(), "{by} {before:?}");
+            assert!(
+                ensure_within(Some(by), before, after).is_err(),
+                "{by} {before:?}"
+            );
         }
         for (by, before, after) in [
             (Some(Manager), None, Some(Manager)),
@@ -133,7 +143,10 @@ mod tests {
             (Some(Owner), Some(Owner), Some(Reader)),
             (None, Some(Owner), None),
         ] {
-            assert!(within(by, before, after).is_ok(), "{by:?} {before:?}");
+            assert!(
+                ensure_within(by, before, after).is_ok(),
+                "{by:?} {before:?}"
+            );
         }
     }
 }

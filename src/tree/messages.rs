@@ -1,4 +1,4 @@
-//! Messages of a thread: where a posted one goes, how it is stored, and reading them by path.
+//! Messages of a thread: placing and storing new ones, and reading them by path.
 
 pub mod content;
 pub mod cursor;
@@ -35,13 +35,13 @@ pub const PAGE_MAX: i64 = 1000;
 /// Most characters of a message's id.
 pub const ID_MAX: usize = 255;
 
-/// What to do with a message whose id the thread knows already, with other content.
+/// What to do with a message whose id the thread has already, with other content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnExisting {
     /// Write it on a new branch that begins before the old one.
     #[default]
     Branch,
-    /// Change it where the branch stands, through the channel's reducer.
+    /// Replace it in the state at the head of the branch, through the channel's reducer.
     Replace,
     /// Refuse.
     Reject,
@@ -50,9 +50,9 @@ pub enum OnExisting {
 /// A message of a request.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// The id it came with.
+    /// The id in the request.
     pub id: Option<Arc<str>>,
-    /// It in stored form; its `id` is that of `id`.
+    /// The message in stored form, with the same `id`.
     pub message: Value,
 }
 
@@ -61,26 +61,26 @@ pub struct Incoming {
 pub struct Post {
     /// At least one.
     pub messages: Vec<Incoming>,
-    /// The message they follow (or come in place of, with [`Position::Before`]).
+    /// The message they follow, or replace with [`Position::Before`].
     pub parent: Option<(Arc<str>, Position)>,
     /// The branch to append to.
     pub branch: Option<Arc<str>>,
     /// Make the branch that was written the active one.
     pub activate: bool,
-    /// What known ids mean.
+    /// What ids that the thread has already mean.
     pub on_existing: OnExisting,
-    /// What the head of the branch must be, as sent, if that matters; `Some(None)` is an empty
-    /// branch. What is no checkpoint's id is no branch's head either.
+    /// The head that the branch must have, as submitted; `Some(None)` means an empty branch. A text
+    /// that is not the id of a checkpoint equals no head.
     pub expected_head: Option<Option<Arc<str>>>,
-    /// The node that is taken to have written them.
+    /// The graph node that counts as their writer.
     pub as_node: Option<Arc<str>>,
 }
 
-/// A message that a request of the message API names as `parent_id` or `leaf_id`. Of several with
-/// one id the one on the path of `head` counts.
+/// Finds a message that a request of the message API names as `parent_id` or `leaf_id`. Of several
+/// messages with one id, the one on the path of `head` counts.
 ///
 /// # Errors
-/// 404 `message_not_found`; 400 `invalid_id` if it has not the form of an id that is given here.
+/// 404 `message_not_found`; 400 `invalid_id` if the text cannot be an id assigned by this server.
 pub async fn message(
     read: &mut dyn Read,
     thread: &ThreadRow,

@@ -1,4 +1,5 @@
-//! The shape of a thread: what it sees on all its branches, by depth, then age.
+//! The outline of a thread: the checkpoints and messages it sees on all its branches, by depth,
+//! then age.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,17 +13,17 @@ use super::{
 };
 use crate::id::NodeId;
 
-/// Rows of an inherited path that are looked at.
+/// Most rows of an inherited path that are read.
 const WALK: usize = 100_000;
 /// Nodes read at once on the way up a chain.
 const PAGE: usize = 64;
 
-/// Part of a thread's shape.
+/// A page of a thread's outline.
 #[derive(Clone, Debug)]
 pub struct OutlinePage<T> {
-    /// What there is, by depth, then age.
+    /// The rows, by depth, then age.
     pub rows: Vec<T>,
-    /// There is more.
+    /// More rows follow.
     pub truncated: bool,
 }
 
@@ -52,7 +53,7 @@ pub async fn checkpoints(
     Ok(cut(rows, limit))
 }
 
-/// Messages of a thread beyond the place `after`: its own and those it inherits.
+/// Messages of a thread whose ordinals are greater than `after`: its own and those it inherits.
 ///
 /// # Errors
 /// The storage failed.
@@ -94,19 +95,19 @@ pub async fn parents(
     thread: &ThreadRow,
     nodes: &[MessageNode],
 ) -> Result<HashMap<NodeId, std::sync::Arc<str>>, Error> {
-    let mut known: HashMap<_, _> = nodes
+    let mut ids: HashMap<_, _> = nodes
         .iter()
         .map(|node| (node.id, node.message_id.clone()))
         .collect();
-    let wanted: HashSet<NodeId> = nodes.iter().filter_map(|node| node.parent).collect();
-    for parent in wanted {
-        if !known.contains_key(&parent)
+    let parents: HashSet<NodeId> = nodes.iter().filter_map(|node| node.parent).collect();
+    for parent in parents {
+        if !ids.contains_key(&parent)
             && let Some(node) = read.node(thread.tree, parent).await?
         {
-            known.insert(parent, node.message_id);
+            ids.insert(parent, node.message_id);
         }
     }
-    Ok(known)
+    Ok(ids)
 }
 
 /// The newest message of a model on the path of a branch.

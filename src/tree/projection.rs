@@ -1,10 +1,11 @@
-//! Tables derived from a thread's events: what they hold, computed from events alone, and what a
-//! storage must be able to do with them.
+//! Tables derived from a thread's events: their rows, computed from events alone, and the
+//! operations on them that a storage offers.
 //!
-//! A table has an offset per thread: the number of the last event it knows. It is behind when the
-//! thread has more, so that writers of events mark nothing. A step reads the events above the
-//! offset and writes their rows and the new offset together, if the offset is still what it was:
-//! any number of processes may work at once, the slower one's step is dropped.
+//! A table has an offset per thread: the number of the last event it has read. It is behind when
+//! the thread has more events, so that writers of events need not mark anything. A step reads the
+//! events above the offset and writes their rows and the new offset together, if the offset has not
+//! changed meanwhile: any number of processes may work at once, and the step of the slower one is
+//! dropped.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub enum Projection {
     Search,
     /// `thread_heads`: newest message and counts.
     Heads,
-    /// `thread_timeline`: what happened, in order.
+    /// `thread_timeline`: the events of a thread's history, in order.
     Timeline,
 }
 
@@ -51,7 +52,7 @@ impl Projection {
         }
     }
 
-    /// Its place in [`Projection::ALL`].
+    /// Its index in [`Projection::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
@@ -65,17 +66,17 @@ impl Projection {
 /// A row of `thread_heads`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeadRow {
-    /// The newest event it knows of.
+    /// The newest event it has read.
     pub number: i64,
     /// Messages added, on any branch.
     pub messages: i64,
-    /// Branches made and not deleted; the first one is not counted.
+    /// Branches created and not deleted; the first one is not counted.
     pub branches: i64,
     /// Runs ended.
     pub runs: i64,
     /// The newest message.
     pub last_message_id: Option<Arc<str>>,
-    /// Its role as clients see it.
+    /// Its role in the message API.
     pub last_role: Option<Arc<str>>,
     /// The beginning of its text.
     pub last_preview: Option<Arc<str>>,
@@ -139,16 +140,16 @@ impl ProjectedRows {
     }
 }
 
-/// What one table learns of one thread, to be written together.
+/// New rows of one table for one thread, which are written together.
 #[derive(Clone, Debug)]
 pub struct ProjectionStep {
     /// Tree of the thread.
     pub tree: TreeId,
     /// The thread.
     pub thread: ThreadId,
-    /// The offset it starts from; the step is dropped when it is not that any more.
+    /// The offset it starts from; the step is dropped when the table has another one by then.
     pub from: i64,
-    /// The offset it leads to.
+    /// The offset after it.
     pub to: i64,
     /// The rows.
     pub rows: ProjectedRows,
@@ -170,31 +171,31 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Whether every table has read all there is, or `number` at least.
+    /// Whether every table has read the events up to `number`, or all events without one.
     pub fn reached(&self, number: Option<i64>) -> bool {
-        let wanted = number.unwrap_or(self.last);
-        self.offsets.iter().all(|offset| *offset >= wanted)
+        let target = number.unwrap_or(self.last);
+        self.offsets.iter().all(|offset| *offset >= target)
     }
 }
 
-/// Keeps derived tables. Implemented by `storage::sqlite` and `storage::postgres`.
+/// Stores derived tables. Implemented by `storage::sqlite` and `storage::postgres`.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Up to `limit` threads after one (by id) that a table is behind of, and the last thread
-    /// that was looked at, unless it was the last there is.
+    /// Up to `limit` threads after one (by id) for which a table is behind, and the last thread
+    /// that was checked, unless no thread follows it.
     async fn behind(
         &self,
         after: Option<ThreadId>,
         limit: usize,
     ) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error>;
 
-    /// How far the tables have read these threads. Threads that are gone are left out.
+    /// How far the tables have read these threads. Deleted threads are left out.
     async fn progress(&self, threads: Vec<ThreadId>) -> Result<Vec<Progress>, Error>;
 
-    /// Writes steps, each one whole or, when its offset has moved, not at all.
+    /// Writes steps, each one completely or, when its offset has changed, not at all.
     async fn apply(&self, steps: Vec<ProjectionStep>) -> Result<(), Error>;
 
-    /// Forgets the rows and offsets of one table or all of them, of one thread or all.
+    /// Deletes the rows and offsets of one table or all tables, for one thread or all.
     async fn reset(
         &self,
         projection: Option<Projection>,
@@ -202,8 +203,8 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<(), Error>;
 }
 
-/// What `events` of a thread add to a table that has read up to `from`. `message` gives the
-/// message an event is about, as stored at the event's checkpoint.
+/// The rows that `events` of a thread add to a table. `message` returns the message that an event
+/// is about, as stored at the event's checkpoint.
 pub fn project<'a>(
     projection: Projection,
     head: Option<&HeadRow>,
@@ -248,8 +249,8 @@ pub fn project<'a>(
     }
 }
 
-/// Whether a list of a thread's history shows an event: steps of runs that went well say nothing
-/// that their messages do not.
+/// Whether a list of a thread's history shows an event. It leaves out the steps of successful runs,
+/// because their messages are listed.
 fn is_shown(event: &ThreadEvent) -> bool {
     match &*event.kind {
         event::RUN_ENQUEUED | event::RUN_STARTED | event::CHECKPOINT_CREATED => false,
@@ -258,16 +259,16 @@ fn is_shown(event: &ThreadEvent) -> bool {
     }
 }
 
-/// Whether an event brings a message, or new content of one.
+/// Whether an event adds a message or changes the content of one.
 pub fn is_text(event: &ThreadEvent) -> bool {
-    is_added(event) || &*event.kind == "MessageEdited"
+    is_added(event) || &*event.kind == event::MESSAGE_EDITED
 }
 
-/// Whether an event brings a message.
+/// Whether an event adds a message.
 fn is_added(event: &ThreadEvent) -> bool {
     matches!(
         &*event.kind,
-        "UserMessageAdded" | "LLMResponseGenerated" | "MessageAdded"
+        event::USER_MESSAGE_ADDED | event::LLM_RESPONSE_GENERATED | event::MESSAGE_ADDED
     )
 }
 
@@ -275,16 +276,16 @@ fn advance(head: &mut HeadRow, event: &ThreadEvent, message: Option<&Value>) {
     head.number = event.number;
     head.updated_at = head.updated_at.max(event.created_at.0);
     match &*event.kind {
-        "BranchCreated" => head.branches += 1,
-        "BranchDeleted" => head.branches -= 1,
-        "RunFinished" => head.runs += 1,
+        event::BRANCH_CREATED => head.branches += 1,
+        event::BRANCH_DELETED => head.branches -= 1,
+        event::RUN_FINISHED => head.runs += 1,
         _ if is_added(event) => {
             head.messages += 1;
             head.last_message_id.clone_from(&event.message_id);
             head.last_role = role(event, message);
             head.last_preview = message.map(preview);
         }
-        "MessageEdited" if head.last_message_id == event.message_id => {
+        event::MESSAGE_EDITED if head.last_message_id == event.message_id => {
             head.last_preview = message.map(preview);
         }
         _ => {}
@@ -292,7 +293,7 @@ fn advance(head: &mut HeadRow, event: &ThreadEvent, message: Option<&Value>) {
 }
 
 fn fork(event: &ThreadEvent) -> Option<ForkRow> {
-    if &*event.kind != "ThreadForked" {
+    if &*event.kind != event::THREAD_FORKED {
         return None;
     }
     let text = |name: &str| event.payload.get(name).and_then(Value::as_str);
@@ -310,12 +311,12 @@ fn fork(event: &ThreadEvent) -> Option<ForkRow> {
 fn role(event: &ThreadEvent, message: Option<&Value>) -> Option<Arc<str>> {
     let stored = message.and_then(|message| message.get("type")?.as_str());
     Some(match (&*event.kind, stored) {
-        ("UserMessageAdded", _) | (_, Some("human")) => "user".into(),
-        ("LLMResponseGenerated", _) | (_, Some("ai")) => "assistant".into(),
+        (event::USER_MESSAGE_ADDED, _) | (_, Some("human")) => "user".into(),
+        (event::LLM_RESPONSE_GENERATED, _) | (_, Some("ai")) => "assistant".into(),
         (_, Some(other)) => other.into(),
         (_, None) => {
-            let told = event.payload.get("role")?.as_str()?;
-            told.into()
+            let role = event.payload.get("role")?.as_str()?;
+            role.into()
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Which checkpoints of a thread go when only those are kept that somebody stands on.
+//! Plans which checkpoints of a thread are removed when only those that are in use stay.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,13 +16,13 @@ pub struct PruneCandidate {
     pub parent: Option<CheckpointId>,
     /// The branch that wrote it.
     pub branch: BranchId,
-    /// A pin, or one with an open question.
+    /// It must stay: a branch, tag, fork or run needs it, or it has an open interrupt.
     pub retained: bool,
-    /// It holds the input of a run and nothing else.
+    /// It contains the input of a run and nothing else.
     pub input: bool,
 }
 
-/// A state of a graph inside that belongs to a root checkpoint.
+/// A state of a subgraph that belongs to a root checkpoint.
 #[derive(Clone, Debug)]
 pub struct SubgraphState {
     /// The root checkpoint.
@@ -33,51 +33,51 @@ pub struct SubgraphState {
     pub branch: BranchId,
 }
 
-/// What to do.
+/// The checkpoints to change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrunePlan {
-    /// Checkpoints that go.
+    /// Checkpoints to remove.
     pub removed: Vec<CheckpointId>,
-    /// Checkpoints that stay while the one they follow goes, with the nearest one above that
-    /// stays.
+    /// Checkpoints that stay while their parent is removed, each with its new parent: the nearest
+    /// ancestor that stays.
     pub reparented: Vec<(CheckpointId, Option<CheckpointId>)>,
 }
 
-/// Whether what is stored in a namespace outlives the task that wrote it. A task's own namespace
-/// names it and is read by no other.
+/// Whether states in a namespace outlive the task that wrote them. The namespace of a task names
+/// the task, and no other task reads it.
 pub fn outlives_its_task(ns: &str) -> bool {
     !ns.is_empty() && !ns.contains(':')
 }
 
-/// Decides for all root checkpoints of a thread. Checkpoints it inherits are not among `rows` and
-/// stay.
+/// Decides which root checkpoints of a thread are removed. Checkpoints that it inherits are not
+/// among `rows` and stay.
 ///
-/// A graph inside that keeps its state for the thread reads the newest one on the path: the
-/// checkpoints that hold those stay too. So does the bare input right above one that stays: it
+/// A subgraph that stores its state for the thread reads the newest one on the path, so the
+/// checkpoints with those states stay too. So does the bare input right above one that stays: it
 /// leads from the first message of a turn to what was before the turn.
-pub fn plan(rows: &[PruneCandidate], inner: &[SubgraphState]) -> PrunePlan {
+pub fn plan(rows: &[PruneCandidate], states: &[SubgraphState]) -> PrunePlan {
     let by_id: HashMap<CheckpointId, &PruneCandidate> =
         rows.iter().map(|row| (row.id, row)).collect();
-    let mut kept: HashSet<CheckpointId> = rows
+    let mut retained: HashSet<CheckpointId> = rows
         .iter()
         .filter(|row| row.retained)
         .map(|row| row.id)
         .collect();
-    keep_inner(rows, &by_id, inner, &mut kept);
-    keep_inputs(&by_id, &mut kept);
+    retain_subgraph_states(rows, &by_id, states, &mut retained);
+    retain_inputs(&by_id, &mut retained);
     let mut plan = PrunePlan::default();
     let mut nearest: HashMap<CheckpointId, Option<CheckpointId>> = HashMap::new();
     for row in rows {
-        if !kept.contains(&row.id) {
+        if !retained.contains(&row.id) {
             plan.removed.push(row.id);
             continue;
         }
-        let goes = |id: &CheckpointId| by_id.contains_key(id) && !kept.contains(id);
+        let is_removed = |id: &CheckpointId| by_id.contains_key(id) && !retained.contains(id);
         let mut passed = vec![];
         let mut above = row.parent;
-        while let Some(id) = above.filter(goes) {
-            if let Some(known) = nearest.get(&id) {
-                above = *known;
+        while let Some(id) = above.filter(is_removed) {
+            if let Some(found) = nearest.get(&id) {
+                above = *found;
                 break;
             }
             passed.push(id);
@@ -91,48 +91,52 @@ pub fn plan(rows: &[PruneCandidate], inner: &[SubgraphState]) -> PrunePlan {
     plan
 }
 
-fn keep_inputs(by_id: &HashMap<CheckpointId, &PruneCandidate>, kept: &mut HashSet<CheckpointId>) {
-    for id in kept.clone() {
+fn retain_inputs(
+    by_id: &HashMap<CheckpointId, &PruneCandidate>,
+    retained: &mut HashSet<CheckpointId>,
+) {
+    for id in retained.clone() {
         let mut at = by_id.get(&id).and_then(|row| row.parent);
         while let Some(row) = at.and_then(|id| by_id.get(&id))
             && row.input
-            && kept.insert(row.id)
+            && retained.insert(row.id)
         {
             at = row.parent;
         }
     }
 }
 
-fn keep_inner(
+fn retain_subgraph_states(
     rows: &[PruneCandidate],
     by_id: &HashMap<CheckpointId, &PruneCandidate>,
-    inner: &[SubgraphState],
-    kept: &mut HashSet<CheckpointId>,
+    states: &[SubgraphState],
+    retained: &mut HashSet<CheckpointId>,
 ) {
-    let mut states: HashMap<CheckpointId, Vec<&SubgraphState>> = HashMap::new();
+    let mut by_root: HashMap<CheckpointId, Vec<&SubgraphState>> = HashMap::new();
     let mut names: HashSet<&str> = HashSet::new();
-    for state in inner.iter().filter(|state| outlives_its_task(&state.ns)) {
-        states.entry(state.root).or_default().push(state);
+    for state in states.iter().filter(|state| outlives_its_task(&state.ns)) {
+        by_root.entry(state.root).or_default().push(state);
         names.insert(&state.ns);
     }
     if names.is_empty() {
         return;
     }
     for start in rows.iter().filter(|row| row.retained) {
-        let mut wanted = names.clone();
+        let mut missing = names.clone();
         let mut owner = start.branch;
         let mut at = Some(start.id);
         while let Some(row) = at.and_then(|id| by_id.get(&id)) {
-            for state in states.get(&row.id).into_iter().flatten() {
-                if wanted.contains(&*state.ns) {
-                    // Of another branch: perhaps copied along, so it stays and the search goes on.
-                    kept.insert(row.id);
+            for state in by_root.get(&row.id).into_iter().flatten() {
+                if missing.contains(&*state.ns) {
+                    // The state of another branch may have been copied: it stays, and the search
+                    // goes on.
+                    retained.insert(row.id);
                     if state.branch == owner && row.id != start.id {
-                        wanted.remove(&*state.ns);
+                        missing.remove(&*state.ns);
                     }
                 }
             }
-            if wanted.is_empty() {
+            if missing.is_empty() {
                 break;
             }
             owner = row.branch;

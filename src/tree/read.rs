@@ -1,4 +1,4 @@
-//! Reading states of a thread: at a checkpoint or now, over time, with graphs inside.
+//! Reading states of a thread: at a checkpoint, at present or over time, with those of subgraphs.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,14 +19,14 @@ use crate::{
     id::CheckpointId,
 };
 
-/// A state with what is stored beside it.
+/// A state with the pending writes stored beside it.
 #[derive(Clone, Debug)]
 pub struct ThreadState {
-    /// What the graph shows.
+    /// The values and tasks, as the graph defines them.
     pub snapshot: Snapshot,
     /// Pending writes that count, ordered by path, task and index.
     pub writes: Vec<Pending>,
-    /// Live states of the graphs inside its tasks, by namespace, when they were asked for.
+    /// Present states of the subgraphs of its tasks, by namespace, if requested.
     pub subgraphs: HashMap<Arc<str>, ThreadState>,
 }
 
@@ -39,8 +39,8 @@ pub struct StateReader<'a> {
 }
 
 impl StateReader<'_> {
-    /// The state in `ns` at a checkpoint, or as it stands now without one. `graph` is the graph
-    /// of that namespace.
+    /// The state in `ns` at a checkpoint, or the present one without it. `graph` is the graph of
+    /// that namespace.
     ///
     /// # Errors
     /// Stored values do not fit the graph, or the storage failed.
@@ -49,27 +49,26 @@ impl StateReader<'_> {
         graph: &Arc<Compiled>,
         ns: &Arc<str>,
         at: Option<CheckpointId>,
-        inside: bool,
+        with_subgraphs: bool,
     ) -> Result<Option<ThreadState>, engine::Error> {
-        let wanted = match (at, ns.is_empty()) {
+        let position = match (at, ns.is_empty()) {
             (Some(id), _) => At::Id(id),
             (None, true) => At::ActiveHead,
             (None, false) => At::Newest,
         };
-        let Some(mut decoded) = self.find(ns, wanted).await? else {
+        let Some(mut decoded) = self.load(ns, position).await? else {
             return Ok(None);
         };
         match at {
             Some(id) if self.thread.head != Some(id) => load::keep_first_writes(&mut decoded),
             _ => load::keep_own_writes(&mut decoded, self.thread.active_branch),
         }
-        self.shown(graph, ns, &decoded, at.is_none(), inside)
+        self.render(graph, ns, &decoded, at.is_none(), with_subgraphs)
             .await
             .map(Some)
     }
 
-    /// States in `ns`, newest first; in every namespace of the thread when `ns` is `None`, by
-    /// what `graph_of` answers.
+    /// The states that `list` selects, newest first, except those whose graph is not part of `root`.
     ///
     /// # Errors
     /// Stored values do not fit the graph, or the storage failed.
@@ -93,28 +92,28 @@ impl StateReader<'_> {
             } else {
                 load::keep_first_writes(&mut decoded);
             }
-            states.push(self.shown(&graph, ns, &decoded, false, false).await?);
+            states.push(self.render(&graph, ns, &decoded, false, false).await?);
         }
         Ok(states)
     }
 
-    async fn find(&self, ns: &Arc<str>, at: At) -> Result<Option<Decoded>, engine::Error> {
+    async fn load(&self, ns: &Arc<str>, at: At) -> Result<Option<Decoded>, engine::Error> {
         let (tree, thread) = (self.thread.tree, self.thread.id);
         Ok(load::checkpoint(self.saver, tree, thread, ns, at).await?)
     }
 
-    async fn shown(
+    async fn render(
         &self,
         graph: &Arc<Compiled>,
         ns: &Arc<str>,
         decoded: &Decoded,
         live: bool,
-        inside: bool,
+        with_subgraphs: bool,
     ) -> Result<ThreadState, engine::Error> {
         let wiring = Wiring::new(graph.clone());
         let snapshot = exact(&wiring, ns, decoded, live)?;
-        let inside = match inside {
-            true => self.inside(graph, &snapshot).await?,
+        let subgraphs = match with_subgraphs {
+            true => self.subgraph_states(graph, &snapshot).await?,
             false => HashMap::new(),
         };
         Ok(ThreadState {
@@ -124,12 +123,12 @@ impl StateReader<'_> {
                 .iter()
                 .map(|(_, write)| write.clone())
                 .collect(),
-            subgraphs: inside,
+            subgraphs,
         })
     }
 
-    /// Live states of the graphs inside the tasks of a state.
-    fn inside<'b>(
+    /// Present states of the subgraphs of the tasks of a state.
+    fn subgraph_states<'b>(
         &'b self,
         graph: &'b Arc<Compiled>,
         of: &'b Snapshot,
@@ -152,7 +151,7 @@ impl StateReader<'_> {
     }
 }
 
-/// Where a graph keeps what it stores when it runs in the namespace `ns`.
+/// The namespace in which a graph stores its states when it runs in the namespace `ns`.
 pub fn stored_ns(graph: &Compiled, ns: &Arc<str>) -> Arc<str> {
     match graph.persist {
         Persist::Thread => engine::subgraph::without_tasks(ns).into(),

@@ -1,4 +1,4 @@
-//! From an address to the checkpoint to build on, as far as the thread sees it.
+//! Resolves an address to the checkpoint to build on, among those that a thread sees.
 
 use std::sync::Arc;
 
@@ -19,23 +19,23 @@ use crate::{
 mod events;
 mod nodes;
 
-use events::{event, event_row, node_of};
+use events::{base_at_event, event_row, node_of};
 pub use nodes::{is_on_path, last_inherited, sees};
 
-/// Rows of a path read at once.
+/// Rows of a path that are read at once.
 const PAGE: usize = 256;
 /// Rows of a path that a request may walk.
 const WALK_MAX: usize = 100_000;
 
-/// What to build on.
+/// The checkpoint to build on.
 #[derive(Clone, Debug)]
 pub enum Base {
     /// Nothing: before the first checkpoint.
     Empty,
     /// A checkpoint.
     At(Point),
-    /// A checkpoint whose newest messages must go first: what follows is a child of it without
-    /// them, in which nothing waits to run.
+    /// A checkpoint whose newest messages must be cut off first. What is built follows a child of
+    /// it without them, in which no node waits to run.
     Trim {
         /// The checkpoint.
         of: Point,
@@ -45,7 +45,7 @@ pub enum Base {
 }
 
 impl Base {
-    /// The checkpoint, if there is one; that to trim too.
+    /// The checkpoint, if there is one, even if it must be trimmed.
     pub fn point(&self) -> Option<&Point> {
         match self {
             Self::Empty => None,
@@ -59,22 +59,22 @@ impl Base {
     }
 }
 
-/// What an address means in a thread.
+/// The meaning of an address in a thread.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// What to build on.
+    /// The checkpoint to build on.
     pub base: Base,
     /// The branch that the address names; the active one without an address.
     pub named: Option<Branch>,
     /// The message that the address names.
     pub message: Option<MessageNode>,
-    /// The position asked for: with [`Position::Before`] and a message of a user, that message
-    /// is what a client may offer to write anew.
+    /// The position in the address. With [`Position::Before`] and a message of a user, clients may
+    /// offer that message for editing.
     pub position: Position,
 }
 
 impl Resolved {
-    /// The message of a user which the base comes before.
+    /// The message of a user that follows the base.
     pub fn prefill(&self) -> Option<&MessageNode> {
         let message = self.message.as_ref()?;
         let user = matches!(message.role.as_deref(), Some("human" | "user"));
@@ -82,7 +82,7 @@ impl Resolved {
     }
 }
 
-/// A thread that is not deleted.
+/// Finds a thread that is not deleted.
 ///
 /// # Errors
 /// 404 `thread_not_found`, or the storage failed.
@@ -92,7 +92,7 @@ pub async fn thread(read: &mut dyn Read, id: ThreadId) -> Result<ThreadRow, Erro
         .ok_or_else(|| Error::missing("thread_not_found", format!("Thread with ID {id} not found")))
 }
 
-/// The active branch of a thread.
+/// Finds the active branch of a thread.
 ///
 /// # Errors
 /// 404 for a thread that is being deleted, or the storage failed.
@@ -109,7 +109,7 @@ pub async fn active(read: &mut dyn Read, thread: &ThreadRow) -> Result<Branch, E
     })
 }
 
-/// A branch by its name.
+/// Finds a branch by its name.
 ///
 /// # Errors
 /// 404 `branch_not_found`, or the storage failed.
@@ -124,7 +124,7 @@ pub async fn branch(read: &mut dyn Read, thread: &ThreadRow, name: &str) -> Resu
     })
 }
 
-/// A tag by its name.
+/// Finds a tag by its name.
 ///
 /// # Errors
 /// 404 `tag_not_found`, or the storage failed.
@@ -133,7 +133,7 @@ pub async fn tag(read: &mut dyn Read, thread: &ThreadRow, name: &str) -> Result<
     found.ok_or_else(|| Error::missing("tag_not_found", format!("The thread has no tag `{name}`")))
 }
 
-/// A checkpoint that the thread sees.
+/// Finds a checkpoint that the thread sees.
 ///
 /// # Errors
 /// 404 `checkpoint_not_found`, or the storage failed.
@@ -149,16 +149,16 @@ pub async fn checkpoint(
         {
             Ok(point)
         }
-        _ => Err(no_checkpoint(id)),
+        _ => Err(checkpoint_not_found(id)),
     }
 }
 
-fn no_checkpoint(id: CheckpointId) -> Error {
+fn checkpoint_not_found(id: CheckpointId) -> Error {
     Error::missing("checkpoint_not_found", format!("Checkpoint {id} not found"))
 }
 
-/// The place in the message index of a message that the thread sees. Of several with one id the
-/// one on the path of `head` counts, else the newest.
+/// Finds the node of a message that the thread sees. Of several messages with one id, the one on
+/// the path of `head` counts, or else the newest.
 ///
 /// # Errors
 /// 404 `message_not_found`, or the storage failed.
@@ -191,13 +191,13 @@ pub async fn message(
     })
 }
 
-/// What an address means in a thread.
+/// Resolves an address in a thread.
 ///
 /// # Errors
-/// 404: no such thing, or the thread does not see it; 400 `invalid_id` for a parent whose id is no
-/// UUID either. 409 `not_checkpointed`: the message of an
-/// event waits in the queue; `head_conflict`: the checkpoint is not the head of the branch named
-/// with it. Or the storage failed.
+/// 404: there is no such thing, or the thread does not see it. 400 `invalid_id`: a parent that is
+/// not found has an id that is no UUID. 409 `not_checkpointed`: the message of an event is still
+/// queued; `head_conflict`: the checkpoint is not the head of the branch named with it. Or the
+/// storage failed.
 pub async fn resolve(
     read: &mut dyn Read,
     thread: &ThreadRow,
@@ -257,13 +257,13 @@ pub async fn resolve(
         }
         AddressTarget::Event(number) => {
             let (base, node) = match address.position {
-                Position::At => event(read, thread, *number).await?,
+                Position::At => base_at_event(read, thread, *number).await?,
                 Position::Before => {
                     let (_, row) = event_row(read, thread, *number).await?;
                     let node = node_of(read, thread, &row).await?;
                     let (base, _) = match number {
                         ..=1 => (Base::Empty, None),
-                        number => event(read, thread, number - 1).await?,
+                        number => base_at_event(read, thread, number - 1).await?,
                     };
                     (base, node)
                 }
@@ -279,7 +279,7 @@ pub async fn resolve(
     let base = match (address.position, at) {
         (Position::At, base) => base,
         (Position::Before, base) => match base.point() {
-            Some(point) => match above(read, thread, point).await? {
+            Some(point) => match parent_of(read, thread, point).await? {
                 Some(parent) => Base::At(parent),
                 None => Base::Empty,
             },
@@ -301,7 +301,8 @@ async fn at_head(read: &mut dyn Read, thread: &ThreadRow, branch: &Branch) -> Re
     }
 }
 
-/// A checkpoint that a row of the thread names. Pruning may have taken it, or undoing its run.
+/// Finds a checkpoint that a row of the thread names. Pruning may have removed it, or rolling back
+/// its run.
 async fn existing_checkpoint(
     read: &mut dyn Read,
     thread: &ThreadRow,
@@ -311,8 +312,8 @@ async fn existing_checkpoint(
     point.ok_or_else(|| pruned(format!("Checkpoint {id} is gone")))
 }
 
-/// The checkpoint before another one; none before the first.
-async fn above(
+/// The parent of a checkpoint; `None` for the first one.
+async fn parent_of(
     read: &mut dyn Read,
     thread: &ThreadRow,
     point: &Point,
@@ -321,15 +322,15 @@ async fn above(
         Some(id) => Some(existing_checkpoint(read, thread, id).await?),
         None => None,
     };
-    match follows(point, parent.as_ref()) {
+    match follows_directly(point, parent.as_ref()) {
         true => Ok(parent),
         false => Err(pruned(format!("What was before {} is gone", point.id))),
     }
 }
 
-/// Whether nothing was pruned above a checkpoint. After pruning it follows the nearest one that
-/// was kept, which lacks what came in between: depths tell.
-fn follows(point: &Point, parent: Option<&Point>) -> bool {
+/// Whether nothing was pruned between a checkpoint and its parent. Pruning makes the nearest
+/// remaining ancestor the parent, and then the depths of the two differ by more than one.
+fn follows_directly(point: &Point, parent: Option<&Point>) -> bool {
     parent.map_or(-1, |parent| parent.depth) + 1 == point.depth
 }
 
@@ -340,20 +341,21 @@ fn pruned(what: String) -> Error {
     )
 }
 
-/// The end of the turn that a message ends, else the first checkpoint with it.
+/// The checkpoint at the end of the turn that a message ends, or else the first one with the
+/// message.
 pub async fn at_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     node: &MessageNode,
 ) -> Result<Base, Error> {
-    if let Some(settled) = node.turn_end
-        && let Some(point) = read.point(thread.tree, settled).await?
-        && (point.thread == thread.id || read.visible(thread.tree, thread.id, settled).await?)
+    if let Some(turn_end) = node.turn_end
+        && let Some(point) = read.point(thread.tree, turn_end).await?
+        && (point.thread == thread.id || read.visible(thread.tree, thread.id, turn_end).await?)
     {
         return Ok(Base::At(point));
     }
     let first = existing_checkpoint(read, thread, node.checkpoint).await?;
-    let beside = beside(read, thread, node, &first).await?;
+    let beside = messages_beside(read, thread, node, &first).await?;
     let drop: Vec<_> = beside
         .into_iter()
         .filter(|other| other.seq > node.seq)
@@ -365,15 +367,15 @@ pub async fn at_message(
     })
 }
 
-/// The state before a message came. A checkpoint that only holds the input of a run is not it:
-/// it still carries the message, and a run without input would replay it.
+/// The state before a message was added. A checkpoint that has just the input of a run does not
+/// count: it contains the message already, and a run without input would replay it.
 pub async fn before_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     node: &MessageNode,
 ) -> Result<Base, Error> {
     let first = existing_checkpoint(read, thread, node.checkpoint).await?;
-    let beside = beside(read, thread, node, &first).await?;
+    let beside = messages_beside(read, thread, node, &first).await?;
     if beside.iter().any(|other| other.seq < node.seq) {
         let drop = beside
             .into_iter()
@@ -384,7 +386,7 @@ pub async fn before_message(
     }
     let mut below = first;
     for _ in 0..WALK_MAX {
-        match above(read, thread, &below).await? {
+        match parent_of(read, thread, &below).await? {
             None => return Ok(Base::Empty),
             Some(point) if point.source != Source::Input => return Ok(Base::At(point)),
             Some(point) => below = point,
@@ -393,8 +395,8 @@ pub async fn before_message(
     Err(too_deep())
 }
 
-/// The messages that came with a message, in its checkpoint, itself included, oldest first.
-async fn beside(
+/// The messages that were added by the checkpoint of a message, itself included, oldest first.
+async fn messages_beside(
     read: &mut dyn Read,
     thread: &ThreadRow,
     node: &MessageNode,

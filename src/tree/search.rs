@@ -1,17 +1,17 @@
-//! Which threads a list shows, and in what order.
+//! Filters and orders for lists of threads.
 
 use std::sync::Arc;
 
 use crate::{id::ThreadId, value::Map};
 
-/// Status to look for.
+/// The status of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadStatus {
-    /// Nothing left to do.
+    /// No run is open, and no node waits to run.
     Idle,
     /// A run is pending or running.
     Busy,
-    /// The head has nodes that wait.
+    /// The head of the active branch has nodes that wait to run.
     Interrupted,
     /// The last run failed.
     Error,
@@ -81,7 +81,7 @@ impl SortBy {
     }
 }
 
-/// Which threads.
+/// Selects threads.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadFilter {
     /// Only these; `None` for all.
@@ -90,7 +90,7 @@ pub struct ThreadFilter {
     pub metadata: Map,
     /// Only this status.
     pub status: Option<ThreadStatus>,
-    /// Which of a fork family.
+    /// Which threads of a fork family.
     pub mode: ForkMode,
     /// Only those this principal may see; `None` for all.
     pub principal: Option<Arc<str>>,
@@ -99,14 +99,14 @@ pub struct ThreadFilter {
 /// A page of threads.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadPage {
-    /// Which ones.
+    /// Which threads.
     pub filter: ThreadFilter,
     /// Order; threads that are equal in it are ordered by id.
     pub sort_by: SortBy,
     /// Smallest first.
     pub ascending: bool,
-    /// At most so many.
+    /// Most threads of the page.
     pub limit: usize,
-    /// How many to skip.
+    /// How many threads to skip.
     pub offset: usize,
 }

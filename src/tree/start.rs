@@ -5,12 +5,12 @@ use std::{collections::HashMap, sync::Arc};
 use super::{index::Indexer, load::keep_own_writes};
 use crate::{
     checkpoint::{Saver, Slot, frame::Decoded},
-    engine::Start,
+    engine::{Start, names::INTERRUPT},
     id::{CheckpointId, RunId},
 };
 
-/// The start of a run that holds `slot` and addresses `address`, or the head without one. `base`
-/// is that checkpoint. Off the head the run writes to a new branch, made by its first write.
+/// The start of a run that has `slot` and addresses the checkpoint `address`, or the head without
+/// one. `base` is that checkpoint. Off the head, the run's first write creates a new branch.
 pub fn start(
     saver: Arc<dyn Saver>,
     slot: Slot,
@@ -44,19 +44,18 @@ pub fn start(
     }
 }
 
-/// For a run that answers at an interrupted checkpoint which its thread has moved past: the branch
-/// it makes takes over the questions, so that they stay open where they are and can be answered
-/// again should the run stop before its first checkpoint.
+/// Makes the new branch of a run copy the open interrupts of its base, if that is a checkpoint that
+/// the thread has moved past. The run resumes the copy: the originals stay open, and the copy can be
+/// resumed anew if the run stops before its first checkpoint.
 pub fn copy_open_interrupts(start: &mut Start) {
-    const QUESTION: &str = "__interrupt__";
     let (Some(open), Some(base)) = (&mut start.open, &start.base) else {
         return;
     };
-    let question = base
+    let interrupt = base
         .writes
         .iter()
-        .find(|(_, write)| &*write.channel == QUESTION);
-    let Some((owner, _)) = question else { return };
+        .find(|(_, write)| &*write.channel == INTERRUPT);
+    let Some((owner, _)) = interrupt else { return };
     if *owner != open.source.branch {
         let checkpoint = &base.checkpoint;
         if checkpoint.branch != *owner || checkpoint.thread != open.source.thread {

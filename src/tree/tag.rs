@@ -1,4 +1,4 @@
-//! Tags: names of checkpoints that stay until they are moved.
+//! Tags: names of checkpoints, which stay where they are until they are set again.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::{
 pub struct TagChange {
     /// The tag.
     pub tag: Tag,
-    /// There was none of this name.
+    /// There was no tag with this name.
     pub new: bool,
     /// Number of the event.
     pub event_number: i64,
 }
 
-/// Names the checkpoint of an address, which is a whole one: nothing of it is to be cut off.
+/// Sets a tag on the checkpoint of an address, which must not be one to trim.
 ///
 /// # Errors
 /// 409 `empty_branch`: there is no checkpoint; `too_many`. Or the storage failed.
@@ -44,14 +44,14 @@ pub async fn set(
             "There is no checkpoint yet that a tag could name",
         ));
     };
-    let there = tx.tag(thread.tree, thread.id, name.clone()).await?;
-    if there.is_none() && tx.tags(thread.tree, thread.id).await?.len() >= MAX_PER_THREAD {
+    let existing = tx.tag(thread.tree, thread.id, name.clone()).await?;
+    if existing.is_none() && tx.tags(thread.tree, thread.id).await?.len() >= MAX_PER_THREAD {
         return Err(Error::conflict(
             "too_many",
             format!("The thread has {MAX_PER_THREAD} tags: delete some first"),
         ));
     }
-    // What comes before a message is the end of another one.
+    // A base before a message ends with another message.
     let named = at.message.as_ref().filter(|_| at.position == Position::At);
     let message_id = match (named, point.last_node) {
         (Some(node), _) => Some(node.message_id.clone()),
@@ -67,19 +67,19 @@ pub async fn set(
         checkpoint: point.id,
         depth: point.depth,
         message_id: message_id.clone(),
-        created_at: there.map_or(now, |there| there.created_at),
+        created_at: existing.map_or(now, |tag| tag.created_at),
         updated_at: now,
     };
     let new = tx.put_tag(thread.tree, thread.id, tag.clone()).await?;
-    let told = NewEvent {
+    let event = NewEvent {
         kind: event::TAG_SET,
         payload: Map::from([("tag", Value::Str(name.clone()))]),
         branch: None,
         checkpoint: Some(point.id),
         message_id,
     };
-    let event_number = tx.append(thread.tree, thread.id, vec![told]).await?;
-    // As it is stored: times have the storage's precision.
+    let event_number = tx.append(thread.tree, thread.id, vec![event]).await?;
+    // It is read back because stored times have the precision of the storage.
     let stored = tx.tag(thread.tree, thread.id, name).await?;
     Ok(TagChange {
         tag: stored.unwrap_or(tag),
@@ -88,7 +88,7 @@ pub async fn set(
     })
 }
 
-/// Deletes a tag; answers the number of the event.
+/// Deletes a tag. Returns the number of the event.
 ///
 /// # Errors
 /// 404 `tag_not_found`, or the storage failed.
@@ -96,12 +96,12 @@ pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, name: &str) -> Result<i
     let tag = super::resolve::tag(tx, thread, name).await?;
     tx.delete_tag(thread.tree, thread.id, tag.name.clone())
         .await?;
-    let told = NewEvent {
+    let event = NewEvent {
         kind: event::TAG_DELETED,
         payload: Map::from([("tag", Value::Str(tag.name))]),
         branch: None,
         checkpoint: Some(tag.checkpoint),
         message_id: None,
     };
-    Ok(tx.append(thread.tree, thread.id, vec![told]).await?)
+    Ok(tx.append(thread.tree, thread.id, vec![event]).await?)
 }

@@ -1,5 +1,5 @@
-//! How branches were called when events came: the log itself says, so that a later name changes
-//! nothing of it.
+//! Names of branches at the time of an event, read from the event log, so that a later rename
+//! changes nothing about earlier events.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,10 +14,10 @@ use crate::{
     value::{Map, Value},
 };
 
-/// The name of a thread's first branch, which no event tells.
+/// The name of a thread's first branch, for which there is no event.
 const FIRST: &str = "main";
 
-/// A branch got a name.
+/// An event that names a branch.
 #[derive(Debug)]
 struct Naming {
     /// The number of the event.
@@ -29,9 +29,9 @@ struct Naming {
 /// Names of branches over time.
 #[derive(Debug, Default)]
 pub struct BranchNames {
-    /// From which event on, with the names before and since.
+    /// Of each branch the events that name it, in order.
     namings: HashMap<BranchId, Vec<Naming>>,
-    /// Of branches that never had another one.
+    /// Names of branches that no event names.
     constant: HashMap<BranchId, Arc<str>>,
 }
 
@@ -50,10 +50,10 @@ impl BranchNames {
         if branches.is_empty() {
             return Ok(names);
         }
-        let told = read
+        let events = read
             .naming_events(tree, branches.iter().copied().collect())
             .await?;
-        for event in &told {
+        for event in &events {
             names.record(event);
         }
         for id in branches {
@@ -66,13 +66,13 @@ impl BranchNames {
         Ok(names)
     }
 
-    /// The name that a branch had when an event came.
+    /// The name of a branch at the time of an event.
     pub fn at(&self, branch: BranchId, number: i64) -> Option<Arc<str>> {
-        let Some(told) = self.namings.get(&branch) else {
+        let Some(namings) = self.namings.get(&branch) else {
             return self.constant.get(&branch).cloned();
         };
-        let last = told.iter().rev().find(|naming| naming.number <= number);
-        let before = || told.first().map(|naming| &naming.before);
+        let last = namings.iter().rev().find(|naming| naming.number <= number);
+        let before = || namings.first().map(|naming| &naming.before);
         last.map(|naming| &naming.since).or_else(before).cloned()
     }
 

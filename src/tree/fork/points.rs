@@ -1,4 +1,4 @@
-//! Where the paths of a tree part, and what follows there.
+//! The points at which the paths of a tree divide, and the ways to go on from each.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -19,10 +19,10 @@ use crate::{
 
 /// Nodes of the message index read at once.
 const PAGE: usize = 256;
-/// Most nodes of a tree that are looked at.
+/// Most nodes of a tree that are read.
 const MOST: usize = 100_000;
 
-/// A place at which several paths go on.
+/// A point at which several paths go on.
 #[derive(Clone, Debug)]
 pub struct ForkPoint {
     /// The last message they share; none at the start.
@@ -40,20 +40,20 @@ pub struct ForkOption {
     pub branch: Arc<str>,
     /// Its first message; none for a fork without messages of its own.
     pub message: Option<MessageNode>,
-    /// When it came to be.
+    /// When its first message, or the fork, was created.
     pub created_at: Timestamp,
-    /// It is on the active path of the thread that was asked for.
+    /// It is on the active path of the thread from which the tree is viewed.
     pub active: bool,
 }
 
-/// A message with who was first to hold it.
-struct Held {
+/// A message with the first thread and branch on whose path it is.
+struct IndexedNode {
     node: MessageNode,
     thread: ThreadId,
     branch: Arc<str>,
 }
 
-/// The points of a tree, seen from one of its threads, from the start on.
+/// Finds the points of a tree, from the start on, as viewed from one of its threads.
 ///
 /// # Errors
 /// 409 `path_too_deep`, or the storage failed.
@@ -63,8 +63,8 @@ pub async fn find_points(
     threads: &[ThreadRow],
     from: &ThreadRow,
 ) -> Result<Vec<ForkPoint>, Error> {
-    let mut held: HashMap<NodeId, Held> = HashMap::new();
-    let mut options: BTreeMap<Place, Vec<ForkOption>> = BTreeMap::new();
+    let mut indexed: HashMap<NodeId, IndexedNode> = HashMap::new();
+    let mut options: BTreeMap<PathPosition, Vec<ForkOption>> = BTreeMap::new();
     let (mut active, mut ends) = (None, vec![]);
     for thread in threads.iter().filter(|thread| thread.deleted_at.is_none()) {
         let mut own = false;
@@ -74,17 +74,17 @@ pub async fn find_points(
             if thread.id == from.id && from.active_branch == Some(branch.id) {
                 active = last;
             }
-            let found = follow(read, tree, last, &held).await?;
+            let found = follow(read, tree, last, &indexed).await?;
             own |= found.iter().any(|node| node.thread == thread.id);
             for node in found {
-                let one = Held {
+                let one = IndexedNode {
                     thread: thread.id,
                     branch: branch.name.clone(),
                     node,
                 };
-                held.insert(one.node.id, one);
+                indexed.insert(one.node.id, one);
             }
-            if held.len() > MOST {
+            if indexed.len() > MOST {
                 return Err(Error::conflict(
                     "path_too_deep",
                     format!("The tree has more than {MOST} messages: copy a thread to go on"),
@@ -96,10 +96,10 @@ pub async fn find_points(
             ends.push((thread, branch, last));
         }
     }
-    let path = path_of(active, &held);
-    for one in held.values() {
-        let place = Place::after(one.node.parent, &held);
-        options.entry(place).or_default().push(ForkOption {
+    let path = path_of(active, &indexed);
+    for one in indexed.values() {
+        let position = PathPosition::after(one.node.parent, &indexed);
+        options.entry(position).or_default().push(ForkOption {
             thread: one.thread,
             branch: one.branch.clone(),
             created_at: one.node.created_at,
@@ -109,9 +109,9 @@ pub async fn find_points(
     }
     let mut forked = HashSet::new();
     for (thread, branch, last) in ends {
-        let place = Place::after(last, &held);
-        forked.insert(place);
-        options.entry(place).or_default().push(ForkOption {
+        let position = PathPosition::after(last, &indexed);
+        forked.insert(position);
+        options.entry(position).or_default().push(ForkOption {
             thread: thread.id,
             branch,
             message: None,
@@ -121,32 +121,32 @@ pub async fn find_points(
     }
     let parted = options
         .into_iter()
-        .filter(|(place, options)| options.len() > 1 || forked.contains(place));
+        .filter(|(position, options)| options.len() > 1 || forked.contains(position));
     Ok(parted
-        .map(|(place, mut options)| {
+        .map(|(position, mut options)| {
             let id = |choice: &ForkOption| choice.message.as_ref().map(|node| node.id);
             options.sort_by_key(|choice| (choice.created_at, choice.thread, id(choice)));
-            let last = place.node.and_then(|id| held.get(&id));
+            let last = position.node.and_then(|id| indexed.get(&id));
             ForkPoint {
-                message: last.map(|held| held.node.message_id.clone()),
+                message: last.map(|indexed| indexed.node.message_id.clone()),
                 options,
             }
         })
         .collect())
 }
 
-/// A node, or the start, in the order of paths.
+/// A position on a path, behind a node or at the start, ordered along the path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Place {
+struct PathPosition {
     ordinal: i32,
     node: Option<NodeId>,
 }
 
-impl Place {
-    fn after(node: Option<NodeId>, held: &HashMap<NodeId, Held>) -> Self {
-        let ordinal = node.and_then(|id| held.get(&id));
+impl PathPosition {
+    fn after(node: Option<NodeId>, indexed: &HashMap<NodeId, IndexedNode>) -> Self {
+        let ordinal = node.and_then(|id| indexed.get(&id));
         Self {
-            ordinal: ordinal.map_or(0, |held| held.node.ordinal),
+            ordinal: ordinal.map_or(0, |indexed| indexed.node.ordinal),
             node,
         }
     }
@@ -166,19 +166,19 @@ async fn last_node(
     }
 }
 
-/// The messages from `last` up to one that is known, which nobody has held so far.
+/// The messages from `last` upwards that are not indexed yet.
 async fn follow(
     read: &mut dyn Read,
     tree: TreeId,
     last: Option<NodeId>,
-    held: &HashMap<NodeId, Held>,
+    indexed: &HashMap<NodeId, IndexedNode>,
 ) -> Result<Vec<MessageNode>, Error> {
     let mut found = vec![];
     let mut next = last;
-    while let Some(start) = next.filter(|id| !held.contains_key(id)) {
+    while let Some(start) = next.filter(|id| !indexed.contains_key(id)) {
         next = None;
         for node in read.chain(tree, start, PAGE).await? {
-            if held.contains_key(&node.id) {
+            if indexed.contains_key(&node.id) {
                 return Ok(found);
             }
             next = node.parent;
@@ -191,13 +191,13 @@ async fn follow(
     Ok(found)
 }
 
-fn path_of(last: Option<NodeId>, held: &HashMap<NodeId, Held>) -> HashSet<NodeId> {
+fn path_of(last: Option<NodeId>, indexed: &HashMap<NodeId, IndexedNode>) -> HashSet<NodeId> {
     let mut path = HashSet::new();
     let mut next = last;
     while let Some(id) = next
         && path.insert(id)
     {
-        next = held.get(&id).and_then(|held| held.node.parent);
+        next = indexed.get(&id).and_then(|indexed| indexed.node.parent);
     }
     path
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// What somebody may do; each may do all that those before it may.
+/// What a principal may do with a tree; each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Read.
@@ -51,19 +51,19 @@ impl FromStr for Level {
     }
 }
 
-/// Somebody a tree belongs to or is shared with.
+/// A principal who has a level on a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Who.
+    /// The principal.
     pub principal: Arc<str>,
-    /// What they may do.
+    /// Their level.
     pub level: Level,
 }
 
-/// Everybody with a level on a tree: its first owner, and rows of those it is shared with.
+/// Everybody who has a level on a tree: its first owner, and the principals it is shared with.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
-    /// `trees.owner`: an owner whatever the rows say.
+    /// `trees.owner`, who is an owner regardless of the rows.
     pub owner: Arc<str>,
     /// Rows of `tree_members`.
     pub rows: Vec<Member>,
@@ -86,7 +86,7 @@ impl Members {
         all
     }
 
-    /// What somebody may do.
+    /// The level of a principal.
     pub fn level(&self, principal: &str) -> Option<Level> {
         let all = self.all();
         let found = all.iter().find(|one| *one.principal == *principal);

@@ -1,4 +1,5 @@
-//! The content of messages: the index holds none, it is in the messages channel of checkpoints.
+//! The content of messages, read from the messages channel of checkpoints. The message index has
+//! no content.
 
 use std::sync::Arc;
 
@@ -52,10 +53,10 @@ impl MessageContents<'_> {
         Ok(decoded.map(|decoded| self.of_state(&decoded)))
     }
 
-    /// The messages in a state.
+    /// The messages of a state.
     pub fn of_state(&self, decoded: &Decoded) -> MessageList {
-        let held = decoded.checkpoint.values.get(&self.channel);
-        MessageList(held.cloned().unwrap_or_default())
+        let list = decoded.checkpoint.values.get(&self.channel);
+        MessageList(list.cloned().unwrap_or_default())
     }
 }
 
@@ -71,7 +72,7 @@ impl MessageList {
 
     /// The one with an id.
     pub fn find(&self, id: &str) -> Option<&Value> {
-        // What is asked for is mostly near the end.
+        // Lookups are mostly for messages near the end.
         self.all().iter().rev().find(|one| id_of(one) == Some(id))
     }
 }
@@ -81,8 +82,8 @@ pub fn id_of(message: &Value) -> Option<&str> {
     message.get("id").and_then(Value::as_str)
 }
 
-/// Whether a stored message says what an incoming one does: every field that came, but for the
-/// id, is there.
+/// Whether a stored message equals an incoming one in every field that the incoming one has,
+/// except for the id.
 pub fn content_matches(stored: &Value, incoming: &Value) -> bool {
     let Some(fields) = incoming.as_map() else {
         return false;

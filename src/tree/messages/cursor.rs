@@ -1,6 +1,6 @@
 //! Cursors of message pages: opaque to clients, and not to be made by them.
 //!
-//! A cursor names the end of the path it was made for and a place on it, under a keyed hash, so
+//! A cursor names the end of the path it was made for and a message on it, under a keyed hash, so
 //! that following it on the same path needs no walk. The key is the id of the branch that wrote
 //! the end of the path: random, stored with the node, the same for every process and shown to
 //! nobody.
@@ -13,10 +13,10 @@ use crate::{
     tree::store::rows::MessageNode,
 };
 
-/// In place of a message.
+/// Stands for no message.
 const OUTSIDE: NodeId = NodeId(Uuid::nil());
 
-/// What a cursor says, if its seal is right.
+/// A decoded cursor; its content is to be trusted only if [`is_genuine`](Self::is_genuine).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// The last message of the path it was made for.
@@ -47,12 +47,12 @@ impl Cursor {
         self.at == OUTSIDE
     }
 
-    /// Whether it was made here. `end` is the node it names.
+    /// Whether this server made it. `end` is the node that it names.
     pub fn is_genuine(&self, end: &MessageNode) -> bool {
         end.id == self.end && seal(end.branch, self.end, self.at) == self.seal
     }
 
-    /// The text clients get.
+    /// The text for clients.
     pub fn text(&self) -> String {
         let mut bytes = [0; 48];
         let parts = [self.end.0, self.at.0, self.seal];
@@ -62,7 +62,7 @@ impl Cursor {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads what has the form of a cursor.
+    /// Decodes a text that has the form of a cursor.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let bytes: [u8; 48] = bytes.try_into().ok()?;

@@ -1,4 +1,4 @@
-//! What a thread knows already of the messages of a request.
+//! The messages of a thread that a request submits again.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,14 +19,14 @@ use crate::{
     },
 };
 
-/// Nodes that a thread has for ids of a request: the messages with these ids, and those that
-/// were written in their place.
+/// The nodes that a thread has for the ids of a request: the messages with these ids, and those
+/// that replaced them.
 pub struct ExistingMessages {
     by_id: HashMap<Arc<str>, Vec<MessageNode>>,
 }
 
 impl ExistingMessages {
-    /// Looks the ids of `messages` up, as far as the thread sees them.
+    /// Looks up the ids of `messages` among the messages that the thread sees.
     ///
     /// # Errors
     /// The storage failed.
@@ -48,8 +48,8 @@ impl ExistingMessages {
                 if edit.edit_of.as_ref() == Some(&node.message_id)
                     && sees(read, thread, &edit).await?
                 {
-                    let known = by_id.entry(node.message_id.clone()).or_default();
-                    insert(known, edit);
+                    let nodes = by_id.entry(node.message_id.clone()).or_default();
+                    insert(nodes, edit);
                 }
             }
             by_id.entry(node.message_id.clone()).or_default().push(node);
@@ -57,19 +57,18 @@ impl ExistingMessages {
         Ok(Self { by_id })
     }
 
-    /// Looks up what was written behind `spot` in place of a taken id, wherever the message with
-    /// that id is.
+    /// Looks up the messages behind `parent` that replaced the one with an id, wherever that one is.
     async fn find_at(
         &mut self,
         read: &mut dyn Read,
         thread: &ThreadRow,
         id: &Arc<str>,
-        spot: Predecessor,
+        parent: Predecessor,
     ) -> Result<(), Error> {
         if !self.is_taken(id) {
             return Ok(());
         }
-        for edit in read.children(thread.tree, spot).await? {
+        for edit in read.children(thread.tree, parent).await? {
             if edit.edit_of.as_ref() == Some(id) && sees(read, thread, &edit).await? {
                 insert(self.by_id.entry(id.clone()).or_default(), edit);
             }
@@ -77,7 +76,7 @@ impl ExistingMessages {
         Ok(())
     }
 
-    /// Whether the thread has a message with this id; asks for nothing else.
+    /// Whether the thread has a message with this id, without looking up anything else.
     ///
     /// # Errors
     /// The storage failed.
@@ -110,7 +109,7 @@ impl ExistingMessages {
         all.find(|node| node.id == id)
     }
 
-    /// What is known of one message of a request, seen from the head of a branch.
+    /// What the thread has for one message of a request, as seen from the head of a branch.
     ///
     /// # Errors
     /// The storage failed.
@@ -130,7 +129,7 @@ impl ExistingMessages {
                 Some(head) => is_on_path(read, values.tree, head, node).await?,
                 None => false,
             };
-            // What it says now on the path, else what it said first.
+            // Its content at the head of the path, or else its first content.
             let now = match head.filter(|_| on_path) {
                 Some(head) => values.messages(head).await?,
                 None => None,
@@ -153,8 +152,8 @@ impl ExistingMessages {
         Ok(found)
     }
 
-    /// How many messages at the beginning of a request are stored already, one behind the other,
-    /// with what is known of the first that is not.
+    /// The messages at the beginning of a request that are stored already, one behind the other,
+    /// and what the thread has for the first one that is not.
     ///
     /// # Errors
     /// The storage failed.
@@ -167,25 +166,25 @@ impl ExistingMessages {
         mut after: Option<Predecessor>,
         head: Option<CheckpointId>,
     ) -> Result<(Vec<MessageNode>, Vec<ExistingMessage>), Error> {
-        let mut there = vec![];
+        let mut stored = vec![];
         for message in messages {
-            if let (Some(id), Some(spot)) = (&message.id, after) {
-                self.find_at(read, thread, id, spot).await?;
+            if let (Some(id), Some(parent)) = (&message.id, after) {
+                self.find_at(read, thread, id, parent).await?;
             }
-            let known = self.candidates(read, values, message, head).await?;
-            let same = find_duplicate(&known, after).and_then(|id| self.node(id));
-            let Some(node) = same else {
-                return Ok((there, known));
+            let existing = self.candidates(read, values, message, head).await?;
+            let duplicate = find_duplicate(&existing, after).and_then(|id| self.node(id));
+            let Some(node) = duplicate else {
+                return Ok((stored, existing));
             };
             after = Some(Some(node.id));
-            there.push(node.clone());
+            stored.push(node.clone());
         }
-        Ok((there, vec![]))
+        Ok((stored, vec![]))
     }
 }
 
-fn insert(known: &mut Vec<MessageNode>, edit: MessageNode) {
-    if known.iter().all(|one| one.id != edit.id) {
-        known.push(edit);
+fn insert(nodes: &mut Vec<MessageNode>, edit: MessageNode) {
+    if nodes.iter().all(|one| one.id != edit.id) {
+        nodes.push(edit);
     }
 }

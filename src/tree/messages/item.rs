@@ -1,4 +1,4 @@
-//! Messages as a path shows them: the index says where they are, the state what they say.
+//! Messages as a page shows them: their nodes come from the index, their content from a state.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,19 +22,19 @@ use crate::{
     value::Value,
 };
 
-/// A message to show.
+/// An entry of a page.
 #[derive(Clone, Debug)]
 pub enum PageEntry {
-    /// By its place on the path.
+    /// A message on the path, by its node.
     OnPath(MessageNode),
-    /// By what is in the state, with its place if the index knows it.
+    /// A message in the state, with its node if the index has it.
     InState(Value, Option<MessageNode>),
 }
 
 /// Other messages with the same parent.
 #[derive(Clone, Debug)]
 pub struct Siblings {
-    /// This message's place among them, from 1.
+    /// The position of this message among them, from 1.
     pub index: usize,
     /// Ids of all, this one's too, oldest first.
     pub ids: Vec<Arc<str>>,
@@ -47,15 +47,15 @@ pub struct MessageItem {
     pub id: Arc<str>,
     /// The id of the message before it.
     pub parent: Option<Arc<str>>,
-    /// Its place in the index.
+    /// Its node in the message index.
     pub node: Option<MessageNode>,
-    /// What is stored of it; none if that was pruned.
+    /// The stored message; `None` if its state was pruned.
     pub message: Option<Value>,
     /// The model sees it at the end of the path.
     pub in_state: bool,
     /// Its content was changed on this path.
     pub edited: bool,
-    /// Others with the same parent, when they were asked for.
+    /// Others with the same parent, if requested.
     pub siblings: Option<Siblings>,
 }
 
@@ -69,10 +69,10 @@ pub async fn items(
     thread: &ThreadRow,
     path: &MessagePath,
     state: &MessageList,
-    places: Vec<PageEntry>,
+    entries: Vec<PageEntry>,
 ) -> Result<Vec<MessageItem>, Error> {
-    let ids: HashSet<Arc<str>> = places.iter().filter_map(PageEntry::id).collect();
-    // One look at the whole state, however many messages are shown.
+    let ids: HashSet<Arc<str>> = entries.iter().filter_map(PageEntry::id).collect();
+    // The whole state is walked once, however many messages are shown.
     let here: HashMap<&str, &Value> = state
         .all()
         .iter()
@@ -80,10 +80,10 @@ pub async fn items(
         .filter(|(id, _)| ids.contains(*id))
         .collect();
     let changes = Changes::find(read, thread, path, &ids).await?;
-    let mut items: Vec<MessageItem> = Vec::with_capacity(places.len());
-    let mut gone: Vec<(CheckpointId, Option<MessageList>)> = vec![];
-    for place in places {
-        let (node, shown) = match place {
+    let mut items: Vec<MessageItem> = Vec::with_capacity(entries.len());
+    let mut loaded: Vec<(CheckpointId, Option<MessageList>)> = vec![];
+    for entry in entries {
+        let (node, shown) = match entry {
             PageEntry::OnPath(node) => (Some(node), None),
             PageEntry::InState(message, node) => (node, Some(message)),
         };
@@ -113,18 +113,18 @@ pub async fn items(
                 };
                 match at {
                     Some(at) => {
-                        if gone.iter().all(|(known, _)| *known != at) {
-                            // A state that was pruned may still be at hand.
-                            let there = read.point(thread.tree, at).await?;
-                            let held = match there {
+                        if loaded.iter().all(|(known, _)| *known != at) {
+                            // A state that was pruned may still be cached.
+                            let stored = read.point(thread.tree, at).await?;
+                            let messages = match stored {
                                 Some(_) => values.messages(at).await?,
                                 None => None,
                             };
-                            gone.push((at, held));
+                            loaded.push((at, messages));
                         }
-                        let held = gone.iter().find(|(known, _)| *known == at);
-                        let held = held.and_then(|(_, messages)| messages.as_ref());
-                        held.and_then(|held| held.find(&id)).cloned()
+                        let found = loaded.iter().find(|(known, _)| *known == at);
+                        let found = found.and_then(|(_, messages)| messages.as_ref());
+                        found.and_then(|messages| messages.find(&id)).cloned()
                     }
                     None => None,
                 }
@@ -161,7 +161,7 @@ async fn parent_id(
     Ok(node.map(|node| node.message_id))
 }
 
-/// Places of what is in a state: the newest node on the path of each.
+/// The entries for messages in a state, each with its newest node on the path.
 ///
 /// # Errors
 /// The storage failed.
@@ -173,7 +173,7 @@ pub async fn in_state(
 ) -> Result<Vec<PageEntry>, Error> {
     let ids = messages.iter().filter_map(|one| id_of(one).map(Into::into));
     let nodes = read.nodes_of(thread.tree, ids.collect()).await?;
-    let mut places = Vec::with_capacity(messages.len());
+    let mut entries = Vec::with_capacity(messages.len());
     for message in messages {
         let id = id_of(message).unwrap_or_default();
         let mut found = None;
@@ -182,7 +182,7 @@ pub async fn in_state(
         for node in &candidates {
             let on_path = match (&path.point, candidates.len()) {
                 (Some(point), 2..) => is_on_path(read, thread.tree, point.id, node).await?,
-                // What is in the state came on its path.
+                // The only node of a message in the state is on the path.
                 _ => true,
             };
             if on_path {
@@ -190,9 +190,9 @@ pub async fn in_state(
                 break;
             }
         }
-        places.push(PageEntry::InState(message.clone(), found));
+        entries.push(PageEntry::InState(message.clone(), found));
     }
-    Ok(places)
+    Ok(entries)
 }
 
 /// Fills in the other messages with the same parent that the thread sees.
@@ -254,7 +254,7 @@ impl PageEntry {
     }
 }
 
-/// What happened on a path to the messages of a page.
+/// The edits and removals on a path of the messages of a page.
 struct Changes(Vec<MessageNode>);
 
 impl Changes {

@@ -1,4 +1,4 @@
-//! A page of a conversation: which path is read, and which part of it.
+//! Pages of a conversation: which path is read, and which part of it.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -22,17 +22,17 @@ use crate::{
 /// Messages of a path that a request may walk.
 const WALK_MAX: i32 = 100_000;
 
-/// What of it.
+/// Which messages of a path a page shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageView {
     /// The whole conversation, removed messages too.
     #[default]
     Path,
-    /// What the model sees.
+    /// The messages in the state, which the model sees.
     State,
 }
 
-/// Where the page is.
+/// Where on the path a page is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PagePosition {
     /// At the beginning.
@@ -53,29 +53,29 @@ impl PagePosition {
     }
 }
 
-/// What to read.
+/// The page to read.
 #[derive(Clone, Debug)]
 pub struct PageRequest {
-    /// Which path.
+    /// The path to read.
     pub at: PathSelector,
-    /// What of it.
+    /// Which messages of a path a page shows.
     pub view: PageView,
-    /// Where the page is.
+    /// Where on the path a page is.
     pub from: PagePosition,
     /// Most messages of it.
     pub limit: usize,
-    /// Tell of other messages with the same parent.
+    /// Whether to list other messages with the same parent.
     pub siblings: bool,
 }
 
 /// A page, oldest first.
 #[derive(Clone, Debug)]
 pub struct MessagePage {
-    /// A branch that holds the path.
+    /// A branch with that path.
     pub branch: Option<Arc<str>>,
     /// The last message of the path.
     pub leaf: Option<Arc<str>>,
-    /// The checkpoint at its end; none if that was pruned.
+    /// The checkpoint at the end of the path; `None` if that was pruned.
     pub checkpoint: Option<CheckpointId>,
     /// The messages.
     pub items: Vec<MessageItem>,
@@ -83,7 +83,7 @@ pub struct MessagePage {
     pub next: Option<String>,
     /// The cursor of what comes before.
     pub prev: Option<String>,
-    /// A tool call is on one side of the page's end and its result on the other.
+    /// The page ends between a tool call and its result.
     pub splits: bool,
 }
 
@@ -143,25 +143,25 @@ async fn on_path(
         };
     };
     let nodes = match &request.from {
-        PagePosition::Oldest => behind(read, thread, end, 0, request.limit).await?,
+        PagePosition::Oldest => nodes_after(read, thread, end, 0, request.limit).await?,
         PagePosition::After(text) => {
-            let after = match place(read, thread, end, text).await? {
-                Spot::At(node) => node.ordinal,
-                Spot::Outside(_) => 0,
+            let after = match find_target(read, thread, end, text).await? {
+                CursorTarget::At(node) => node.ordinal,
+                CursorTarget::Outside(_) => 0,
             };
-            behind(read, thread, end, after, request.limit).await?
+            nodes_after(read, thread, end, after, request.limit).await?
         }
         PagePosition::Newest => newest(read, thread, Some(end.id), request.limit).await?,
         PagePosition::Before(text) => {
-            let last = match place(read, thread, end, text).await? {
-                Spot::At(node) => node.parent,
-                Spot::Outside(end) => Some(end.id),
+            let last = match find_target(read, thread, end, text).await? {
+                CursorTarget::At(node) => node.parent,
+                CursorTarget::Outside(end) => Some(end.id),
             };
             newest(read, thread, last, request.limit).await?
         }
     };
     let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
-        return Ok(beyond(end, &request.from));
+        return Ok(empty_part(end, &request.from));
     };
     let more = last.ordinal < end.ordinal;
     let next = more.then(|| Cursor::new(end, last.id).text());
@@ -172,7 +172,7 @@ async fn on_path(
     let is_tool = |node: &MessageNode| node.role.as_deref() == Some("tool");
     let splits = match request.from.is_forward() {
         true if more => {
-            let after = behind(read, thread, end, last.ordinal, 1).await?;
+            let after = nodes_after(read, thread, end, last.ordinal, 1).await?;
             after.first().is_some_and(is_tool)
         }
         true => false,
@@ -186,8 +186,8 @@ async fn on_path(
     })
 }
 
-/// A page past either end of a path: all of it is on one side.
-fn beyond(end: &MessageNode, from: &PagePosition) -> Part {
+/// A page past either end of a path, with a cursor to its other side.
+fn empty_part(end: &MessageNode, from: &PagePosition) -> Part {
     let cursor = Some(Cursor::outside(end).text());
     let (next, prev) = match from.is_forward() {
         true => (None, cursor),
@@ -200,8 +200,8 @@ fn beyond(end: &MessageNode, from: &PagePosition) -> Part {
     }
 }
 
-/// Where a cursor or the id of a message stands.
-enum Spot {
+/// What a cursor or the id of a message stands for.
+enum CursorTarget {
     At(MessageNode),
     /// Outside the path that ends, or once ended, with this message.
     Outside(MessageNode),
@@ -222,8 +222,8 @@ async fn newest(
     Ok(nodes)
 }
 
-/// Up to `limit` messages whose place is greater than `after`, oldest first.
-async fn behind(
+/// Up to `limit` messages whose ordinal is greater than `after`, oldest first.
+async fn nodes_after(
     read: &mut dyn Read,
     thread: &ThreadRow,
     end: &MessageNode,
@@ -236,13 +236,13 @@ async fn behind(
     Ok(read.segment(thread.tree, end.id, after, limit).await?)
 }
 
-/// The place on the path that a cursor names.
-async fn place(
+/// Finds the message on the path that a cursor names.
+async fn find_target(
     read: &mut dyn Read,
     thread: &ThreadRow,
     end: &MessageNode,
     text: &Arc<str>,
-) -> Result<Spot, Error> {
+) -> Result<CursorTarget, Error> {
     if let Some(cursor) = Cursor::parse(text) {
         let made_for = match cursor.end == end.id {
             true => Some(end.clone()),
@@ -258,14 +258,14 @@ async fn place(
                 return Err(off_path());
             }
             return Ok(match cursor.is_outside() {
-                true => Spot::Outside(at),
-                false => Spot::At(at),
+                true => CursorTarget::Outside(at),
+                false => CursorTarget::At(at),
             });
         }
     }
     for node in read.nodes_of(thread.tree, vec![text.clone()]).await? {
         if node.change == MessageChange::Add && is_before(read, thread, end, &node).await? {
-            return Ok(Spot::At(node));
+            return Ok(CursorTarget::At(node));
         }
     }
     Err(off_path())
@@ -302,7 +302,7 @@ async fn in_state(
         .cloned()
         .collect();
     let count = messages.len();
-    // How many are before a place, and where those behind it begin.
+    // The number of messages before the cursor, and the index of the first one behind it.
     let position = async |read: &mut dyn Read, text: &Arc<str>| {
         let index = |id: &str| {
             let mut all = messages.iter();
@@ -343,7 +343,7 @@ async fn in_state(
     let part = messages.get(start..stop).unwrap_or_default();
     if part.is_empty() {
         let end = path.last.as_ref().filter(|_| count > 0);
-        return Ok(end.map_or_else(Part::default, |end| beyond(end, &request.from)));
+        return Ok(end.map_or_else(Part::default, |end| empty_part(end, &request.from)));
     }
     let is_tool = |at: usize| {
         let message = messages.get(at).and_then(|one| one.get("type"));
@@ -354,7 +354,7 @@ async fn in_state(
         false => start > 0 && is_tool(start),
     };
     let nodes = item::in_state(read, thread, path, part).await?;
-    let cursor = |place: Option<&item::PageEntry>| match (place?, &path.last) {
+    let cursor = |entry: Option<&item::PageEntry>| match (entry?, &path.last) {
         (item::PageEntry::InState(_, Some(node)), Some(end)) => {
             Some(Cursor::new(end, node.id).text())
         }

@@ -1,4 +1,4 @@
-//! Which path a request reads: up to the head of a branch, a checkpoint or a message.
+//! Finds the path that a request reads: up to the head of a branch, a checkpoint or a message.
 
 use std::sync::Arc;
 
@@ -17,30 +17,30 @@ use crate::{
 /// Messages of a chain that are read at once.
 const PAGE: usize = 256;
 
-/// Which path.
+/// Selects a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PathSelector {
-    /// That of the active branch.
+    /// The path of the active branch.
     #[default]
     Active,
-    /// That of a branch.
+    /// The path of a branch.
     Branch(Arc<str>),
-    /// That of a checkpoint.
+    /// The path of a checkpoint.
     Checkpoint(CheckpointId),
-    /// The one that ends with a message.
+    /// The path that ends with a message.
     Leaf(Arc<str>),
-    /// The one that ends with the newest message that none follows.
+    /// The path that ends with the newest message that no other one follows.
     Latest,
 }
 
 /// A path and the state at its end.
 #[derive(Default)]
 pub struct MessagePath {
-    /// A branch that holds it.
+    /// A branch with that path.
     pub branch: Option<Arc<str>>,
-    /// The checkpoint at its end; none if that was pruned.
+    /// The checkpoint at its end; `None` if that was pruned.
     pub checkpoint: Option<CheckpointId>,
-    /// The checkpoint whose state counts: that at its end, or a later one that was kept.
+    /// The checkpoint whose state is shown: the one at its end, or a later one that was not pruned.
     pub point: Option<Point>,
     /// Its last message.
     pub last: Option<MessageNode>,
@@ -59,15 +59,15 @@ pub async fn find_path(
 ) -> Result<MessagePath, Error> {
     let active = resolve::active(read, thread).await?;
     match at {
-        PathSelector::Active => of_branch(read, thread, active).await,
+        PathSelector::Active => path_of_branch(read, thread, active).await,
         PathSelector::Branch(name) => {
             let branch = resolve::branch(read, thread, name).await?;
-            of_branch(read, thread, branch).await
+            path_of_branch(read, thread, branch).await
         }
         PathSelector::Checkpoint(id) => {
             let point = resolve::checkpoint(read, thread, *id).await?;
-            let last = last(read, thread, &point).await?;
-            let branch = holder(read, thread, &active, &point).await?;
+            let last = last_message(read, thread, &point).await?;
+            let branch = branch_containing(read, thread, &active, &point).await?;
             Ok(MessagePath {
                 branch,
                 last,
@@ -86,11 +86,11 @@ pub async fn find_path(
                 Err(Error::Refused {
                     code: "checkpoint_pruned",
                     ..
-                }) => return of_pruned(read, thread, &active, node).await,
+                }) => return path_of_pruned(read, thread, &active, node).await,
                 Err(error) => return Err(error),
             };
             let branch = match &point {
-                Some(point) => holder(read, thread, &active, point).await?,
+                Some(point) => branch_containing(read, thread, &active, point).await?,
                 None => None,
             };
             Ok(MessagePath {
@@ -104,7 +104,7 @@ pub async fn find_path(
         PathSelector::Latest => {
             let mut newest: Option<MessagePath> = None;
             for branch in read.branches(thread.tree, thread.id).await? {
-                let path = of_branch(read, thread, branch).await?;
+                let path = path_of_branch(read, thread, branch).await?;
                 let age = |path: &MessagePath| {
                     let last = path.last.as_ref();
                     last.map(|node| (node.created_at, node.ordinal))
@@ -118,13 +118,13 @@ pub async fn find_path(
             }
             match newest {
                 Some(path) => Ok(path),
-                None => of_branch(read, thread, active).await,
+                None => path_of_branch(read, thread, active).await,
             }
         }
     }
 }
 
-async fn of_branch(
+async fn path_of_branch(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: Branch,
@@ -134,7 +134,7 @@ async fn of_branch(
         None => None,
     };
     let last = match &point {
-        Some(point) => last(read, thread, point).await?,
+        Some(point) => last_message(read, thread, point).await?,
         None => None,
     };
     Ok(MessagePath {
@@ -146,9 +146,9 @@ async fn of_branch(
     })
 }
 
-/// The path that ends with a message whose checkpoint was pruned: its messages are read from the
-/// state of a branch or a tag behind it, as far as that holds them.
-async fn of_pruned(
+/// The path that ends with a message whose checkpoint was pruned. Its messages are read from the
+/// state of a branch or a tag behind it, as far as they are there.
+async fn path_of_pruned(
     read: &mut dyn Read,
     thread: &ThreadRow,
     active: &Branch,
@@ -169,7 +169,7 @@ async fn of_pruned(
         path.point = read.point(thread.tree, id).await?;
         path.branch = branch;
         let end = path.point.as_ref().and_then(|point| point.last_node);
-        path.trimmed = behind(read, thread, end, &node).await?;
+        path.trimmed = messages_after(read, thread, end, &node).await?;
         break;
     }
     path.last = Some(node);
@@ -177,7 +177,7 @@ async fn of_pruned(
 }
 
 /// The messages that follow `node` on the chain that ends with `end`.
-async fn behind(
+async fn messages_after(
     read: &mut dyn Read,
     thread: &ThreadRow,
     end: Option<NodeId>,
@@ -197,7 +197,7 @@ async fn behind(
     Ok(found)
 }
 
-async fn last(
+async fn last_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     point: &Point,
@@ -208,8 +208,8 @@ async fn last(
     }
 }
 
-/// A branch whose path holds a checkpoint: the active one, that which wrote it, or any.
-async fn holder(
+/// A branch whose path contains a checkpoint: the active one, the one that wrote it, or any.
+async fn branch_containing(
     read: &mut dyn Read,
     thread: &ThreadRow,
     active: &Branch,

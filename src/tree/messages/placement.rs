@@ -1,4 +1,4 @@
-//! Where a posted message goes. Nothing here does I/O.
+//! Chooses where a posted message goes. Nothing here does I/O.
 
 use super::OnExisting;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// A place in a conversation: behind this message, or before the first one.
+/// The message that another one follows; `None` before the first one.
 pub type Predecessor = Option<NodeId>;
 
 /// The end of a branch.
@@ -16,51 +16,51 @@ pub struct BranchEnd {
     pub branch: BranchId,
     /// Its last message.
     pub last: Predecessor,
-    /// When it last moved.
+    /// When the branch last changed.
     pub updated_at: Timestamp,
 }
 
-/// A message that the thread has under an id of the request, or in place of one.
+/// A message that the thread has under an id of the request, or that replaced one with that id.
 #[derive(Clone, Copy, Debug)]
 pub struct ExistingMessage {
-    /// It.
+    /// Its node.
     pub node: NodeId,
     /// The message before it.
     pub parent: Predecessor,
-    /// It says the same as the one that was sent.
+    /// Its content equals that of the submitted message.
     pub content_equal: bool,
-    /// It was written in place of the message with that id.
+    /// It replaced the message with that id.
     pub is_edit: bool,
-    /// It is on the path of the branch that the request means.
+    /// It is on the path of the branch that the request is for.
     pub on_path: bool,
 }
 
-/// What is asked.
+/// What a request says about where its messages go.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlacementRequest {
-    /// The place that the request names, if it names one.
+    /// The message that they must follow, if the request names one.
     pub after: Option<Predecessor>,
-    /// What known ids mean.
+    /// What ids that the thread has already mean.
     pub on_existing: OnExisting,
 }
 
-/// Where it goes.
+/// Where a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessagePlacement {
     /// To the end of this branch.
     Append(BranchId),
-    /// Into the state at the end of this branch, in place of what has its id.
+    /// Into the state at the end of this branch, where it replaces the message with its id.
     Replace(BranchId),
     /// To a new branch that begins behind this message.
     Branch(Predecessor),
     /// To a new branch that begins before this message.
     Edit(NodeId),
-    /// Nowhere: the id is taken.
+    /// Nowhere, because the thread has a message with its id.
     IdTaken,
 }
 
-/// The message that a repeated request has stored already: same content, and the same place if
-/// the request names one.
+/// The message that an earlier attempt of the request has stored: it has equal content, and the
+/// predecessor that the request names, if it names one.
 pub fn find_duplicate(known: &[ExistingMessage], after: Option<Predecessor>) -> Option<NodeId> {
     let fits =
         |one: &&ExistingMessage| one.content_equal && after.is_none_or(|after| after == one.parent);
@@ -72,31 +72,31 @@ pub fn find_duplicate(known: &[ExistingMessage], after: Option<Predecessor>) -> 
         .map(|one| one.node)
 }
 
-/// Where messages go of which the first one is `known` under its id. `main` is the end of the
-/// branch that the request means: the one it names, else the active one; `others` are the ends of
-/// the others, and are asked for only when a place is named.
+/// Chooses where messages go. `known` is what the thread has for the id of the first one. `main` is
+/// the end of the branch that the request is for: the one it names, or the active one. `others` are
+/// the ends of the other branches; they may be left out if the request names no predecessor.
 pub fn choose_placement(
-    ask: PlacementRequest,
+    request: PlacementRequest,
     known: &[ExistingMessage],
     main: BranchEnd,
     others: &[BranchEnd],
 ) -> MessagePlacement {
-    let taken = || known.iter().filter(|one| !one.is_edit);
-    if taken().next().is_some() {
-        match ask.on_existing {
+    let with_id = || known.iter().filter(|one| !one.is_edit);
+    if with_id().next().is_some() {
+        match request.on_existing {
             OnExisting::Reject => return MessagePlacement::IdTaken,
             OnExisting::Replace => return MessagePlacement::Replace(main.branch),
             OnExisting::Branch => {}
         }
-        // A place beside the message with that id is named, or none at all.
-        let here = |one: &&ExistingMessage| ask.after.is_none_or(|after| after == one.parent);
-        let edited = taken().filter(here);
+        // The request names no predecessor, or the one of the message with that id.
+        let fits = |one: &&ExistingMessage| request.after.is_none_or(|after| after == one.parent);
+        let edited = with_id().filter(fits);
         let old = edited.clone().find(|one| one.on_path);
         if let Some(old) = old.or_else(|| edited.clone().next()) {
             return MessagePlacement::Edit(old.node);
         }
     }
-    let Some(after) = ask.after else {
+    let Some(after) = request.after else {
         return MessagePlacement::Append(main.branch);
     };
     if main.last == after {
@@ -152,11 +152,11 @@ mod tests {
             line(3, Some(2), 20),
             line(4, Some(6), 5),
         ];
-        let ask = PlacementRequest {
+        let request = PlacementRequest {
             after: after.map(|spot| spot.map(node)),
             on_existing,
         };
-        choose_placement(ask, known, line(1, Some(4), 0), &others)
+        choose_placement(request, known, line(1, Some(4), 0), &others)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
     existing::ExistingMessages,
     placement::{BranchEnd, MessagePlacement, PlacementRequest, Predecessor, choose_placement},
     trim::{pruned, trim},
-    write::{role_of, with_ids, write, written},
+    write::{assign_ids, role_of, stored_nodes, write},
 };
 use crate::{
     checkpoint::{self, Slot, frame::Decoded},
@@ -28,12 +28,12 @@ use crate::{
     },
 };
 
-/// How often a place is looked for again that a run moved meanwhile.
+/// How often a post begins anew because runs moved the branch meanwhile.
 const TRIES: usize = 5;
 
 /// The graph that stored messages wait for.
 pub struct TargetGraph<'a> {
-    /// It, or one with nothing but a messages channel.
+    /// The thread's graph, or one that has just a messages channel.
     pub graph: &'a Arc<Compiled>,
     /// The thread has a graph.
     pub assigned: bool,
@@ -42,11 +42,11 @@ pub struct TargetGraph<'a> {
 /// Messages that are stored.
 #[derive(Debug)]
 pub struct Posted {
-    /// The branch that holds them, as it is then.
+    /// The branch that has them at its end, as it is afterwards.
     pub branch: Branch,
-    /// It was made for them.
+    /// The branch was created for them.
     pub created: bool,
-    /// Something was written: they were not there before.
+    /// They were written now, not by an earlier attempt.
     pub fresh: bool,
     /// The checkpoint that ends with them.
     pub checkpoint: Option<CheckpointId>,
@@ -54,11 +54,11 @@ pub struct Posted {
     pub nodes: Vec<MessageNode>,
     /// Their state.
     pub state: Option<Decoded>,
-    /// The conversation before them ended in tool calls that are not answered.
+    /// The conversation before them ended in tool calls without results.
     pub dangling: bool,
 }
 
-/// Stores messages where the request says, or finds them there.
+/// Stores messages as the request describes, or finds them stored already.
 ///
 /// # Errors
 /// 400 `invalid_id`, 404, 409 `head_conflict`, `branch_busy` or `message_exists`; the graph
@@ -81,16 +81,16 @@ pub async fn post(
     ))
 }
 
-/// What a request means by its place.
-struct Place {
-    /// The last message before it.
+/// What a request means by its parent.
+struct ParentPosition {
+    /// The message that the new ones follow.
     after: Predecessor,
-    /// The message named.
+    /// The message that the request names.
     node: MessageNode,
     position: Position,
 }
 
-/// Locks what it writes to; none when a run moved that after it was looked at.
+/// Tries once to post. Returns `None` when a run moved the branch before it was locked.
 async fn attempt(
     tx: &mut dyn Tx,
     values: &MessageContents<'_>,
@@ -105,45 +105,47 @@ async fn attempt(
     let Some(main) = tx.lock_branch(thread.tree, named.id).await? else {
         return Ok(None);
     };
-    let place = place(tx, thread, post, &main).await?;
-    let after = place.as_ref().map(|place| place.after);
+    let parent = resolve_parent(tx, thread, post, &main).await?;
+    let after = parent.as_ref().map(|parent| parent.after);
     let mut ids = ExistingMessages::find(tx, thread, &post.messages).await?;
-    let (there, known) = ids
+    let (stored, existing) = ids
         .stored_prefix(tx, thread, values, &post.messages, after, main.head)
         .await?;
-    if there.len() == post.messages.len() {
-        return found(tx, thread, main, there).await.map(Some);
+    if stored.len() == post.messages.len() {
+        return already_stored(tx, thread, main, stored).await.map(Some);
     }
-    // With `replace` all of them go through the reducer, which leaves alone what is the same.
-    let (there, known) = match post.on_existing {
+    // With `replace` all of them go through the reducer, which changes nothing about equal ones.
+    let (stored, existing) = match post.on_existing {
         OnExisting::Replace => {
             let first = post.messages.first();
-            let known = match first {
+            let existing = match first {
                 Some(first) => ids.candidates(tx, values, first, main.head).await?,
                 None => vec![],
             };
-            (vec![], known)
+            (vec![], existing)
         }
-        _ => (there, known),
+        _ => (stored, existing),
     };
-    let rest = post.messages.get(there.len()..).unwrap_or_default();
+    let rest = post.messages.get(stored.len()..).unwrap_or_default();
     let taken = |one: &Incoming| one.id.as_deref().is_some_and(|id| ids.is_taken(id));
     if post.on_existing == OnExisting::Reject
         && let Some(one) = rest.iter().find(|one| taken(one))
     {
         return Err(id_exists(one.id.as_deref().unwrap_or_default()));
     }
-    let after = there.last().map(|node| Some(node.id)).or(after);
-    let ask = PlacementRequest {
+    let after = stored.last().map(|node| Some(node.id)).or(after);
+    let request = PlacementRequest {
         after,
         on_existing: post.on_existing,
     };
-    let line = line(tx, thread, &main).await?;
+    let line = branch_end(tx, thread, &main).await?;
     let others = match after {
-        Some(spot) if spot != line.last => others(tx, thread, &main).await?,
+        Some(predecessor) if predecessor != line.last => {
+            other_branch_ends(tx, thread, &main).await?
+        }
         _ => vec![],
     };
-    let choice = choose_placement(ask, &known, line, &others);
+    let choice = choose_placement(request, &existing, line, &others);
     let (branch, created, slot, base) = match choice {
         MessagePlacement::IdTaken => {
             let first = rest.first().and_then(|first| first.id.as_deref());
@@ -153,27 +155,27 @@ async fn attempt(
             let mut to = main;
             if id != to.id {
                 match tx.lock_branch(thread.tree, id).await? {
-                    Some(other) if Some(self::line(tx, thread, &other).await?.last) == after => {
+                    Some(other) if Some(branch_end(tx, thread, &other).await?.last) == after => {
                         to = other;
                     }
                     _ => return Ok(None),
                 }
             }
-            expect(post, &to)?;
+            check_expected_head(post, &to)?;
             let open = tx.open_runs(thread.tree, thread.id).await?;
             if branch::is_running(&open, to.id) {
-                return Err(busy(&to));
+                return Err(branch_busy(&to));
             }
             if post.activate {
                 branch::activate(tx, thread, &to, SwitchPolicy::FLOAT).await?;
             }
             let base = match to.head {
                 Some(head) => {
-                    // A state at hand is no proof that it is stored.
+                    // A cached state may have been pruned from the storage.
                     if tx.point(thread.tree, head).await?.is_none() {
                         return Err(pruned(head));
                     }
-                    Some(loaded(values, head).await?)
+                    Some(load_state(values, head).await?)
                 }
                 None => None,
             };
@@ -181,18 +183,18 @@ async fn attempt(
             (to, false, slot, base)
         }
         MessagePlacement::Branch(_) | MessagePlacement::Edit(_) => {
-            expect(post, &main)?;
+            check_expected_head(post, &main)?;
             let base = match choice {
                 MessagePlacement::Edit(node) => match ids.node(node) {
                     Some(node) => resolve::before_message(tx, thread, node).await?,
                     None => return Ok(None),
                 },
-                _ => match (there.last(), &place) {
+                _ => match (stored.last(), &parent) {
                     (Some(node), _) => resolve::at_message(tx, thread, node).await?,
-                    (None, Some(place)) => match place.position {
-                        Position::At => resolve::at_message(tx, thread, &place.node).await?,
+                    (None, Some(parent)) => match parent.position {
+                        Position::At => resolve::at_message(tx, thread, &parent.node).await?,
                         Position::Before => {
-                            resolve::before_message(tx, thread, &place.node).await?
+                            resolve::before_message(tx, thread, &parent.node).await?
                         }
                     },
                     (None, None) => return Ok(None),
@@ -218,15 +220,15 @@ async fn attempt(
     let before = base.as_ref().map(|base| values.of_state(base));
     let dangling = before.is_some_and(|before| {
         let mut all = before.all().to_vec();
-        let answers = rest.iter().map(|one| one.message.clone());
-        all.extend(answers.take_while(|one| role_of(one) == "tool"));
+        let incoming = rest.iter().map(|one| one.message.clone());
+        all.extend(incoming.take_while(|one| role_of(one) == "tool"));
         has_open_calls(&all)
     });
-    let messages = with_ids(rest, &ids, post.on_existing);
+    let messages = assign_ids(rest, &ids, post.on_existing);
     let state = write(tx, values, target, thread, post, &messages, slot, base).await?;
     let head = state.checkpoint.id;
-    let mut nodes = there;
-    nodes.extend(written(tx, thread, &state, &messages).await?);
+    let mut nodes = stored;
+    nodes.extend(stored_nodes(tx, thread, &state, &messages).await?);
     let branch = tx.branch(thread.tree, branch.id).await?;
     Ok(Some(Posted {
         branch: branch.ok_or(checkpoint::Error::Fenced)?,
@@ -239,17 +241,17 @@ async fn attempt(
     }))
 }
 
-async fn place(
+async fn resolve_parent(
     read: &mut dyn Read,
     thread: &ThreadRow,
     post: &Post,
     main: &Branch,
-) -> Result<Option<Place>, Error> {
+) -> Result<Option<ParentPosition>, Error> {
     let Some((id, position)) = &post.parent else {
         return Ok(None);
     };
     let node = super::message(read, thread, id, main.head).await?;
-    Ok(Some(Place {
+    Ok(Some(ParentPosition {
         after: match position {
             Position::At => Some(node.id),
             Position::Before => node.parent,
@@ -259,8 +261,8 @@ async fn place(
     }))
 }
 
-/// A request that was carried out before.
-async fn found(
+/// The result of a request whose messages an earlier attempt stored.
+async fn already_stored(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
     main: Branch,
@@ -284,7 +286,7 @@ async fn found(
     })
 }
 
-pub(super) async fn line(
+pub(super) async fn branch_end(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: &Branch,
@@ -300,7 +302,7 @@ pub(super) async fn line(
     })
 }
 
-pub(super) async fn others(
+pub(super) async fn other_branch_ends(
     read: &mut dyn Read,
     thread: &ThreadRow,
     main: &Branch,
@@ -308,14 +310,14 @@ pub(super) async fn others(
     let mut lines = vec![];
     for branch in read.branches(thread.tree, thread.id).await? {
         if branch.id != main.id {
-            lines.push(line(read, thread, &branch).await?);
+            lines.push(branch_end(read, thread, &branch).await?);
         }
     }
     Ok(lines)
 }
 
-/// Refuses when the head of the branch is not what the request says it is.
-fn expect(post: &Post, branch: &Branch) -> Result<(), Error> {
+/// Refuses the request when the branch does not have the head that it expects.
+fn check_expected_head(post: &Post, branch: &Branch) -> Result<(), Error> {
     let is_head = |expected: &Option<Arc<str>>| match expected {
         Some(text) => branch.head.is_some() && text.parse().ok() == branch.head,
         None => branch.head.is_none(),
@@ -335,12 +337,12 @@ fn expect(post: &Post, branch: &Branch) -> Result<(), Error> {
     }
 }
 
-async fn loaded(values: &MessageContents<'_>, id: CheckpointId) -> Result<Decoded, Error> {
+async fn load_state(values: &MessageContents<'_>, id: CheckpointId) -> Result<Decoded, Error> {
     let found = values.decoded(id).await?.ok_or_else(|| pruned(id))?;
     Ok((*found).clone())
 }
 
-/// A branch at `base`, and the right to write to it.
+/// Creates a branch at `base`. Returns it with the slot to write to it and the state there.
 ///
 /// # Errors
 /// 409 `checkpoint_pruned` or `too_many`, or the storage failed.
@@ -365,7 +367,7 @@ pub async fn branch_off(
     let made = branch::create(tx, thread, new).await?.branch;
     let (slot, state) = match &base {
         Base::Empty => (made.slot(), None),
-        Base::At(point) => (made.slot(), Some(loaded(values, point.id).await?)),
+        Base::At(point) => (made.slot(), Some(load_state(values, point.id).await?)),
         Base::Trim { of, drop } => {
             let (slot, state) = trim(tx, values, target.graph, &made, of, drop).await?;
             (slot, Some(state))
@@ -382,11 +384,12 @@ pub fn id_exists(id: &str) -> Error {
     )
 }
 
-fn busy(branch: &Branch) -> Error {
+fn branch_busy(branch: &Branch) -> Error {
     Error::conflict(
         "branch_busy",
         format!(
-            "A run is writing to branch `{}`: wait for it to end, cancel it, or post to another              branch",
+            "A run is writing to branch `{}`: wait for it to end, cancel it, or post to another \
+             branch",
             branch.name
         ),
     )

@@ -1,4 +1,4 @@
-//! Which branch a message goes to that waits for its run.
+//! Chooses the branch for a message that a run takes as its input.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::{
     content::MessageContents,
     existing::ExistingMessages,
     placement::{MessagePlacement, PlacementRequest, choose_placement},
-    post::{TargetGraph, branch_off, id_exists, line, others},
+    post::{TargetGraph, branch_end, branch_off, id_exists, other_branch_ends},
 };
 use crate::{
     id::BranchId,
@@ -22,33 +22,33 @@ use crate::{
     },
 };
 
-/// Where a message is sent.
+/// Where a submitted message should go.
 #[derive(Clone, Debug, Default)]
 pub struct SendTarget {
     /// The id of the message, which must be new to the thread.
     pub id: Option<Arc<str>>,
-    /// The message it answers, or the one in whose place it comes.
+    /// The message it follows, or replaces with [`Position::Before`].
     pub parent: Option<(Arc<str>, Position)>,
     /// The branch it goes to.
     pub branch: Option<Arc<str>>,
 }
 
-/// What the message's run starts from.
+/// The branch that the message's run starts from.
 #[derive(Clone, Debug)]
 pub struct SendPlacement {
     /// The branch.
     pub branch: Branch,
-    /// The run belongs to it; otherwise it takes whatever branch is active when it is claimed.
+    /// The run is pinned to it; otherwise the run takes the branch that is active when it is claimed.
     pub pinned: bool,
-    /// The conversation there ends in tool calls that are not answered.
+    /// The conversation there ends in tool calls without results.
     pub dangling: bool,
 }
 
-/// Finds the branch, or makes one.
+/// Finds the branch for a message, or creates it.
 ///
 /// # Errors
 /// 400 `invalid_id`, 404, 409 `message_exists`, or the storage failed.
-pub async fn place_message(
+pub async fn choose_branch(
     tx: &mut dyn Tx,
     values: &MessageContents<'_>,
     target: &TargetGraph<'_>,
@@ -65,7 +65,7 @@ pub async fn place_message(
         None => resolve::active(tx, thread).await?,
     };
     // Before anything is written to the thread's log: runs lock branch and thread in this order.
-    let main = held(tx, thread, main.id).await?;
+    let main = lock_branch(tx, thread, main.id).await?;
     let Some((parent, position)) = &to.parent else {
         return Ok(SendPlacement {
             dangling: has_open_tool_calls(values, &main).await?,
@@ -74,20 +74,20 @@ pub async fn place_message(
         });
     };
     let node = super::message(tx, thread, parent, main.head).await?;
-    let line = line(tx, thread, &main).await?;
+    let line = branch_end(tx, thread, &main).await?;
     let after = match position {
         Position::At => Some(node.id),
         Position::Before => node.parent,
     };
     let others = match line.last == after {
         true => vec![],
-        false => others(tx, thread, &main).await?,
+        false => other_branch_ends(tx, thread, &main).await?,
     };
-    let ask = PlacementRequest {
+    let request = PlacementRequest {
         after: Some(after),
         ..PlacementRequest::default()
     };
-    let branch = match choose_placement(ask, &[], line, &others) {
+    let branch = match choose_placement(request, &[], line, &others) {
         MessagePlacement::Append(id) if id == main.id => {
             return Ok(SendPlacement {
                 dangling: has_open_tool_calls(values, &main).await?,
@@ -96,7 +96,7 @@ pub async fn place_message(
             });
         }
         MessagePlacement::Append(id) => {
-            let branch = held(tx, thread, id).await?;
+            let branch = lock_branch(tx, thread, id).await?;
             branch::activate(tx, thread, &branch, SwitchPolicy::FLOAT).await?;
             branch
         }
@@ -112,19 +112,19 @@ pub async fn place_message(
         }
     };
     Ok(SendPlacement {
-        // A head made in this transaction has no open calls: what waited there was cut off.
+        // A head trimmed in this transaction has no open calls: they were cut off.
         dangling: has_open_tool_calls(values, &branch).await?,
         branch,
         pinned: true,
     })
 }
 
-async fn held(tx: &mut dyn Tx, thread: &ThreadRow, id: BranchId) -> Result<Branch, Error> {
+async fn lock_branch(tx: &mut dyn Tx, thread: &ThreadRow, id: BranchId) -> Result<Branch, Error> {
     let branch = tx.lock_branch(thread.tree, id).await?;
     Ok(branch.ok_or(crate::checkpoint::Error::Fenced)?)
 }
 
-/// Whether the conversation of a branch ends in tool calls that are not answered.
+/// Whether the conversation of a branch ends in tool calls without results.
 ///
 /// # Errors
 /// The storage failed.

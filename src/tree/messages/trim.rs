@@ -1,5 +1,5 @@
-//! Trim checkpoints: a state of which the newest messages are cut off, to go on from a message
-//! that came together with later ones.
+//! Trim checkpoints: states without the newest messages of their parent, so that a branch can go
+//! on from a message that one checkpoint added together with later ones.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::{
     value::Map,
 };
 
-/// Gives `branch`, whose head is `of`, a new head without the messages `drop`, in which nothing
-/// waits to run. Answers the slot behind it and the state there.
+/// Commits a new head of `branch` without the messages `drop`, in which no node waits to run. The
+/// present head is `of`. Returns the slot behind the new head and the state there.
 ///
 /// # Errors
 /// 409 `checkpoint_pruned`, a state that does not fit the graph, or the storage failed.
@@ -34,7 +34,7 @@ pub async fn trim(
 ) -> Result<(Slot, Decoded), Error> {
     let base = values.decoded(of.id).await?;
     let base = base.ok_or_else(|| pruned(of.id))?;
-    let last = kept(tx, values.tree, of, drop).await?;
+    let last = newest_remaining(tx, values.tree, of, drop).await?;
     let buffer = BufferedSaver::new(values.saver.clone());
     let edit = Edit {
         saver: buffer.clone(),
@@ -43,7 +43,7 @@ pub async fn trim(
         graph: graph.clone(),
         base: Some((*base).clone()),
         superseded: false,
-        // What is cut off was never on this path: it is no removal.
+        // The messages cut off were never on this path, so the index records no removal.
         index: None,
         metadata: Map::new(),
         run: None,
@@ -56,14 +56,14 @@ pub async fn trim(
     }
     tx.set_outcome(values.tree, branch.id, Outcome::Idle)
         .await?;
-    // What follows in this transaction reads it, and nobody else can yet. Should it be undone,
-    // nobody will ask for this id again.
+    // The rest of this transaction reads it from the cache, and nobody else can know its id yet.
+    // After a rollback nobody will.
     values.cache.insert(values.tree, state.clone());
     Ok((slot, state))
 }
 
-/// The newest message that stays.
-async fn kept(
+/// The newest message that remains.
+async fn newest_remaining(
     tx: &mut dyn Tx,
     tree: TreeId,
     of: &Point,
@@ -73,13 +73,13 @@ async fn kept(
         return Ok(None);
     };
     let chain = tx.chain(tree, last, drop.len() + 1).await?;
-    let stays = chain
+    let remaining = chain
         .iter()
         .find(|node| node.checkpoint != of.id || !drop.contains(&node.message_id));
-    Ok(stays.map(|node| node.id))
+    Ok(remaining.map(|node| node.id))
 }
 
-/// 409: the checkpoint is gone.
+/// 409: the checkpoint was pruned.
 pub(super) fn pruned(id: CheckpointId) -> Error {
     Error::conflict(
         "checkpoint_pruned",

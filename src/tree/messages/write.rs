@@ -1,4 +1,4 @@
-//! Writing messages: their ids, the edit of the state, and its commit.
+//! Writing messages: assigning their ids, updating the state and committing it.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ use crate::{
     value::{Map, Value},
 };
 
-/// A message as it is stored, and the id it came with if that is another's.
-pub(super) struct Named {
+/// A message to store, with the id that it was submitted with if another message has that.
+pub(super) struct NewMessage {
     id: Arc<str>,
     edit_of: Option<Arc<str>>,
     message: Value,
 }
 
-/// Gives ids: new ones to messages without, and to those whose id the thread has already.
-pub(super) fn with_ids(
+/// Assigns new ids to messages without one, and to those whose id the thread has already.
+pub(super) fn assign_ids(
     messages: &[Incoming],
     ids: &ExistingMessages,
     how: OnExisting,
-) -> Vec<Named> {
+) -> Vec<NewMessage> {
     let mint = || Arc::<str>::from(Uuid::new_v4().to_string());
     messages
         .iter()
@@ -52,7 +52,7 @@ pub(super) fn with_ids(
             if let Some(map) = message.make_map_mut() {
                 map.insert("id", Value::Str(id.clone()));
             }
-            Named {
+            NewMessage {
                 id,
                 edit_of,
                 message,
@@ -61,12 +61,13 @@ pub(super) fn with_ids(
         .collect()
 }
 
-/// What waits to run after the messages: a person's or the system's call for an answer.
-fn then(
+/// The nodes that wait to run after the messages: the start, if the last message is a user's or the
+/// system's.
+fn next_nodes(
     post: &Post,
     target: &TargetGraph<'_>,
     values: &MessageContents<'_>,
-    messages: &[Named],
+    messages: &[NewMessage],
 ) -> Then {
     if let Some(node) = &post.as_node {
         return match target.assigned {
@@ -91,7 +92,7 @@ pub(super) async fn write(
     target: &TargetGraph<'_>,
     thread: &ThreadRow,
     post: &Post,
-    messages: &[Named],
+    messages: &[NewMessage],
     slot: Slot,
     base: Option<Decoded>,
 ) -> Result<Decoded, Error> {
@@ -129,11 +130,11 @@ pub(super) async fn write(
         run: None,
     };
     let list = messages.iter().map(|one| one.message.clone()).collect();
-    let then = then(post, target, values, messages);
+    let then = next_nodes(post, target, values, messages);
     let (edited, state) = edit.write_messages(&values.channel, list, then).await?;
     for commit in buffer.take() {
         tx.put(commit).await.map_err(|error| match error {
-            checkpoint::Error::Fenced => taken_over(),
+            checkpoint::Error::Fenced => run_began(),
             error => error.into(),
         })?;
     }
@@ -146,11 +147,11 @@ pub(super) async fn write(
 }
 
 /// The nodes of messages that were just written, in their order.
-pub(super) async fn written(
+pub(super) async fn stored_nodes(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
     state: &Decoded,
-    messages: &[Named],
+    messages: &[NewMessage],
 ) -> Result<Vec<MessageNode>, Error> {
     let chain = match state.checkpoint.last_node {
         Some(last) => tx.chain(thread.tree, last, messages.len()).await?,
@@ -160,7 +161,7 @@ pub(super) async fn written(
     for one in messages {
         match chain.iter().find(|node| node.message_id == one.id) {
             Some(node) => nodes.push(node.clone()),
-            // Replaced where it was.
+            // It replaced a message earlier on the path.
             None => {
                 let head = Some(state.checkpoint.id);
                 nodes.push(resolve::message(tx, thread, &one.id, head).await?);
@@ -178,7 +179,7 @@ pub(super) fn role_of(message: &Value) -> &str {
         .unwrap_or_default()
 }
 
-fn taken_over() -> Error {
+fn run_began() -> Error {
     Error::conflict(
         "branch_busy",
         "A run has begun on the branch meanwhile: wait for it to end, or post to another branch",

@@ -1,10 +1,10 @@
-//! Events as addresses: what there was when one of them came.
+//! Events as addresses: the state of a thread at the time of an event.
 
 use std::sync::Arc;
 
 use super::{
-    Base, PAGE, WALK_MAX, at_message, checkpoint, existing_checkpoint, follows, pruned, sees,
-    too_deep,
+    Base, PAGE, WALK_MAX, at_message, checkpoint, existing_checkpoint, follows_directly, pruned,
+    sees, too_deep,
 };
 use crate::{
     checkpoint::Source,
@@ -19,10 +19,11 @@ use crate::{
     },
 };
 
-/// Pages of events that are looked through, in either direction, for what a branch was.
+/// Pages of events that are searched, in either direction, for checkpoints of a deleted branch.
 const PAGES: usize = 10;
 
-/// The event with a number, and the thread that has it: numbers up to a fork's are its parent's.
+/// Finds the event with a number, and the thread that it belongs to: a fork inherits the events of
+/// its parent up to the point of the fork.
 pub(super) async fn event_row(
     read: &mut dyn Read,
     thread: &ThreadRow,
@@ -44,7 +45,7 @@ pub(super) async fn event_row(
     Ok((owner, row.ok_or_else(missing)?))
 }
 
-/// The message that an event tells of.
+/// The message that an event is about.
 pub(super) async fn node_of(
     read: &mut dyn Read,
     thread: &ThreadRow,
@@ -54,14 +55,14 @@ pub(super) async fn node_of(
         return Ok(None);
     };
     let nodes = read.nodes_of(thread.tree, vec![id]).await?;
-    let told = nodes
+    let exact = nodes
         .iter()
         .find(|node| node.thread == event.thread && node.event_number == Some(event.number));
     // A queued message may have been numbered before its checkpoint.
     let first = nodes
         .iter()
         .find(|node| node.thread == event.thread && node.change == MessageChange::Add);
-    Ok(told.or(first).cloned())
+    Ok(exact.or(first).cloned())
 }
 
 fn message_of(row: &ThreadEvent) -> Option<Arc<str>> {
@@ -77,8 +78,9 @@ fn message_of(row: &ThreadEvent) -> Option<Arc<str>> {
     .flatten()
 }
 
-/// What an event means: its message's turn, its checkpoint, or what there was when it came.
-pub(super) async fn event(
+/// The checkpoint that an event means: the turn of its message, the checkpoint it names, or the
+/// state at the time of the event.
+pub(super) async fn base_at_event(
     read: &mut dyn Read,
     thread: &ThreadRow,
     number: i64,
@@ -97,18 +99,18 @@ pub(super) async fn event(
                 format!("The thread has no message `{}`", node.message_id),
             ));
         }
-        let point = told(read, thread, node.checkpoint).await?;
+        let point = event_checkpoint(read, thread, node.checkpoint).await?;
         let base = match node.change {
             MessageChange::Add => at_message(read, thread, &node).await?,
             MessageChange::Edit | MessageChange::Remove => Base::At(point),
         };
         return Ok((base, Some(node)));
     }
-    let stated = (&*row.kind == event::CHECKPOINT_CREATED)
+    let created = (&*row.kind == event::CHECKPOINT_CREATED)
         .then_some(row.checkpoint)
         .flatten();
-    if let Some(id) = stated {
-        return Ok((Base::At(told(read, thread, id).await?), None));
+    if let Some(id) = created {
+        return Ok((Base::At(event_checkpoint(read, thread, id).await?), None));
     }
     let point = newest_at(read, &owner, &row).await?;
     let base = match point {
@@ -118,15 +120,20 @@ pub(super) async fn event(
     Ok((base, None))
 }
 
-/// A checkpoint that an event tells of: there was one.
-async fn told(read: &mut dyn Read, thread: &ThreadRow, id: CheckpointId) -> Result<Point, Error> {
+/// Finds a checkpoint that an event names. If it is not found, it was pruned.
+async fn event_checkpoint(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    id: CheckpointId,
+) -> Result<Point, Error> {
     existing_checkpoint(read, thread, id).await?;
     checkpoint(read, thread, id).await
 }
 
-/// A checkpoint on the path of a branch that is gone: what its events name from one of them on, or
-/// else before it. `Some(None)` when all that they name is gone, `None` when they name nothing.
-async fn remembered(
+/// A checkpoint on the path of a deleted branch: the first one that events of the branch name, from
+/// one of them on, or else before it. `Some(None)` when all of those are deleted, `None` when the
+/// events name none.
+async fn named_by_events(
     read: &mut dyn Read,
     owner: &ThreadRow,
     number: i64,
@@ -138,7 +145,9 @@ async fn remembered(
         let rows = read.events(owner.tree, owner.id, from, PAGE).await?;
         let Some(last) = rows.last() else { break };
         from = last.number;
-        found = named(read, owner, rows.iter(), branch).await?.or(found);
+        found = first_existing(read, owner, rows.iter(), branch)
+            .await?
+            .or(found);
         if let Some(Some(_)) = found {
             return Ok(found);
         }
@@ -151,7 +160,7 @@ async fn remembered(
         }
         until -= i64::try_from(limit).unwrap_or(until);
         let rows = read.events(owner.tree, owner.id, until, limit).await?;
-        found = named(read, owner, rows.iter().rev(), branch)
+        found = first_existing(read, owner, rows.iter().rev(), branch)
             .await?
             .or(found);
         if let Some(Some(_)) = found {
@@ -161,8 +170,8 @@ async fn remembered(
     Ok(found)
 }
 
-/// The first checkpoint that is there of those that events of a branch name.
-async fn named(
+/// The first existing checkpoint of those that events of a branch name.
+async fn first_existing(
     read: &mut dyn Read,
     owner: &ThreadRow,
     events: impl Iterator<Item = &ThreadEvent>,
@@ -192,10 +201,10 @@ async fn newest_at(
     };
     let mut next = match (branch, event.branch) {
         (Some(branch), _) => branch.head,
-        (None, Some(branch)) => match remembered(read, owner, event.number, branch).await? {
+        (None, Some(branch)) => match named_by_events(read, owner, event.number, branch).await? {
             Some(Some(point)) => Some(point),
             Some(None) => return Err(gone()),
-            // Its branch had none.
+            // The branch had no checkpoint.
             None => None,
         },
         // A deleted thread has no branches any more.
@@ -206,7 +215,7 @@ async fn newest_at(
     for _ in 0..WALK_MAX / PAGE {
         let Some(start) = next.take() else {
             return match after {
-                Some(first) if !follows(&first, None) => Err(gone()),
+                Some(first) if !follows_directly(&first, None) => Err(gone()),
                 _ => Ok(bare_input),
             };
         };
@@ -216,12 +225,12 @@ async fn newest_at(
             if point.event_number > event.number {
                 continue;
             }
-            // What is gone between the two may have been it, unless the event names this one.
-            let gap = after.is_some_and(|after| !follows(&after, Some(&point)));
+            // A checkpoint pruned between the two may be the one, unless the event names this one.
+            let gap = after.is_some_and(|after| !follows_directly(&after, Some(&point)));
             if gap && event.checkpoint != Some(point.id) {
                 return Err(gone());
             }
-            // What was to come next is no state of that time.
+            // A bare input is no state that the thread had at that time.
             if point.source != Source::Input {
                 return Ok(Some(point));
             }

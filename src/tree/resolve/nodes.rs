@@ -1,5 +1,6 @@
-//! Whether a message is on a path: the chain of messages tells. Checkpoints do not, as the one a
-//! message came with may be pruned, or be on the path while the message was cut off.
+//! Whether a message is on a path, which the chain of messages decides. Checkpoints cannot decide
+//! it: the one that added the message may be pruned, or may be on the path while the message was cut
+//! off.
 
 use crate::{
     checkpoint::Source,
@@ -13,7 +14,7 @@ use crate::{
     },
 };
 
-/// Messages read at once.
+/// Messages that are read at once.
 const PAGE: usize = 64;
 
 /// Whether a message is on the path that ends at `head`.
@@ -56,8 +57,8 @@ pub async fn sees(
     }
 }
 
-/// The last message that a thread inherits. The checkpoint it was forked at may hold more, when the
-/// fork was made at a message that came together with later ones.
+/// The last message that a thread inherits. The checkpoint it was forked at may have more, when the
+/// thread was forked at a message that one checkpoint added together with later ones.
 ///
 /// # Errors
 /// The storage failed.
@@ -75,7 +76,7 @@ pub async fn last_inherited(
         return Ok(None);
     };
     let Some(anchor) = &thread.fork_anchor else {
-        let cut = cut(read, thread, &point).await?;
+        let cut = trimmed_start(read, thread, &point).await?;
         return Ok(cut.map_or(point.last_node, |cut| cut.last_node));
     };
     loop {
@@ -98,9 +99,9 @@ pub async fn last_inherited(
     }
 }
 
-/// The checkpoint that a fork at no named message begins with, if that was cut off its base: the
+/// The trim checkpoint that a fork at no named message begins with, if its base was trimmed: the
 /// first one that its first branch wrote.
-async fn cut(
+async fn trimmed_start(
     read: &mut dyn Read,
     thread: &ThreadRow,
     base: &Point,
@@ -113,8 +114,8 @@ async fn cut(
     let Some(first) = own.into_iter().find(is_cut) else {
         return Ok(None);
     };
-    let made = read.events(tree, id, thread.fork_event_number, 1).await?;
-    let main = made.first().and_then(|event| event.branch);
+    let created = read.events(tree, id, thread.fork_event_number, 1).await?;
+    let main = created.first().and_then(|event| event.branch);
     Ok(Some(first).filter(|first| main == Some(first.branch)))
 }
 

@@ -14,7 +14,7 @@ use crate::{
 /// Reads rows. Nothing here loads channel values: see [`Saver`](crate::checkpoint::Saver).
 #[async_trait]
 pub trait Read: Send {
-    /// A thread, also one that is deleted and leaves a tombstone.
+    /// A thread, or the tombstone of a deleted one.
     async fn thread_row(&mut self, id: ThreadId) -> Result<Option<ThreadRow>, Error>;
     /// Every thread of a tree, tombstones too, oldest first.
     async fn relatives(&mut self, tree: TreeId) -> Result<Vec<ThreadRow>, Error>;
@@ -58,7 +58,7 @@ pub trait Read: Send {
         start: CheckpointId,
         ancestor: CheckpointId,
     ) -> Result<bool, Error>;
-    /// Whether the branch has an unanswered question among its writes at a checkpoint.
+    /// Whether the branch has an open interrupt among its pending writes at a checkpoint.
     async fn is_interrupted(
         &mut self,
         tree: TreeId,
@@ -99,8 +99,8 @@ pub trait Read: Send {
         limit: usize,
     ) -> Result<Vec<ThreadEvent>, Error>;
 
-    /// Events that say how these branches are called from then on, or were called until then:
-    /// `BranchCreated`, `BranchRenamed` and `BranchDeleted`, of each branch in order.
+    /// Events that name these branches: `BranchCreated`, `BranchRenamed` and `BranchDeleted`, of
+    /// each branch in order.
     async fn naming_events(
         &mut self,
         tree: TreeId,
@@ -130,7 +130,7 @@ pub trait Read: Send {
         limit: usize,
     ) -> Result<Vec<MessageNode>, Error>;
 
-    /// Everybody with a level on a tree.
+    /// Everybody who has a level on a tree.
     async fn members(&mut self, tree: TreeId) -> Result<Members, Error>;
 
     // For pages of messages.

@@ -1,4 +1,4 @@
-//! Rows of the tree's tables as operations see them, without channel values.
+//! Rows of the tree's tables, without channel values.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -9,10 +9,10 @@ use crate::{
     value::{Map, Value},
 };
 
-/// How the last finished run (or state edit) left a branch. `busy` is computed from runs.
+/// The outcome of the last finished run or state update on a branch. `busy` is computed from runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is left to do.
+    /// No node waits to run.
     Idle,
     /// The head has nodes that wait to run.
     Interrupted,
@@ -41,7 +41,7 @@ impl FromStr for Outcome {
     }
 }
 
-/// Whether an address means a place or the one before it.
+/// Whether an address means a thing itself or the point before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// Inclusive.
@@ -83,9 +83,9 @@ pub struct ThreadRow {
     pub fork_checkpoint: Option<CheckpointId>,
     /// Depth of that checkpoint, -1 without one.
     pub fork_depth: i32,
-    /// The anchor as the client sent it.
+    /// The anchor as the client submitted it.
     pub fork_anchor: Option<Arc<str>>,
-    /// The anchor's position as the client sent it.
+    /// The anchor's position as the client submitted it.
     pub fork_position: Option<Position>,
     /// Events of the parent up to this number are inherited.
     pub fork_event_number: i64,
@@ -120,29 +120,29 @@ pub struct Branch {
     pub head: Option<CheckpointId>,
     /// Depth of the head, -1 without one.
     pub head_depth: i32,
-    /// The fence.
+    /// The epoch that writers must name; raising it fences them.
     pub epoch: i64,
     /// Raised by every head move.
     pub version: i64,
-    /// How it was left.
+    /// The outcome of its last run or update.
     pub outcome: Outcome,
     /// Error of its last run.
     pub error: Option<Value>,
-    /// What made it: `root`, `fork`, `rewind`, `btw`, `restore`, `message`, `edit`,
+    /// What created it: `root`, `fork`, `rewind`, `btw`, `restore`, `message`, `edit`,
     /// `checkpoint` or `update`.
     pub origin: Arc<str>,
-    /// The branch it was made from.
+    /// The branch it was created from.
     pub source: Option<BranchId>,
     /// Set where writes were copied: above the subgraph rows that belong to the copy.
     pub creation: Option<CheckpointId>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When its row last changed.
     pub updated_at: Timestamp,
 }
 
 impl Branch {
-    /// The right to write to it under the epoch that was read.
+    /// The slot to write to it under the epoch that was read.
     pub fn slot(&self) -> Slot {
         Slot {
             tree: self.tree,
@@ -160,7 +160,7 @@ impl Branch {
 pub struct Tag {
     /// Unique in the thread.
     pub name: Arc<str>,
-    /// What it names.
+    /// The checkpoint it names.
     pub checkpoint: CheckpointId,
     /// Depth of that checkpoint.
     pub depth: i32,
@@ -191,15 +191,15 @@ pub struct Point {
     pub event_number: i64,
     /// The run that wrote it.
     pub run: Option<RunId>,
-    /// What made it.
+    /// What created it.
     pub source: Source,
     /// Superstep number.
     pub step: i64,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// What a row of the message index says happened to its message.
+/// The change of a message that a row of the message index records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageChange {
     /// It appears on the path.
@@ -240,17 +240,17 @@ pub struct MessageNode {
     pub parent: Option<NodeId>,
     /// 1-based position in the chain of adds.
     pub ordinal: i32,
-    /// What happened.
+    /// The change of the message.
     pub change: MessageChange,
     /// The message.
     pub message_id: Arc<str>,
-    /// The id this one replaces (edits through the message API).
+    /// The id of the message it replaces, for edits through the message API.
     pub edit_of: Option<Arc<str>>,
     /// First checkpoint with it.
     pub checkpoint: CheckpointId,
     /// Depth of that checkpoint.
     pub depth: i32,
-    /// Place in that checkpoint.
+    /// Index among the nodes of that checkpoint.
     pub seq: i32,
     /// The checkpoint in which the turn it ends is complete.
     pub turn_end: Option<CheckpointId>,
@@ -262,7 +262,7 @@ pub struct MessageNode {
     pub run: Option<RunId>,
     /// Role of the message as stored (`human`, `ai`, ...).
     pub role: Option<Arc<str>>,
-    /// The event that tells of it.
+    /// The number of the event about it.
     pub event_number: Option<i64>,
     /// When it was written.
     pub created_at: Timestamp,
@@ -279,7 +279,7 @@ pub struct ThreadEvent {
     pub number: i64,
     /// Type name, for example `BranchCreated`.
     pub kind: Arc<str>,
-    /// Ids and small facts, as far as they are kept with the event itself:
+    /// Ids and small facts that are stored with the event itself;
     /// [`event::payload`](crate::tree::event::payload) adds the rest.
     pub payload: Map,
     /// The branch it is about.
@@ -292,12 +292,12 @@ pub struct ThreadEvent {
     pub created_at: Timestamp,
 }
 
-/// An event to append to a thread's log; its number is given by the storage.
+/// An event to append to a thread's log; the storage assigns its number.
 #[derive(Clone, Debug, Default)]
 pub struct NewEvent {
     /// Type name, one of [`event`](crate::tree::event)'s.
     pub kind: &'static str,
-    /// Ids and small facts that no other field says.
+    /// Ids and small facts that no other field has.
     pub payload: Map,
     /// The branch it is about.
     pub branch: Option<BranchId>,

@@ -1,4 +1,4 @@
-//! Threads and branches as a storage keeps them, and the operations it offers on whole threads.
+//! Threads as a storage keeps them, and the operations that it offers on whole threads.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::{
     value::{Map, Value},
 };
 
-/// A row of `threads` with what its active branch says.
+/// A row of `threads` with columns of its active branch.
 #[derive(Clone, Debug)]
 pub struct Thread {
     /// Key.
     pub id: ThreadId,
     /// The tree it belongs to.
     pub tree: TreeId,
-    /// Client's metadata; `graph_id` and `assistant_id` come with the first run.
+    /// Client's metadata; the first run adds `graph_id` and `assistant_id`.
     pub metadata: Map,
     /// Collected run config.
     pub config: Map,
@@ -42,7 +42,7 @@ pub struct Thread {
     pub head_depth: i32,
     /// `branches.writer_epoch` of the active branch.
     pub epoch: i64,
-    /// How the active branch was left.
+    /// The outcome of the active branch.
     pub outcome: Outcome,
     /// Error of the last run of the active branch, `{"error", "message"}`.
     pub error: Option<Value>,
@@ -56,7 +56,7 @@ pub enum IfExists {
     /// Refuse.
     #[default]
     Raise,
-    /// Answer the thread that is there.
+    /// Return the thread that exists.
     DoNothing,
 }
 
@@ -73,25 +73,25 @@ pub struct NewThread {
     pub if_exists: IfExists,
 }
 
-/// A thread to make as a copy.
+/// A thread to create as a copy.
 #[derive(Clone, Debug)]
 pub struct NewCopy {
     /// Its id, which is also that of its tree.
     pub id: ThreadId,
     /// Owner of the new tree.
     pub owner: String,
-    /// At most so many root checkpoints are copied.
+    /// Most root checkpoints that may be copied.
     pub limit: usize,
-    /// What its log begins with.
+    /// The first events of its log.
     pub events: Vec<NewEvent>,
 }
 
-/// What became of a thread to copy.
+/// The result of copying a thread.
 #[derive(Clone, Debug)]
 pub enum Copied {
-    /// It is there.
+    /// The copy was created.
     Done(Box<Thread>),
-    /// There is no thread to copy.
+    /// The thread to copy does not exist.
     Missing,
     /// The new id is taken.
     Taken,
@@ -99,7 +99,7 @@ pub enum Copied {
     TooLarge,
 }
 
-/// Keeps threads and branches. Implemented by `storage::sqlite` and `storage::postgres`.
+/// Stores threads and branches. Implemented by `storage::sqlite` and `storage::postgres`.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Creates a thread; `None` when the id is taken and `if_exists` is `Raise`.
@@ -111,23 +111,24 @@ pub trait Store: Send + Sync + 'static {
     /// Merges `metadata` into the thread's (top level keys, later wins).
     async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<Option<Thread>, Error>;
 
-    /// Deletes a thread with its branches, runs and everything no other thread needs, a
-    /// tombstone's rows too. What others inherit stays as it is. False when there is none.
+    /// Deletes a thread with its branches, runs and everything that no other thread needs, or what
+    /// is left of a tombstone. Checkpoints that other threads inherit stay. False when there is no
+    /// such thread.
     ///
-    /// A tombstone without content is left for a while; a thread may be created in its place
-    /// once nothing refers to it.
+    /// A tombstone without content stays for a while; a thread may be created with its id once
+    /// nothing refers to it.
     async fn delete_thread(&self, id: ThreadId) -> Result<bool, Error>;
 
-    /// Takes over the active branch of a thread for a writer that has no run row (a state edit,
-    /// a library call): raises its epoch. `None` when the thread does not exist.
+    /// Claims the active branch of a thread for a writer without a run row (a state update or a
+    /// library call) by raising its epoch. `None` when the thread does not exist.
     async fn take_slot(&self, id: ThreadId) -> Result<Option<Slot>, Error>;
 
-    /// The active branch without raising its epoch: the writer is refused if somebody claims
-    /// the branch in between.
+    /// The slot of the active branch without raising its epoch: the writer is fenced if another
+    /// one claims the branch in between.
     async fn slot(&self, id: ThreadId) -> Result<Option<Slot>, Error>;
 
-    /// Notes how a writer without a run row left the branch. `Fenced` when the epoch or the
-    /// head moved: then the one who moved it tells.
+    /// Stores the outcome of a writer without a run row. `Fenced` when the epoch or the head
+    /// changed: then the writer that changed it stores its own outcome.
     async fn record_outcome(
         &self,
         slot: Slot,
@@ -135,7 +136,7 @@ pub trait Store: Send + Sync + 'static {
         error: Option<Value>,
     ) -> Result<(), Error>;
 
-    /// What somebody may do with a thread; `None` too when there is none.
+    /// The level of a principal on a thread; `None` also when there is no such thread.
     async fn level(&self, id: ThreadId, principal: Arc<str>) -> Result<Option<Level>, Error>;
 
     /// A page of living threads.
@@ -144,15 +145,15 @@ pub trait Store: Send + Sync + 'static {
     /// How many living threads there are.
     async fn count(&self, filter: search::ThreadFilter) -> Result<u64, Error>;
 
-    /// Rows of the tree to read, outside of any transaction.
+    /// Reads rows of trees outside of any transaction.
     async fn reader(&self) -> Result<Box<dyn Read>, Error>;
 
-    /// A transaction on a tree, whose row it locks first.
+    /// Begins a transaction on a tree and locks the tree's row.
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn Tx>, Error>;
 
-    /// Deletes every thread of the tree that `id` belongs to, with all they hold. Answers those
-    /// that lived, oldest first; none when there is no such thread. Of each a tombstone without
-    /// content is left for a while.
+    /// Deletes every thread of the tree that `id` belongs to, with all their rows. Returns those
+    /// that were not deleted before, oldest first; none when there is no such thread. A tombstone
+    /// without content stays of each for a while.
     async fn delete_tree(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error>;
 
     /// Copies a thread into a tree of its own, without lineage: every checkpoint it sees with its
@@ -160,9 +161,9 @@ pub trait Store: Send + Sync + 'static {
     /// and branches keep their ids; runs and events stay behind.
     async fn copy_thread(&self, from: ThreadId, copy: NewCopy) -> Result<Copied, Error>;
 
-    /// Removes the checkpoints of a thread that nobody stands on: what stays are the heads of
-    /// branches, tags, bases of forks and of open runs, and checkpoints with open questions. One
-    /// that stays follows the nearest one above that does. Messages stay in the index. Answers
-    /// how many went; `None` when there is no such thread.
+    /// Removes the checkpoints of a thread that are not in use. The heads of branches, tags, bases
+    /// of forks and of open runs, and checkpoints with open interrupts stay; the parent of each
+    /// becomes the nearest ancestor that stays. Messages stay in the index. Returns the number of
+    /// removed checkpoints; `None` when there is no such thread.
     async fn prune_thread(&self, id: ThreadId) -> Result<Option<usize>, Error>;
 }

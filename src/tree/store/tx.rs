@@ -15,7 +15,7 @@ use crate::{
     value::Map,
 };
 
-/// A branch to insert as it is given: no name is made up, no epoch is checked.
+/// A branch to insert as it is, with a name and without a check of epochs.
 #[derive(Clone, Debug)]
 pub struct InsertBranch {
     /// Key.
@@ -30,7 +30,7 @@ pub struct InsertBranch {
     pub head: Option<CheckpointId>,
     /// Depth of the head, -1 without one.
     pub head_depth: i32,
-    /// How it counts as left: `Interrupted` when its head has nodes that wait.
+    /// Its outcome: `Interrupted` when its head has nodes that wait to run.
     pub outcome: Outcome,
     /// `branches.origin`.
     pub origin: &'static str,
@@ -51,9 +51,9 @@ pub struct InsertFork {
     pub checkpoint: Option<CheckpointId>,
     /// Depth of that checkpoint, -1 without one.
     pub depth: i32,
-    /// The anchor as sent.
+    /// The anchor as submitted.
     pub anchor: Option<Arc<str>>,
-    /// Its position as sent.
+    /// The position of the anchor as submitted.
     pub position: Option<Position>,
     /// Events of the parent up to this number are inherited; the fork's own follow it.
     pub event_number: i64,
@@ -65,7 +65,7 @@ pub struct InsertFork {
     pub metadata: Map,
 }
 
-/// Changes rows in one transaction. Dropping it undoes everything.
+/// Changes rows in one transaction. Dropping it rolls everything back.
 ///
 /// [`Store::begin`](super::threads::Store::begin) locks the tree's row first, so operations on one tree
 /// follow each other; supersteps of runs do not take that lock and are kept out by the locks of
@@ -92,7 +92,7 @@ pub trait Tx: Read {
         id: BranchId,
         name: Arc<str>,
     ) -> Result<(), Error>;
-    /// Deletes the row of a branch; nothing else goes.
+    /// Deletes the row of a branch and nothing else.
     async fn delete_branch(&mut self, tree: TreeId, id: BranchId) -> Result<(), Error>;
     /// Makes a branch the active one of its thread.
     async fn activate(&mut self, thread: ThreadId, branch: BranchId) -> Result<(), Error>;
@@ -107,8 +107,8 @@ pub trait Tx: Read {
         name: Arc<str>,
     ) -> Result<bool, Error>;
 
-    /// Ends runs from outside as `interrupted`: their branches' epochs rise, so that a worker of
-    /// theirs writes nothing more.
+    /// Finishes runs from outside as `interrupted`. The epochs of their branches rise, so that
+    /// workers that execute them are fenced.
     async fn cancel_runs(&mut self, thread: ThreadId, runs: Vec<RunId>) -> Result<(), Error>;
     /// Pins floating runs to a branch.
     async fn pin_runs(&mut self, runs: Vec<RunId>, branch: BranchId) -> Result<(), Error>;
@@ -119,7 +119,7 @@ pub trait Tx: Read {
     /// Writes a superstep as [`Saver::commit`](crate::checkpoint::Saver::commit) does, inside
     /// this transaction. `Fenced` when the slot's epoch or head is no longer true.
     async fn put(&mut self, commit: Commit) -> Result<i32, Error>;
-    /// Notes how a branch is left.
+    /// Stores the outcome of a branch.
     async fn set_outcome(
         &mut self,
         tree: TreeId,
@@ -127,8 +127,8 @@ pub trait Tx: Read {
         outcome: Outcome,
     ) -> Result<(), Error>;
 
-    /// Appends events to a thread's log; answers the number of the last one. The thread's
-    /// `updated_at` moves.
+    /// Appends events to a thread's log and updates the thread's `updated_at`. Returns the number
+    /// of the last event.
     async fn append(
         &mut self,
         tree: TreeId,
@@ -136,16 +136,16 @@ pub trait Tx: Read {
         events: Vec<NewEvent>,
     ) -> Result<i64, Error>;
 
-    /// Gives somebody a level on a tree, or takes it away. What `trees.owner` says stays.
+    /// Stores or deletes the level of a principal on a tree. `trees.owner` stays as it is.
     async fn put_member(
         &mut self,
         tree: TreeId,
         principal: Arc<str>,
         level: Option<Level>,
     ) -> Result<(), Error>;
-    /// Makes somebody the owner of a tree.
+    /// Makes a principal the owner of a tree.
     async fn set_owner(&mut self, tree: TreeId, principal: Arc<str>) -> Result<(), Error>;
 
-    /// Makes everything durable.
+    /// Commits the transaction.
     async fn commit(self: Box<Self>) -> Result<(), Error>;
 }
