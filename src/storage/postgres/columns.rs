@@ -3,13 +3,14 @@
 use std::{borrow::Cow, error::Error as StdError, sync::Arc};
 
 use bytes::{BufMut, BytesMut};
+use deadpool_postgres::Object;
 use tokio_postgres::{
     Row,
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
 use uuid::Uuid;
 
-use super::connection::Failure;
+use super::connection::{Failure, prepare};
 use crate::{
     checkpoint::{Error, Version},
     time::Timestamp,
@@ -262,19 +263,27 @@ pub(crate) fn text_if(row: &Row, name: &str) -> Result<Option<Arc<str>>, Error> 
     Ok(column::<Option<&str>>(row, name)?.map(unname))
 }
 
-/// All rows, read.
-pub(crate) fn all<T>(
-    rows: &[Row],
+/// All rows of a statement that stays prepared.
+pub(crate) async fn all<T>(
+    db: &Object,
+    text: &'static str,
+    params: &[&(dyn ToSql + Sync)],
     read: impl Fn(&Row) -> Result<T, Error>,
 ) -> Result<Vec<T>, Failure> {
+    let statement = prepare(db, text).await?;
+    let rows = db.query(&statement, params).await?;
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
 }
 
-/// The row, read.
-pub(crate) fn one<T>(
-    row: Option<Row>,
+/// The row of a statement that stays prepared, if there is one.
+pub(crate) async fn one<T>(
+    db: &Object,
+    text: &'static str,
+    params: &[&(dyn ToSql + Sync)],
     read: impl Fn(&Row) -> Result<T, Error>,
 ) -> Result<Option<T>, Failure> {
+    let statement = prepare(db, text).await?;
+    let row = db.query_opt(&statement, params).await?;
     Ok(row.as_ref().map(read).transpose()?)
 }
 

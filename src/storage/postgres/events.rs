@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     columns::{Json, JsonText, Time, all, column, name, unname},
-    connection::{Failure, prepare},
+    connection::Failure,
 };
 use crate::{
     checkpoint::Error,
@@ -165,12 +165,8 @@ pub(super) async fn events(
     after: i64,
     limit: usize,
 ) -> Result<Vec<ThreadEvent>, Failure> {
-    let statement = prepare(db, AFTER).await?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = db
-        .query(&statement, &[&tree.0, &thread.0, &after, &limit])
-        .await?;
-    all(&rows, event_of)
+    all(db, AFTER, &[&tree.0, &thread.0, &after, &limit], event_of).await
 }
 
 /// Events that name branches from then on, or named them until then, in order.
@@ -180,14 +176,10 @@ pub(super) async fn naming_events(
     branches: &[BranchId],
 ) -> Result<Vec<ThreadEvent>, Failure> {
     let branches: Vec<_> = branches.iter().map(|id| id.0).collect();
-    let statement = prepare(db, NAMING).await?;
-    all(
-        &db.query(&statement, &[&tree.0, &branches]).await?,
-        event_of,
-    )
+    all(db, NAMING, &[&tree.0, &branches], event_of).await
 }
 
-/// An event out of a row of that.
+/// Reads a row of [`AFTER`] or [`NAMING`].
 fn event_of(row: &Row) -> Result<ThreadEvent, Error> {
     let thread = ThreadId(column(row, "thread_id")?);
     let number = column(row, "event_number")?;

@@ -2,10 +2,13 @@
 
 use std::{error::Error as StdError, fmt::Display, str::FromStr};
 
-use rusqlite::{Error, Result, Row, types::Type};
+use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row, types::Type};
 use uuid::Uuid;
 
-use crate::value::{Map, Value};
+use crate::{
+    checkpoint,
+    value::{Map, Value},
+};
 
 /// A column that this program cannot read.
 pub(super) fn unreadable(column: usize, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
@@ -77,4 +80,26 @@ pub(super) fn json_map_if(row: &Row<'_>, column: usize) -> Result<Option<Map>> {
 /// The text of a JSON object.
 pub(super) fn map_text(map: &Map) -> String {
     Value::map(map.clone()).to_json()
+}
+
+/// All rows of a statement that stays prepared.
+pub(crate) fn all<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnMut(&Row<'_>) -> Result<T>,
+) -> std::result::Result<Vec<T>, checkpoint::Error> {
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map(params, read)?;
+    Ok(rows.collect::<Result<_>>()?)
+}
+
+/// The row of a statement that stays prepared, if there is one.
+pub(crate) fn one<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Result<T>,
+) -> std::result::Result<Option<T>, checkpoint::Error> {
+    Ok(db.prepare_cached(sql)?.query_row(params, read).optional()?)
 }

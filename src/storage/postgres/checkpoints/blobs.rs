@@ -10,7 +10,7 @@ use crate::{
     id::TreeId,
     storage::postgres::{
         columns::{all, column, name, unname, version},
-        connection::{Failure, prepare},
+        connection::Failure,
     },
 };
 
@@ -39,11 +39,13 @@ pub(crate) async fn blobs(
         .iter()
         .map(|(channel, version)| (name(channel), version.to_string()))
         .unzip();
-    let statement = prepare(db, BLOBS).await?;
-    let rows = db
-        .query(&statement, &[&tree.0, &name(ns), &channels, &versions])
-        .await?;
-    all(&rows, |row| blob_of(row, ns))
+    all(
+        db,
+        BLOBS,
+        &[&tree.0, &name(ns), &channels, &versions],
+        |row| blob_of(row, ns),
+    )
+    .await
 }
 
 /// The aggregated blobs of a row; `ns` returns the namespace of each.

@@ -11,7 +11,7 @@ use crate::{
     id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
     storage::postgres::{
         columns::{Time, all, column, id_if, name, one, text_if, unname, word},
-        connection::{Failure, prepare},
+        connection::Failure,
     },
     tree::store::rows::MessageNode,
 };
@@ -79,8 +79,7 @@ pub(super) async fn node(
     tree: TreeId,
     id: NodeId,
 ) -> Result<Option<MessageNode>, Failure> {
-    let statement = prepare(db, NODE).await?;
-    one(db.query_opt(&statement, &[&tree.0, &id.0]).await?, node_of)
+    one(db, NODE, &[&tree.0, &id.0], node_of).await
 }
 
 pub(super) async fn nodes_of(
@@ -88,9 +87,8 @@ pub(super) async fn nodes_of(
     tree: TreeId,
     ids: &[Arc<str>],
 ) -> Result<Vec<MessageNode>, Failure> {
-    let statement = prepare(db, NODES_OF).await?;
     let ids: Vec<Cow<'_, str>> = ids.iter().map(|id| name(id)).collect();
-    all(&db.query(&statement, &[&tree.0, &ids]).await?, node_of)
+    all(db, NODES_OF, &[&tree.0, &ids], node_of).await
 }
 
 pub(super) async fn chain(
@@ -99,11 +97,7 @@ pub(super) async fn chain(
     start: NodeId,
     limit: usize,
 ) -> Result<Vec<MessageNode>, Failure> {
-    let statement = prepare(db, CHAIN).await?;
-    let rows = db
-        .query(&statement, &[&tree.0, &start.0, &bounded(limit)])
-        .await?;
-    all(&rows, node_of)
+    all(db, CHAIN, &[&tree.0, &start.0, &bounded(limit)], node_of).await
 }
 
 pub(super) async fn children(
@@ -111,17 +105,10 @@ pub(super) async fn children(
     tree: TreeId,
     parent: Option<NodeId>,
 ) -> Result<Vec<MessageNode>, Failure> {
-    let rows = match parent {
-        Some(parent) => {
-            let statement = prepare(db, CHILDREN).await?;
-            db.query(&statement, &[&tree.0, &parent.0]).await?
-        }
-        None => {
-            let statement = prepare(db, FIRST).await?;
-            db.query(&statement, &[&tree.0]).await?
-        }
-    };
-    all(&rows, node_of)
+    match parent {
+        Some(parent) => all(db, CHILDREN, &[&tree.0, &parent.0], node_of).await,
+        None => all(db, FIRST, &[&tree.0], node_of).await,
+    }
 }
 
 const SEGMENT: &str = concat!(
@@ -145,14 +132,13 @@ pub(super) async fn segment(
     limit: usize,
 ) -> Result<Vec<MessageNode>, Failure> {
     let upto = after.saturating_add(i32::try_from(limit).unwrap_or(i32::MAX));
-    let statement = prepare(db, SEGMENT).await?;
-    let rows = db
-        .query(
-            &statement,
-            &[&tree.0, &end.0, &after, &upto, &bounded(usize::MAX)],
-        )
-        .await?;
-    all(&rows, node_of)
+    all(
+        db,
+        SEGMENT,
+        &[&tree.0, &end.0, &after, &upto, &bounded(usize::MAX)],
+        node_of,
+    )
+    .await
 }
 
 const FOLLOWERS: &str = concat!(
@@ -167,6 +153,5 @@ pub(super) async fn followers(
     parents: &[NodeId],
 ) -> Result<Vec<MessageNode>, Failure> {
     let parents: Vec<_> = parents.iter().map(|id| id.0).collect();
-    let statement = prepare(db, FOLLOWERS).await?;
-    all(&db.query(&statement, &[&tree.0, &parents]).await?, node_of)
+    all(db, FOLLOWERS, &[&tree.0, &parents], node_of).await
 }

@@ -10,7 +10,7 @@ use crate::{
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     storage::postgres::{
         columns::{JsonText, Time, all, column, id_if, one, text_if, word},
-        connection::{Failure, prepare},
+        connection::Failure,
     },
     tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };
@@ -49,17 +49,17 @@ fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
 }
 
 pub(super) async fn thread_row(db: &Object, id: ThreadId) -> Result<Option<ThreadRow>, Failure> {
-    let statement = prepare(db, threads!("WHERE thread_id = $1")).await?;
-    one(db.query_opt(&statement, &[&id.0]).await?, thread_of)
+    one(db, threads!("WHERE thread_id = $1"), &[&id.0], thread_of).await
 }
 
 pub(super) async fn relatives(db: &Object, tree: TreeId) -> Result<Vec<ThreadRow>, Failure> {
-    let statement = prepare(
+    all(
         db,
         threads!("WHERE tree_id = $1 ORDER BY created_at, thread_id"),
+        &[&tree.0],
+        thread_of,
     )
-    .await?;
-    all(&db.query(&statement, &[&tree.0]).await?, thread_of)
+    .await
 }
 
 macro_rules! branches {
@@ -100,15 +100,13 @@ pub(super) async fn branches(
     tree: TreeId,
     thread: ThreadId,
 ) -> Result<Vec<Branch>, Failure> {
-    let statement = prepare(
+    all(
         db,
         branches!("AND b.thread_id = $2 ORDER BY b.created_at, b.branch_id"),
-    )
-    .await?;
-    all(
-        &db.query(&statement, &[&tree.0, &thread.0]).await?,
+        &[&tree.0, &thread.0],
         branch_of,
     )
+    .await
 }
 
 pub(super) async fn branch(
@@ -116,11 +114,13 @@ pub(super) async fn branch(
     tree: TreeId,
     id: BranchId,
 ) -> Result<Option<Branch>, Failure> {
-    let statement = prepare(db, branches!("AND b.branch_id = $2")).await?;
     one(
-        db.query_opt(&statement, &[&tree.0, &id.0]).await?,
+        db,
+        branches!("AND b.branch_id = $2"),
+        &[&tree.0, &id.0],
         branch_of,
     )
+    .await
 }
 
 pub(super) async fn lock_branch(
@@ -128,11 +128,13 @@ pub(super) async fn lock_branch(
     tree: TreeId,
     id: BranchId,
 ) -> Result<Option<Branch>, Failure> {
-    let statement = prepare(db, branches!("AND b.branch_id = $2 FOR UPDATE OF b")).await?;
     one(
-        db.query_opt(&statement, &[&tree.0, &id.0]).await?,
+        db,
+        branches!("AND b.branch_id = $2 FOR UPDATE OF b"),
+        &[&tree.0, &id.0],
         branch_of,
     )
+    .await
 }
 
 macro_rules! tags {
@@ -156,8 +158,7 @@ fn tag_of(row: &Row) -> Result<Tag, Error> {
 }
 
 pub(super) async fn tags(db: &Object, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Failure> {
-    let statement = prepare(db, tags!("ORDER BY name")).await?;
-    all(&db.query(&statement, &[&tree.0, &thread.0]).await?, tag_of)
+    all(db, tags!("ORDER BY name"), &[&tree.0, &thread.0], tag_of).await
 }
 
 pub(super) async fn tag(
@@ -166,11 +167,13 @@ pub(super) async fn tag(
     thread: ThreadId,
     name: &str,
 ) -> Result<Option<Tag>, Failure> {
-    let statement = prepare(db, tags!("AND name = $3")).await?;
-    let row = db
-        .query_opt(&statement, &[&tree.0, &thread.0, &name])
-        .await?;
-    one(row, tag_of)
+    one(
+        db,
+        tags!("AND name = $3"),
+        &[&tree.0, &thread.0, &name],
+        tag_of,
+    )
+    .await
 }
 
 const OPEN_RUNS: &str = "
@@ -182,13 +185,12 @@ pub(super) async fn open_runs(
     tree: TreeId,
     thread: ThreadId,
 ) -> Result<Vec<OpenRun>, Failure> {
-    let statement = prepare(db, OPEN_RUNS).await?;
-    let rows = db.query(&statement, &[&tree.0, &thread.0]).await?;
-    all(&rows, |row| {
+    all(db, OPEN_RUNS, &[&tree.0, &thread.0], |row| {
         Ok(OpenRun {
             id: RunId(column(row, "run_id")?),
             branch: id_if(row, "branch_id")?,
             running: column(row, "running")?,
         })
     })
+    .await
 }

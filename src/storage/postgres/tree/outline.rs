@@ -8,10 +8,7 @@ use super::{
 };
 use crate::{
     id::{ThreadId, TreeId},
-    storage::postgres::{
-        columns::all,
-        connection::{Failure, prepare},
-    },
+    storage::postgres::{columns::all, connection::Failure},
     tree::store::rows::{MessageNode, Point},
 };
 
@@ -36,14 +33,13 @@ pub(super) async fn own_points(
     below: i32,
     limit: usize,
 ) -> Result<Vec<Point>, Failure> {
-    let statement = prepare(db, OWN_POINTS).await?;
-    let rows = db
-        .query(
-            &statement,
-            &[&tree.0, &thread.0, &below, &i64::from(bounded(limit))],
-        )
-        .await?;
-    all(&rows, point_of)
+    all(
+        db,
+        OWN_POINTS,
+        &[&tree.0, &thread.0, &below, &i64::from(bounded(limit))],
+        point_of,
+    )
+    .await
 }
 
 pub(super) async fn own_nodes(
@@ -53,12 +49,11 @@ pub(super) async fn own_nodes(
     after: i32,
     limit: usize,
 ) -> Result<Vec<MessageNode>, Failure> {
-    let statement = prepare(db, OWN_NODES).await?;
-    let rows = db
-        .query(
-            &statement,
-            &[&tree.0, &thread.0, &after, &i64::from(bounded(limit))],
-        )
-        .await?;
-    all(&rows, node_of)
+    all(
+        db,
+        OWN_NODES,
+        &[&tree.0, &thread.0, &after, &i64::from(bounded(limit))],
+        node_of,
+    )
+    .await
 }

@@ -89,8 +89,7 @@ pub(super) async fn point(
     tree: TreeId,
     id: CheckpointId,
 ) -> Result<Option<Point>, Failure> {
-    let statement = prepare(db, POINT).await?;
-    one(db.query_opt(&statement, &[&tree.0, &id.0]).await?, point_of)
+    one(db, POINT, &[&tree.0, &id.0], point_of).await
 }
 
 pub(super) async fn path(
@@ -99,11 +98,7 @@ pub(super) async fn path(
     start: CheckpointId,
     limit: usize,
 ) -> Result<Vec<Point>, Failure> {
-    let statement = prepare(db, PATH).await?;
-    let rows = db
-        .query(&statement, &[&tree.0, &start.0, &bounded(limit)])
-        .await?;
-    all(&rows, point_of)
+    all(db, PATH, &[&tree.0, &start.0, &bounded(limit)], point_of).await
 }
 
 pub(super) async fn on_path(

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::paths::bounded;
 use crate::{
     checkpoint::Error,
     id::{NodeId, TreeId},
-    storage::sqlite::columns::{id, id_if, parsed},
+    storage::sqlite::columns::{all, id, id_if, one, parsed},
     time::Timestamp,
     tree::store::rows::MessageNode,
 };
@@ -45,10 +45,12 @@ pub(super) fn node(
     tree: TreeId,
     node: NodeId,
 ) -> Result<Option<MessageNode>, Error> {
-    Ok(db
-        .prepare_cached(NODE)?
-        .query_row(params![tree.0.as_bytes(), node.0.as_bytes()], read_node)
-        .optional()?)
+    one(
+        db,
+        NODE,
+        params![tree.0.as_bytes(), node.0.as_bytes()],
+        read_node,
+    )
 }
 
 pub(super) const OF_MESSAGE: &str = concat!(
@@ -94,14 +96,12 @@ pub(super) fn chain(
     start: NodeId,
     limit: usize,
 ) -> Result<Vec<MessageNode>, Error> {
-    let rows = db
-        .prepare_cached(CHAIN)?
-        .query_map(
-            params![tree.0.as_bytes(), start.0.as_bytes(), bounded(limit)],
-            read_node,
-        )?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    all(
+        db,
+        CHAIN,
+        params![tree.0.as_bytes(), start.0.as_bytes(), bounded(limit)],
+        read_node,
+    )
 }
 
 pub(super) const CHILDREN: &str = concat!(
@@ -117,14 +117,12 @@ pub(super) fn children(
     tree: TreeId,
     parent: Option<NodeId>,
 ) -> Result<Vec<MessageNode>, Error> {
-    let rows = db
-        .prepare_cached(CHILDREN)?
-        .query_map(
-            params![tree.0.as_bytes(), parent.as_ref().map(|id| id.0.as_bytes())],
-            read_node,
-        )?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    all(
+        db,
+        CHILDREN,
+        params![tree.0.as_bytes(), parent.as_ref().map(|id| id.0.as_bytes())],
+        read_node,
+    )
 }
 
 pub(super) const SEGMENT: &str = concat!(
@@ -149,20 +147,18 @@ pub(super) fn segment(
     limit: usize,
 ) -> Result<Vec<MessageNode>, Error> {
     let upto = after.saturating_add(i32::try_from(limit).unwrap_or(i32::MAX));
-    let rows = db
-        .prepare_cached(SEGMENT)?
-        .query_map(
-            params![
-                tree.0.as_bytes(),
-                end.0.as_bytes(),
-                after,
-                upto,
-                bounded(usize::MAX)
-            ],
-            read_node,
-        )?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    all(
+        db,
+        SEGMENT,
+        params![
+            tree.0.as_bytes(),
+            end.0.as_bytes(),
+            after,
+            upto,
+            bounded(usize::MAX)
+        ],
+        read_node,
+    )
 }
 
 pub(super) fn followers(

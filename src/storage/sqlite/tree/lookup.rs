@@ -1,11 +1,11 @@
 //! Threads, branches, tags, events and open runs.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::{
     checkpoint::Error,
     id::{BranchId, ThreadId, TreeId},
-    storage::sqlite::columns::{id, id_if, json_if, json_map, parsed, parsed_if},
+    storage::sqlite::columns::{all, id, id_if, json_if, json_map, one, parsed, parsed_if},
     time::Timestamp,
     tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };
@@ -46,20 +46,13 @@ fn read_thread(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
 pub(super) const THREAD: &str = threads!("WHERE thread_id = ?1");
 
 pub(super) fn thread_row(db: &Connection, thread: ThreadId) -> Result<Option<ThreadRow>, Error> {
-    Ok(db
-        .prepare_cached(THREAD)?
-        .query_row([thread.0.as_bytes()], read_thread)
-        .optional()?)
+    one(db, THREAD, [thread.0.as_bytes()], read_thread)
 }
 
 pub(super) const RELATIVES: &str = threads!("WHERE tree_id = ?1 ORDER BY created_at, thread_id");
 
 pub(super) fn relatives(db: &Connection, tree: TreeId) -> Result<Vec<ThreadRow>, Error> {
-    let rows = db
-        .prepare_cached(RELATIVES)?
-        .query_map([tree.0.as_bytes()], read_thread)?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    all(db, RELATIVES, [tree.0.as_bytes()], read_thread)
 }
 
 macro_rules! branches {
@@ -105,11 +98,12 @@ pub(super) fn branches(
     tree: TreeId,
     thread: ThreadId,
 ) -> Result<Vec<Branch>, Error> {
-    let rows = db
-        .prepare_cached(BRANCHES)?
-        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], read_branch)?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    all(
+        db,
+        BRANCHES,
+        params![tree.0.as_bytes(), thread.0.as_bytes()],
+        read_branch,
+    )
 }
 
 pub(super) const BRANCH: &str = branches!("WHERE tree_id = ?1 AND branch_id = ?2");
@@ -119,10 +113,12 @@ pub(super) fn branch(
     tree: TreeId,
     branch: BranchId,
 ) -> Result<Option<Branch>, Error> {
-    Ok(db
-        .prepare_cached(BRANCH)?
-        .query_row(params![tree.0.as_bytes(), branch.0.as_bytes()], read_branch)
-        .optional()?)
+    one(
+        db,
+        BRANCH,
+        params![tree.0.as_bytes(), branch.0.as_bytes()],
+        read_branch,
+    )
 }
 
 /// A transaction keeps everybody else from writing, so there is nothing to lock.
@@ -158,11 +154,12 @@ fn read_tag(row: &Row<'_>) -> rusqlite::Result<Tag> {
 pub(super) const TAGS: &str = tags!("ORDER BY name");
 
 pub(super) fn tags(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Error> {
-    let rows = db
-        .prepare_cached(TAGS)?
-        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], read_tag)?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    all(
+        db,
+        TAGS,
+        params![tree.0.as_bytes(), thread.0.as_bytes()],
+        read_tag,
+    )
 }
 
 pub(super) const TAG: &str = tags!("AND name = ?3");
@@ -173,13 +170,12 @@ pub(super) fn tag(
     thread: ThreadId,
     name: &str,
 ) -> Result<Option<Tag>, Error> {
-    Ok(db
-        .prepare_cached(TAG)?
-        .query_row(
-            params![tree.0.as_bytes(), thread.0.as_bytes(), name],
-            read_tag,
-        )
-        .optional()?)
+    one(
+        db,
+        TAG,
+        params![tree.0.as_bytes(), thread.0.as_bytes(), name],
+        read_tag,
+    )
 }
 
 pub(super) const OPEN_RUNS: &str = "SELECT run_id, branch_id, status = 'running' FROM runs \
@@ -191,15 +187,16 @@ pub(super) fn open_runs(
     tree: TreeId,
     thread: ThreadId,
 ) -> Result<Vec<OpenRun>, Error> {
-    let rows = db
-        .prepare_cached(OPEN_RUNS)?
-        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
+    all(
+        db,
+        OPEN_RUNS,
+        params![tree.0.as_bytes(), thread.0.as_bytes()],
+        |row| {
             Ok(OpenRun {
                 id: id(row, 0)?,
                 branch: id_if(row, 1)?,
                 running: row.get(2)?,
             })
-        })?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+        },
+    )
 }

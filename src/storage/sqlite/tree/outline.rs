@@ -9,6 +9,7 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
+    storage::sqlite::columns::all,
     tree::store::rows::{MessageNode, Point},
 };
 
@@ -27,19 +28,17 @@ pub(super) fn own_points(
     below: i32,
     limit: usize,
 ) -> Result<Vec<Point>, Error> {
-    let rows = db
-        .prepare_cached(OWN_POINTS)?
-        .query_map(
-            params![
-                tree.0.as_bytes(),
-                thread.0.as_bytes(),
-                below,
-                bounded(limit)
-            ],
-            read_point,
-        )?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    all(
+        db,
+        OWN_POINTS,
+        params![
+            tree.0.as_bytes(),
+            thread.0.as_bytes(),
+            below,
+            bounded(limit)
+        ],
+        read_point,
+    )
 }
 
 pub(super) const OWN_NODES: &str = concat!(
@@ -57,17 +56,15 @@ pub(super) fn own_nodes(
     after: i32,
     limit: usize,
 ) -> Result<Vec<MessageNode>, Error> {
-    let rows = db
-        .prepare_cached(OWN_NODES)?
-        .query_map(
-            params![
-                tree.0.as_bytes(),
-                thread.0.as_bytes(),
-                after,
-                bounded(limit)
-            ],
-            read_node,
-        )?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    all(
+        db,
+        OWN_NODES,
+        params![
+            tree.0.as_bytes(),
+            thread.0.as_bytes(),
+            after,
+            bounded(limit)
+        ],
+        read_node,
+    )
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::{
     checkpoint::{Error, Source},
     id::{BranchId, CheckpointId, ThreadId, TreeId},
-    storage::sqlite::columns::{id, id_if, parsed},
+    storage::sqlite::columns::{all, id, id_if, one, parsed},
     time::Timestamp,
     tree::store::rows::Point,
 };
@@ -46,10 +46,12 @@ pub(super) fn point(
     tree: TreeId,
     at: CheckpointId,
 ) -> Result<Option<Point>, Error> {
-    Ok(db
-        .prepare_cached(POINT)?
-        .query_row(params![tree.0.as_bytes(), at.0.as_bytes()], read_point)
-        .optional()?)
+    one(
+        db,
+        POINT,
+        params![tree.0.as_bytes(), at.0.as_bytes()],
+        read_point,
+    )
 }
 
 pub(super) const PATH: &str = concat!(
@@ -70,14 +72,12 @@ pub(super) fn path(
     start: CheckpointId,
     limit: usize,
 ) -> Result<Vec<Point>, Error> {
-    let rows = db
-        .prepare_cached(PATH)?
-        .query_map(
-            params![tree.0.as_bytes(), start.0.as_bytes(), bounded(limit)],
-            read_point,
-        )?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    all(
+        db,
+        PATH,
+        params![tree.0.as_bytes(), start.0.as_bytes(), bounded(limit)],
+        read_point,
+    )
 }
 
 pub(super) const ON_PATH: &str = "WITH RECURSIVE x (depth) AS (SELECT depth FROM checkpoints \
