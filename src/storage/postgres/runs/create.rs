@@ -22,6 +22,7 @@ use crate::{
     checkpoint::{Error, codec},
     id::BranchId,
     runs::{Created, NewRun, Strategy, kept},
+    tree::event::codes::event_code,
 };
 
 /// Makes those who create runs in one slot take turns. The statements after it see what the
@@ -35,7 +36,7 @@ const HOLD_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR SHARE";
 
 /// One row when the thread exists; without a run's columns when none was inserted. The log tells of
-/// its creation and start (kinds 16 and 17), unless the thread goes with the run.
+/// its creation and start, unless the thread goes with the run.
 const CREATE: &str = concat!(
     "
 WITH b AS (
@@ -68,7 +69,13 @@ t AS (
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, run_id)
   SELECT r.tree_id, r.thread_id, t.n - k.after, k.kind, r.branch_id, r.run_id
-    FROM r CROSS JOIN t JOIN (VALUES (true, 1, 16), (true, 0, 17), (false, 0, 16)) k(starts, after, kind) ON k.starts = (r.status = 'running')
+    FROM r CROSS JOIN t JOIN (VALUES (true, 1, ",
+    event_code!(RUN_ENQUEUED),
+    "), (true, 0, ",
+    event_code!(RUN_STARTED),
+    "), (false, 0, ",
+    event_code!(RUN_ENQUEUED),
+    ")) k(starts, after, kind) ON k.starts = (r.status = 'running')
    WHERE NOT r.temporary)
 SELECT b.branch_id AS active_branch_id, b.gone, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,",
     run_columns!(),

@@ -6,10 +6,11 @@ use super::super::{
     connection::{self, prepare},
     threads::delete,
 };
-use crate::{checkpoint::Error, runs::Finish};
+use crate::{checkpoint::Error, runs::Finish, tree::event::codes::event_code};
 
-/// The end of a run, told with the checkpoint it left if it left one (kinds 18 and 8).
-const FINISH: &str = "
+/// The end of a run: the log records the checkpoint it left, if it left one, and the end.
+const FINISH: &str = concat!(
+    "
 WITH f AS (
   UPDATE branches b SET outcome = $5, error = $6, updated_at = now()
    WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.writer_epoch = $3
@@ -28,10 +29,15 @@ e AS (
   RETURNING t.last_event_number AS n),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoint_id, run_id, payload)
-  SELECT $1, f.thread_id, e.n - 1, 8, $2, f.head_checkpoint_id, NULL, NULL FROM f, e, r WHERE r.moved
+  SELECT $1, f.thread_id, e.n - 1, ",
+    event_code!(CHECKPOINT_CREATED),
+    ", $2, f.head_checkpoint_id, NULL, NULL FROM f, e, r WHERE r.moved
   UNION ALL
-  SELECT $1, f.thread_id, e.n, 18, $2, f.head_checkpoint_id, $4, CASE WHEN $7 <> 'success' THEN jsonb_build_object('status', $7::text) END FROM f, e)
-SELECT 1 FROM f";
+  SELECT $1, f.thread_id, e.n, ",
+    event_code!(RUN_FINISHED),
+    ", $2, f.head_checkpoint_id, $4, CASE WHEN $7 <> 'success' THEN jsonb_build_object('status', $7::text) END FROM f, e)
+SELECT 1 FROM f"
+);
 
 /// Whether this end was written before and only its reply was lost.
 const FINISHED: &str = "

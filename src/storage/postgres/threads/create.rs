@@ -14,12 +14,13 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{BranchId, ThreadId},
-    tree::{IfExists, NewThread, Thread},
+    tree::{IfExists, NewThread, Thread, event::codes::event_code},
 };
 
 /// A thread with its tree and its branch, unless the id is taken. With `$6` it has a log, which
-/// begins with its creation (kind 1).
-pub(in super::super) const CREATE: &str = "
+/// begins with its creation.
+pub(in super::super) const CREATE: &str = concat!(
+    "
 WITH t AS (
   INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number)
   SELECT $1, $1, $2, $4, $6::bool::int WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
@@ -28,8 +29,11 @@ tr AS (INSERT INTO trees (tree_id, owner) SELECT thread_id, $3 FROM t ON CONFLIC
 b AS (
   INSERT INTO branches (tree_id, branch_id, thread_id, name, origin)
   SELECT thread_id, $2, thread_id, 'main', 'root' FROM t),
-ev AS (INSERT INTO events (tree_id, thread_id, event_number, kind) SELECT thread_id, thread_id, 1, 1 FROM t WHERE $6)
-SELECT 1 FROM t";
+ev AS (INSERT INTO events (tree_id, thread_id, event_number, kind) SELECT thread_id, thread_id, 1, ",
+    event_code!(THREAD_CREATED),
+    " FROM t WHERE $6)
+SELECT 1 FROM t"
+);
 
 /// Makes room for a thread where a tombstone is that nothing refers to.
 pub(super) const MAKE_ROOM: &str = "

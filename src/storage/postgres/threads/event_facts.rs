@@ -5,9 +5,11 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::super::connection::Failure;
+use crate::tree::event::codes::event_code;
 
 /// Of `CheckpointCreated`: the checkpoint before, and what its run or edit added.
-const CHECKPOINTS: &str = "
+const CHECKPOINTS: &str = concat!(
+    "
 WITH m AS (
   SELECT COALESCE(run_id, checkpoint_id) AS by, jsonb_agg(message_id ORDER BY ordinal) AS ids,
          (array_agg(message_id ORDER BY ordinal DESC) FILTER (WHERE role = 'ai'))[1] AS answer
@@ -18,21 +20,28 @@ SELECT $1, e.thread_id, e.event_number,
        || CASE WHEN m.answer IS NULL THEN '{}' ELSE jsonb_build_object('ai_message_id', m.answer) END
   FROM events e JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = e.checkpoint_id
   LEFT JOIN m ON m.by = COALESCE(c.run_id, c.checkpoint_id)
- WHERE e.tree_id = $1 AND e.kind = 8 AND e.checkpoint_id = ANY($2)
-ON CONFLICT DO NOTHING";
+ WHERE e.tree_id = $1 AND e.kind = ",
+    event_code!(CHECKPOINT_CREATED),
+    " AND e.checkpoint_id = ANY($2)
+ON CONFLICT DO NOTHING"
+);
 
 /// Of `LLMResponseGenerated`: the message of the user above.
-const ANSWERS: &str = "
+const ANSWERS: &str = concat!(
+    "
 WITH RECURSIVE up AS (
   SELECT e.thread_id, e.event_number, n.parent_node_id AS next, NULL::text AS question
     FROM events e JOIN message_nodes n ON n.tree_id = $1 AND n.checkpoint_id = e.checkpoint_id AND n.message_id = e.message_id AND n.kind = 'add'
-   WHERE e.tree_id = $1 AND e.kind = 4 AND e.checkpoint_id = ANY($2)
+   WHERE e.tree_id = $1 AND e.kind = ",
+    event_code!(LLM_RESPONSE_GENERATED),
+    " AND e.checkpoint_id = ANY($2)
   UNION ALL
   SELECT u.thread_id, u.event_number, n.parent_node_id, CASE WHEN n.role = 'human' THEN n.message_id END
     FROM up u JOIN message_nodes n ON n.tree_id = $1 AND n.node_id = u.next WHERE u.question IS NULL)
 INSERT INTO event_facts (tree_id, thread_id, event_number, facts)
 SELECT $1, thread_id, event_number, jsonb_build_object('reply_to', question) FROM up WHERE question IS NOT NULL
-ON CONFLICT DO NOTHING";
+ON CONFLICT DO NOTHING"
+);
 
 /// Notes what events tell of checkpoints, before these change; and, when their `messages` go too,
 /// of those.

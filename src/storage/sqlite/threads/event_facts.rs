@@ -9,7 +9,7 @@ use super::super::columns::{id_if, map_text};
 use crate::{
     checkpoint::Error,
     id::TreeId,
-    tree::event,
+    tree::event::{self, codes::event_code},
     value::{Map, Value},
 };
 
@@ -29,10 +29,14 @@ pub(in super::super) fn keep(
         return Ok(());
     }
     let changing: HashSet<&[u8; 16]> = checkpoints.iter().collect();
-    let mut select = db.prepare_cached(
+    let mut select = db.prepare_cached(concat!(
         "SELECT thread_id, event_number, kind, checkpoint_id, message_id FROM events \
-         WHERE tree_id = ?1 AND kind IN (4, 8) AND checkpoint_id IS NOT NULL",
-    )?;
+         WHERE tree_id = ?1 AND kind IN (",
+        event_code!(LLM_RESPONSE_GENERATED),
+        ", ",
+        event_code!(CHECKPOINT_CREATED),
+        ") AND checkpoint_id IS NOT NULL",
+    ))?;
     let mut insert = db.prepare_cached(
         "INSERT OR IGNORE INTO event_facts (tree_id, thread_id, event_number, facts) \
          VALUES (?1, ?2, ?3, ?4)",
@@ -44,7 +48,7 @@ pub(in super::super) fn keep(
             continue;
         }
         let facts = match (row.get::<_, i16>(2)?, messages) {
-            (8, _) => of_checkpoint(db, tree, &checkpoint)?,
+            (event_code!(CHECKPOINT_CREATED), _) => of_checkpoint(db, tree, &checkpoint)?,
             (_, true) => of_answer(db, tree, &checkpoint, row.get(4)?)?,
             (_, false) => None,
         };
