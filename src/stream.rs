@@ -7,11 +7,14 @@ mod hub;
 mod mode;
 mod publisher;
 mod shape;
+mod source;
 mod subscription;
 
+pub use frame::write_frame;
 pub use hub::{Hub, Retention};
 pub use mode::Mode;
 pub use publisher::{Options, Publisher};
+pub use source::FrameSource;
 pub use subscription::{Since, Subscription};
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 
-use super::{Error, FrameSource, OnDisconnect};
+use super::{Error, OnDisconnect};
 use crate::{
     id::{AssistantId, ThreadId},
     runs::{
@@ -21,6 +21,7 @@ use crate::{
             threads::{Create, Edit, Filter, History, Search, View},
         },
     },
+    stream::FrameSource,
     value::{Map, Value},
 };
 

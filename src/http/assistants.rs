@@ -3,15 +3,17 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    Error,
     api::{
         Xray,
         assistants::{Content, Create, Filter, Patch, Search, SortBy, Versions},
     },
-    body::{self, Body},
-    fields::Fields,
+    parse::fields::Fields,
     runs::{config, config_or_context},
-    service::Call,
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
     threads::{IF_EXISTS, LIST_DEFAULT, LIST_MAX, metadata, page},
 };
 use crate::value::{Map, Value};

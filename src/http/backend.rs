@@ -10,13 +10,10 @@ mod messages;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures::FutureExt;
 
 use self::elsewhere::Elsewhere;
-use super::{
-    Api, Error, FrameSource, OnDisconnect, Outcome, Streaming, Waiting, Xray, api::assistants,
-};
+use super::{Api, Error, OnDisconnect, Outcome, Streaming, Waiting, Xray, api::assistants};
 use crate::{
     graph::draw,
     id::{AssistantId, RunId, ThreadId},
@@ -27,30 +24,10 @@ use crate::{
             threads::{Create, Edit, Filter, History, Search, View},
         },
     },
-    stream::{Since, Subscription},
+    stream::{FrameSource, Since, write_frame},
     tree::NewThread,
     value::{Map, Value},
 };
-
-/// Frames of a run.
-struct Frames(Subscription);
-
-#[async_trait]
-impl FrameSource for Frames {
-    async fn next(&mut self) -> Option<Bytes> {
-        self.0.next().await
-    }
-}
-
-/// Frames that are all there already.
-struct Ready(Option<Bytes>);
-
-#[async_trait]
-impl FrameSource for Ready {
-    async fn next(&mut self) -> Option<Bytes> {
-        self.0.take()
-    }
-}
 
 fn no_such_run() -> Value {
     let mut map = Map::new();
@@ -208,8 +185,8 @@ impl Api for Service {
             run: new.run.id,
         };
         let frames: Box<dyn FrameSource> = match new.frames {
-            Some(frames) => Box::new(Frames(frames)),
-            None => Box::new(Ready(None)),
+            Some(frames) => Box::new(frames),
+            None => Box::new(None),
         };
         Ok(Streaming {
             run: target,
@@ -296,7 +273,7 @@ impl Api for Service {
                 true => since,
                 false => Since::Live,
             };
-            let frames = Frames(publisher.subscribe(since, &join.modes));
+            let frames = publisher.subscribe(since, &join.modes);
             return Ok((Box::new(frames), on_disconnect(self, run, policy)));
         }
         let row = self.find_run(run.thread, run.run).await?;
@@ -305,16 +282,16 @@ impl Api for Service {
             return Ok((Box::new(frames), on_disconnect(self, run, policy)));
         }
         let bytes = row.is_none().then(|| {
-            let mut bytes = bytes::BytesMut::new();
-            super::frame(
+            let mut bytes = vec![];
+            write_frame(
                 &mut bytes,
                 "error",
                 no_such_run().to_json().as_bytes(),
                 None,
             );
-            bytes.freeze()
+            bytes::Bytes::from(bytes)
         });
-        Ok((Box::new(Ready(bytes)), None))
+        Ok((Box::new(bytes), None))
     }
 
     async fn cancel_run(

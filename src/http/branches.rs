@@ -5,11 +5,15 @@ use std::sync::Arc;
 use hyper::{Response, StatusCode};
 
 use super::{
-    Error, address,
-    address::coded,
-    body::{self, Body},
-    fields::Fields,
-    service::Call,
+    parse::{
+        address::{self, coded},
+        fields::Fields,
+    },
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
 };
 use crate::{
     runs::branches::{Begin, Branched, Branches, NewBranch},

@@ -1,21 +1,23 @@
 //! The event log of threads, as pages and as a stream, and the tables derived from it.
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hyper::{HeaderMap, Response, StatusCode, header::ACCEPT};
 use tokio::sync::mpsc;
 
 use super::{
-    Error, FrameSource,
-    address::coded,
-    body::{self, Body},
-    fields::Fields,
-    service::Call,
-    sse,
+    parse::{address::coded, fields::Fields},
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+        sse,
+    },
 };
 use crate::{
     id::ThreadId,
     runs::log::{Range, Told},
+    stream::{FrameSource, write_frame},
     tree::{members::Level, projection::Projection},
     value::{Map, Value},
 };
@@ -35,12 +37,12 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         if wants_stream(&call.headers) {
             let last = number(last_event_id(&call)?, "Last-Event-ID")?;
             let after = last.or(after).unwrap_or(0);
-            let place = call.stream_place()?;
+            let slot = call.stream_slot()?;
             let told = call.api().follow(thread, after, inherited).await?;
             let heartbeat = call.shared.options.heartbeat;
             let drain = call.shared.drain.clone();
             let frames = Box::new(Frames(told));
-            return Ok(sse::respond(frames, None, heartbeat, drain, place));
+            return Ok(sse::respond(frames, None, heartbeat, drain, slot));
         }
         let range = Range {
             after: after.unwrap_or(0),
@@ -167,12 +169,12 @@ struct Frames(mpsc::Receiver<Told>);
 impl FrameSource for Frames {
     async fn next(&mut self) -> Option<Bytes> {
         let told = self.0.recv().await?;
-        let mut bytes = BytesMut::with_capacity(512);
+        let mut bytes = Vec::with_capacity(512);
         let mut data = Vec::with_capacity(512);
         event(&told).write_json(&mut data);
-        let id = told.number.to_string();
-        sse::frame(&mut bytes, &told.kind, &data, Some(&id));
-        Some(bytes.freeze())
+        let id = told.number.unsigned_abs();
+        write_frame(&mut bytes, &told.kind, &data, Some(id));
+        Some(bytes.into())
     }
 }
 

@@ -3,11 +3,15 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    Error,
-    address::{self, coded},
-    body::{self, Body},
-    fields::Fields,
-    service::Call,
+    parse::{
+        address::{self, coded},
+        fields::Fields,
+    },
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
     threads::{self, LIST_MAX},
 };
 use crate::{

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{
@@ -18,13 +18,14 @@ use hyper::{
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    Api, Error, FrameSource,
-    body::{self, Body, Source},
-    render,
-    router::Handler,
-    runs as handlers,
-    service::Call,
-    sse,
+    Api, render, runs as handlers,
+    server::{
+        body::{self, Body},
+        call::{Call, Handler},
+        error::Error,
+        request_body::Source,
+        sse,
+    },
 };
 use crate::{
     checkpoint::codec,
@@ -34,6 +35,7 @@ use crate::{
         keys::{Begun, Kept, Key},
         request::{Join, Target},
     },
+    stream::{FrameSource, write_frame},
     value::{Map, Value},
 };
 
@@ -337,7 +339,7 @@ async fn join(
         };
         return handlers::watch(call, run, join).await;
     }
-    let place = call.stream_place()?;
+    let slot = call.stream_slot()?;
     let (end, _) = call.api().join_run(run, false).await?;
     let api = call.shared.api.clone();
     let answer = async move {
@@ -354,7 +356,7 @@ async fn join(
     let frames = Box::new(Late(Some(answer.boxed())));
     let heartbeat = call.shared.options.heartbeat;
     let drain = call.shared.drain.clone();
-    Ok(sse::respond(frames, None, heartbeat, drain, place))
+    Ok(sse::respond(frames, None, heartbeat, drain, slot))
 }
 
 /// The body that is kept by now.
@@ -368,18 +370,18 @@ async fn whole_answer(api: &dyn Api, (key, hash): (Key, [u8; 16])) -> Option<Byt
 
 /// A stream that tells no more than how a run ended.
 fn outcome(run: Target, end: &Value) -> Bytes {
-    let mut bytes = BytesMut::new();
+    let mut bytes = vec![];
     let about = Map::from([
         ("run_id", run.run.to_string().into()),
         ("attempt", 1.into()),
     ]);
     let about = Value::map(about).to_json();
-    sse::frame(&mut bytes, "metadata", about.as_bytes(), None);
+    write_frame(&mut bytes, "metadata", about.as_bytes(), None);
     match end.get("__error__") {
-        Some(error) => sse::frame(&mut bytes, "error", error.to_json().as_bytes(), None),
-        None => sse::frame(&mut bytes, "values", end.to_json().as_bytes(), None),
+        Some(error) => write_frame(&mut bytes, "error", error.to_json().as_bytes(), None),
+        None => write_frame(&mut bytes, "values", end.to_json().as_bytes(), None),
     }
-    bytes.freeze()
+    bytes.into()
 }
 
 /// A stream whose frames come all at once.

@@ -3,11 +3,12 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    Error,
-    address::coded,
-    body::{self, Body},
-    fields::Fields,
-    service::Call,
+    parse::{address::coded, fields::Fields},
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
 };
 use crate::{
     id::ThreadId,

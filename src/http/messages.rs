@@ -6,10 +6,12 @@ use hyper::{Response, StatusCode};
 use uuid::Uuid;
 
 use super::{
-    Error,
-    address::coded,
-    body::{self, Body},
-    service::Call,
+    parse::address::coded,
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
 };
 use crate::{
     id::RunId,

@@ -6,14 +6,16 @@ use hyper::{
 };
 
 use super::{
-    Error,
-    body::{self, Body},
     idempotency::Replay,
     render,
-    service::Call,
-    sse,
+    server::{
+        body::{self, Body},
+        call::Call,
+        deferred,
+        error::Error,
+        sse,
+    },
     threads::{LIST_DEFAULT, LIST_MAX},
-    wait,
 };
 use crate::{
     id::ThreadId,
@@ -82,14 +84,14 @@ pub(super) async fn stream_stateless(call: Call) -> Result<Response<Body>, Error
 
 async fn begin_stream(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body>, Error> {
     let request = parse::run(&mut call, thread.is_none()).await?;
-    let place = call.stream_place()?;
+    let slot = call.stream_slot()?;
     let streaming = call.api().stream_run(thread, request).await?;
     let mut response = sse::respond(
         streaming.frames,
         streaming.on_disconnect,
         call.shared.options.heartbeat,
         call.shared.drain.clone(),
-        place,
+        slot,
     );
     let path = path(thread, streaming.run);
     response
@@ -114,10 +116,10 @@ pub(super) async fn wait_stateless(call: Call) -> Result<Response<Body>, Error> 
 
 async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body>, Error> {
     let request = parse::run(&mut call, thread.is_none()).await?;
-    let place = call.stream_place()?;
+    let slot = call.stream_slot()?;
     let waiting = call.api().wait_run(thread, request).await?;
     let heartbeat = call.shared.options.heartbeat;
-    let mut response = wait::respond(waiting.result, waiting.on_disconnect, heartbeat, place);
+    let mut response = deferred::respond(waiting.result, waiting.on_disconnect, heartbeat, slot);
     response.extensions_mut().insert(Replay::Wait(waiting.run));
     put_join(response.headers_mut(), waiting.run);
     Ok(response)
@@ -193,10 +195,10 @@ pub(super) async fn join_run(
     run: Target,
     cancel: bool,
 ) -> Result<Response<Body>, Error> {
-    let place = call.stream_place()?;
+    let slot = call.stream_slot()?;
     let (result, on_disconnect) = call.api().join_run(run, cancel).await?;
     let heartbeat = call.shared.options.heartbeat;
-    let mut response = wait::respond(result, on_disconnect, heartbeat, place);
+    let mut response = deferred::respond(result, on_disconnect, heartbeat, slot);
     put_join(response.headers_mut(), run);
     Ok(response)
 }
@@ -214,14 +216,14 @@ pub(super) async fn join_stream(call: Call) -> Result<Response<Body>, Error> {
 
 /// Watches a run that exists.
 pub(super) async fn watch(call: &Call, run: Target, join: Join) -> Result<Response<Body>, Error> {
-    let place = call.stream_place()?;
+    let slot = call.stream_slot()?;
     let (frames, on_disconnect) = call.api().join_stream(run, join).await?;
     let mut response = sse::respond(
         frames,
         on_disconnect,
         call.shared.options.heartbeat,
         call.shared.drain.clone(),
-        place,
+        slot,
     );
     let path = path(Some(run.thread), run);
     let headers = response.headers_mut();

@@ -3,11 +3,12 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    Error, address,
-    body::{self, Body},
-    fields::Fields,
-    params::Query,
-    service::Call,
+    parse::{address, fields::Fields, params::Query},
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
     threads::{LIST_DEFAULT, LIST_MAX},
 };
 use crate::{

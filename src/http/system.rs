@@ -2,10 +2,10 @@
 
 use hyper::{Response, StatusCode};
 
-use super::{
-    Error,
+use super::server::{
     body::{self, Body},
-    service::Call,
+    call::Call,
+    error::Error,
 };
 use crate::value;
 

@@ -3,11 +3,13 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    Error,
-    address::coded,
-    body::{self, Body},
     branches::address_of,
-    service::Call,
+    parse::address::coded,
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
 };
 use crate::{
     tree::store::rows::Tag,

@@ -6,14 +6,18 @@ use hyper::{
 };
 
 use super::{
-    Error,
-    address::coded,
     assistants::ORDERS,
-    body::{self, Body},
-    fields::{self, Fields},
+    parse::{
+        address::coded,
+        fields::{self, Fields},
+    },
     render,
-    service::Call,
-    sse,
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+        sse,
+    },
 };
 use crate::{
     id::ThreadId,
@@ -332,11 +336,11 @@ pub(super) async fn watch(call: Call) -> Result<Response<Body>, Error> {
         modes,
         last_event_id,
     };
-    let place = call.stream_place()?;
+    let slot = call.stream_slot()?;
     let frames = call.api().watch_thread(id, watch).await?;
     let heartbeat = call.shared.options.heartbeat;
     let drain = call.shared.drain.clone();
-    Ok(sse::respond(frames, None, heartbeat, drain, place))
+    Ok(sse::respond(frames, None, heartbeat, drain, slot))
 }
 
 /// `-`, `-1`, a number, or two with a dash between.

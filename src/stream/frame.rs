@@ -29,6 +29,13 @@ pub fn close(out: &mut Vec<u8>, id: Option<u64>) {
     out.extend_from_slice(b"\r\n\r\n");
 }
 
+/// A whole frame: one event with its data, one line of compact JSON.
+pub fn write_frame(out: &mut Vec<u8>, event: &str, data: &[u8], id: Option<u64>) {
+    open(out, event, "");
+    out.extend_from_slice(data);
+    close(out, id);
+}
+
 /// A JSON text.
 pub fn text(out: &mut Vec<u8>, text: &str) {
     // Writing to memory cannot fail, and every text is JSON.

@@ -103,8 +103,6 @@ impl Drop for Subscription {
 /// A frame for one reader only, which has no number.
 fn notice(event: &str, data: &str) -> Bytes {
     let mut out = Vec::with_capacity(data.len() + 32);
-    frame::open(&mut out, event, "");
-    out.extend_from_slice(data.as_bytes());
-    frame::close(&mut out, None);
+    frame::write_frame(&mut out, event, data.as_bytes(), None);
     out.into()
 }

@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::{
-    http::{FrameSource, frame},
     runs::{Run, Service, request::Target},
-    stream::{Mode, Since, Subscription},
+    stream::{FrameSource, Mode, Since, Subscription, write_frame},
     value::{Map, Value},
 };
 
@@ -44,13 +43,13 @@ impl Elsewhere {
 
     /// What is left to tell of a run that has ended: that it did, and with what.
     async fn end_of(&self, row: &Run) -> Bytes {
-        let mut out = BytesMut::new();
+        let mut out = vec![];
         let about = Map::from([
             ("run_id", row.id.to_string().into()),
             ("attempt", i64::from(row.attempt).into()),
         ]);
         let mut push = |event: &str, data: &Value| {
-            frame(&mut out, event, data.to_json().as_bytes(), None);
+            write_frame(&mut out, event, data.to_json().as_bytes(), None);
         };
         push("metadata", &Value::map(about));
         if let Some(error) = &row.error {
@@ -61,7 +60,7 @@ impl Elsewhere {
                 Err(error) => tracing::warn!(%error, "the values of a run could not be read"),
             }
         }
-        out.freeze()
+        out.into()
     }
 }
 

@@ -6,10 +6,13 @@ use hyper::StatusCode;
 
 use crate::{
     http::{
-        Error, address,
-        fields::Fields,
-        params::{self, Query},
+        parse::{
+            address,
+            fields::Fields,
+            params::{self, Query},
+        },
         runs::{STRATEGIES, parse_run},
+        server::error::Error,
     },
     id::ThreadId,
     message,

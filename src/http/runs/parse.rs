@@ -6,11 +6,13 @@ use uuid::Uuid;
 
 use crate::{
     http::{
-        Error, address,
-        fields::{self, Fields},
-        params,
-        service::Call,
-        state, threads, webhook,
+        parse::{
+            address,
+            fields::{self, Fields},
+            params, webhook,
+        },
+        server::{call::Call, error::Error},
+        state, threads,
     },
     runs::{
         Strategy,

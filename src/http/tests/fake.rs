@@ -14,10 +14,7 @@ use tokio::sync::mpsc;
 
 use super::{NOWHERE, RUN, THREAD};
 use crate::{
-    http::{
-        Api, Error, FrameSource, OnDisconnect, Outcome, Streaming, Waiting, Xray,
-        assistant_request, frame,
-    },
+    http::{Api, Error, OnDisconnect, Outcome, Streaming, Waiting, Xray, assistant_request},
     id::{AssistantId, BranchId, RunId, ThreadId, TreeId},
     runs::{
         self, Strategy,
@@ -26,6 +23,7 @@ use crate::{
             threads::{Create, Edit, Filter, History, Search, View},
         },
     },
+    stream::{FrameSource, write_frame},
     time::Timestamp,
     tree, value,
     value::{Map, Value},
@@ -69,7 +67,7 @@ impl Fake {
             ("values", r#"{"count":1}"#),
         ] {
             let mut bytes = Vec::new();
-            frame(&mut bytes, event, data.as_bytes(), None);
+            write_frame(&mut bytes, event, data.as_bytes(), None);
             send.send(bytes.into()).unwrap();
         }
         Box::new(Frames(receive))

@@ -1,7 +1,7 @@
 //! Fields of the bodies that create, patch and search threads.
 
 use crate::{
-    http::{Error, fields::Fields, state},
+    http::{parse::fields::Fields, server::error::Error, state},
     runs::request::{Command, threads::Update},
     value::{Map, Value},
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Cors, Keys};
+use super::{auth::Keys, cors::Cors};
 
 /// Limits and switches of the server. [`Options::default`] is fit for production.
 #[derive(Clone, Debug)]

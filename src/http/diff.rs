@@ -3,12 +3,13 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    Error,
-    address::coded,
-    body::{self, Body},
     messages::message,
-    params::Query,
-    service::Call,
+    parse::{address::coded, params::Query},
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
 };
 use crate::{
     id::{CheckpointId, ThreadId},

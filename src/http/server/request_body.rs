@@ -1,59 +1,24 @@
-//! Bodies of requests and answers.
+//! Bodies of requests: reading them within limits of size and time, and parsing them.
 
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::BodyExt;
 use hyper::{
-    HeaderMap, Response, StatusCode,
+    HeaderMap, StatusCode,
     body::{Body as _, Incoming},
-    header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue},
+    header::CONTENT_LENGTH,
 };
 use tokio::time::Instant;
 
-use super::Error;
+use super::error::Error;
 use crate::value::{JsonError, Value};
-
-/// Body of an answer.
-pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The slowest a body may come once the grace is over.
 const BYTES_PER_SECOND: f64 = 1000.0;
 
-/// A whole body.
-pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).boxed_unsync()
-}
-
-/// No body.
-pub(super) fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(full(Bytes::new()));
-    *response.status_mut() = status;
-    response
-}
-
-/// A text.
-pub(super) fn text(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut response = Response::new(full(text));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
-}
-
-/// A JSON value.
-pub(super) fn json(status: StatusCode, value: &Value) -> Response<Body> {
-    let mut bytes = Vec::with_capacity(512);
-    value.write_json(&mut bytes);
-    let mut response = Response::new(full(bytes));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
-}
-
 /// Where the body of a request is.
-pub(super) enum Source {
+pub enum Source {
     /// Still to be read.
     Coming(Incoming),
     /// Read already.
@@ -145,7 +110,7 @@ async fn read(
 ///
 /// # Errors
 /// 422.
-pub(super) fn parse(bytes: &[u8]) -> Result<Value, Error> {
+pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     Value::from_json_slice(bytes).map_err(|error| match error {
         JsonError::IntegerTooLarge { .. } => Error::invalid(sentence(&error.to_string())),
         JsonError::Syntax { ref message, .. } if message.contains("recursion limit") => {

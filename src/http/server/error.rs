@@ -52,7 +52,7 @@ impl Error {
     }
 
     /// As an operation of our own tells it: with a code, whatever it is.
-    pub(super) fn coded(mut self) -> Self {
+    pub fn coded(mut self) -> Self {
         self.code = self.code.or(self.own_code).or(match self.status {
             StatusCode::UNPROCESSABLE_ENTITY => Some("invalid_request"),
             StatusCode::PAYLOAD_TOO_LARGE => Some("too_large"),
@@ -92,7 +92,7 @@ impl Error {
     }
 
     /// The same error, without a name of what is missing.
-    pub(super) fn plain(self) -> Self {
+    pub fn plain(self) -> Self {
         match self.status {
             StatusCode::NOT_FOUND => Self::not_found(),
             _ => self,
@@ -166,7 +166,8 @@ impl Error {
         )
     }
 
-    pub(super) fn into_response(self) -> Response<Body> {
+    /// The response that tells the client of it.
+    pub fn into_response(self) -> Response<Body> {
         let mut map = Map::default();
         map.insert("detail", &*self.detail);
         if let Some(code) = self.code {

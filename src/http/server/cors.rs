@@ -42,7 +42,7 @@ impl Cors {
     }
 
     /// The answer to a preflight; `None` if the request is not one.
-    pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response<Body>> {
+    pub fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response<Body>> {
         let origin = headers.get(ORIGIN)?;
         if method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             return None;
@@ -69,7 +69,7 @@ impl Cors {
     }
 
     /// Adds what every answer says.
-    pub(super) fn mark(&self, origin: Option<&HeaderValue>, out: &mut HeaderMap) {
+    pub fn mark(&self, origin: Option<&HeaderValue>, out: &mut HeaderMap) {
         out.entry(VARY)
             .or_insert(HeaderValue::from_static("Origin"));
         if let Some(allowed) = origin.and_then(|origin| self.allows(origin)) {

@@ -20,7 +20,7 @@ use super::{
 use crate::value::Value;
 
 /// The answer that sends `result` when it is there. The status is 200 from the start.
-pub(super) fn respond(
+pub fn respond(
     mut result: BoxFuture<'static, Value>,
     on_disconnect: Option<OnDisconnect>,
     heartbeat: Duration,

@@ -1,15 +1,15 @@
 //! Address fields of requests, and errors of operations that LangGraph does not have.
 
-use super::{Error, fields::Fields, params::Query};
+use super::{fields::Fields, params::Query};
 use crate::{
+    http::server::error::Error,
     id::CheckpointId,
     tree::{AddressFields, store::rows::Position},
     value::Value,
 };
 
 /// Words of `position`.
-pub(super) const POSITIONS: &[(&str, Position)] =
-    &[("at", Position::At), ("before", Position::Before)];
+pub const POSITIONS: &[(&str, Position)] = &[("at", Position::At), ("before", Position::Before)];
 
 /// Parameters of a query that are an address or belong to one.
 const ALL: [&str; 7] = [
@@ -23,7 +23,7 @@ const ALL: [&str; 7] = [
 ];
 
 /// The address fields at the top level of a body.
-pub(super) fn of_body(fields: &Fields<'_>) -> Result<AddressFields, Error> {
+pub fn of_body(fields: &Fields<'_>) -> Result<AddressFields, Error> {
     let mut given = AddressFields {
         branch: ours(fields.text("branch"))?.cloned(),
         tag: ours(fields.text("tag"))?.cloned(),
@@ -41,12 +41,12 @@ pub(super) fn of_body(fields: &Fields<'_>) -> Result<AddressFields, Error> {
 
 /// Gives the code of its kind to what is wrong with a field that LangGraph does not have, in
 /// operations that it has.
-pub(super) fn ours<T>(read: Result<T, Error>) -> Result<T, Error> {
+pub fn ours<T>(read: Result<T, Error>) -> Result<T, Error> {
     read.map_err(|error| error.with_code("invalid_request"))
 }
 
 /// Refuses address parameters that an operation does not read, `at` being what it does anyway.
-pub(super) fn only(query: &Query, known: &[&str]) -> Result<(), Error> {
+pub fn only(query: &Query, known: &[&str]) -> Result<(), Error> {
     let position = query.word("position", POSITIONS)?;
     let unknown = ALL.iter().find(|name| match **name {
         "position" => position == Some(Position::Before),
@@ -62,7 +62,7 @@ pub(super) fn only(query: &Query, known: &[&str]) -> Result<(), Error> {
 }
 
 /// The address parameters of a query.
-pub(super) fn of_query(query: &Query) -> Result<AddressFields, Error> {
+pub fn of_query(query: &Query) -> Result<AddressFields, Error> {
     let text = |name| query.get(name).map(Into::into);
     let mut given = AddressFields {
         branch: text("branch"),
@@ -83,7 +83,7 @@ pub(super) fn of_query(query: &Query) -> Result<AddressFields, Error> {
 }
 
 /// Every checkpoint id that a body names, wherever LangGraph's clients put it.
-pub(super) fn checkpoints(fields: &Fields<'_>) -> Result<Vec<CheckpointId>, Error> {
+pub fn checkpoints(fields: &Fields<'_>) -> Result<Vec<CheckpointId>, Error> {
     let mut found = vec![];
     if let Some(text) = fields.text("checkpoint_id")? {
         found.push(checkpoint_id(text)?);
@@ -111,6 +111,6 @@ fn checkpoint_id(text: &str) -> Result<CheckpointId, Error> {
 }
 
 /// Gives errors of an operation of our own the code that each of them has.
-pub(super) async fn coded<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub async fn coded<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     work.await.map_err(Error::coded)
 }

@@ -4,14 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hyper::Uri;
 
-use super::Error;
+use crate::http::server::error::Error;
 
 /// Checks the form of a webhook's URL and refuses literal addresses of this machine and of
 /// private networks. What a name resolves to is checked when it is called.
 ///
 /// # Errors
 /// 422.
-pub(super) fn check(url: &str, allow_loopback: bool) -> Result<(), Error> {
+pub fn check(url: &str, allow_loopback: bool) -> Result<(), Error> {
     let uri: Uri = url
         .parse()
         .map_err(|_| Error::invalid("Webhook is not a valid URL"))?;
@@ -47,7 +47,7 @@ pub(super) fn check(url: &str, allow_loopback: bool) -> Result<(), Error> {
 }
 
 /// The range that no webhook may reach, if the address is in one.
-pub(super) fn blocked(address: IpAddr) -> Option<&'static str> {
+pub fn blocked(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(v4) => blocked_v4(v4),
         IpAddr::V6(v6) => blocked_v6(v6),

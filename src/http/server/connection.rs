@@ -15,13 +15,13 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::Options;
+use super::options::Options;
 
 /// What happens on a connection. hyper's own head timeout starts before the first byte of a
 /// head and so would also end idle connections, and it does not cover the bytes by which the
 /// protocol version is told; hence this.
 #[derive(Debug)]
-pub(super) struct Activity(Mutex<State>);
+pub struct Activity(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -35,7 +35,7 @@ struct State {
 
 /// What is due on a connection at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub enum Due {
     /// Nothing yet: look again then.
     Look(Instant),
     /// It was idle for long: say goodbye.
@@ -95,7 +95,7 @@ impl Activity {
 
 /// A request in progress.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Activity>);
+pub struct Busy(Arc<Activity>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -106,7 +106,7 @@ impl Drop for Busy {
 }
 
 /// A socket that fails when the other side takes nothing for too long.
-pub(super) struct Socket {
+pub struct Socket {
     stream: TcpStream,
     activity: Arc<Activity>,
     limit: Duration,

@@ -1,21 +1,18 @@
 //! Which handler a path and a method belong to.
 
-use futures::future::BoxFuture;
-use hyper::{Method, Response};
+use hyper::Method;
 
-use super::{
-    Error, assistants, body::Body, branches, compare, events, forks, members, messages, outline,
-    params::Path, runs, service::Call, state, system, tags, threads,
+use super::call::Handler;
+use crate::http::{
+    assistants, branches, diff, events, forks, members, messages, parse::params::Path, runs, state,
+    system, tags, threads, tree_view,
 };
 
-/// Answers a request.
-pub(super) type Handler = fn(Call) -> BoxFuture<'static, Result<Response<Body>, Error>>;
-
 /// The table of routes.
-pub(super) struct Routes(matchit::Router<Vec<(Method, Handler)>>);
+pub struct Routes(matchit::Router<Vec<(Method, Handler)>>);
 
 /// What the table says about a request.
-pub(super) enum Found {
+pub enum Found {
     /// Its handler and the parameters of its path.
     Handler(Handler, Path),
     /// The path exists, for these methods.
@@ -102,9 +99,9 @@ const TABLE: Table = routes! {
         GET tags::get, HEAD tags::get, PUT tags::put, DELETE tags::delete
     }
     "/threads/{thread_id}/events" { GET events::list, HEAD events::list }
-    "/threads/{thread_id}/head" { GET outline::head, HEAD outline::head }
-    "/threads/{thread_id}/diff" { GET compare::diff, HEAD compare::diff }
-    "/threads/{thread_id}/tree" { GET outline::tree, HEAD outline::tree }
+    "/threads/{thread_id}/head" { GET tree_view::head, HEAD tree_view::head }
+    "/threads/{thread_id}/diff" { GET diff::diff, HEAD diff::diff }
+    "/threads/{thread_id}/tree" { GET tree_view::tree, HEAD tree_view::tree }
     "/admin/projections/rebuild" { POST events::rebuild }
     "/runs" { POST runs::create_stateless }
     "/runs/stream" { POST runs::stream_stateless }

@@ -1,9 +1,8 @@
-//! Server-sent events: frames, and the body that sends them.
+//! Server-sent events: the response that sends the frames of a stream.
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{
@@ -15,15 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
-
-/// Where the frames of a stream come from.
-///
-/// `next` must be safe to drop before it is ready: nothing may get lost by that.
-#[async_trait]
-pub trait FrameSource: Send + 'static {
-    /// The next whole frame or frames, as [`frame`] makes them; `None` at the end.
-    async fn next(&mut self) -> Option<Bytes>;
-}
+use crate::stream::FrameSource;
 
 /// Called when the client is gone before the stream ended.
 pub type OnDisconnect = Box<dyn FnOnce() + Send>;
@@ -31,22 +22,8 @@ pub type OnDisconnect = Box<dyn FnOnce() + Send>;
 /// As many bytes are gathered into one chunk when more is ready at once.
 const CHUNK: usize = 64 << 10;
 
-/// Appends one event: lines in the order `event`, `data`, `id`, ended by CRLF. `data` must be
-/// compact JSON, which has no line breaks.
-pub fn frame(out: &mut impl BufMut, event: &str, data: &[u8], id: Option<&str>) {
-    out.put_slice(b"event: ");
-    out.put_slice(event.as_bytes());
-    out.put_slice(b"\r\ndata: ");
-    out.put_slice(data);
-    if let Some(id) = id {
-        out.put_slice(b"\r\nid: ");
-        out.put_slice(id.as_bytes());
-    }
-    out.put_slice(b"\r\n\r\n");
-}
-
 /// Runs the callback unless the stream ended first.
-pub(super) struct Departure(Option<OnDisconnect>);
+pub struct Departure(Option<OnDisconnect>);
 
 impl Departure {
     pub fn new(callback: Option<OnDisconnect>) -> Self {
@@ -69,7 +46,7 @@ impl Drop for Departure {
 /// The answer that streams `source` until it ends or the server drains.
 ///
 /// `hold` lives as long as the stream does.
-pub(super) fn respond(
+pub fn respond(
     source: Box<dyn FrameSource>,
     on_disconnect: Option<OnDisconnect>,
     heartbeat: Duration,
@@ -158,6 +135,7 @@ mod tests {
         atomic::{AtomicBool, Ordering},
     };
 
+    use async_trait::async_trait;
     use tokio::sync::mpsc;
 
     use super::*;
@@ -203,18 +181,6 @@ mod tests {
     async fn chunk(body: &mut Body) -> Option<String> {
         let frame = body.frame().await?.unwrap();
         Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
-    }
-
-    #[test]
-    fn lines_come_in_the_order_clients_expect_and_end_in_crlf() {
-        let mut out = Vec::new();
-        frame(&mut out, "values", br#"{"count":1}"#, None);
-        frame(&mut out, "custom", b"0", Some("1795212072667-0"));
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            "event: values\r\ndata: {\"count\":1}\r\n\r\n\
-             event: custom\r\ndata: 0\r\nid: 1795212072667-0\r\n\r\n"
-        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::Error;
+use crate::http::server::error::Error;
 use crate::value::{Map, Value};
 
 /// An object of a request. Unknown fields are ignored, null is the same as absent.
 #[derive(Clone, Copy)]
-pub(super) struct Fields<'a> {
+pub struct Fields<'a> {
     map: &'a Map,
     /// Where the object is in the body; empty for the body itself.
     path: &'a str,
@@ -159,14 +159,14 @@ impl<'a> Fields<'a> {
 }
 
 /// The meaning of a word.
-pub(super) fn pick<T: Copy>(value: &Value, words: &[(&'static str, T)]) -> Option<T> {
+pub fn pick<T: Copy>(value: &Value, words: &[(&'static str, T)]) -> Option<T> {
     let text = value.as_str()?;
     let found = words.iter().find(|(word, _)| *word == text);
     found.map(|(_, meaning)| *meaning)
 }
 
 /// `"x" is not one of "a", "b" or "c"`.
-pub(super) fn not_one_of<T>(value: &Value, words: &[(&'static str, T)]) -> String {
+pub fn not_one_of<T>(value: &Value, words: &[(&'static str, T)]) -> String {
     let mut list = String::new();
     for (index, (word, _)) in words.iter().enumerate() {
         match index {

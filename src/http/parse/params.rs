@@ -4,8 +4,9 @@ use std::{borrow::Cow, str::FromStr};
 
 use percent_encoding::percent_decode_str;
 
-use super::{Error, fields};
+use super::fields;
 use crate::{
+    http::server::error::Error,
     id::{AssistantId, RunId, ThreadId},
     runs::request::{Assistant, Mode},
     tree::members,
@@ -14,7 +15,7 @@ use crate::{
 
 /// Parameters of the path, still percent-encoded.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Path(pub Vec<(String, String)>);
+pub struct Path(pub Vec<(String, String)>);
 
 impl Path {
     /// A parameter, decoded. An encoded slash or control character is refused: proxies and
@@ -93,7 +94,7 @@ impl Path {
 }
 
 /// An assistant by id or by the name of its graph.
-pub(super) fn assistant(text: &str) -> Assistant {
+pub fn assistant(text: &str) -> Assistant {
     match text.parse() {
         Ok(id) => Assistant::Id(id),
         Err(_) => Assistant::Graph(text.into()),
@@ -102,7 +103,7 @@ pub(super) fn assistant(text: &str) -> Assistant {
 
 /// The query string.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Query(Vec<(String, String)>);
+pub struct Query(Vec<(String, String)>);
 
 impl Query {
     pub fn of(text: Option<&str>) -> Self {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use hyper::{Response, StatusCode};
 
 use super::{
-    Error,
-    address::{coded, only},
-    body::{self, Body},
-    service::Call,
+    parse::address::{coded, only},
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
 };
 use crate::{
     runs::outline::{Format, Leaf, Outline, Wanted},

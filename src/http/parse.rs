@@ -1,0 +1,6 @@
+//! Reading and checking requests: fields of bodies, parameters of paths and queries, addresses.
+
+pub mod address;
+pub mod fields;
+pub mod params;
+pub mod webhook;

@@ -1,0 +1,143 @@
+//! Who a client is, by the key it presents.
+
+use std::{fmt, sync::Arc};
+
+use hyper::{HeaderMap, StatusCode};
+
+use super::error::Error;
+
+/// The principal of every request while nobody authenticates.
+pub const LOCAL: &str = "local";
+/// Paths that need no key.
+const FREE: [&str; 4] = ["/", "/ok", "/live", "/ready"];
+
+/// The keys that clients may present. It does not show them.
+#[derive(Clone, Default)]
+pub struct Keys(Vec<(Arc<str>, Arc<str>)>);
+
+impl Keys {
+    /// Keys by principal; none at all lets everybody in.
+    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let pairs = pairs.into_iter();
+        Self(pairs.map(|(who, key)| (who.into(), key.into())).collect())
+    }
+
+    /// Whether everybody is let in.
+    pub fn is_open(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Who presents a key. The time it takes says nothing about the keys but their lengths.
+    fn principal(&self, presented: &[u8]) -> Option<Arc<str>> {
+        let mut found = None;
+        for (who, key) in &self.0 {
+            if same(key.as_bytes(), presented) {
+                found = Some(who.clone());
+            }
+        }
+        found
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|(who, _)| who))
+            .finish()
+    }
+}
+
+/// Compares every byte, also after the first that differs.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differing = a
+        .iter()
+        .zip(b)
+        .fold(0_u8, |differing, (a, b)| differing | (a ^ b));
+    a.len() == b.len() && std::hint::black_box(differing) == 0
+}
+
+/// Whose request it is.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Who.
+    pub principal: Arc<str>,
+    /// It presented a key; else everybody may do everything.
+    pub is_known: bool,
+}
+
+/// Whose request it is; 401 without a good key where one is needed.
+pub fn client(keys: &Keys, headers: &HeaderMap, path: &str) -> Result<Client, Error> {
+    if keys.is_open() || FREE.contains(&path) {
+        return Ok(Client {
+            principal: LOCAL.into(),
+            is_known: false,
+        });
+    }
+    let mut presented = headers.get_all("x-api-key").iter();
+    let (Some(key), None) = (presented.next(), presented.next()) else {
+        return Err(unknown("This server asks for a key: send it as x-api-key"));
+    };
+    let principal = keys.principal(key.as_bytes());
+    Ok(Client {
+        principal: principal.ok_or_else(|| unknown("The x-api-key is not one of this server"))?,
+        is_known: true,
+    })
+}
+
+fn unknown(detail: &'static str) -> Error {
+    Error::new(StatusCode::UNAUTHORIZED, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn presenting(keys: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for key in keys {
+            headers.append("x-api-key", key.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_key_says_who_presents_it() {
+        let keys = Keys::new([("ann", "k-1"), ("bob", "k-22"), ("ann", "k-3")]);
+        let who = |presented: &[&str]| {
+            let client = client(&keys, &presenting(presented), "/threads");
+            client.map(|client| client.principal.to_string())
+        };
+        assert_eq!(who(&["k-1"]).unwrap(), "ann");
+        assert_eq!(who(&["k-22"]).unwrap(), "bob");
+        assert_eq!(who(&["k-3"]).unwrap(), "ann");
+        for wrong in [
+            &[][..],
+            &[""],
+            &["k-2"],
+            &["k-222"],
+            &["K-1"],
+            &["k-1", "k-1"],
+        ] {
+            assert_eq!(who(wrong).unwrap_err().status, 401, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn health_needs_no_key_and_without_keys_nothing_does() {
+        let keys = Keys::new([("ann", "k")]);
+        for path in FREE {
+            assert!(client(&keys, &HeaderMap::new(), path).is_ok());
+        }
+        for path in ["/okay", "/ok/", "/info", "/threads", "/nowhere"] {
+            assert!(client(&keys, &HeaderMap::new(), path).is_err(), "{path}");
+        }
+        let open = client(&Keys::default(), &presenting(&["any"]), "/threads").unwrap();
+        assert_eq!((&*open.principal, open.is_known), (LOCAL, false));
+    }
+
+    #[test]
+    fn keys_do_not_show_themselves() {
+        let shown = format!("{:?}", Keys::new([("ann", "secret")]));
+        assert!(shown.contains("ann") && !shown.contains("secret"));
+    }
+}

@@ -1,0 +1,182 @@
+//! Accepts connections, keeps them within their limits and drains them at the end.
+
+use std::{io, pin::pin, sync::Arc, time::Duration};
+
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{sleep, sleep_until, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    call::Shared,
+    connection::{Activity, Due, Socket},
+    dispatch::Dispatcher,
+    options::Options,
+};
+use crate::http::Api;
+
+/// Most bytes in the head of a request.
+const HEAD_LIMIT: usize = 32 << 10;
+/// Most headers of a request.
+const HEADERS: usize = 100;
+
+/// The HTTP server.
+pub struct Server {
+    dispatcher: Arc<Dispatcher>,
+    builder: Arc<auto::Builder<TokioExecutor>>,
+    /// Hangs up what is left when the time to drain is over.
+    abort: CancellationToken,
+}
+
+impl Server {
+    /// A server that answers from `api`.
+    ///
+    /// When `drain` is cancelled it accepts no more connections, event streams end after what
+    /// is ready to be sent, and other requests have [`Options::drain_limit`] to finish.
+    pub fn new(api: Arc<dyn Api>, options: Options, drain: CancellationToken) -> Self {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            // Only a backstop: see `connection::Activity`.
+            .header_read_timeout(options.idle_timeout + options.header_timeout)
+            .max_headers(HEADERS)
+            .max_buf_size(HEAD_LIMIT);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(128)
+            .max_header_list_size(HEAD_LIMIT as u32)
+            .keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_timeout(Duration::from_secs(20));
+        let shared = Shared {
+            api,
+            streams: Arc::new(Semaphore::new(options.max_streams)),
+            drain,
+            options,
+        };
+        Self {
+            dispatcher: Arc::new(Dispatcher::new(shared)),
+            builder: Arc::new(builder),
+            abort: CancellationToken::new(),
+        }
+    }
+
+    /// Serves until drained: at the latest [`Options::drain_limit`] after `drain` was cancelled.
+    pub async fn serve(self, listener: TcpListener) {
+        let shared = self.dispatcher.shared().clone();
+        let slots = Arc::new(Semaphore::new(shared.options.max_connections));
+        let connections = TaskTracker::new();
+        let mut pause = PAUSE_MIN;
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shared.drain.cancelled() => break,
+                accepted = accept(&listener, &slots) => accepted,
+            };
+            match accepted {
+                Ok((stream, slot)) => {
+                    pause = PAUSE_MIN;
+                    let connection = self.serve_connection(stream);
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(slot);
+                    });
+                }
+                Err(error) if is_of_the_peer(&error) => {}
+                Err(error) => {
+                    // Most likely out of file descriptors: some come back when connections end.
+                    tracing::warn!(%error, "cannot accept connections");
+                    sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+        drop(listener);
+        connections.close();
+        let limit = shared.options.drain_limit;
+        if timeout(limit, connections.wait()).await.is_err() {
+            tracing::warn!(open = connections.len(), "hanging up on slow requests");
+            self.abort.cancel();
+            connections.wait().await;
+        }
+    }
+
+    /// One connection to its end.
+    fn serve_connection(&self, stream: TcpStream) -> impl Future<Output = ()> + Send + use<> {
+        let (dispatcher, builder) = (self.dispatcher.clone(), self.builder.clone());
+        let shared = dispatcher.shared().clone();
+        let abort = self.abort.clone();
+        async move {
+            // Events are small and must not wait for each other.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "a connection broke at once");
+                return;
+            }
+            let activity = Activity::new();
+            let stall = shared.options.stall_timeout;
+            let socket = TokioIo::new(Socket::new(stream, activity.clone(), stall));
+            let service = {
+                let activity = activity.clone();
+                service_fn(move |request| dispatcher.clone().handle(activity.clone(), request))
+            };
+            let mut connection = pin!(builder.serve_connection(socket, service));
+            let mut leaving = false;
+            loop {
+                let look = match activity.due(&shared.options) {
+                    Due::Look(time) => time,
+                    Due::HangUp => return,
+                    Due::Goodbye => {
+                        leaving = true;
+                        connection.as_mut().graceful_shutdown();
+                        tokio::time::Instant::now() + shared.options.header_timeout
+                    }
+                };
+                tokio::select! {
+                    result = connection.as_mut() => {
+                        if let Err(error) = result {
+                            tracing::debug!(%error, "a connection broke");
+                        }
+                        return;
+                    }
+                    () = sleep_until(look) => {}
+                    () = abort.cancelled() => return,
+                    () = shared.drain.cancelled(), if !leaving => {
+                        leaving = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                }
+            }
+        }
+    }
+}
+
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let slot = slots.clone().acquire_owned().await;
+    let slot = slot.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, slot))
+}
+
+/// Errors of one connection that ended before it was accepted.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
+}
