@@ -1,9 +1,7 @@
-//! The HTTP server: accepts connections, reads and checks requests, and writes answers and
+//! The HTTP server: accepts connections, reads and checks requests, and writes responses and
 //! event streams as LangGraph's Agent Server does.
 
-mod api;
 mod assistants;
-mod backend;
 mod branches;
 mod diff;
 mod events;
@@ -11,10 +9,12 @@ mod forks;
 mod idempotency;
 mod members;
 mod messages;
+mod page;
 mod parse;
 mod render;
 mod runs;
 mod server;
+mod services;
 mod state;
 mod system;
 mod tags;
@@ -24,7 +24,5 @@ mod tree_view;
 #[cfg(test)]
 mod tests;
 
-pub use api::{Api, Outcome, Streaming, Waiting, Xray, assistants as assistant_request};
-pub use server::{
-    auth::Keys, cors::Cors, error::Error, listener::Server, options::Options, sse::OnDisconnect,
-};
+pub use server::{auth::Keys, cors::Cors, error::Error, listener::Server, options::Options};
+pub use services::Services;

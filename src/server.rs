@@ -201,8 +201,8 @@ async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> an
         drain_limit: settings.drain + Duration::from_secs(2),
         ..http::Options::default()
     };
-    let api = Arc::new(service.clone());
-    let server = tokio::spawn(http::Server::new(api, options, drain.clone()).serve(listener));
+    let services = http::Services::new(service.clone());
+    let server = tokio::spawn(http::Server::new(services, options, drain.clone()).serve(listener));
     stop_requested().await?;
     tracing::info!("draining");
     drain.cancel();

@@ -3,20 +3,26 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    api::{
-        Xray,
-        assistants::{Content, Create, Filter, Patch, Search, SortBy, Versions},
-    },
-    parse::fields::Fields,
+    page::{self, LIST_DEFAULT, LIST_MAX, ORDERS},
+    parse::{fields::Fields, metadata::metadata},
     runs::{config, config_or_context},
     server::{
         body::{self, Body},
         call::Call,
         error::Error,
     },
-    threads::{IF_EXISTS, LIST_DEFAULT, LIST_MAX, metadata, page},
+    threads::IF_EXISTS,
 };
-use crate::value::{Map, Value};
+use crate::{
+    graph::draw,
+    id::AssistantId,
+    value::{Map, Value},
+};
+
+mod described;
+mod request;
+
+use request::{Filter, Search, SortBy};
 
 const SORTS: &[(&str, SortBy)] = &[
     ("assistant_id", SortBy::AssistantId),
@@ -39,12 +45,10 @@ const COLUMNS: &[(&str, &str)] = &[
     ("version", "version"),
 ];
 
-/// Words for the direction of a list; true is ascending.
-pub(super) const ORDERS: &[(&str, bool)] = &[("asc", true), ("desc", false)];
-
 /// `GET /assistants/{assistant_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
-    let assistant = call.api().assistant(call.path.assistant()?).await?;
+    let assistant = call.assistants().assistant(call.path.assistant()?);
+    let assistant = assistant.ok_or_else(Error::not_found)?;
     Ok(body::json(StatusCode::OK, &assistant))
 }
 
@@ -64,87 +68,75 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         sort_by: fields.word("sort_by", SORTS)?.unwrap_or_default(),
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
     };
-    let mut found = call.api().search_assistants(search).await?;
+    let mut found = described::search(call.assistants().assistants(), &search);
     if let Some(columns) = select {
         for map in found.iter_mut().filter_map(Value::make_map_mut) {
             map.retain(|key, _| columns.contains(&&**key));
         }
     }
-    Ok(page(found, limit, offset))
+    Ok(page::respond(found, limit, offset))
 }
 
 /// `POST /assistants/count`
 pub(super) async fn count(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
-    let filter = filter(&Fields::of(&body)?)?;
-    let count = call.api().count_assistants(filter).await?;
-    Ok(body::json(StatusCode::OK, &Value::from(count)))
+    filter(&Fields::of(&body)?)?;
+    Err(Error::unsupported())
 }
 
 /// `POST /assistants`
 pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let id = fields.text("assistant_id")?.map(|text| text.parse());
-    let id = id.transpose();
-    let id = id.map_err(|_| Error::invalid("Invalid assistant ID: must be a UUID"))?;
-    let graph = fields.text("graph_id")?;
-    let graph = graph.ok_or_else(|| fields.required("graph_id"))?;
-    let create = Create {
-        id,
-        if_exists: fields.word("if_exists", IF_EXISTS)?.unwrap_or_default(),
-        graph_id: graph.to_string(),
-        content: content(&fields)?,
-    };
-    let assistant = call.api().create_assistant(create).await?;
-    Ok(body::json(StatusCode::OK, &assistant))
+    let id = fields.text("assistant_id")?;
+    if id.is_some_and(|text| text.parse::<AssistantId>().is_err()) {
+        return Err(Error::invalid("Invalid assistant ID: must be a UUID"));
+    }
+    if fields.text("graph_id")?.is_none() {
+        return Err(fields.required("graph_id"));
+    }
+    fields.word("if_exists", IF_EXISTS)?;
+    check_content(&fields)?;
+    Err(Error::unsupported())
 }
 
 /// `PATCH /assistants/{assistant_id}`
 pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
-    let id = call.path.assistant()?;
+    call.path.assistant()?;
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let patch = Patch {
-        graph_id: fields.text("graph_id")?.map(|text| text.to_string()),
-        content: content(&fields)?,
-    };
-    let assistant = call.api().patch_assistant(id, patch).await?;
-    Ok(body::json(StatusCode::OK, &assistant))
+    fields.text("graph_id")?;
+    check_content(&fields)?;
+    Err(Error::unsupported())
 }
 
 /// `DELETE /assistants/{assistant_id}`
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
-    let id = call.path.assistant()?;
-    let threads = call.query.flag("delete_threads")?;
-    call.api().delete_assistant(id, threads).await?;
-    Ok(body::empty(StatusCode::NO_CONTENT))
+    call.path.assistant()?;
+    call.query.flag("delete_threads")?;
+    Err(Error::unsupported())
 }
 
 /// `POST /assistants/{assistant_id}/versions`
 pub(super) async fn versions(mut call: Call) -> Result<Response<Body>, Error> {
-    let id = call.path.assistant()?;
+    call.path.assistant()?;
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let limit = fields.integer("limit", 1, LIST_MAX)?;
-    let page = Versions {
-        metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
-        limit: limit.unwrap_or(LIST_DEFAULT) as usize,
-        offset: fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize,
-    };
-    let versions = call.api().assistant_versions(id, page).await?;
-    Ok(body::json(StatusCode::OK, &Value::list(versions)))
+    fields.integer("limit", 1, LIST_MAX)?;
+    fields.map("metadata")?;
+    fields.integer("offset", 0, i64::MAX)?;
+    Err(Error::unsupported())
 }
 
 /// `POST /assistants/{assistant_id}/latest`
 pub(super) async fn latest(mut call: Call) -> Result<Response<Body>, Error> {
-    let id = call.path.assistant()?;
+    call.path.assistant()?;
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let version = fields.integer("version", i64::MIN, i64::MAX)?;
-    let version = version.ok_or_else(|| fields.required("version"))?;
-    let assistant = call.api().pick_version(id, version).await?;
-    Ok(body::json(StatusCode::OK, &assistant))
+    if fields.integer("version", i64::MIN, i64::MAX)?.is_none() {
+        return Err(fields.required("version"));
+    }
+    Err(Error::unsupported())
 }
 
 /// `GET /assistants/{assistant_id}/subgraphs` and `.../subgraphs/{namespace}`
@@ -152,7 +144,8 @@ pub(super) async fn subgraphs(call: Call) -> Result<Response<Body>, Error> {
     let assistant = call.path.assistant()?;
     let namespace = call.path.namespace()?;
     let recurse = call.query.flag("recurse")?;
-    let schemas = call.api().subgraphs(assistant, namespace, recurse).await?;
+    let graph = described::graph_of(call.assistants(), assistant)?;
+    let schemas = described::subgraphs(&graph, namespace.as_deref(), recurse);
     Ok(body::json(StatusCode::OK, &schemas))
 }
 
@@ -164,46 +157,43 @@ fn filter(fields: &Fields<'_>) -> Result<Filter, Error> {
     })
 }
 
-fn content(fields: &Fields<'_>) -> Result<Content, Error> {
-    let metadata = metadata(fields)?;
-    let content = Content {
-        name: fields.text("name")?.map(|text| text.to_string()),
-        description: fields.text("description")?.map(|text| text.to_string()),
-        config: fields.any("config").map(|_| config(fields)).transpose()?,
-        context: fields.map("context")?.cloned(),
-        metadata: fields.any("metadata").map(|_| metadata),
-    };
-    let empty = Map::default();
-    config_or_context(
-        content.config.as_ref().unwrap_or(&empty),
-        content.context.as_ref().unwrap_or(&empty),
-    )?;
-    Ok(content)
+/// Checks what a version of an assistant consists of.
+fn check_content(fields: &Fields<'_>) -> Result<(), Error> {
+    metadata(fields)?;
+    fields.text("name")?;
+    fields.text("description")?;
+    let config = config(fields)?;
+    let context = fields.map("context")?.cloned().unwrap_or_default();
+    config_or_context(&config, &context)
 }
 
-/// How deep a drawing goes: not at all, `true` for every level, or this many.
-fn xray(given: Option<&str>) -> Result<Xray, Error> {
-    let given = given.unwrap_or_default().to_ascii_lowercase();
-    match (&*given, given.parse()) {
-        ("" | "false", _) => Ok(Xray::Levels(0)),
-        ("true", _) => Ok(Xray::All),
-        (_, Ok(levels @ 1..)) => Ok(Xray::Levels(levels)),
+/// How many levels of subgraphs a drawing has: none, with `true` all of them, or this many.
+fn xray(text: Option<&str>) -> Result<usize, Error> {
+    let text = text.unwrap_or_default().to_ascii_lowercase();
+    match (&*text, text.parse()) {
+        ("" | "false", _) => Ok(0),
+        ("true", _) => Ok(usize::MAX),
+        (_, Ok(levels @ 1..)) => Ok(levels),
         _ => Err(Error::invalid("Invalid xray value")),
     }
 }
 
 /// `GET /assistants/{assistant_id}/graph`
 pub(super) async fn graph(call: Call) -> Result<Response<Body>, Error> {
-    let xray = xray(call.query.get("xray"))?;
-    let graph = call
-        .api()
-        .graph(call.path.assistant_or_graph()?, xray)
-        .await?;
-    Ok(body::json(StatusCode::OK, &graph))
+    let depth = xray(call.query.get("xray"))?;
+    let assistant = call.path.assistant_or_graph()?;
+    let (_, graph) = call.assistants().graph(&assistant)?;
+    let drawing = Value::from_serde_json(draw::draw(&graph, depth).to_json());
+    Ok(body::json(StatusCode::OK, &drawing))
 }
 
 /// `GET /assistants/{assistant_id}/schemas`
 pub(super) async fn schemas(call: Call) -> Result<Response<Body>, Error> {
-    let schemas = call.api().schemas(call.path.assistant()?).await?;
-    Ok(body::json(StatusCode::OK, &schemas))
+    let id = call.path.assistant()?;
+    let graph = described::graph_of(call.assistants(), id)?;
+    let assistant = call.assistants().assistant(id).unwrap_or_default();
+    let mut map = Map::with_capacity(6);
+    map.insert("graph_id", assistant.get("graph_id").cloned());
+    map.extend(described::schemas(&graph));
+    Ok(body::json(StatusCode::OK, &Value::map(map)))
 }

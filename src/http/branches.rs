@@ -30,7 +30,7 @@ const PENDING: &[(&str, QueuedRuns)] = &[("cancel", QueuedRuns::Cancel), ("keep"
 /// `GET /threads/{thread_id}/branches`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
-        let found = call.api().branches(call.path.thread()?).await?;
+        let found = call.threads().branches(call.path.thread()?).await?;
         Ok(body::json(StatusCode::OK, &listed(&found)))
     })
     .await
@@ -49,7 +49,7 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
             origin: "checkpoint",
             activate: activate.then_some(leave),
         };
-        let made = call.api().make_branch(call.path.thread()?, new).await?;
+        let made = call.threads().make_branch(call.path.thread()?, new).await?;
         let mut map = made_map(&made);
         if !made.cancelled.is_empty() {
             map.insert("cancelled_runs", cancelled(&made));
@@ -76,7 +76,7 @@ pub(super) async fn rewind(mut call: Call) -> Result<Response<Body>, Error> {
             origin: "rewind",
             activate: Some(leave(&fields, QueuedRuns::Cancel)?),
         };
-        let made = call.api().make_branch(call.path.thread()?, new).await?;
+        let made = call.threads().make_branch(call.path.thread()?, new).await?;
         let mut map = made_map(&made);
         map.insert("cancelled_runs", cancelled(&made));
         if let Some(text) = &made.prefill {
@@ -102,7 +102,7 @@ pub(super) async fn btw(mut call: Call) -> Result<Response<Body>, Error> {
             origin: "btw",
             activate: None,
         };
-        let made = call.api().make_branch(call.path.thread()?, new).await?;
+        let made = call.threads().make_branch(call.path.thread()?, new).await?;
         Ok(body::json(
             StatusCode::CREATED,
             &Value::map(made_map(&made)),
@@ -126,7 +126,7 @@ pub(super) async fn restore(mut call: Call) -> Result<Response<Body>, Error> {
             origin: "restore",
             activate: Some(leave(&fields, QueuedRuns::Cancel)?),
         };
-        let made = call.api().make_branch(call.path.thread()?, new).await?;
+        let made = call.threads().make_branch(call.path.thread()?, new).await?;
         let mut map = made_map(&made);
         map.insert("cancelled_runs", cancelled(&made));
         Ok(body::json(StatusCode::CREATED, &Value::map(map)))
@@ -140,7 +140,7 @@ pub(super) async fn activate(mut call: Call) -> Result<Response<Body>, Error> {
         let (thread, name) = (call.path.thread()?, call.path.name()?);
         let body = call.json_or_nothing().await?;
         let how = leave(&Fields::of(&body)?, QueuedRuns::Cancel)?;
-        let made = call.api().activate_branch(thread, name, how).await?;
+        let made = call.threads().activate_branch(thread, &name, how).await?;
         let mut map = made_map(&made);
         map.insert("cancelled_runs", cancelled(&made));
         Ok(body::json(StatusCode::OK, &Value::map(map)))
@@ -155,7 +155,7 @@ pub(super) async fn rename(mut call: Call) -> Result<Response<Body>, Error> {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
         let new = wanted_name(&fields)?.ok_or_else(|| fields.required("name"))?;
-        let made = call.api().rename_branch(thread, old, new).await?;
+        let made = call.threads().rename_branch(thread, &old, new).await?;
         Ok(body::json(StatusCode::OK, &Value::map(made_map(&made))))
     })
     .await
@@ -165,7 +165,7 @@ pub(super) async fn rename(mut call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let (thread, name) = (call.path.thread()?, call.path.name()?);
-        call.api().delete_branch(thread, name).await?;
+        call.threads().delete_branch(thread, &name).await?;
         Ok(body::empty(StatusCode::NO_CONTENT))
     })
     .await

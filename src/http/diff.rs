@@ -24,7 +24,7 @@ pub(super) async fn diff(call: Call) -> Result<Response<Body>, Error> {
         let thread = call.path.thread()?;
         let from = address(&call.query, "from")?;
         let to = address(&call.query, "to")?;
-        let found = call.api().compare(thread, from, to).await?;
+        let found = call.threads().compare(thread, &from, &to).await?;
         Ok(body::json(StatusCode::OK, &shown(&found, thread)))
     })
     .await

@@ -38,7 +38,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
             let last = number(last_event_id(&call)?, "Last-Event-ID")?;
             let after = last.or(after).unwrap_or(0);
             let slot = call.stream_slot()?;
-            let told = call.api().follow(thread, after, inherited).await?;
+            let told = call.threads().follow(thread, after, inherited).await?;
             let heartbeat = call.shared.options.heartbeat;
             let drain = call.shared.drain.clone();
             let frames = Box::new(Frames(told));
@@ -49,7 +49,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
             limit,
             inherited,
         };
-        let page = call.api().events(thread, range).await?;
+        let page = call.threads().events(thread, range).await?;
         let events = page.events.iter().map(event);
         let answer = Map::from([
             ("events", Value::list(events.collect())),
@@ -75,7 +75,7 @@ pub(super) async fn rebuild(mut call: Call) -> Result<Response<Body>, Error> {
         if let Some(thread) = thread {
             call.authorize(thread, Level::Writer).await?;
         }
-        call.api().rebuild(projection, thread).await?;
+        call.threads().rebuild(projection, thread).await?;
         let names = Projection::ALL
             .iter()
             .filter(|one| projection.is_none_or(|only| only == **one));

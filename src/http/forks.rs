@@ -3,21 +3,25 @@
 use hyper::{Response, StatusCode};
 
 use super::{
+    page::LIST_MAX,
     parse::{
         address::{self, coded},
         fields::Fields,
+        ids,
+        metadata::metadata,
     },
     server::{
         body::{self, Body},
         call::Call,
         error::Error,
     },
-    threads::{self, LIST_MAX},
+    threads,
 };
 use crate::{
     id::ThreadId,
     runs::forks::{Family, Forked, NewFork},
     tree::{
+        event,
         fork::points::{ForkOption, ForkPoint},
         members::Level,
         store::rows::{Position, ThreadRow},
@@ -29,11 +33,20 @@ use crate::{
 pub(super) async fn create_thread(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let create = threads::creation(&mut call).await?;
-        let made = call.api().command_thread(create).await?;
+        let created = threads::create_thread(&call, create).await;
+        let id = created
+            .map_err(|error| match (error.status, error.code) {
+                // Errors of the tree's own commands have codes.
+                (StatusCode::CONFLICT, None) => error.with_code("thread_exists"),
+                _ => error,
+            })?
+            .row
+            .id;
+        let number = call.threads().last_event(id).await?;
         let answer = Value::map(Map::from([
-            ("thread_id", Value::from(made.id.to_string())),
-            ("event_id", made.event.to_string().into()),
-            ("event_number", made.event_number.into()),
+            ("thread_id", Value::from(id.to_string())),
+            ("event_id", event::id(id, number).to_string().into()),
+            ("event_number", number.into()),
         ]));
         Ok(body::json(StatusCode::OK, &answer))
     })
@@ -69,7 +82,7 @@ pub(super) async fn fork(mut call: Call) -> Result<Response<Body>, Error> {
 
 fn source(fields: &Fields<'_>) -> Result<Option<ThreadId>, Error> {
     let text = fields.text("source_thread_id")?;
-    text.map(|text| threads::thread_id(text)).transpose()
+    text.map(|text| ids::thread(text)).transpose()
 }
 
 async fn make(call: &Call, source: ThreadId, fields: &Fields<'_>) -> Result<Response<Body>, Error> {
@@ -77,18 +90,18 @@ async fn make(call: &Call, source: ThreadId, fields: &Fields<'_>) -> Result<Resp
     let new = NewFork {
         source,
         at: address::of_body(fields)?.address(false)?,
-        id: id.map(|text| threads::thread_id(text)).transpose()?,
-        metadata: threads::metadata(fields)?,
+        id: id.map(|text| ids::thread(text)).transpose()?,
+        metadata: metadata(fields)?,
         by: call.principal(),
     };
-    let made = call.api().fork(new).await?;
+    let made = call.threads().fork(new).await?;
     Ok(body::json(StatusCode::CREATED, &forked(&made)))
 }
 
 fn forked(made: &Forked) -> Value {
     let row = &made.thread;
     let id = row.id.to_string();
-    let event = crate::tree::event::id(row.id, made.event_number);
+    let event = event::id(row.id, made.event_number);
     let mut map = Map::from([
         ("new_thread_id", Value::from(id.clone())),
         ("thread_id", id.into()),
@@ -113,7 +126,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let thread = call.path.thread()?;
         let limit = call.query.limit(LIST_MAX, LIST_MAX)?;
-        let found = call.api().family(thread).await?;
+        let found = call.threads().family(thread).await?;
         Ok(body::json(StatusCode::OK, &family(&found, limit)))
     })
     .await

@@ -18,7 +18,8 @@ use hyper::{
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    Api, render, runs as handlers,
+    render,
+    runs::{self as handlers, Replay},
     server::{
         body::{self, Body},
         call::{Call, Handler},
@@ -32,6 +33,7 @@ use crate::{
     fail_point,
     id::{RunId, ThreadId},
     runs::{
+        Service,
         keys::{Begun, Kept, Key},
         request::{Join, Target},
     },
@@ -58,15 +60,6 @@ const STREAM_MAX: usize = 1 << 20;
 const GRACE: (u32, Duration) = (20, Duration::from_millis(50));
 /// Says that an answer is one that was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-
-/// Marks an answer that is a stream: how the run is joined when the request comes again.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Replay {
-    /// By its events.
-    Stream(Target),
-    /// By its end.
-    Wait(Target),
-}
 
 /// What tells requests with one key apart, before the body is there.
 pub(super) struct Request {
@@ -147,7 +140,7 @@ pub(super) async fn once(
         principal: call.principal(),
         text: request.key.into(),
     };
-    let held = match call.api().begin_once(key.clone(), hash).await? {
+    let held = match call.idempotency().begin_once(key.clone(), hash).await? {
         Begun::Go(held) => held,
         Begun::Answered(answer) => return again(&call, key, hash, &answer).await,
         Begun::Other => {
@@ -300,10 +293,8 @@ async fn orphan(
         false => ThreadId::of_run(run),
     };
     let run = Target { thread, run };
-    let row = match call.api().run(run).await {
-        Ok(row) => row,
-        Err(error) if error.status == StatusCode::NOT_FOUND => return Ok(None),
-        Err(error) => return Err(error),
+    let Some(row) = call.runs().find_run(run.thread, run.run).await? else {
+        return Ok(None);
     };
     let (mut response, replay) = match creates {
         Creates::Stream => (join(call, "stream", run, of).await?, Replay::Stream(run)),
@@ -311,7 +302,7 @@ async fn orphan(
         Creates::Row => {
             let mut response = body::json(StatusCode::OK, &Value::map(render::run(&row)));
             let named = call.path.has_thread().then_some(run.thread);
-            handlers::put_place(response.headers_mut(), named, run);
+            handlers::put_location(response.headers_mut(), named, run);
             mark(&mut response);
             return Ok(Some(response));
         }
@@ -332,7 +323,8 @@ async fn join(
     if word == "wait" {
         return handlers::join_run(call, run, false).await;
     }
-    if call.api().keeps_events(run) {
+    let publisher = call.runs().stream(run.run);
+    if publisher.is_some_and(|publisher| publisher.resumable()) {
         let join = Join {
             last_event_id: Some("-".into()),
             ..Join::default()
@@ -340,13 +332,14 @@ async fn join(
         return handlers::watch(call, run, join).await;
     }
     let slot = call.stream_slot()?;
-    let (end, _) = call.api().join_run(run, false).await?;
-    let api = call.shared.api.clone();
+    let end = handlers::join::result(call.runs(), run).await?;
+    let end = end.unwrap_or_else(handlers::join::not_found);
+    let idempotency = call.idempotency().clone();
     let answer = async move {
         let end = end.await;
         // Who was first is about to have read all of it.
         for _ in 0..GRACE.0 {
-            match whole_answer(api.as_ref(), of.clone()).await {
+            match whole_answer(&idempotency, of.clone()).await {
                 Some(bytes) => return bytes,
                 None => tokio::time::sleep(GRACE.1).await,
             }
@@ -360,8 +353,8 @@ async fn join(
 }
 
 /// The body that is kept by now.
-async fn whole_answer(api: &dyn Api, (key, hash): (Key, [u8; 16])) -> Option<Bytes> {
-    let Ok(Begun::Answered(answer)) = api.begin_once(key, hash).await else {
+async fn whole_answer(service: &Service, (key, hash): (Key, [u8; 16])) -> Option<Bytes> {
+    let Ok(Begun::Answered(answer)) = service.begin_once(key, hash).await else {
         return None;
     };
     let kept = codec::decode(codec::BINCODE, &answer).ok()?;

@@ -19,7 +19,7 @@ use crate::{
 /// `GET /threads/{thread_id}/members`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
-        let found = call.api().members(call.path.thread()?).await?;
+        let found = call.threads().members(call.path.thread()?).await?;
         let members = found.iter().map(|one| Value::map(member(one))).collect();
         let answer = Value::map(Map::from([("members", Value::list(members))]));
         Ok(body::json(StatusCode::OK, &answer))
@@ -36,7 +36,7 @@ pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
         let level = fields.word("level", Level::ALL)?;
         let level = level.ok_or_else(|| fields.required("level"))?;
         let by = acting(&call, thread).await?;
-        let granted = call.api().grant(thread, principal.clone(), level, by);
+        let granted = call.threads().grant(thread, &principal, level, by);
         let (granted, event_number) = granted.await?;
         let status = match granted {
             Granted::New => StatusCode::CREATED,
@@ -54,7 +54,7 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let (thread, principal) = (call.path.thread()?, call.path.principal()?);
         let by = acting(&call, thread).await?;
-        call.api().revoke(thread, principal, by).await?;
+        call.threads().revoke(thread, &principal, by).await?;
         Ok(body::empty(StatusCode::NO_CONTENT))
     })
     .await

@@ -42,7 +42,7 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         if let Some(lineage) = &new.lineage {
             call.authorize(lineage.parent, Level::Writer).await?;
         }
-        let answer = call.api().post_messages(thread, new).await;
+        let answer = call.threads().post_messages(thread, new).await;
         let answer = answer.map_err(told)?;
         let status = match answer.fresh {
             true => StatusCode::CREATED,
@@ -60,7 +60,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let thread = call.path.thread()?;
         let request = parse::read(&call.query)?;
-        let page = call.api().read_messages(thread, request).await?;
+        let page = call.threads().read_messages(thread, &request).await?;
         Ok(body::json(
             StatusCode::OK,
             &Value::map(listed(&page, thread)),
@@ -79,7 +79,7 @@ pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
         }
         let thread = new.thread;
         call.authorize(thread, Level::Writer).await?;
-        let sent = call.api().send_message(new).await.map_err(told)?;
+        let sent = call.threads().send_message(new).await.map_err(told)?;
         let mut map = sent_map(&sent);
         map.insert("thread_id", thread.to_string());
         Ok(body::json(StatusCode::ACCEPTED, &Value::map(map)))
@@ -106,7 +106,8 @@ fn name(incoming: &mut Incoming, key: RunId, at: usize) {
 }
 
 /// A run that is refused because of another one has no code where LangGraph's clients create it.
-fn told(error: Error) -> Error {
+fn told(error: crate::runs::Error) -> Error {
+    let error = Error::from(error);
     match (error.code, error.status) {
         (None, StatusCode::CONFLICT) => error.with_code("branch_busy"),
         _ => error,

@@ -2,5 +2,7 @@
 
 pub mod address;
 pub mod fields;
+pub mod ids;
+pub mod metadata;
 pub mod params;
 pub mod webhook;

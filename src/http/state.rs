@@ -3,31 +3,25 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    parse::{address, fields::Fields, params::Query},
+    page::{LIST_DEFAULT, LIST_MAX},
+    parse::{address, fields::Fields, ids},
     server::{
         body::{self, Body},
         call::Call,
         error::Error,
     },
-    threads::{LIST_DEFAULT, LIST_MAX},
 };
 use crate::{
     id::CheckpointId,
-    runs::request::{
-        Address,
-        threads::{Edit, History},
-    },
-    tree::{self, AddressFields},
+    runs::request::threads::{Edit, History},
     value::Value,
 };
 
 /// `GET /threads/{thread_id}/state`
 pub(super) async fn latest(call: Call) -> Result<Response<Body>, Error> {
     let (id, subgraphs) = (call.path.thread()?, call.query.flag("subgraphs")?);
-    let state = call
-        .api()
-        .state(id, queried(&call.query)?, subgraphs)
-        .await?;
+    let at = address::state_of_query(&call.query, None)?;
+    let state = call.threads().state(id, &at, subgraphs).await?;
     Ok(body::json(StatusCode::OK, &state))
 }
 
@@ -38,18 +32,12 @@ pub(super) async fn by_id(call: Call) -> Result<Response<Body>, Error> {
     let Ok(checkpoint) = text.parse() else {
         // A text that is no id names no checkpoint: clients get the same empty state as for an
         // id that the thread does not have.
-        call.api().thread(id).await?;
+        call.threads().thread(id).await?;
         let state = crate::runs::view::empty_state(id, Some(&text));
         return Ok(body::json(StatusCode::OK, &state));
     };
-    let mut given = address::of_query(&call.query)?;
-    given.checkpoints.push(checkpoint);
-    let at = Address {
-        checkpoint: Some(checkpoint),
-        place: place(given, false)?,
-        ..Address::default()
-    };
-    let state = call.api().state(id, at, subgraphs).await?;
+    let at = address::state_of_query(&call.query, Some(checkpoint))?;
+    let state = call.threads().state(id, &at, subgraphs).await?;
     Ok(body::json(StatusCode::OK, &state))
 }
 
@@ -62,8 +50,8 @@ pub(super) async fn by_object(mut call: Call) -> Result<Response<Body>, Error> {
         return Err(fields.required("checkpoint"));
     }
     let subgraphs = fields.flag("subgraphs")?.unwrap_or(false);
-    let at = placed(&fields, false)?;
-    let state = call.api().state(id, at, subgraphs).await?;
+    let at = address::state(&fields, false)?;
+    let state = call.threads().state(id, &at, subgraphs).await?;
     Ok(body::json(StatusCode::OK, &state))
 }
 
@@ -76,9 +64,9 @@ pub(super) async fn edit(mut call: Call) -> Result<Response<Body>, Error> {
     let edit = Edit {
         values: values(&fields)?,
         as_node: fields.text("as_node")?.cloned(),
-        at: placed(&fields, true)?,
+        at: address::state(&fields, true)?,
     };
-    let answer = call.api().edit_state(id, edit).await?;
+    let answer = call.threads().edit(id, edit).await?;
     Ok(body::json(StatusCode::OK, &answer))
 }
 
@@ -103,9 +91,9 @@ pub(super) async fn history_by_query(call: Call) -> Result<Response<Body>, Error
     let page = History {
         // Zero and less are an empty page.
         limit: usize::try_from(limit).unwrap_or(0),
-        before: before.map(checkpoint_id).transpose()?,
+        before: before.map(ids::checkpoint).transpose()?,
         metadata: None,
-        at: queried(&call.query)?,
+        at: address::state_of_query(&call.query, None)?,
     };
     history(&call, id, page).await
 }
@@ -122,19 +110,9 @@ pub(super) async fn history_by_body(mut call: Call) -> Result<Response<Body>, Er
         limit: usize::try_from(limit).unwrap_or(0),
         before: before(&fields)?,
         metadata: fields.map("metadata")?.cloned(),
-        at: placed(&fields, false)?,
+        at: address::state(&fields, false)?,
     };
     history(&call, id, page).await
-}
-
-/// The place that a query names.
-fn queried(query: &Query) -> Result<Address, Error> {
-    let given = address::of_query(query)?;
-    Ok(Address {
-        checkpoint: given.checkpoints.first().copied(),
-        place: place(given, false)?,
-        ..Address::default()
-    })
 }
 
 async fn history(
@@ -142,7 +120,7 @@ async fn history(
     id: crate::id::ThreadId,
     page: History,
 ) -> Result<Response<Body>, Error> {
-    let states = call.api().history(id, page).await?;
+    let states = call.threads().history(id, &page).await?;
     Ok(body::json(StatusCode::OK, &Value::list(states)))
 }
 
@@ -152,56 +130,12 @@ fn before(fields: &Fields<'_>) -> Result<Option<CheckpointId>, Error> {
         return Ok(None);
     };
     if let Some(text) = value.as_str() {
-        return checkpoint_id(text).map(Some);
+        return ids::checkpoint(text).map(Some);
     }
     let mut object = Fields::at(value, "before")?;
     if let Some(config) = object.any("configurable") {
         object = Fields::at(config, "before.configurable")?;
     }
     let text = object.text("checkpoint_id")?;
-    text.map(|text| checkpoint_id(text)).transpose()
-}
-
-/// The checkpoint a body names: `checkpoint_id`, and `checkpoint` for what else belongs to it.
-pub(super) fn address(fields: &Fields<'_>) -> Result<Address, Error> {
-    let mut address = Address::default();
-    if let Some(value) = fields.any("checkpoint") {
-        let object = Fields::at(value, "checkpoint")?;
-        let id = object
-            .text("checkpoint_id")?
-            .filter(|text| !text.is_empty());
-        address.checkpoint = id.map(|text| checkpoint_id(text)).transpose()?;
-        let ns = object.text("checkpoint_ns")?;
-        address.ns = ns.cloned().unwrap_or_default();
-        address.map = object.map("checkpoint_map")?.cloned();
-    }
-    if let Some(text) = fields.text("checkpoint_id")? {
-        address.checkpoint = Some(checkpoint_id(text)?);
-    }
-    address.checkpoint = address.own();
-    Ok(address)
-}
-
-/// The checkpoint a body names, and the place when it uses other address fields. `with_branch`
-/// lets a branch stand beside the checkpoint, as runs and state edits may.
-pub(super) fn placed(fields: &Fields<'_>, with_branch: bool) -> Result<Address, Error> {
-    let mut found = address(fields)?;
-    let given = address::of_body(fields)?;
-    if found.checkpoint.is_none() {
-        found.checkpoint = given.checkpoints.first().copied();
-    }
-    found.place = place(given, with_branch)?;
-    Ok(found)
-}
-
-/// The place, when the request uses address fields that LangGraph does not have.
-fn place(given: AddressFields, with_branch: bool) -> Result<Option<tree::Address>, Error> {
-    let given_here = given.uses_extensions();
-    let address = given.address(with_branch)?;
-    Ok(given_here.then_some(address))
-}
-
-fn checkpoint_id(text: &str) -> Result<CheckpointId, Error> {
-    text.parse()
-        .map_err(|_| Error::invalid("Invalid checkpoint ID"))
+    text.map(|text| ids::checkpoint(text)).transpose()
 }

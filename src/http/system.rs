@@ -12,7 +12,7 @@ use crate::value;
 /// `GET /ok`
 pub(super) async fn ok(call: Call) -> Result<Response<Body>, Error> {
     if call.query.flag("check_db")? {
-        call.api().check().await?;
+        call.threads().ping().await?;
     }
     let answer = value!({"ok": true, "services": {}});
     Ok(body::json(StatusCode::OK, &answer))
@@ -28,7 +28,7 @@ pub(super) async fn ready(call: Call) -> Result<Response<Body>, Error> {
     if call.shared.drain.is_cancelled() {
         return Err(Error::unavailable("The server is shutting down."));
     }
-    call.api().check().await?;
+    call.threads().ping().await?;
     Ok(body::json(StatusCode::OK, &value!({"ok": true})))
 }
 

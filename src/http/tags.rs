@@ -19,7 +19,7 @@ use crate::{
 /// `GET /threads/{thread_id}/tags`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
-        let tags = call.api().tags(call.path.thread()?).await?;
+        let tags = call.threads().tags(call.path.thread()?).await?;
         let tags = tags.iter().map(|one| Value::map(tag(one)));
         let map = Map::from([("tags", Value::list(tags.collect()))]);
         Ok(body::json(StatusCode::OK, &Value::map(map)))
@@ -31,8 +31,8 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let found = call
-            .api()
-            .tag(call.path.thread()?, call.path.name()?)
+            .threads()
+            .tag(call.path.thread()?, &call.path.name()?)
             .await?;
         Ok(body::json(StatusCode::OK, &Value::map(tag(&found))))
     })
@@ -44,7 +44,10 @@ pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let (thread, name) = (call.path.thread()?, call.path.name()?);
         let body = call.json_or_nothing().await?;
-        let set = call.api().set_tag(thread, name, address_of(&body)?).await?;
+        let set = call
+            .threads()
+            .set_tag(thread, name, &address_of(&body)?)
+            .await?;
         let mut map = tag(&set.tag);
         map.insert("event_number", set.event_number);
         let status = match set.new {
@@ -60,7 +63,7 @@ pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let (thread, name) = (call.path.thread()?, call.path.name()?);
-        call.api().delete_tag(thread, name).await?;
+        call.threads().delete_tag(thread, &name).await?;
         Ok(body::empty(StatusCode::NO_CONTENT))
     })
     .await

@@ -1,64 +1,28 @@
-//! The server over real sockets, in front of a program made of paper.
+//! The server over real sockets, in front of the real services and a private database.
 
-mod answers;
 mod connections;
-mod fake;
+mod requests;
+mod server;
 mod streams;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    task::JoinHandle,
+    net::TcpStream,
     time::timeout,
 };
-use tokio_util::sync::CancellationToken;
 
-use super::{Options, Server};
-use fake::Fake;
+use super::Options;
+use crate::value::Value;
+use server::Running;
 
 /// A thread that exists.
 const THREAD: &str = "01a1faf4-ed9b-77dc-8ed1-cc6eef11d822";
-/// A run of it.
+/// A run of it that has ended, once [`Running::run`] was called.
 const RUN: &str = "01a1faf4-eda9-7071-b5ab-76599db1f329";
 /// A thread that does not exist.
 const NOWHERE: &str = "5a65802f-74fe-4e41-9a19-5fa219b2c04e";
-
-struct Running {
-    address: SocketAddr,
-    fake: Arc<Fake>,
-    drain: CancellationToken,
-    server: JoinHandle<()>,
-}
-
-impl Running {
-    async fn start(options: Options) -> Self {
-        let fake = Arc::new(Fake::default());
-        let drain = CancellationToken::new();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = Server::new(fake.clone(), options, drain.clone());
-        Self {
-            address,
-            fake,
-            drain,
-            server: tokio::spawn(server.serve(listener)),
-        }
-    }
-
-    async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.unwrap()
-    }
-
-    /// Sends one request and reads until the server closes.
-    async fn ask(&self, method: &str, path: &str, headers: &[&str], body: Option<&str>) -> String {
-        let mut socket = self.connect().await;
-        let text = request(method, path, headers, body);
-        socket.write_all(text.as_bytes()).await.unwrap();
-        rest(&mut socket).await
-    }
-}
 
 fn request(method: &str, path: &str, headers: &[&str], body: Option<&str>) -> String {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
@@ -71,6 +35,12 @@ fn request(method: &str, path: &str, headers: &[&str], body: Option<&str>) -> St
         text += "\r\n";
     }
     text
+}
+
+/// The JSON body of a response.
+fn json(response: &str) -> Value {
+    let (_, body) = response.split_once("\r\n\r\n").unwrap();
+    Value::from_json_slice(body.as_bytes()).unwrap()
 }
 
 /// What comes until the connection ends.

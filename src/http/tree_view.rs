@@ -32,7 +32,7 @@ pub(super) async fn head(call: Call) -> Result<Response<Body>, Error> {
         let thread = call.path.thread()?;
         only(&call.query, &["branch"])?;
         let branch = call.query.get("branch").map(parse_name).transpose()?;
-        let head = call.api().head(thread, branch).await?;
+        let head = call.threads().head(thread, branch.as_deref()).await?;
         let map = Map::from([
             ("thread_id", thread.to_string().into()),
             ("branch", Value::Str(head.branch)),
@@ -65,7 +65,7 @@ pub(super) async fn tree(call: Call) -> Result<Response<Body>, Error> {
             limit,
             below: below.transpose()?,
         };
-        let found = call.api().outline(thread, wanted).await?;
+        let found = call.threads().outline(thread, wanted).await?;
         Ok(body::json(StatusCode::OK, &shown(&found)))
     })
     .await

@@ -6,15 +6,10 @@ use hyper::StatusCode;
 
 use crate::{
     http::{
-        parse::{
-            address,
-            fields::Fields,
-            params::{self, Query},
-        },
+        parse::{address, fields::Fields, ids, params::Query},
         runs::{STRATEGIES, parse_run},
         server::error::Error,
     },
-    id::ThreadId,
     message,
     runs::{
         messages::{NewMessage, NewPost, first_twice, is_blank},
@@ -249,9 +244,7 @@ pub(super) fn send(body: &Value) -> Result<NewMessage, Error> {
     let fields = Fields::of(body)?;
     let thread = fields.text("thread_id")?;
     let thread = thread.ok_or_else(|| fields.required("thread_id"))?;
-    let thread: ThreadId = thread
-        .parse()
-        .map_err(|_| Error::invalid("Invalid thread ID: must be a UUID"))?;
+    let thread = ids::thread(thread)?;
     let content = match body.get("content") {
         None => return Err(fields.required("content")),
         Some(Value::Null) => Value::Null,
@@ -279,7 +272,7 @@ pub(super) fn send(body: &Value) -> Result<NewMessage, Error> {
         thread,
         content,
         to: SendTarget { id, parent, branch },
-        assistant: assistant.map(|text| params::assistant(text)),
+        assistant: assistant.map(|text| ids::assistant(text)),
         strategy: fields
             .word("multitask_strategy", STRATEGIES)?
             .unwrap_or_default(),

@@ -1,11 +1,14 @@
 //! Address fields of requests, and errors of operations that LangGraph does not have.
 
-use super::{fields::Fields, params::Query};
+use std::sync::Arc;
+
+use super::{fields::Fields, ids, params::Query};
 use crate::{
     http::server::error::Error,
     id::CheckpointId,
-    tree::{AddressFields, store::rows::Position},
-    value::Value,
+    runs::request::Address as StateAddress,
+    tree::{Address, AddressFields, store::rows::Position},
+    value::Map,
 };
 
 /// Words of `position`.
@@ -24,10 +27,30 @@ const ALL: [&str; 7] = [
 
 /// The address fields at the top level of a body.
 pub fn of_body(fields: &Fields<'_>) -> Result<AddressFields, Error> {
+    with_checkpoints(fields, |fields| {
+        let text = fields.text("checkpoint_id")?;
+        let top = text.map(|text| ids::checkpoint(text)).transpose()?;
+        let value = fields.any("checkpoint");
+        let object = value.map(|value| Fields::at(value, "checkpoint"));
+        let nested = object.transpose()?.as_ref().map(checkpoint_of);
+        Ok([top, nested.transpose()?.flatten()])
+    })
+}
+
+/// The address fields at the top level of a body, with the checkpoints that `named` reads and the
+/// one in its config.
+fn with_checkpoints(
+    fields: &Fields<'_>,
+    named: impl FnOnce(&Fields<'_>) -> Result<[Option<CheckpointId>; 2], Error>,
+) -> Result<AddressFields, Error> {
     let mut given = AddressFields {
         branch: ours(fields.text("branch"))?.cloned(),
         tag: ours(fields.text("tag"))?.cloned(),
-        checkpoints: checkpoints(fields)?,
+        checkpoints: {
+            let [top, nested] = named(fields)?;
+            let all = [top, nested, configured(fields)?];
+            all.into_iter().flatten().collect()
+        },
         messages: vec![],
         as_parent: fields.any("parent_id").is_some(),
         event: ours(fields.integer("event_number", 1, i64::MAX))?,
@@ -77,37 +100,92 @@ pub fn of_query(query: &Query) -> Result<AddressFields, Error> {
         given.messages.extend(text(name));
     }
     if let Some(id) = query.get("checkpoint_id").filter(|id| !id.is_empty()) {
-        given.checkpoints.push(checkpoint_id(id)?);
+        given.checkpoints.push(ids::checkpoint(id)?);
     }
     Ok(given)
 }
 
-/// Every checkpoint id that a body names, wherever LangGraph's clients put it.
-pub fn checkpoints(fields: &Fields<'_>) -> Result<Vec<CheckpointId>, Error> {
-    let mut found = vec![];
-    if let Some(text) = fields.text("checkpoint_id")? {
-        found.push(checkpoint_id(text)?);
+/// The id in `config.configurable`, where LangGraph's older clients put it.
+fn configured(fields: &Fields<'_>) -> Result<Option<CheckpointId>, Error> {
+    let Some(config) = fields.any("config") else {
+        return Ok(None);
+    };
+    let Some(value) = Fields::at(config, "config")?.any("configurable") else {
+        return Ok(None);
+    };
+    checkpoint_of(&Fields::at(value, "config.configurable")?)
+}
+
+fn checkpoint_of(object: &Fields<'_>) -> Result<Option<CheckpointId>, Error> {
+    let text = object.text("checkpoint_id")?;
+    let text = text.filter(|text| !text.is_empty());
+    text.map(|text| ids::checkpoint(text)).transpose()
+}
+
+/// What stands beside the id in an object that names a checkpoint: its namespace and the
+/// checkpoints of the namespaces around it.
+type Namespace = (Arc<str>, Option<Map>);
+
+fn namespace_of(object: &Fields<'_>) -> Result<Namespace, Error> {
+    let ns = object.text("checkpoint_ns")?;
+    Ok((
+        ns.cloned().unwrap_or_default(),
+        object.map("checkpoint_map")?.cloned(),
+    ))
+}
+
+/// The namespace of a checkpoint that `config.configurable` names.
+pub fn configured_namespace(config: &Map) -> Result<Namespace, Error> {
+    match config.get("configurable") {
+        Some(value) if value.get("checkpoint_id").is_some() => {
+            namespace_of(&Fields::at(value, "checkpoint")?)
+        }
+        _ => Ok(Namespace::default()),
     }
+}
+
+/// The checkpoint that a body names, and the address in the conversation tree when it uses fields
+/// of it. `with_branch` lets a branch stand beside the checkpoint, as runs and state edits may.
+pub fn state(fields: &Fields<'_>, with_branch: bool) -> Result<StateAddress, Error> {
+    let mut found = StateAddress::default();
+    let mut nested = None;
     if let Some(value) = fields.any("checkpoint") {
-        found.extend(inside(value, "checkpoint")?);
+        let object = Fields::at(value, "checkpoint")?;
+        nested = checkpoint_of(&object)?;
+        (found.ns, found.map) = namespace_of(&object)?;
     }
-    if let Some(config) = fields.any("config")
-        && let Some(value) = Fields::at(config, "config")?.any("configurable")
-    {
-        found.extend(inside(value, "config.configurable")?);
+    let text = fields.text("checkpoint_id")?;
+    let top = text.map(|text| ids::checkpoint(text)).transpose()?;
+    found.checkpoint = top.or(nested);
+    found.checkpoint = found.own();
+    let given = with_checkpoints(fields, |_| Ok([top, nested]))?;
+    if found.checkpoint.is_none() {
+        found.checkpoint = given.checkpoints.first().copied();
     }
+    found.place = in_tree(given, with_branch)?;
     Ok(found)
 }
 
-fn inside(value: &Value, path: &str) -> Result<Option<CheckpointId>, Error> {
-    let text = Fields::at(value, path)?.text("checkpoint_id")?;
-    let text = text.filter(|text| !text.is_empty());
-    text.map(|text| checkpoint_id(text)).transpose()
+/// The checkpoint of a path, or the one that the query names, and the address in the conversation
+/// tree when the query uses fields of it.
+pub fn state_of_query(
+    query: &Query,
+    checkpoint: Option<CheckpointId>,
+) -> Result<StateAddress, Error> {
+    let mut given = of_query(query)?;
+    given.checkpoints.extend(checkpoint);
+    Ok(StateAddress {
+        checkpoint: checkpoint.or(given.checkpoints.first().copied()),
+        place: in_tree(given, false)?,
+        ..StateAddress::default()
+    })
 }
 
-fn checkpoint_id(text: &str) -> Result<CheckpointId, Error> {
-    text.parse()
-        .map_err(|_| Error::invalid("Invalid checkpoint ID"))
+/// The address in the conversation tree, when the request uses fields that LangGraph does not have.
+fn in_tree(given: AddressFields, with_branch: bool) -> Result<Option<Address>, Error> {
+    let uses_tree = given.uses_extensions();
+    let address = given.address(with_branch)?;
+    Ok(uses_tree.then_some(address))
 }
 
 /// Gives errors of an operation of our own the code that each of them has.

@@ -4,7 +4,7 @@ use std::{borrow::Cow, str::FromStr};
 
 use percent_encoding::percent_decode_str;
 
-use super::fields;
+use super::{fields, ids};
 use crate::{
     http::server::error::Error,
     id::{AssistantId, RunId, ThreadId},
@@ -89,15 +89,7 @@ impl Path {
     pub fn assistant_or_graph(&self) -> Result<Assistant, Error> {
         let text = self.get("assistant_id");
         let text = text.ok_or_else(|| Error::invalid("Invalid assistant ID: must be a UUID"))?;
-        Ok(assistant(&text))
-    }
-}
-
-/// An assistant by id or by the name of its graph.
-pub fn assistant(text: &str) -> Assistant {
-    match text.parse() {
-        Ok(id) => Assistant::Id(id),
-        Err(_) => Assistant::Graph(text.into()),
+        Ok(ids::assistant(&text))
     }
 }
 

@@ -9,16 +9,17 @@ use crate::{
         parse::{
             address,
             fields::{self, Fields},
-            params, webhook,
+            ids,
+            metadata::metadata,
+            webhook,
         },
         server::{call::Call, error::Error},
-        state, threads,
     },
     runs::{
         Strategy,
         request::{
-            Address, Cancel, CancelStatus, Command, Durability, IfNotExists, Mode, Nodes,
-            OnCompletion, OnDisconnect, Run, Star,
+            Cancel, CancelStatus, Command, Durability, IfNotExists, Mode, Nodes, OnCompletion,
+            OnDisconnect, Run, Star,
         },
     },
     value::{Map, Value},
@@ -94,8 +95,7 @@ pub(super) fn cancel(body: &Value) -> Result<Cancel, Error> {
             "Either `status`, or `thread_id` and `run_ids` are needed",
         ));
     };
-    let thread = thread.parse();
-    let thread = thread.map_err(|_| Error::invalid("Invalid thread ID: must be a UUID"))?;
+    let thread = ids::thread(thread)?;
     let runs = runs.iter().map(|id| id.parse());
     let runs = runs.collect::<Result<Vec<_>, _>>();
     let runs = runs.map_err(|_| Error::invalid("Invalid run ID: must be a UUID"))?;
@@ -117,13 +117,13 @@ pub(in crate::http) fn parse(
     let fields = Fields::of(body)?;
     let assistant = fields.text("assistant_id")?;
     let assistant = assistant.ok_or_else(|| fields.required("assistant_id"))?;
-    let mut run = Run::of(params::assistant(assistant));
+    let mut run = Run::of(ids::assistant(assistant));
     run.input = fields.any("input").cloned();
     run.command = command(&fields, stateless)?;
     run.config = config(&fields)?;
     run.context = fields.map("context")?.cloned().unwrap_or_default();
     config_or_context(&run.config, &run.context)?;
-    run.metadata = threads::metadata(&fields)?;
+    run.metadata = metadata(&fields)?;
     run.stream_mode = modes(&fields)?;
     run.stream_subgraphs = fields.flag("stream_subgraphs")?.unwrap_or(false);
     run.stream_resumable = fields.flag("stream_resumable")?.unwrap_or(false);
@@ -148,10 +148,9 @@ pub(in crate::http) fn parse(
         run.on_completion = on_completion.unwrap_or(OnCompletion::Delete);
         return Ok(run);
     }
-    run.address = state::placed(&fields, true)?;
+    run.address = address::state(&fields, true)?;
     if run.address.ns.is_empty() && run.address.map.is_none() {
-        let configured = configured_address(&run.config)?;
-        (run.address.ns, run.address.map) = (configured.ns, configured.map);
+        (run.address.ns, run.address.map) = address::configured_namespace(&run.config)?;
     }
     run.activate = address::ours(fields.flag("activate"))?;
     let strategy = fields.word("multitask_strategy", STRATEGIES)?;
@@ -212,20 +211,6 @@ fn has_configurable(config: &Map) -> bool {
         )
     };
     configurable.is_some_and(|map| map.keys().any(|key| !is_address(key)))
-}
-
-/// A checkpoint named in `config.configurable`.
-fn configured_address(config: &Map) -> Result<Address, Error> {
-    match config.get("configurable") {
-        Some(Value::Map(configurable)) if configurable.contains_key("checkpoint_id") => {
-            let object = Value::map(Map::from([(
-                "checkpoint",
-                Value::Map(configurable.clone()),
-            )]));
-            state::address(&Fields::of(&object)?)
-        }
-        _ => Ok(Address::default()),
-    }
 }
 
 fn modes(fields: &Fields<'_>) -> Result<Vec<Mode>, Error> {

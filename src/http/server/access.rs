@@ -81,11 +81,11 @@ impl Call {
 
     /// The client's level on a thread; `None` too when there is no such thread.
     pub async fn level(&self, thread: ThreadId) -> Result<Option<Level>, Error> {
-        self.api().level(thread, self.principal()).await
+        Ok(self.threads().level(thread, self.principal()).await?)
     }
 
     async fn exists(&self, thread: ThreadId) -> Result<bool, Error> {
-        self.api().is_taken(thread).await
+        Ok(self.threads().is_taken(thread).await?)
     }
 }
 

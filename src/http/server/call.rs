@@ -16,16 +16,17 @@ use super::{
 };
 use crate::{
     http::{
-        Api,
+        Services,
         parse::params::{Path, Query},
     },
     id::RunId,
+    runs,
     value::{Map, Value},
 };
 
 /// What every request needs.
 pub struct Shared {
-    pub api: Arc<dyn Api>,
+    pub services: Services,
     pub options: Options,
     /// Slots for event streams and deferred responses.
     pub streams: Arc<Semaphore>,
@@ -49,8 +50,20 @@ pub struct Call {
 }
 
 impl Call {
-    pub fn api(&self) -> &dyn Api {
-        self.shared.api.as_ref()
+    pub fn runs(&self) -> &runs::Service {
+        self.shared.services.runs()
+    }
+
+    pub fn threads(&self) -> &runs::Service {
+        self.shared.services.threads()
+    }
+
+    pub fn idempotency(&self) -> &runs::Service {
+        self.shared.services.idempotency()
+    }
+
+    pub fn assistants(&self) -> &runs::Service {
+        self.shared.services.assistants()
     }
 
     /// Who sent the request.

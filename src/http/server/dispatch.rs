@@ -121,7 +121,7 @@ impl Dispatcher {
         };
         // On a task of its own: a client that hangs up must not cut off what the request has begun
         // (a run claimed and never executed), and a panic must end here.
-        let api = self.shared.api.clone();
+        let services = self.shared.services.clone();
         let work = async move {
             access::admit(&call, &parts.method, parts.uri.path()).await?;
             let response = match key {
@@ -133,7 +133,7 @@ impl Dispatcher {
                 }
             };
             if let Some(thread) = changed {
-                api.told_of(thread);
+                services.threads().told_of(thread);
             }
             response
         };

@@ -20,7 +20,7 @@ use super::{
     dispatch::Dispatcher,
     options::Options,
 };
-use crate::http::Api;
+use crate::http::Services;
 
 /// Most bytes in the head of a request.
 const HEAD_LIMIT: usize = 32 << 10;
@@ -36,11 +36,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that answers from `api`.
+    /// A server whose handlers call `services`.
     ///
     /// When `drain` is cancelled it accepts no more connections, event streams end after what
     /// is ready to be sent, and other requests have [`Options::drain_limit`] to finish.
-    pub fn new(api: Arc<dyn Api>, options: Options, drain: CancellationToken) -> Self {
+    pub fn new(services: Services, options: Options, drain: CancellationToken) -> Self {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder
             .http1()
@@ -57,7 +57,7 @@ impl Server {
             .keep_alive_interval(Duration::from_secs(20))
             .keep_alive_timeout(Duration::from_secs(20));
         let shared = Shared {
-            api,
+            services,
             streams: Arc::new(Semaphore::new(options.max_streams)),
             drain,
             options,

@@ -52,9 +52,9 @@ const TABLE: Table = routes! {
     }
     "/assistants/{assistant_id}/graph" { GET assistants::graph, HEAD assistants::graph }
     "/assistants/{assistant_id}/schemas" { GET assistants::schemas, HEAD assistants::schemas }
-    "/threads" { GET threads::list, HEAD threads::list, POST threads::create }
-    "/threads/search" { POST threads::search }
-    "/threads/count" { POST threads::count }
+    "/threads" { GET threads::search::list, HEAD threads::search::list, POST threads::create }
+    "/threads/search" { POST threads::search::search }
+    "/threads/count" { POST threads::search::count }
     "/threads/prune" { POST threads::prune }
     "/commands/create-thread" { POST forks::create_thread }
     "/commands/fork-thread" { POST forks::fork_thread }
@@ -63,7 +63,7 @@ const TABLE: Table = routes! {
     "/threads/{thread_id}/members" { GET members::list, HEAD members::list }
     "/threads/{thread_id}/members/{principal}" { PUT members::put, DELETE members::delete }
     "/threads/{thread_id}/copy" { POST threads::copy }
-    "/threads/{thread_id}/stream" { GET threads::watch }
+    "/threads/{thread_id}/stream" { GET threads::stream::watch }
     "/threads/{thread_id}" {
         GET threads::get, HEAD threads::get, PATCH threads::patch, DELETE threads::delete
     }

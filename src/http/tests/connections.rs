@@ -1,7 +1,5 @@
 //! Connections that are slow, idle, too many, or cut.
 
-use std::sync::atomic::Ordering;
-
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -87,8 +85,8 @@ async fn a_body_that_drips_is_a_408() {
     let mut socket = running.connect().await;
     let head = "POST /threads HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{";
     socket.write_all(head.as_bytes()).await.unwrap();
-    let answer = rest(&mut socket).await;
-    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    let response = rest(&mut socket).await;
+    assert!(response.starts_with("HTTP/1.1 408"), "{response}");
 }
 
 #[tokio::test]
@@ -135,22 +133,22 @@ async fn a_body_beyond_the_limit_is_a_413_before_it_is_read() {
             .starts_with("HTTP/1.1 200")
     );
     // A state edit may be larger.
-    let body = format!(r#"{{"values":{{"a":"{}"}}}}"#, "x".repeat(500));
+    let body = format!(r#"{{"values":{{"count":"{}"}}}}"#, "x".repeat(500));
     let path = format!("/threads/{THREAD}/state");
-    let answer = running.ask("POST", &path, &[], Some(&body)).await;
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let response = running.send("POST", &path, &[], Some(&body)).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 }
 
 #[tokio::test]
 async fn a_head_beyond_its_limits_is_a_431() {
     let running = Running::start(Options::default()).await;
     let large = format!("x-a: {}", "a".repeat(40_000));
-    let answer = running.ask("GET", "/ok", &[&large], None).await;
-    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let response = running.send("GET", "/ok", &[&large], None).await;
+    assert!(response.starts_with("HTTP/1.1 431"), "{response}");
     let many: Vec<_> = (0..120).map(|n| format!("x-{n}: a")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
-    let answer = running.ask("GET", "/ok", &many, None).await;
-    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let response = running.send("GET", "/ok", &many, None).await;
+    assert!(response.starts_with("HTTP/1.1 431"), "{response}");
 }
 
 #[tokio::test]
@@ -181,7 +179,7 @@ async fn connections_beyond_the_cap_wait_for_a_place() {
         .await
         .unwrap();
     read_until(&mut first, "{}}").await;
-    let second = running.ask("GET", "/ok", &[], None);
+    let second = running.send("GET", "/ok", &[], None);
     let mut second = std::pin::pin!(second);
     let early = timeout(Duration::from_millis(100), second.as_mut()).await;
     assert!(early.is_err(), "there was no place yet");
@@ -192,31 +190,43 @@ async fn connections_beyond_the_cap_wait_for_a_place() {
 #[tokio::test]
 async fn a_request_goes_on_to_its_end_when_the_client_hangs_up() {
     let running = Running::start(Options::default()).await;
-    *running.fake.delay.lock() = Duration::from_millis(100);
+    let count = async || {
+        let threads = running.services.threads();
+        threads.count(&Default::default()).await.unwrap()
+    };
+    let closed = running.gate.clone().write_owned().await;
     let mut socket = running.connect().await;
-    let text = request("POST", "/threads", &[], Some("{}"));
+    let text = request("POST", "/threads", &["idempotency-key: k"], Some("{}"));
     socket.write_all(text.as_bytes()).await.unwrap();
     sleep(Duration::from_millis(30)).await;
     drop(socket);
-    sleep(Duration::from_millis(300)).await;
-    assert_eq!(running.fake.created.load(Ordering::SeqCst), 1);
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(count().await, 1, "the request waits at the gate");
+    drop(closed);
+    let created = async {
+        while count().await < 2 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), created).await.unwrap();
 }
 
 #[tokio::test]
 async fn draining_lets_requests_finish_and_accepts_no_more() {
     let running = Running::start(Options::default()).await;
-    *running.fake.delay.lock() = Duration::from_millis(200);
+    let closed = running.gate.clone().write_owned().await;
     let mut idle = running.connect().await;
     idle.write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n")
         .await
         .unwrap();
     read_until(&mut idle, "{}}").await;
     let mut busy = running.connect().await;
-    let text = request("POST", "/threads", &[], Some("{}"));
+    let text = request("POST", "/threads", &["idempotency-key: k"], Some("{}"));
     busy.write_all(text.as_bytes()).await.unwrap();
     sleep(Duration::from_millis(50)).await;
     running.drain.cancel();
     assert_eq!(rest(&mut idle).await, "");
+    drop(closed);
     assert!(rest(&mut busy).await.starts_with("HTTP/1.1 200"));
     timeout(Duration::from_secs(2), running.server)
         .await
@@ -232,9 +242,9 @@ async fn draining_does_not_wait_longer_than_its_limit() {
         ..Options::default()
     };
     let running = Running::start(options).await;
-    *running.fake.delay.lock() = Duration::from_secs(3600);
+    let _closed = running.gate.clone().write_owned().await;
     let mut busy = running.connect().await;
-    let text = request("POST", "/threads", &[], Some("{}"));
+    let text = request("POST", "/threads", &["idempotency-key: k"], Some("{}"));
     busy.write_all(text.as_bytes()).await.unwrap();
     sleep(Duration::from_millis(50)).await;
     running.drain.cancel();

@@ -1,21 +1,19 @@
 //! Event streams over real connections.
 
-use std::sync::atomic::Ordering;
-
-use bytes::Bytes;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
 };
 
 use super::*;
+use crate::{runs::Status, value};
 
-const BODY: &str = r#"{"assistant_id":"counter","input":null}"#;
+const BODY: &str = r#"{"assistant_id":"agent","input":{"count":1},"stream_mode":"custom",
+    "on_disconnect":"cancel"}"#;
 
 /// A stream that stays open, its client's socket, and what feeds it.
-async fn open(running: &Running) -> (TcpStream, mpsc::UnboundedSender<Bytes>) {
-    let (send, receive) = mpsc::unbounded_channel();
-    running.fake.open.lock().push_back(receive);
+async fn open(running: &Running) -> (TcpStream, mpsc::UnboundedSender<Value>) {
+    let feed = running.feed();
     let mut socket = running.connect().await;
     let path = format!("/threads/{THREAD}/runs/stream");
     let text = format!(
@@ -23,8 +21,7 @@ async fn open(running: &Running) -> (TcpStream, mpsc::UnboundedSender<Bytes>) {
         BODY.len()
     );
     socket.write_all(text.as_bytes()).await.unwrap();
-    send.send(Bytes::from("event: a\r\ndata: 1\r\n\r\n"))
-        .unwrap();
+    feed.send(value!(1)).unwrap();
     let head = read_until(&mut socket, "data: 1").await;
     for header in [
         "cache-control: no-store",
@@ -36,13 +33,13 @@ async fn open(running: &Running) -> (TcpStream, mpsc::UnboundedSender<Bytes>) {
     ] {
         assert!(head.contains(&format!("\r\n{header}\r\n")), "{head}");
     }
-    (socket, send)
+    (socket, feed)
 }
 
 #[tokio::test]
 async fn draining_ends_an_open_stream_within_milliseconds_and_cleanly() {
     let running = Running::start(Options::default()).await;
-    let (mut socket, _send) = open(&running).await;
+    let (mut socket, feed) = open(&running).await;
     let begin = Instant::now();
     running.drain.cancel();
     let end = rest(&mut socket).await;
@@ -52,40 +49,36 @@ async fn draining_ends_an_open_stream_within_milliseconds_and_cleanly() {
         "{:?}",
         begin.elapsed()
     );
+    assert!(!feed.is_closed(), "the client did not leave");
+    assert_eq!(running.statuses().await, [Status::Running]);
     timeout(Duration::from_secs(2), running.server)
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(
-        running.fake.left.load(Ordering::SeqCst),
-        0,
-        "the client did not leave"
-    );
 }
 
 #[tokio::test]
 async fn a_client_that_closes_its_connection_is_noticed_at_once() {
     let running = Running::start(Options::default()).await;
-    let (socket, send) = open(&running).await;
+    let (socket, feed) = open(&running).await;
     drop(socket);
-    timeout(Duration::from_secs(1), send.closed())
+    timeout(Duration::from_secs(1), feed.closed())
         .await
         .unwrap();
-    assert_eq!(running.fake.left.load(Ordering::SeqCst), 1);
+    assert_eq!(running.ended().await, [Status::Interrupted]);
 }
 
 #[tokio::test]
 async fn a_stream_that_ends_by_itself_has_not_lost_its_client() {
     let running = Running::start(Options::default()).await;
-    let (mut socket, send) = open(&running).await;
-    send.send(Bytes::from("event: b\r\ndata: 2\r\n\r\n"))
-        .unwrap();
-    drop(send);
+    let (mut socket, feed) = open(&running).await;
+    feed.send(value!(2)).unwrap();
+    drop(feed);
     let end = read_until(&mut socket, "\r\n0\r\n\r\n").await;
     assert!(end.contains("data: 2"));
     drop(socket);
     sleep(Duration::from_millis(50)).await;
-    assert_eq!(running.fake.left.load(Ordering::SeqCst), 0);
+    assert_eq!(running.ended().await, [Status::Success]);
 }
 
 #[tokio::test]
@@ -95,18 +88,19 @@ async fn a_client_that_reads_nothing_is_disconnected() {
         ..Options::default()
     };
     let running = Running::start(options).await;
-    let (socket, send) = open(&running).await;
-    let chunk = Bytes::from(vec![b'x'; 1 << 20]);
-    for _ in 0..64 {
-        // Refused once the stream is gone.
-        if send.send(chunk.clone()).is_err() {
+    let (socket, feed) = open(&running).await;
+    // More than sockets buffer, and less than a stream keeps for a slow reader.
+    let piece = Value::str("x".repeat(1 << 20));
+    for _ in 0..12 {
+        // Refused once the run is cancelled.
+        if feed.send(piece.clone()).is_err() {
             break;
         }
     }
-    timeout(Duration::from_secs(5), send.closed())
+    timeout(Duration::from_secs(5), feed.closed())
         .await
         .unwrap();
-    assert_eq!(running.fake.left.load(Ordering::SeqCst), 1);
+    assert_eq!(running.ended().await, [Status::Interrupted]);
     drop(socket);
 }
 
@@ -117,30 +111,36 @@ async fn streams_beyond_the_cap_are_refused_until_one_ends() {
         ..Options::default()
     };
     let running = Running::start(options).await;
-    let (_socket, send) = open(&running).await;
-    let ask = || running.ask("POST", "/runs/wait", &[], Some(BODY));
-    let refused = ask().await;
+    let (_socket, feed) = open(&running).await;
+    let body = r#"{"assistant_id":"counter","input":{"count":1}}"#;
+    let wait = || running.send("POST", "/runs/wait", &[], Some(body));
+    let refused = wait().await;
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     assert!(refused.contains("retry-after: 1\r\n"));
-    drop(send);
-    while running.ask("GET", "/ok", &[], None).await.is_empty() {}
+    drop(feed);
+    running.ended().await;
     sleep(Duration::from_millis(50)).await;
-    assert!(ask().await.starts_with("HTTP/1.1 200"));
+    assert!(wait().await.starts_with("HTTP/1.1 200"));
 }
 
 #[tokio::test]
 async fn joining_reads_the_modes_and_the_last_event() {
     let running = Running::start(Options::default()).await;
+    let (run, feed) = running.begin().await;
+    feed.send(value!({"n": 1})).unwrap();
     let path = format!(
-        "/threads/{THREAD}/runs/{RUN}/stream?stream_mode=%5B%22values%22%5D&cancel_on_disconnect=1"
+        "/threads/{THREAD}/runs/{}/stream?stream_mode=%5B%22values%22%5D&cancel_on_disconnect=1",
+        run.run
     );
-    let answer = running
-        .ask("GET", &path, &["last-event-id: -1"], None)
-        .await;
-    assert!(answer.contains("content-type: text/event-stream; charset=utf-8\r\n"));
-    let asked = running.fake.asked.lock().clone();
-    assert!(
-        asked.contains("modes: [Values], last_event_id: Some(\"-1\"), cancel_on_disconnect: true"),
-        "{asked}"
-    );
+    let mut socket = running.connect().await;
+    let text = request("GET", &path, &["last-event-id: -1"], None);
+    socket.write_all(text.as_bytes()).await.unwrap();
+    let head = read_until(&mut socket, "event: values\r\n").await;
+    assert!(head.contains("content-type: text/event-stream; charset=utf-8\r\n"));
+    assert!(!head.contains("event: custom"), "{head}");
+    drop(socket);
+    timeout(Duration::from_secs(5), feed.closed())
+        .await
+        .unwrap();
+    assert_eq!(running.ended().await, [Status::Interrupted]);
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::request;
 use crate::{
     graph::{Compiled, draw},
-    http::{Error, api::assistants},
+    http::Error,
     id::AssistantId,
     runs::{Service, request::Assistant},
     value::{Map, Value},
@@ -14,7 +15,7 @@ use crate::{
 ///
 /// # Errors
 /// 404: there is no such assistant.
-pub(super) fn graph_of(service: &Service, id: AssistantId) -> Result<Arc<Compiled>, Error> {
+pub fn graph_of(service: &Service, id: AssistantId) -> Result<Arc<Compiled>, Error> {
     let found = service.graph(&Assistant::Id(id));
     found
         .map(|(_, graph)| graph)
@@ -22,7 +23,7 @@ pub(super) fn graph_of(service: &Service, id: AssistantId) -> Result<Arc<Compile
 }
 
 /// The assistants a search asks for.
-pub(super) fn search(all: Vec<Value>, search: &assistants::Search) -> Vec<Value> {
+pub fn search(all: Vec<Value>, search: &request::Search) -> Vec<Value> {
     let text = |value: &Value, key: &str| {
         value
             .get(key)
@@ -48,10 +49,10 @@ pub(super) fn search(all: Vec<Value>, search: &assistants::Search) -> Vec<Value>
     };
     let mut found: Vec<Value> = all.into_iter().filter(wanted).collect();
     let key = match search.sort_by {
-        assistants::SortBy::AssistantId => "assistant_id",
-        assistants::SortBy::Name => "name",
-        assistants::SortBy::GraphId => "graph_id",
-        assistants::SortBy::CreatedAt | assistants::SortBy::UpdatedAt => "created_at",
+        request::SortBy::AssistantId => "assistant_id",
+        request::SortBy::Name => "name",
+        request::SortBy::GraphId => "graph_id",
+        request::SortBy::CreatedAt | request::SortBy::UpdatedAt => "created_at",
     };
     found.sort_by_key(|one| text(one, key));
     if !search.ascending {
@@ -62,7 +63,7 @@ pub(super) fn search(all: Vec<Value>, search: &assistants::Search) -> Vec<Value>
 }
 
 /// The JSON schemas of a graph as clients see them.
-pub(super) fn schemas(graph: &Compiled) -> Map {
+pub fn schemas(graph: &Compiled) -> Map {
     let schemas = &graph.schemas;
     let of = |schema: &serde_json::Value| Value::from_serde_json(schema.clone());
     let mut map = Map::with_capacity(6);
@@ -81,7 +82,7 @@ pub(super) fn schemas(graph: &Compiled) -> Map {
 
 /// The schemas of the graphs inside one by namespace: all of them, or those of one namespace.
 /// Those of a deeper level are only found if `recurse` says so.
-pub(super) fn subgraphs(graph: &Compiled, namespace: Option<&str>, recurse: bool) -> Value {
+pub fn subgraphs(graph: &Compiled, namespace: Option<&str>, recurse: bool) -> Value {
     let mut map = Map::new();
     for (name, inner) in draw::subgraphs(graph, recurse) {
         // A node that calls several graphs is known by the first one.

@@ -16,7 +16,7 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(500);
 
 /// See the module's text.
-pub(super) struct Elsewhere {
+pub struct Elsewhere {
     service: Service,
     run: Target,
     /// What the client wants to see; empty for everything.
@@ -31,7 +31,7 @@ enum State {
 }
 
 impl Elsewhere {
-    pub(super) fn new(service: Service, run: Target, modes: Vec<Mode>) -> Self {
+    pub fn new(service: Service, run: Target, modes: Vec<Mode>) -> Self {
         let state = State::Waits;
         Self {
             service,

@@ -1,0 +1,35 @@
+//! Pages of lists: how long they are, in which order, and the headers that say whether more follow.
+
+use hyper::{
+    Response, StatusCode,
+    header::{HeaderName, HeaderValue},
+};
+
+use super::server::body::{self, Body};
+use crate::value::Value;
+
+/// Largest page of any list.
+pub(super) const LIST_MAX: i64 = 1000;
+/// Length of a page whose request does not name one.
+pub(super) const LIST_DEFAULT: i64 = 10;
+
+/// Words for the direction of a list; true is ascending.
+pub(super) const ORDERS: &[(&str, bool)] = &[("asc", true), ("desc", false)];
+
+/// The response with a page, `items` being one more than `limit` when there are more. The headers
+/// say so. The total is no count, but what LangGraph's server sends.
+pub(super) fn respond(mut items: Vec<Value>, limit: usize, offset: usize) -> Response<Body> {
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = offset.saturating_add(items.len());
+    let total = if more { next.saturating_add(1) } else { next };
+    let mut response = body::json(StatusCode::OK, &Value::list(items));
+    let headers = response.headers_mut();
+    let name = HeaderName::from_static("x-pagination-total");
+    headers.insert(name, HeaderValue::from(total));
+    if more {
+        let name = HeaderName::from_static("x-pagination-next");
+        headers.insert(name, HeaderValue::from(next));
+    }
+    response
+}

@@ -1,0 +1,225 @@
+//! A server with two graphs over a private database, whose slow parts tests control: `counter`
+//! ends at once, `feed` emits what a test feeds it.
+
+use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::{
+    net::TcpListener,
+    sync::{RwLock, mpsc},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{
+    channel::Kind,
+    checkpoint,
+    graph::{Compiled, Graph, Output, START},
+    http::{Server, Services},
+    id::ThreadId,
+    runs::{
+        self, Parts, Status,
+        keys::{self, Claim, Found},
+        request::{Assistant, Run, Target},
+    },
+    storage::sqlite,
+    tree::{IfExists, NewThread},
+    value,
+};
+
+/// Feeds of runs that have not begun.
+type Feeds = Arc<Mutex<VecDeque<mpsc::UnboundedReceiver<Value>>>>;
+
+pub struct Running {
+    pub address: SocketAddr,
+    pub services: Services,
+    /// While a test holds it for writing, requests with an idempotency key wait.
+    pub gate: Arc<RwLock<()>>,
+    pub drain: CancellationToken,
+    pub server: JoinHandle<()>,
+    feeds: Feeds,
+}
+
+impl Running {
+    pub async fn start(options: Options) -> Self {
+        let store = Arc::new(sqlite::Store::private().unwrap());
+        let gate = Arc::new(RwLock::new(()));
+        let parts = Parts {
+            saver: store.clone(),
+            tree: store.clone(),
+            runs: store.clone(),
+            items: None,
+            keys: Arc::new(Gated {
+                keys: store.clone(),
+                gate: gate.clone(),
+            }),
+            projections: store,
+        };
+        let feeds = Feeds::default();
+        let graphs = [
+            ("agent".into(), agent(feeds.clone())),
+            ("counter".into(), counter()),
+        ];
+        let drain = CancellationToken::new();
+        let service = runs::Service::new(parts, graphs, runs::Options::default(), drain.clone());
+        service.start().await.unwrap();
+        let services = Services::new(service);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server::new(services.clone(), options, drain.clone());
+        let running = Self {
+            address,
+            services,
+            gate,
+            drain,
+            server: tokio::spawn(server.serve(listener)),
+            feeds,
+        };
+        running.thread(THREAD.parse().unwrap(), value!({})).await;
+        running
+    }
+
+    /// Creates a thread of the graph `counter`.
+    pub async fn thread(&self, id: ThreadId, metadata: Value) {
+        let mut metadata = metadata.as_map().cloned().unwrap();
+        metadata.insert("graph_id", "counter");
+        let new = NewThread {
+            id,
+            metadata,
+            owner: String::new(),
+            if_exists: IfExists::Raise,
+        };
+        self.services.threads().new_thread(new).await.unwrap();
+    }
+
+    /// Makes the run [`RUN`] on [`THREAD`].
+    pub async fn run(&self) {
+        let request = Run {
+            id: Some(RUN.parse().unwrap()),
+            input: Some(value!({"count": 1})),
+            ..Run::of(Assistant::Graph("counter".into()))
+        };
+        let thread = Some(THREAD.parse().unwrap());
+        let created = self.services.runs().create(thread, request, false).await;
+        created.unwrap().live.ended().await;
+    }
+
+    /// Whatever the next run of `agent` emits until the sender is dropped. The sender is closed
+    /// once the run was cancelled.
+    pub fn feed(&self) -> mpsc::UnboundedSender<Value> {
+        let (send, receive) = mpsc::unbounded_channel();
+        self.feeds.lock().push_back(receive);
+        send
+    }
+
+    /// Begins a run of `agent` on [`THREAD`] that goes on until its feed ends.
+    pub async fn begin(&self) -> (Target, mpsc::UnboundedSender<Value>) {
+        let feed = self.feed();
+        let request = Run {
+            input: Some(value!({"count": 1})),
+            stream_resumable: true,
+            stream_mode: vec![runs::request::Mode::Values, runs::request::Mode::Custom],
+            ..Run::of(Assistant::Graph("agent".into()))
+        };
+        let thread: ThreadId = THREAD.parse().unwrap();
+        let created = self.services.runs().create(Some(thread), request, false);
+        let run = created.await.unwrap().run.id;
+        while !self.feeds.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        (Target { thread, run }, feed)
+    }
+
+    /// Waits until every run of [`THREAD`] has ended; their statuses, the newest first.
+    pub async fn ended(&self) -> Vec<Status> {
+        loop {
+            let statuses = self.statuses().await;
+            if statuses.iter().all(|status| status.is_final()) {
+                return statuses;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Statuses of the runs of [`THREAD`], the newest first; none once it is deleted.
+    pub async fn statuses(&self) -> Vec<Status> {
+        let thread = THREAD.parse().unwrap();
+        let runs = self.services.runs().list_runs(thread, None, 100, 0).await;
+        runs.unwrap_or_default()
+            .iter()
+            .map(|run| run.status)
+            .collect()
+    }
+
+    pub async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends one request and reads until the server closes.
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[&str],
+        body: Option<&str>,
+    ) -> String {
+        let mut socket = self.connect().await;
+        let text = request(method, path, headers, body);
+        socket.write_all(text.as_bytes()).await.unwrap();
+        rest(&mut socket).await
+    }
+}
+
+fn counter() -> Arc<Compiled> {
+    let graph = Graph::untyped()
+        .channel("count", Kind::Last)
+        .node("only", |_| async { Ok(Output::default()) })
+        .edge(START, "only");
+    graph.build().unwrap()
+}
+
+fn agent(feeds: Feeds) -> Arc<Compiled> {
+    let graph = Graph::untyped()
+        .channel("count", Kind::Last)
+        .node("only", move |ctx| {
+            let feed = feeds.lock().pop_front();
+            async move {
+                let mut feed = feed.expect("a test feeds each run");
+                while let Some(event) = feed.recv().await {
+                    ctx.emit(event);
+                }
+                Ok(Output::default())
+            }
+        })
+        .edge(START, "only");
+    graph.build().unwrap()
+}
+
+/// Idempotency keys behind a gate; one of them makes the request panic.
+struct Gated {
+    keys: Arc<sqlite::Store>,
+    gate: Arc<RwLock<()>>,
+}
+
+#[async_trait]
+impl keys::Store for Gated {
+    async fn claim_key(&self, claim: Claim) -> Result<Found, checkpoint::Error> {
+        assert_ne!(&*claim.key.text, "panic");
+        drop(self.gate.read().await);
+        self.keys.claim_key(claim).await
+    }
+
+    async fn keep_answer(&self, claim: Claim, answer: Vec<u8>) -> Result<(), checkpoint::Error> {
+        self.keys.keep_answer(claim, answer).await
+    }
+
+    async fn release_key(&self, claim: Claim) -> Result<(), checkpoint::Error> {
+        self.keys.release_key(claim).await
+    }
+
+    async fn expire_keys(&self) -> Result<u64, checkpoint::Error> {
+        self.keys.expire_keys().await
+    }
+}

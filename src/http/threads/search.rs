@@ -1,0 +1,188 @@
+//! Lists of threads: search, count and the plain list.
+
+use hyper::{Response, StatusCode};
+
+use super::parse::extract;
+use crate::{
+    http::{
+        page::{self, LIST_DEFAULT, LIST_MAX, ORDERS},
+        parse::{address::coded, fields::Fields},
+        render,
+        server::{
+            body::{self, Body},
+            call::Call,
+            error::Error,
+        },
+    },
+    id::ThreadId,
+    runs::request::threads::{Filter, ForkMode, Search, SortBy, ThreadStatus},
+    value::{Map, Value},
+};
+
+const STATUSES: &[(&str, ThreadStatus)] = &[
+    ("idle", ThreadStatus::Idle),
+    ("busy", ThreadStatus::Busy),
+    ("interrupted", ThreadStatus::Interrupted),
+    ("error", ThreadStatus::Error),
+];
+
+const MODES: &[(&str, ForkMode)] = &[
+    ("all", ForkMode::All),
+    ("roots", ForkMode::Roots),
+    ("latest-fork", ForkMode::LatestFork),
+];
+
+const SORTS: &[(&str, SortBy)] = &[
+    ("thread_id", SortBy::ThreadId),
+    ("status", SortBy::Status),
+    ("created_at", SortBy::CreatedAt),
+    ("updated_at", SortBy::UpdatedAt),
+    ("state_updated_at", SortBy::StateUpdatedAt),
+];
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("thread_id", "thread_id"),
+    ("created_at", "created_at"),
+    ("updated_at", "updated_at"),
+    ("state_updated_at", "state_updated_at"),
+    ("metadata", "metadata"),
+    ("config", "config"),
+    ("context", "context"),
+    ("status", "status"),
+    ("values", "values"),
+    ("interrupts", "interrupts"),
+    ("error", "error"),
+];
+
+/// `POST /threads/search`
+pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let limit = fields
+        .integer("limit", 1, LIST_MAX)?
+        .unwrap_or(LIST_DEFAULT) as usize;
+    let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize;
+    let select = fields.words("select", COLUMNS)?;
+    // An empty list leaves the choice to the server.
+    let select = select.filter(|columns| !columns.is_empty());
+    let extract = extract(&fields)?;
+    let shows = |name| {
+        select
+            .as_ref()
+            .is_none_or(|columns| columns.contains(&name))
+    };
+    let extracts = |name| extract.iter().any(|(_, path)| path.starts_with(name));
+    let search = Search {
+        filter: filter(&fields, &call)?,
+        limit: limit + 1,
+        offset,
+        sort_by: fields.word("sort_by", SORTS)?.unwrap_or_default(),
+        ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
+        with_values: ["values", "interrupts"]
+            .iter()
+            .any(|name| shows(name) || extracts(name)),
+    };
+    let found = call.threads().search(&search).await?;
+    let rendered = found.iter().map(|view| {
+        let whole = render::thread(view);
+        let extracted: Map = extract
+            .iter()
+            .map(|(alias, path)| (alias.as_str().into(), render::extract(&whole, path)))
+            .collect();
+        let mut map = render::select(whole, select.as_deref());
+        if !extracted.is_empty() {
+            map.insert("extracted", Value::map(extracted));
+        }
+        Value::map(map)
+    });
+    Ok(page::respond(rendered.collect(), limit, offset))
+}
+
+/// `GET /threads`
+pub(in crate::http) async fn list(call: Call) -> Result<Response<Body>, Error> {
+    coded(listed(&call)).await
+}
+
+async fn listed(call: &Call) -> Result<Response<Body>, Error> {
+    let query = &call.query;
+    let limit = query.limit(LIST_DEFAULT, LIST_MAX)?;
+    let offset = query.offset()?;
+    let mut wanted = Vec::new();
+    for text in query.all("min_event") {
+        let pair = text
+            .rsplit_once(':')
+            .and_then(|(id, number)| Some((id.parse().ok()?, number.parse::<u32>().ok()?)));
+        let (id, number) = pair.ok_or_else(|| {
+            Error::invalid(format!(
+                "Invalid min_event {text}: write <thread_id>:<event number>"
+            ))
+        })?;
+        wanted.push((id, i64::from(number)));
+    }
+    let search = Search {
+        filter: Filter {
+            status: query.word("status", STATUSES)?,
+            mode: query.word("mode", MODES)?.unwrap_or_default(),
+            min_event: wanted,
+            principal: call.viewer(),
+            ..Filter::default()
+        },
+        limit: limit + 1,
+        offset,
+        sort_by: SortBy::default(),
+        ascending: false,
+        with_values: true,
+    };
+    let found = call.threads().search(&search).await?;
+    let shown = found.iter().map(|view| Value::map(render::thread(view)));
+    Ok(page::respond(shown.collect(), limit, offset))
+}
+
+/// `POST /threads/count`
+pub(in crate::http) async fn count(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let filter = filter(&Fields::of(&body)?, &call)?;
+    let count = call.threads().count(&filter).await?;
+    Ok(body::json(StatusCode::OK, &Value::from(count)))
+}
+
+fn filter(fields: &Fields<'_>, call: &Call) -> Result<Filter, Error> {
+    let ids = fields.texts("ids")?.filter(|ids| !ids.is_empty());
+    let ids = ids.map(|ids| {
+        ids.iter()
+            .map(|id| {
+                id.parse()
+                    .map_err(|_| Error::bad_request(format!("Invalid thread ID {id}")))
+            })
+            .collect::<Result<Vec<ThreadId>, _>>()
+    });
+    Ok(Filter {
+        ids: ids.transpose()?,
+        metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
+        values: fields.map("values")?.cloned().unwrap_or_default(),
+        status: fields.word("status", STATUSES)?,
+        // Fields that LangGraph does not have.
+        mode: fields
+            .word("mode", MODES)
+            .map_err(Error::coded)?
+            .unwrap_or_default(),
+        min_event: min_event(fields).map_err(Error::coded)?,
+        principal: call.viewer(),
+    })
+}
+
+/// `{"<thread_id>": number}`.
+fn min_event(fields: &Fields<'_>) -> Result<Vec<(ThreadId, i64)>, Error> {
+    let map = fields.map("min_event")?;
+    let mut wanted = Vec::new();
+    for (id, number) in map.into_iter().flat_map(Map::iter) {
+        match (id.parse(), number.as_i64()) {
+            (Ok(id), Some(number)) if number >= 0 => wanted.push((id, number)),
+            _ => {
+                let reason = "Each key must be a thread ID, each value an event number";
+                return Err(fields.refuse("min_event", reason));
+            }
+        }
+    }
+    Ok(wanted)
+}
