@@ -1,0 +1,168 @@
+//! The form in which a response is stored for its key: status, headers, and the body or the run
+//! that the response takes as long as.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::{
+    Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_LOCATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION},
+};
+
+use crate::{
+    checkpoint::codec,
+    http::{
+        runs::Replay,
+        server::{
+            body::{self, Body},
+            error::Error,
+        },
+    },
+    runs::{keys::Kept, request::Target},
+    value::{Map, Value},
+};
+
+/// Headers that are stored with a response.
+const HEADERS: [HeaderName; 7] = [
+    CONTENT_TYPE,
+    CONTENT_LOCATION,
+    LOCATION,
+    CACHE_CONTROL,
+    HeaderName::from_static("x-accel-buffering"),
+    HeaderName::from_static("x-pagination-total"),
+    HeaderName::from_static("x-pagination-next"),
+];
+/// Most bytes of a stream that are stored.
+const STREAM_MAX: usize = 1 << 20;
+
+/// A stored response: its headers, and what makes its body.
+pub struct Stored {
+    fields: Value,
+}
+
+/// What makes the body of a stored response.
+pub enum StoredBody {
+    /// These bytes.
+    Whole(StatusCode, Bytes),
+    /// A run, to be joined in this way.
+    Run(Replay),
+}
+
+impl Stored {
+    /// Reads a stored response.
+    ///
+    /// # Errors
+    /// The row was written by something else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let fields = codec::decode(codec::BINCODE, bytes);
+        let fields = fields.map_err(|error| Error::internal(&error))?;
+        Ok(Self { fields })
+    }
+
+    /// The bytes of the body, once they are stored.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        self.fields.get("body").and_then(Value::as_bytes)
+    }
+
+    /// What makes the body.
+    ///
+    /// # Errors
+    /// The row was written by something else.
+    pub fn body(&self) -> Result<StoredBody, Error> {
+        let text = |name: &str| self.fields.get(name).and_then(Value::as_str);
+        if let (Some(join), Some(thread), Some(run)) = (text("join"), text("thread"), text("run")) {
+            let (Ok(thread), Ok(run)) = (thread.parse(), run.parse()) else {
+                return Err(Error::internal(&"a stored response names no run"));
+            };
+            let run = Target { thread, run };
+            return Ok(StoredBody::Run(match join {
+                "wait" => Replay::Wait(run),
+                _ => Replay::Stream(run),
+            }));
+        }
+        let status = self.fields.get("status").and_then(Value::as_u64);
+        let status = status.and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
+        match (status, self.bytes()) {
+            (Some(status), Some(bytes)) => Ok(StoredBody::Whole(status, bytes.clone())),
+            _ => Err(Error::internal(&"a stored response cannot be read")),
+        }
+    }
+
+    /// Puts the stored headers on a response.
+    pub fn restore_headers(&self, response: &mut Response<Body>) {
+        for name in HEADERS {
+            let text = self.fields.get(name.as_str()).and_then(Value::as_str);
+            if let Some(value) = text.and_then(|text| HeaderValue::from_str(text).ok()) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+    }
+}
+
+/// The response, whose body may have been read, and the form to be stored.
+pub async fn encode(response: Response<Body>) -> (Response<Body>, Value) {
+    let mut fields = head(&response);
+    if let Some(replay) = response.extensions().get::<Replay>().copied() {
+        let (join, run) = match replay {
+            Replay::Stream(run) => ("stream", run),
+            Replay::Wait(run) => ("wait", run),
+        };
+        fields.insert("join", join);
+        fields.insert("thread", run.thread.to_string());
+        fields.insert("run", run.run.to_string());
+        return (response, Value::map(fields));
+    }
+    let (head, body) = response.into_parts();
+    let bytes = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(never) => match never {},
+    };
+    fields.insert("body", Value::Bytes(bytes.clone()));
+    let response = Response::from_parts(head, body::full(bytes));
+    (response, Value::map(fields))
+}
+
+/// Status and headers in the form in which they are stored.
+fn head(response: &Response<Body>) -> Map {
+    let mut fields = Map::new();
+    fields.insert("status", i64::from(response.status().as_u16()));
+    for name in &HEADERS {
+        if let Some(text) = response.headers().get(name).and_then(|v| v.to_str().ok()) {
+            fields.insert(name.as_str(), text);
+        }
+    }
+    fields
+}
+
+/// The same response; if it takes as long as its run, its body is stored whole at its end: the run
+/// may be deleted when the request is repeated.
+pub fn store_at_end(response: Response<Body>, later: Kept) -> Response<Body> {
+    let Some(replay) = response.extensions().get::<Replay>().copied() else {
+        return response;
+    };
+    let mut fields = head(&response);
+    response.map(|mut body| {
+        let stream = async_stream::stream! {
+            let mut whole = Some(Vec::new());
+            while let Some(Ok(frame)) = body.frame().await {
+                if let (Some(data), Some(bytes)) = (frame.data_ref(), &mut whole) {
+                    bytes.extend_from_slice(data);
+                }
+                if let Replay::Stream(_) = replay {
+                    whole = whole.filter(|bytes| bytes.len() <= STREAM_MAX);
+                }
+                yield Ok(frame);
+            }
+            let Some(whole) = whole else { return };
+            let begin = match replay {
+                // Line breaks came before the value while it was not there.
+                Replay::Wait(_) => whole.iter().position(|byte| *byte != b'\n').unwrap_or(0),
+                Replay::Stream(_) => 0,
+            };
+            fields.insert("body", Value::Bytes(Bytes::from(whole).slice(begin..)));
+            if let Err(error) = later.replace(codec::encode(&Value::map(fields))).await {
+                tracing::warn!(%error, "a response could not be stored for its idempotency key");
+            }
+        };
+        StreamBody::new(stream).boxed_unsync()
+    })
+}
