@@ -64,14 +64,14 @@ pub(super) async fn rewind(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
-        let given = address::of_body(&fields)?;
-        if given.is_empty() {
+        let address = address::of_body(&fields)?;
+        if address.is_empty() {
             return Err(Error::invalid(
                 "Say where to go back to: message_id, checkpoint_id, event_number, branch or tag",
             ));
         }
         let new = NewBranch {
-            from: Begin::Address(given.address(false)?),
+            from: Begin::Address(address.address(false)?),
             name: wanted_name(&fields)?,
             origin: "rewind",
             activate: Some(leave(&fields, QueuedRuns::Cancel)?),
@@ -116,12 +116,12 @@ pub(super) async fn restore(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
-        let given = address::of_body(&fields)?;
-        if given.tag.is_none() {
+        let address = address::of_body(&fields)?;
+        if address.tag.is_none() {
             return Err(fields.required("tag"));
         }
         let new = NewBranch {
-            from: Begin::Address(given.address(false)?),
+            from: Begin::Address(address.address(false)?),
             name: wanted_name(&fields)?,
             origin: "restore",
             activate: Some(leave(&fields, QueuedRuns::Cancel)?),
@@ -173,8 +173,8 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
 
 /// The address of a body that may have none.
 pub(super) fn address_of(body: &Value) -> Result<Address, Error> {
-    let given = address::of_body(&Fields::of(body)?)?;
-    Ok(given.address(false)?)
+    let address = address::of_body(&Fields::of(body)?)?;
+    Ok(address.address(false)?)
 }
 
 fn wanted_name(fields: &Fields<'_>) -> Result<Option<Arc<str>>, Error> {

@@ -34,20 +34,20 @@ pub(super) async fn diff(call: Call) -> Result<Response<Body>, Error> {
 fn address(query: &Query, name: &str) -> Result<Address, Error> {
     let text = query.get(name).unwrap_or_default();
     let (kind, value) = text.split_once(':').unwrap_or((text, ""));
-    let mut given = AddressFields::default();
+    let mut fields = AddressFields::default();
     match kind {
         _ if value.is_empty() => return Err(unclear(name, text)),
-        "branch" => given.branch = Some(value.into()),
-        "tag" => given.tag = Some(value.into()),
+        "branch" => fields.branch = Some(value.into()),
+        "tag" => fields.tag = Some(value.into()),
         "checkpoint" => {
             let id = value.parse().map_err(|_| unclear(name, text))?;
-            given.checkpoints.push(id);
+            fields.checkpoints.push(id);
         }
-        "message" => given.messages.push(value.into()),
-        "event" => given.event = Some(value.parse().map_err(|_| unclear(name, text))?),
+        "message" => fields.messages.push(value.into()),
+        "event" => fields.event = Some(value.parse().map_err(|_| unclear(name, text))?),
         _ => return Err(unclear(name, text)),
     }
-    Ok(given.address(false)?)
+    Ok(fields.address(false)?)
 }
 
 fn unclear(name: &str, text: &str) -> Error {

@@ -16,16 +16,16 @@ use super::{
 };
 use crate::{
     id::ThreadId,
-    runs::log::{Range, Told},
+    runs::log::{Range, Told as ShownEvent},
     stream::{FrameSource, write_frame},
     tree::{members::Level, projection::Projection},
     value::{Map, Value},
 };
 
-/// Events of a page whose request does not say.
-const DEFAULT: i64 = 100;
+/// Events of a page whose request has no limit.
+const LIMIT_DEFAULT: i64 = 100;
 /// Most events of a page.
-const MOST: i64 = 1000;
+const LIMIT_MAX: i64 = 1000;
 
 /// `GET /threads/{thread_id}/events`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
@@ -33,15 +33,15 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         let thread = call.path.thread()?;
         let after = number(call.query.get("after"), "after")?;
         let inherited = call.query.flag("inherited")?;
-        let limit = call.query.limit(DEFAULT, MOST)?;
+        let limit = call.query.limit(LIMIT_DEFAULT, LIMIT_MAX)?;
         if wants_stream(&call.headers) {
             let last = number(last_event_id(&call)?, "Last-Event-ID")?;
             let after = last.or(after).unwrap_or(0);
             let slot = call.stream_slot()?;
-            let told = call.threads().follow(thread, after, inherited).await?;
+            let events = call.threads().follow(thread, after, inherited).await?;
             let heartbeat = call.shared.options.heartbeat;
             let drain = call.shared.drain.clone();
-            let frames = Box::new(Frames(told));
+            let frames = Box::new(Frames(events));
             return Ok(sse::respond(frames, None, heartbeat, drain, slot));
         }
         let range = Range {
@@ -50,12 +50,12 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
             inherited,
         };
         let page = call.threads().events(thread, range).await?;
-        let events = page.events.iter().map(event);
-        let answer = Map::from([
+        let events = page.events.iter().map(to_value);
+        let response = Map::from([
             ("events", Value::list(events.collect())),
             ("next", page.next.into()),
         ]);
-        Ok(body::json(StatusCode::OK, &Value::map(answer)))
+        Ok(body::json(StatusCode::OK, &Value::map(response)))
     })
     .await
 }
@@ -79,14 +79,14 @@ pub(super) async fn rebuild(mut call: Call) -> Result<Response<Body>, Error> {
         let names = Projection::ALL
             .iter()
             .filter(|one| projection.is_none_or(|only| only == **one));
-        let answer = Map::from([
+        let response = Map::from([
             (
                 "projections",
                 Value::list(names.map(|one| one.as_str().into()).collect()),
             ),
             ("thread_id", thread.map(|id| id.to_string()).into()),
         ]);
-        Ok(body::json(StatusCode::ACCEPTED, &Value::map(answer)))
+        Ok(body::json(StatusCode::ACCEPTED, &Value::map(response)))
     })
     .await
 }
@@ -96,7 +96,7 @@ fn words() -> Vec<(&'static str, Projection)> {
     all.map(|one| (one.as_str(), *one)).collect()
 }
 
-/// Whether the client would rather have a stream than a page.
+/// Whether the client prefers a stream to a page.
 fn wants_stream(headers: &HeaderMap) -> bool {
     let accept = headers.get_all(ACCEPT).iter();
     let kinds = accept.filter_map(|value| value.to_str().ok());
@@ -120,7 +120,7 @@ fn wants_stream(headers: &HeaderMap) -> bool {
     stream > 0.0 && stream >= page
 }
 
-/// The header, which must be readable.
+/// The header `Last-Event-ID`, which must be a text.
 fn last_event_id(call: &Call) -> Result<Option<&str>, Error> {
     match call.headers.get("last-event-id") {
         None => Ok(None),
@@ -143,37 +143,37 @@ fn number(text: Option<&str>, name: &str) -> Result<Option<i64>, Error> {
         .ok_or_else(|| Error::invalid(format!("Invalid {name} {text}: must be an event number")))
 }
 
-/// An event.
-fn event(told: &Told) -> Value {
+/// An event in the form clients see.
+fn to_value(event: &ShownEvent) -> Value {
     let text = |text: &Option<std::sync::Arc<str>>| Value::from(text.clone().map(Value::Str));
     Value::map(Map::from([
-        ("event_number", told.number.into()),
-        ("event_id", told.id.to_string().into()),
-        ("event_type", Value::Str(told.kind.clone())),
-        ("thread_id", told.thread.to_string().into()),
-        ("branch", text(&told.branch)),
+        ("event_number", event.number.into()),
+        ("event_id", event.id.to_string().into()),
+        ("event_type", Value::Str(event.kind.clone())),
+        ("thread_id", event.thread.to_string().into()),
+        ("branch", text(&event.branch)),
         (
             "checkpoint_id",
-            told.checkpoint.map(|id| id.to_string()).into(),
+            event.checkpoint.map(|id| id.to_string()).into(),
         ),
-        ("message_id", text(&told.message_id)),
-        ("payload", Value::map(told.payload.clone())),
-        ("created_at", told.created_at.to_string().into()),
+        ("message_id", text(&event.message_id)),
+        ("payload", Value::map(event.payload.clone())),
+        ("created_at", event.created_at.to_string().into()),
     ]))
 }
 
-/// Events as they come.
-struct Frames(mpsc::Receiver<Told>);
+/// The frames of events as they come.
+struct Frames(mpsc::Receiver<ShownEvent>);
 
 #[async_trait]
 impl FrameSource for Frames {
     async fn next(&mut self) -> Option<Bytes> {
-        let told = self.0.recv().await?;
+        let event = self.0.recv().await?;
         let mut bytes = Vec::with_capacity(512);
         let mut data = Vec::with_capacity(512);
-        event(&told).write_json(&mut data);
-        let id = told.number.unsigned_abs();
-        write_frame(&mut bytes, &told.kind, &data, Some(id));
+        to_value(&event).write_json(&mut data);
+        let id = event.number.unsigned_abs();
+        write_frame(&mut bytes, &event.kind, &data, Some(id));
         Some(bytes.into())
     }
 }

@@ -43,12 +43,12 @@ pub(super) async fn create_thread(mut call: Call) -> Result<Response<Body>, Erro
             .row
             .id;
         let number = call.threads().last_event(id).await?;
-        let answer = Value::map(Map::from([
+        let response = Value::map(Map::from([
             ("thread_id", Value::from(id.to_string())),
             ("event_id", event::id(id, number).to_string().into()),
             ("event_number", number.into()),
         ]));
-        Ok(body::json(StatusCode::OK, &answer))
+        Ok(body::json(StatusCode::OK, &response))
     })
     .await
 }

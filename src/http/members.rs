@@ -21,8 +21,8 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let found = call.threads().members(call.path.thread()?).await?;
         let members = found.iter().map(|one| Value::map(member(one))).collect();
-        let answer = Value::map(Map::from([("members", Value::list(members))]));
-        Ok(body::json(StatusCode::OK, &answer))
+        let response = Value::map(Map::from([("members", Value::list(members))]));
+        Ok(body::json(StatusCode::OK, &response))
     })
     .await
 }
@@ -60,7 +60,7 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
     .await
 }
 
-/// The level of whoever asks; none while everybody may do everything.
+/// The level of the client; none while everybody may do everything.
 async fn acting(call: &Call, thread: ThreadId) -> Result<Option<Level>, Error> {
     match call.client.is_known {
         true => call.level(thread).await,

@@ -1,4 +1,4 @@
-//! Messages of threads: posting, sending, reading.
+//! Messages of threads: post, send and list.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::{
     },
 };
 use crate::{
-    id::RunId,
-    runs::messages::{Answer, Sent},
+    id::{RunId, ThreadId},
+    runs::messages::{Answer as StoredPost, Sent as QueuedMessage},
     tree::{
         event::shown_role,
         members::Level,
@@ -42,13 +42,14 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         if let Some(lineage) = &new.lineage {
             call.authorize(lineage.parent, Level::Writer).await?;
         }
-        let answer = call.threads().post_messages(thread, new).await;
-        let answer = answer.map_err(told)?;
-        let status = match answer.fresh {
-            true => StatusCode::CREATED,
-            false => StatusCode::OK,
+        let stored = call.threads().post_messages(thread, new).await;
+        let stored = stored.map_err(coded_conflict)?;
+        let status = if stored.fresh {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
         };
-        let mut map = posted(&answer, thread);
+        let mut map = posted(&stored, thread);
         map.insert("thread_id", thread.to_string());
         Ok(body::json(status, &Value::map(map)))
     })
@@ -79,16 +80,16 @@ pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
         }
         let thread = new.thread;
         call.authorize(thread, Level::Writer).await?;
-        let sent = call.threads().send_message(new).await.map_err(told)?;
-        let mut map = sent_map(&sent);
+        let queued = call.threads().send_message(new).await;
+        let mut map = queued_map(&queued.map_err(coded_conflict)?);
         map.insert("thread_id", thread.to_string());
         Ok(body::json(StatusCode::ACCEPTED, &Value::map(map)))
     })
     .await
 }
 
-/// The id of a message that came without one, in a request with an idempotency key: when a process
-/// died over the request, the message is known by it.
+/// The id of a message that came without one, in a request with an idempotency key: by it the
+/// message is found when a process died over the request.
 fn id_of(key: RunId, at: usize) -> Arc<str> {
     let id = Uuid::new_v5(&key.0, format!("message {at}").as_bytes());
     id.to_string().into()
@@ -105,8 +106,9 @@ fn name(incoming: &mut Incoming, key: RunId, at: usize) {
     }
 }
 
-/// A run that is refused because of another one has no code where LangGraph's clients create it.
-fn told(error: crate::runs::Error) -> Error {
+/// The error of a run that is refused because of another one, with a code: where LangGraph's
+/// clients create runs it has none.
+fn coded_conflict(error: crate::runs::Error) -> Error {
     let error = Error::from(error);
     match (error.code, error.status) {
         (None, StatusCode::CONFLICT) => error.with_code("branch_busy"),
@@ -114,30 +116,30 @@ fn told(error: crate::runs::Error) -> Error {
     }
 }
 
-fn posted(answer: &Answer, thread: crate::id::ThreadId) -> Map {
+fn posted(stored: &StoredPost, thread: ThreadId) -> Map {
     let mut map = Map::with_capacity(8);
     map.insert("thread_id", thread.to_string());
-    map.insert("branch", Value::Str(answer.branch.clone()));
-    map.insert("branch_created", answer.created);
-    let checkpoint = answer.checkpoint.map(|id| id.to_string());
+    map.insert("branch", Value::Str(stored.branch.clone()));
+    map.insert("branch_created", stored.created);
+    let checkpoint = stored.checkpoint.map(|id| id.to_string());
     map.insert("checkpoint_id", checkpoint);
-    map.insert("event_number", answer.event_number);
-    map.insert("run_id", answer.run.map(|id| id.to_string()));
-    let messages = answer.messages.iter().map(|item| message(item, thread));
+    map.insert("event_number", stored.event_number);
+    map.insert("run_id", stored.run.map(|id| id.to_string()));
+    let messages = stored.messages.iter().map(|item| message(item, thread));
     map.insert("messages", Value::list(messages.collect()));
-    warn(&mut map, answer.dangling);
+    warn(&mut map, stored.dangling);
     map
 }
 
-fn sent_map(sent: &Sent) -> Map {
+fn queued_map(queued: &QueuedMessage) -> Map {
     let mut map = Map::with_capacity(7);
     map.insert("thread_id", Value::Null);
-    map.insert("event_id", sent.event.to_string());
-    map.insert("event_number", sent.event_number);
-    map.insert("message_id", Value::Str(sent.message.clone()));
-    map.insert("run_id", sent.run.to_string());
-    map.insert("branch", Value::Str(sent.branch.clone()));
-    warn(&mut map, sent.dangling);
+    map.insert("event_id", queued.event.to_string());
+    map.insert("event_number", queued.event_number);
+    map.insert("message_id", Value::Str(queued.message.clone()));
+    map.insert("run_id", queued.run.to_string());
+    map.insert("branch", Value::Str(queued.branch.clone()));
+    warn(&mut map, queued.dangling);
     map
 }
 
@@ -148,7 +150,7 @@ fn warn(map: &mut Map, dangling: bool) {
     }
 }
 
-fn listed(page: &MessagePage, thread: crate::id::ThreadId) -> Map {
+fn listed(page: &MessagePage, thread: ThreadId) -> Map {
     let mut map = Map::with_capacity(8);
     map.insert("thread_id", thread.to_string());
     map.insert("branch", page.branch.clone().map(Value::Str));
@@ -164,8 +166,8 @@ fn listed(page: &MessagePage, thread: crate::id::ThreadId) -> Map {
     map
 }
 
-/// A message, as the thread that was asked for shows it.
-pub(super) fn message(item: &MessageItem, thread: crate::id::ThreadId) -> Value {
+/// A message in the form clients see, as a message of `thread`.
+pub(super) fn message(item: &MessageItem, thread: ThreadId) -> Value {
     let node = item.node.as_ref();
     let stored = item.message.as_ref();
     let kind = stored

@@ -66,8 +66,8 @@ pub(super) async fn edit(mut call: Call) -> Result<Response<Body>, Error> {
         as_node: fields.text("as_node")?.cloned(),
         at: address::state(&fields, true)?,
     };
-    let answer = call.threads().edit(id, edit).await?;
-    Ok(body::json(StatusCode::OK, &answer))
+    let edited = call.threads().edit(id, edit).await?;
+    Ok(body::json(StatusCode::OK, &edited))
 }
 
 /// The values of a state edit.

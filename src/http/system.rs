@@ -14,8 +14,8 @@ pub(super) async fn ok(call: Call) -> Result<Response<Body>, Error> {
     if call.query.flag("check_db")? {
         call.threads().ping().await?;
     }
-    let answer = value!({"ok": true, "services": {}});
-    Ok(body::json(StatusCode::OK, &answer))
+    let response = value!({"ok": true, "services": {}});
+    Ok(body::json(StatusCode::OK, &response))
 }
 
 /// `GET /live`
@@ -34,7 +34,7 @@ pub(super) async fn ready(call: Call) -> Result<Response<Body>, Error> {
 
 /// `GET /info`
 pub(super) async fn info(_call: Call) -> Result<Response<Body>, Error> {
-    let answer = value!({
+    let response = value!({
         "version": env!("CARGO_PKG_VERSION"),
         "flags": {
             "assistants": true,
@@ -51,5 +51,5 @@ pub(super) async fn info(_call: Call) -> Result<Response<Body>, Error> {
             "tenant_id": null
         }
     });
-    Ok(body::json(StatusCode::OK, &answer))
+    Ok(body::json(StatusCode::OK, &response))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::{Response, StatusCode};
 
 use super::{
-    parse::address::{coded, only},
+    parse::address::{coded, refuse_others},
     server::{
         body::{self, Body},
         call::Call,
@@ -30,7 +30,7 @@ const FORMATS: &[(&str, Format)] = &[
 pub(super) async fn head(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let thread = call.path.thread()?;
-        only(&call.query, &["branch"])?;
+        refuse_others(&call.query, &["branch"])?;
         let branch = call.query.get("branch").map(parse_name).transpose()?;
         let head = call.threads().head(thread, branch.as_deref()).await?;
         let map = Map::from([

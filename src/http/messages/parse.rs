@@ -1,4 +1,4 @@
-//! Requests about messages: reads and checks them.
+//! Bodies and queries of requests about messages.
 
 use std::sync::Arc;
 
@@ -90,8 +90,7 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
         let reason = format!("The id `{id}` is that of two messages");
         return Err(fields.refuse("messages", reason));
     }
-    let given = address::of_body(&fields)?;
-    let (parent, branch) = behind(given)?;
+    let (parent, branch) = behind(address::of_body(&fields)?)?;
     let as_node = fields.text("as_node")?.cloned();
     Ok(NewPost {
         post: Post {
@@ -109,22 +108,22 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
     })
 }
 
-/// A message and whether others go behind it or before it.
+/// A message, and whether the new ones follow it or precede it.
 type Beside = (Arc<str>, Position);
 
-/// Where messages go: beside another one, or to a branch.
-fn behind(given: AddressFields) -> Result<(Option<Beside>, Option<Arc<str>>), Error> {
-    if given.tag.is_some() || !given.checkpoints.is_empty() || given.event.is_some() {
+/// The position of new messages: beside another one, or at the end of a branch.
+fn behind(address: AddressFields) -> Result<(Option<Beside>, Option<Arc<str>>), Error> {
+    if address.tag.is_some() || !address.checkpoints.is_empty() || address.event.is_some() {
         return Err(Error::invalid(
             "A message goes behind another one: say which with parent_id, or name a branch",
         ));
     }
-    if given.position == Some(Position::Before) && given.messages.is_empty() {
+    if address.position == Some(Position::Before) && address.messages.is_empty() {
         return Err(Error::invalid(
             "`position` is about a message: say which with parent_id",
         ));
     }
-    let address = given.address(false)?;
+    let address = address.address(false)?;
     Ok(match address.target {
         AddressTarget::Message(id) => (Some((id, address.position)), None),
         AddressTarget::Branch(name) => (None, Some(name)),
@@ -132,7 +131,7 @@ fn behind(given: AddressFields) -> Result<(Option<Beside>, Option<Arc<str>>), Er
     })
 }
 
-/// What the post forks, under either of its names.
+/// The fork that a post asks for; each of its fields has two names.
 fn lineage(fields: &Fields<'_>) -> Result<Option<Lineage>, Error> {
     let either = |one: &str, other: &str| {
         let found = [fields.text(one)?, fields.text(other)?];
@@ -158,7 +157,8 @@ fn lineage(fields: &Fields<'_>) -> Result<Option<Lineage>, Error> {
     }
 }
 
-/// Absent says nothing, null that the branch is empty.
+/// The message that the client believes to be the newest; `Some(None)` for an empty branch, which
+/// null stands for.
 fn expected_head(body: &Value, fields: &Fields<'_>) -> Result<Option<Option<Arc<str>>>, Error> {
     if body.get("expected_head").is_some_and(Value::is_null) {
         return Ok(Some(None));
@@ -177,8 +177,7 @@ fn run(fields: &Fields<'_>, loopback_webhooks: bool) -> Result<Option<request::R
             return Err(inner.refuse(name, reason));
         }
     }
-    let given = address::of_body(&inner)?;
-    if !given.is_empty() {
+    if !address::of_body(&inner)?.is_empty() {
         return Err(fields.refuse("run", "The run starts where the messages are stored"));
     }
     parse_run(body, false, loopback_webhooks).map(Some)
@@ -239,7 +238,7 @@ fn check_content(fields: &Fields<'_>, content: &Value) -> Result<(), Error> {
     }
 }
 
-/// The body of a message to be answered.
+/// The body of a message that a run replies to.
 pub(super) fn send(body: &Value) -> Result<NewMessage, Error> {
     let fields = Fields::of(body)?;
     let thread = fields.text("thread_id")?;
@@ -279,31 +278,31 @@ pub(super) fn send(body: &Value) -> Result<NewMessage, Error> {
     })
 }
 
-/// The query of a page.
+/// The query of a page of messages.
 pub(super) fn read(query: &Query) -> Result<PageRequest, Error> {
     let text = |name: &str| query.get(name).map(Arc::<str>::from);
-    let mut places = vec![];
+    let mut positions = vec![];
     if let Some(id) = text("leaf_id") {
-        places.push(PathSelector::Leaf(id));
+        positions.push(PathSelector::Leaf(id));
     }
     if let Some(text) = query.get("branch") {
-        places.push(PathSelector::Branch(parse_name(text)?));
+        positions.push(PathSelector::Branch(parse_name(text)?));
     }
     if let Some(text) = query.get("checkpoint_id") {
         let id = text.parse().map_err(|_| {
             Error::bad_request("Invalid checkpoint ID: must be a UUID").with_code("invalid_id")
         })?;
-        places.push(PathSelector::Checkpoint(id));
+        positions.push(PathSelector::Checkpoint(id));
     }
     if query.word("leaf", &[("latest", ())])?.is_some() {
-        places.push(PathSelector::Latest);
+        positions.push(PathSelector::Latest);
     }
-    if places.len() > 1 {
+    if positions.len() > 1 {
         return Err(Error::invalid(
             "Give one of leaf_id, branch, checkpoint_id and leaf, not several",
         ));
     }
-    address::only(query, &["branch", "checkpoint_id", "leaf_id", "leaf"])?;
+    address::refuse_others(query, &["branch", "checkpoint_id", "leaf_id", "leaf"])?;
     let mut cursors = vec![];
     if let Some(text) = text("after") {
         cursors.push(PagePosition::After(text));
@@ -319,7 +318,7 @@ pub(super) fn read(query: &Query) -> Result<PageRequest, Error> {
         return Err(Error::bad_request(detail).with_code("invalid_cursor"));
     }
     Ok(PageRequest {
-        at: places.pop().unwrap_or_default(),
+        at: positions.pop().unwrap_or_default(),
         view: query.word("view", VIEWS)?.unwrap_or_default(),
         from: cursors.pop().unwrap_or_default(),
         limit: query.limit(PAGE_MAX, PAGE_MAX)?,

@@ -43,9 +43,9 @@ fn with_checkpoints(
     fields: &Fields<'_>,
     named: impl FnOnce(&Fields<'_>) -> Result<[Option<CheckpointId>; 2], Error>,
 ) -> Result<AddressFields, Error> {
-    let mut given = AddressFields {
-        branch: ours(fields.text("branch"))?.cloned(),
-        tag: ours(fields.text("tag"))?.cloned(),
+    let mut found = AddressFields {
+        branch: coded_field(fields.text("branch"))?.cloned(),
+        tag: coded_field(fields.text("tag"))?.cloned(),
         checkpoints: {
             let [top, nested] = named(fields)?;
             let all = [top, nested, configured(fields)?];
@@ -53,23 +53,24 @@ fn with_checkpoints(
         },
         messages: vec![],
         as_parent: fields.any("parent_id").is_some(),
-        event: ours(fields.integer("event_number", 1, i64::MAX))?,
-        position: ours(fields.word("position", POSITIONS))?,
+        event: coded_field(fields.integer("event_number", 1, i64::MAX))?,
+        position: coded_field(fields.word("position", POSITIONS))?,
     };
     for name in ["message_id", "parent_id"] {
-        given.messages.extend(ours(fields.text(name))?.cloned());
+        found
+            .messages
+            .extend(coded_field(fields.text(name))?.cloned());
     }
-    Ok(given)
+    Ok(found)
 }
 
-/// Gives the code of its kind to what is wrong with a field that LangGraph does not have, in
-/// operations that it has.
-pub fn ours<T>(read: Result<T, Error>) -> Result<T, Error> {
+/// Puts a code on the error of a field that LangGraph does not have, in an operation that it has.
+pub fn coded_field<T>(read: Result<T, Error>) -> Result<T, Error> {
     read.map_err(|error| error.with_code("invalid_request"))
 }
 
-/// Refuses address parameters that an operation does not read, `at` being what it does anyway.
-pub fn only(query: &Query, known: &[&str]) -> Result<(), Error> {
+/// Refuses address parameters that an operation does not read; `position=at` changes nothing.
+pub fn refuse_others(query: &Query, known: &[&str]) -> Result<(), Error> {
     let position = query.word("position", POSITIONS)?;
     let unknown = ALL.iter().find(|name| match **name {
         "position" => position == Some(Position::Before),
@@ -87,22 +88,22 @@ pub fn only(query: &Query, known: &[&str]) -> Result<(), Error> {
 /// The address parameters of a query.
 pub fn of_query(query: &Query) -> Result<AddressFields, Error> {
     let text = |name| query.get(name).map(Into::into);
-    let mut given = AddressFields {
+    let mut found = AddressFields {
         branch: text("branch"),
         tag: text("tag"),
         checkpoints: vec![],
         messages: vec![],
         as_parent: query.get("parent_id").is_some(),
-        event: ours(query.integer("event_number"))?,
-        position: ours(query.word("position", POSITIONS))?,
+        event: coded_field(query.integer("event_number"))?,
+        position: coded_field(query.word("position", POSITIONS))?,
     };
     for name in ["message_id", "parent_id"] {
-        given.messages.extend(text(name));
+        found.messages.extend(text(name));
     }
     if let Some(id) = query.get("checkpoint_id").filter(|id| !id.is_empty()) {
-        given.checkpoints.push(ids::checkpoint(id)?);
+        found.checkpoints.push(ids::checkpoint(id)?);
     }
-    Ok(given)
+    Ok(found)
 }
 
 /// The id in `config.configurable`, where LangGraph's older clients put it.
@@ -147,23 +148,23 @@ pub fn configured_namespace(config: &Map) -> Result<Namespace, Error> {
 /// The checkpoint that a body names, and the address in the conversation tree when it uses fields
 /// of it. `with_branch` lets a branch stand beside the checkpoint, as runs and state edits may.
 pub fn state(fields: &Fields<'_>, with_branch: bool) -> Result<StateAddress, Error> {
-    let mut found = StateAddress::default();
+    let mut address = StateAddress::default();
     let mut nested = None;
     if let Some(value) = fields.any("checkpoint") {
         let object = Fields::at(value, "checkpoint")?;
         nested = checkpoint_of(&object)?;
-        (found.ns, found.map) = namespace_of(&object)?;
+        (address.ns, address.map) = namespace_of(&object)?;
     }
     let text = fields.text("checkpoint_id")?;
     let top = text.map(|text| ids::checkpoint(text)).transpose()?;
-    found.checkpoint = top.or(nested);
-    found.checkpoint = found.own();
-    let given = with_checkpoints(fields, |_| Ok([top, nested]))?;
-    if found.checkpoint.is_none() {
-        found.checkpoint = given.checkpoints.first().copied();
+    address.checkpoint = top.or(nested);
+    address.checkpoint = address.own();
+    let found = with_checkpoints(fields, |_| Ok([top, nested]))?;
+    if address.checkpoint.is_none() {
+        address.checkpoint = found.checkpoints.first().copied();
     }
-    found.place = in_tree(given, with_branch)?;
-    Ok(found)
+    address.place = in_tree(found, with_branch)?;
+    Ok(address)
 }
 
 /// The checkpoint of a path, or the one that the query names, and the address in the conversation
@@ -172,23 +173,23 @@ pub fn state_of_query(
     query: &Query,
     checkpoint: Option<CheckpointId>,
 ) -> Result<StateAddress, Error> {
-    let mut given = of_query(query)?;
-    given.checkpoints.extend(checkpoint);
+    let mut found = of_query(query)?;
+    found.checkpoints.extend(checkpoint);
     Ok(StateAddress {
-        checkpoint: checkpoint.or(given.checkpoints.first().copied()),
-        place: in_tree(given, false)?,
+        checkpoint: checkpoint.or(found.checkpoints.first().copied()),
+        place: in_tree(found, false)?,
         ..StateAddress::default()
     })
 }
 
 /// The address in the conversation tree, when the request uses fields that LangGraph does not have.
-fn in_tree(given: AddressFields, with_branch: bool) -> Result<Option<Address>, Error> {
-    let uses_tree = given.uses_extensions();
-    let address = given.address(with_branch)?;
+fn in_tree(found: AddressFields, with_branch: bool) -> Result<Option<Address>, Error> {
+    let uses_tree = found.uses_extensions();
+    let address = found.address(with_branch)?;
     Ok(uses_tree.then_some(address))
 }
 
-/// Gives errors of an operation of our own the code that each of them has.
+/// Puts a code on each error of an operation that LangGraph does not have.
 pub async fn coded<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     work.await.map_err(Error::coded)
 }

@@ -1,4 +1,4 @@
-//! Reads the fields of a JSON body one by one and says exactly which one is wrong.
+//! Reads the fields of a JSON body one by one; an error names the field that is wrong.
 
 use std::sync::Arc;
 
@@ -41,12 +41,12 @@ impl<'a> Fields<'a> {
 
     /// 422 for a field whose value makes no sense.
     pub fn refuse(&self, name: &str, reason: impl std::fmt::Display) -> Error {
-        Error::invalid(format!("{reason}{}", place(&self.full(name))))
+        Error::invalid(format!("{reason}{}", location(&self.full(name))))
     }
 
     /// 422 for a missing field.
     pub fn required(&self, name: &str) -> Error {
-        let inside = place(self.path);
+        let inside = location(self.path);
         Error::invalid(format!("\"{name}\" is a required property{inside}"))
     }
 
@@ -180,11 +180,11 @@ pub fn not_one_of<T>(value: &Value, words: &[(&'static str, T)]) -> String {
 }
 
 fn wrong_type(value: &Value, kind: &str, path: &str) -> Error {
-    let (shown, place) = (shown(value), place(path));
-    Error::invalid(format!("{shown} is not of type \"{kind}\"{place}"))
+    let (shown, location) = (shown(value), location(path));
+    Error::invalid(format!("{shown} is not of type \"{kind}\"{location}"))
 }
 
-fn place(path: &str) -> String {
+fn location(path: &str) -> String {
     match path {
         "" => String::new(),
         path => format!(", in `{path}`"),

@@ -12,8 +12,8 @@ use crate::{
     value::{Map, Value},
 };
 
-/// How often it is looked for.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often the row of the run is read.
+const POLL: Duration = Duration::from_millis(500);
 
 /// See the module's text.
 pub struct Elsewhere {
@@ -91,7 +91,7 @@ impl FrameSource for Elsewhere {
                 Ok(Some(_)) => {}
                 Err(error) => tracing::warn!(%error, "a run could not be read"),
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL).await;
         }
     }
 }

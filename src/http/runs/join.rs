@@ -159,13 +159,13 @@ impl Service {
 
 /// What a thread stands at as `/join` answers it: its open questions, else its values.
 fn ended_body(values: Value, interrupts: &Map) -> Value {
-    let asked: Vec<Value> = interrupts
+    let open: Vec<Value> = interrupts
         .values()
         .flat_map(|list| list.as_list().unwrap_or_default())
         .cloned()
         .collect();
-    match (asked.is_empty(), values) {
-        (false, _) => Value::map(Map::from([("__interrupt__", Value::list(asked))])),
+    match (open.is_empty(), values) {
+        (false, _) => Value::map(Map::from([("__interrupt__", Value::list(open))])),
         (true, Value::Null) => Value::map(Map::new()),
         (true, values) => values,
     }

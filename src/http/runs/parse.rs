@@ -1,4 +1,4 @@
-//! The body that creates a run.
+//! The bodies of requests that create or cancel runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -82,7 +82,7 @@ pub(super) fn cancel(body: &Value) -> Result<Cancel, Error> {
     let fields = Fields::of(body)?;
     let (thread, runs) = (fields.text("thread_id")?, fields.texts("run_ids")?);
     if let Some(status) = fields.word("status", CancelStatus::ALL)? {
-        // Whoever names runs does not mean all of them.
+        // A request that names runs does not mean all of them.
         return match thread.is_none() && runs.is_none() {
             true => Ok(Cancel::Status(status)),
             false => Err(Error::invalid(
@@ -137,7 +137,7 @@ pub(in crate::http) fn parse(
     if run.durability.is_none() && run.checkpoint_during == Some(false) {
         run.durability = Some(Durability::Exit);
     }
-    // Nobody is told of feedback.
+    // Feedback is not collected.
     fields.texts("feedback_keys")?;
     if let Some(url) = fields.text("webhook")? {
         webhook::check(url, loopback_webhooks)?;
@@ -152,7 +152,7 @@ pub(in crate::http) fn parse(
     if run.address.ns.is_empty() && run.address.map.is_none() {
         (run.address.ns, run.address.map) = address::configured_namespace(&run.config)?;
     }
-    run.activate = address::ours(fields.flag("activate"))?;
+    run.activate = address::coded_field(fields.flag("activate"))?;
     let strategy = fields.word("multitask_strategy", STRATEGIES)?;
     run.multitask_strategy = strategy.unwrap_or_default();
     let if_not_exists = fields.word("if_not_exists", IfNotExists::ALL)?;

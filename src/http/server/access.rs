@@ -13,7 +13,7 @@ const CREATING: [&[&str]; 4] = [
     &["runs", "wait"],
 ];
 
-/// What a request to `/threads/{id}/...` takes, by what follows the id.
+/// The level that a request to `/threads/{id}/...` needs, by what follows the id.
 fn needed(method: &Method, rest: &[&str]) -> Level {
     match (method.as_str(), rest) {
         ("GET" | "HEAD", _) => Level::Reader,
@@ -25,7 +25,7 @@ fn needed(method: &Method, rest: &[&str]) -> Level {
     }
 }
 
-/// Refuses a request that names a thread in its path which is not for this client.
+/// Refuses a request whose path names a thread that the client has too low a level on.
 pub async fn admit(call: &Call, method: &Method, path: &str) -> Result<(), Error> {
     if !call.client.is_known {
         return Ok(());
@@ -42,14 +42,13 @@ pub async fn admit(call: &Call, method: &Method, path: &str) -> Result<(), Error
     let creates = *method == Method::POST && CREATING.contains(&&*rest);
     match call.level(thread).await? {
         None if creates && !call.exists(thread).await? => Ok(()),
-        level => {
-            allow(thread, level, needed(method, &rest)).map_err(|error| told(error, method, &rest))
-        }
+        level => allow(thread, level, needed(method, &rest))
+            .map_err(|error| as_if_missing(error, method, &rest)),
     }
 }
 
-/// Tells of somebody else's thread what the operation tells of one that is not there.
-fn told(error: Error, method: &Method, rest: &[&str]) -> Error {
+/// The error for somebody else's thread: the same as for one that does not exist.
+fn as_if_missing(error: Error, method: &Method, rest: &[&str]) -> Error {
     match (method.as_str(), rest) {
         _ if error.status != StatusCode::NOT_FOUND => error,
         ("POST", ["runs"] | ["runs", "stream" | "wait"]) => Error::no_thread_or_assistant(),

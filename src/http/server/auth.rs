@@ -31,7 +31,7 @@ impl Keys {
     fn principal(&self, presented: &[u8]) -> Option<Arc<str>> {
         let mut found = None;
         for (who, key) in &self.0 {
-            if same(key.as_bytes(), presented) {
+            if equal_in_constant_time(key.as_bytes(), presented) {
                 found = Some(who.clone());
             }
         }
@@ -48,7 +48,7 @@ impl fmt::Debug for Keys {
 }
 
 /// Compares every byte, also after the first that differs.
-fn same(a: &[u8], b: &[u8]) -> bool {
+fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     let differing = a
         .iter()
         .zip(b)

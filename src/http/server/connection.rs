@@ -1,4 +1,4 @@
-//! A connection's socket, and what its keeper needs to know to close it in time.
+//! A connection's socket, and what happens on it, so that it is closed in time.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use super::options::Options;
 
 /// What happens on a connection. hyper's own head timeout starts before the first byte of a
 /// head and so would also end idle connections, and it does not cover the bytes by which the
-/// protocol version is told; hence this.
+/// protocol version is recognised; hence this.
 #[derive(Debug)]
 pub struct Activity(Mutex<State>);
 
@@ -33,13 +33,13 @@ struct State {
     head_since: Option<Instant>,
 }
 
-/// What is due on a connection at some time.
+/// What is to be done with a connection at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing yet: look again then.
-    Look(Instant),
-    /// It was idle for long: say goodbye.
-    Goodbye,
+    /// Nothing until then.
+    Wait(Instant),
+    /// It was idle for long: let it end after the requests in progress.
+    Shutdown,
     /// A head did not come in time: hang up.
     HangUp,
 }
@@ -76,17 +76,17 @@ impl Activity {
         let state = self.0.lock();
         let now = Instant::now();
         let (time, due) = if state.requests > 0 {
-            (now + options.header_timeout, Due::Goodbye)
+            (now + options.header_timeout, Due::Shutdown)
         } else if !state.served {
             (state.quiet_since + options.header_timeout, Due::HangUp)
         } else if let (Some(since), false) = (state.head_since, state.multiplexed) {
             (since + options.header_timeout, Due::HangUp)
         } else {
-            (state.quiet_since + options.idle_timeout, Due::Goodbye)
+            (state.quiet_since + options.idle_timeout, Due::Shutdown)
         };
         if time > now {
-            // A head may begin at any time, and no later look may miss its limit by much.
-            Due::Look(time.min(now + options.header_timeout))
+            // A head may begin at any time, and its limit must not be missed by much.
+            Due::Wait(time.min(now + options.header_timeout))
         } else {
             due
         }
@@ -197,19 +197,19 @@ mod tests {
         let options = Options::default();
         let activity = Activity::new();
         advance(Duration::from_secs(9)).await;
-        assert!(matches!(activity.due(&options), Due::Look(_)));
+        assert!(matches!(activity.due(&options), Due::Wait(_)));
         advance(Duration::from_secs(1)).await;
         assert_eq!(activity.due(&options), Due::HangUp, "nothing came");
 
         let busy = activity.enter(false);
         advance(Duration::from_secs(1000)).await;
         assert!(
-            matches!(activity.due(&options), Due::Look(_)),
+            matches!(activity.due(&options), Due::Wait(_)),
             "a long request"
         );
         drop(busy);
         advance(Duration::from_secs(59)).await;
-        assert!(matches!(activity.due(&options), Due::Look(_)));
+        assert!(matches!(activity.due(&options), Due::Wait(_)));
         activity.bytes_came();
         advance(Duration::from_secs(10)).await;
         assert_eq!(
@@ -220,6 +220,6 @@ mod tests {
 
         drop(activity.enter(false));
         advance(Duration::from_secs(60)).await;
-        assert_eq!(activity.due(&options), Due::Goodbye, "idle");
+        assert_eq!(activity.due(&options), Due::Shutdown, "idle");
     }
 }

@@ -41,7 +41,7 @@ impl Cors {
         }
     }
 
-    /// The answer to a preflight; `None` if the request is not one.
+    /// The response to a preflight; `None` if the request is not one.
     pub fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response<Body>> {
         let origin = headers.get(ORIGIN)?;
         if method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
@@ -58,8 +58,8 @@ impl Cors {
         out.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
         out.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         out.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
-        if let Some(asked) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
-            out.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+        if let Some(requested) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+            out.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         }
         if *self == Self::Any {
             let name = HeaderName::from_static("access-control-allow-private-network");
@@ -68,7 +68,7 @@ impl Cors {
         Some(response)
     }
 
-    /// Adds what every answer says.
+    /// Adds the headers of every response.
     pub fn mark(&self, origin: Option<&HeaderValue>, out: &mut HeaderMap) {
         out.entry(VARY)
             .or_insert(HeaderValue::from_static("Origin"));

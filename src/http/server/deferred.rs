@@ -1,4 +1,4 @@
-//! Answers whose value comes later: a line break every few seconds keeps proxies and clients
+//! Responses whose value comes later: a line break every few seconds keeps proxies and clients
 //! from giving up, and whitespace before a JSON text is legal.
 
 use std::time::Duration;
@@ -19,16 +19,16 @@ use super::{
 };
 use crate::value::Value;
 
-/// The answer that sends `result` when it is there. The status is 200 from the start.
+/// The response that sends `result` when it is there. The status is 200 from the start.
 pub fn respond(
     mut result: BoxFuture<'static, Value>,
     on_disconnect: Option<OnDisconnect>,
     heartbeat: Duration,
-    hold: impl Send + 'static,
+    guard: impl Send + 'static,
 ) -> Response<Body> {
     let mut departure = Departure::new(on_disconnect);
     let stream = async_stream::stream! {
-        let _hold = hold;
+        let _guard = guard;
         let mut beats = tokio::time::interval_at(Instant::now() + heartbeat, heartbeat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {

@@ -1,4 +1,4 @@
-//! One request: from the parsed head to the marked answer.
+//! One request, from its parsed head to its response.
 
 use std::{
     convert::Infallible,
@@ -110,7 +110,7 @@ impl Dispatcher {
             body: Some(Source::Coming(incoming)),
             run_id: None,
         };
-        // Who follows the thread's events need not wait for its next look.
+        // Followers of the thread's events need not wait for their next poll.
         let changed = match parts.method {
             Method::GET | Method::HEAD => None,
             _ => call.path.thread().ok(),
@@ -141,7 +141,7 @@ impl Dispatcher {
     }
 }
 
-/// Sends a client on that put a slash behind a path, with method and body as they are.
+/// Redirects a client that put a slash behind a path; method and body stay as they are.
 fn without_slash(routes: &Routes, parts: &Parts) -> Option<Response<Body>> {
     let path = parts.uri.path().strip_suffix('/')?;
     if matches!(routes.find(&parts.method, path), Found::Nothing) {
@@ -157,7 +157,7 @@ fn without_slash(routes: &Routes, parts: &Parts) -> Option<Response<Body>> {
     Some(response)
 }
 
-/// The answer of a handler that ran on a task of its own.
+/// The response of a handler that ran on a task of its own.
 fn finish(ended: Result<Result<Response<Body>, Error>, JoinError>) -> Response<Body> {
     match ended {
         Ok(Ok(response)) => response,
@@ -177,7 +177,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(owned).unwrap_or("no text")
 }
 
-/// The body of an answer; its request is in progress until it is sent or dropped.
+/// The body of a response; its request is in progress until the body is written or dropped.
 pub struct Guarded {
     body: Body,
     _busy: Busy,

@@ -1,4 +1,4 @@
-//! Error answers: `{"detail": "...", "code"?: "..."}`.
+//! Error responses: `{"detail": "...", "code"?: "..."}`.
 
 use std::{borrow::Cow, fmt};
 
@@ -16,7 +16,7 @@ use crate::{
     value::{Map, Value},
 };
 
-/// A request that is answered with an error.
+/// An error as the response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// HTTP status.
@@ -25,7 +25,7 @@ pub struct Error {
     pub detail: Cow<'static, str>,
     /// A stable word for programs; only for conditions LangGraph's server does not have.
     pub code: Option<&'static str>,
-    /// The word for a condition it does have: told where the operation is one of our own.
+    /// The word for a condition that it does have; shown in operations that it does not have.
     own_code: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ impl Error {
         self
     }
 
-    /// As an operation of our own tells it: with a code, whatever it is.
+    /// With a code in any case, as operations have it that LangGraph does not have.
     pub fn coded(mut self) -> Self {
         self.code = self.code.or(self.own_code).or(match self.status {
             StatusCode::UNPROCESSABLE_ENTITY => Some("invalid_request"),
@@ -81,7 +81,7 @@ impl Error {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// 404 of an unknown route, and of things whose kind the answer does not name.
+    /// 404 of an unknown route, and of things whose kind the response does not name.
     pub fn not_found() -> Self {
         Self::missing("Not Found")
     }
@@ -91,7 +91,7 @@ impl Error {
         Self::missing(format!("Thread with ID {id} not found")).with_own_code("thread_not_found")
     }
 
-    /// The same error, without a name of what is missing.
+    /// Without the name of what is missing.
     pub fn plain(self) -> Self {
         match self.status {
             StatusCode::NOT_FOUND => Self::not_found(),
@@ -156,7 +156,7 @@ impl Error {
     }
 
     /// 500 for a failure whose text is no client's business: it goes to the log under an id
-    /// that the answer names.
+    /// that the response names.
     pub fn internal(cause: &dyn fmt::Display) -> Self {
         let id = Uuid::new_v4();
         tracing::error!(error_id = %id, error = %cause, "a request failed");

@@ -130,10 +130,10 @@ impl Server {
             let mut connection = pin!(builder.serve_connection(socket, service));
             let mut leaving = false;
             loop {
-                let look = match activity.due(&shared.options) {
-                    Due::Look(time) => time,
+                let next = match activity.due(&shared.options) {
+                    Due::Wait(time) => time,
                     Due::HangUp => return,
-                    Due::Goodbye => {
+                    Due::Shutdown => {
                         leaving = true;
                         connection.as_mut().graceful_shutdown();
                         tokio::time::Instant::now() + shared.options.header_timeout
@@ -146,7 +146,7 @@ impl Server {
                         }
                         return;
                     }
-                    () = sleep_until(look) => {}
+                    () = sleep_until(next) => {}
                     () = abort.cancelled() => return,
                     () = shared.drain.cancelled(), if !leaving => {
                         leaving = true;

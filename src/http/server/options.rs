@@ -22,7 +22,7 @@ pub struct Options {
     pub stall_timeout: Duration,
     /// Connections at the same time; more wait to be accepted.
     pub max_connections: usize,
-    /// Event streams and waiting answers at the same time; more are refused with 503.
+    /// Event streams and deferred responses at the same time; more are refused with 503.
     pub max_streams: usize,
     /// How often a silent stream shows that it lives.
     pub heartbeat: Duration,

@@ -1,4 +1,4 @@
-//! Bodies of requests: reading them within limits of size and time, and parsing them.
+//! Bodies of requests: read within limits of size and time, then parsed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which handler a path and a method belong to.
+//! The table of routes: which handler a path and a method belong to.
 
 use hyper::Method;
 
@@ -11,7 +11,7 @@ use crate::http::{
 /// The table of routes.
 pub struct Routes(matchit::Router<Vec<(Method, Handler)>>);
 
-/// What the table says about a request.
+/// What the table has for a request.
 pub enum Found {
     /// Its handler and the parameters of its path.
     Handler(Handler, Path),
@@ -120,7 +120,7 @@ impl Routes {
         Self(router)
     }
 
-    /// Matches the path as sent, so that an encoded slash never separates segments.
+    /// Matches the path as it is on the wire, so that an encoded slash never separates segments.
     pub fn find(&self, method: &Method, path: &str) -> Found {
         let Ok(matched) = self.0.at(path) else {
             return Found::Nothing;

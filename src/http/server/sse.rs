@@ -43,18 +43,18 @@ impl Drop for Departure {
     }
 }
 
-/// The answer that streams `source` until it ends or the server drains.
+/// The response that streams `source` until it ends or the server drains.
 ///
-/// `hold` lives as long as the stream does.
+/// `guard` lives as long as the stream does.
 pub fn respond(
     source: Box<dyn FrameSource>,
     on_disconnect: Option<OnDisconnect>,
     heartbeat: Duration,
     drain: CancellationToken,
-    hold: impl Send + 'static,
+    guard: impl Send + 'static,
 ) -> Response<Body> {
     let departure = Departure::new(on_disconnect);
-    let body = body(source, departure, heartbeat, drain, hold);
+    let body = body(source, departure, heartbeat, drain, guard);
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -71,10 +71,10 @@ fn body(
     mut departure: Departure,
     heartbeat: Duration,
     drain: CancellationToken,
-    hold: impl Send + 'static,
+    guard: impl Send + 'static,
 ) -> Body {
     let stream = async_stream::stream! {
-        let _hold = hold;
+        let _guard = guard;
         let mut beats = tokio::time::interval_at(Instant::now() + heartbeat, heartbeat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {

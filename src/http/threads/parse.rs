@@ -9,7 +9,7 @@ use crate::{
 /// Most paths of one search.
 const EXTRACTS: usize = 10;
 
-/// Checks `ttl`, `{ttl, strategy}`, of which nothing is kept.
+/// Checks `ttl`, `{ttl, strategy}`, which has no effect.
 pub(super) fn ttl(fields: &Fields<'_>) -> Result<(), Error> {
     const STRATEGIES: &[(&str, ())] = &[("delete", ()), ("keep_latest", ())];
     if let Some(ttl) = fields.any("ttl") {
@@ -33,12 +33,12 @@ fn is_identifier(text: &str) -> bool {
 pub(super) fn extract(fields: &Fields<'_>) -> Result<Vec<(String, String)>, Error> {
     const ROOTS: [&str; 4] = ["config", "interrupts", "metadata", "values"];
     let mut paths = Vec::new();
-    let asked = fields.map("extract")?;
-    if asked.is_some_and(|map| map.len() > EXTRACTS) {
+    let requested = fields.map("extract")?;
+    if requested.is_some_and(|map| map.len() > EXTRACTS) {
         let reason = format!("More than the maximum of {EXTRACTS} paths");
         return Err(fields.refuse("extract", reason));
     }
-    for (alias, path) in asked.into_iter().flat_map(Map::iter) {
+    for (alias, path) in requested.into_iter().flat_map(Map::iter) {
         if !is_identifier(alias) {
             let detail = format!(
                 "Extract key '{alias}' must be a valid identifier (letters, digits, underscores)"
