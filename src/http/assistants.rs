@@ -1,4 +1,4 @@
-//! Assistants.
+//! Assistants: read, searched and drawn; what would change them is checked and refused.
 
 use hyper::{Response, StatusCode};
 

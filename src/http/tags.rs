@@ -1,4 +1,4 @@
-//! Tags of threads.
+//! Tags of threads: names of checkpoints, and of messages.
 
 use hyper::{Response, StatusCode};
 

@@ -1,4 +1,4 @@
-//! Threads.
+//! Threads: create, read, patch, delete, copy and prune.
 
 use hyper::{Response, StatusCode};
 

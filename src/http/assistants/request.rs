@@ -1,4 +1,4 @@
-//! Requests about assistants.
+//! What a request asks of a search for assistants.
 
 use crate::value::Map;
 

@@ -1,4 +1,4 @@
-//! Bodies of responses.
+//! Bodies of responses: whole ones, empty ones, texts and JSON.
 
 use std::convert::Infallible;
 
