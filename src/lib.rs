@@ -107,6 +107,8 @@ mod cache;
 // The rooms behind the author's door. Tests that check them from inside turn on `internals`, so that
 // the ordinary build reports what nothing uses.
 #[cfg(not(feature = "internals"))]
+mod assistants;
+#[cfg(not(feature = "internals"))]
 mod cli;
 #[cfg(not(feature = "internals"))]
 mod config;
@@ -120,6 +122,8 @@ mod failpoint;
 mod http;
 #[cfg(not(feature = "internals"))]
 mod id;
+#[cfg(not(feature = "internals"))]
+mod idempotency;
 #[cfg(not(feature = "internals"))]
 mod local;
 #[cfg(not(feature = "internals"))]
@@ -135,10 +139,14 @@ mod stream;
 #[cfg(not(feature = "internals"))]
 mod telemetry;
 #[cfg(not(feature = "internals"))]
+mod threads;
+#[cfg(not(feature = "internals"))]
 mod time;
 #[cfg(not(feature = "internals"))]
 mod tree;
 
+#[cfg(feature = "internals")]
+pub mod assistants;
 #[cfg(feature = "internals")]
 pub mod cli;
 #[cfg(feature = "internals")]
@@ -154,6 +162,8 @@ pub mod http;
 #[cfg(feature = "internals")]
 pub mod id;
 #[cfg(feature = "internals")]
+pub mod idempotency;
+#[cfg(feature = "internals")]
 pub mod local;
 #[cfg(feature = "internals")]
 pub mod runs;
@@ -167,6 +177,8 @@ pub mod store;
 pub mod stream;
 #[cfg(feature = "internals")]
 pub mod telemetry;
+#[cfg(feature = "internals")]
+pub mod threads;
 #[cfg(feature = "internals")]
 pub mod time;
 #[cfg(feature = "internals")]

@@ -1,44 +1,31 @@
-//! The run service: create, claim, execute, finish, recover; and states of threads.
+//! The life of a run: created, placed on a branch, queued, claimed, executed, cancelled, finished
+//! and recovered.
 
-pub mod access;
-pub mod branches;
-pub mod compare;
-mod conclude;
-pub mod contents;
+pub mod active;
+mod cancel;
 pub mod create;
-pub mod edit;
 pub mod error;
-pub mod execute;
-pub mod forks;
-pub mod kept;
-pub mod keys;
-pub mod lifetime;
-pub mod live;
-pub mod log;
-mod look;
-pub mod members;
-pub mod messages;
-pub mod news;
-pub mod outline;
-mod plain;
-pub mod projector;
+mod execute;
+mod finish;
+mod placement;
+mod remote_stream;
 pub mod request;
-mod sent;
+pub mod result;
 pub mod service;
-mod spot;
-mod start;
-pub mod states;
+pub mod shared;
+mod starting_point;
 pub mod store;
-mod tags;
-pub mod threads;
-pub mod transitions;
-pub mod view;
-mod within;
-pub mod worker;
+mod worker;
 
+pub use active::RunHandle;
+pub use create::SubmittedRun;
+pub(crate) use create::{PreparedRun, refusal};
 pub use error::Error;
-pub use live::{End, Live};
-pub use service::{Options, Parts, Service};
+pub(crate) use execute::command_of;
+pub use result::RunResult;
+pub use service::{Options, Service};
+pub use shared::{Parts, Shared};
+pub use store::transitions;
 pub use store::{
     Claimed, Created, DEATHS, Finish, NewRun, Recover, Recovered, Run, Status, Store, Strategy, Tx,
     Undo,

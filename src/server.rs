@@ -12,8 +12,8 @@ use crate::{
     cli,
     config::{Settings, Storage},
     graph::Compiled,
-    http,
-    runs::{self, Parts, Service},
+    http, idempotency,
+    runs::{self, Parts},
     storage::{postgres, sqlite},
     store,
 };
@@ -129,26 +129,29 @@ async fn migrate(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The storage that the settings name, as the parts of the services and as the store of keys.
+type Storages = (Parts, Arc<dyn idempotency::Store>);
+
 /// The storage the settings name, in all its roles.
-async fn open(settings: &Settings) -> anyhow::Result<Parts> {
-    fn parts<T>(store: T) -> Parts
+async fn open(settings: &Settings) -> anyhow::Result<Storages> {
+    fn parts<T>(store: T) -> Storages
     where
         T: crate::checkpoint::Saver
             + crate::tree::Store
             + crate::tree::projection::Store
             + runs::Store
-            + runs::keys::Store
+            + idempotency::Store
             + store::Store,
     {
         let store = Arc::new(store);
-        Parts {
+        let parts = Parts {
             saver: store.clone(),
             tree: store.clone(),
             runs: store.clone(),
             items: Some(Arc::new(store::Memory::over(store.clone()))),
-            keys: store.clone(),
-            projections: store,
-        }
+            projections: store.clone(),
+        };
+        (parts, store)
     }
     Ok(match &settings.storage {
         Storage::Postgres(url) => {
@@ -168,15 +171,15 @@ async fn open(settings: &Settings) -> anyhow::Result<Parts> {
 }
 
 async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> anyhow::Result<()> {
-    let parts = open(&settings).await?;
+    let (parts, keys) = open(&settings).await?;
     let drain = CancellationToken::new();
     let options = runs::Options {
         lease: settings.lease,
         drain: settings.drain,
         ..runs::Options::default()
     };
-    let service = Service::new(parts, graphs, options, drain.clone());
-    service.start().await.context("the storage failed")?;
+    let services = http::Services::new(parts, keys, graphs, options, drain.clone());
+    services.start().await.context("the storage failed")?;
     let address = (settings.host.as_str(), settings.port);
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!(
@@ -201,12 +204,12 @@ async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> an
         drain_limit: settings.drain + Duration::from_secs(2),
         ..http::Options::default()
     };
-    let services = http::Services::new(service.clone());
-    let server = tokio::spawn(http::Server::new(services, options, drain.clone()).serve(listener));
+    let server =
+        tokio::spawn(http::Server::new(services.clone(), options, drain.clone()).serve(listener));
     stop_requested().await?;
     tracing::info!("draining");
     drain.cancel();
-    service.drain().await;
+    services.runs().drain().await;
     server.await?;
     Ok(())
 }

@@ -2,10 +2,6 @@
 
 pub mod address;
 pub mod branch;
-/// The former name of [`start`], until its last caller is renamed.
-pub mod base {
-    pub use super::start::{copy_open_interrupts as ask_again, start};
-}
 pub mod dangling;
 pub mod diff;
 pub mod error;

@@ -14,15 +14,10 @@ use super::{
     threads::IF_EXISTS,
 };
 use crate::{
-    graph::draw,
+    assistants::request::{Filter, Search, SortBy},
     id::AssistantId,
-    value::{Map, Value},
+    value::Value,
 };
-
-mod described;
-mod request;
-
-use request::{Filter, Search, SortBy};
 
 const SORTS: &[(&str, SortBy)] = &[
     ("assistant_id", SortBy::AssistantId),
@@ -47,8 +42,8 @@ const COLUMNS: &[(&str, &str)] = &[
 
 /// `GET /assistants/{assistant_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
-    let assistant = call.assistants().assistant(call.path.assistant()?);
-    let assistant = assistant.ok_or_else(Error::not_found)?;
+    let assistant = call.assistants().get(call.path.assistant()?);
+    let assistant = assistant.map_err(|_| Error::not_found())?;
     Ok(body::json(StatusCode::OK, &assistant))
 }
 
@@ -68,7 +63,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         sort_by: fields.word("sort_by", SORTS)?.unwrap_or_default(),
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
     };
-    let mut found = described::search(call.assistants().assistants(), &search);
+    let mut found = call.assistants().search(&search);
     if let Some(columns) = select {
         for map in found.iter_mut().filter_map(Value::make_map_mut) {
             map.retain(|key, _| columns.contains(&&**key));
@@ -144,8 +139,9 @@ pub(super) async fn subgraphs(call: Call) -> Result<Response<Body>, Error> {
     let assistant = call.path.assistant()?;
     let namespace = call.path.namespace()?;
     let recurse = call.query.flag("recurse")?;
-    let graph = described::graph_of(call.assistants(), assistant)?;
-    let schemas = described::subgraphs(&graph, namespace.as_deref(), recurse);
+    let namespace = namespace.as_deref();
+    let schemas = call.assistants().subgraphs(assistant, namespace, recurse);
+    let schemas = schemas.map_err(|_| Error::not_found())?;
     Ok(body::json(StatusCode::OK, &schemas))
 }
 
@@ -182,18 +178,13 @@ fn xray(text: Option<&str>) -> Result<usize, Error> {
 pub(super) async fn graph(call: Call) -> Result<Response<Body>, Error> {
     let depth = xray(call.query.get("xray"))?;
     let assistant = call.path.assistant_or_graph()?;
-    let (_, graph) = call.assistants().graph(&assistant)?;
-    let drawing = Value::from_serde_json(draw::draw(&graph, depth).to_json());
+    let drawing = call.assistants().drawing(&assistant, depth)?;
     Ok(body::json(StatusCode::OK, &drawing))
 }
 
 /// `GET /assistants/{assistant_id}/schemas`
 pub(super) async fn schemas(call: Call) -> Result<Response<Body>, Error> {
-    let id = call.path.assistant()?;
-    let graph = described::graph_of(call.assistants(), id)?;
-    let assistant = call.assistants().assistant(id).unwrap_or_default();
-    let mut map = Map::with_capacity(6);
-    map.insert("graph_id", assistant.get("graph_id").cloned());
-    map.extend(described::schemas(&graph));
-    Ok(body::json(StatusCode::OK, &Value::map(map)))
+    let schemas = call.assistants().schemas(call.path.assistant()?);
+    let schemas = schemas.map_err(|_| Error::not_found())?;
+    Ok(body::json(StatusCode::OK, &schemas))
 }

@@ -16,7 +16,7 @@ use super::{
     },
 };
 use crate::{
-    runs::branches::{Begin, Branched, Branches, NewBranch},
+    threads::branches::{Begin, Branched, Branches, NewBranch},
     tree::{
         Address,
         address::parse_name,

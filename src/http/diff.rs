@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     id::{CheckpointId, ThreadId},
-    runs::compare::Difference,
+    threads::diff::Difference,
     tree::{Address, AddressFields},
     value::{Map, Value},
 };

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     id::ThreadId,
-    runs::log::{Range, Told as ShownEvent},
     stream::{FrameSource, write_frame},
+    threads::events::{Range, ShownEvent},
     tree::{members::Level, projection::Projection},
     value::{Map, Value},
 };

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     id::ThreadId,
-    runs::forks::{Family, Forked, NewFork},
+    threads::forks::{Family, Forked, NewFork},
     tree::{
         event,
         fork::points::{ForkOption, ForkPoint},
@@ -33,20 +33,18 @@ use crate::{
 pub(super) async fn create_thread(mut call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let create = threads::creation(&mut call).await?;
-        let created = threads::create_thread(&call, create).await;
-        let id = created
-            .map_err(|error| match (error.status, error.code) {
-                // Errors of the tree's own commands have codes.
-                (StatusCode::CONFLICT, None) => error.with_code("thread_exists"),
-                _ => error,
-            })?
-            .row
-            .id;
-        let number = call.threads().last_event(id).await?;
+        let created = call.threads().create_with_event(create).await;
+        let created = created.map_err(|error| match Error::from(error) {
+            // Errors of the tree's own commands have codes.
+            error if error.status == StatusCode::CONFLICT && error.code.is_none() => {
+                error.with_code("thread_exists")
+            }
+            error => error,
+        })?;
         let response = Value::map(Map::from([
-            ("thread_id", Value::from(id.to_string())),
-            ("event_id", event::id(id, number).to_string().into()),
-            ("event_number", number.into()),
+            ("thread_id", Value::from(created.id.to_string())),
+            ("event_id", created.event.to_string().into()),
+            ("event_number", created.event_number.into()),
         ]));
         Ok(body::json(StatusCode::OK, &response))
     })

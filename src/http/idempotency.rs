@@ -23,7 +23,7 @@ use super::server::{
 use crate::{
     checkpoint::codec,
     fail_point,
-    runs::keys::{Begun, Key},
+    idempotency::{Key, Outcome},
 };
 
 /// The header with the key.
@@ -91,20 +91,19 @@ pub(super) async fn once(
         },
         hash: request.hash.digest128().to_be_bytes(),
     };
-    let begun = call.idempotency();
-    let begun = begun
-        .begin_once(replayed.key.clone(), replayed.hash)
-        .await?;
-    let guard = match begun {
-        Begun::Go(guard) => guard,
-        Begun::Answered(stored) => return replayed.response(&call, &stored).await,
-        Begun::Other => {
+    let outcome = call
+        .idempotency()
+        .begin(replayed.key.clone(), replayed.hash);
+    let guard = match outcome.await? {
+        Outcome::Execute(guard) => guard,
+        Outcome::Replay(stored) => return replayed.response(&call, &stored).await,
+        Outcome::OtherRequest => {
             let detail = "The Idempotency-Key belongs to another request: take a new one";
             return Err(Error::invalid(detail).with_code("idempotency_mismatch"));
         }
     };
     // The process that carried this out before died over it, maybe after it created the run.
-    let orphan = match request.creates.filter(|_| guard.again) {
+    let orphan = match request.creates.filter(|_| guard.is_retry) {
         Some(creates) => replayed.of_orphan(&call, guard.run, creates).await?,
         None => None,
     };
@@ -120,13 +119,13 @@ pub(super) async fn once(
     if response.status().is_server_error() {
         return Ok(response);
     }
-    let later = guard.later();
+    let later = guard.replaceable();
     let (mut response, to_store) = stored::encode(response).await;
     if let Some(later) = later {
         response = stored::store_at_end(response, later);
     }
     fail_point!("http::before_keep");
-    if let Err(error) = guard.keep(codec::encode(&to_store)).await {
+    if let Err(error) = guard.complete(codec::encode(&to_store)).await {
         tracing::warn!(%error, "a response could not be stored for its idempotency key");
     }
     Ok(response)

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     id::{RunId, ThreadId},
-    runs::messages::{Answer as StoredPost, Sent as QueuedMessage},
+    threads::messages::{QueuedMessage, StoredPost},
     tree::{
         event::shown_role,
         members::Level,

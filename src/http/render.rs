@@ -2,7 +2,7 @@
 
 use crate::{
     runs,
-    runs::request::threads,
+    threads::request as threads,
     tree,
     value::{Map, Value},
 };

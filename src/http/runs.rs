@@ -22,7 +22,7 @@ use super::{
 use crate::{
     id::ThreadId,
     runs::{
-        Run, Status,
+        Run, RunResult, Status,
         request::{Cancel, CancelAction, Join, OnDisconnect, Run as Request, Target},
     },
     stream::FrameSource,
@@ -30,8 +30,6 @@ use crate::{
     value::{Map, Value},
 };
 
-mod elsewhere;
-pub(super) mod join;
 mod parse;
 
 pub(super) use parse::{STRATEGIES, config, config_or_context, parse as parse_run};
@@ -86,7 +84,7 @@ async fn create_run(call: &Call, thread: Option<ThreadId>, request: Request) -> 
     Ok(Run {
         // The response shows the moment of creation, even when the run has begun meanwhile.
         status: Status::Pending,
-        ..new.run
+        ..new.row
     })
 }
 
@@ -112,15 +110,15 @@ async fn begin_stream(mut call: Call, thread: Option<ThreadId>) -> Result<Respon
     let cancels = request.on_disconnect == OnDisconnect::Cancel;
     let new = call.runs().create(thread, request, true).await?;
     let run = Target {
-        thread: new.run.thread,
-        run: new.run.id,
+        thread: new.row.thread,
+        run: new.row.id,
     };
     let frames: Box<dyn FrameSource> = match new.frames {
         Some(frames) => Box::new(frames),
         None => Box::new(None),
     };
-    let on_disconnect = join::on_disconnect(&call, run, cancels);
-    let mut response = stream_response(&call, frames, on_disconnect, slot, &path(thread, run));
+    let leave = on_disconnect(&call, run, cancels);
+    let mut response = stream_response(&call, frames, leave, slot, &path(thread, run));
     response.extensions_mut().insert(Replay::Stream(run));
     Ok(response)
 }
@@ -142,13 +140,15 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
     let cancels = request.on_disconnect == OnDisconnect::Cancel;
     let new = call.runs().create(thread, request, false).await?;
     let run = Target {
-        thread: new.run.thread,
-        run: new.run.id,
+        thread: new.row.thread,
+        run: new.row.id,
     };
-    let result = join::body_of(call.runs().clone(), run, new.run.temporary, new.live);
-    let on_disconnect = join::on_disconnect(&call, run, cancels);
+    let runs = call.runs().clone();
+    let result = async move { runs.result(run, new.row.temporary, new.handle).await };
+    let result = result.map(|result| result.to_value());
+    let leave = on_disconnect(&call, run, cancels);
     let heartbeat = call.shared.options.heartbeat;
-    let mut response = deferred::respond(result.boxed(), on_disconnect, heartbeat, slot);
+    let mut response = deferred::respond(result.boxed(), leave, heartbeat, slot);
     response.extensions_mut().insert(Replay::Wait(run));
     put_join(response.headers_mut(), run);
     Ok(response)
@@ -168,7 +168,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         // No run has a status of this name, but the thread must exist.
         Some(Err(_)) => (None, 0),
     };
-    let runs = call.runs().list_runs(thread, status, limit, offset).await?;
+    let runs = call.runs().list(thread, status, limit, offset).await?;
     let runs = runs.iter().take(limit).map(|run| {
         let map: Map = render::select(render::run(run), columns.as_deref());
         Value::map(map)
@@ -196,7 +196,7 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     let target = target(&call)?;
     let Some(run) = call.runs().find_run(target.thread, target.run).await? else {
         // A thread that is missing is named; a run has the plain form here, unlike at deletion.
-        call.threads().thread(target.thread).await?;
+        call.threads().get(target.thread).await?;
         return Err(Error::not_found());
     };
     Ok(body::json(StatusCode::OK, &Value::map(render::run(&run))))
@@ -205,7 +205,7 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
 /// `DELETE /threads/{thread_id}/runs/{run_id}`
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
     let run = target(&call)?;
-    call.runs().delete_run(run.thread, run.run).await?;
+    call.runs().delete(run).await?;
     Ok(body::empty(StatusCode::NO_CONTENT))
 }
 
@@ -223,11 +223,12 @@ pub(super) async fn join_run(
     cancel: bool,
 ) -> Result<Response<Body>, Error> {
     let slot = call.stream_slot()?;
-    let result = join::result(call.runs(), run).await?;
-    let on_disconnect = join::on_disconnect(call, run, cancel && result.is_some());
-    let result = result.unwrap_or_else(join::not_found);
+    let result = call.runs().join(run).await?;
+    let leave = on_disconnect(call, run, cancel && result.is_some());
+    let result = result.unwrap_or_else(RunResult::ready_not_found);
+    let result = result.map(|result| result.to_value()).boxed();
     let heartbeat = call.shared.options.heartbeat;
-    let mut response = deferred::respond(result, on_disconnect, heartbeat, slot);
+    let mut response = deferred::respond(result, leave, heartbeat, slot);
     put_join(response.headers_mut(), run);
     Ok(response)
 }
@@ -247,10 +248,10 @@ pub(super) async fn join_stream(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn watch(call: &Call, run: Target, join: Join) -> Result<Response<Body>, Error> {
     let slot = call.stream_slot()?;
     let cancels = join.cancel_on_disconnect;
-    let (frames, ended) = join::frames(call.runs(), run, join).await?;
-    let on_disconnect = join::on_disconnect(call, run, cancels && !ended);
+    let (frames, ended) = call.runs().join_stream(run, join).await?;
+    let leave = on_disconnect(call, run, cancels && !ended);
     let path = path(Some(run.thread), run);
-    Ok(stream_response(call, frames, on_disconnect, slot, &path))
+    Ok(stream_response(call, frames, leave, slot, &path))
 }
 
 /// The response that streams a run, whose path is `path`.
@@ -276,33 +277,29 @@ pub(super) async fn cancel(call: Call) -> Result<Response<Body>, Error> {
     let wait = call.query.flag("wait")?;
     let action = call.query.word("action", CancelAction::ALL)?;
     let action = action.unwrap_or(CancelAction::Interrupt);
-    let live = call.runs().live(run.run);
-    if !cancel_run(&call, run, action).await? {
-        let known = call.runs().find_run(run.thread, run.run).await?.is_some();
-        return Err(Error::nothing_to_cancel(known));
-    }
-    if !wait {
+    let Some(result) = call.runs().cancel_requested(run, action, wait).await? else {
         return Ok(body::empty(StatusCode::ACCEPTED));
-    }
-    let end = match live {
-        Some(live) => live.ended().await,
-        None => None,
     };
-    // Nothing is left of a run that was rolled back.
-    let end = end.filter(|_| action == CancelAction::Interrupt);
-    let left = end.map_or_else(|| Value::map(Map::new()), |end| end.body());
-    let mut response = body::json(StatusCode::OK, &left);
+    let mut response = body::json(StatusCode::OK, &result.to_value());
     put_join(response.headers_mut(), run);
     Ok(response)
 }
 
-/// Cancels a run; false if there is none that has not ended.
-async fn cancel_run(call: &Call, run: Target, action: CancelAction) -> Result<bool, Error> {
-    let word = action.as_str();
-    // LangGraph's server names the path without ids.
-    let why = format!("{word} requested via POST /threads/{{thread_id}}/runs/{{run_id}}/cancel");
-    let cancelled = call.runs().cancel(run.thread, run.run, action, &why);
-    Ok(cancelled.await?)
+/// Cancels the run when its client leaves, if `cancels`.
+fn on_disconnect(call: &Call, run: Target, cancels: bool) -> Option<sse::OnDisconnect> {
+    cancels.then(|| {
+        let runs = call.runs().clone();
+        let leave: sse::OnDisconnect = Box::new(move || {
+            tokio::spawn(async move {
+                let reason = "client disconnected from the run stream (on_disconnect=cancel)";
+                let cancelled = runs.cancel_run(run, CancelAction::Interrupt, reason);
+                if let Err(error) = cancelled.await {
+                    tracing::warn!(%error, "a run whose client left could not be cancelled");
+                }
+            });
+        });
+        leave
+    })
 }
 
 /// `POST /runs/cancel`
@@ -314,23 +311,11 @@ pub(super) async fn cancel_many(mut call: Call) -> Result<Response<Body>, Error>
     if let Cancel::Runs(thread, _) = &which {
         call.authorize(*thread, Level::Writer).await?;
     }
-    let runs = match which {
-        Cancel::Status(status) => call.runs().cancellable(status, call.viewer()).await?,
-        Cancel::Runs(thread, runs) => runs.into_iter().map(|run| (thread, run)).collect(),
-    };
-    let (mut known, mut any) = (false, false);
-    for (thread, run) in runs {
-        if cancel_run(&call, Target { thread, run }, action).await? {
-            any = true;
-        } else if !any && !known {
-            known = call.runs().find_run(thread, run).await?.is_some();
-        }
-    }
-    if any {
-        Ok(body::empty(StatusCode::NO_CONTENT))
-    } else {
-        Err(Error::nothing_to_cancel(known))
-    }
+    let cancelled = call
+        .runs()
+        .cancel_all_requested(which, action, call.viewer());
+    cancelled.await?;
+    Ok(body::empty(StatusCode::NO_CONTENT))
 }
 
 /// `POST /runs/batch`

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     id::CheckpointId,
-    runs::request::threads::{Edit, History},
+    threads::request::{Edit, History},
     value::Value,
 };
 
@@ -32,8 +32,8 @@ pub(super) async fn by_id(call: Call) -> Result<Response<Body>, Error> {
     let Ok(checkpoint) = text.parse() else {
         // A text that is no id names no checkpoint: clients get the same empty state as for an
         // id that the thread does not have.
-        call.threads().thread(id).await?;
-        let state = crate::runs::view::empty_state(id, Some(&text));
+        call.threads().get(id).await?;
+        let state = crate::threads::state::json::empty_state(id, Some(&text));
         return Ok(body::json(StatusCode::OK, &state));
     };
     let at = address::state_of_query(&call.query, Some(checkpoint))?;

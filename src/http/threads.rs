@@ -13,14 +13,8 @@ use super::{
 };
 use crate::{
     id::ThreadId,
-    runs::{
-        self,
-        request::{
-            Prune,
-            threads::{Create, View},
-        },
-    },
-    tree::{IfExists, NewThread, members::Level},
+    threads::request::{Create, Prune},
+    tree::{IfExists, members::Level},
     value::{Map, Value},
 };
 
@@ -42,40 +36,9 @@ const SCOPES: &[(&str, bool)] = &[("thread", false), ("tree", true)];
 /// `POST /threads`
 pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
     let create = creation(&mut call).await?;
-    let view = create_thread(&call, create).await?;
+    let view = call.threads().create(create).await?;
     let thread = Value::map(render::thread(&view));
     Ok(body::json(StatusCode::OK, &thread))
-}
-
-/// Creates a thread and applies its supersteps. One that fails is an error with status 201: the
-/// thread exists.
-pub(super) async fn create_thread(call: &Call, create: Create) -> Result<View, Error> {
-    let threads = call.threads();
-    let id = create.id.unwrap_or_else(ThreadId::mint);
-    let created = threads
-        .new_thread(NewThread {
-            id,
-            metadata: create.metadata,
-            owner: create.principal.to_string(),
-            if_exists: create.if_exists,
-        })
-        .await?;
-    if create.supersteps.is_empty() {
-        return Ok(threads.view(created).await?);
-    }
-    match threads.replay_updates(&created, create.supersteps).await {
-        Ok(()) => view(call, id).await,
-        Err(runs::Error::Engine(error)) => Err(error.into()),
-        Err(error) => Err(Error::new(
-            StatusCode::CREATED,
-            format!("Thread {id} was created, but there were problems updating the state: {error}"),
-        )),
-    }
-}
-
-async fn view(call: &Call, id: ThreadId) -> Result<View, Error> {
-    let row = call.threads().thread(id).await?;
-    Ok(call.threads().view(row).await?)
 }
 
 /// Reads what thread to create.
@@ -108,7 +71,7 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
 
 /// `GET /threads/{thread_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
-    let view = view(&call, call.path.thread()?).await?;
+    let view = call.threads().get(call.path.thread()?).await?;
     let thread = Value::map(render::thread(&view));
     Ok(body::json(StatusCode::OK, &thread))
 }
@@ -120,14 +83,9 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     let fields = Fields::of(&body)?;
     ttl(&fields)?;
     let metadata = metadata(&fields)?;
-    let patched = async {
-        let row = call.threads().patch(id, metadata).await?;
-        call.threads().view(row).await
-    };
-    // LangGraph's server answers with the plain form of 404 here.
-    let view = patched
-        .await
-        .map_err(|error: runs::Error| Error::from(error).plain())?;
+    let patched = call.threads().patch(id, metadata).await;
+    // LangGraph's server responds with the plain form of 404 here.
+    let view = patched.map_err(|error| Error::from(error).plain())?;
     if call
         .header("prefer")
         .is_some_and(|text| text.contains("return=minimal"))
@@ -147,7 +105,7 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
         let deleted = if whole_tree {
             call.threads().living_relatives(id).await?
         } else {
-            vec![call.threads().thread(id).await?.id]
+            vec![call.threads().get(id).await?.row.id]
         };
         let deleted = deleted.iter().map(|id| id.to_string().into()).collect();
         let response = Value::map(Map::from([("threads", Value::list(deleted))]));
@@ -164,8 +122,7 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
 /// `POST /threads/{thread_id}/copy`
 pub(super) async fn copy(call: Call) -> Result<Response<Body>, Error> {
     let id = call.path.thread()?;
-    let row = call.threads().copy_thread(id, &call.principal()).await?;
-    let view = call.threads().view(row).await?;
+    let view = call.threads().copy(id, &call.principal()).await?;
     let thread = Value::map(render::thread(&view));
     Ok(body::json(StatusCode::OK, &thread))
 }
@@ -181,17 +138,7 @@ pub(super) async fn prune(mut call: Call) -> Result<Response<Body>, Error> {
     let how = fields.word("strategy", Prune::ALL)?;
     let how = how.unwrap_or(Prune::Delete);
     let threads = allowed(&call, threads, how).await?;
-    let mut count = 0_u64;
-    for id in threads {
-        let found = match how {
-            Prune::KeepLatest => call.threads().prune_thread(id).await?,
-            Prune::Delete => match call.threads().delete(id).await {
-                Err(runs::Error::NoThread(_)) => false,
-                deleted => deleted.map(|()| true)?,
-            },
-        };
-        count += u64::from(found);
-    }
+    let count = call.threads().prune(threads, how).await?;
     let response = Value::map(Map::from([("pruned_count", Value::from(count))]));
     Ok(body::json(StatusCode::OK, &response))
 }

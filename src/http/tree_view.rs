@@ -13,7 +13,7 @@ use super::{
     },
 };
 use crate::{
-    runs::outline::{Format, Leaf, Outline, Wanted},
+    threads::tree_view::{Format, Leaf, Outline, Wanted},
     tree::address::parse_name,
     value::{Map, Value},
 };
@@ -40,7 +40,7 @@ pub(super) async fn head(call: Call) -> Result<Response<Body>, Error> {
                 "latest_checkpoint_id",
                 head.checkpoint.map(|id| id.to_string()).into(),
             ),
-            ("latest_ai_message_id", text(head.answer)),
+            ("latest_ai_message_id", text(head.reply)),
             ("event_number", head.event_number.into()),
         ]);
         Ok(body::json(StatusCode::OK, &Value::map(map)))

@@ -1,32 +1,55 @@
-//! Creating runs: resolve the assistant, write the row, and start at once when the slot is free.
+//! Creating runs: one builder makes the row, its stream and its handle; the run is launched once
+//! its row is durable.
 
 use std::sync::Arc;
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use super::{
-    Created, Error, NewRun, Run, Service,
-    execute::known_context,
-    live::Live,
+    Created, Error, NewRun, Run, RunHandle, Service, Strategy,
+    active::PendingRun,
+    execute::context_properties,
+    placement::RunPlacement,
     request::{self, Ids, IfNotExists, Kwargs, OnCompletion},
-    spot::Spot,
 };
 use crate::{
+    assistants::Registered,
     checkpoint,
     id::{BranchId, RunId, ThreadId},
-    stream,
+    stream::{self, Publisher},
     tree::{self, IfExists, NewThread, resolve},
     value::{Map, Value},
 };
 
 /// A run that was just created.
-pub struct New {
+pub struct SubmittedRun {
     /// The row.
-    pub run: Run,
-    /// Its stream and its end.
-    pub live: Live,
+    pub row: Run,
+    /// Its stream and its result.
+    pub handle: RunHandle,
     /// Its stream from the first event on, if it is to be watched.
     pub frames: Option<stream::Subscription>,
+}
+
+/// A run that is not written yet. Its stream is there already, since the worker may claim the run
+/// before the storage has answered.
+pub(crate) struct PreparedRun {
+    /// Its id.
+    pub id: RunId,
+    /// The row to write.
+    pub new: NewRun,
+    handle: RunHandle,
+    kwargs: Kwargs,
+}
+
+impl PreparedRun {
+    /// Records that the event of a message of the input is written already.
+    pub fn announce(&mut self, message: &Arc<str>, number: i64) -> Result<(), Error> {
+        let announced = self.kwargs.announced.get_or_insert_default();
+        announced.insert(message.clone(), Value::Int(number));
+        self.new.kwargs = stored(&self.kwargs)?;
+        Ok(())
+    }
 }
 
 impl Service {
@@ -34,92 +57,67 @@ impl Service {
     /// this returns, and already running if its slot was free.
     ///
     /// # Errors
-    /// No such thread, assistant or checkpoint; the slot is taken and the request says
-    /// `reject`; the storage failed.
+    /// No such thread, assistant or checkpoint; the slot is taken and the strategy is `reject`;
+    /// the storage failed.
     pub async fn create(
         &self,
         thread: Option<ThreadId>,
         mut request: request::Run,
         watch: bool,
-    ) -> Result<New, Error> {
-        if self.inner.drain.is_cancelled() {
-            return Err(Error::Draining);
-        }
-        let (assistant, registered) = self.registered(&request.assistant)?;
+    ) -> Result<SubmittedRun, Error> {
         let temporary = thread.is_none() && request.on_completion == OnCompletion::Delete;
-        let ids = Ids {
-            run: request.id.unwrap_or_else(RunId::mint),
-            // A request that is sent again must find it.
-            thread: thread
-                .or(request.id.map(ThreadId::of_run))
-                .unwrap_or_else(ThreadId::mint),
-            assistant,
-            graph: registered.name.clone(),
-        };
+        let run = request.id.unwrap_or_else(RunId::mint);
+        // A repeated request must find the thread.
+        let new_id = request.id.map(ThreadId::of_run);
+        let on = thread.or(new_id).unwrap_or_else(ThreadId::mint);
+        let (ids, registered) = self.ids(run, on, &request)?;
         if let Some(command) = &request.command {
             request::Command::parse(command).map_err(Error::Invalid)?;
         }
-        let spot = match thread {
-            Some(thread) => self.spot(thread, &request).await?,
-            None => Spot::default(),
+        let placement = match thread {
+            Some(thread) => self.choose_placement(thread, &request).await?,
+            None => RunPlacement::default(),
         };
-        // Until the run is written: of those who answer at the same time one is let in.
-        let _turn = match thread.filter(|_| answers(&request)) {
-            Some(thread) => self.only_answer(thread, spot.pin).await?,
+        // Until the run is written: one of those that resume at the same time is let in.
+        let _lock = match thread.filter(|_| resumes(&request)) {
+            Some(thread) => self.lock_resume(thread, placement.pin).await?,
             None => None,
         };
-        let stated = request.address.root();
+        let requested = request.address.root();
         // A run is one of the root graph, wherever its address was.
-        request.address.checkpoint = spot.checkpoint;
+        request.address.checkpoint = placement.checkpoint;
         request.address.ns = "".into();
         request.address.map = None;
-        let metadata = run_metadata(&request, &ids, temporary);
-        let known = known_context(&registered.graph);
-        let kwargs = Kwargs::of(&request, &ids, &metadata, known, temporary);
-        let stored = kwargs
-            .to_value()
-            .map_err(|error| Error::Invalid(error.to_string()))?;
-        let live = self.expect(&ids, &request, registered.graph.clone(), temporary);
-        let publisher = &live.publisher;
-        let frames = watch.then(|| publisher.subscribe(stream::Since::Start, &[]));
-        let new = NewRun {
-            id: ids.run,
-            thread: ids.thread,
-            create_thread: new_thread(&request, &ids, thread),
-            assistant,
-            metadata,
-            kwargs: stored,
-            address: spot.checkpoint,
-            branch: spot.pin,
-            strategy: request.multitask_strategy,
-            after: request.after,
-            temporary,
-            claim: self.claims(),
-            said: (!temporary).then(|| said(&request)),
-            thread_metadata: thread_metadata(&ids),
-            thread_config: thread_config(&request),
-        };
-        let created = match spot.changes() {
-            true => self.create_with(new, &spot).await,
-            false => {
-                let created = self.inner.parts.runs.create_run(new).await;
-                created.map_err(Error::from)
-            }
+        let mut prepared = self.build(&ids, &registered, &request, temporary)?;
+        prepared.new.create_thread = new_thread(&request, &ids, thread);
+        prepared.new.address = placement.checkpoint;
+        prepared.new.branch = placement.pin;
+        let handle = prepared.handle;
+        let frames = watch.then(|| handle.publisher.subscribe(stream::Since::Start, &[]));
+        let created = if placement.changes_tree() {
+            self.create_placed(prepared.new, &placement).await
+        } else {
+            let created = self.shared.parts.runs.create_run(prepared.new).await;
+            created.map_err(Error::from)
         };
         match created {
             Ok(Created::NoThread) => {
-                self.discard(ids.run);
-                Err(spot.gone())
+                self.discard(run);
+                Err(placement.missing())
             }
             Ok(created) => {
-                let run = self.launch(&request, ids.run, created).await?;
-                Ok(New { run, live, frames })
+                let row = self.launch(&request, run, created).await?;
+                Ok(SubmittedRun {
+                    row,
+                    handle,
+                    frames,
+                })
             }
             Err(error) => {
-                self.discard(ids.run);
+                self.discard(run);
                 Err(match error {
-                    // The request named it, and it went since it was looked up.
-                    Error::Storage(checkpoint::Error::Pruned(id)) if stated == Some(id) => {
+                    // The request named it, and it was pruned since it was looked up.
+                    Error::Storage(checkpoint::Error::Pruned(id)) if requested == Some(id) => {
                         Error::NoCheckpoint(id)
                     }
                     error => error,
@@ -128,35 +126,147 @@ impl Service {
         }
     }
 
-    /// Waits for its turn to answer on a branch, the active one without `branch`; nobody has to
-    /// on a thread that is yet to be made.
+    /// Prepares a run on an existing thread, for a transaction that has more in it.
+    /// [`launch`](Self::launch) or [`discard`](Self::discard) must follow.
+    pub(crate) fn prepare(
+        &self,
+        thread: ThreadId,
+        request: &request::Run,
+    ) -> Result<PreparedRun, Error> {
+        let (ids, registered) = self.ids(RunId::mint(), thread, request)?;
+        self.build(&ids, &registered, request, false)
+    }
+
+    /// The ids of a run to create, and the graph it executes.
+    fn ids(
+        &self,
+        run: RunId,
+        thread: ThreadId,
+        request: &request::Run,
+    ) -> Result<(Ids, Arc<Registered>), Error> {
+        if self.shared.drain.is_cancelled() {
+            return Err(Error::Draining);
+        }
+        let (assistant, registered) = self.shared.assistants.find(&request.assistant)?;
+        let ids = Ids {
+            run,
+            thread,
+            assistant,
+            graph: registered.name.clone(),
+        };
+        Ok((ids, registered))
+    }
+
+    /// The one builder of a new run: its row, its stream and its handle.
+    fn build(
+        &self,
+        ids: &Ids,
+        registered: &Registered,
+        request: &request::Run,
+        temporary: bool,
+    ) -> Result<PreparedRun, Error> {
+        let metadata = run_metadata(request, ids, temporary);
+        let known = context_properties(&registered.graph);
+        let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);
+        let running = self.inner.active.lock().running.len();
+        let has_room = running < self.inner.options.slots;
+        let new = NewRun {
+            id: ids.run,
+            thread: ids.thread,
+            create_thread: None,
+            assistant: ids.assistant,
+            metadata,
+            kwargs: stored(&kwargs)?,
+            address: None,
+            branch: None,
+            strategy: request.multitask_strategy,
+            after: request.after,
+            temporary,
+            claim: has_room.then_some(self.shared.worker),
+            own_metadata: (!temporary).then(|| own_keys(request)),
+            thread_metadata: thread_metadata(ids),
+            thread_config: thread_config(request),
+        };
+        let publisher = Publisher::new(stream::Options {
+            modes: request.stream_mode.clone(),
+            temporary,
+            subgraphs: request.stream_subgraphs,
+            resumable: request.stream_resumable,
+            ..stream::Options::new(ids.run, ids.thread, registered.graph.clone())
+        });
+        let pending = PendingRun::new(publisher.clone());
+        let handle = pending.handle.clone();
+        self.inner.hub.insert(publisher);
+        self.inner.active.lock().pending.insert(ids.run, pending);
+        Ok(PreparedRun {
+            id: ids.run,
+            new,
+            handle,
+            kwargs,
+        })
+    }
+
+    /// Starts or queues a run that is durable now; one that was refused is discarded.
+    pub(crate) async fn launch(
+        &self,
+        request: &request::Run,
+        run: RunId,
+        created: Created,
+    ) -> Result<Run, Error> {
+        let (row, slot) = match created {
+            Created::Started(row, slot) => (*row, Some(slot)),
+            Created::Queued(row) => (*row, None),
+            refused => {
+                self.discard(run);
+                return Err(refusal(run, &refused).unwrap_or(Error::Busy));
+            }
+        };
+        self.cancel_superseded(request, &row).await;
+        match slot {
+            Some(slot) => self.execute(row.clone(), slot, false),
+            None => {
+                if let Some(pending) = self.inner.active.lock().pending.get_mut(&run) {
+                    pending.since = Some(Instant::now());
+                }
+                self.wake();
+            }
+        }
+        Ok(row)
+    }
+
+    /// Forgets a run that was not written.
+    pub(crate) fn discard(&self, run: RunId) {
+        self.inner.active.lock().pending.remove(&run);
+        self.inner.hub.remove(run);
+    }
+
+    /// Locks the tree of a thread until a run that resumes a branch is written, the active branch
+    /// without `branch`; there is nothing to lock for a thread that does not exist yet.
     ///
     /// # Errors
-    /// 409 `head_conflict`: a run that answers there is under way or waits.
-    async fn only_answer(
+    /// 409 `head_conflict`: a run that resumes the branch is pending or running.
+    async fn lock_resume(
         &self,
         thread: ThreadId,
         branch: Option<BranchId>,
     ) -> Result<Option<OwnedMutexGuard<()>>, Error> {
-        let mut reader = self.inner.parts.tree.reader().await?;
-        let Some(row) = reader.thread_row(thread).await? else {
+        let parts = &self.shared.parts;
+        let Some(row) = parts.tree.reader().await?.thread_row(thread).await? else {
             return Ok(None);
         };
-        drop(reader);
-        let turn = self.inner.turns.of(row.tree).await;
-        let mut reader = self.inner.parts.tree.reader().await?;
+        let lock = self.shared.tree_locks.lock(row.tree).await;
+        let mut reader = parts.tree.reader().await?;
         let row = resolve::thread(&mut *reader, thread).await?;
         let open = reader.open_runs(row.tree, thread).await?;
         drop(reader);
-        let here = branch.or(row.active_branch);
+        let branch = branch.or(row.active_branch);
         for open in open {
-            if open.branch.or(row.active_branch) != here {
+            if open.branch.or(row.active_branch) != branch {
                 continue;
             }
-            let run = self.inner.parts.runs.run(thread, open.id).await?;
+            let run = parts.runs.run(thread, open.id).await?;
             let kwargs = run.and_then(|run| Kwargs::from_value(&run.kwargs).ok());
-            let answer = kwargs.and_then(|kwargs| kwargs.command?.get("resume").cloned());
-            if answer.is_some_and(|answer| !answer.is_null()) {
+            if kwargs.is_some_and(|kwargs| kwargs.resumes()) {
                 return Err(tree::Error::conflict(
                     "head_conflict",
                     "Another answer is being given here: wait for its run and look at the state",
@@ -164,70 +274,37 @@ impl Service {
                 .into());
             }
         }
-        Ok(Some(turn))
-    }
-
-    /// Stops what a run with strategy `interrupt` or `rollback` has ended in the storage.
-    pub(super) async fn supersede(&self, request: &request::Run, run: &Run) {
-        use super::Strategy::{Interrupt, Rollback};
-        if !matches!(request.multitask_strategy, Interrupt | Rollback) {
-            return;
-        }
-        let others: Vec<Live> = {
-            let active = self.inner.active.lock();
-            let same = |live: &Live| {
-                live.publisher.thread() == run.thread && live.publisher.run() != run.id
-            };
-            let running = active.running.values().filter(|live| same(live)).cloned();
-            let waiting = active
-                .waiting
-                .values()
-                .map(|held| held.live.clone())
-                .filter(same);
-            running.chain(waiting).collect()
-        };
-        for other in others {
-            // Runs of other branches go on.
-            let id = other.publisher.run();
-            let ended = match self.find_run(run.thread, id).await {
-                Ok(Some(row)) => row.status.is_final(),
-                Ok(None) => true,
-                Err(_) => false,
-            };
-            if ended {
-                other.cancel.cancel();
-                self.forget_waiting(id);
-            }
-        }
-    }
-
-    /// Ends the stream of a run that was cancelled before it started.
-    pub(super) fn forget_waiting(&self, run: RunId) {
-        let held = self.inner.active.lock().waiting.remove(&run);
-        if let Some(held) = held {
-            held.live.publisher.close();
-            self.inner.hub.finish(&held.live.publisher);
-            held.end.send_replace(Some(Arc::new(super::End {
-                status: super::Status::Interrupted,
-                values: Value::map(Map::new()),
-                interrupts: vec![],
-                error: None,
-            })));
-        }
+        Ok(Some(lock))
     }
 }
 
-/// Whether a run answers a question and takes its turn behind others.
-fn answers(request: &request::Run) -> bool {
+/// Why a run was not created; `None` if it was.
+pub(crate) fn refusal(run: RunId, created: &Created) -> Option<Error> {
+    match created {
+        Created::Busy => Some(Error::Busy),
+        Created::NoThread => Some(Error::NoThreadOrAssistant),
+        Created::Exists => Some(Error::RunExists(run)),
+        Created::Started(..) | Created::Queued(_) => None,
+    }
+}
+
+fn stored(kwargs: &Kwargs) -> Result<Value, Error> {
+    kwargs
+        .to_value()
+        .map_err(|error| Error::Invalid(error.to_string()))
+}
+
+/// Whether a run resumes an interrupt and queues behind others that do.
+fn resumes(request: &request::Run) -> bool {
     let command = request.command.as_ref();
-    let answer = command.and_then(|command| command.get("resume"));
-    let enqueues = request.multitask_strategy == super::Strategy::Enqueue;
-    enqueues && answer.is_some_and(|answer| !answer.is_null())
+    let value = command.and_then(|command| command.get("resume"));
+    let enqueues = request.multitask_strategy == Strategy::Enqueue;
+    enqueues && value.is_some_and(|value| !value.is_null())
 }
 
 fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Option<NewThread> {
-    let wanted = thread.is_none() || request.if_not_exists == IfNotExists::Create;
-    wanted.then(|| {
+    let creates = thread.is_none() || request.if_not_exists == IfNotExists::Create;
+    creates.then(|| {
         let mut metadata = thread_metadata(ids);
         if let Some(Value::Map(own)) = request.config.get("metadata") {
             metadata.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -247,7 +324,7 @@ fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Op
     })
 }
 
-pub(super) fn thread_metadata(ids: &Ids) -> Map {
+fn thread_metadata(ids: &Ids) -> Map {
     let mut map = Map::with_capacity(2);
     map.insert("graph_id", Value::Str(ids.graph.clone()));
     map.insert("assistant_id", ids.assistant.to_string());
@@ -255,7 +332,7 @@ pub(super) fn thread_metadata(ids: &Ids) -> Map {
 }
 
 /// What a thread collects of its runs' config: everything but `configurable`.
-pub(super) fn thread_config(request: &request::Run) -> Map {
+fn thread_config(request: &request::Run) -> Map {
     let mut config = request.config.clone();
     config.remove("configurable");
     config.insert("configurable", Value::map(Map::new()));
@@ -265,8 +342,8 @@ pub(super) fn thread_config(request: &request::Run) -> Map {
 /// Ids in metadata that are those of the run, whatever a client calls so.
 const IDS: [&str; 5] = ["graph_id", "assistant_id", "run_id", "thread_id", "cron_id"];
 
-/// Metadata that a request gives its run: config's and the request's; later wins.
-fn given(request: &request::Run) -> Map {
+/// Metadata of a run from its request: config's and the request's; later wins.
+fn request_metadata(request: &request::Run) -> Map {
     let of_config = request.config.get("metadata").and_then(Value::as_map);
     let all = of_config.into_iter().chain([&request.metadata]).flatten();
     let own = all.filter(|(key, _)| !IDS.contains(&&***key));
@@ -274,18 +351,18 @@ fn given(request: &request::Run) -> Map {
         .collect()
 }
 
-/// Keys of a run's metadata that it does not have of its thread.
-pub(super) fn said(request: &request::Run) -> Vec<Arc<str>> {
-    let given = given(request);
+/// Keys of a run's metadata that it does not inherit from its thread.
+fn own_keys(request: &request::Run) -> Vec<Arc<str>> {
     let ids = IDS.into_iter().map(Arc::from);
-    given.keys().cloned().chain(ids).collect()
+    let own = request_metadata(request);
+    own.keys().cloned().chain(ids).collect()
 }
 
-/// Metadata of a run: assistant's, what the request gives, ids. The storage adds the thread's.
-pub(super) fn run_metadata(request: &request::Run, ids: &Ids, temporary: bool) -> Map {
+/// Metadata of a run: assistant's, the request's, ids. The storage adds the thread's.
+fn run_metadata(request: &request::Run, ids: &Ids, temporary: bool) -> Map {
     let mut map = Map::new();
     map.insert("created_by", "system");
-    map.extend(given(request));
+    map.extend(request_metadata(request));
     if !temporary {
         map.insert("graph_id", Value::Str(ids.graph.clone()));
     }

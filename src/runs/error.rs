@@ -1,7 +1,7 @@
 //! What the run service refuses or fails with.
 
 use crate::{
-    checkpoint, engine,
+    assistants, checkpoint, engine,
     id::{CheckpointId, RunId, ThreadId},
     tree,
 };
@@ -18,9 +18,9 @@ pub enum Error {
     /// No registered graph has this name.
     #[error("there is no graph `{name}`")]
     UnknownGraph {
-        /// What was asked for.
+        /// The name in the request.
         name: String,
-        /// What there is.
+        /// The names of the registered graphs.
         known: Vec<String>,
     },
     /// The thread's graph is not one of this server.
@@ -28,7 +28,7 @@ pub enum Error {
     GraphGone {
         /// The thread's graph.
         name: String,
-        /// What there is.
+        /// The names of the registered graphs.
         known: Vec<String>,
     },
     /// The thread has no graph yet: no run was ever created on it.
@@ -49,7 +49,7 @@ pub enum Error {
     /// The run id is taken.
     #[error("Run with ID {0} already exists")]
     RunExists(RunId),
-    /// Another run is pending or running, and the request said `reject`.
+    /// Another run is pending or running, and the strategy of the request is `reject`.
     #[error("the thread is busy")]
     Busy,
     /// A state edit while a run is pending or running.
@@ -61,6 +61,15 @@ pub enum Error {
     /// The request cannot be carried out as it stands.
     #[error("{0}")]
     Invalid(String),
+    /// No run that the request names can be cancelled.
+    #[error("there are no runs to cancel")]
+    NothingToCancel {
+        /// There is such a run, and it has ended.
+        known: bool,
+    },
+    /// The thread was created, and updates of its state were not applied.
+    #[error("Thread {0} was created, but there were problems updating the state: {1}")]
+    CreatedWithoutUpdates(ThreadId, Box<Self>),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
@@ -73,6 +82,15 @@ pub enum Error {
     /// The engine refused.
     #[error(transparent)]
     Engine(#[from] engine::Error),
+}
+
+impl From<assistants::Error> for Error {
+    fn from(error: assistants::Error) -> Self {
+        match error {
+            assistants::Error::UnknownGraph { name, known } => Self::UnknownGraph { name, known },
+            assistants::Error::NoAssistant => Self::NoThreadOrAssistant,
+        }
+    }
 }
 
 /// `['a', 'b']`.

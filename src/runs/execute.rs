@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Claimed, Error, Run, Service, Status,
-    live::{Held, Live},
+    Claimed, Error, Run, RunHandle, Service, Status,
+    active::PendingRun,
     request::{self, Kwargs, Nodes},
-    service::Registered,
 };
 use crate::{
+    assistants::{Assistant, Registered},
     checkpoint::Slot,
     engine::{self, Command, Input, Request, Tolerance},
     extract::RunConfig,
@@ -24,7 +24,7 @@ use crate::{
     value::{Map, Value},
 };
 
-/// Numbers of frames that each attempt has to itself: whoever saw some of an earlier attempt is
+/// Numbers of frames that each attempt has to itself: a client that received some of an earlier attempt is
 /// shown all of this one.
 const FRAMES: u64 = 1_000_000_000;
 /// Fields of a config that are known. Nodes see others among what is configurable.
@@ -44,20 +44,20 @@ impl Service {
     /// queue, where more of its kind may wait.
     pub(super) fn execute(&self, run: Run, slot: Slot, queued: bool) {
         let service = self.clone();
-        let held = self.take_up(&run);
+        let pending = self.take_up(&run);
         self.inner.tracker.spawn(async move {
             let thread = run.thread;
-            service.run_to_end(run, slot, held).await;
+            service.run_to_end(run, slot, pending).await;
             let (waits, running) = {
                 let active = service.inner.active.lock();
                 (active.waits_on(thread), active.running.len())
             };
             // Until this moment there was no room for others.
             let full = running + 1 >= service.inner.options.slots;
-            // Looking at the queue is a write, so it is done when somebody is known to wait;
+            // Claiming from the queue is a write, so it is done when a run is known to wait;
             // what other processes queued is found by the poll.
             if queued || full || waits {
-                service.inner.wake.notify_one();
+                service.wake();
             }
         });
     }
@@ -69,24 +69,27 @@ impl Service {
         }
     }
 
-    /// The stream and the end of a run, made here if somebody else created it.
-    fn take_up(&self, run: &Run) -> Option<Held> {
+    /// The pending run with its stream, made here if another process created the run.
+    fn take_up(&self, run: &Run) -> Option<PendingRun> {
         let mut active = self.inner.active.lock();
         let earlier = u64::try_from(run.attempt - 1).unwrap_or(0);
-        let held = match active.waiting.remove(&run.id) {
-            Some(mut held) => {
+        let pending = match active.pending.remove(&run.id) {
+            Some(mut pending) => {
                 if run.attempt > 1 {
-                    held.live
+                    pending
+                        .handle
                         .publisher
                         .begin_attempt(run.attempt, earlier * FRAMES);
-                    held.live.cancel = CancellationToken::new();
+                    pending.handle.cancel = CancellationToken::new();
                 }
-                held
+                pending
             }
             None => {
                 let kwargs = Kwargs::from_value(&run.kwargs).ok()?;
                 let (_, registered) = self
-                    .registered(&request::Assistant::Id(run.assistant))
+                    .shared
+                    .assistants
+                    .find(&Assistant::Id(run.assistant))
                     .ok()?;
                 let graph = registered.graph.clone();
                 let publisher = Publisher::new(stream::Options {
@@ -99,78 +102,74 @@ impl Service {
                     ..stream::Options::new(run.id, run.thread, graph)
                 });
                 self.inner.hub.insert(publisher.clone());
-                Held::new(publisher)
+                PendingRun::new(publisher)
             }
         };
-        active.running.insert(run.id, held.live.clone());
-        Some(held)
+        active.running.insert(run.id, pending.handle.clone());
+        Some(pending)
     }
 
-    async fn run_to_end(&self, run: Run, slot: Slot, held: Option<Held>) {
-        let Some(held) = held else {
-            // The graph is gone, or the row is from another version: say so and free the slot.
+    async fn run_to_end(&self, run: Run, slot: Slot, pending: Option<PendingRun>) {
+        let Some(pending) = pending else {
+            // The graph is gone, or the row is from another version: the run fails and frees its slot.
             let error = engine::Error::value("this server has no graph for the run's assistant");
-            self.finish(
-                &run,
-                slot,
-                Status::Error,
-                Outcome::Error,
-                Some(error.to_value()),
-            )
-            .await;
+            let error = Some(error.to_value());
+            let outcome = Outcome::Error;
+            self.write_final_row(&run, slot, Status::Error, outcome, error)
+                .await;
             return;
         };
-        let publisher = held.live.publisher.clone();
+        let publisher = pending.handle.publisher.clone();
         // A stream that names its branch begins once that is known.
         let branching = run.kwargs.get("branching");
         if branching.is_none_or(Value::is_null) {
             publisher.start();
         }
-        self.inner.news.tell(run.thread);
+        self.shared.notifier.notify(run.thread);
         let finished = tokio::select! {
             biased;
-            finished = guarded(self.attempt(&run, slot, &held.live)) => finished,
+            finished = guarded(self.attempt(&run, slot, &pending.handle)) => finished,
             () = self.inner.hand_over.cancelled() => {
-                // What was stored is where the next one goes on. Who waits here is told to come
-                // again.
+                // The next process continues with what is stored. Those who wait here learn that
+                // the server has stopped.
                 self.inner.active.lock().running.remove(&run.id);
                 return;
             }
         };
-        let end = self.conclude(&run, slot, finished, &held.live).await;
-        self.inner.news.tell(run.thread);
-        let Some(end) = end else {
-            // Who waits here is told the end that the other process writes.
+        let result = self.finish(&run, slot, finished, &pending.handle).await;
+        self.shared.notifier.notify(run.thread);
+        let Some(result) = result else {
+            // Those who wait here get the result that another attempt writes.
             {
                 let mut active = self.inner.active.lock();
                 active.running.remove(&run.id);
                 let since = Some(Instant::now());
-                active.waiting.insert(run.id, Held { since, ..held });
+                active
+                    .pending
+                    .insert(run.id, PendingRun { since, ..pending });
             }
-            self.look_after(run.thread, run.id).await;
+            self.end_if_final(run.thread, run.id).await;
             return;
         };
-        publisher.close();
-        self.inner.hub.finish(&publisher);
         self.inner.active.lock().running.remove(&run.id);
-        held.end.send_replace(Some(Arc::new(end)));
+        self.publish_result(pending, result);
     }
 
     async fn attempt(
         &self,
         run: &Run,
         slot: Slot,
-        live: &Live,
+        handle: &RunHandle,
     ) -> Result<(Arc<Registered>, engine::Finished), Error> {
-        let (_, registered) = self.registered(&request::Assistant::Id(run.assistant))?;
+        let (_, registered) = self.shared.assistants.find(&Assistant::Id(run.assistant))?;
         let kwargs = Kwargs::from_value(&run.kwargs)
             .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;
         fail_point!("runs::claimed");
         let mut start = self
-            .starting_point(run, slot, &kwargs, &live.publisher)
+            .starting_point(run, slot, &kwargs, &handle.publisher)
             .await?;
         if run.temporary {
-            // Nothing of it stays, so nobody looks anything up.
+            // Nothing of it stays, so no message is looked up.
             start.index = None;
         } else if let Some(announced) = &kwargs.announced {
             start.index = Some(Arc::new(tree::Indexer {
@@ -193,15 +192,15 @@ impl Service {
                 request::Durability::Async => engine::Durability::Async,
                 request::Durability::Exit => engine::Durability::Exit,
             },
-            items: self.inner.parts.items.clone(),
+            items: self.shared.parts.items.clone(),
             reuse: Some(self.inner.reuse.clone()),
             tolerance: Tolerance {
-                // Clients of LangGraph send an answer twice and expect the state.
+                // Clients of LangGraph resume twice and expect the state.
                 idle_answers: true,
                 unknown_names: false,
             },
-            sink: live.publisher.clone(),
-            cancel: live.cancel.clone(),
+            sink: handle.publisher.clone(),
+            cancel: handle.cancel.clone(),
         };
         let work = engine::run(request, Some(start));
         let mut work = Box::pin(work);
@@ -209,8 +208,8 @@ impl Service {
         let finished = match tokio::time::timeout(limit, &mut work).await {
             Ok(finished) => finished,
             Err(_) => {
-                // It stops at the next await, and says where it stands.
-                live.cancel.cancel();
+                // It stops at the next await, and returns its last checkpoint.
+                handle.cancel.cancel();
                 engine::Finished {
                     result: Err(engine::Error::failed(
                         "TimeoutError",
@@ -268,7 +267,7 @@ impl Service {
     }
 }
 
-/// A mistake of this program ends its run, not the process, and leaves nobody waiting.
+/// A panic of this program ends its run, not the process, and the run has a result.
 async fn guarded<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let done = std::panic::AssertUnwindSafe(work).catch_unwind().await;
     done.unwrap_or_else(|_| {
@@ -295,7 +294,7 @@ fn input_of(kwargs: &Kwargs) -> Result<Input, Error> {
 }
 
 /// A command as the engine takes it.
-pub(super) fn command_of(command: &Value) -> Result<Command, Error> {
+pub(crate) fn command_of(command: &Value) -> Result<Command, Error> {
     let command = request::Command::parse(command).map_err(Error::Invalid)?;
     let goto = command.goto.into_iter().map(|goto| match goto {
         request::Goto::Node(node) => Goto { node, arg: None },
@@ -313,14 +312,14 @@ pub(super) fn command_of(command: &Value) -> Result<Command, Error> {
 }
 
 /// Keys that the graph's schema of its context knows; `None` without a schema.
-pub(super) fn known_context(graph: &Compiled) -> Option<&serde_json::Map<String, Json>> {
+pub(super) fn context_properties(graph: &Compiled) -> Option<&serde_json::Map<String, Json>> {
     let schema = graph.schemas.context.as_ref()?;
     schema.get("properties")?.as_object()
 }
 
 /// The context as far as the graph knows it.
 fn context_of(graph: &Compiled, context: &Map) -> Value {
-    let map = match known_context(graph) {
+    let map = match context_properties(graph) {
         Some(known) => context
             .iter()
             .filter(|(key, _)| known.contains_key(&***key))

@@ -1,4 +1,4 @@
-//! What a client asks of a run, already validated, and the form of it that is kept with the row.
+//! Requests about runs, already validated, and their form in the row of a run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Strategy;
 use crate::{
-    id::{AssistantId, CheckpointId, RunId, ThreadId},
+    id::{CheckpointId, RunId, ThreadId},
     tree,
     value::{Map, Value},
 };
 
+pub mod codec;
 mod command;
 mod kwargs;
-pub mod threads;
 
-pub use crate::stream::Mode;
+pub use crate::{assistants::Assistant, stream::Mode};
 pub use command::{Command, Goto};
 pub use kwargs::{Ids, Kwargs};
 
@@ -38,6 +38,8 @@ macro_rules! words {
     )*};
 }
 
+pub(crate) use words;
+
 words! {
     /// When a superstep's checkpoint must be durable.
     Durability {
@@ -52,7 +54,7 @@ words! {
     OnDisconnect {
         /// The run is cancelled.
         Cancel = "cancel",
-        /// The run goes on.
+        /// The run continues.
         Continue = "continue",
     }
     /// What to do when the thread does not exist.
@@ -76,22 +78,6 @@ words! {
         /// It is undone, and the run is deleted.
         Rollback = "rollback",
     }
-    /// What a stream of a whole thread shows.
-    ThreadMode {
-        /// Everything of every run.
-        RunModes = "run_modes",
-        /// Starts and ends of runs.
-        Lifecycle = "lifecycle",
-        /// State edits.
-        StateUpdate = "state_update",
-    }
-    /// What pruning leaves of a thread.
-    Prune {
-        /// Nothing.
-        Delete = "delete",
-        /// The thread with its latest checkpoint.
-        KeepLatest = "keep_latest",
-    }
     /// Which runs to cancel.
     CancelStatus {
         /// Those that wait.
@@ -103,15 +89,6 @@ words! {
     }
 }
 
-/// Which assistant to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Assistant {
-    /// By id.
-    Id(AssistantId),
-    /// The system assistant of a registered graph.
-    Graph(Arc<str>),
-}
-
 /// Where to start from, when it is not the head.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Address {
@@ -121,9 +98,9 @@ pub struct Address {
     pub ns: Arc<str>,
     /// Checkpoints of parent namespaces, for a nested one.
     pub map: Option<Map>,
-    /// The place, when the request uses address fields that LangGraph does not have. Then
-    /// `checkpoint` is what it was resolved to, if anything.
-    pub place: Option<tree::Address>,
+    /// The address in the conversation tree, when the request uses address fields that LangGraph
+    /// does not have. Then `checkpoint` is what it was resolved to, if anything.
+    pub tree_address: Option<tree::Address>,
 }
 
 impl Address {
@@ -172,9 +149,9 @@ pub struct Run {
     pub assistant: Assistant,
     /// Input of the graph; `None` (also for JSON null) continues from the checkpoint.
     pub input: Option<Value>,
-    /// `{update, resume, goto}` as sent; it parses with [`Command::parse`]. Wins over `input`.
+    /// `{update, resume, goto}` of the request; it parses with [`Command::parse`]. Wins over `input`.
     pub command: Option<Value>,
-    /// `{tags, recursion_limit, configurable, metadata}` as sent, fields of known type.
+    /// `{tags, recursion_limit, configurable, metadata}` of the request, fields of known type.
     pub config: Map,
     /// Static context of the graph; never filled together with `config.configurable`.
     pub context: Map,
@@ -184,7 +161,7 @@ pub struct Run {
     pub stream_mode: Vec<Mode>,
     /// Show events of subgraphs too.
     pub stream_subgraphs: bool,
-    /// Keep the events and number them, so that a client can rejoin.
+    /// Retain the events and number them, so that a client can rejoin.
     pub stream_resumable: bool,
     /// What a lost connection means (stream and wait only).
     pub on_disconnect: OnDisconnect,
@@ -203,9 +180,9 @@ pub struct Run {
     pub if_not_exists: IfNotExists,
     /// How long it must wait.
     pub after: Duration,
-    /// As asked; `None` means the default of the kind of run (`async`, stateless `exit`).
+    /// As requested; `None` means the default of the kind of run (`async`, stateless `exit`).
     pub durability: Option<Durability>,
-    /// `checkpoint_during` as given: the older way to ask for a durability.
+    /// `checkpoint_during` of the request: the older way to ask for a durability.
     pub checkpoint_during: Option<bool>,
     /// Where to report the end.
     pub webhook: Option<Arc<str>>,
@@ -213,17 +190,17 @@ pub struct Run {
     pub on_completion: OnCompletion,
     /// `x-request-id` of the request, or a generated one.
     pub request_id: Arc<str>,
-    /// Whose request it is; the owner of a thread that it creates.
+    /// The principal of the request; the owner of a thread that it creates.
     pub principal: Arc<str>,
     /// The id it is to have; `None` for a new one. Set for requests that take effect once, so
-    /// that a run is found again whose creator died before it answered.
+    /// that a retry finds the run of a process that died before it responded.
     pub id: Option<RunId>,
 }
 
 impl Run {
     /// Whether it uses a field of the conversation tree.
     pub fn branches(&self) -> bool {
-        self.activate.is_some() || self.address.place.is_some()
+        self.activate.is_some() || self.address.tree_address.is_some()
     }
 
     /// A request with every field at its default, for callers inside the program.
@@ -262,20 +239,11 @@ impl Run {
 pub struct Join {
     /// Only these modes; empty for all the run has.
     pub modes: Vec<Mode>,
-    /// `Last-Event-ID` as sent: events after it are replayed; `-`, `-1` and `0` mean from the
+    /// `Last-Event-ID` of the request: events after it are replayed; `-`, `-1` and `0` mean from the
     /// start; `None` means live events only.
     pub last_event_id: Option<Arc<str>>,
     /// Cancel the run when this client goes away.
     pub cancel_on_disconnect: bool,
-}
-
-/// How to watch a thread.
-#[derive(Clone, Debug)]
-pub struct Watch {
-    /// What to show; never empty.
-    pub modes: Vec<ThreadMode>,
-    /// `Last-Event-ID` as sent: `-` from the start, or the id of an event.
-    pub last_event_id: Option<Arc<str>>,
 }
 
 /// Which runs to cancel together.

@@ -1,10 +1,12 @@
 //! What the run service needs of a storage.
 
+pub mod transitions;
+
 use std::{str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::kept::Columns;
+use super::request::codec::Columns;
 use crate::{
     checkpoint::{Error, Slot},
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
@@ -74,7 +76,7 @@ pub enum Strategy {
     /// Let it wait its turn.
     #[default]
     Enqueue,
-    /// Cancel the others and keep what they did.
+    /// Cancel the others and retain what they did.
     Interrupt,
     /// Cancel the others, undo what they did, and delete them.
     Rollback,
@@ -109,7 +111,7 @@ pub struct Run {
     pub status: Status,
     /// What clients see as metadata.
     pub metadata: Map,
-    /// The request: input, command, config, stream modes and so on. Kept in the codec.
+    /// The request: input, command, config, stream modes and so on. Encoded by [`codec`](super::request::codec).
     pub kwargs: Value,
     /// The checkpoint it starts from, when it is not the head.
     pub address: Option<CheckpointId>,
@@ -146,7 +148,7 @@ pub struct NewRun {
     pub assistant: AssistantId,
     /// What clients see as metadata.
     pub metadata: Map,
-    /// The request, kept in the codec.
+    /// The request, to be encoded by [`codec`](super::request::codec).
     pub kwargs: Value,
     /// The checkpoint it starts from, when the request names one.
     pub address: Option<CheckpointId>,
@@ -160,9 +162,9 @@ pub struct NewRun {
     pub temporary: bool,
     /// Start it at once for this worker when the slot is free and `after` is zero.
     pub claim: Option<WorkerId>,
-    /// Keys of metadata that the request settles: the thread's others are the run's as well.
-    /// `None`: it has nothing of the thread's.
-    pub said: Option<Vec<Arc<str>>>,
+    /// Keys of metadata that the run does not inherit: it has the thread's others as well. `None`
+    /// when it inherits nothing.
+    pub own_metadata: Option<Vec<Arc<str>>>,
     /// Merged into the thread's metadata (`graph_id`, `assistant_id`).
     pub thread_metadata: Map,
     /// Merged into the thread's config.
@@ -183,7 +185,7 @@ impl NewRun {
 /// What became of a run to create. All of it is durable when the call returns.
 #[derive(Clone, Debug)]
 pub enum Created {
-    /// It holds its slot: execute it.
+    /// It occupies its slot: execute it.
     Started(Box<Run>, Slot),
     /// It waits.
     Queued(Box<Run>),
@@ -195,7 +197,7 @@ pub enum Created {
     Exists,
 }
 
-/// How many processes may die over a run that does not move before it is given up. One that hands
+/// How many processes may die over a run that does not move before it ends with an error. One that hands
 /// its runs over at shutdown has not died.
 pub const DEATHS: i32 = 3;
 
@@ -214,9 +216,9 @@ pub struct Recovered {
 pub struct Recover {
     /// The worker.
     pub worker: WorkerId,
-    /// The runs it executes. Others that are held in its name were lost with the answer to a
-    /// claim; and one of these that it has lost in the meantime is not its own again before it
-    /// knows.
+    /// The runs it executes. Other runs of this worker were lost with the response to a claim;
+    /// and one of these that it has lost in the meantime it takes over only after it has learned of
+    /// that.
     pub busy: Vec<RunId>,
     /// How many it may take.
     pub limit: usize,
@@ -257,12 +259,12 @@ pub struct Undo {
     pub run: RunId,
     /// Also when it has ended.
     pub ended: bool,
-    /// What its branch says then, `{"error", "message"}`.
+    /// The error of its branch then, `{"error", "message"}`.
     pub error: Option<Value>,
 }
 
 impl Undo {
-    /// That of a run which was given up: each of its processes died.
+    /// The error of a run that was lost too often: each of its processes died.
     pub fn lost() -> Value {
         let message = format!(
             "the process that executed this run died before the run had ended, {DEATHS} times"
@@ -279,11 +281,11 @@ impl Undo {
     }
 }
 
-/// Keeps runs and the leases of workers. Implemented by `storage::sqlite` and
+/// Stores runs and the leases of workers. Implemented by `storage::sqlite` and
 /// `storage::postgres`.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Creates a run and, when asked and possible, claims it: one transaction. `Pruned` when the
+    /// Creates a run and, when requested and possible, claims it: one transaction. `Pruned` when the
     /// checkpoint it is to start from is gone; while the run is open, that checkpoint stays.
     async fn create_run(&self, new: NewRun) -> Result<Created, Error>;
 
@@ -291,7 +293,7 @@ pub trait Store: Send + Sync + 'static {
     /// first per branch. Each claim raises the branch's epoch.
     async fn claim(&self, worker: WorkerId, limit: usize) -> Result<Vec<Claimed>, Error>;
 
-    /// Ends a run. `Fenced` when the epoch moved: the row was ended by somebody else.
+    /// Ends a run. `Fenced` when the epoch moved: another process has ended the row.
     async fn finish(&self, finish: Finish) -> Result<(), Error>;
 
     /// One run.
@@ -308,7 +310,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Cancels pending and running runs of a thread as one database fact: raises the epoch and
     /// makes the rows `interrupted`. `run` limits it to one. Branches of runs that were executed
-    /// say `error` then. Answers the runs it ended.
+    /// have `error` then. Returns the runs it ended.
     async fn cancel(
         &self,
         thread: ThreadId,
@@ -328,23 +330,23 @@ pub trait Store: Send + Sync + 'static {
     /// Registers this process, or renews its lease (database clock).
     async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error>;
 
-    /// Gives the lease back at shutdown.
+    /// Returns the lease at shutdown.
     async fn retire(&self, worker: WorkerId) -> Result<(), Error>;
 
     /// Takes over runs left `running` by dead processes (SQLite: every one of another worker;
-    /// Postgres: those whose worker's lease has lapsed or was given back), oldest first. The
+    /// Postgres: those whose worker's lease has lapsed or was returned), oldest first. The
     /// branch's epoch is raised, so that nothing the earlier worker still writes counts. A run over
     /// which [`DEATHS`] processes died ends as `error`.
     async fn recover(&self, by: Recover) -> Result<Recovered, Error>;
 
     /// The runs that are `running` in the name of a worker.
-    async fn held(&self, worker: WorkerId) -> Result<Vec<RunId>, Error>;
+    async fn running(&self, worker: WorkerId) -> Result<Vec<RunId>, Error>;
 
     /// A transaction on a tree in which runs can be created too.
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn Tx>, Error>;
 }
 
-/// A transaction on a tree, as [`tree::Store::begin`] gives it, that knows runs: a change of the
+/// A transaction on a tree, as [`tree::Store::begin`] returns it, that can create runs: a change of the
 /// tree and the run that follows it become durable together.
 #[async_trait]
 pub trait Tx: tree::Tx {

@@ -30,10 +30,8 @@ pub(super) mod types {
     pub(crate) use crate::{
         checkpoint::{BlobRow, Commit, Error, Flush, List, Query, Stored, Version},
         id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId},
-        runs::{
-            Created, NewRun,
-            keys::{Claim, Found},
-        },
+        idempotency::{Claim, Claimed},
+        runs::{Created, NewRun},
         store::{Item, Namespace, Put},
         tree::{
             Outcome,
@@ -168,12 +166,12 @@ macro_rules! checkpoint_operations {
     };
 }
 
-/// [`keys::Store`](crate::runs::keys::Store): idempotency keys.
+/// [`idempotency::Store`](crate::idempotency::Store): idempotency keys.
 macro_rules! idempotency_operations {
     ($run:ident for $store:ty) => {
-        implement! { $run for $store: $crate::runs::keys::Store {
-            write idempotency::claim_key([&] claim: Claim) -> Found;
-            write idempotency::keep_answer([&] claim: Claim, [&] answer: Vec<u8>) -> ();
+        implement! { $run for $store: $crate::idempotency::Store {
+            write idempotency::claim_key([&] claim: Claim) -> Claimed;
+            write idempotency::store_response([&] claim: Claim, [&] response: Vec<u8>) -> ();
             write idempotency::release_key([&] claim: Claim) -> ();
             write idempotency::expire_keys() -> u64;
         }}

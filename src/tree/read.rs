@@ -1,5 +1,8 @@
 //! Reading states of a thread: at a checkpoint, at present or over time, with those of subgraphs.
 
+pub mod graphless;
+pub mod head;
+
 use std::{collections::HashMap, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};

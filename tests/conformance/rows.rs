@@ -36,7 +36,7 @@ pub fn new_run(thread: ThreadId) -> NewRun {
         after: Duration::ZERO,
         temporary: false,
         claim: Some(WorkerId::mint()),
-        said: None,
+        own_metadata: None,
         thread_metadata: Map::new(),
         thread_config: Map::new(),
     }

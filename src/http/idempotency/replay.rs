@@ -23,13 +23,13 @@ use crate::{
         },
     },
     id::{RunId, ThreadId},
+    idempotency::{Key, Outcome, Service},
     runs::{
-        Service,
-        keys::{Begun, Key},
+        RunResult,
         request::{Join, Target},
     },
-    stream::{FrameSource, write_frame},
-    value::{Map, Value},
+    stream::FrameSource,
+    value::Value,
 };
 
 /// Says that the response is one of an earlier request.
@@ -129,7 +129,7 @@ impl Replayed {
             Replay::Wait(run) => return handlers::join_run(call, run, false).await,
             Replay::Stream(run) => run,
         };
-        let publisher = call.runs().stream(run.run);
+        let publisher = call.runs().publisher(run.run);
         if publisher.is_some_and(|publisher| publisher.resumable()) {
             let join = Join {
                 last_event_id: Some("-".into()),
@@ -138,8 +138,8 @@ impl Replayed {
             return handlers::watch(call, run, join).await;
         }
         let slot = call.stream_slot()?;
-        let result = handlers::join::result(call.runs(), run).await?;
-        let result = result.unwrap_or_else(handlers::join::not_found);
+        let result = call.runs().join(run).await?;
+        let result = result.unwrap_or_else(RunResult::ready_not_found);
         let service = call.idempotency().clone();
         let frames = async move {
             let result = result.await;
@@ -150,7 +150,7 @@ impl Replayed {
                     None => tokio::time::sleep(PAUSE).await,
                 }
             }
-            ending(run, &result)
+            result.to_frames(run.run, 1, &[])
         };
         let frames = Box::new(Later(Some(frames.boxed())));
         let heartbeat = call.shared.options.heartbeat;
@@ -160,27 +160,11 @@ impl Replayed {
 
     /// The body that is stored by now.
     async fn stored_bytes(&self, service: &Service) -> Option<Bytes> {
-        match service.begin_once(self.key.clone(), self.hash).await {
-            Ok(Begun::Answered(stored)) => Stored::decode(&stored).ok()?.bytes().cloned(),
+        match service.begin(self.key.clone(), self.hash).await {
+            Ok(Outcome::Replay(stored)) => Stored::decode(&stored).ok()?.bytes().cloned(),
             _ => None,
         }
     }
-}
-
-/// The stream of a run of which nothing is left but how it ended.
-fn ending(run: Target, result: &Value) -> Bytes {
-    let mut bytes = vec![];
-    let about = Map::from([
-        ("run_id", run.run.to_string().into()),
-        ("attempt", 1.into()),
-    ]);
-    let about = Value::map(about).to_json();
-    write_frame(&mut bytes, "metadata", about.as_bytes(), None);
-    match result.get("__error__") {
-        Some(error) => write_frame(&mut bytes, "error", error.to_json().as_bytes(), None),
-        None => write_frame(&mut bytes, "values", result.to_json().as_bytes(), None),
-    }
-    bytes.into()
 }
 
 /// A stream whose frames come all at once, later.

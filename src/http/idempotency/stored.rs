@@ -17,7 +17,8 @@ use crate::{
             error::Error,
         },
     },
-    runs::{keys::Kept, request::Target},
+    idempotency::StoredResponse,
+    runs::request::Target,
     value::{Map, Value},
 };
 
@@ -135,7 +136,7 @@ fn head(response: &Response<Body>) -> Map {
 
 /// The same response; if it takes as long as its run, its body is stored whole at its end: the run
 /// may be deleted when the request is repeated.
-pub fn store_at_end(response: Response<Body>, later: Kept) -> Response<Body> {
+pub fn store_at_end(response: Response<Body>, later: StoredResponse) -> Response<Body> {
     let Some(replay) = response.extensions().get::<Replay>().copied() else {
         return response;
     };

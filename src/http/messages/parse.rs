@@ -11,10 +11,8 @@ use crate::{
         server::error::Error,
     },
     message,
-    runs::{
-        messages::{NewMessage, NewPost, first_twice, is_blank},
-        request,
-    },
+    runs::request,
+    threads::messages::{NewMessage, NewPost, first_duplicate, is_blank},
     tree::{
         AddressFields, AddressTarget,
         address::parse_name,
@@ -86,7 +84,7 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
         }
         None => return Err(fields.required("messages")),
     };
-    if let Some(id) = first_twice(&messages) {
+    if let Some(id) = first_duplicate(&messages) {
         let reason = format!("The id `{id}` is that of two messages");
         return Err(fields.refuse("messages", reason));
     }

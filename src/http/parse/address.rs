@@ -163,7 +163,7 @@ pub fn state(fields: &Fields<'_>, with_branch: bool) -> Result<StateAddress, Err
     if address.checkpoint.is_none() {
         address.checkpoint = found.checkpoints.first().copied();
     }
-    address.place = in_tree(found, with_branch)?;
+    address.tree_address = in_tree(found, with_branch)?;
     Ok(address)
 }
 
@@ -177,7 +177,7 @@ pub fn state_of_query(
     found.checkpoints.extend(checkpoint);
     Ok(StateAddress {
         checkpoint: checkpoint.or(found.checkpoints.first().copied()),
-        place: in_tree(found, false)?,
+        tree_address: in_tree(found, false)?,
         ..StateAddress::default()
     })
 }

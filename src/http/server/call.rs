@@ -15,12 +15,13 @@ use super::{
     request_body::{self, Source},
 };
 use crate::{
+    assistants,
     http::{
         Services,
         parse::params::{Path, Query},
     },
     id::RunId,
-    runs,
+    idempotency, runs, threads,
     value::{Map, Value},
 };
 
@@ -54,15 +55,15 @@ impl Call {
         self.shared.services.runs()
     }
 
-    pub fn threads(&self) -> &runs::Service {
+    pub fn threads(&self) -> &threads::Service {
         self.shared.services.threads()
     }
 
-    pub fn idempotency(&self) -> &runs::Service {
+    pub fn idempotency(&self) -> &idempotency::Service {
         self.shared.services.idempotency()
     }
 
-    pub fn assistants(&self) -> &runs::Service {
+    pub fn assistants(&self) -> &assistants::Service {
         self.shared.services.assistants()
     }
 

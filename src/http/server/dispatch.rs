@@ -133,7 +133,7 @@ impl Dispatcher {
                 }
             };
             if let Some(thread) = changed {
-                services.threads().told_of(thread);
+                services.threads().notify(thread);
             }
             response
         };

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::body::{self, Body};
 use crate::{
-    checkpoint, engine,
+    assistants, checkpoint, engine,
     id::{RunId, ThreadId},
     runs, tree,
     value::{Map, Value},
@@ -224,11 +224,20 @@ impl From<runs::Error> for Error {
             E::Busy => Self::busy(),
             E::InFlight(_) => Self::conflict(error.to_string()).with_code("branch_busy"),
             E::NoGraph(_) | E::Invalid(_) => Self::bad_request(error.to_string()),
+            E::NothingToCancel { known } => Self::nothing_to_cancel(known),
+            // The thread exists, so this is no failure of the creation.
+            E::CreatedWithoutUpdates(..) => Self::new(StatusCode::CREATED, error.to_string()),
             E::Draining => Self::unavailable("The server is shutting down. Try again."),
             E::Tree(error) => error.into(),
             E::Storage(error) => error.into(),
             E::Engine(error) => error.into(),
         }
+    }
+}
+
+impl From<assistants::Error> for Error {
+    fn from(error: assistants::Error) -> Self {
+        runs::Error::from(error).into()
     }
 }
 

@@ -19,13 +19,14 @@ use crate::{
     graph::{Compiled, Graph, Output, START},
     http::{Server, Services},
     id::ThreadId,
+    idempotency::{self, Claim, Claimed},
     runs::{
         self, Parts, Status,
-        keys::{self, Claim, Found},
         request::{Assistant, Run, Target},
     },
     storage::sqlite,
-    tree::{IfExists, NewThread},
+    threads::request::Create,
+    tree::IfExists,
     value,
 };
 
@@ -51,21 +52,21 @@ impl Running {
             tree: store.clone(),
             runs: store.clone(),
             items: None,
-            keys: Arc::new(Gated {
-                keys: store.clone(),
-                gate: gate.clone(),
-            }),
-            projections: store,
+            projections: store.clone(),
         };
+        let keys = Arc::new(Gated {
+            keys: store,
+            gate: gate.clone(),
+        });
         let feeds = Feeds::default();
         let graphs = [
             ("agent".into(), agent(feeds.clone())),
             ("counter".into(), counter()),
         ];
         let drain = CancellationToken::new();
-        let service = runs::Service::new(parts, graphs, runs::Options::default(), drain.clone());
-        service.start().await.unwrap();
-        let services = Services::new(service);
+        let run_options = runs::Options::default();
+        let services = Services::new(parts, keys, graphs, run_options, drain.clone());
+        services.start().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = Server::new(services.clone(), options, drain.clone());
@@ -85,13 +86,14 @@ impl Running {
     pub async fn thread(&self, id: ThreadId, metadata: Value) {
         let mut metadata = metadata.as_map().cloned().unwrap();
         metadata.insert("graph_id", "counter");
-        let new = NewThread {
-            id,
+        let new = Create {
+            id: Some(id),
             metadata,
-            owner: String::new(),
             if_exists: IfExists::Raise,
+            supersteps: vec![],
+            principal: "".into(),
         };
-        self.services.threads().new_thread(new).await.unwrap();
+        self.services.threads().create(new).await.unwrap();
     }
 
     /// Makes the run [`RUN`] on [`THREAD`].
@@ -103,7 +105,7 @@ impl Running {
         };
         let thread = Some(THREAD.parse().unwrap());
         let created = self.services.runs().create(thread, request, false).await;
-        created.unwrap().live.ended().await;
+        created.unwrap().handle.ended().await;
     }
 
     /// Whatever the next run of `agent` emits until the sender is dropped. The sender is closed
@@ -125,7 +127,7 @@ impl Running {
         };
         let thread: ThreadId = THREAD.parse().unwrap();
         let created = self.services.runs().create(Some(thread), request, false);
-        let run = created.await.unwrap().run.id;
+        let run = created.await.unwrap().row.id;
         while !self.feeds.lock().is_empty() {
             tokio::task::yield_now().await;
         }
@@ -146,7 +148,7 @@ impl Running {
     /// Statuses of the runs of [`THREAD`], the newest first; none once it is deleted.
     pub async fn statuses(&self) -> Vec<Status> {
         let thread = THREAD.parse().unwrap();
-        let runs = self.services.runs().list_runs(thread, None, 100, 0).await;
+        let runs = self.services.runs().list(thread, None, 100, 0).await;
         runs.unwrap_or_default()
             .iter()
             .map(|run| run.status)
@@ -204,15 +206,15 @@ struct Gated {
 }
 
 #[async_trait]
-impl keys::Store for Gated {
-    async fn claim_key(&self, claim: Claim) -> Result<Found, checkpoint::Error> {
+impl idempotency::Store for Gated {
+    async fn claim_key(&self, claim: Claim) -> Result<Claimed, checkpoint::Error> {
         assert_ne!(&*claim.key.text, "panic");
         drop(self.gate.read().await);
         self.keys.claim_key(claim).await
     }
 
-    async fn keep_answer(&self, claim: Claim, answer: Vec<u8>) -> Result<(), checkpoint::Error> {
-        self.keys.keep_answer(claim, answer).await
+    async fn store_response(&self, claim: Claim, answer: Vec<u8>) -> Result<(), checkpoint::Error> {
+        self.keys.store_response(claim, answer).await
     }
 
     async fn release_key(&self, claim: Claim) -> Result<(), checkpoint::Error> {

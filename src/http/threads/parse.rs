@@ -2,7 +2,8 @@
 
 use crate::{
     http::{parse::fields::Fields, server::error::Error, state},
-    runs::request::{Command, threads::Update},
+    runs::request::Command,
+    threads::request::Update,
     value::{Map, Value},
 };
 

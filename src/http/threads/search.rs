@@ -15,7 +15,7 @@ use crate::{
         },
     },
     id::ThreadId,
-    runs::request::threads::{Filter, ForkMode, Search, SortBy, ThreadStatus},
+    threads::request::{Filter, ForkMode, Search, SortBy, ThreadStatus},
     value::{Map, Value},
 };
 

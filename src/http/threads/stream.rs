@@ -7,7 +7,7 @@ use crate::{
         parse::fields,
         server::{body::Body, call::Call, error::Error},
     },
-    runs::request::ThreadMode,
+    threads::request::ThreadMode,
     value::Value,
 };
 

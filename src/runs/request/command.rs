@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::value::{Map, Value};
 
-/// What a client tells the graph instead of giving it an input.
+/// A command to the graph, in place of an input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Command {
     /// Channel writes, in order.
     pub update: Option<Vec<(Arc<str>, Value)>>,
-    /// Answer to interrupts: one value, or a map from interrupt ids to values.
+    /// Resume value of interrupts: one value, or a map from interrupt ids to values.
     pub resume: Option<Value>,
     /// Nodes to run next.
     pub goto: Vec<Goto>,

@@ -1,5 +1,5 @@
-//! The part of a request that is kept with the run: what the worker that takes it reads, and
-//! what clients see as `kwargs`.
+//! The part of a request that is stored with the run: the worker that claims it reads it, and
+//! clients see it as `kwargs`.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     value::{DecodeError, EncodeError, Map, Value, from_value, to_value},
 };
 
-/// What a run is known by once it exists.
+/// The ids of a run to create.
 #[derive(Clone, Debug)]
 pub struct Ids {
     /// The run.
@@ -49,9 +49,9 @@ pub struct Kwargs {
     pub temporary: bool,
     /// Show events of subgraphs too.
     pub subgraphs: bool,
-    /// Keep the events.
+    /// Retain the events.
     pub resumable: bool,
-    /// The older word for a durability other than `exit`, as it was given.
+    /// The older word for a durability other than `exit`, as in the request.
     pub checkpoint_during: bool,
     /// When checkpoints are durable.
     pub durability: Durability,
@@ -63,7 +63,7 @@ pub struct Kwargs {
     pub announced: Option<Map>,
 }
 
-/// What is kept of a request's fields of the conversation tree: where it starts is in its row.
+/// The stored part of a request's fields of the conversation tree: where it starts is in its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branching {
     /// Whether a branch that the run makes becomes the active one.
@@ -71,9 +71,9 @@ pub struct Branching {
 }
 
 impl Kwargs {
-    /// What to keep of `request`. `metadata` is the run's metadata, already merged.
+    /// The stored part of `request`. `metadata` is the run's metadata, already merged.
     ///
-    /// `config.configurable` and `context` mirror each other when only one is given, and
+    /// `config.configurable` and `context` mirror each other when only one is present, and
     /// `configurable` gains the ids and the address, as LangGraph's nodes expect them.
     /// Of a context only what `known` has is configurable, where the graph says what it knows.
     pub fn of(
@@ -83,21 +83,21 @@ impl Kwargs {
         known: Option<&serde_json::Map<String, serde_json::Value>>,
         temporary: bool,
     ) -> Self {
-        let given = match request.config.get("configurable") {
+        let configurable_in = match request.config.get("configurable") {
             Some(Value::Map(map)) => map.as_ref().clone(),
             _ => Map::default(),
         };
         let context = if request.context.is_empty() {
-            given.clone()
+            configurable_in.clone()
         } else {
             request.context.clone()
         };
-        let mut configurable = if given.is_empty() {
+        let mut configurable = if configurable_in.is_empty() {
             let mut context = request.context.clone();
             context.retain(|key, _| known.is_none_or(|known| known.contains_key(&**key)));
             context
         } else {
-            given
+            configurable_in
         };
         configurable.insert("langgraph_auth_user", Value::Null);
         configurable.insert("langgraph_auth_user_id", "");
@@ -143,7 +143,7 @@ impl Kwargs {
         }
     }
 
-    /// The form kept in `runs.kwargs` and shown to clients.
+    /// The form stored in `runs.kwargs` and shown to clients.
     ///
     /// # Errors
     /// Only when a value is nested too deeply.
@@ -159,23 +159,16 @@ impl Kwargs {
         from_value(value)
     }
 
+    /// Whether the command resumes an interrupt.
+    pub fn resumes(&self) -> bool {
+        let command = self.command.as_ref();
+        let value = command.and_then(|command| command.get("resume"));
+        value.is_some_and(|value| !value.is_null())
+    }
+
     /// A field of `config.configurable`.
     pub fn configurable(&self, key: &str) -> Option<&Value> {
         self.config.get("configurable")?.get(key)
-    }
-
-    /// Where the run starts from; what `configurable` says when the request had no address.
-    pub fn address(&self) -> Address {
-        let text = |key| self.configurable(key).and_then(Value::as_str);
-        Address {
-            checkpoint: text("checkpoint_id").and_then(|id| id.parse::<CheckpointId>().ok()),
-            ns: text("checkpoint_ns").unwrap_or_default().into(),
-            map: self
-                .configurable("checkpoint_map")
-                .and_then(Value::as_map)
-                .cloned(),
-            place: None,
-        }
     }
 
     /// Checkpoints of graphs inside that the request names, by namespace.
@@ -215,7 +208,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_kept_of_a_request_reads_back_whole() {
+    fn a_stored_request_reads_back_whole() {
         let mut request = Run::of(Assistant::Graph("counter".into()));
         request.input = Some(value!({"count": 1.0}));
         request.context = Map::from([("tone", value!("dry")), ("other", value!(1))]);
@@ -240,7 +233,6 @@ mod tests {
         assert_eq!(stored["interrupt_before"], "*");
         assert_eq!(stored["stream_mode"][0], "messages-tuple");
         assert_eq!(stored["durability"], "async");
-        assert_eq!(back.address(), request.address);
         assert_eq!(back.recursion_limit(), Some(7));
         assert_eq!(back.configurable("tone"), Some(&value!("dry")));
         assert_eq!(back.configurable("other"), None);
@@ -250,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stateless_run_is_saved_at_its_end_unless_asked_otherwise() {
+    fn a_stateless_run_is_saved_at_its_end_unless_requested_otherwise() {
         let ids = Ids {
             run: RunId::mint(),
             thread: ThreadId::mint(),
@@ -258,11 +250,11 @@ mod tests {
             graph: "counter".into(),
         };
         let mut request = Run::of(Assistant::Graph("counter".into()));
-        let kept = Kwargs::of(&request, &ids, &Map::default(), None, true);
-        assert_eq!(kept.durability, Durability::Exit);
-        assert!(kept.checkpoint_during);
+        let stored = Kwargs::of(&request, &ids, &Map::default(), None, true);
+        assert_eq!(stored.durability, Durability::Exit);
+        assert!(stored.checkpoint_during);
         request.durability = Some(Durability::Sync);
-        let kept = Kwargs::of(&request, &ids, &Map::default(), None, true);
-        assert_eq!(kept.durability, Durability::Sync);
+        let stored = Kwargs::of(&request, &ids, &Map::default(), None, true);
+        assert_eq!(stored.durability, Durability::Sync);
     }
 }

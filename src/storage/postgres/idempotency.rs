@@ -7,7 +7,7 @@ use super::{
     columns::{Params, column, name},
     connection::{Failure, prepare},
 };
-use crate::runs::keys::{Claim, Found, KEEP};
+use crate::idempotency::{Claim, Claimed, RETENTION};
 
 /// Takes a key that is free or expired, or whose process has died over this request. A
 /// claim may arrive twice, when its first reply was lost.
@@ -36,32 +36,32 @@ DELETE FROM idempotency_keys WHERE principal = $1 AND key = $2 AND claim_id = $3
 const EXPIRE: &str = "
 DELETE FROM idempotency_keys WHERE created_at < now() - make_interval(secs => $1)";
 
-pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Found, Failure> {
+pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Claimed, Failure> {
     let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
     let hash = claim.request.as_slice();
-    let expiry = KEEP.as_secs_f64();
+    let expiry = RETENTION.as_secs_f64();
     let statement = prepare(db, CLAIM).await?;
     let params: Params<'_, 6> = [&principal, &key, &hash, &claim.id, &claim.worker.0, &expiry];
     if let Some(row) = db.query_opt(&statement, &params).await? {
         let first: Uuid = column(&row, "first_id")?;
-        return Ok(Found::Ours { first });
+        return Ok(Claimed::Granted { first });
     }
     let statement = prepare(db, FIND).await?;
     let row = db.query_opt(&statement, &[&principal, &key, &hash]).await?;
     let Some(row) = row else {
         // Released in between: the caller retries.
-        return Ok(Found::Theirs);
+        return Ok(Claimed::InProgress);
     };
     if !column::<bool>(&row, "is_equal")? {
-        return Ok(Found::Other);
+        return Ok(Claimed::OtherRequest);
     }
     Ok(match column::<Option<Vec<u8>>>(&row, "response")? {
-        Some(response) => Found::Answered(response),
-        None => Found::Theirs,
+        Some(response) => Claimed::Completed(response),
+        None => Claimed::InProgress,
     })
 }
 
-pub(super) async fn keep_answer(
+pub(super) async fn store_response(
     db: &Object,
     claim: &Claim,
     response: &[u8],
@@ -83,5 +83,5 @@ pub(super) async fn release_key(db: &Object, claim: &Claim) -> Result<(), Failur
 
 pub(super) async fn expire_keys(db: &Object) -> Result<u64, Failure> {
     let statement = prepare(db, EXPIRE).await?;
-    Ok(db.execute(&statement, &[&KEEP.as_secs_f64()]).await?)
+    Ok(db.execute(&statement, &[&RETENTION.as_secs_f64()]).await?)
 }

@@ -16,7 +16,7 @@ use crate::{
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
     runs::{
         self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Undo,
-        kept::{self, Columns},
+        request::codec::{self as request_codec, Columns},
     },
     value::Value,
 };
@@ -68,7 +68,7 @@ fn run_of(row: &Row) -> Result<Run, Error> {
         assistant: AssistantId(column(row, "assistant_id")?),
     };
     let mut kwargs = match kwargs {
-        Some(bytes) => kept::decode(column(row, "type")?, bytes, columns)
+        Some(bytes) => request_codec::decode(column(row, "type")?, bytes, columns)
             .map_err(|error| Error::Corrupt(error.to_string()))?,
         None => Value::Null,
     };
@@ -80,7 +80,7 @@ fn run_of(row: &Row) -> Result<Run, Error> {
         branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
         assistant: columns.assistant,
         status: word(column(row, "status")?)?,
-        metadata: kept::metadata(own.as_map().cloned(), &mut kwargs),
+        metadata: request_codec::metadata(own.as_map().cloned(), &mut kwargs),
         kwargs,
         address: column::<Option<JsonText>>(row, "address")?
             .map(|json| address(&json))
@@ -201,8 +201,8 @@ impl runs::Store for Store {
         recover::recover(self, by).await
     }
 
-    async fn held(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
-        recover::held(self, worker).await
+    async fn running(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+        recover::running(self, worker).await
     }
 
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {

@@ -6,16 +6,16 @@ use uuid::Uuid;
 use super::columns::id;
 use crate::{
     checkpoint::Error,
-    runs::keys::{Claim, Found, KEEP},
+    idempotency::{Claim, Claimed, RETENTION},
     time::Timestamp,
 };
 
 /// When the oldest key that still counts was claimed.
 fn oldest(now: Timestamp) -> i64 {
-    now.plus_seconds(-KEEP.as_secs_f64()).0
+    now.plus_seconds(-RETENTION.as_secs_f64()).0
 }
 
-pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Found, Error> {
+pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Claimed, Error> {
     let now = Timestamp::now();
     let found = db
         .prepare_cached(
@@ -34,13 +34,13 @@ pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Found, Error> {
     let (first, created) = match found {
         Some((hash, first, worker, response, created)) if created >= oldest(now) => {
             if hash != new.request {
-                return Ok(Found::Other);
+                return Ok(Claimed::OtherRequest);
             }
             if let Some(response) = response {
-                return Ok(Found::Answered(response));
+                return Ok(Claimed::Completed(response));
             }
             if worker == new.worker.0 {
-                return Ok(Found::Theirs);
+                return Ok(Claimed::InProgress);
             }
             (first, created)
         }
@@ -59,10 +59,10 @@ pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Found, Error> {
         new.worker.0.as_bytes(),
         created,
     ])?;
-    Ok(Found::Ours { first })
+    Ok(Claimed::Granted { first })
 }
 
-pub(super) fn keep_answer(db: &Connection, claim: &Claim, response: &[u8]) -> Result<(), Error> {
+pub(super) fn store_response(db: &Connection, claim: &Claim, response: &[u8]) -> Result<(), Error> {
     db.prepare_cached(
         "UPDATE idempotency_keys SET response = ?4 \
          WHERE principal = ?1 AND key = ?2 AND claim_id = ?3",

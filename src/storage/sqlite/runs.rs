@@ -14,7 +14,7 @@ use crate::{
     id::{RunId, ThreadId, TreeId, WorkerId},
     runs::{
         self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Undo,
-        kept::{self, Columns},
+        request::codec::{self as request_codec, Columns},
     },
     time::Timestamp,
     value::Value,
@@ -65,7 +65,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         thread: id(row, 2)?,
         assistant: id(row, 4)?,
     };
-    let mut kwargs = kept::decode(tag, row.get_ref(8)?.as_blob()?, columns)
+    let mut kwargs = request_codec::decode(tag, row.get_ref(8)?.as_blob()?, columns)
         .map_err(|why| unreadable(8, why.to_string()))?;
     Ok(Run {
         id: columns.run,
@@ -74,7 +74,7 @@ fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         branch: id_if(row, 3)?,
         assistant: columns.assistant,
         status: parsed(row, 5)?,
-        metadata: kept::metadata(json_map_if(row, 6)?, &mut kwargs),
+        metadata: request_codec::metadata(json_map_if(row, 6)?, &mut kwargs),
         kwargs,
         address: id_if(row, 9)?,
         base: id_if(row, 18)?,
@@ -114,7 +114,7 @@ pub(super) const OF_THREAD: &str = select!(
 #[async_trait]
 impl runs::Store for Store {
     async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
-        let kwargs = kept::encode(&new.kwargs, new.columns());
+        let kwargs = request_codec::encode(&new.kwargs, new.columns());
         self.writer
             .submit(move |db| create(db, new, &kwargs, Timestamp::now()))
             .await
@@ -224,8 +224,10 @@ impl runs::Store for Store {
             .await
     }
 
-    async fn held(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
-        self.readers.read(move |db| recover::held(db, worker)).await
+    async fn running(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+        self.readers
+            .read(move |db| recover::running(db, worker))
+            .await
     }
 
     async fn begin(&self, _tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {

@@ -11,6 +11,7 @@ use crate::{
     id::{CheckpointId, NodeId, TreeId},
     tree::{
         error::Error,
+        resolve::Base,
         store::{
             rows::{Branch, Outcome, Point},
             tx::Tx,
@@ -85,4 +86,24 @@ pub(super) fn pruned(id: CheckpointId) -> Error {
         "checkpoint_pruned",
         format!("Checkpoint {id} was pruned: nothing can be built on it any more"),
     )
+}
+
+/// Removes from the head of a branch that was just made the messages that its base has beyond the
+/// requested position; returns the branch as it is then.
+///
+/// # Errors
+/// As [`trim`].
+pub async fn trim_branch(
+    tx: &mut dyn Tx,
+    values: &MessageContents<'_>,
+    graph: &Arc<Compiled>,
+    branch: Branch,
+    base: &Base,
+) -> Result<Branch, Error> {
+    let Base::Trim { of, drop } = base else {
+        return Ok(branch);
+    };
+    trim(tx, values, graph, &branch, of, drop).await?;
+    let trimmed = tx.branch(values.tree, branch.id).await?;
+    Ok(trimmed.unwrap_or(branch))
 }

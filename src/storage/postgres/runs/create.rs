@@ -21,7 +21,7 @@ use super::{
 use crate::{
     checkpoint::{Error, codec},
     id::BranchId,
-    runs::{Created, NewRun, Strategy, kept},
+    runs::{Created, NewRun, Strategy, request::codec as request_codec},
     tree::event::codes::event_code,
 };
 
@@ -109,7 +109,7 @@ pub(super) async fn create(store: &Store, new: NewRun) -> Result<Created, Error>
 
 async fn create_once(store: &Store, new: &NewRun) -> Result<Created, Error> {
     let branch = BranchId::mint();
-    let kwargs = kept::encode(&new.kwargs, new.columns());
+    let kwargs = request_codec::encode(&new.kwargs, new.columns());
     let attempts = std::sync::atomic::AtomicU32::new(0);
     let (kwargs, attempts) = (&kwargs, &attempts);
     connection::retry(&store.pools.critical, |mut client| async move {
@@ -147,7 +147,7 @@ async fn ours(client: &Object, new: &NewRun) -> Result<Option<Created>, Failure>
     let run = run_of(&row)?;
     let mut asked = new.kwargs.clone();
     let own = column::<JsonText>(&row, "metadata")?.value()?;
-    kept::metadata(own.as_map().cloned(), &mut asked);
+    request_codec::metadata(own.as_map().cloned(), &mut asked);
     let same = run.thread == new.thread && run.kwargs == asked;
     let worker: Option<Uuid> = column(&row, "worker_id")?;
     Ok(Some(match worker {
@@ -329,7 +329,7 @@ async fn clear_and_insert(
 /// Creates a run in the caller's transaction, which is to be undone as far as this when it is
 /// neither started nor queued.
 pub(in super::super) async fn within(client: &Object, new: &NewRun) -> Result<Created, Failure> {
-    let kwargs = kept::encode(&new.kwargs, new.columns());
+    let kwargs = request_codec::encode(&new.kwargs, new.columns());
     let prepared = Prepared::on(client).await?;
     let row = clear_and_insert(client, &prepared, new, &kwargs, BranchId::mint()).await?;
     answer(client, new, row).await
@@ -362,12 +362,12 @@ async fn insert(
         .map(|id| Json::new(format!(r#"{{"checkpoint_id":"{id}"}}"#)));
     let worker = new.claim.map(|worker| worker.0);
     let reject = new.strategy == Strategy::Reject;
-    let metadata = match kept::own_metadata(&new.metadata, &new.kwargs) {
+    let metadata = match request_codec::own_metadata(&new.metadata, &new.kwargs) {
         Some(metadata) => Json::of_map(metadata),
         None => Json::new("null"),
     };
-    let said = new.said.as_ref();
-    let said: Option<Vec<_>> = said.map(|keys| keys.iter().map(|key| name(key)).collect());
+    let own = new.own_metadata.as_ref();
+    let own: Option<Vec<_>> = own.map(|keys| keys.iter().map(|key| name(key)).collect());
     let thread_metadata = Json::of_map(&new.thread_metadata);
     let thread_config = Json::of_map(&new.thread_config);
     client
@@ -389,7 +389,7 @@ async fn insert(
                 &thread_metadata,
                 &thread_config,
                 &new.branch.map(|branch| branch.0),
-                &said,
+                &own,
             ],
         )
         .await

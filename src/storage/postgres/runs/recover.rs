@@ -88,8 +88,8 @@ DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
 /// The runs that are `running` in the name of a worker.
 const HELD: &str = "SELECT run_id FROM runs WHERE status = 'running' AND worker_id = $1";
 
-/// See [`runs::Store::held`](crate::runs::Store::held).
-pub(super) async fn held(store: &Store, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+/// See [`runs::Store::running`](crate::runs::Store::running).
+pub(super) async fn running(store: &Store, worker: WorkerId) -> Result<Vec<RunId>, Error> {
     let rows = connection::retry(&store.pools.critical, |client| async move {
         let client = &client;
         let statement = prepare(client, HELD).await?;

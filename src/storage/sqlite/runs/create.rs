@@ -20,7 +20,10 @@ use super::{
 use crate::{
     checkpoint::{Error, Slot, codec},
     id::WorkerId,
-    runs::{Created, NewRun, Run, Status, Strategy, kept, transitions::run_events},
+    runs::{
+        Created, NewRun, Run, Status, Strategy, request::codec as request_codec,
+        transitions::run_events,
+    },
     time::Timestamp,
     value::Map,
 };
@@ -88,7 +91,7 @@ pub(in super::super) fn create(
     }
     let inherited = merge_into_thread(db, &new, now)?;
     let own = if inherited.is_empty() {
-        kept::own_metadata(&new.metadata, &new.kwargs).map(map_text)
+        request_codec::own_metadata(&new.metadata, &new.kwargs).map(map_text)
     } else {
         Some(map_text(&inherited))
     };
@@ -97,7 +100,7 @@ pub(in super::super) fn create(
         .filter(|_| others.is_empty() && new.after.is_zero());
     let (mut metadata, mut asked) = (new.metadata, new.kwargs);
     if !inherited.is_empty() {
-        metadata = kept::metadata(Some(inherited), &mut asked);
+        metadata = request_codec::metadata(Some(inherited), &mut asked);
     }
     let mut run = Run {
         id: new.id,
@@ -180,7 +183,8 @@ fn insert(
 /// Top level keys; nothing is written when nothing changes. Answers the metadata that the run has
 /// of the thread.
 fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<Map, Error> {
-    if new.thread_metadata.is_empty() && new.thread_config.is_empty() && new.said.is_none() {
+    if new.thread_metadata.is_empty() && new.thread_config.is_empty() && new.own_metadata.is_none()
+    {
         return Ok(Map::new());
     }
     let (mut metadata, mut config) = db
@@ -189,9 +193,9 @@ fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<Ma
             Ok((json_map(row, 0)?, json_map(row, 1)?))
         })?;
     let mut inherited = Map::new();
-    if let Some(said) = &new.said {
+    if let Some(own) = &new.own_metadata {
         inherited.clone_from(&metadata);
-        inherited.retain(|key, _| !said.contains(key));
+        inherited.retain(|key, _| !own.contains(key));
     }
     let changed =
         merge(&mut metadata, &new.thread_metadata) | merge(&mut config, &new.thread_config);

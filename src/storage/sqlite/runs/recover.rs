@@ -148,7 +148,7 @@ fn end(db: &Connection, run: &Run, slot: &Slot, now: Timestamp) -> Result<(), Er
 }
 
 /// The runs that are `running` in the name of a worker.
-pub(super) fn held(db: &Connection, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+pub(super) fn running(db: &Connection, worker: WorkerId) -> Result<Vec<RunId>, Error> {
     let mut statement = db.prepare_cached(
         "SELECT run_id FROM runs INDEXED BY one_running_per_branch \
          WHERE status = 'running' AND worker_id = ?1",

@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 use crate::{
     checkpoint::{Commit, Error},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
-    runs::{Created, NewRun, kept},
+    runs::{Created, NewRun, request::codec as request_codec},
     storage::sqlite::{branches, checkpoints::commit, columns::map_text, events, runs},
     time::Timestamp,
     tree::{
@@ -228,6 +228,6 @@ pub(super) fn append(
 }
 
 pub(super) fn create_run(db: &Connection, new: NewRun) -> Result<Created, Error> {
-    let kwargs = kept::encode(&new.kwargs, new.columns());
+    let kwargs = request_codec::encode(&new.kwargs, new.columns());
     runs::create(db, new, &kwargs, Timestamp::now())
 }

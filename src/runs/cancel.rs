@@ -1,0 +1,240 @@
+//! Cancelling and deleting runs, and ending in this process what was ended in the storage.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Error, Run, RunHandle, RunResult, Service, Status, Strategy, Undo,
+    request::{self, Cancel, CancelAction, CancelStatus, Target},
+};
+use crate::{
+    id::{RunId, ThreadId},
+    tree::members::Level,
+};
+
+/// How long a cancelled run may take to store its work.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Why a run was cancelled by request: LangGraph's server names the path without ids.
+fn requested(action: CancelAction) -> String {
+    let action = action.as_str();
+    format!("{action} requested via POST /threads/{{thread_id}}/runs/{{run_id}}/cancel")
+}
+
+impl Service {
+    /// Cancels a run by request; its row is final, or gone, when this returns. With `wait` the
+    /// result is that of the run, if this process executed it.
+    ///
+    /// # Errors
+    /// There is no such run, or it had ended; the storage failed.
+    pub async fn cancel_requested(
+        &self,
+        run: Target,
+        action: CancelAction,
+        wait: bool,
+    ) -> Result<Option<RunResult>, Error> {
+        let handle = self.handle(run.run);
+        if !self.cancel_run(run, action, &requested(action)).await? {
+            let known = self.find_run(run.thread, run.run).await?.is_some();
+            return Err(Error::NothingToCancel { known });
+        }
+        if !wait {
+            return Ok(None);
+        }
+        let result = match handle {
+            // Nothing is left of a run that was rolled back.
+            Some(handle) if action == CancelAction::Interrupt => handle.ended().await,
+            Some(handle) => {
+                handle.ended().await;
+                None
+            }
+            None => None,
+        };
+        let empty = || RunResult::empty(Status::Interrupted);
+        Ok(Some(result.map_or_else(empty, |result| (*result).clone())))
+    }
+
+    /// Cancels several runs by request. Of all threads only those count that `principal` may
+    /// write to; all without one.
+    ///
+    /// # Errors
+    /// There was none to cancel, or the storage failed.
+    pub async fn cancel_all_requested(
+        &self,
+        which: Cancel,
+        action: CancelAction,
+        principal: Option<Arc<str>>,
+    ) -> Result<(), Error> {
+        let runs = match which {
+            Cancel::Status(status) => self.cancellable(status, principal).await?,
+            Cancel::Runs(thread, runs) => runs.into_iter().map(|run| (thread, run)).collect(),
+        };
+        let reason = requested(action);
+        let (mut known, mut any) = (false, false);
+        for (thread, run) in runs {
+            if self
+                .cancel_run(Target { thread, run }, action, &reason)
+                .await?
+            {
+                any = true;
+            } else if !any && !known {
+                known = self.find_run(thread, run).await?.is_some();
+            }
+        }
+        if any {
+            Ok(())
+        } else {
+            Err(Error::NothingToCancel { known })
+        }
+    }
+
+    /// Cancels a run: its row is final, or gone, when this returns. False when it was final
+    /// before.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn cancel_run(
+        &self,
+        Target { thread, run }: Target,
+        action: CancelAction,
+        reason: &str,
+    ) -> Result<bool, Error> {
+        let runs = &self.shared.parts.runs;
+        let row = runs.run(thread, run).await?;
+        let ended = match action {
+            CancelAction::Interrupt => {
+                let error = Undo::reason("UserInterrupt", reason);
+                // What the run has streamed by now is stored first; a fence would cut it off.
+                let running = self.inner.active.lock().running.get(&run).cloned();
+                if let Some(handle) = running
+                    && handle.publisher.thread() == thread
+                    && handle.cancel_and_wait(error.clone(), GRACE).await
+                {
+                    return Ok(true);
+                }
+                let was_open = row.as_ref().is_some_and(|row| !row.status.is_final());
+                let ended = runs.cancel(thread, Some(run), Some(error)).await?;
+                // It may have stopped by itself in this moment.
+                !ended.is_empty()
+                    || was_open
+                        && matches!(runs.run(thread, run).await?,
+                            Some(row) if row.status == Status::Interrupted)
+            }
+            CancelAction::Rollback => {
+                let undo = Undo {
+                    thread,
+                    run,
+                    ended: false,
+                    error: Some(Undo::reason("UserRollback", reason)),
+                };
+                runs.remove(undo).await?
+            }
+        };
+        if ended {
+            self.cancel(&[run]);
+            if row.is_some_and(|row| row.temporary) {
+                // Its end would have deleted the thread.
+                self.shared.parts.tree.delete_thread(thread).await?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Deletes a run, ending it first, with the checkpoints nobody else needs.
+    ///
+    /// # Errors
+    /// No such run, or the storage failed.
+    pub async fn delete(&self, Target { thread, run }: Target) -> Result<(), Error> {
+        let undo = Undo {
+            thread,
+            run,
+            ended: true,
+            error: None,
+        };
+        if !self.shared.parts.runs.remove(undo).await? {
+            return Err(Error::NoRun(run));
+        }
+        self.cancel(&[run]);
+        Ok(())
+    }
+
+    /// Open runs of every thread that `principal` may write to, oldest first; all without one.
+    async fn cancellable(
+        &self,
+        status: CancelStatus,
+        principal: Option<Arc<str>>,
+    ) -> Result<Vec<(ThreadId, RunId)>, Error> {
+        let status = match status {
+            CancelStatus::Pending => Some(Status::Pending),
+            CancelStatus::Running => Some(Status::Running),
+            CancelStatus::All => None,
+        };
+        let open = self.shared.parts.runs.open(status).await?;
+        let Some(principal) = principal else {
+            return Ok(open);
+        };
+        let mut writable = vec![];
+        for (thread, run) in open {
+            let tree = &self.shared.parts.tree;
+            if tree.level(thread, principal.clone()).await? >= Some(Level::Writer) {
+                writable.push((thread, run));
+            }
+        }
+        Ok(writable)
+    }
+
+    /// Cancels in this process runs that were ended in the storage.
+    pub fn cancel(&self, runs: &[RunId]) {
+        for run in runs {
+            if let Some(handle) = self.handle(*run) {
+                handle.cancel.cancel();
+            }
+            self.end_pending(*run);
+        }
+        if !runs.is_empty() {
+            self.wake();
+        }
+    }
+
+    /// Cancels in this process what runs on a thread that is gone.
+    pub fn cancel_thread(&self, thread: ThreadId) {
+        let handles = self.inner.active.lock().of_thread(thread);
+        for handle in handles {
+            handle.cancel.cancel();
+            self.end_pending(handle.publisher.run());
+        }
+    }
+
+    /// Cancels in this process the runs that a new one has superseded in the storage, by its
+    /// strategy `interrupt` or `rollback`.
+    pub(super) async fn cancel_superseded(&self, request: &request::Run, run: &Run) {
+        if !matches!(
+            request.multitask_strategy,
+            Strategy::Interrupt | Strategy::Rollback
+        ) {
+            return;
+        }
+        let mut others: Vec<RunHandle> = self.inner.active.lock().of_thread(run.thread);
+        others.retain(|handle| handle.publisher.run() != run.id);
+        for other in others {
+            // Runs of other branches continue.
+            let id = other.publisher.run();
+            let ended = match self.find_run(run.thread, id).await {
+                Ok(Some(row)) => row.status.is_final(),
+                Ok(None) => true,
+                Err(_) => false,
+            };
+            if ended {
+                other.cancel.cancel();
+                self.end_pending(id);
+            }
+        }
+    }
+
+    /// Ends the stream of a run that was cancelled before it started.
+    pub(super) fn end_pending(&self, run: RunId) {
+        let pending = self.inner.active.lock().pending.remove(&run);
+        if let Some(pending) = pending {
+            self.publish_result(pending, RunResult::empty(Status::Interrupted));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! A run's request as its row stores it: names that every request has, and ids that the row has
+//! in columns, become one character each. Decoding restores the request as it was.
+
+use std::sync::Arc;
+
+use crate::{
+    checkpoint::codec,
+    id::{AssistantId, RunId, ThreadId},
+    value::{Map, Value},
+};
+
+/// Names that are stored as one character: their index plus one. New names go to the end.
+const NAMES: [&str; 26] = [
+    "input",
+    "command",
+    "config",
+    "context",
+    "stream_mode",
+    "interrupt_before",
+    "interrupt_after",
+    "webhook",
+    "feedback_keys",
+    "temporary",
+    "subgraphs",
+    "resumable",
+    "checkpoint_during",
+    "durability",
+    "configurable",
+    "metadata",
+    "langgraph_auth_user",
+    "langgraph_auth_user_id",
+    "langgraph_auth_permissions",
+    "langgraph_request_id",
+    "run_id",
+    "thread_id",
+    "graph_id",
+    "assistant_id",
+    "user_id",
+    "created_by",
+];
+
+/// Fields with values of the client: they are stored as they are.
+const OWN: [&str; 3] = ["input", "command", "context"];
+
+/// Begins texts that begin with a character of this kind themselves.
+const ESCAPE: char = '\u{1f}';
+/// A field that marks a request in this form.
+const MARK: &str = "\u{1e}";
+
+/// The ids of a run that its row has in columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    /// The run.
+    pub run: RunId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Its assistant.
+    pub assistant: AssistantId,
+}
+
+impl Columns {
+    fn texts(self) -> [Arc<str>; 3] {
+        [
+            self.run.to_string().into(),
+            self.thread.to_string().into(),
+            self.assistant.to_string().into(),
+        ]
+    }
+}
+
+/// The bytes of a request.
+pub fn encode(request: &Value, columns: Columns) -> Vec<u8> {
+    let Some(map) = request.as_map() else {
+        return codec::encode(request);
+    };
+    let texts = columns.texts();
+    let mut short = Map::with_capacity(map.len() + 1);
+    for (name, value) in map {
+        let value = match OWN.contains(&&**name) {
+            true => value.clone(),
+            false => shorten(value, &texts),
+        };
+        short.insert(short_name(name), value);
+    }
+    short.insert(MARK, Value::Null);
+    codec::encode(&Value::map(short))
+}
+
+/// The request of bytes.
+///
+/// # Errors
+/// Bytes that hold none.
+pub fn decode(tag: &str, bytes: &[u8], columns: Columns) -> Result<Value, codec::Error> {
+    let mut value = codec::decode(tag, bytes)?;
+    let marked = value.get(MARK).is_some();
+    let Some(map) = value.make_map_mut().filter(|_| marked) else {
+        return Ok(value);
+    };
+    map.remove(MARK);
+    let texts = columns.texts();
+    let mut whole = Map::with_capacity(map.len());
+    for (name, value) in map.iter() {
+        let name = whole_name(name);
+        let value = match OWN.contains(&&*name) {
+            true => value.clone(),
+            false => restore(value, &texts),
+        };
+        whole.insert(name, value);
+    }
+    Ok(Value::map(whole))
+}
+
+/// A run's metadata as its row stores it; `None` when the request has it already, so that the row
+/// stores JSON's `null`.
+pub fn own_metadata<'a>(metadata: &'a Map, request: &Value) -> Option<&'a Map> {
+    (requested(request) != Some(metadata)).then_some(metadata)
+}
+
+/// A run's metadata: that of its request, and over it what its row adds, such as that of the
+/// thread. The request then has all of it.
+pub fn metadata(own: Option<Map>, request: &mut Value) -> Map {
+    let mut metadata = requested(request).cloned().unwrap_or_default();
+    let Some(own) = own else { return metadata };
+    metadata.extend(own);
+    if let Some(requested) = request
+        .make_map_mut()
+        .and_then(|map| map.get_mut("config")?.make_map_mut()?.get_mut("metadata"))
+    {
+        *requested = Value::map(metadata.clone());
+    }
+    metadata
+}
+
+fn requested(request: &Value) -> Option<&Map> {
+    request.get("config")?.get("metadata")?.as_map()
+}
+
+fn shorten(value: &Value, texts: &[Arc<str>; 3]) -> Value {
+    match value {
+        Value::List(items) => Value::list(items.iter().map(|item| shorten(item, texts)).collect()),
+        Value::Map(map) => Value::map(
+            map.iter()
+                .map(|(name, value)| (short_name(name), shorten(value, texts)))
+                .collect(),
+        ),
+        Value::Str(text) => Value::Str(match code_of(texts.iter().map(|text| &**text), text) {
+            Some(short) => short,
+            None => escaped(text),
+        }),
+        other => other.clone(),
+    }
+}
+
+fn restore(value: &Value, texts: &[Arc<str>; 3]) -> Value {
+    match value {
+        Value::List(items) => Value::list(items.iter().map(|item| restore(item, texts)).collect()),
+        Value::Map(map) => Value::map(
+            map.iter()
+                .map(|(name, value)| (whole_name(name), restore(value, texts)))
+                .collect(),
+        ),
+        Value::Str(text) => Value::Str(match index_of(text).and_then(|index| texts.get(index)) {
+            Some(whole) => whole.clone(),
+            None => unescaped(text),
+        }),
+        other => other.clone(),
+    }
+}
+
+fn short_name(name: &Arc<str>) -> Arc<str> {
+    code_of(NAMES.into_iter(), name).unwrap_or_else(|| escaped(name))
+}
+
+fn whole_name(name: &Arc<str>) -> Arc<str> {
+    match index_of(name).and_then(|index| NAMES.get(index)) {
+        Some(whole) => Arc::from(*whole),
+        None => unescaped(name),
+    }
+}
+
+/// The character of a text among those that have one.
+fn code_of<'a>(mut known: impl Iterator<Item = &'a str>, text: &str) -> Option<Arc<str>> {
+    let index = known.position(|known| known == text)?;
+    let char = char::from_u32(u32::try_from(index).ok()? + 1)?;
+    Some(Arc::from(char.encode_utf8(&mut [0; 4]) as &str))
+}
+
+/// The index that a character encodes.
+fn index_of(text: &str) -> Option<usize> {
+    match text.as_bytes() {
+        [byte @ 1..MARK_BYTE] => Some(usize::from(*byte) - 1),
+        _ => None,
+    }
+}
+
+const MARK_BYTE: u8 = MARK.as_bytes()[0];
+
+fn escaped(text: &Arc<str>) -> Arc<str> {
+    match text.chars().next() {
+        Some('\u{1}'..=ESCAPE) => format!("{ESCAPE}{text}").into(),
+        _ => text.clone(),
+    }
+}
+
+fn unescaped(text: &Arc<str>) -> Arc<str> {
+    text.strip_prefix(ESCAPE)
+        .map_or_else(|| text.clone(), Arc::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{value, value::samples::any_value};
+
+    fn columns() -> Columns {
+        Columns {
+            run: RunId::mint(),
+            thread: ThreadId::mint(),
+            assistant: AssistantId::of_graph("g"),
+        }
+    }
+
+    fn back(request: &Value, columns: Columns) -> Value {
+        decode(codec::BINCODE, &encode(request, columns), columns).unwrap()
+    }
+
+    #[test]
+    fn a_request_comes_back_as_it_was_and_takes_little_room() {
+        let columns = columns();
+        let ids = [
+            columns.run.to_string(),
+            columns.thread.to_string(),
+            columns.assistant.to_string(),
+        ];
+        let request = value!({
+            "input": {"input": (ids[0].clone()), "\u{1}": "\u{1}"}, "command": null,
+            "config": {"configurable": {"run_id": (ids[0].clone()), "thread_id": (ids[1].clone()),
+                "assistant_id": (ids[2].clone()), "langgraph_request_id": "r", "own": "\u{3}"},
+                "metadata": {"assistant_id": (ids[2].clone()), "\u{1f}x": ["\u{1e}", "\u{1f}", ""]}},
+            "stream_mode": ["values"], "\u{2}": 1, "durability": "async",
+        });
+        let restored = back(&request, columns);
+        assert_eq!(restored, request);
+        assert_eq!(restored.to_json(), request.to_json(), "in the same order");
+        let (stored, whole) = (encode(&request, columns), codec::encode(&request));
+        assert!(
+            stored.len() + 200 < whole.len(),
+            "{} {}",
+            stored.len(),
+            whole.len()
+        );
+    }
+
+    #[test]
+    fn a_request_in_plain_form_is_read_as_it_is() {
+        let columns = columns();
+        for request in [
+            value!({"config": {"\u{1}": "\u{2}"}}),
+            value!(null),
+            value!([1]),
+        ] {
+            let bytes = codec::encode(&request);
+            assert_eq!(decode(codec::BINCODE, &bytes, columns).unwrap(), request);
+        }
+        assert_eq!(back(&value!(null), columns), value!(null));
+    }
+
+    #[test]
+    fn metadata_of_the_request_is_stored_once() {
+        let metadata = Map::from([("a", value!(1))]);
+        let mut request = value!({"config": {"metadata": {"a": 1}}});
+        assert_eq!(own_metadata(&metadata, &request), None);
+        assert_eq!(super::metadata(None, &mut request), metadata);
+        for mut other in [
+            value!({"config": {"metadata": {"a": 2}}}),
+            value!({}),
+            value!(null),
+        ] {
+            assert_eq!(own_metadata(&metadata, &other), Some(&metadata));
+            let own = Some(metadata.clone());
+            assert_eq!(super::metadata(own, &mut other), metadata);
+        }
+    }
+
+    #[test]
+    fn the_request_has_metadata_that_the_row_adds() {
+        let mut request = value!({"config": {"metadata": {"a": 1, "by": "system"}}});
+        let added = Map::from([("by", value!("me")), ("b", value!([2]))]);
+        let metadata = super::metadata(Some(added), &mut request);
+        let all = value!({"a": 1, "by": "me", "b": [2]});
+        assert_eq!(Value::map(metadata), all);
+        assert_eq!(request, value!({"config": {"metadata": all}}));
+    }
+
+    proptest! {
+        #[test]
+        fn any_request_comes_back(config in any_value(), input in any_value(), name in "[\\x00-\\x1f]{0,2}[a-z]{0,2}") {
+            let mut map = Map::from([("input", input), ("config", config.clone())]);
+            map.insert(name, config);
+            let request = Value::map(map);
+            prop_assert_eq!(back(&request, columns()), request);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the services of runs and of threads share: the storage, the graphs, decoded checkpoints,
+//! the notifier of events and the locks of trees.
+
+mod conversation;
+mod notify;
+mod tree_locks;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+pub use conversation::MessageGraph;
+pub(crate) use conversation::no_channel;
+pub use notify::{EventNotifier, EventWatch};
+pub(crate) use tree_locks::TreeLocks;
+
+use self::notify::NotifyingSaver;
+use super::{Error, Store};
+use crate::{
+    assistants::{self, Registered},
+    checkpoint::{Saver, cache::DecodedCheckpoints},
+    engine::Items,
+    graph::Compiled,
+    id::{ThreadId, WorkerId},
+    tree::{
+        self, Thread,
+        read::head::{self, Head},
+    },
+    value::{Map, Value},
+};
+
+/// Bytes of decoded checkpoints that a process retains.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// The storages the services work with; usually one object in all roles.
+#[derive(Clone)]
+pub struct Parts {
+    /// Checkpoints.
+    pub saver: Arc<dyn Saver>,
+    /// Threads and branches.
+    pub tree: Arc<dyn tree::Store>,
+    /// Runs and leases.
+    pub runs: Arc<dyn Store>,
+    /// Long-term memory of nodes.
+    pub items: Option<Arc<dyn Items>>,
+    /// Tables derived from events.
+    pub projections: Arc<dyn tree::projection::Store>,
+}
+
+/// What the services of runs and of threads share.
+pub struct Shared {
+    /// The storages. The saver notifies of the events that it commits.
+    pub(crate) parts: Parts,
+    /// The assistants, each with its graph.
+    pub(crate) assistants: assistants::Service,
+    /// Decoded checkpoints.
+    pub(crate) cache: DecodedCheckpoints,
+    /// Who waits for events, and which threads have new ones.
+    pub(crate) notifier: Arc<EventNotifier>,
+    /// Locks of trees.
+    pub(crate) tree_locks: TreeLocks,
+    /// This process as a worker.
+    pub(crate) worker: WorkerId,
+    /// Cancelled when the server stops: no new work begins.
+    pub(crate) drain: CancellationToken,
+}
+
+impl Shared {
+    /// Over `parts`, with one assistant for each of `graphs`.
+    pub fn new(
+        mut parts: Parts,
+        graphs: impl IntoIterator<Item = (Arc<str>, Arc<Compiled>)>,
+        drain: CancellationToken,
+    ) -> Self {
+        let notifier = Arc::<EventNotifier>::default();
+        parts.saver = Arc::new(NotifyingSaver {
+            saver: parts.saver,
+            notifier: notifier.clone(),
+        });
+        Self {
+            parts,
+            assistants: assistants::Service::new(graphs),
+            cache: DecodedCheckpoints::new(CACHE_BYTES),
+            notifier,
+            tree_locks: TreeLocks::default(),
+            worker: WorkerId::mint(),
+            drain,
+        }
+    }
+
+    /// The assistants.
+    pub fn assistants(&self) -> &assistants::Service {
+        &self.assistants
+    }
+
+    /// This process as a worker.
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// The thread's row.
+    ///
+    /// # Errors
+    /// No such thread, or the storage failed.
+    pub(crate) async fn thread(&self, id: ThreadId) -> Result<Thread, Error> {
+        let row = self.parts.tree.thread(id).await?;
+        row.ok_or(Error::NoThread(id))
+    }
+
+    /// The graph that the metadata of a thread names: that of its last run. `None` also if it is
+    /// not registered.
+    pub(crate) fn graph_of(&self, metadata: &Map) -> Option<Arc<Registered>> {
+        let name = metadata.get("graph_id").and_then(Value::as_str)?;
+        self.assistants.named(name)
+    }
+
+    /// [`graph_of`](Self::graph_of) for operations that need the graph; `None` for a thread on
+    /// which nothing has run.
+    ///
+    /// # Errors
+    /// The thread names a graph that is not registered.
+    pub(crate) fn required_graph_of(
+        &self,
+        metadata: &Map,
+    ) -> Result<Option<Arc<Registered>>, Error> {
+        let Some(name) = metadata.get("graph_id").and_then(Value::as_str) else {
+            return Ok(None);
+        };
+        let found = self.assistants.named(name);
+        found.map(Some).ok_or_else(|| Error::GraphGone {
+            name: name.to_owned(),
+            known: self.assistants.graph_names(),
+        })
+    }
+
+    /// What a thread shows of its head.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub(crate) async fn head_of(&self, thread: &Thread) -> Result<Head, Error> {
+        let registered = self.graph_of(&thread.metadata);
+        let wiring = registered.as_ref().map(|registered| &*registered.wiring);
+        Ok(head::head(&self.parts.saver, thread, wiring).await?)
+    }
+}

@@ -1,0 +1,184 @@
+//! Who in this process waits for events of a thread, and which threads have new ones.
+//!
+//! A notification is only a reason to read: the events themselves are in the storage. So
+//! superfluous notifications do no harm, and what other processes write is found by polling each
+//! second.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    checkpoint::{BlobRow, Commit, Error, Flush, List, Query, Saver, Stored, Version},
+    id::{ThreadId, TreeId},
+};
+
+/// Passes on that a thread may have new events.
+#[derive(Default)]
+pub struct EventNotifier {
+    watched: Mutex<HashMap<ThreadId, watch::Sender<()>>>,
+    changed: Mutex<HashSet<ThreadId>>,
+    wake: Notify,
+}
+
+impl EventNotifier {
+    /// Wakes those who wait for events of a thread: it may have new ones.
+    pub fn notify(&self, thread: ThreadId) {
+        if let Some(sender) = self.watched.lock().get(&thread) {
+            sender.send_replace(());
+        }
+        self.changed.lock().insert(thread);
+        self.wake.notify_one();
+    }
+
+    /// Watches a thread from now on.
+    pub fn watch(self: &Arc<Self>, thread: ThreadId) -> EventWatch {
+        let mut watched = self.watched.lock();
+        let sender = watched
+            .entry(thread)
+            .or_insert_with(|| watch::Sender::new(()));
+        EventWatch {
+            notifier: self.clone(),
+            thread,
+            receiver: Some(sender.subscribe()),
+        }
+    }
+
+    /// The threads that were notified since the last call, once there are some.
+    pub(crate) async fn changed_threads(&self) -> HashSet<ThreadId> {
+        loop {
+            let woken = self.wake.notified();
+            let changed = std::mem::take(&mut *self.changed.lock());
+            if !changed.is_empty() {
+                return changed;
+            }
+            woken.await;
+        }
+    }
+}
+
+/// Waits for notifications of one thread.
+pub struct EventWatch {
+    notifier: Arc<EventNotifier>,
+    thread: ThreadId,
+    receiver: Option<watch::Receiver<()>>,
+}
+
+impl EventWatch {
+    /// Returns when the thread was notified since the last call, or since the watch began.
+    pub async fn changed(&mut self) {
+        if let Some(receiver) = &mut self.receiver
+            && receiver.changed().await.is_err()
+        {
+            // Nobody can notify any more.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for EventWatch {
+    fn drop(&mut self) {
+        let mut watched = self.notifier.watched.lock();
+        self.receiver = None;
+        if watched
+            .get(&self.thread)
+            .is_some_and(|sender| sender.receiver_count() == 0)
+        {
+            watched.remove(&self.thread);
+        }
+    }
+}
+
+/// A saver that notifies of the events it has committed.
+pub(super) struct NotifyingSaver {
+    pub saver: Arc<dyn Saver>,
+    pub notifier: Arc<EventNotifier>,
+}
+
+#[async_trait]
+impl Saver for NotifyingSaver {
+    async fn load(&self, query: Query) -> Result<Option<Stored>, Error> {
+        self.saver.load(query).await
+    }
+
+    async fn list(&self, list: List) -> Result<Vec<Stored>, Error> {
+        self.saver.list(list).await
+    }
+
+    async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
+        let threads: Vec<Option<ThreadId>> = commits
+            .iter()
+            .map(|commit| {
+                let has_events = !commit.events.is_empty() || commit.open.is_some();
+                has_events.then_some(commit.slot.thread)
+            })
+            .collect();
+        let results = self.saver.commit(commits).await;
+        for (thread, result) in threads.iter().zip(&results) {
+            if let (Some(thread), Ok(_)) = (thread, result) {
+                self.notifier.notify(*thread);
+            }
+        }
+        results
+    }
+
+    async fn flush(&self, flush: Flush) -> Result<(), Error> {
+        self.saver.flush(flush).await
+    }
+
+    async fn blobs(
+        &self,
+        tree: TreeId,
+        ns: Arc<str>,
+        wanted: Vec<(Arc<str>, Version)>,
+    ) -> Result<Vec<BlobRow>, Error> {
+        self.saver.blobs(tree, ns, wanted).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn notifications_between_two_waits_are_not_missed_and_count_once() {
+        let (notifier, thread) = (Arc::new(EventNotifier::default()), ThreadId::mint());
+        notifier.notify(thread);
+        let mut watch = notifier.watch(thread);
+        assert_eq!(watch.changed().now_or_never(), None);
+        notifier.notify(thread);
+        notifier.notify(thread);
+        notifier.notify(ThreadId::mint());
+        assert_eq!(watch.changed().now_or_never(), Some(()));
+        assert_eq!(watch.changed().now_or_never(), None);
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_nobody_watches_any_more_is_forgotten() {
+        let (notifier, thread) = (Arc::new(EventNotifier::default()), ThreadId::mint());
+        let (one, mut two) = (notifier.watch(thread), notifier.watch(thread));
+        drop(one);
+        notifier.notify(thread);
+        assert_eq!(two.changed().now_or_never(), Some(()));
+        drop(two);
+        assert!(notifier.watched.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn changed_threads_are_returned_once() {
+        let (notifier, thread) = (Arc::new(EventNotifier::default()), ThreadId::mint());
+        assert_eq!(notifier.changed_threads().now_or_never(), None);
+        notifier.notify(thread);
+        notifier.notify(thread);
+        let changed = notifier.changed_threads().now_or_never();
+        assert_eq!(changed, Some(HashSet::from([thread])));
+        assert_eq!(notifier.changed_threads().now_or_never(), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! Where a run starts: its base checkpoint, the branch it writes to, and how far an earlier
+//! attempt of it came.
+
+use std::sync::Arc;
+
+use super::{Error, Run, Service, request::Kwargs};
+use crate::{
+    checkpoint::{
+        At, CheckpointRow, Query, Slot,
+        frame::{self, Decoded},
+    },
+    engine::Start,
+    id::CheckpointId,
+    stream::Publisher,
+    tree::{self, address::auto_name},
+};
+
+/// The superstep before the input of a thread's first run.
+const BEFORE_INPUT: i64 = -2;
+
+impl Service {
+    /// The base checkpoint of a run, and the branch it will write to.
+    pub(super) async fn starting_point(
+        &self,
+        run: &Run,
+        slot: Slot,
+        kwargs: &Kwargs,
+        publisher: &Publisher,
+    ) -> Result<Start, Error> {
+        let continues = self.came_far(run, slot, kwargs).await?;
+        let address = run.address.filter(|_| continues.is_none());
+        let mut base = match address.or(slot.head) {
+            Some(id) => Some(self.load(run, slot, id).await?),
+            None => None,
+        };
+        if address.is_none() || address == slot.head {
+            // Open interrupts of other branches at this checkpoint are not this one's.
+            if let Some(base) = &mut base {
+                base.writes.retain(|(branch, _)| *branch == slot.branch);
+            }
+        }
+        let saver = self.shared.parts.saver.clone();
+        let mut start = tree::start::start(saver, slot, address, base, Some(run.id));
+        start.continues = continues;
+        start.again = run.attempt > 1;
+        if continues.is_none() {
+            start.inside = kwargs.inside();
+        }
+        if kwargs.resumes() {
+            tree::start::copy_open_interrupts(&mut start);
+        }
+        if let Some(branching) = kwargs.branching {
+            let name = self.branch_of(&mut start, branching.activate).await?;
+            publisher.name_branch(name);
+            publisher.start();
+        }
+        Ok(start)
+    }
+
+    /// How many supersteps of nodes an earlier attempt of the run came far, if it stored any
+    /// checkpoint.
+    async fn came_far(&self, run: &Run, slot: Slot, kwargs: &Kwargs) -> Result<Option<u32>, Error> {
+        let Some(head) = slot
+            .head
+            .filter(|_| run.attempt > 1 && slot.head != run.base)
+        else {
+            return Ok(None);
+        };
+        let Some(head) = self.row(run, slot, head).await? else {
+            return Err(Error::NoCheckpoint(head));
+        };
+        if head.run != Some(run.id) {
+            let detail = "the branch has moved on since the run was interrupted by a crash";
+            return Err(Error::Invalid(detail.into()));
+        }
+        let (step, started) = match run.base {
+            Some(base) => match self.row(run, slot, base).await? {
+                Some(base) => (base.step, true),
+                // Pruned: the number is unknown.
+                None => return Ok(Some(0)),
+            },
+            None => (BEFORE_INPUT, false),
+        };
+        let answers = kwargs
+            .command
+            .as_ref()
+            .and_then(|command| command.get("resume"));
+        let given = kwargs.command.is_none() && kwargs.input.is_some();
+        // Checkpoints that are no superstep of the graph's nodes: the input and the start that
+        // takes it, or the copy of an old checkpoint that a run forks from.
+        let others = match given || (!started && kwargs.command.is_some()) {
+            true => 2,
+            false => i64::from(run.address.is_some() && answers.is_none()),
+        };
+        let steps = head.step - step - others;
+        Ok(Some(u32::try_from(steps.max(0)).unwrap_or(u32::MAX)))
+    }
+
+    /// A checkpoint without its values.
+    async fn row(
+        &self,
+        run: &Run,
+        slot: Slot,
+        id: CheckpointId,
+    ) -> Result<Option<CheckpointRow>, Error> {
+        let query = Query {
+            tree: slot.tree,
+            thread: run.thread,
+            ns: "".into(),
+            at: At::Id(id),
+            values: false,
+        };
+        let stored = self.shared.parts.saver.load(query).await?;
+        Ok(stored.map(|stored| stored.row))
+    }
+
+    /// The name of the branch that a run works on. A branch that the run will make is named here,
+    /// so that the stream can have the name before the first write.
+    async fn branch_of(&self, start: &mut Start, activate: bool) -> Result<Arc<str>, Error> {
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let Some(open) = &mut start.open else {
+            let branch = reader.branch(start.slot.tree, start.slot.branch).await?;
+            return Ok(branch.ok_or(crate::checkpoint::Error::Fenced)?.name);
+        };
+        let source = open.source;
+        let taken = reader.branches(source.tree, source.thread).await?;
+        let from = taken.iter().find(|branch| branch.id == source.branch);
+        let from = from.ok_or(crate::checkpoint::Error::Fenced)?;
+        let name = auto_name(&from.name, taken.iter().map(|branch| &*branch.name));
+        open.name = Some(name.clone());
+        open.activate = activate;
+        Ok(name)
+    }
+
+    /// A checkpoint with its pending writes; its values come from the cache when they can.
+    async fn load(&self, run: &Run, slot: Slot, id: CheckpointId) -> Result<Decoded, Error> {
+        let cached = self.shared.cache.get(slot.tree, id);
+        let stored = self
+            .shared
+            .parts
+            .saver
+            .load(Query {
+                tree: slot.tree,
+                thread: run.thread,
+                ns: "".into(),
+                at: At::Id(id),
+                values: cached.is_none(),
+            })
+            .await?
+            .ok_or(Error::NoCheckpoint(id))?;
+        let decoded = match cached {
+            Some(cached) => frame::with_writes(&cached, &stored)?,
+            None => frame::decode(&stored)?,
+        };
+        let saver = &self.shared.parts.saver;
+        Ok(tree::load::resolve_references(saver, slot.tree, &"".into(), decoded).await?)
+    }
+}

@@ -1,0 +1,132 @@
+//! Recovering runs of dead processes, and learning of the ends of runs that others execute.
+
+use std::collections::HashSet;
+
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::AT_ONCE;
+use crate::{
+    id::{RunId, ThreadId},
+    runs::{Error, Recover, Run, Service},
+    value::Value,
+};
+
+impl Service {
+    /// Polls for runs of dead processes, and for the ends of runs that others execute.
+    pub(super) async fn recover_lost(self) {
+        let inner = &self.inner;
+        let mut poll = tokio::time::interval(inner.options.lease / 3);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        poll.tick().await;
+        loop {
+            tokio::select! {
+                () = inner.hand_over.cancelled() => return,
+                _ = poll.tick() => {}
+            }
+            if self.is_drained() {
+                return;
+            }
+            if let Err(error) = self.take_over().await {
+                tracing::warn!(%error, "lost runs could not be looked for");
+            }
+            if let Err(error) = self.cancel_lost().await {
+                tracing::warn!(%error, "nobody knows which runs this process still holds");
+            }
+            self.end_pending_elsewhere().await;
+            inner.hub.sweep();
+        }
+    }
+
+    /// Takes over runs that dead processes left, as far as there is room; few at a time, so that
+    /// several processes share them.
+    pub(super) async fn take_over(&self) -> Result<(), Error> {
+        loop {
+            let free = self.free_slots();
+            if free == 0 {
+                return Ok(());
+            }
+            let by = Recover {
+                worker: self.shared.worker,
+                busy: self.inner.active.lock().running.keys().copied().collect(),
+                limit: free.min(AT_ONCE),
+            };
+            let found = self.shared.parts.runs.recover(by).await?;
+            if !found.ended.is_empty() {
+                let runs = found.ended.len();
+                tracing::warn!(runs, "ended runs that were lost too often");
+                self.wake();
+            }
+            if found.taken.is_empty() {
+                return Ok(());
+            }
+            let runs = found.taken.len();
+            tracing::warn!(runs, "took over runs that a dead process left");
+            self.execute_claimed(found.taken);
+        }
+    }
+
+    /// Cancels runs that others have ended or taken over: what they still do has no effect.
+    async fn cancel_lost(&self) -> Result<(), Error> {
+        let running: Vec<(RunId, CancellationToken)> = {
+            let active = self.inner.active.lock();
+            let running = active.running.iter();
+            running
+                .map(|(run, handle)| (*run, handle.cancel.clone()))
+                .collect()
+        };
+        if running.is_empty() {
+            return Ok(());
+        }
+        let owned = self.shared.parts.runs.running(self.shared.worker).await?;
+        let owned: HashSet<RunId> = owned.into_iter().collect();
+        for (run, cancel) in running {
+            if !owned.contains(&run) {
+                cancel.cancel();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the streams of runs that were created here and that another process executed: it
+    /// has their events, but those who wait here must learn of the end.
+    async fn end_pending_elsewhere(&self) {
+        let old = Instant::now().checked_sub(self.inner.options.lease / 3);
+        let is_old =
+            |since: Option<Instant>| since.is_some_and(|at| old.is_some_and(|old| at < old));
+        let waiting: Vec<(ThreadId, RunId)> = {
+            let active = self.inner.active.lock();
+            let pending = active.pending.iter();
+            pending
+                .filter(|(_, pending)| is_old(pending.since))
+                .map(|(run, pending)| (pending.handle.publisher.thread(), *run))
+                .collect()
+        };
+        for (thread, run) in waiting {
+            self.end_if_final(thread, run).await;
+        }
+    }
+
+    /// Ends the stream of a run that waits here, if the run has ended.
+    pub(in crate::runs) async fn end_if_final(&self, thread: ThreadId, run: RunId) {
+        match self.find_run(thread, run).await {
+            Ok(Some(row)) if row.status.is_final() => self.end_by_row(&row).await,
+            Ok(None) => self.end_pending(run),
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+
+    /// Ends the stream of a run that waits here, as its final row says.
+    async fn end_by_row(&self, row: &Run) {
+        let result = self.result_of_row(row).await;
+        let Some(pending) = self.inner.active.lock().pending.remove(&row.id) else {
+            return;
+        };
+        if let Some(error) = &result.error {
+            let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+            let publisher = &pending.handle.publisher;
+            publisher.error(text("error"), text("message"));
+        }
+        self.publish_result(pending, result);
+    }
+}

@@ -1,0 +1,20 @@
+//! Threads: their state, history and messages, their branches, tags, forks and members, their
+//! events and lists, and how they are created, copied, pruned and deleted.
+
+pub mod branches;
+pub mod diff;
+pub mod events;
+pub mod forks;
+pub mod lifecycle;
+mod members;
+pub mod messages;
+mod projector;
+pub mod request;
+mod search;
+mod service;
+pub mod state;
+mod tags;
+pub mod tree_view;
+
+pub use crate::runs::Error;
+pub use service::Service;

@@ -1,0 +1,245 @@
+//! The event log of a thread: pages of it, and following it as it grows.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::mpsc;
+
+use super::{Error, Service};
+use crate::{
+    id::{EventId, ThreadId},
+    time::Timestamp,
+    tree::{
+        Read, event,
+        event::{EventFacts, names::BranchNames},
+        projection::is_text,
+        resolve,
+        store::rows::{ThreadEvent, ThreadRow},
+    },
+    value::{Map, Value},
+};
+
+/// How often a reader that follows a log polls for events that other processes wrote.
+const POLL: Duration = Duration::from_secs(1);
+/// Events that wait for a slow client.
+const BUFFER: usize = 64;
+/// Events that are read at once for a reader that follows.
+const PAGE: usize = 100;
+
+/// An event as clients see it.
+#[derive(Clone, Debug)]
+pub struct ShownEvent {
+    /// Its number.
+    pub number: i64,
+    /// Its id.
+    pub id: EventId,
+    /// Its type.
+    pub kind: Arc<str>,
+    /// The thread whose event it is.
+    pub thread: ThreadId,
+    /// Name of its branch when it came, if it is about one.
+    pub branch: Option<Arc<str>>,
+    /// Its checkpoint.
+    pub checkpoint: Option<crate::id::CheckpointId>,
+    /// Its message.
+    pub message_id: Option<Arc<str>>,
+    /// All of its payload, with content.
+    pub payload: Map,
+    /// When it was written.
+    pub created_at: Timestamp,
+}
+
+/// Which part of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// Only events with greater numbers.
+    pub after: i64,
+    /// At most so many.
+    pub limit: usize,
+    /// The events that the thread inherits, too.
+    pub inherited: bool,
+}
+
+/// A page of a log.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// In order.
+    pub events: Vec<ShownEvent>,
+    /// Number of the last one, when there are more.
+    pub next: Option<i64>,
+}
+
+/// A thread and the numbers of its events in a range: above the first, up to the second.
+type Stretch = (ThreadRow, i64, i64);
+
+impl Service {
+    /// Events of a thread.
+    ///
+    /// # Errors
+    /// 404: no such thread, or the storage failed.
+    pub async fn events(&self, id: ThreadId, range: Range) -> Result<Page, Error> {
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let read = &mut *reader;
+        let thread = resolve::thread(read, id).await?;
+        let mut shown = Vec::new();
+        let mut next = None;
+        for (owner, low, high) in stretches(read, &thread, range).await? {
+            let wanted = range.limit - shown.len();
+            let after = low.max(range.after);
+            // One more shows whether there are more.
+            let mut rows = read.events(owner.tree, owner.id, after, wanted + 1).await?;
+            rows.retain(|event| event.number <= high);
+            if rows.len() > wanted {
+                rows.truncate(wanted);
+                next = shown.last().map(|shown: &ShownEvent| shown.number);
+                next = rows.last().map(|event| event.number).or(next);
+            }
+            let owned = Owned {
+                service: self,
+                thread: &thread,
+                owner: &owner,
+            };
+            shown.extend(owned.show(read, rows).await?);
+            if next.is_some() {
+                break;
+            }
+        }
+        Ok(Page {
+            events: shown,
+            next,
+        })
+    }
+
+    /// Events of a thread after a number, those to come too, until the reader is dropped or the
+    /// thread is deleted.
+    ///
+    /// # Errors
+    /// 404: no such thread, or the storage failed.
+    pub async fn follow(
+        &self,
+        id: ThreadId,
+        mut after: i64,
+        inherited: bool,
+    ) -> Result<mpsc::Receiver<ShownEvent>, Error> {
+        let mut reader = self.shared.parts.tree.reader().await?;
+        resolve::thread(&mut *reader, id).await?;
+        drop(reader);
+        let (sender, receiver) = mpsc::channel(BUFFER);
+        let service = self.clone();
+        let mut watch = self.shared.notifier.watch(id);
+        tokio::spawn(async move {
+            loop {
+                let range = Range {
+                    after,
+                    limit: PAGE,
+                    inherited,
+                };
+                let page = match service.events(id, range).await {
+                    Ok(page) => page,
+                    Err(Error::Storage(error)) => {
+                        tracing::warn!(%error, thread = %id, "events could not be read");
+                        Page {
+                            events: vec![],
+                            next: None,
+                        }
+                    }
+                    // The thread is gone.
+                    Err(_) => return,
+                };
+                let more = page.next.is_some();
+                for event in page.events {
+                    after = event.number;
+                    if sender.send(event).await.is_err() {
+                        return;
+                    }
+                }
+                if more {
+                    continue;
+                }
+                tokio::select! {
+                    () = sender.closed() => return,
+                    () = watch.changed() => {}
+                    () = tokio::time::sleep(POLL) => {}
+                }
+            }
+        });
+        Ok(receiver)
+    }
+
+    /// Notifies those who wait for events of a thread: it may have new ones.
+    pub fn notify(&self, thread: ThreadId) {
+        self.shared.notifier.notify(thread);
+    }
+}
+
+/// The threads whose events are in a range, oldest first. Numbers up to a fork's own are those of
+/// its parent, as far as they are not those of the parent's parent.
+async fn stretches(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    range: Range,
+) -> Result<Vec<Stretch>, Error> {
+    let mut found = vec![(thread.clone(), thread.fork_event_number, i64::MAX)];
+    let mut high = thread.fork_event_number;
+    let mut parent = thread.parent.filter(|_| range.inherited);
+    while let Some(id) = parent
+        && high > range.after
+    {
+        let Some(row) = read.thread_row(id).await? else {
+            break;
+        };
+        let low = row.fork_event_number;
+        parent = row.parent;
+        found.push((row, low, high));
+        high = high.min(low);
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// Events of one thread on their way to a reader of another one, which may be a fork of it.
+struct Owned<'a> {
+    service: &'a Service,
+    thread: &'a ThreadRow,
+    owner: &'a ThreadRow,
+}
+
+impl Owned<'_> {
+    async fn show(
+        &self,
+        read: &mut dyn Read,
+        rows: Vec<ThreadEvent>,
+    ) -> Result<Vec<ShownEvent>, Error> {
+        let tree = self.owner.tree;
+        let mut contents = self
+            .service
+            .event_messages(read, self.thread, &rows)
+            .await?;
+        let names = BranchNames::of(read, tree, &rows).await?;
+        let mut shown = Vec::with_capacity(rows.len());
+        for row in rows {
+            let branch = row.branch.and_then(|id| names.at(id, row.number));
+            let facts = EventFacts {
+                branch: branch.clone(),
+                ..event::load_facts(read, tree, &row).await?
+            };
+            let mut payload = event::payload(&row, &facts);
+            if is_text(&row) || &*row.kind == event::MESSAGE_REMOVED {
+                let message = contents.remove(&row.number);
+                let content = message.and_then(|message| message.get("content").cloned());
+                payload.insert("content", content.unwrap_or(Value::Null));
+            }
+            shown.push(ShownEvent {
+                number: row.number,
+                id: row.id,
+                kind: row.kind,
+                thread: row.thread,
+                branch,
+                checkpoint: row.checkpoint,
+                message_id: row.message_id,
+                payload,
+                created_at: row.created_at,
+            });
+        }
+        Ok(shown)
+    }
+}

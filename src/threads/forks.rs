@@ -1,0 +1,231 @@
+//! Forks of threads: creating them, and the family of a thread.
+
+use std::sync::Arc;
+
+use super::{
+    Error, Service,
+    branches::{Begin, if_present},
+};
+use crate::{
+    id::{CheckpointId, ThreadId, TreeId},
+    tree::{
+        self, Address, AddressTarget, Read, Resolved,
+        dangling::has_open_calls,
+        fork::{
+            self,
+            points::{self, ForkPoint},
+        },
+        messages::content::MessageContents,
+        projection::preview,
+        resolve,
+        store::rows::{Position, ThreadRow},
+    },
+    value::Map,
+};
+
+/// How often a fork is retried because its base moved meanwhile.
+const TRIES: usize = 5;
+
+/// A fork to make.
+#[derive(Clone, Debug)]
+pub struct NewFork {
+    /// The thread it forks.
+    pub source: ThreadId,
+    /// The address in that thread.
+    pub at: Address,
+    /// Its id; a new one without.
+    pub id: Option<ThreadId>,
+    /// Metadata in addition to what it inherits.
+    pub metadata: Map,
+    /// The principal of the request.
+    pub by: Arc<str>,
+}
+
+/// A fork that was made.
+#[derive(Clone, Debug)]
+pub struct Forked {
+    /// The thread.
+    pub thread: ThreadRow,
+    /// Number of the last event written.
+    pub event_number: i64,
+    /// The state ends in tool calls without results.
+    pub dangling: bool,
+}
+
+/// The family of a thread.
+#[derive(Clone, Debug)]
+pub struct Family {
+    /// Its tree.
+    pub tree: TreeId,
+    /// Living threads, oldest first, each with whether its parent was deleted.
+    pub threads: Vec<(ThreadRow, bool)>,
+    /// The points where paths part.
+    pub points: Vec<ForkPoint>,
+    /// Beginnings of the first messages of options, by point and option.
+    pub previews: Vec<Vec<Option<Arc<str>>>>,
+}
+
+impl Service {
+    /// Makes a thread that shares the path of another one up to an address.
+    ///
+    /// # Errors
+    /// 404: no such thread or address. 409: the id is taken, `thread_deleted`, `not_checkpointed`,
+    /// `checkpoint_pruned`, `lineage_too_deep`. Or the storage failed.
+    pub async fn fork(&self, new: NewFork) -> Result<Forked, Error> {
+        let id = new.id.unwrap_or_else(ThreadId::mint);
+        let store = &self.shared.parts.tree;
+        for _ in 0..TRIES {
+            let mut reader = store.reader().await?;
+            let parent = resolve::thread(&mut *reader, new.source).await?;
+            let resolved = self.base_of(&mut *reader, &parent, &new.at).await?;
+            drop(reader);
+            let content = match resolved.base.id() {
+                Some(base) => self.content(&parent, base).await?,
+                None => Default::default(),
+            };
+            let mut tx = store.begin(parent.tree).await?;
+            let parent = resolve::thread(&mut *tx, new.source).await?;
+            must_be_free(&mut *tx, id).await?;
+            let current = match new.at.target {
+                AddressTarget::Active => if_present(&mut *tx, &parent, &resolved).await?,
+                _ => Some(tree::resolve(&mut *tx, &parent, &new.at).await?),
+            };
+            let Some(current) = current.filter(|current| current.base.id() == resolved.base.id())
+            else {
+                continue;
+            };
+            let from = match &current.named {
+                Some(branch) => branch.clone(),
+                None => resolve::active(&mut *tx, &parent).await?,
+            };
+            let is_addressed = new.at != Address::default();
+            let made = fork::create(
+                &mut *tx,
+                &parent,
+                fork::CreateFork {
+                    id,
+                    by: new.by.clone(),
+                    metadata: new.metadata.clone(),
+                    base: current.base.clone(),
+                    from: Some(from),
+                    event: event_number(&new.at),
+                    anchor: match &new.at.target {
+                        AddressTarget::Message(id) => Some(id.clone()),
+                        _ => None,
+                    },
+                    position: is_addressed.then_some(new.at.position),
+                    waits: content.waits,
+                },
+            )
+            .await;
+            let made = match made {
+                Err(tree::Error::Storage(error)) => {
+                    drop(tx);
+                    // Another request created it in another tree at the same moment.
+                    must_be_free(&mut *store.reader().await?, id).await?;
+                    return Err(error.into());
+                }
+                made => made?,
+            };
+            self.shared
+                .trim_branch(&mut *tx, &made.thread, made.branch, &current.base)
+                .await?;
+            tx.commit().await?;
+            return Ok(Forked {
+                thread: made.thread,
+                event_number: made.event_number,
+                dangling: has_open_calls(&content.messages),
+            });
+        }
+        Err(tree::Error::conflict(
+            "head_conflict",
+            "The thread moved on current and current while it was forked: try current",
+        )
+        .into())
+    }
+
+    /// The base of a fork. Without an address that is the head of the active branch; while that
+    /// runs, its newest checkpoint without a dangling tool call.
+    async fn base_of(
+        &self,
+        read: &mut dyn Read,
+        parent: &ThreadRow,
+        at: &Address,
+    ) -> Result<Resolved, Error> {
+        if at.target == AddressTarget::Active && at.position == Position::At {
+            let active = resolve::active(read, parent).await?;
+            if active.head.is_some() {
+                return self.resolve_start(read, parent, &Begin::Side).await;
+            }
+        }
+        Ok(tree::resolve(read, parent, at).await?)
+    }
+
+    /// The family of a thread.
+    ///
+    /// # Errors
+    /// 404: no such thread. 409 `path_too_deep`. Or the storage failed.
+    pub async fn family(&self, id: ThreadId) -> Result<Family, Error> {
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let read = &mut *reader;
+        let thread = resolve::thread(read, id).await?;
+        let all = read.relatives(thread.tree).await?;
+        let points = points::find_points(read, thread.tree, &all, &thread).await?;
+        drop(reader);
+        let target = self.shared.message_graph(&thread, None).ok();
+        let mut previews = Vec::with_capacity(points.len());
+        for point in &points {
+            let mut shown = Vec::with_capacity(point.options.len());
+            for option in &point.options {
+                shown.push(match (&option.message, &target) {
+                    (Some(node), Some(target)) => {
+                        let values = self.shared.conversation_in(&thread, target.channel.clone());
+                        text(&values, node.checkpoint, &node.message_id).await?
+                    }
+                    _ => None,
+                });
+            }
+            previews.push(shown);
+        }
+        let dead = |id: Option<ThreadId>| {
+            id.is_some_and(|id| {
+                !all.iter()
+                    .any(|one| one.id == id && one.deleted_at.is_none())
+            })
+        };
+        let living = all.iter().filter(|one| one.deleted_at.is_none());
+        Ok(Family {
+            tree: thread.tree,
+            threads: living.map(|one| (one.clone(), dead(one.parent))).collect(),
+            points,
+            previews,
+        })
+    }
+}
+
+/// The beginning of a message's text.
+async fn text(
+    values: &MessageContents<'_>,
+    at: CheckpointId,
+    id: &str,
+) -> Result<Option<Arc<str>>, tree::Error> {
+    let messages = values.messages(at).await?;
+    Ok(messages.and_then(|messages| messages.find(id).map(preview)))
+}
+
+/// The number of an event that an address names.
+fn event_number(at: &Address) -> i64 {
+    match (&at.target, at.position) {
+        (AddressTarget::Event(number), Position::At) => *number,
+        (AddressTarget::Event(number), Position::Before) => number - 1,
+        _ => 0,
+    }
+}
+
+async fn must_be_free(read: &mut dyn Read, id: ThreadId) -> Result<(), Error> {
+    match read.thread_row(id).await? {
+        None => Ok(()),
+        Some(row) if row.deleted_at.is_some() => Err(fork::deleted(id).into()),
+        Some(_) => Err(fork::already_exists(id).into()),
+    }
+}

@@ -1,0 +1,29 @@
+//! Listing the messages of a path.
+
+use crate::{
+    id::ThreadId,
+    threads::{Error, Service},
+    tree::{
+        messages::page::{self, MessagePage},
+        resolve,
+    },
+};
+
+impl Service {
+    /// Reads a page of messages.
+    ///
+    /// # Errors
+    /// 400 `invalid_id` or `invalid_cursor`, 404, 409 `no_messages_channel`, or the storage
+    /// failed.
+    pub async fn read_messages(
+        &self,
+        id: ThreadId,
+        request: &page::PageRequest,
+    ) -> Result<MessagePage, Error> {
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let thread = resolve::thread(&mut *reader, id).await?;
+        let target = self.shared.message_graph(&thread, None)?;
+        let values = self.shared.conversation_in(&thread, target.channel);
+        Ok(page::read_page(&mut *reader, &values, &thread, request).await?)
+    }
+}

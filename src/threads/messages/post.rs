@@ -1,0 +1,192 @@
+//! Storing messages, with the run that answers them if one is requested.
+
+use std::sync::Arc;
+
+use crate::{
+    graph::START,
+    id::{CheckpointId, RunId, ThreadId},
+    runs::{Created, PreparedRun, refusal, request},
+    threads::{Error, Service},
+    tree::{
+        self,
+        fork::{self, Lineage},
+        messages::{
+            Post,
+            content::MessageContents,
+            item::{self, MessageItem, PageEntry},
+            path::MessagePath,
+            post::{Posted, post},
+        },
+        resolve,
+        store::rows::ThreadRow,
+    },
+};
+
+/// Messages to store, and perhaps a run that answers them.
+#[derive(Clone, Debug)]
+pub struct NewPost {
+    /// The messages.
+    pub post: Post,
+    /// A run without input on the branch that has them.
+    pub run: Option<request::Run>,
+    /// The thread they fork, if their own does not exist yet.
+    pub lineage: Option<Lineage>,
+    /// The principal of the request.
+    pub by: Arc<str>,
+}
+
+/// Messages that were stored.
+#[derive(Clone, Debug)]
+pub struct StoredPost {
+    /// Name of the branch that has them.
+    pub branch: Arc<str>,
+    /// The branch was created for them.
+    pub created: bool,
+    /// They were not there before.
+    pub fresh: bool,
+    /// The checkpoint that ends with them.
+    pub checkpoint: Option<CheckpointId>,
+    /// Number of the last event that was written; of the thread's last one if none was.
+    pub event_number: i64,
+    /// The run that answers them.
+    pub run: Option<RunId>,
+    /// The messages, in the order of the request.
+    pub messages: Vec<MessageItem>,
+    /// The conversation before them ended in tool calls without results.
+    pub dangling: bool,
+}
+
+impl Service {
+    /// Stores messages without running anything, and creates the requested run with them.
+    ///
+    /// # Errors
+    /// 400 `invalid_id`, 404, 409 `head_conflict`, `branch_busy`, `message_exists` or
+    /// `no_messages_channel`; what the run or the graph refuses; the storage failed.
+    pub async fn post_messages(&self, id: ThreadId, new: NewPost) -> Result<StoredPost, Error> {
+        let Some(request) = &new.run else {
+            return Ok(self.store_post(id, &new, None).await?.0);
+        };
+        let prepared = self.runs.prepare(id, request)?;
+        let run = prepared.id;
+        match self.store_post(id, &new, Some((request, prepared))).await {
+            Ok((mut stored, created)) => {
+                match created {
+                    Some(created) => {
+                        self.runs.launch(request, run, created).await?;
+                        stored.run = Some(run);
+                    }
+                    None => self.runs.discard(run),
+                }
+                Ok(stored)
+            }
+            Err(error) => {
+                self.runs.discard(run);
+                Err(error)
+            }
+        }
+    }
+
+    async fn store_post(
+        &self,
+        id: ThreadId,
+        request: &NewPost,
+        run: Option<(&request::Run, PreparedRun)>,
+    ) -> Result<(StoredPost, Option<Created>), Error> {
+        let new = &request.post;
+        let lineage = request.lineage.as_ref();
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let tree = fork::tree_of(&mut *reader, id, lineage).await?;
+        drop(reader);
+        let _lock = self.shared.tree_locks.lock(tree).await;
+        let mut tx = self.shared.parts.runs.begin(tree).await?;
+        let (thread, forked) = fork::find_or_create(&mut *tx, id, lineage, &request.by).await?;
+        if let Some((branch, base)) = forked {
+            self.shared
+                .trim_branch(&mut *tx, &thread, branch, &base)
+                .await?;
+        }
+        let graph = match &run {
+            Some((request, _)) => Some(
+                self.shared
+                    .assistants
+                    .find(&request.assistant)?
+                    .1
+                    .graph
+                    .clone(),
+            ),
+            None => None,
+        };
+        let target = self.shared.message_graph(&thread, graph)?;
+        if let Some(node) = &new.as_node
+            && &**node != START
+            && !(target.assigned && target.graph.node(node).is_some())
+        {
+            return Err(tree::Error::invalid(format!("Node {node} does not exist")).into());
+        }
+        let values = self.shared.conversation_in(&thread, target.channel.clone());
+        let posted = post(&mut *tx, &values, &target.target(), &thread, new).await?;
+        let mut created = None;
+        if let Some((_, mut prepared)) = run.filter(|_| posted.fresh) {
+            prepared.new.branch = Some(posted.branch.id);
+            let outcome = tx.create_run(prepared.new).await?;
+            if let Some(error) = refusal(prepared.id, &outcome) {
+                return Err(error);
+            }
+            created = Some(outcome);
+        }
+        let messages = items(&mut *tx, &values, &thread, &posted).await?;
+        let row = resolve::thread(&mut *tx, id).await?;
+        tx.commit().await?;
+        if let Some(state) = posted.state {
+            self.shared.cache.insert(tree, state);
+        }
+        // Runs that float may have found a free slot.
+        self.runs.wake();
+        self.shared.notifier.notify(id);
+        let stored = StoredPost {
+            branch: posted.branch.name,
+            created: posted.created,
+            fresh: posted.fresh,
+            checkpoint: posted.checkpoint,
+            event_number: row.last_event_number,
+            run: None,
+            messages,
+            dangling: posted.dangling,
+        };
+        Ok((stored, created))
+    }
+}
+
+/// Stored messages as the path of their branch shows them.
+async fn items(
+    tx: &mut dyn tree::Tx,
+    values: &MessageContents<'_>,
+    thread: &ThreadRow,
+    posted: &Posted,
+) -> Result<Vec<MessageItem>, Error> {
+    let head = match &posted.state {
+        Some(state) => Some(state.checkpoint.id),
+        None => posted.branch.head,
+    };
+    let point = match head {
+        Some(head) => tx.point(thread.tree, head).await?,
+        None => None,
+    };
+    let state = match (&posted.state, head) {
+        (Some(state), _) => values.of_state(state),
+        (None, Some(head)) => values.messages(head).await?.unwrap_or_default(),
+        (None, None) => Default::default(),
+    };
+    let path = MessagePath {
+        point,
+        last: posted.nodes.last().cloned(),
+        ..MessagePath::default()
+    };
+    let entries = posted
+        .nodes
+        .iter()
+        .cloned()
+        .map(PageEntry::OnPath)
+        .collect();
+    Ok(item::items(tx, values, thread, &path, &state, entries).await?)
+}

@@ -1,0 +1,220 @@
+//! Brings the tables that are derived from events up to date: soon after this process writes
+//! events, each second for those of others, and at once for a reader that waits.
+
+use std::{collections::HashSet, time::Duration};
+
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::{Error, Service};
+use crate::{
+    id::ThreadId,
+    tree::{
+        self,
+        projection::{Progress, Projection, ProjectionStep, project},
+    },
+};
+
+/// Least pause after a round, in which notifications gather.
+const GATHER: Duration = Duration::from_millis(200);
+/// Pause after a round in times of its length: under load the runs have priority, and a reader that
+/// needs a certain event in the tables does not wait for a round.
+const REST: u32 = 4;
+/// Notified threads that are remembered; the poll of all threads finds the others.
+const REMEMBERED: usize = 10_000;
+/// Threads in one round.
+const ROUND: usize = 64;
+/// Events of a thread in one step.
+const EVENTS: usize = 500;
+/// How often one slice of all threads is polled for events that others wrote.
+const POLL: Duration = Duration::from_secs(1);
+/// Threads in such a slice.
+const SLICE: usize = 1000;
+/// How long a reader waits for the tables.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Service {
+    pub(super) async fn derive_tables(self) {
+        tokio::join!(self.follow_own_events(), self.follow_other_events());
+    }
+
+    /// Derives tables from events that this process wrote.
+    async fn follow_own_events(&self) {
+        let shared = &self.shared;
+        loop {
+            let changed = tokio::select! {
+                () = shared.drain.cancelled() => return,
+                changed = shared.notifier.changed_threads() => changed,
+            };
+            let changed: Vec<ThreadId> = changed.into_iter().take(REMEMBERED).collect();
+            for round in changed.chunks(ROUND) {
+                self.round(round).await;
+            }
+        }
+    }
+
+    /// Derives tables from events that others wrote, also before they died: a slice of all threads
+    /// at a time.
+    async fn follow_other_events(&self) {
+        let shared = &self.shared;
+        let mut poll = tokio::time::interval(POLL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut after = None;
+        loop {
+            tokio::select! {
+                () = shared.drain.cancelled() => return,
+                () = self.rebuild.notified() => after = None,
+                _ = poll.tick() => {}
+            }
+            match shared.parts.projections.behind(after, SLICE).await {
+                Ok((behind, last)) => {
+                    for round in behind.chunks(ROUND) {
+                        self.round(round).await;
+                    }
+                    if last.is_some() && !behind.is_empty() {
+                        // There is work: the next slice follows at once.
+                        poll.reset_immediately();
+                    }
+                    after = last;
+                }
+                Err(error) => tracing::warn!(%error, "projections could not be looked at"),
+            }
+        }
+    }
+
+    async fn round(&self, threads: &[ThreadId]) {
+        let begin = Instant::now();
+        if let Err(error) = self.project(threads).await {
+            tracing::warn!(%error, "projections could not be brought up to date");
+        }
+        tokio::time::sleep(GATHER.max(begin.elapsed() * REST)).await;
+    }
+
+    /// Brings the tables up to date for some threads.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn project(&self, threads: &[ThreadId]) -> Result<(), Error> {
+        let projections = &self.shared.parts.projections;
+        let mut left: HashSet<ThreadId> = threads.iter().copied().collect();
+        while !left.is_empty() {
+            let found = projections.progress(left.iter().copied().collect()).await?;
+            left.clear();
+            let mut steps = Vec::new();
+            for progress in found.iter().filter(|progress| !progress.reached(None)) {
+                left.insert(progress.thread);
+                self.steps(progress, &mut steps).await?;
+            }
+            if steps.is_empty() {
+                return Ok(());
+            }
+            projections.apply(steps).await?;
+        }
+        Ok(())
+    }
+
+    /// The next step of every table that is behind.
+    async fn steps(
+        &self,
+        progress: &Progress,
+        steps: &mut Vec<ProjectionStep>,
+    ) -> Result<(), Error> {
+        let heads = Projection::Heads;
+        let known = progress.head.as_ref().map_or(0, |head| head.number);
+        if known != progress.offsets[heads.index()] {
+            // Somebody emptied the table without its offsets.
+            let projections = &self.shared.parts.projections;
+            return Ok(projections
+                .reset(Some(heads), Some(progress.thread))
+                .await?);
+        }
+        let mut read = self.shared.parts.tree.reader().await?;
+        let Some(thread) = read.thread_row(progress.thread).await? else {
+            return Ok(());
+        };
+        let mut starts: Vec<i64> = progress.offsets.to_vec();
+        starts.retain(|start| *start < progress.last);
+        starts.sort_unstable();
+        starts.dedup();
+        for start in starts {
+            let events = read
+                .events(progress.tree, progress.thread, start, EVENTS)
+                .await?;
+            let Some(last) = events.last() else { continue };
+            let messages = self.event_messages(read.as_mut(), &thread, &events).await?;
+            for projection in Projection::ALL {
+                if progress.offsets[projection.index()] != start {
+                    continue;
+                }
+                let head = progress.head.as_ref();
+                steps.push(ProjectionStep {
+                    tree: progress.tree,
+                    thread: progress.thread,
+                    from: start,
+                    to: last.number,
+                    rows: project(projection, head, &events, |event| {
+                        messages.get(&event.number)
+                    }),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the tables are up to date with the requested events of threads.
+    ///
+    /// # Errors
+    /// 503 `projection_behind`: they do not after two seconds. Or the storage failed.
+    pub async fn wait_projected(&self, wanted: &[(ThreadId, i64)]) -> Result<(), Error> {
+        let limit = Instant::now() + PATIENCE;
+        for (thread, number) in wanted {
+            let mut watch = self.shared.notifier.watch(*thread);
+            while !self.has_projected(*thread, *number).await? {
+                if Instant::now() >= limit {
+                    return Err(behind(*thread, *number));
+                }
+                let next = Instant::now() + POLL;
+                tokio::select! {
+                    () = watch.changed() => {}
+                    () = tokio::time::sleep_until(next.min(limit)) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn has_projected(&self, thread: ThreadId, number: i64) -> Result<bool, Error> {
+        self.project(&[thread]).await?;
+        let found = self.shared.parts.projections.progress(vec![thread]).await?;
+        // A thread that is not there may be on its way.
+        Ok(found.iter().any(|progress| progress.reached(Some(number))))
+    }
+
+    /// Deletes derived rows and derives them from events once more, in the background.
+    ///
+    /// # Errors
+    /// No such thread, or the storage failed.
+    pub async fn rebuild(
+        &self,
+        projection: Option<Projection>,
+        thread: Option<ThreadId>,
+    ) -> Result<(), Error> {
+        if let Some(thread) = thread {
+            self.row(thread).await?;
+        }
+        self.shared
+            .parts
+            .projections
+            .reset(projection, thread)
+            .await?;
+        match thread {
+            Some(thread) => self.shared.notifier.notify(thread),
+            None => self.rebuild.notify_one(),
+        }
+        Ok(())
+    }
+}
+
+fn behind(thread: ThreadId, number: i64) -> Error {
+    let detail = format!("The lists do not know event {number} of thread {thread} yet. Try again.");
+    tree::Error::refused(tree::ErrorKind::Behind, "projection_behind", detail).into()
+}

@@ -1,0 +1,70 @@
+//! States of threads on which nothing has run, which have messages and no graph.
+
+use std::sync::Arc;
+
+use super::{json, read::empty, select::Selection};
+use crate::{
+    checkpoint::frame::Decoded,
+    engine::{
+        view::{Snapshot, snapshot},
+        wiring::Wiring,
+    },
+    runs::request::Address,
+    threads::{Error, Service, request::History},
+    tree::{Thread, read::graphless},
+    value::Value,
+};
+
+/// A state without a graph: the stored values, and whether input waits for a graph.
+fn graphless_snapshot(wiring: &Wiring, decoded: &Decoded, live: bool) -> Snapshot {
+    let ns: Arc<str> = "".into();
+    // Values of another graph may not fit.
+    let (next, tasks) = match snapshot(wiring, &ns, decoded, live) {
+        Ok(snapshot) => (snapshot.next, snapshot.tasks),
+        Err(_) => (vec![], vec![]),
+    };
+    Snapshot {
+        ns,
+        checkpoint: decoded.checkpoint.clone(),
+        values: Value::map(graphless::values(decoded)),
+        next,
+        tasks,
+    }
+}
+
+impl Service {
+    /// The state of a thread without a graph, as [`state`](Service::state).
+    pub(super) async fn graphless_state(
+        &self,
+        thread: &Thread,
+        at: &Address,
+        selection: &Selection,
+    ) -> Result<Value, Error> {
+        let found = match at.ns.is_empty() {
+            true => self.load_selected(thread, &at.ns, selection).await?,
+            false => None,
+        };
+        let (Some(decoded), Some(wiring)) = (found, graphless::wiring()) else {
+            return Ok(empty(thread.id, at));
+        };
+        let snapshot = graphless_snapshot(wiring, &decoded, selection.live);
+        Ok(json::state(thread.id, &wiring.graph, &snapshot, &|_| None))
+    }
+
+    /// States of a thread without a graph, as [`history`](Service::history).
+    pub(super) async fn graphless_history(
+        &self,
+        thread: &Thread,
+        page: &History,
+    ) -> Result<Vec<Value>, Error> {
+        let Some(wiring) = graphless::wiring().filter(|_| page.at.ns.is_empty()) else {
+            return Ok(vec![]);
+        };
+        let found = self.history_page(thread, page).await?;
+        let states = found.iter().map(|decoded| {
+            let snapshot = graphless_snapshot(wiring, decoded, false);
+            json::state(thread.id, &wiring.graph, &snapshot, &|_| None)
+        });
+        Ok(states.collect())
+    }
+}

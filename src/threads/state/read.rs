@@ -1,0 +1,147 @@
+//! Reading states of threads: now, at a checkpoint, and over time.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+
+use super::json;
+use crate::{
+    checkpoint::At,
+    engine::{
+        view::{Snapshot, snapshot},
+        wiring::Wiring,
+    },
+    graph::Compiled,
+    id::{BranchId, ThreadId},
+    runs::request::Address,
+    threads::{Error, Service, request::History},
+    tree::{
+        Thread,
+        load::{self, owner_of_writes},
+        read::{graph_at, inner_graph, stored_ns},
+    },
+    value::Value,
+};
+
+impl Service {
+    /// The state of a thread, in the form clients see.
+    ///
+    /// # Errors
+    /// No such thread, stored values that do not fit the graph, or the storage failed.
+    pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value, Error> {
+        let thread = self.row(id).await?;
+        let selection = self.select(&thread, at).await?;
+        let Some(registered) = self.shared.required_graph_of(&thread.metadata)? else {
+            return self.graphless_state(&thread, at, &selection).await;
+        };
+        let (graph, wiring) = match at.ns.is_empty() {
+            true => (registered.graph.clone(), registered.wiring.clone()),
+            false => {
+                let Some(graph) = graph_at(&registered.graph, &at.ns) else {
+                    return Ok(empty(id, at));
+                };
+                (graph.clone(), Arc::new(Wiring::new(graph)))
+            }
+        };
+        let Some(decoded) = self.load_selected(&thread, &at.ns, &selection).await? else {
+            return Ok(empty(id, at));
+        };
+        let snapshot = snapshot(&wiring, &at.ns, &decoded, selection.live)?;
+        let nested = match subgraphs {
+            true => {
+                let checkpoint = &decoded.checkpoint;
+                let first = decoded.writes.first().map(|(branch, _)| *branch);
+                let branch = selection.owner.or(first).unwrap_or(thread.active_branch);
+                let inside = At::Subgraph {
+                    start: checkpoint.root.unwrap_or(checkpoint.id),
+                    branch,
+                    before: None,
+                };
+                let position = (inside, branch);
+                self.nested_states(&thread, &graph, &snapshot, &position)
+                    .await?
+            }
+            false => HashMap::new(),
+        };
+        Ok(json::state(id, &graph, &snapshot, &|ns| {
+            nested.get(ns).cloned()
+        }))
+    }
+
+    /// Live states of the graphs inside the tasks of a state, as they belong to the path of its
+    /// branch.
+    fn nested_states<'a>(
+        &'a self,
+        thread: &'a Thread,
+        graph: &'a Arc<Compiled>,
+        of: &'a Snapshot,
+        position: &'a (At, BranchId),
+    ) -> BoxFuture<'a, Result<HashMap<String, Value>, Error>> {
+        async move {
+            let mut states = HashMap::new();
+            for task in &of.tasks {
+                let Some(ns) = &task.child_ns else { continue };
+                let Some(child) = graph.node(&task.name).and_then(inner_graph) else {
+                    continue;
+                };
+                let stored_ns = stored_ns(&child, ns);
+                let (inside, branch) = position;
+                let saver = &self.shared.parts.saver;
+                let at = inside.clone();
+                let found = load::checkpoint(saver, thread.tree, thread.id, &stored_ns, at).await?;
+                let Some(mut decoded) = found else {
+                    // It has not run yet.
+                    states.insert(ns.to_string(), json::empty_state(thread.id, None));
+                    continue;
+                };
+                let owner = owner_of_writes(&decoded, *branch);
+                decoded.writes.retain(|(branch, _)| *branch == owner);
+                let wiring = Wiring::new(child.clone());
+                let inner = snapshot(&wiring, &stored_ns, &decoded, true)?;
+                let deeper = self.nested_states(thread, &child, &inner, position).await?;
+                let state = json::state(thread.id, &child, &inner, &|ns| deeper.get(ns).cloned());
+                states.insert(ns.to_string(), state);
+            }
+            Ok(states)
+        }
+        .boxed()
+    }
+
+    /// States of a thread, newest first, in the form clients see.
+    ///
+    /// # Errors
+    /// No such thread, stored values that do not fit the graph, or the storage failed.
+    pub async fn history(&self, id: ThreadId, page: &History) -> Result<Vec<Value>, Error> {
+        let thread = self.row(id).await?;
+        if page.at.tree_address.is_some() {
+            // An address that is not visible is refused before anything else is read.
+            self.select(&thread, &page.at).await?;
+        }
+        if page.limit == 0 {
+            return Ok(vec![]);
+        }
+        let Some(registered) = self.shared.required_graph_of(&thread.metadata)? else {
+            return self.graphless_history(&thread, page).await;
+        };
+        let Some(graph) = graph_at(&registered.graph, &page.at.ns) else {
+            return Ok(vec![]);
+        };
+        let wiring = match page.at.ns.is_empty() {
+            true => registered.wiring.clone(),
+            false => Arc::new(Wiring::new(graph.clone())),
+        };
+        let found = self.history_page(&thread, page).await?;
+        let mut states = Vec::with_capacity(found.len());
+        for decoded in &found {
+            let snapshot = snapshot(&wiring, &page.at.ns, decoded, false)?;
+            states.push(json::state(id, &graph, &snapshot, &|_| None));
+        }
+        Ok(states)
+    }
+}
+
+/// The state at an address without a checkpoint.
+pub(super) fn empty(thread: ThreadId, at: &Address) -> Value {
+    let id = at.checkpoint.map(|id| id.to_string());
+    json::empty_state(thread, id.as_deref())
+}

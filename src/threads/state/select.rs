@@ -1,0 +1,113 @@
+//! Selecting the checkpoint that a request addresses: by its id as LangGraph's clients do, or by
+//! branch, tag, message and event.
+
+use std::sync::Arc;
+
+use crate::{
+    checkpoint::{At, frame::Decoded},
+    id::BranchId,
+    runs::request::Address,
+    threads::{Error, Service},
+    tree::{
+        self, Thread,
+        load::{self, keep_own_writes},
+        resolve,
+        store::rows::Position,
+    },
+};
+
+/// The checkpoint that a request addresses.
+pub(super) struct Selection {
+    /// The checkpoint; `None` at an address without one.
+    pub at: Option<At>,
+    /// The branch whose pending writes count; without one the rules of records apply.
+    pub owner: Option<BranchId>,
+    /// The state of a branch as it is now, not a record of the past.
+    pub live: bool,
+}
+
+impl Service {
+    /// Selects the checkpoint that `at` addresses in a thread.
+    ///
+    /// # Errors
+    /// 404 for an address that is not visible in the thread, or the storage failed.
+    pub(super) async fn select(&self, thread: &Thread, at: &Address) -> Result<Selection, Error> {
+        let Some(address) = &at.tree_address else {
+            return Ok(match (at.checkpoint, at.ns.is_empty()) {
+                (Some(id), _) => Selection {
+                    at: Some(At::Id(id)),
+                    owner: None,
+                    live: false,
+                },
+                (None, true) => Selection {
+                    at: Some(At::ActiveHead),
+                    owner: Some(thread.active_branch),
+                    live: true,
+                },
+                (None, false) => Selection {
+                    at: thread.head.map(|start| At::Subgraph {
+                        start,
+                        branch: thread.active_branch,
+                        before: None,
+                    }),
+                    owner: None,
+                    live: true,
+                },
+            });
+        };
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let row = resolve::thread(&mut *reader, thread.id).await?;
+        let found = tree::resolve(&mut *reader, &row, address).await?;
+        let named = found.named.filter(|_| address.position == Position::At);
+        let id = found.base.id();
+        let head_of_active = (id == thread.head).then_some(thread.active_branch);
+        let owner = named.as_ref().map(|branch| branch.id).or(head_of_active);
+        let selected = id.map(|id| match at.ns.is_empty() {
+            true => At::Id(id),
+            false => At::Subgraph {
+                start: id,
+                branch: owner.unwrap_or(thread.active_branch),
+                before: None,
+            },
+        });
+        Ok(Selection {
+            at: selected,
+            owner,
+            live: named.is_some(),
+        })
+    }
+
+    /// Loads the selected checkpoint with the pending writes that count; `None` also for one that is
+    /// not visible in the thread.
+    pub(super) async fn load_selected(
+        &self,
+        thread: &Thread,
+        ns: &Arc<str>,
+        selection: &Selection,
+    ) -> Result<Option<Decoded>, Error> {
+        let Some(at) = selection.at.clone() else {
+            return Ok(None);
+        };
+        let saver = &self.shared.parts.saver;
+        let found = load::checkpoint(saver, thread.tree, thread.id, ns, at).await?;
+        let Some(mut decoded) = found else {
+            return Ok(None);
+        };
+        let checkpoint = &decoded.checkpoint;
+        if selection.owner.is_none() && checkpoint.thread != thread.id {
+            let root = checkpoint.root.unwrap_or(checkpoint.id);
+            let mut reader = self.shared.parts.tree.reader().await?;
+            if !reader.visible(thread.tree, thread.id, root).await? {
+                return Ok(None);
+            }
+        }
+        match selection.owner.filter(|_| ns.is_empty()) {
+            Some(owner) => decoded.writes.retain(|(branch, _)| *branch == owner),
+            None => keep_own_writes(
+                &mut decoded,
+                selection.owner.unwrap_or(thread.active_branch),
+            ),
+        }
+        Ok(Some(decoded))
+    }
+}

@@ -1,0 +1,334 @@
+//! State edits: writing to a thread's state as if one of its nodes had.
+
+use std::sync::Arc;
+
+use super::json;
+use crate::{
+    checkpoint::{self, At, Slot, buffered::BufferedSaver},
+    engine::{
+        self, Edit, StateUpdate,
+        edit::{COPY, Edited},
+    },
+    id::{CheckpointId, ThreadId},
+    runs::{command_of, request::Address},
+    threads::{
+        Error, Service,
+        request::{self, Update},
+    },
+    tree::{
+        self, Base, Indexer, Outcome, Thread, branch, load, messages::post::branch_off, read,
+        resolve, store::rows::Position,
+    },
+    value::{Map, Value},
+};
+
+/// How often an edit without an address is retried when others were faster. Of those that meet,
+/// one is stored each time.
+const TRIES: u32 = 64;
+
+/// The state that an edit builds on, and the slot it writes to.
+struct Target {
+    /// The right to write.
+    slot: Slot,
+    start: Start,
+}
+
+/// A state to edit.
+enum Start {
+    /// That at the head of the slot.
+    Head,
+    /// That of a checkpoint.
+    Checkpoint(CheckpointId),
+    /// None: the edit begins a new conversation.
+    Nothing,
+    /// That of a message whose checkpoint has later messages too.
+    Trimmed,
+}
+
+/// An update as the engine takes it.
+fn to_state_update(update: Update) -> Result<StateUpdate, Error> {
+    let command = update
+        .command
+        .filter(|command| *command != Value::map(Map::new()));
+    Ok(StateUpdate {
+        values: update.values,
+        command: command.as_ref().map(command_of).transpose()?,
+        as_node: update.as_node,
+        task: None,
+    })
+}
+
+impl Service {
+    /// Edits the state of a thread: `{checkpoint, configurable, checkpoint_id}` of the new
+    /// checkpoint. An edit of an older checkpoint opens a branch.
+    ///
+    /// # Errors
+    /// No such thread or checkpoint; the thread has no graph yet, or runs; an update that makes
+    /// no sense; the storage failed.
+    pub async fn edit(&self, id: ThreadId, edit: request::Edit) -> Result<Value, Error> {
+        let thread = self.row(id).await?;
+        // A copy is a sibling of the checkpoint it copies.
+        let opens = edit.as_node.as_deref() == Some(COPY);
+        let update = StateUpdate {
+            values: edit.values,
+            as_node: edit.as_node,
+            ..StateUpdate::default()
+        };
+        // An edit without an address is one of the state at the moment it is made.
+        let anywhere = edit.at.checkpoint.is_none() && edit.at.tree_address.is_none();
+        let mut tries = if anywhere { TRIES } else { 1 };
+        let (ns, made, parents) = loop {
+            tries -= 1;
+            let target = self.target(&thread, &edit.at, opens).await?;
+            let written = match (&target.start, &edit.at.tree_address) {
+                (Start::Trimmed, Some(address)) => {
+                    let made = self.write_trimmed(&thread, address, update.clone()).await;
+                    made.map(|made| ("".into(), made, Map::new()))
+                }
+                _ => {
+                    self.write(&thread, &edit.at.ns, target, vec![vec![update.clone()]])
+                        .await
+                }
+            };
+            match written {
+                Err(Error::Engine(engine::Error::Storage(checkpoint::Error::Fenced)))
+                    if tries > 0 => {}
+                written => break written?,
+            }
+        };
+        let address = json::address(id, &ns, made, Some(&parents));
+        let mut map = Map::with_capacity(3);
+        map.insert("checkpoint", address.clone());
+        map.insert("configurable", address);
+        map.insert("checkpoint_id", made.to_string());
+        Ok(Value::map(map))
+    }
+
+    /// Applies supersteps of updates to a thread that was just created.
+    ///
+    /// # Errors
+    /// As [`edit`](Self::edit).
+    pub(in crate::threads) async fn apply_supersteps(
+        &self,
+        thread: &Thread,
+        supersteps: Vec<Vec<Update>>,
+    ) -> Result<(), Error> {
+        let supersteps = supersteps
+            .into_iter()
+            .map(|updates| updates.into_iter().map(to_state_update).collect())
+            .collect::<Result<Vec<Vec<_>>, Error>>()?;
+        let slot = self.shared.parts.tree.slot(thread.id).await?;
+        let slot = slot.ok_or(Error::NoThread(thread.id))?;
+        let target = Target {
+            slot,
+            start: Start::Head,
+        };
+        self.write(thread, &"".into(), target, supersteps).await?;
+        Ok(())
+    }
+
+    /// The state that an edit builds on, and the slot it writes to. A claim in between raises the
+    /// branch's epoch: then nothing of the edit is written. An edit that is not at the head opens a
+    /// branch, and so does one with `opens`.
+    async fn target(&self, thread: &Thread, at: &Address, opens: bool) -> Result<Target, Error> {
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let read = &mut *reader;
+        let row = resolve::thread(read, thread.id).await?;
+        let mut target = Target {
+            slot: resolve::active(read, &row).await?.slot(),
+            start: at.checkpoint.map_or(Start::Head, Start::Checkpoint),
+        };
+        if let Some(address) = &at.tree_address {
+            let found = tree::resolve(read, &row, address).await?;
+            match found.named.filter(|_| address.position == Position::At) {
+                Some(branch) => target.slot = branch.slot(),
+                None => {
+                    target.start = match found.base {
+                        Base::At(point) => Start::Checkpoint(point.id),
+                        // A copy is one of a whole checkpoint, and a graph inside has its state
+                        // beside one.
+                        Base::Trim { of, .. } if opens || !at.ns.is_empty() => {
+                            Start::Checkpoint(of.id)
+                        }
+                        Base::Empty if !at.ns.is_empty() => {
+                            let detail = "There is no state of a subgraph at this place yet";
+                            return Err(Error::Invalid(detail.into()));
+                        }
+                        Base::Trim { .. } => Start::Trimmed,
+                        Base::Empty => Start::Nothing,
+                    }
+                }
+            }
+        } else if let Some(id) = at.checkpoint.filter(|_| at.ns.is_empty()) {
+            let point = resolve::checkpoint(read, &row, id).await;
+            point.map_err(|error| match error {
+                tree::Error::Refused { .. } => Error::NoCheckpoint(id),
+                other => other.into(),
+            })?;
+        }
+        if branch::is_running(&read.open_runs(row.tree, row.id).await?, target.slot.branch) {
+            return Err(Error::InFlight(thread.id));
+        }
+        let elsewhere = match target.start {
+            Start::Head => false,
+            Start::Checkpoint(id) => target.slot.head != Some(id),
+            Start::Nothing => target.slot.head.is_some(),
+            Start::Trimmed => true,
+        };
+        if at.ns.is_empty() && (opens || elsewhere) {
+            branch::ensure_room(&read.branches(row.tree, row.id).await?)?;
+        }
+        Ok(target)
+    }
+
+    /// Trims the newest messages off a state and writes to it, on a new branch and in one
+    /// transaction.
+    async fn write_trimmed(
+        &self,
+        thread: &Thread,
+        address: &tree::Address,
+        update: StateUpdate,
+    ) -> Result<CheckpointId, Error> {
+        let (mut tx, row) = self.begin(thread.id).await?;
+        let base = tree::resolve(&mut *tx, &row, address).await?.base;
+        let active = resolve::active(&mut *tx, &row).await?;
+        let target = self.shared.message_graph(&row, None)?;
+        let values = self.shared.conversation_in(&row, target.channel.clone());
+        let post = target.target();
+        let how = ("update", true);
+        let off = branch_off(&mut *tx, &values, &post, &row, &active, base, how);
+        let (branch, slot, base) = off.await?;
+        let mut metadata = Map::new();
+        if let Some(value) = row.metadata.get("graph_id") {
+            metadata.insert("graph_id", value.clone());
+        }
+        let buffer = BufferedSaver::new(self.shared.parts.saver.clone());
+        let edit = Edit {
+            saver: buffer.clone(),
+            slot,
+            ns: "".into(),
+            graph: target.graph.clone(),
+            superseded: false,
+            base,
+            index: Some(Arc::new(Indexer::default())),
+            metadata,
+            run: None,
+        };
+        let edited = edit.apply(vec![vec![update]]).await?;
+        for commit in buffer.take() {
+            tx.put(commit).await?;
+        }
+        let outcome = outcome(&edited);
+        tx.set_outcome(row.tree, branch.id, outcome).await?;
+        tx.commit().await?;
+        // Runs that float may have found a free slot.
+        self.runs.wake();
+        self.shared.notifier.notify(thread.id);
+        Ok(edited.checkpoint)
+    }
+
+    /// The error of a failed edit: if it lost its branch to a run, that there is one.
+    async fn edit_error(&self, thread: ThreadId, slot: Slot, error: engine::Error) -> Error {
+        if matches!(error, engine::Error::Storage(checkpoint::Error::Fenced))
+            && let Ok(mut reader) = self.shared.parts.tree.reader().await
+            && let Ok(Some(now)) = reader.branch(slot.tree, slot.branch).await
+            && now.epoch != slot.epoch
+        {
+            return Error::InFlight(thread);
+        }
+        error.into()
+    }
+
+    async fn write(
+        &self,
+        thread: &Thread,
+        ns: &Arc<str>,
+        Target { slot, start }: Target,
+        supersteps: Vec<Vec<StateUpdate>>,
+    ) -> Result<(Arc<str>, CheckpointId, Map), Error> {
+        let registered = self.shared.required_graph_of(&thread.metadata)?;
+        let registered = registered.ok_or(Error::NoGraph(thread.id))?;
+        let graph = read::graph_at(&registered.graph, ns)
+            .ok_or_else(|| Error::Invalid(format!("there is no subgraph at `{ns}`")))?;
+        let ns = read::stored_ns(&graph, ns);
+        let parts = &self.shared.parts;
+        let load = |at| load::checkpoint(&parts.saver, slot.tree, thread.id, &ns, at);
+        let at = match start {
+            Start::Checkpoint(id) => Some(id),
+            Start::Head | Start::Nothing | Start::Trimmed => None,
+        };
+        let address = match (at, slot.head, ns.is_empty()) {
+            _ if matches!(start, Start::Nothing) => None,
+            (Some(id), ..) => Some(At::Id(id)),
+            (None, Some(head), true) => Some(At::Id(head)),
+            (None, None, true) => None,
+            (None, Some(start), false) if slot.branch != thread.active_branch => {
+                Some(At::Subgraph {
+                    start,
+                    branch: slot.branch,
+                    before: None,
+                })
+            }
+            (None, _, false) => Some(At::Newest),
+        };
+        let mut found = match address {
+            Some(address) => load(address).await?,
+            None => None,
+        };
+        if let (Some(id), None) = (at, &found) {
+            return Err(Error::NoCheckpoint(id));
+        }
+        if let Some(found) = &mut found {
+            match ns.is_empty() && slot.head == Some(found.checkpoint.id) {
+                true => found.writes.retain(|(branch, _)| *branch == slot.branch),
+                false => load::keep_own_writes(found, slot.branch),
+            }
+        }
+        let newest = match (ns.is_empty(), at) {
+            (true, _) => slot.head,
+            (false, Some(_)) => load(At::Newest).await?.map(|found| found.checkpoint.id),
+            (false, None) => None,
+        };
+        let root = ns.is_empty();
+        let parents = found.as_ref().and_then(|found| {
+            let parents = found.checkpoint.metadata.get("parents")?.as_map()?;
+            Some(parents.clone())
+        });
+        let mut metadata = Map::new();
+        if let Some(value) = thread.metadata.get("graph_id") {
+            metadata.insert("graph_id", value.clone());
+        }
+        let edit = Edit {
+            saver: parts.saver.clone(),
+            slot,
+            ns: ns.clone(),
+            graph,
+            superseded: at.is_some() && at != newest,
+            base: found,
+            index: Some(Arc::new(Indexer::default())),
+            metadata,
+            run: None,
+        };
+        let edited = match edit.apply(supersteps).await {
+            Ok(edited) => edited,
+            Err(error) => return Err(self.edit_error(thread.id, slot, error).await),
+        };
+        if root {
+            let outcome = outcome(&edited);
+            match parts.tree.record_outcome(edited.slot, outcome, None).await {
+                // The edit is stored, and another writer builds on it already.
+                Ok(()) | Err(checkpoint::Error::Fenced) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((ns, edited.checkpoint, parents.unwrap_or_default()))
+    }
+}
+
+/// The outcome of the branch after an edit.
+fn outcome(edited: &Edited) -> Outcome {
+    match edited.next.is_empty() {
+        true => Outcome::Idle,
+        false => Outcome::Interrupted,
+    }
+}
