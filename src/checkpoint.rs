@@ -153,6 +153,8 @@ pub struct Checkpoint {
     pub last_node: Option<crate::id::NodeId>,
     /// Newest event on the path.
     pub event_number: i64,
+    /// Supersteps of nodes that its graph had done in the run when the checkpoint was made.
+    pub run_supersteps: u32,
 }
 
 /// The right to write to one branch: every write names the epoch of the writer.

@@ -167,6 +167,7 @@ impl Frame {
                 envelope,
                 metadata: without_nul(&checkpoint.metadata),
                 created_at: checkpoint.created_at,
+                run_supersteps: i32::try_from(checkpoint.run_supersteps).unwrap_or(i32::MAX),
             },
             blobs,
             appended,

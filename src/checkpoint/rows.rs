@@ -44,6 +44,8 @@ pub struct CheckpointRow {
     pub metadata: String,
     /// When it was written.
     pub created_at: Timestamp,
+    /// Supersteps of nodes that its graph had done in the run when the checkpoint was made.
+    pub run_supersteps: i32,
 }
 
 /// A row of `checkpoint_blobs`: a channel value, whole or as a delta. Never changed.

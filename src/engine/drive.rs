@@ -80,10 +80,9 @@ pub async fn drive(level: &mut Level) -> Result<Stop, Error> {
         let left = limit.saturating_sub(level.ran + u32::from(!hidden));
         level.scope.remaining.store(left, Ordering::Relaxed);
         level.tasks = tasks;
-        if let Some(stop) = superstep(level).await? {
+        if let Some(stop) = superstep(level, hidden).await? {
             return Ok(stop);
         }
-        level.ran += u32::from(!hidden);
         let after = breakpoints(level, false);
         let ran = std::mem::take(&mut level.tasks);
         if stops_at(
@@ -110,8 +109,9 @@ struct Outcome {
     keys: HashMap<usize, reuse::Key>,
 }
 
-/// Runs the planned tasks, applies their writes and commits; `Some` when tasks ask.
-async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
+/// Runs the planned tasks, applies their writes and commits; `Some` when tasks ask. A `hidden`
+/// superstep does not count.
+async fn superstep(level: &mut Level, hidden: bool) -> Result<Option<Stop>, Error> {
     let tasks = level.tasks.clone();
     let jobs = prepare(level, &tasks).await?;
     let mut set = JoinSet::new();
@@ -210,6 +210,7 @@ async fn superstep(level: &mut Level) -> Result<Option<Stop>, Error> {
         *level.scope.answer.lock() = None;
     }
     level.replaying = false;
+    level.ran += u32::from(!hidden);
     save::checkpoint(level, Source::Loop).await?;
     Ok(None)
 }

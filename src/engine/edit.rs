@@ -272,6 +272,7 @@ impl Edit {
             updated: None,
             // No run made it.
             run: None,
+            run_supersteps: 0,
             metadata: parents.collect(),
             ..old.clone()
         };

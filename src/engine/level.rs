@@ -403,6 +403,7 @@ impl Level {
             },
             last_node: self.current.last_node,
             event_number: self.current.event_number,
+            run_supersteps: self.ran,
         }
     }
 

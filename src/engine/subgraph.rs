@@ -161,7 +161,7 @@ pub async fn run(
         Some(door) => Some(door.lock().await),
         None => None,
     };
-    let (mut level, Origin { named, root, by }) = open(scope, nested, graph, ns)
+    let (mut level, Origin { named, root, by, ran }) = open(scope, nested, graph, ns)
         .await
         .map_err(Inner::Failed)?;
     let replays = nested.replay.bound.is_some();
@@ -169,6 +169,9 @@ pub async fn run(
     // stand where another superstep or run left it, and then has not begun in this one.
     let first = scope.again && nested.resuming == Some(true) && !nested.again;
     let begun = first && by == scope.run && root.is_some() && root == *scope.root.lock();
+    if begun {
+        level.ran = ran;
+    }
     let entry = Entry {
         input: Input::Value(input),
         nested: true,
@@ -258,6 +261,8 @@ async fn open(
     }
     let root = found.as_ref().and_then(|found| found.checkpoint.root);
     let by = found.as_ref().and_then(|found| found.checkpoint.run);
+    let ran = found.as_ref();
+    let ran = ran.map_or(0, |found| found.checkpoint.run_supersteps);
     let (live, current, frame, pending, updated) = match found {
         Some(decoded) => {
             let live = Live::restore(&wiring, &decoded.checkpoint)?;
@@ -297,7 +302,13 @@ async fn open(
         told: None,
         replay: nested.replay.clone(),
     };
-    Ok((level, Origin { named, root, by }))
+    let origin = Origin {
+        named,
+        root,
+        by,
+        ran,
+    };
+    Ok((level, origin))
 }
 
 /// Where a graph inside starts.
@@ -307,6 +318,8 @@ struct Origin {
     root: Option<CheckpointId>,
     /// The run that stored it.
     by: Option<RunId>,
+    /// How many supersteps of it that run had done by then.
+    ran: u32,
 }
 
 /// The request names the checkpoint to run from.

@@ -15,9 +15,6 @@ use crate::{
     tree::{self, address::auto_name},
 };
 
-/// The superstep before the input of a thread's first run.
-const BEFORE_INPUT: i64 = -2;
-
 impl Service {
     /// The base checkpoint of a run, and the branch it will write to.
     pub(super) async fn starting_point(
@@ -27,7 +24,7 @@ impl Service {
         kwargs: &Kwargs,
         publisher: &Publisher,
     ) -> Result<Start, Error> {
-        let continues = self.came_far(run, slot, kwargs).await?;
+        let continues = self.came_far(run, slot).await?;
         let address = run.address.filter(|_| continues.is_none());
         let mut base = match address.or(slot.head) {
             Some(id) => Some(self.load(run, slot, id).await?),
@@ -59,7 +56,7 @@ impl Service {
 
     /// How many supersteps of nodes an earlier attempt of the run came far, if it stored any
     /// checkpoint.
-    async fn came_far(&self, run: &Run, slot: Slot, kwargs: &Kwargs) -> Result<Option<u32>, Error> {
+    async fn came_far(&self, run: &Run, slot: Slot) -> Result<Option<u32>, Error> {
         let Some(head) = slot
             .head
             .filter(|_| run.attempt > 1 && slot.head != run.base)
@@ -73,27 +70,7 @@ impl Service {
             let detail = "the branch has moved on since the run was interrupted by a crash";
             return Err(Error::Invalid(detail.into()));
         }
-        let (step, started) = match run.base {
-            Some(base) => match self.row(run, slot, base).await? {
-                Some(base) => (base.step, true),
-                // Pruned: the number is unknown.
-                None => return Ok(Some(0)),
-            },
-            None => (BEFORE_INPUT, false),
-        };
-        let answers = kwargs
-            .command
-            .as_ref()
-            .and_then(|command| command.get("resume"));
-        let given = kwargs.command.is_none() && kwargs.input.is_some();
-        // Checkpoints that are no superstep of the graph's nodes: the input and the start that
-        // takes it, or the copy of an old checkpoint that a run forks from.
-        let others = match given || (!started && kwargs.command.is_some()) {
-            true => 2,
-            false => i64::from(run.address.is_some() && answers.is_none()),
-        };
-        let steps = head.step - step - others;
-        Ok(Some(u32::try_from(steps.max(0)).unwrap_or(u32::MAX)))
+        Ok(Some(head.run_supersteps.try_into().unwrap_or(0)))
     }
 
     /// A checkpoint without its values.

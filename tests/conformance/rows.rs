@@ -63,6 +63,7 @@ pub fn superstep(slot: &Slot, parent: Option<CheckpointId>, step: i64) -> Commit
             envelope: r#"{"channel_versions":{}}"#.into(),
             metadata: "{}".into(),
             created_at: Timestamp::now(),
+            run_supersteps: 0,
         },
         blobs: Vec::new(),
         writes: Vec::new(),

@@ -13,6 +13,7 @@ on_both_storages!(
     breakpoints_of_a_graph_inside_hold,
     an_answer_that_led_out_of_a_graph_inside_is_not_lost,
     the_limit_of_supersteps_counts_what_was_run_before,
+    the_limit_of_supersteps_does_not_count_what_takes_a_stored_input,
     a_run_from_an_old_checkpoint_opens_one_branch,
     a_late_answer_is_given_on_one_branch,
     what_is_stored_at_the_end_is_all_or_nothing,
@@ -95,6 +96,38 @@ fn the_limit_of_supersteps_counts_what_was_run_before(place: &Place) {
         .input(json!({"how": "endless"}))
         .with("config", json!({"recursion_limit": 5}));
     Rig::new(place).check(&Script::new("sync").steps([endless.clone(), endless]));
+}
+
+fn the_limit_of_supersteps_does_not_count_what_takes_a_stored_input(place: &Place) {
+    let rig = Rig::new(place);
+    let step = Step::run("fault").with("config", json!({"recursion_limit": 5}));
+    let waiting = || {
+        let thread = rig.thread("fault");
+        let update = json!({"values": {"how": "endless"}, "as_node": "__input__"});
+        let client = rig.restart("");
+        let answer = client.post(&format!("/threads/{thread}/state"), &update);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        thread
+    };
+    let left = |thread: &str| {
+        let client = rig.restart("");
+        let run = rig.runs(thread).remove(0);
+        assert_eq!(client.end_of(thread, &run), "error");
+        client.history(thread).len()
+    };
+    let thread = waiting();
+    rig.performs(&step, &thread);
+    let whole = left(&thread);
+    assert_eq!(whole, 7, "the input, its superstep and five of nodes");
+    for hit in [2, 4] {
+        let thread = waiting();
+        rig.dies_of(
+            &step,
+            &thread,
+            &format!("engine::before_commit=abort@{hit}"),
+        );
+        assert_eq!(left(&thread), whole, "died at commit {hit}");
+    }
 }
 
 fn a_run_from_an_old_checkpoint_opens_one_branch(place: &Place) {

@@ -91,6 +91,7 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
         root: row.root,
         last_node: row.last_node,
         event_number: row.event_number,
+        run_supersteps: u32::try_from(row.run_supersteps).unwrap_or(0),
     };
     let (writes, references) = decode_writes(&stored.writes)?;
     Ok(Decoded {

@@ -36,6 +36,7 @@ fn checkpoint(values: &[(&str, Value, u64)]) -> Checkpoint {
         root: None,
         last_node: None,
         event_number: 0,
+        run_supersteps: 0,
     }
 }
 

@@ -55,6 +55,7 @@ impl Edit {
             },
             last_node: old.and_then(|old| old.last_node),
             event_number: old.map_or(0, |old| old.event_number),
+            run_supersteps: 0,
         };
         let parent = old.map(|old| old.id);
         let depth = old.map_or(-1, |old| old.depth);

@@ -302,6 +302,16 @@ impl Rig {
         panic!("the run neither ends nor kills");
     }
 
+    /// Performs a step in a process that lives.
+    pub fn performs(&self, step: &Step, thread: &str) {
+        let script = Script::new("sync").steps([step.clone()]);
+        let mut prepared = Prepared {
+            thread: thread.to_owned(),
+            ends: vec![],
+        };
+        self.perform(&script, 0, &mut prepared);
+    }
+
     /// Performs a step in a process that must die of it.
     pub fn dies_of(&self, step: &Step, thread: &str, fault: &str) {
         let script = Script::new("sync").steps([step.clone()]);

@@ -35,6 +35,7 @@ pub(super) fn row_of(row: &Row) -> Result<CheckpointRow, Error> {
         envelope: column::<JsonText>(row, "checkpoint")?.0,
         metadata: column::<JsonText>(row, "metadata")?.0,
         created_at: column::<Time>(row, "created_at")?.0,
+        run_supersteps: column(row, "run_supersteps")?,
     })
 }
 

@@ -48,9 +48,9 @@ SELECT $1, $1, active_branch_id, metadata, config FROM threads WHERE thread_id =
 
 const CHECKPOINTS: &str = "
 INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id,
-       last_node_id, run_id, source, step, checkpoint, metadata, created_at)
+       last_node_id, run_id, source, step, checkpoint, metadata, created_at, run_supersteps)
 SELECT $2, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, $2, c.branch_id, c.root_checkpoint_id,
-       c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.metadata, c.created_at FROM checkpoints c
+       c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.metadata, c.created_at, c.run_supersteps FROM checkpoints c
  WHERE c.tree_id = $1 AND ((c.checkpoint_ns = '' AND c.checkpoint_id = ANY($3))
     OR (c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($3) AND c.branch_id = ANY($4)))";
 

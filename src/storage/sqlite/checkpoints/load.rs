@@ -29,6 +29,7 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<CheckpointRow> 
         envelope: row.get(12)?,
         metadata: row.get(13)?,
         created_at: crate::time::Timestamp(row.get(14)?),
+        run_supersteps: row.get(15)?,
     })
 }
 

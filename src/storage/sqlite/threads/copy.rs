@@ -105,10 +105,10 @@ fn insert_thread(
 const ROWS: [&str; 5] = [
     "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, \
      thread_id, branch_id, root_checkpoint_id, last_node_id, run_id, source, step, checkpoint, \
-     metadata, created_at) \
+     metadata, created_at, run_supersteps) \
      SELECT ?3, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, ?3, \
        c.branch_id, c.root_checkpoint_id, c.last_node_id, c.run_id, c.source, c.step, \
-       c.checkpoint, c.metadata, c.created_at FROM checkpoints c \
+       c.checkpoint, c.metadata, c.created_at, c.run_supersteps FROM checkpoints c \
       WHERE c.tree_id = ?1 AND ?2 = ?2 AND ?4 = ?4 \
         AND CASE c.checkpoint_ns WHEN '' THEN c.checkpoint_id IN (SELECT id FROM temp.copy_seen) \
             ELSE c.root_checkpoint_id IN (SELECT id FROM temp.copy_seen) \

@@ -17,18 +17,18 @@ use crate::{
 pub(super) const MANY: &str = "
 WITH c AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::uuid[], $6::uuid[], $7::bigint[], $8::uuid[], $9::text[],
-         $10::bigint[], $11::jsonb[], $12::jsonb[], $13::timestamptz[])
-    WITH ORDINALITY c(tree, branch, epoch, parent, id, last_node, event, run, source, step, envelope, metadata, at, n)),
+         $10::bigint[], $11::jsonb[], $12::jsonb[], $13::timestamptz[], $28::int[])
+    WITH ORDINALITY c(tree, branch, epoch, parent, id, last_node, event, run, source, step, envelope, metadata, at, run_supersteps, n)),
 f AS (
   UPDATE branches b SET head_checkpoint_id = c.id, head_depth = b.head_depth + 1, version = b.version + 1, updated_at = now()
     FROM c WHERE b.tree_id = c.tree AND b.branch_id = c.branch AND b.writer_epoch = c.epoch AND b.head_checkpoint_id IS NOT DISTINCT FROM c.parent
   RETURNING c.n, b.thread_id, b.head_depth),
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
-         last_node_id, event_number, run_id, source, step, checkpoint, metadata, created_at)
+         last_node_id, event_number, run_id, source, step, checkpoint, metadata, created_at, run_supersteps)
   SELECT c.tree, '', c.id, c.parent, f.head_depth, f.thread_id, c.branch, c.last_node,
          GREATEST(c.event, (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id)),
-         c.run, c.source, c.step, c.envelope, c.metadata, c.at FROM f JOIN c ON c.n = f.n),
+         c.run, c.source, c.step, c.envelope, c.metadata, c.at, c.run_supersteps FROM f JOIN c ON c.n = f.n),
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
   SELECT c.tree, '', x.channel, x.version, x.base, x.chain, x.type, x.blob FROM f JOIN c ON c.n = f.n
@@ -58,6 +58,7 @@ struct Rows<'a> {
     envelopes: Vec<Json<'a>>,
     metadata: Vec<Json<'a>>,
     times: Vec<Time>,
+    run_supersteps: Vec<i32>,
 }
 
 /// Columns of blobs and writes with the numbers of the commits they belong to.
@@ -93,13 +94,14 @@ pub(super) async fn send(
         rows.envelopes.push(Json::new(row.envelope.as_str()));
         rows.metadata.push(Json::new(row.metadata.as_str()));
         rows.times.push(Time(row.created_at));
+        rows.run_supersteps.push(row.run_supersteps);
         parts.blobs.extend(&commit.blobs);
         parts.blob_of.resize(parts.blobs.len(), number);
         parts.writes.extend(&commit.writes);
         parts.write_of.resize(parts.writes.len(), number);
     }
     let (blobs, writes) = (&parts.blobs, &parts.writes);
-    let params: [&(dyn ToSql + Sync); 27] = [
+    let params: [&(dyn ToSql + Sync); 28] = [
         &rows.trees,
         &rows.branches,
         &rows.epochs,
@@ -127,6 +129,7 @@ pub(super) async fn send(
         &writes.channels,
         &writes.tags,
         &writes.bytes,
+        &rows.run_supersteps,
     ];
     let mut depths = vec![None; commits.len()];
     for row in client.query(statement, &params).await? {
