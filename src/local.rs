@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     checkpoint::{self, Saver, Slot},
-    engine::{self, Items, reuse::Results},
+    engine::{self, Items, node_cache::Results},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
     storage::{postgres, sqlite},

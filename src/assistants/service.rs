@@ -8,7 +8,7 @@ use super::{
     schemas,
 };
 use crate::{
-    engine::wiring::Wiring,
+    engine::topology::Topology,
     graph::{Compiled, draw},
     id::AssistantId,
     time::Timestamp,
@@ -31,7 +31,7 @@ pub struct Registered {
     /// The graph.
     pub graph: Arc<Compiled>,
     /// Its wiring, worked out once.
-    pub wiring: Arc<Wiring>,
+    pub wiring: Arc<Topology>,
 }
 
 struct Inner {
@@ -54,7 +54,7 @@ impl Service {
             .map(|(name, graph)| {
                 let registered = Registered {
                     name: name.clone(),
-                    wiring: Arc::new(Wiring::new(graph.clone())),
+                    wiring: Arc::new(Topology::new(graph.clone())),
                     graph,
                 };
                 (name, Arc::new(registered))

@@ -5,8 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use super::{error::Error, live::Live, names::is_control, wiring::Wiring};
+use super::{
+    channels::Channels,
+    error::Error,
+    reserved::{INPUT, is_control},
+    topology::Topology,
+};
 use crate::{checkpoint::Version, value::Value};
+
+/// Channels and what is written to them, in order.
+pub type Writes = Vec<(Arc<str>, Value)>;
 
 /// What one task wrote.
 #[derive(Clone, Debug)]
@@ -21,14 +29,14 @@ pub struct TaskWrites<'a> {
     pub triggers: &'a [Arc<str>],
 }
 
-/// Applies the writes of all tasks at once and answers the channels that were updated and have
+/// Applies the writes of all tasks at once and returns the channels that were updated and have
 /// a value (LangGraph's `apply_writes`).
 ///
 /// # Errors
 /// A channel refuses its writes; `live` is then in between and must be dropped.
 pub fn apply(
-    wiring: &Wiring,
-    live: &mut Live,
+    topology: &Topology,
+    channels: &mut Channels,
     mut tasks: Vec<TaskWrites<'_>>,
 ) -> Result<BTreeSet<Arc<str>>, Error> {
     // Path order makes the result independent of who finished first.
@@ -37,33 +45,36 @@ pub fn apply(
     let mut updated = BTreeSet::new();
 
     for task in &tasks {
-        let seen = live.seen.entry(task.node.clone()).or_default();
+        let consumed = channels
+            .consumed_versions
+            .entry(task.node.clone())
+            .or_default();
         for trigger in task.triggers {
-            if let Some(version) = live.versions.get(trigger) {
-                seen.insert(trigger.clone(), *version);
+            if let Some(version) = channels.versions.get(trigger) {
+                consumed.insert(trigger.clone(), *version);
             }
         }
     }
 
-    let next = Version::after(live.greatest());
+    let next = Version::after(channels.greatest());
     let mut consumed = BTreeSet::new();
     for trigger in tasks.iter().flat_map(|task| task.triggers) {
         if !consumed.insert(trigger) {
             continue;
         }
-        if live
-            .channels
+        if channels
+            .by_name
             .get_mut(trigger)
             .is_some_and(|channel| channel.consume())
         {
-            live.versions.insert(trigger.clone(), next);
+            channels.versions.insert(trigger.clone(), next);
         }
     }
 
     let mut order: Vec<&Arc<str>> = vec![];
     let mut grouped: HashMap<&Arc<str>, Vec<Value>> = HashMap::new();
     for (channel, value) in tasks.iter().flat_map(|task| task.writes) {
-        if is_control(channel) || !live.channels.contains_key(channel) {
+        if is_control(channel) || !channels.by_name.contains_key(channel) {
             continue;
         }
         grouped
@@ -76,14 +87,14 @@ pub fn apply(
     }
     for name in &order {
         let writes = grouped.remove(*name).unwrap_or_default();
-        let Some(channel) = live.channels.get_mut(*name) else {
+        let Some(channel) = channels.by_name.get_mut(*name) else {
             continue;
         };
         if channel
             .update(&writes)
             .map_err(|error| Error::channel(name, error))?
         {
-            live.versions.insert((*name).clone(), next);
+            channels.versions.insert((*name).clone(), next);
             if channel.is_available() {
                 updated.insert((*name).clone());
             }
@@ -91,7 +102,7 @@ pub fn apply(
     }
 
     if bump {
-        for (name, channel) in &mut live.channels {
+        for (name, channel) in &mut channels.by_name {
             if updated.contains(name) || !channel.is_available() {
                 continue;
             }
@@ -99,7 +110,7 @@ pub fn apply(
                 .update(&[])
                 .map_err(|error| Error::channel(name, error))?
             {
-                live.versions.insert(name.clone(), next);
+                channels.versions.insert(name.clone(), next);
                 if channel.is_available() {
                     updated.insert(name.clone());
                 }
@@ -108,11 +119,11 @@ pub fn apply(
         // Nothing that was updated starts a node: the run is about to end, so deferred nodes go.
         if updated
             .iter()
-            .all(|name| wiring.started_by(name).is_empty())
+            .all(|name| topology.started_by(name).is_empty())
         {
-            for (name, channel) in &mut live.channels {
+            for (name, channel) in &mut channels.by_name {
                 if channel.finish() {
-                    live.versions.insert(name.clone(), next);
+                    channels.versions.insert(name.clone(), next);
                     if channel.is_available() {
                         updated.insert(name.clone());
                     }
@@ -121,4 +132,26 @@ pub fn apply(
         }
     }
     Ok(updated)
+}
+
+/// Applies writes that no task made: those of the client, or input.
+///
+/// # Errors
+/// As [`apply`].
+pub fn apply_input(
+    topology: &Topology,
+    channels: &mut Channels,
+    writes: &[(Arc<str>, Value)],
+) -> Result<BTreeSet<Arc<str>>, Error> {
+    if writes.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let node: Arc<str> = INPUT.into();
+    let task = TaskWrites {
+        path: "~",
+        node: &node,
+        writes,
+        triggers: &[],
+    };
+    apply(topology, channels, vec![task])
 }

@@ -31,7 +31,7 @@ pub enum Error {
         /// What happened.
         message: String,
         /// Where.
-        place: Place,
+        place: ErrorLocation,
     },
     /// A channel refused what was written to it.
     #[error("{}: At key '{channel}': {source}{place}", source.class())]
@@ -41,7 +41,7 @@ pub enum Error {
         /// Why.
         source: channel::Error,
         /// Who wrote.
-        place: Place,
+        place: ErrorLocation,
     },
     /// A command for the parent graph that nobody took.
     #[error("ParentCommand: a command was sent to the parent graph, but there is none")]
@@ -65,13 +65,13 @@ pub enum Mistake {
     /// A fan-out to END, which is no node that could take an argument.
     EndArgument,
     /// One answer for several questions, without saying which.
-    SeveralQuestions,
+    AmbiguousResume,
     /// An answer came and no node waits for anything.
-    NothingAsks,
+    NothingToResume,
     /// Answers by ids of which some were never given to a question.
-    UnknownQuestion,
+    UnknownInterrupt,
     /// An answer is not what the node that asked can use.
-    AnswerShape,
+    ResumeShape,
     /// A state edit as a node that the graph does not have.
     AsNode,
     /// A state edit without a node, and several could be meant.
@@ -86,11 +86,11 @@ impl Mistake {
         match self {
             Self::RouteKey => "KeyError",
             Self::Goto => "UnknownNodeError",
-            Self::NothingAsks => "NothingToResumeError",
-            Self::UnknownQuestion => "UnknownInterruptError",
-            Self::AnswerShape => "ValueError",
+            Self::NothingToResume => "NothingToResumeError",
+            Self::UnknownInterrupt => "UnknownInterruptError",
+            Self::ResumeShape => "ValueError",
             Self::AsNode | Self::AmbiguousNode | Self::EndArgument => "InvalidUpdateError",
-            Self::SeveralQuestions => "RuntimeError",
+            Self::AmbiguousResume => "RuntimeError",
             Self::StoredForm => "StateError",
         }
     }
@@ -104,7 +104,7 @@ impl From<Astray> for Error {
 
 /// Where in a run something went wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ErrorLocation {
     /// The tasks, each with its node.
     pub tasks: Vec<(Arc<str>, TaskId)>,
     /// The checkpoint they run from, or the one that was addressed.
@@ -114,7 +114,7 @@ pub struct Place {
 /// Names of tasks shown in full; of a thousand nobody reads.
 const SHOWN: usize = 5;
 
-impl fmt::Display for Place {
+impl fmt::Display for ErrorLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = self
             .tasks
@@ -166,7 +166,7 @@ impl Error {
         Self::Mistake {
             kind,
             message: message.into(),
-            place: Place::default(),
+            place: ErrorLocation::default(),
         }
     }
 
@@ -175,15 +175,15 @@ impl Error {
         Self::Channel {
             channel: name.clone(),
             source,
-            place: Place::default(),
+            place: ErrorLocation::default(),
         }
     }
 
     /// The same error with the place where it happened, unless one is known that is nearer.
     #[must_use]
-    pub fn at(mut self, here: impl FnOnce() -> Place) -> Self {
+    pub fn at(mut self, here: impl FnOnce() -> ErrorLocation) -> Self {
         if let Self::Mistake { place, .. } | Self::Channel { place, .. } = &mut self
-            && *place == Place::default()
+            && *place == ErrorLocation::default()
         {
             *place = here();
         }

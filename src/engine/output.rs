@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::{
+    apply::Writes,
+    channels::{Channels, ROOT},
     error::{Error, Mistake, ToParent},
-    live::{Live, ROOT},
-    names::{NO_WRITES, START, TASKS},
     plan::send_value,
-    run::Tolerance,
-    wiring::{START_NODE, Wiring},
+    reserved::{NO_WRITES, START, TASKS},
+    tolerance::Tolerance,
+    topology::{START_NODE, Topology},
 };
 use crate::{
     graph::{Astray, END, Goto, Output, Route, edge_channel},
@@ -16,25 +17,23 @@ use crate::{
     value::{Map, Value},
 };
 
-type Writes = Vec<(Arc<str>, Value)>;
-
 /// The writes of a task whose node returned `output`, in LangGraph's order: updates, explicit
 /// routing, static edges, joins, conditional edges.
 ///
 /// # Errors
-/// A route fails or answers what it must not; a command goes nowhere; a message cannot be read; a
-/// command is meant for the parent. Nothing of the task is kept then.
+/// A route fails or returns what it must not; a command goes nowhere; a message cannot be read; a
+/// command is meant for the parent. Nothing of the task counts then.
 pub fn writes(
-    wiring: &Wiring,
-    live: &Live,
+    topology: &Topology,
+    channels: &Channels,
     tolerance: Tolerance,
     node: usize,
     output: Output,
 ) -> Result<Writes, Error> {
     for goto in output.goto.iter().filter(|_| !output.to_parent) {
-        check_goto(wiring, tolerance, goto)?;
+        check_goto(topology, tolerance, goto)?;
     }
-    let mut writes = written(wiring, live, tolerance, node, output)?;
+    let mut writes = written(topology, channels, tolerance, node, output)?;
     if writes.is_empty() {
         writes.push((NO_WRITES.into(), Value::Null));
     }
@@ -46,8 +45,8 @@ pub fn writes(
 /// # Errors
 /// As [`writes`].
 pub fn written(
-    wiring: &Wiring,
-    live: &Live,
+    topology: &Topology,
+    channels: &Channels,
     tolerance: Tolerance,
     node: usize,
     output: Output,
@@ -58,17 +57,17 @@ pub fn written(
             goto: output.goto,
         })));
     }
-    let graph = &wiring.graph;
+    let graph = &topology.graph;
     let mut writes: Writes = Vec::with_capacity(output.writes.len() + 1);
     for (name, value) in output.writes {
-        let known = match node {
+        let exists = match node {
             START_NODE => graph.input.contains(&name) || graph.root_state,
             _ => graph.channel(&name).is_some() || (graph.root_state && &*name == ROOT),
         };
-        if !known {
+        if !exists {
             continue;
         }
-        // Ids are given before anything is streamed or saved, so that a replay has the same.
+        // Ids are made before anything is streamed or saved, so that a replay has the same.
         let value = match graph.messages.contains(&name) {
             true => {
                 message::mint_ids(&value).map_err(|error| Error::channel(&name, error.into()))?
@@ -77,11 +76,11 @@ pub fn written(
         };
         writes.push((name, value));
     }
-    let name = wiring.name(node);
+    let name = topology.name(node);
     for goto in &output.goto {
         writes.extend(target(goto, Value::Null, tolerance)?);
     }
-    let after = wiring.writers(node);
+    let after = topology.writers(node);
     for target in &after.edges {
         writes.push((edge_channel(target), Value::Null));
     }
@@ -89,7 +88,7 @@ pub fn written(
         writes.push((join.clone(), Value::Str(name.clone())));
     }
     if !after.routes.is_empty() {
-        let state = own_view(wiring, live, &writes)?;
+        let state = own_view(topology, channels, &writes)?;
         for route in &after.routes {
             for goto in chosen(route, &state)? {
                 if goto.arg.is_none() && &*goto.node == START {
@@ -137,8 +136,9 @@ pub fn target(
 ///
 /// # Errors
 /// There is no such node.
-pub fn check_goto(wiring: &Wiring, tolerance: Tolerance, goto: &Goto) -> Result<(), Error> {
-    let known = goto.arg.is_some() || &*goto.node == END || wiring.graph.node(&goto.node).is_some();
+pub fn check_goto(topology: &Topology, tolerance: Tolerance, goto: &Goto) -> Result<(), Error> {
+    let known =
+        goto.arg.is_some() || &*goto.node == END || topology.graph.node(&goto.node).is_some();
     if known || tolerance.unknown_names {
         return Ok(());
     }
@@ -149,16 +149,16 @@ pub fn check_goto(wiring: &Wiring, tolerance: Tolerance, goto: &Goto) -> Result<
     Err(Error::mistake(Mistake::Goto, message))
 }
 
-/// The state with the writes of one task applied and those of no other: what its routes see.
-fn own_view(wiring: &Wiring, live: &Live, writes: &Writes) -> Result<Map, Error> {
-    let mut map = Map::with_capacity(wiring.graph.channels.len());
-    for spec in &wiring.graph.channels {
+/// The state with the writes of one task applied and those of no other: what its routes read.
+fn own_view(topology: &Topology, channels: &Channels, writes: &Writes) -> Result<Map, Error> {
+    let mut map = Map::with_capacity(topology.graph.channels.len());
+    for spec in &topology.graph.channels {
         let own: Vec<Value> = writes
             .iter()
             .filter(|(name, _)| *name == spec.name)
             .map(|(_, value)| value.clone())
             .collect();
-        let Some(channel) = live.channels.get(&spec.name) else {
+        let Some(channel) = channels.by_name.get(&spec.name) else {
             continue;
         };
         // Without writes too: what lives for one superstep is gone where the task wrote none.
@@ -202,8 +202,8 @@ fn chosen(route: &Route, state: &Map) -> Result<Vec<Goto>, Error> {
 ///
 /// # Errors
 /// The state is a map of channels and the input is not a map.
-pub fn of_input(wiring: &Wiring, input: &Value) -> Result<Output, Error> {
-    let writes = if wiring.graph.root_state {
+pub fn of_input(topology: &Topology, input: &Value) -> Result<Output, Error> {
+    let writes = if topology.graph.root_state {
         vec![(ROOT.into(), input.clone())]
     } else {
         let map = input.as_map().ok_or_else(|| {

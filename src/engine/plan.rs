@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    live::Live,
-    names::{HANDLER, PULL, PUSH, TASKS},
-    wiring::Wiring,
+    channels::Channels,
+    namespace,
+    reserved::{HANDLER, PULL, PUSH, TASKS},
+    topology::Topology,
 };
 use crate::{
     extract::Failure,
@@ -14,9 +15,9 @@ use crate::{
     value::{Map, Value},
 };
 
-/// Where a task came from.
+/// Why a task is planned.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Origin {
+pub enum TaskOrigin {
     /// A trigger channel.
     Pull,
     /// The `index`-th fan-out target, with its argument.
@@ -27,7 +28,7 @@ pub enum Origin {
         arg: Value,
     },
     /// A task that failed for good.
-    Rescue {
+    Handler {
         /// What the handler gets.
         input: Value,
         /// Why the task failed.
@@ -39,7 +40,7 @@ pub enum Origin {
 
 /// A task of the next superstep.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedTask {
     /// Derived from the checkpoint, so that a resumed run finds saved writes.
     pub id: TaskId,
     /// Index of its node in the wiring.
@@ -52,29 +53,29 @@ pub struct Planned {
     pub path: Arc<str>,
     /// Its own namespace, `node:task_id` behind the graph's.
     pub ns: Arc<str>,
-    /// Where it came from.
-    pub origin: Origin,
+    /// Why it is planned.
+    pub origin: TaskOrigin,
 }
 
-impl Planned {
+impl PlannedTask {
     /// For error handlers: why the task failed that this one stands in for.
     pub fn failure(&self) -> Option<Arc<Failure>> {
         match &self.origin {
-            Origin::Rescue { failure, .. } => Some(failure.clone()),
-            Origin::Pull | Origin::Push { .. } => None,
+            TaskOrigin::Handler { failure, .. } => Some(failure.clone()),
+            TaskOrigin::Pull | TaskOrigin::Push { .. } => None,
         }
     }
 
     /// Path as clients see it.
     pub fn path_value(&self) -> Value {
         match &self.origin {
-            Origin::Rescue { failed, .. } => {
+            TaskOrigin::Handler { failed, .. } => {
                 let mut path = failed.as_list().unwrap_or_default().to_vec();
                 path.extend([HANDLER.into(), Value::Bool(false)]);
                 Value::list(path)
             }
-            Origin::Pull => Value::list(vec![PULL.into(), Value::Str(self.name.clone())]),
-            Origin::Push { index, .. } => Value::list(vec![
+            TaskOrigin::Pull => Value::list(vec![PULL.into(), Value::Str(self.name.clone())]),
+            TaskOrigin::Push { index, .. } => Value::list(vec![
                 PUSH.into(),
                 Value::Int(i64::try_from(*index).unwrap_or(i64::MAX)),
                 Value::Bool(false),
@@ -92,41 +93,41 @@ pub fn send_value(goto: &Goto) -> Value {
 }
 
 /// The tasks of superstep `step`, which follows `checkpoint`: fan-out targets by index, then
-/// nodes. `updated` is what the last superstep updated; without it every node is looked at, in
+/// nodes. `updated` is what the last superstep updated; without it every node is tested, in
 /// definition order.
 pub fn plan(
-    wiring: &Wiring,
-    live: &Live,
+    topology: &Topology,
+    channels: &Channels,
     checkpoint: CheckpointId,
     ns: &str,
     step: i64,
     updated: Option<&BTreeSet<Arc<str>>>,
-) -> Vec<Planned> {
+) -> Vec<PlannedTask> {
     let mut tasks = vec![];
     let step = step.to_string();
-    if let Some(sends) = live.get(TASKS).and_then(Value::as_list) {
+    if let Some(sends) = channels.get(TASKS).and_then(Value::as_list) {
         let push: Arc<str> = PUSH.into();
         let triggers: Arc<[Arc<str>]> = Arc::from([push]);
         for (index, send) in sends.iter().enumerate() {
             let name = send.get("node").and_then(Value::as_str).unwrap_or_default();
-            let Some(node) = wiring.index(name) else {
+            let Some(node) = topology.index(name) else {
                 tracing::warn!(
                     node = name,
                     "fan-out to a node that does not exist: skipped"
                 );
                 continue;
             };
-            let name = wiring.name(node).clone();
-            let task_ns = child_ns(ns, &name);
+            let name = topology.name(node).clone();
+            let task_ns = namespace::of_node(ns, &name);
             let position = index.to_string();
             let id = TaskId::derive(checkpoint, [&*task_ns, &step, &name, PUSH, &position]);
-            tasks.push(Planned {
+            tasks.push(PlannedTask {
                 id,
                 node,
                 triggers: triggers.clone(),
                 path: format!("~{PUSH}, {index:010}, 0000000000").into(),
                 ns: format!("{task_ns}:{id}").into(),
-                origin: Origin::Push {
+                origin: TaskOrigin::Push {
                     index,
                     arg: send.get("arg").cloned().unwrap_or_default(),
                 },
@@ -138,32 +139,32 @@ pub fn plan(
         Some(updated) if !updated.is_empty() => {
             let started: BTreeSet<(&str, usize)> = updated
                 .iter()
-                .flat_map(|channel| wiring.started_by(channel))
-                .map(|node| (&**wiring.name(*node), *node))
+                .flat_map(|channel| topology.started_by(channel))
+                .map(|node| (&**topology.name(*node), *node))
                 .collect();
             started.into_iter().map(|(_, node)| node).collect()
         }
-        _ if live.versions.is_empty() => vec![],
-        _ => wiring.all().collect(),
+        _ if channels.versions.is_empty() => vec![],
+        _ => topology.all().collect(),
     };
     for node in candidates {
-        if !fires(wiring, live, node) {
+        if !fires(topology, channels, node) {
             continue;
         }
-        let name = wiring.name(node).clone();
-        let triggers = wiring.sorted_triggers(node).clone();
-        let task_ns = child_ns(ns, &name);
+        let name = topology.name(node).clone();
+        let triggers = topology.sorted_triggers(node).clone();
+        let task_ns = namespace::of_node(ns, &name);
         let parts = [&*task_ns, &step, &name, PULL]
             .into_iter()
             .chain(triggers.iter().map(|trigger| &**trigger));
         let id = TaskId::derive(checkpoint, parts);
-        tasks.push(Planned {
+        tasks.push(PlannedTask {
             id,
             node,
             path: format!("~{PULL}, {name}").into(),
             ns: format!("{task_ns}:{id}").into(),
             triggers,
-            origin: Origin::Pull,
+            origin: TaskOrigin::Pull,
             name,
         });
     }
@@ -171,26 +172,26 @@ pub fn plan(
 }
 
 /// The task that runs the error handler of the node of `failed`, a task of the superstep at
-/// `place`: the checkpoint and the superstep's number. Its namespace lies in that of the task.
+/// a position: the checkpoint and the superstep's number. Its namespace lies in that of the task.
 pub fn handler(
-    wiring: &Wiring,
+    topology: &Topology,
     (checkpoint, step): (CheckpointId, i64),
-    failed: &Planned,
+    failed: &PlannedTask,
     (input, failure): (Value, Failure),
-) -> Option<Planned> {
-    let node = wiring.handler_of(failed.node)?;
-    let name = wiring.name(node).clone();
-    let task_ns = child_ns(&failed.ns, &name);
+) -> Option<PlannedTask> {
+    let node = topology.handler_of(failed.node)?;
+    let name = topology.name(node).clone();
+    let task_ns = namespace::of_node(&failed.ns, &name);
     let (step, of) = (step.to_string(), failed.id.to_string());
     let id = TaskId::derive(checkpoint, [&*task_ns, &step, &name, PUSH, HANDLER, &of]);
-    Some(Planned {
+    Some(PlannedTask {
         id,
         node,
         name,
         triggers: Arc::from([PUSH.into()]),
         path: format!("{}, {HANDLER}, 0000000000", failed.path).into(),
         ns: format!("{task_ns}:{id}").into(),
-        origin: Origin::Rescue {
+        origin: TaskOrigin::Handler {
             input,
             failure: Arc::new(failure),
             failed: failed.path_value(),
@@ -198,27 +199,20 @@ pub fn handler(
     })
 }
 
-/// A node fires when one of its triggers has a value the node has not seen.
-fn fires(wiring: &Wiring, live: &Live, node: usize) -> bool {
-    let seen = live.seen.get(wiring.name(node));
-    wiring.triggers(node).iter().any(|trigger| {
-        let available = live
-            .channels
+/// A node fires when one of its triggers has a version that the node has not consumed.
+fn fires(topology: &Topology, channels: &Channels, node: usize) -> bool {
+    let consumed = channels.consumed_versions.get(topology.name(node));
+    topology.triggers(node).iter().any(|trigger| {
+        let available = channels
+            .by_name
             .get(trigger)
             .is_some_and(|channel| channel.is_available());
-        let version = live.versions.get(trigger).map_or(0, |v| v.counter);
-        let last = seen
-            .and_then(|seen| seen.get(trigger))
+        let version = channels.versions.get(trigger).map_or(0, |v| v.counter);
+        let last = consumed
+            .and_then(|consumed| consumed.get(trigger))
             .map_or(0, |v| v.counter);
-        available && (seen.is_none() || version > last)
+        available && (consumed.is_none() || version > last)
     })
-}
-
-fn child_ns(ns: &str, node: &str) -> String {
-    match ns {
-        "" => node.to_owned(),
-        ns => format!("{ns}|{node}"),
-    }
 }
 
 #[cfg(test)]

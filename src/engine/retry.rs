@@ -45,7 +45,7 @@ pub fn wait(policies: &[Retry], error: &Error, attempt: usize) -> Option<Duratio
         error,
         Error::ParentCommand(_) | Error::Cancelled | Error::Storage(_)
     );
-    if hopeless || matches!(error.kind(), Some(Mistake::Goto | Mistake::AnswerShape)) {
+    if hopeless || matches!(error.kind(), Some(Mistake::Goto | Mistake::ResumeShape)) {
         return None;
     }
     let policy = policies.iter().find(|policy| matches(policy, error))?;

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    engine::{self, Durability, Input, Items, Request, Tolerance, reuse::Results},
+    engine::{self, Durability, Input, Items, Request, Tolerance, node_cache::Results},
     extract::RunConfig,
     graph::{Compiled, Names},
     id::{CheckpointId, RunId},

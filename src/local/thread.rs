@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Error, History, Parts, RunOptions, Running, Shared};
 use crate::{
     checkpoint::{At, List, Slot, frame::Decoded},
-    engine::{self, Edit, Ended, Finished, Input, StateUpdate, edit::COPY},
+    engine::{self, Ended, Finished, Input, StateUpdate, StateUpdater, update::COPY},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
     tree::{self, Outcome, StateReader, ThreadState, load, read, start},
@@ -59,7 +59,7 @@ impl Thread {
         let finished = Box::pin(engine::run(request, Some(start))).await;
         let (outcome, error) = match &finished.result {
             Ok(Ended::Done) => (Outcome::Idle, None),
-            Ok(Ended::Asked(_) | Ended::Breakpoint) => (Outcome::Interrupted, None),
+            Ok(Ended::Interrupted(_) | Ended::Breakpoint) => (Outcome::Interrupted, None),
             Err(engine::Error::Cancelled) => (outcome_of(&finished.next), None),
             Err(error) => (Outcome::Error, Some(error.to_value())),
         };
@@ -150,7 +150,7 @@ impl Thread {
         } else {
             None
         };
-        let edit = Edit {
+        let edit = StateUpdater {
             saver: self.parts.saver.clone(),
             slot,
             ns: ns.clone(),

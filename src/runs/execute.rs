@@ -196,7 +196,7 @@ impl Service {
             reuse: Some(self.inner.reuse.clone()),
             tolerance: Tolerance {
                 // Clients of LangGraph resume twice and expect the state.
-                idle_answers: true,
+                idle_resumes: true,
                 unknown_names: false,
             },
             sink: handle.publisher.clone(),

@@ -51,7 +51,7 @@ impl Service {
                 match finished.result {
                     Ok(Ended::Done) => {}
                     Ok(Ended::Breakpoint) => outcome = Outcome::Interrupted,
-                    Ok(Ended::Asked(open)) => {
+                    Ok(Ended::Interrupted(open)) => {
                         outcome = Outcome::Interrupted;
                         interrupts = open;
                     }

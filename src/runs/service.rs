@@ -8,7 +8,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Error, Run, RunHandle, Shared, Status, active::ActiveRuns};
 use crate::{
-    engine::reuse::Results,
+    engine::node_cache::Results,
     id::{RunId, ThreadId},
     stream::{Hub, Publisher, Retention},
 };

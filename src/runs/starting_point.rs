@@ -1,15 +1,14 @@
-//! Where a run starts: its base checkpoint, the branch it writes to, and how far an earlier
-//! attempt of it came.
+//! Where a run starts: its base checkpoint, and the branch it writes to.
 
 use std::sync::Arc;
 
 use super::{Error, Run, Service, request::Kwargs};
 use crate::{
     checkpoint::{
-        At, CheckpointRow, Query, Slot,
+        At, Query, Slot,
         frame::{self, Decoded},
     },
-    engine::Start,
+    engine::{Attempt, Start},
     id::CheckpointId,
     stream::Publisher,
     tree::{self, address::auto_name},
@@ -24,8 +23,15 @@ impl Service {
         kwargs: &Kwargs,
         publisher: &Publisher,
     ) -> Result<Start, Error> {
-        let continues = self.came_far(run, slot).await?;
-        let address = run.address.filter(|_| continues.is_none());
+        // An earlier attempt has stored checkpoints, if the head is not where the run began.
+        let moved = slot.head.is_some() && slot.head != run.base;
+        let attempt = match run.attempt {
+            ..=1 => Attempt::First,
+            _ if moved => Attempt::FromOwnCheckpoint,
+            _ => Attempt::FromBase,
+        };
+        let at_base = attempt != Attempt::FromOwnCheckpoint;
+        let address = run.address.filter(|_| at_base);
         let mut base = match address.or(slot.head) {
             Some(id) => Some(self.load(run, slot, id).await?),
             None => None,
@@ -36,11 +42,15 @@ impl Service {
                 base.writes.retain(|(branch, _)| *branch == slot.branch);
             }
         }
+        let made_by = base.as_ref().and_then(|base| base.checkpoint.run);
+        if !at_base && made_by != Some(run.id) {
+            let detail = "the branch has moved on since the run was interrupted by a crash";
+            return Err(Error::Invalid(detail.into()));
+        }
         let saver = self.shared.parts.saver.clone();
         let mut start = tree::start::start(saver, slot, address, base, Some(run.id));
-        start.continues = continues;
-        start.again = run.attempt > 1;
-        if continues.is_none() {
+        start.attempt = attempt;
+        if at_base {
             start.inside = kwargs.inside();
         }
         if kwargs.resumes() {
@@ -52,43 +62,6 @@ impl Service {
             publisher.start();
         }
         Ok(start)
-    }
-
-    /// How many supersteps of nodes an earlier attempt of the run came far, if it stored any
-    /// checkpoint.
-    async fn came_far(&self, run: &Run, slot: Slot) -> Result<Option<u32>, Error> {
-        let Some(head) = slot
-            .head
-            .filter(|_| run.attempt > 1 && slot.head != run.base)
-        else {
-            return Ok(None);
-        };
-        let Some(head) = self.row(run, slot, head).await? else {
-            return Err(Error::NoCheckpoint(head));
-        };
-        if head.run != Some(run.id) {
-            let detail = "the branch has moved on since the run was interrupted by a crash";
-            return Err(Error::Invalid(detail.into()));
-        }
-        Ok(Some(head.run_supersteps.try_into().unwrap_or(0)))
-    }
-
-    /// A checkpoint without its values.
-    async fn row(
-        &self,
-        run: &Run,
-        slot: Slot,
-        id: CheckpointId,
-    ) -> Result<Option<CheckpointRow>, Error> {
-        let query = Query {
-            tree: slot.tree,
-            thread: run.thread,
-            ns: "".into(),
-            at: At::Id(id),
-            values: false,
-        };
-        let stored = self.shared.parts.saver.load(query).await?;
-        Ok(stored.map(|stored| stored.row))
     }
 
     /// The name of the branch that a run works on. A branch that the run will make is named here,

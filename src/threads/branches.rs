@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{Error, Service};
 use crate::{
     checkpoint::At,
-    engine::view::snapshot,
+    engine::snapshot::snapshot,
     id::{CheckpointId, RunId, ThreadId},
     tree::{
         self, Address, Base, Read, Resolved, Tx,

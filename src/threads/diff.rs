@@ -3,7 +3,7 @@
 use super::{Error, Service};
 use crate::{
     checkpoint::frame::Decoded,
-    engine::view::snapshot,
+    engine::snapshot::snapshot,
     id::{CheckpointId, ThreadId},
     tree::{
         Address, Base, Read,

@@ -9,7 +9,7 @@ use std::{
 use super::event;
 use crate::{
     checkpoint::{EventRow, NodeRow},
-    engine::{By, Change, Index, index::Rows},
+    engine::{ChangeSource, MessageChange, MessageIndex, message_index::IndexRows},
     id::NodeId,
     value::{Map, Value},
 };
@@ -27,19 +27,19 @@ pub struct Indexer {
     pub announced: HashMap<Arc<str>, i64>,
 }
 
-impl Index for Indexer {
-    fn index(&self, change: &Change<'_>) -> Rows {
+impl MessageIndex for Indexer {
+    fn index(&self, change: &MessageChange<'_>) -> IndexRows {
         let mut rows = RowBuilder {
             indexer: self,
             change,
-            rows: Rows {
+            rows: IndexRows {
                 last_node: change.last_node,
-                ..Rows::default()
+                ..IndexRows::default()
             },
             adds: 0,
         };
         rows.compare();
-        if change.by == (By::Edit { last: true }) {
+        if change.by == (ChangeSource::Update { last: true }) {
             rows.rows.events.push(EventRow {
                 kind: event::CHECKPOINT_CREATED,
                 ..EventRow::default()
@@ -51,8 +51,8 @@ impl Index for Indexer {
 
 struct RowBuilder<'a> {
     indexer: &'a Indexer,
-    change: &'a Change<'a>,
-    rows: Rows,
+    change: &'a MessageChange<'a>,
+    rows: IndexRows,
     adds: i32,
 }
 
@@ -131,7 +131,7 @@ impl<'a> RowBuilder<'a> {
 
     /// The event of a new message. A model's message counts as a response only when a run adds it.
     fn added_event(&self, id: &Arc<str>, role: Option<&str>) -> EventRow {
-        let by_run = self.change.by == By::Run;
+        let by_run = self.change.by == ChangeSource::Run;
         let (kind, payload) = match role {
             Some("human") => (event::USER_MESSAGE_ADDED, Map::new()),
             Some("ai") if by_run => {

@@ -15,8 +15,8 @@ use crate::{
     },
     engine::{
         self,
-        view::{Snapshot, exact},
-        wiring::Wiring,
+        snapshot::{Snapshot, exact},
+        topology::Topology,
     },
     graph::{Body, Compiled, Node, Persist},
     id::CheckpointId,
@@ -113,7 +113,7 @@ impl StateReader<'_> {
         live: bool,
         with_subgraphs: bool,
     ) -> Result<ThreadState, engine::Error> {
-        let wiring = Wiring::new(graph.clone());
+        let wiring = Topology::new(graph.clone());
         let snapshot = exact(&wiring, ns, decoded, live)?;
         let subgraphs = match with_subgraphs {
             true => self.subgraph_states(graph, &snapshot).await?,
@@ -157,7 +157,7 @@ impl StateReader<'_> {
 /// The namespace in which a graph stores its states when it runs in the namespace `ns`.
 pub fn stored_ns(graph: &Compiled, ns: &Arc<str>) -> Arc<str> {
     match graph.persist {
-        Persist::Thread => engine::subgraph::without_tasks(ns).into(),
+        Persist::Thread => engine::namespace::without_tasks(ns).into(),
         Persist::Inherit | Persist::None => ns.clone(),
     }
 }

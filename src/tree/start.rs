@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{index::Indexer, load::keep_own_writes};
 use crate::{
     checkpoint::{Saver, Slot, frame::Decoded},
-    engine::{Start, names::INTERRUPT},
+    engine::{Attempt, Start, reserved::INTERRUPT},
     id::{CheckpointId, RunId},
 };
 
@@ -38,8 +38,7 @@ pub fn start(
         addressed: address.is_some(),
         superseded,
         inside: HashMap::new(),
-        continues: None,
-        again: false,
+        attempt: Attempt::First,
         floor: slot.head,
     }
 }

@@ -346,7 +346,7 @@ async fn what_a_handler_asks_is_answered_without_the_node(storage: &Storage) {
             })
             .edge(START, "a"),
     );
-    let Ended::Asked(asked) = start(&thread).await.result.unwrap() else {
+    let Ended::Interrupted(asked) = start(&thread).await.result.unwrap() else {
         panic!("it does not ask");
     };
     let state = thread
@@ -380,7 +380,10 @@ async fn a_handler_that_finished_does_not_run_again(storage: &Storage) {
             .edge(START, "b"),
     );
     let asked = start(&thread).await;
-    assert!(matches!(asked.result, Ok(Ended::Asked(_))), "{asked:?}");
+    assert!(
+        matches!(asked.result, Ok(Ended::Interrupted(_))),
+        "{asked:?}"
+    );
     let state = thread
         .state(&"".into(), None, false)
         .await
@@ -463,7 +466,7 @@ async fn a_wrong_answer_is_no_matter_for_a_handler(storage: &Storage) {
     );
     start(&thread).await.result.unwrap();
     let error = run(&thread, answer("none")).await.result.unwrap_err();
-    assert_eq!(error.kind(), Some(engine::Mistake::AnswerShape));
+    assert_eq!(error.kind(), Some(engine::Mistake::ResumeShape));
     assert_eq!(logged(run(&thread, answer(7)).await), ["in", "7"]);
 }
 

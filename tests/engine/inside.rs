@@ -156,7 +156,7 @@ fn answer(answer: &str) -> Input {
 
 fn asked(finished: &Finished) -> String {
     match &finished.result {
-        Ok(Ended::Asked(asked)) => asked[0].id.to_string(),
+        Ok(Ended::Interrupted(asked)) => asked[0].id.to_string(),
         other => panic!("it does not ask: {other:?}"),
     }
 }

@@ -206,23 +206,23 @@ async fn an_answer_to_a_finished_thread_is_refused(storage: &Storage) {
     let thread = thread(storage);
     how(&thread, "").await.result.unwrap();
     let error = run(&thread, answer("late")).await.result.unwrap_err();
-    assert_eq!(error.kind(), Some(Mistake::NothingAsks));
+    assert_eq!(error.kind(), Some(Mistake::NothingToResume));
     names(&error, "NothingToResumeError", &thread, &[]).await;
     // Nothing of the answer is kept for a later question.
     let asked = how(&thread, "ask").await.result.unwrap();
-    assert!(matches!(asked, Ended::Asked(_)), "{asked:?}");
+    assert!(matches!(asked, Ended::Interrupted(_)), "{asked:?}");
 }
 
 async fn answers_to_unknown_questions_are_refused_and_named(storage: &Storage) {
     let thread = thread(storage);
-    let Ended::Asked(asked) = how(&thread, "ask").await.result.unwrap() else {
+    let Ended::Interrupted(asked) = how(&thread, "ask").await.result.unwrap() else {
         panic!("it does not ask");
     };
     let (known, unknown) = (asked[0].id.clone(), "0".repeat(32));
     let mixed = value!({(&*known): 1, (&*unknown): 2});
     for answers in [value!({(&*unknown): 2}), mixed] {
         let error = run(&thread, answer(answers)).await.result.unwrap_err();
-        assert_eq!(error.kind(), Some(Mistake::UnknownQuestion));
+        assert_eq!(error.kind(), Some(Mistake::UnknownInterrupt));
         let message = error.message();
         assert!(
             message.contains(&unknown) && !message.contains(&*known),
@@ -246,7 +246,7 @@ async fn an_answer_of_the_wrong_shape_leaves_the_question_open(storage: &Storage
     let by_id = value!({(&*before[0].id): "no number"});
     for wrong in [value!("no number"), by_id] {
         let error = run(&thread, answer(wrong)).await.result.unwrap_err();
-        assert_eq!(error.kind(), Some(Mistake::AnswerShape));
+        assert_eq!(error.kind(), Some(Mistake::ResumeShape));
         assert!(
             error.message().contains("the answer does not fit"),
             "{error}"
@@ -255,7 +255,7 @@ async fn an_answer_of_the_wrong_shape_leaves_the_question_open(storage: &Storage
         assert_eq!(open().await, before);
         // The wrong answer is gone: the node asks again.
         let asked = run(&thread, Input::Null).await.result.unwrap();
-        assert_eq!(asked, Ended::Asked(before.clone()));
+        assert_eq!(asked, Ended::Interrupted(before.clone()));
     }
     let done = run(&thread, answer(7)).await;
     assert_eq!(done.result.unwrap(), Ended::Done);
@@ -372,14 +372,14 @@ async fn one_answer_for_several_questions_is_refused(storage: &Storage) {
         .unwrap();
     let before = stands(&thread).await;
     let error = run(&thread, answer(1)).await.result.unwrap_err();
-    assert_eq!(error.kind(), Some(Mistake::SeveralQuestions));
+    assert_eq!(error.kind(), Some(Mistake::AmbiguousResume));
     assert_eq!(error.class(), "RuntimeError");
     assert!(error.message().contains("interrupt id"), "{error}");
     assert_eq!(stands(&thread).await, before);
     // Nothing of it is kept.
     let asked = run(&thread, Input::Null).await.result.unwrap();
     assert!(
-        matches!(&asked, Ended::Asked(asked) if asked.len() == 2),
+        matches!(&asked, Ended::Interrupted(asked) if asked.len() == 2),
         "{asked:?}"
     );
 }

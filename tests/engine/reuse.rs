@@ -151,9 +151,9 @@ async fn results_of_failures_and_questions_are_not_kept(storage: &Storage) {
     let run = async |input| thread.run(input, RunOptions::default()).await.unwrap();
     assert!(run(input.clone()).await.result.is_err());
     let asked = run(input.clone()).await.result.unwrap();
-    assert!(matches!(asked, Ended::Asked(_)), "{asked:?}");
+    assert!(matches!(asked, Ended::Interrupted(_)), "{asked:?}");
     let asked = run(Input::Null).await.result.unwrap();
-    assert!(matches!(asked, Ended::Asked(_)), "{asked:?}");
+    assert!(matches!(asked, Ended::Interrupted(_)), "{asked:?}");
     let command = engine::Command {
         resume: Some(value!("yes")),
         ..engine::Command::default()

@@ -308,7 +308,10 @@ async fn a_node_that_went_is_passed_over(storage: &Storage) {
         .unwrap();
     let id = ThreadId::mint();
     let old = storage.local.thread(&asks, id);
-    assert!(matches!(turn(&old).await.result.unwrap(), Ended::Asked(_)));
+    assert!(matches!(
+        turn(&old).await.result.unwrap(),
+        Ended::Interrupted(_)
+    ));
     let new = storage.local.thread(&second(), id);
     let done = new.run(Input::Null, RunOptions::default()).await.unwrap();
     assert_eq!(done.result.unwrap(), Ended::Done);

@@ -14,9 +14,9 @@ use backstitch::{
     engine::{
         Ended, Input,
         apply::{TaskWrites, apply},
-        live::Live,
+        channels::Channels,
         plan::plan,
-        wiring::Wiring,
+        topology::Topology,
     },
     graph::{Compiled, END, Goto, Graph, Output, START},
     id::{CheckpointId, ThreadId},
@@ -82,7 +82,7 @@ fn counters(versions: &Versions) -> Vec<(String, u64)> {
 }
 
 /// What a checkpoint would hold, without what is random.
-fn facts(live: &Live, wiring: &Wiring, updated: &BTreeSet<Arc<str>>) -> String {
+fn facts(live: &Channels, wiring: &Topology, updated: &BTreeSet<Arc<str>>) -> String {
     let seen: Vec<_> = live
         .seen
         .iter()
@@ -129,7 +129,7 @@ proptest! {
         edges in edges(), defer in 0..9_usize, sends: bool,
     ) {
         let graph = graph(&edges, defer, sends);
-        let wiring = Wiring::new(graph.clone());
+        let wiring = Topology::new(graph.clone());
         let states = runtime().block_on(ran(&graph, value!({"log": ["in"], "n": 0})));
         prop_assert!(states.len() > 4);
         for pair in states.windows(2) {
@@ -155,7 +155,7 @@ proptest! {
         edges in edges(), defer in 0..9_usize, order in any::<u64>(),
     ) {
         let graph = graph(&edges, defer, true);
-        let wiring = Wiring::new(graph.clone());
+        let wiring = Topology::new(graph.clone());
         let states = runtime().block_on(ran(&graph, value!({"log": ["in"], "n": 0})));
         for state in &states {
             let (plain, updated) = replayed(&wiring, state, |_| {});
@@ -207,12 +207,12 @@ proptest! {
 
 /// Plans the tasks of a stored state and applies what is stored of them, in another order.
 fn replayed(
-    wiring: &Wiring,
+    wiring: &Topology,
     state: &ThreadState,
     order: impl FnOnce(&mut Vec<TaskWrites<'_>>),
-) -> (Live, BTreeSet<Arc<str>>) {
+) -> (Channels, BTreeSet<Arc<str>>) {
     let checkpoint = &state.snapshot.checkpoint;
-    let mut live = Live::restore(wiring, checkpoint).unwrap();
+    let mut live = Channels::restore(wiring, checkpoint).unwrap();
     let step = checkpoint.step + 1;
     let tasks = plan(wiring, &live, checkpoint.id, "", step, None);
     let writes: Vec<Vec<(Arc<str>, Value)>> = tasks

@@ -18,12 +18,12 @@ fn error_handlers_have_langgraphs_ids_and_paths() {
         .edge(START, "z")
         .build()
         .expect("sound");
-    let wiring = Wiring::new(graph);
-    let mut live = Live::empty(&wiring);
+    let topology = Topology::new(graph);
+    let mut channels = Channels::empty(&topology);
     let mut write = |name: &str, value: Value| {
-        let channel: &mut Channel = live.channels.get_mut(name).expect("a channel");
+        let channel: &mut Channel = channels.by_name.get_mut(name).expect("a channel");
         channel.update(&[value]).expect("takes it");
-        live.versions.insert(name.into(), Version::after(0));
+        channels.versions.insert(name.into(), Version::after(0));
     };
     write("branch:to:z", Value::Null);
     let send = Goto {
@@ -33,8 +33,8 @@ fn error_handlers_have_langgraphs_ids_and_paths() {
     write(TASKS, send_value(&send));
     let checkpoint = "1f1e5780-e3af-63d5-8000-7c1943ad3143";
     let checkpoint: CheckpointId = checkpoint.parse().expect("an id");
-    let planned = plan(&wiring, &live, checkpoint, "", 1, None);
-    let failure = |task: &Planned| Failure {
+    let planned = plan(&topology, &channels, checkpoint, "", 1, None);
+    let failure = |task: &PlannedTask| Failure {
         node: task.name.clone(),
         task: task.id,
         class: String::new(),
@@ -42,7 +42,7 @@ fn error_handlers_have_langgraphs_ids_and_paths() {
     };
     let found = planned.iter().map(|task| {
         let given = (Value::Null, failure(task));
-        let handler = handler(&wiring, (checkpoint, 1), task, given).expect("has one");
+        let handler = handler(&topology, (checkpoint, 1), task, given).expect("has one");
         (
             task.id.to_string(),
             handler.id.to_string(),

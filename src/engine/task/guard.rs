@@ -5,29 +5,33 @@ use std::{panic::AssertUnwindSafe, sync::atomic::Ordering, time::Duration};
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use super::{Ended, Error, Job, TaskHost, parked};
+use super::{
+    host::TaskHost,
+    job::{Job, TaskEnd},
+};
+use crate::engine::error::Error;
 
-/// Polls a node's future until it ends, asks, panics, takes too long or is cancelled.
+/// Polls a node's future until it ends, interrupts, panics, takes too long or is cancelled.
 pub(super) async fn guarded<T>(
     host: &TaskHost,
     job: &Job,
     run: impl Future<Output = T>,
-) -> Result<T, Ended> {
+) -> Result<T, TaskEnd> {
     let run = AssertUnwindSafe(run).catch_unwind();
     let mut run = std::pin::pin!(run);
     let deadline = job.node.timeout.map(|limit| Instant::now() + limit);
     let mut idle = job.node.idle_timeout.map(|limit| Instant::now() + limit);
-    let mut seen_alive = 0;
+    let mut last_alive = 0;
     loop {
         tokio::select! {
             biased;
-            () = host.scope.cancel.cancelled() => return Err(Ended::Failed(Error::Cancelled)),
+            () = host.context.cancel.cancelled() => return Err(TaskEnd::Failed(Error::Cancelled)),
             result = &mut run => {
                 return match result {
-                    // An answer that was refused beats whatever the node made of it.
+                    // A resume value that was refused beats whatever the node made of it.
                     Ok(_) if host.state.lock().refused.is_some() => Err(parked(host)),
                     Ok(value) => Ok(value),
-                    Err(panic) => Err(Ended::Failed(panicked(&job.info.name, panic.as_ref()))),
+                    Err(panic) => Err(TaskEnd::Failed(panicked(&job.info.name, panic.as_ref()))),
                 };
             }
             () = host.parked.notified() => return Err(parked(host)),
@@ -36,14 +40,27 @@ pub(super) async fn guarded<T>(
             }
             () = sleep_until(idle) => {
                 let alive = host.alive.load(Ordering::Relaxed);
-                if alive == seen_alive {
+                if alive == last_alive {
                     return Err(timed_out(job, "idle timeout", job.node.idle_timeout));
                 }
-                seen_alive = alive;
+                last_alive = alive;
                 idle = job.node.idle_timeout.map(|limit| Instant::now() + limit);
             }
         }
     }
+}
+
+/// How a node ended that goes no further: it waits at an interrupt, or refused its resume value.
+fn parked(host: &TaskHost) -> TaskEnd {
+    let mut state = host.state.lock();
+    if let Some(error) = state.refused.take() {
+        return TaskEnd::Failed(error);
+    }
+    let inner = host.parent.take_interrupts();
+    if !inner.is_empty() {
+        return TaskEnd::Interrupted(inner);
+    }
+    TaskEnd::Interrupted(state.open.take().into_iter().collect())
 }
 
 async fn sleep_until(deadline: Option<Instant>) {
@@ -53,10 +70,10 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-fn timed_out(job: &Job, what: &str, limit: Option<Duration>) -> Ended {
+fn timed_out(job: &Job, what: &str, limit: Option<Duration>) -> TaskEnd {
     let seconds = limit.unwrap_or_default().as_secs_f64();
     let node = &job.info.name;
-    Ended::Failed(Error::failed(
+    TaskEnd::Failed(Error::failed(
         "NodeTimeoutError",
         format!("node `{node}` hit its {what} of {seconds} s"),
     ))

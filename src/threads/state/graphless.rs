@@ -6,8 +6,8 @@ use super::{json, read::empty, select::Selection};
 use crate::{
     checkpoint::frame::Decoded,
     engine::{
-        view::{Snapshot, snapshot},
-        wiring::Wiring,
+        snapshot::{Snapshot, snapshot},
+        topology::Topology,
     },
     runs::request::Address,
     threads::{Error, Service, request::History},
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A state without a graph: the stored values, and whether input waits for a graph.
-fn graphless_snapshot(wiring: &Wiring, decoded: &Decoded, live: bool) -> Snapshot {
+fn graphless_snapshot(wiring: &Topology, decoded: &Decoded, live: bool) -> Snapshot {
     let ns: Arc<str> = "".into();
     // Values of another graph may not fit.
     let (next, tasks) = match snapshot(wiring, &ns, decoded, live) {

@@ -7,7 +7,7 @@ use crate::{
     engine::{
         event::{Interrupt, TaskState},
         run::{CREATED_BY, FIRST_ATTEMPT},
-        view::Snapshot,
+        snapshot::Snapshot,
     },
     graph::Compiled,
     id::{CheckpointId, ThreadId},

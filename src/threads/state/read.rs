@@ -8,8 +8,8 @@ use super::json;
 use crate::{
     checkpoint::At,
     engine::{
-        view::{Snapshot, snapshot},
-        wiring::Wiring,
+        snapshot::{Snapshot, snapshot},
+        topology::Topology,
     },
     graph::Compiled,
     id::{BranchId, ThreadId},
@@ -40,7 +40,7 @@ impl Service {
                 let Some(graph) = graph_at(&registered.graph, &at.ns) else {
                     return Ok(empty(id, at));
                 };
-                (graph.clone(), Arc::new(Wiring::new(graph)))
+                (graph.clone(), Arc::new(Topology::new(graph)))
             }
         };
         let Some(decoded) = self.load_selected(&thread, &at.ns, &selection).await? else {
@@ -96,7 +96,7 @@ impl Service {
                 };
                 let owner = owner_of_writes(&decoded, *branch);
                 decoded.writes.retain(|(branch, _)| *branch == owner);
-                let wiring = Wiring::new(child.clone());
+                let wiring = Topology::new(child.clone());
                 let inner = snapshot(&wiring, &stored_ns, &decoded, true)?;
                 let deeper = self.nested_states(thread, &child, &inner, position).await?;
                 let state = json::state(thread.id, &child, &inner, &|ns| deeper.get(ns).cloned());
@@ -128,7 +128,7 @@ impl Service {
         };
         let wiring = match page.at.ns.is_empty() {
             true => registered.wiring.clone(),
-            false => Arc::new(Wiring::new(graph.clone())),
+            false => Arc::new(Topology::new(graph.clone())),
         };
         let found = self.history_page(&thread, page).await?;
         let mut states = Vec::with_capacity(found.len());

@@ -6,8 +6,8 @@ use super::json;
 use crate::{
     checkpoint::{self, At, Slot, buffered::BufferedSaver},
     engine::{
-        self, Edit, StateUpdate,
-        edit::{COPY, Edited},
+        self, StateUpdate, StateUpdater,
+        update::{COPY, UpdateOutcome},
     },
     id::{CheckpointId, ThreadId},
     runs::{command_of, request::Address},
@@ -203,7 +203,7 @@ impl Service {
             metadata.insert("graph_id", value.clone());
         }
         let buffer = BufferedSaver::new(self.shared.parts.saver.clone());
-        let edit = Edit {
+        let edit = StateUpdater {
             saver: buffer.clone(),
             slot,
             ns: "".into(),
@@ -298,7 +298,7 @@ impl Service {
         if let Some(value) = thread.metadata.get("graph_id") {
             metadata.insert("graph_id", value.clone());
         }
-        let edit = Edit {
+        let edit = StateUpdater {
             saver: parts.saver.clone(),
             slot,
             ns: ns.clone(),
@@ -326,7 +326,7 @@ impl Service {
 }
 
 /// The outcome of the branch after an edit.
-fn outcome(edited: &Edited) -> Outcome {
+fn outcome(edited: &UpdateOutcome) -> Outcome {
     match edited.next.is_empty() {
         true => Outcome::Idle,
         false => Outcome::Interrupted,

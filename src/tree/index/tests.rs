@@ -5,15 +5,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::{id::RunId, value};
 
-const LAST: By = By::Edit { last: true };
-const MORE: By = By::Edit { last: false };
+const LAST: ChangeSource = ChangeSource::Update { last: true };
+const MORE: ChangeSource = ChangeSource::Update { last: false };
 
 fn message(role: &str, id: &str, content: &str) -> Value {
     value!({"type": (role), "content": (content), "id": (id)})
 }
 
-fn change<'a>(before: &'a [Value], after: &'a [Value], by: By) -> Change<'a> {
-    Change {
+fn change<'a>(before: &'a [Value], after: &'a [Value], by: ChangeSource) -> MessageChange<'a> {
+    MessageChange {
         before,
         after,
         last_node: None,
@@ -22,14 +22,14 @@ fn change<'a>(before: &'a [Value], after: &'a [Value], by: By) -> Change<'a> {
     }
 }
 
-fn kinds(rows: &Rows) -> Vec<(&'static str, &str)> {
+fn kinds(rows: &IndexRows) -> Vec<(&'static str, &str)> {
     rows.events
         .iter()
         .map(|event| (event.kind, event.message_id.as_deref().unwrap_or("")))
         .collect()
 }
 
-fn changes(rows: &Rows) -> Vec<(&'static str, &str)> {
+fn changes(rows: &IndexRows) -> Vec<(&'static str, &str)> {
     rows.nodes
         .iter()
         .map(|node| (node.kind, &*node.message_id))
@@ -47,10 +47,10 @@ fn messages_that_a_run_adds_follow_each_other_and_know_their_events() {
         message("tool", "c", "42"),
         message("ai", "d", "it is 42"),
     ];
-    let rows = Indexer::default().index(&Change {
+    let rows = Indexer::default().index(&MessageChange {
         last_node: Some(top),
         run: Some(run),
-        ..change(&old, &new, By::Run)
+        ..change(&old, &new, ChangeSource::Run)
     });
     assert_eq!(
         kinds(&rows),
@@ -100,9 +100,9 @@ fn edits_and_removals_hang_on_the_newest_message() {
         message("human", "c", "changed"),
         message("ai", "d", "4"),
     ];
-    let rows = Indexer::default().index(&Change {
+    let rows = Indexer::default().index(&MessageChange {
         last_node: Some(top),
-        ..change(&old, &new, By::Run)
+        ..change(&old, &new, ChangeSource::Run)
     });
     assert_eq!(
         changes(&rows),
@@ -142,7 +142,7 @@ fn a_message_that_was_announced_has_its_number_already() {
         message("human", "b", "2"),
         message("human", "c", "3"),
     ];
-    let rows = indexer.index(&change(&[], &new, By::Run));
+    let rows = indexer.index(&change(&[], &new, ChangeSource::Run));
     assert_eq!(
         kinds(&rows),
         [("UserMessageAdded", "a"), ("UserMessageAdded", "c")]
@@ -171,7 +171,7 @@ fn a_message_that_was_announced_has_its_number_already() {
 #[test]
 fn what_is_no_message_is_left_out() {
     let new = [value!("text"), value!({"content": "no id"}), value!(1)];
-    let rows = Indexer::default().index(&change(&[], &new, By::Run));
+    let rows = Indexer::default().index(&change(&[], &new, ChangeSource::Run));
     assert!(rows.nodes.is_empty() && rows.events.is_empty());
 }
 
@@ -201,9 +201,9 @@ proptest! {
         let mut old: Vec<Value> = vec![];
         let mut known: BTreeMap<String, Value> = BTreeMap::new();
         for new in states {
-            let rows = Indexer::default().index(&Change {
+            let rows = Indexer::default().index(&MessageChange {
                 last_node: last,
-                ..change(&old, &new, By::Run)
+                ..change(&old, &new, ChangeSource::Run)
             });
             prop_assert_eq!(rows.nodes.len(), rows.events.len());
             let (mut parent, mut adds) = (last, 0);

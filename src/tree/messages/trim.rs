@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::content::MessageContents;
 use crate::{
     checkpoint::{Slot, buffered::BufferedSaver, frame::Decoded},
-    engine::Edit,
+    engine::StateUpdater,
     graph::Compiled,
     id::{CheckpointId, NodeId, TreeId},
     tree::{
@@ -37,7 +37,7 @@ pub async fn trim(
     let base = base.ok_or_else(|| pruned(of.id))?;
     let last = newest_remaining(tx, values.tree, of, drop).await?;
     let buffer = BufferedSaver::new(values.saver.clone());
-    let edit = Edit {
+    let edit = StateUpdater {
         saver: buffer.clone(),
         slot: branch.slot(),
         ns: "".into(),

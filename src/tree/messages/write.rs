@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     checkpoint::{self, Slot, buffered::BufferedSaver, frame::Decoded},
-    engine::{Edit, edit::messages::Then, names::START},
+    engine::{StateUpdater, reserved::START, update::messages::Continuation},
     id::CheckpointId,
     tree::{
         error::Error,
@@ -68,20 +68,22 @@ fn next_nodes(
     target: &TargetGraph<'_>,
     values: &MessageContents<'_>,
     messages: &[NewMessage],
-) -> Then {
+) -> Continuation {
     if let Some(node) = &post.as_node {
         return match target.assigned {
-            false if &**node == START => Then::AnyStart,
-            _ => Then::After(node.clone()),
+            false if &**node == START => Continuation::AnyStart,
+            _ => Continuation::After(node.clone()),
         };
     }
     let last = messages.last().map_or("", |last| role_of(&last.message));
     match (matches!(last, "human" | "system"), target.assigned) {
-        (false, _) => Then::Nothing,
-        (true, false) => Then::AnyStart,
-        (true, true) if target.graph.input.contains(&values.channel) => Then::After(START.into()),
+        (false, _) => Continuation::Nothing,
+        (true, false) => Continuation::AnyStart,
+        (true, true) if target.graph.input.contains(&values.channel) => {
+            Continuation::After(START.into())
+        }
         // Input does not reach the messages of this graph.
-        (true, true) => Then::Nothing,
+        (true, true) => Continuation::Nothing,
     }
 }
 
@@ -118,7 +120,7 @@ pub(super) async fn write(
         replaces: replaces.collect(),
         ..Indexer::default()
     };
-    let edit = Edit {
+    let edit = StateUpdater {
         saver: buffer.clone(),
         slot,
         ns: "".into(),

@@ -6,22 +6,22 @@ use std::sync::{Arc, LazyLock};
 use crate::{
     channel::{Kind, Reducer},
     checkpoint::frame::Decoded,
-    engine::wiring::Wiring,
+    engine::topology::Topology,
     graph::{Compiled, Graph, Output, START},
     value::Map,
 };
 
-static WIRING: LazyLock<Option<Wiring>> = LazyLock::new(|| {
+static WIRING: LazyLock<Option<Topology>> = LazyLock::new(|| {
     let graph = Graph::untyped()
         .channel("messages", Kind::Aggregate(Reducer::messages()))
         .node("none", |_| async { Ok(Output::default()) })
         .edge(START, "none")
         .build();
-    graph.ok().map(Wiring::new)
+    graph.ok().map(Topology::new)
 });
 
 /// The wiring of the graph that replaces a missing one.
-pub fn wiring() -> Option<&'static Wiring> {
+pub fn wiring() -> Option<&'static Topology> {
     WIRING.as_ref()
 }
 

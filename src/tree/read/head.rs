@@ -7,8 +7,8 @@ use crate::{
     checkpoint::{At, Saver, frame::Decoded},
     engine::{
         self, Interrupt,
-        view::{Snapshot, snapshot},
-        wiring::Wiring,
+        snapshot::{Snapshot, snapshot},
+        topology::Topology,
     },
     graph::Compiled,
     id::TaskId,
@@ -34,7 +34,7 @@ pub struct Head {
 pub async fn head(
     saver: &Arc<dyn Saver>,
     thread: &Thread,
-    wiring: Option<&Wiring>,
+    wiring: Option<&Topology>,
 ) -> Result<Head, Error> {
     if thread.head.is_none() {
         return Ok(Head::default());
@@ -74,7 +74,7 @@ pub async fn head(
 /// The live state of a checkpoint, which has its open interrupts, and the values of the last
 /// superstep with what clients wrote since, without results that wait for siblings.
 fn live_and_finished(
-    wiring: &Wiring,
+    wiring: &Topology,
     mut decoded: Decoded,
 ) -> Result<(Snapshot, Value), engine::Error> {
     let ns = "".into();

@@ -248,7 +248,7 @@ fn resume(answers: Value) -> Input {
 fn stop(result: &Result<Ended, Error>) -> Stop {
     match result {
         Ok(Ended::Done) => Stop::Done,
-        Ok(Ended::Asked(asked)) => {
+        Ok(Ended::Interrupted(asked)) => {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let mut asked: Vec<String> = asked.iter().map(|one| text(&one.value)).collect();
             asked.sort();

@@ -1,5 +1,5 @@
-//! What the engine tells whoever keeps an index of a conversation's messages: how the message
-//! channel changed from one root checkpoint to the next, before the new one is stored.
+//! What an index of a conversation's messages learns from the engine: how the message channel
+//! changed from one root checkpoint to the next, before the new one is stored.
 
 use crate::{
     checkpoint::{Checkpoint, EventRow, NodeRow, frame::Frame},
@@ -10,15 +10,15 @@ use crate::{
 
 /// Turns changes of messages into rows that are stored with their checkpoint.
 ///
-/// It is asked on the way of every superstep, so it does no I/O and does not wait.
-pub trait Index: Send + Sync + 'static {
-    /// The rows of a change. Asked when the channel changed, and at the end of a state edit.
-    fn index(&self, change: &Change<'_>) -> Rows;
+/// It is called in every superstep, so it does no I/O and does not wait.
+pub trait MessageIndex: Send + Sync + 'static {
+    /// The rows of a change. Called when the channel changed, and at the end of a state update.
+    fn index(&self, change: &MessageChange<'_>) -> IndexRows;
 }
 
 /// How the messages changed.
 #[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
+pub struct MessageChange<'a> {
     /// The messages of the parent checkpoint.
     pub before: &'a [Value],
     /// The messages of the new one.
@@ -28,24 +28,24 @@ pub struct Change<'a> {
     /// The run that makes the checkpoint.
     pub run: Option<RunId>,
     /// What makes it.
-    pub by: By,
+    pub by: ChangeSource,
 }
 
 /// What makes a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum ChangeSource {
     /// A superstep of a run.
     Run,
-    /// A state edit or a posted message.
-    Edit {
-        /// It is the last checkpoint of the edit.
+    /// A state update or a posted message.
+    Update {
+        /// It is the last checkpoint of the update.
         last: bool,
     },
 }
 
 /// Rows of a checkpoint's commit.
 #[derive(Clone, Debug, Default)]
-pub struct Rows {
+pub struct IndexRows {
     /// Changes of the index, in order.
     pub nodes: Vec<NodeRow>,
     /// Business events, in order.
@@ -54,39 +54,39 @@ pub struct Rows {
     pub last_node: Option<NodeId>,
 }
 
-/// Indexes `checkpoint`, whose parent holds what `frame` does, and notes its newest node in it.
-pub(super) fn index(
-    index: &dyn Index,
+/// Indexes `checkpoint`, whose parent has the channels of `frame`, and sets its newest node.
+pub(super) fn index_checkpoint(
+    index: &dyn MessageIndex,
     graph: &Compiled,
     frame: &Frame,
     checkpoint: &mut Checkpoint,
-    by: By,
-) -> Rows {
+    by: ChangeSource,
+) -> IndexRows {
     let Some(channel) = graph.message_channel() else {
-        return between(index, checkpoint, &[], &[], by);
+        return index_change(index, checkpoint, &[], &[], by);
     };
-    let held = frame.stored(channel);
-    let old = held.map_or(&[][..], |(_, value)| list(Some(value)));
-    if held.map(|(version, _)| version) == checkpoint.versions.get(channel).copied() {
-        return between(index, checkpoint, old, old, by);
+    let stored = frame.stored(channel);
+    let old = stored.map_or(&[][..], |(_, value)| list(Some(value)));
+    if stored.map(|(version, _)| version) == checkpoint.versions.get(channel).copied() {
+        return index_change(index, checkpoint, old, old, by);
     }
     let new = checkpoint.values.get(channel).cloned();
-    between(index, checkpoint, old, list(new.as_ref()), by)
+    index_change(index, checkpoint, old, list(new.as_ref()), by)
 }
 
 /// Indexes the change from one list of messages to another.
-pub(super) fn between(
-    index: &dyn Index,
+pub(super) fn index_change(
+    index: &dyn MessageIndex,
     checkpoint: &mut Checkpoint,
     before: &[Value],
     after: &[Value],
-    by: By,
-) -> Rows {
-    let same = std::ptr::eq(before, after) || (before.is_empty() && after.is_empty());
-    if same && by != (By::Edit { last: true }) {
-        return Rows::default();
+    by: ChangeSource,
+) -> IndexRows {
+    let unchanged = std::ptr::eq(before, after) || (before.is_empty() && after.is_empty());
+    if unchanged && by != (ChangeSource::Update { last: true }) {
+        return IndexRows::default();
     }
-    let rows = index.index(&Change {
+    let rows = index.index(&MessageChange {
         before,
         after,
         last_node: checkpoint.last_node,

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::names::{START, TASKS};
+use super::reserved::{START, TASKS};
 use crate::{
     channel::Kind,
     graph::{Compiled, Node, Writers, edge_channel},
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A graph laid out for the engine.
-pub struct Wiring {
+pub struct Topology {
     /// The graph.
     pub graph: Arc<Compiled>,
     /// All channels: state in definition order, then the hidden ones.
@@ -31,7 +31,7 @@ pub struct Wiring {
 /// Index of the hidden start node.
 pub const START_NODE: usize = usize::MAX;
 
-impl Wiring {
+impl Topology {
     /// Lays out `graph`.
     pub fn new(graph: Arc<Compiled>) -> Self {
         let mut channels: Vec<(Arc<str>, Kind)> = graph

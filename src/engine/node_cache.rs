@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::drive::Writes;
+use super::apply::Writes;
 use crate::{
     cache::ByteCache,
     checkpoint::codec,

@@ -6,11 +6,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::Mutex, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::names::RESUME;
+use super::queue::{DeferredCheckpoint, Queue, QueuedWrites};
 use crate::{
-    checkpoint::{Commit, Error, Flush, NewBranch, Pending, Saver, Slot, frame},
+    checkpoint::{Commit, Error, Flush, NewBranch, Saver, Slot, frame},
     fail_point,
-    id::{CheckpointId, TaskId},
+    id::CheckpointId,
 };
 
 /// When a superstep has to be durable.
@@ -29,32 +29,12 @@ pub enum Durability {
 const WINDOW: Duration = Duration::from_millis(2);
 
 /// Writes of one run, of its root graph and of every graph inside it.
-pub struct Journal {
+pub struct RunWriter {
     saver: Arc<dyn Saver>,
     durability: Durability,
     /// Stops the run when another writer took over.
-    lost: CancellationToken,
+    fenced: CancellationToken,
     inner: Mutex<Inner>,
-}
-
-/// Writes of one task that are not on their way yet.
-pub struct Waiting {
-    /// Namespace of its checkpoint.
-    pub ns: Arc<str>,
-    /// The checkpoint it runs from.
-    pub checkpoint: CheckpointId,
-    /// What it wrote.
-    pub writes: Vec<Pending>,
-}
-
-/// In `Exit` durability: a checkpoint of a graph inside, to be stored after that of the root.
-pub struct Late {
-    /// Its namespace.
-    pub ns: Arc<str>,
-    /// The rows, unless it is stored already.
-    pub commit: Option<Commit>,
-    /// The same, for a later visit in this run.
-    pub decoded: frame::Decoded,
 }
 
 struct Inner {
@@ -64,37 +44,17 @@ struct Inner {
     open: Option<NewBranch>,
     /// The last write on its way.
     in_flight: Option<JoinHandle<Result<(), Error>>>,
-    /// Writes of tasks that finished and are not on their way yet.
-    waiting: Vec<Waiting>,
-    /// Checkpoints of graphs inside that wait for the end of the run.
-    late: Vec<Late>,
-    /// A flush of `waiting` is scheduled.
+    /// What is to be written next.
+    queue: Queue,
+    /// A flush of the queue is scheduled.
     scheduled: bool,
     /// The first failure: nothing is written after it.
     failed: Option<Error>,
 }
 
 impl Inner {
-    /// Drops control values that wait and that `new` replaces: one statement cannot write a row
-    /// twice.
-    fn drop_replaced(&mut self, new: &Waiting) {
-        if new.writes.iter().any(|write| write.idx >= 0) {
-            return;
-        }
-        let same = |old: &Pending| {
-            let mut new = new.writes.iter();
-            new.any(|write| write.task == old.task && write.idx == old.idx)
-        };
-        for old in &mut self.waiting {
-            if old.checkpoint == new.checkpoint && old.ns == new.ns {
-                let output = old.writes.iter().any(|write| write.idx >= 0);
-                old.writes.retain(|write| output || !same(write));
-            }
-        }
-    }
-
     /// Waits for the write on its way.
-    async fn arrive(&mut self) -> Result<(), Error> {
+    async fn await_in_flight(&mut self) -> Result<(), Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -109,27 +69,26 @@ impl Inner {
     }
 }
 
-impl Journal {
-    /// A journal for the holder of `slot`, which cancels `lost` when somebody else has become that.
-    /// With `open` the slot is that of a branch that does
-    /// not exist before the first write.
+impl RunWriter {
+    /// The writer of a run that has the right to write to `slot`; it cancels `fenced` when another
+    /// writer has taken over. With `open` the branch of the slot comes into being with the first
+    /// write.
     pub fn new(
         saver: Arc<dyn Saver>,
         slot: Slot,
         open: Option<NewBranch>,
         durability: Durability,
-        lost: CancellationToken,
+        fenced: CancellationToken,
     ) -> Self {
         Self {
             saver,
             durability,
-            lost,
+            fenced,
             inner: Mutex::new(Inner {
                 slot,
                 open,
                 in_flight: None,
-                waiting: vec![],
-                late: vec![],
+                queue: Queue::default(),
                 scheduled: false,
                 failed: None,
             }),
@@ -151,133 +110,123 @@ impl Journal {
         self.inner.lock().await.slot
     }
 
-    /// The slot of a branch that is there: while nothing was written that of the branch the run
-    /// came from.
-    pub async fn standing(&self) -> Slot {
+    /// The slot of a branch that exists: until the first write that of the branch the run came from.
+    pub async fn existing_slot(&self) -> Slot {
         let inner = self.inner.lock().await;
         inner.open.as_ref().map_or(inner.slot, |open| open.source)
     }
 
-    /// Writes of tasks that finished and are not on their way yet: they travel in a commit.
-    pub async fn take_waiting(&self) -> Vec<Waiting> {
-        std::mem::take(&mut self.inner.lock().await.waiting)
+    /// Takes the queued writes, which are to travel in a commit.
+    pub async fn take_queued(&self) -> Vec<QueuedWrites> {
+        std::mem::take(&mut self.inner.lock().await.queue.writes)
     }
 
-    /// Forgets writes that wait at a checkpoint: it is never stored.
-    pub async fn forget(&self, ns: &str, checkpoint: CheckpointId) {
-        let mut inner = self.inner.lock().await;
-        inner
-            .waiting
-            .retain(|waiting| waiting.checkpoint != checkpoint || &*waiting.ns != ns);
+    /// Drops queued writes at a checkpoint that is never stored.
+    pub async fn discard_at(&self, ns: &str, checkpoint: CheckpointId) {
+        self.inner.lock().await.queue.discard_at(ns, checkpoint);
     }
 
-    /// Forgets the client's answer among the writes that wait: somebody took it.
-    pub async fn forget_answer(&self) {
-        for waiting in &mut self.inner.lock().await.waiting {
-            waiting
-                .writes
-                .retain(|write| write.task != TaskId::NULL || &*write.channel != RESUME);
-        }
+    /// Drops the client's resume value from the queued writes: a task has used it.
+    pub async fn discard_resume(&self) {
+        self.inner.lock().await.queue.discard_resume();
     }
 
-    /// Keeps a checkpoint of a graph inside until the root's is stored.
-    pub async fn keep_late(&self, late: Late) {
-        self.inner.lock().await.late.push(late);
+    /// Defers a checkpoint of a graph inside until the root's is stored.
+    pub async fn defer(&self, checkpoint: DeferredCheckpoint) {
+        self.inner.lock().await.queue.deferred.push(checkpoint);
     }
 
-    /// The newest checkpoint of a namespace that waits for the end of the run.
-    pub async fn find_late(&self, ns: &str) -> Option<frame::Decoded> {
-        let inner = self.inner.lock().await;
-        let mut newest = inner.late.iter().rev();
-        newest
-            .find(|late| *late.ns == *ns)
-            .map(|late| late.decoded.clone())
+    /// The newest deferred checkpoint of a namespace.
+    pub async fn find_deferred(&self, ns: &str) -> Option<frame::Decoded> {
+        self.inner.lock().await.queue.find_deferred(ns)
     }
 
-    /// Writes the checkpoints that waited, below `root`.
+    /// Writes the deferred checkpoints, below `root`.
     ///
     /// # Errors
     /// A write failed, or another writer took over.
-    pub async fn commit_late(&self, root: CheckpointId) -> Result<(), Error> {
-        let late = std::mem::take(&mut self.inner.lock().await.late);
-        for mut commit in late.into_iter().filter_map(|late| late.commit) {
+    pub async fn commit_deferred(&self, root: CheckpointId) -> Result<(), Error> {
+        let deferred = std::mem::take(&mut self.inner.lock().await.queue.deferred);
+        for mut commit in deferred.into_iter().filter_map(|one| one.commit) {
             commit.checkpoint.root = Some(root);
             self.commit(commit).await?;
         }
         Ok(())
     }
 
-    /// Keeps the writes of a finished task for the next commit, and what goes with them. When
+    /// Queues the writes of a finished task for the next commit, and what goes with them. When
     /// `soon`, its siblings still run: then they are written within a moment.
-    pub async fn keep(self: &Arc<Self>, all: impl IntoIterator<Item = Waiting> + Send, soon: bool) {
+    pub async fn enqueue(
+        self: &Arc<Self>,
+        all: impl IntoIterator<Item = QueuedWrites> + Send,
+        soon: bool,
+    ) {
         let mut inner = self.inner.lock().await;
-        for waiting in all {
-            inner.drop_replaced(&waiting);
-            inner.waiting.push(waiting);
+        for writes in all {
+            inner.queue.push(writes);
         }
         if !soon || inner.scheduled || self.durability == Durability::Exit {
             return;
         }
         inner.scheduled = true;
-        let journal = self.clone();
+        let writer = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(WINDOW).await;
-            let mut inner = journal.inner.lock().await;
+            let mut inner = writer.inner.lock().await;
             inner.scheduled = false;
-            if !inner.waiting.is_empty() {
+            if !inner.queue.writes.is_empty() {
                 // A failure shows at the next write of the run.
-                let _ = journal.start_flush(&mut inner).await;
+                let _ = writer.start_flush(&mut inner).await;
             }
         });
     }
 
     async fn start_flush(&self, inner: &mut Inner) -> Result<(), Error> {
-        inner.arrive().await?;
+        inner.await_in_flight().await?;
         let flush = Flush {
             slot: inner.slot,
             open: inner.open.take(),
-            writes: std::mem::take(&mut inner.waiting)
+            writes: std::mem::take(&mut inner.queue.writes)
                 .iter()
-                .flat_map(|waiting| {
-                    let (ns, id) = (&waiting.ns, waiting.checkpoint);
-                    frame::encode_writes(ns, id, inner.slot.branch, &waiting.writes, None)
+                .flat_map(|queued| {
+                    let (ns, id) = (&queued.ns, queued.checkpoint);
+                    frame::encode_writes(ns, id, inner.slot.branch, &queued.writes, None)
                 })
                 .collect(),
         };
-        let (saver, lost) = (self.saver.clone(), self.lost.clone());
+        let (saver, fenced) = (self.saver.clone(), self.fenced.clone());
         inner.in_flight = Some(tokio::spawn(async move {
             fail_point!("engine::before_flush");
             let result = saver.flush(flush).await;
             if matches!(result, Err(Error::Fenced)) {
-                lost.cancel();
+                fenced.cancel();
             }
             result
         }));
         Ok(())
     }
 
-    /// Writes everything that waits and returns when it is durable.
+    /// Writes everything that is queued and returns when it is durable.
     ///
     /// # Errors
     /// The storage failed, or another writer took over.
     pub async fn flush(&self) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        if !inner.waiting.is_empty() {
+        if !inner.queue.writes.is_empty() {
             self.start_flush(&mut inner).await?;
         }
-        inner.arrive().await
+        inner.await_in_flight().await
     }
 
     /// Writes a checkpoint. Returns when it is durable (`Sync`), or when the one before it is.
     ///
-    /// The commit's slot and branch are filled in here; `writes` are the waiting writes that
-    /// travel in it.
+    /// The commit's slot and branch are filled in here; its `writes` were queued before.
     ///
     /// # Errors
     /// An earlier write failed, or another writer took over.
     pub async fn commit(&self, mut commit: Commit) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        inner.arrive().await?;
+        inner.await_in_flight().await?;
         commit.slot = inner.slot;
         commit.checkpoint.branch = inner.slot.branch;
         commit.open = inner.open.take();
@@ -285,7 +234,7 @@ impl Journal {
             inner.slot.head = Some(commit.checkpoint.id);
             inner.slot.head_depth += 1;
         }
-        let (saver, lost) = (self.saver.clone(), self.lost.clone());
+        let (saver, fenced) = (self.saver.clone(), self.fenced.clone());
         inner.in_flight = Some(tokio::spawn(async move {
             fail_point!("engine::before_commit");
             let results = saver.commit(vec![commit]).await;
@@ -295,7 +244,7 @@ impl Journal {
                 Some(Err(error)) => {
                     // Nobody waits for what its nodes do from here on.
                     if matches!(error, Error::Fenced) {
-                        lost.cancel();
+                        fenced.cancel();
                     }
                     Err(error)
                 }
@@ -303,21 +252,21 @@ impl Journal {
             }
         }));
         if self.durability == Durability::Sync {
-            inner.arrive().await?;
+            inner.await_in_flight().await?;
         }
         Ok(())
     }
 
-    /// Waits until everything is durable and answers the slot as it is then.
+    /// Waits until everything is durable and returns the slot as it is then.
     ///
     /// # Errors
     /// A write failed, or another writer took over.
     pub async fn finish(&self) -> Result<Slot, Error> {
         let mut inner = self.inner.lock().await;
-        if !inner.waiting.is_empty() {
+        if !inner.queue.writes.is_empty() {
             self.start_flush(&mut inner).await?;
         }
-        inner.arrive().await?;
+        inner.await_in_flight().await?;
         Ok(inner.slot)
     }
 }

@@ -1,33 +1,34 @@
-//! The rows of an edit: its checkpoint, the messages that changed, and the branch it may open.
+//! The rows of a state update: its checkpoint, the messages that changed, and the branch it may open.
 
 use std::collections::HashSet;
 
-use super::{Edit, Live, Wiring};
+use super::StateUpdater;
 use crate::{
     checkpoint::{
         At, Checkpoint, Commit, Pending, Query, Source, WriteRow,
         frame::{self, Decoded},
     },
     engine::{
+        channels::{Channels, shape},
         error::Error,
-        index::{self, By, Index},
-        save,
+        message_index::{self, ChangeSource, IndexRows, MessageIndex},
+        topology::Topology,
     },
     id::{CheckpointId, TaskId},
     time::Timestamp,
     value::Value,
 };
 
-impl Edit {
-    /// Stores `live` as the child of the base, which it becomes.
+impl StateUpdater {
+    /// Stores `channels` as the child of the base, and as the new base.
     pub(super) async fn store(
         &mut self,
-        wiring: &Wiring,
-        live: Live,
+        topology: &Topology,
+        channels: Channels,
         source: Source,
         step: i64,
         rows: Vec<Vec<Pending>>,
-        by: By,
+        by: ChangeSource,
     ) -> Result<(), Error> {
         let old = self.base.as_ref().map(|base| &base.checkpoint);
         let mut metadata = self.metadata.clone();
@@ -40,9 +41,9 @@ impl Edit {
             step,
             source,
             created_at: Timestamp::now(),
-            values: live.snapshot(wiring),
-            versions: live.versions,
-            consumed_versions: live.seen,
+            values: channels.snapshot(topology),
+            versions: channels.versions,
+            consumed_versions: channels.consumed_versions,
             updated: None,
             metadata,
             run: self.run,
@@ -63,7 +64,11 @@ impl Edit {
     }
 
     /// Stores `clone` of the base as a sibling of the base.
-    pub(super) async fn store_beside(&mut self, clone: Checkpoint, by: By) -> Result<(), Error> {
+    pub(super) async fn store_beside(
+        &mut self,
+        clone: Checkpoint,
+        by: ChangeSource,
+    ) -> Result<(), Error> {
         let (parent, depth) = (clone.parent, clone.depth - 1);
         let mut clone = clone;
         let mut before = None;
@@ -106,7 +111,7 @@ impl Edit {
         parent: Option<CheckpointId>,
         depth: i32,
         rows: Vec<Vec<Pending>>,
-        by: By,
+        by: ChangeSource,
         before: Option<Value>,
     ) -> Result<(), Error> {
         let base = self.base.take();
@@ -132,15 +137,21 @@ impl Edit {
         let indexed = match &self.index {
             Some(index) if self.ns.is_empty() => match before {
                 Some(before) => self.index_clone(&**index, &mut checkpoint, &before, by),
-                None => index::index(&**index, &self.graph, &frame, &mut checkpoint, by),
+                None => message_index::index_checkpoint(
+                    &**index,
+                    &self.graph,
+                    &frame,
+                    &mut checkpoint,
+                    by,
+                ),
             },
-            _ => index::Rows::default(),
+            _ => IndexRows::default(),
         };
-        let encoded = frame.encode(&self.ns, &checkpoint, |name| save::shape(&self.graph, name));
+        let encoded = frame.encode(&self.ns, &checkpoint, |name| shape(&self.graph, name));
         // Output that was there is in the new row, which takes its place; once per task, since a
         // statement changes a row but once.
         let written = base.iter().flat_map(|base| &base.writes);
-        let mut there: HashSet<TaskId> = written
+        let mut stored: HashSet<TaskId> = written
             .filter(|(branch, write)| *branch == self.slot.branch && write.idx >= 0)
             .map(|(_, write)| write.task)
             .collect();
@@ -149,7 +160,7 @@ impl Edit {
                 .iter()
                 .flat_map(|rows| frame::encode_writes(&self.ns, at, self.slot.branch, rows, None))
                 .map(|row| WriteRow {
-                    upsert: row.upsert || (row.idx >= 0 && there.remove(&row.task)),
+                    upsert: row.upsert || (row.idx >= 0 && stored.remove(&row.task)),
                     ..row
                 })
                 .collect(),
@@ -183,16 +194,19 @@ impl Edit {
 
     fn index_clone(
         &self,
-        index: &dyn Index,
+        index: &dyn MessageIndex,
         clone: &mut Checkpoint,
         before: &Value,
-        by: By,
-    ) -> index::Rows {
+        by: ChangeSource,
+    ) -> IndexRows {
         let channel = self.graph.message_channel();
         let after = channel
             .and_then(|channel| clone.values.get(channel))
             .cloned();
-        let (before, after) = (index::list(Some(before)), index::list(after.as_ref()));
-        index::between(index, clone, before, after, by)
+        let (before, after) = (
+            message_index::list(Some(before)),
+            message_index::list(after.as_ref()),
+        );
+        message_index::index_change(index, clone, before, after, by)
     }
 }

@@ -4,9 +4,9 @@
 pub const START: &str = "__start__";
 /// Pseudo task that applies input.
 pub const INPUT: &str = "__input__";
-/// Questions of a task.
+/// Interrupts of a task.
 pub const INTERRUPT: &str = "__interrupt__";
-/// Answers of a task, or of the client for whichever task asks next.
+/// Resume values of a task, or of the client for whichever task interrupts next.
 pub const RESUME: &str = "__resume__";
 /// Failure of a task.
 pub const ERROR: &str = "__error__";
@@ -16,9 +16,9 @@ pub const ERROR_SOURCE: &str = "__error_source_node__";
 pub const NO_WRITES: &str = "__no_writes__";
 /// Results of memoised steps.
 pub const STEP: &str = "__step__";
-/// At the checkpoint where a run began, under the run's own id: its command is among the writes,
-/// and whether somebody has taken the answer in it. Whoever takes the run over gives neither again.
-pub const GIVEN: &str = "__given__";
+/// At the checkpoint where a run began, under the run's own id: the record that its command is
+/// among the writes, and whether a task has used the resume value in it.
+pub const COMMAND_RECORD: &str = "__given__";
 /// Fan-out targets with their arguments.
 pub const TASKS: &str = "__pregel_tasks";
 /// Trigger and path head of fan-out tasks.
@@ -38,7 +38,7 @@ pub fn control_index(channel: &str) -> Option<i32> {
         STEP => -5,
         // LangGraph files it among the output; here what is output has no negative index.
         ERROR_SOURCE => -6,
-        GIVEN => -7,
+        COMMAND_RECORD => -7,
         _ => return None,
     })
 }

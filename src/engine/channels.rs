@@ -1,62 +1,65 @@
-//! The state of a graph between supersteps: channels, their versions, what nodes have seen.
+//! The state of a graph between supersteps: channels, their versions, what nodes have consumed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use indexmap::IndexMap;
 
 use super::{
-    error::{Error, Mistake, Place},
-    names::{START, TASKS},
-    wiring::Wiring,
+    error::{Error, ErrorLocation, Mistake},
+    reserved::{START, TASKS},
+    topology::Topology,
 };
 use crate::{
-    channel::{Channel, Kind},
+    channel::{Channel, Kind, Shape},
     checkpoint::{Checkpoint, Versions},
-    graph::Node,
+    graph::{Compiled, Node},
     value::{Map, Value},
 };
 
 /// Channels with values, versions and the bookkeeping that decides which nodes run.
 #[derive(Clone)]
-pub struct Live {
+pub struct Channels {
     /// Every channel of the graph.
-    pub channels: IndexMap<Arc<str>, Channel>,
+    pub by_name: IndexMap<Arc<str>, Channel>,
     /// Version of every channel that was ever written.
     pub versions: Versions,
-    /// What each node saw when it last ran.
-    pub seen: BTreeMap<Arc<str>, Versions>,
-    /// Stored channels that this version of the graph does not know: kept as they are.
+    /// The versions of its triggers that each node last ran with.
+    pub consumed_versions: BTreeMap<Arc<str>, Versions>,
+    /// Stored channels that this version of the graph does not know: they are stored unchanged.
     pub unknown: BTreeMap<Arc<str>, Value>,
 }
 
-impl Live {
+impl Channels {
     /// The state before anything was written.
-    pub fn empty(wiring: &Wiring) -> Self {
+    pub fn empty(topology: &Topology) -> Self {
         Self {
-            channels: wiring
+            by_name: topology
                 .channels
                 .iter()
                 .map(|(name, kind)| (name.clone(), Channel::new(kind)))
                 .collect(),
             versions: Versions::new(),
-            seen: BTreeMap::new(),
+            consumed_versions: BTreeMap::new(),
             unknown: BTreeMap::new(),
         }
     }
 
-    /// The state a checkpoint holds.
+    /// The state of a checkpoint.
     ///
     /// # Errors
-    /// A stored value that its channel cannot hold, named with channel and checkpoint.
-    pub fn restore(wiring: &Wiring, checkpoint: &Checkpoint) -> Result<Self, Error> {
-        let mut channels = IndexMap::with_capacity(wiring.channels.len());
-        for (name, kind) in &wiring.channels {
+    /// A stored value does not fit its channel; the error names channel and checkpoint.
+    pub fn restore(topology: &Topology, checkpoint: &Checkpoint) -> Result<Self, Error> {
+        let mut channels = IndexMap::with_capacity(topology.channels.len());
+        for (name, kind) in &topology.channels {
             let channel = match checkpoint.values.get(name) {
                 None => Channel::new(kind),
                 Some(value) => Channel::restore(kind, Some(value.clone())).map_err(|error| {
-                    let readers = readers(wiring, name);
+                    let readers = readers(topology, name);
                     let message = format!("channel `{name}`{readers}: {error}");
-                    Error::mistake(Mistake::StoredForm, message).at(|| Place {
+                    Error::mistake(Mistake::StoredForm, message).at(|| ErrorLocation {
                         tasks: vec![],
                         checkpoint: Some(checkpoint.id),
                     })
@@ -71,23 +74,25 @@ impl Live {
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         Ok(Self {
-            channels,
+            by_name: channels,
             versions: checkpoint.versions.clone(),
-            seen: checkpoint.consumed_versions.clone(),
+            consumed_versions: checkpoint.consumed_versions.clone(),
             unknown,
         })
     }
 
     /// Stored form of every channel that has a value and was ever written.
-    pub fn snapshot(&self, wiring: &Wiring) -> BTreeMap<Arc<str>, Value> {
+    pub fn snapshot(&self, topology: &Topology) -> BTreeMap<Arc<str>, Value> {
         let mut values = self.unknown.clone();
-        for (name, channel) in &self.channels {
+        for (name, channel) in &self.by_name {
             if !self.versions.contains_key(name) {
                 continue;
             }
             if let Some(value) = channel.snapshot() {
                 let value = match &**name {
-                    TASKS if !wiring.untracked.is_empty() => wiring.sends_without_untracked(&value),
+                    TASKS if !topology.untracked.is_empty() => {
+                        topology.sends_without_untracked(&value)
+                    }
                     _ => value,
                 };
                 values.insert(name.clone(), value);
@@ -98,8 +103,8 @@ impl Live {
 
     /// Gives channels that lost their value in a failed superstep the one they had `before`.
     pub fn mend(&mut self, before: Self) {
-        for (name, old) in before.channels {
-            if let Some(channel) = self.channels.get_mut(&name)
+        for (name, old) in before.by_name {
+            if let Some(channel) = self.by_name.get_mut(&name)
                 && !channel.is_available()
                 && matches!(old.kind(), Kind::Aggregate(_))
             {
@@ -109,20 +114,23 @@ impl Live {
     }
 
     /// The node that ran last; none when that is not clear.
-    pub fn last_node(&self, wiring: &Wiring) -> Option<Arc<str>> {
-        let mut seen: Vec<_> = self
-            .seen
+    pub fn last_node(&self, topology: &Topology) -> Option<Arc<str>> {
+        let mut runs: Vec<_> = self
+            .consumed_versions
             .iter()
-            .filter(|(node, _)| wiring.index(node).is_some())
+            .filter(|(node, _)| topology.index(node).is_some())
             .flat_map(|(node, versions)| versions.values().map(move |version| (version, node)))
             .map(|(version, node)| ((version.counter, version.salt), node))
             .collect();
-        if seen.is_empty() {
-            let nothing_ran = self.seen.values().all(|versions| versions.is_empty());
+        if runs.is_empty() {
+            let nothing_ran = self
+                .consumed_versions
+                .values()
+                .all(|versions| versions.is_empty());
             return nothing_ran.then(|| START.into());
         }
-        seen.sort();
-        match seen.as_slice() {
+        runs.sort();
+        match runs.as_slice() {
             [(_, node)] => Some((*node).clone()),
             [.., (before, _), (last, node)] if before != last => Some((*node).clone()),
             _ => None,
@@ -142,7 +150,7 @@ impl Live {
     pub fn read(&self, names: &[Arc<str>]) -> Map {
         let mut map = Map::with_capacity(names.len());
         for name in names {
-            if let Some(value) = self.channels.get(name).and_then(Channel::get) {
+            if let Some(value) = self.by_name.get(name).and_then(Channel::get) {
                 map.insert(name.clone(), value.clone());
             }
         }
@@ -151,25 +159,41 @@ impl Live {
 
     /// A channel's value.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.channels.get(name).and_then(Channel::get)
+        self.by_name.get(name).and_then(Channel::get)
     }
 
     /// What the graph shows: its output channels, or the root value.
-    pub fn output(&self, wiring: &Wiring) -> Value {
-        if wiring.graph.root_state {
+    pub fn output(&self, topology: &Topology) -> Value {
+        if topology.graph.root_state {
             return self.get(ROOT).cloned().unwrap_or_default();
         }
-        Value::map(self.read(&wiring.graph.output))
+        Value::map(self.read(&topology.graph.output))
     }
 }
 
-/// Who reads a channel, for people to find it.
-fn readers(wiring: &Wiring, channel: &Arc<str>) -> String {
+/// Channels that the superstep before a checkpoint updated; none after a fork or a state update.
+pub fn updated_by(checkpoint: &Checkpoint) -> Option<BTreeSet<Arc<str>>> {
+    let updated = checkpoint.updated.as_ref();
+    let updated = updated.filter(|names| !names.is_empty())?;
+    Some(updated.iter().cloned().collect())
+}
+
+/// How the stored value of a channel of `graph` grows.
+pub(super) fn shape(graph: &Compiled, name: &str) -> Shape {
+    match graph.channel(name).map(|spec| &spec.kind) {
+        Some(Kind::Aggregate(reducer)) => reducer.shape(),
+        Some(Kind::Topic { accumulate: true }) => Shape::Append,
+        _ => Shape::Plain,
+    }
+}
+
+/// The nodes that read a channel, for people to find it.
+fn readers(topology: &Topology, channel: &Arc<str>) -> String {
     let reads = |node: &&Node| match &node.reads {
         Some(names) => names.contains(channel),
         None => true,
     };
-    let names: Vec<String> = wiring
+    let names: Vec<String> = topology
         .graph
         .nodes
         .iter()

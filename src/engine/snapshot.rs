@@ -1,17 +1,17 @@
-//! States as clients see them: values, what runs next, tasks with their results and questions.
+//! States as clients see them: values, what runs next, tasks with their results and interrupts.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{
-    apply::{TaskWrites, apply},
-    enter::has_output,
+    apply::{TaskWrites, Writes, apply, apply_input},
+    channels::{Channels, ROOT},
     error::Error,
+    error_handler::in_place_of_failed,
     event::{Interrupt, TaskState},
-    live::Live,
-    names::{ERROR, INPUT, INTERRUPT, control_index},
-    plan::{self, Planned},
-    rescue,
-    wiring::Wiring,
+    pending::{has_output, interrupts_in, output_of, writes_of},
+    plan::{self, PlannedTask},
+    reserved::{ERROR, INTERRUPT, control_index},
+    topology::Topology,
 };
 use crate::{
     checkpoint::{Checkpoint, Pending, frame::Decoded},
@@ -36,7 +36,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Questions that wait, in task order.
+    /// Open interrupts, in task order.
     pub fn interrupts(&self) -> Vec<Interrupt> {
         self.tasks
             .iter()
@@ -47,7 +47,7 @@ impl Snapshot {
 
 /// The state at a stored checkpoint.
 ///
-/// `live` is how the thread stands now: results of finished tasks show in the values, and only
+/// `live` is the state of the thread now: results of finished tasks show in the values, and only
 /// what is left to do is next. Otherwise it is the record of the superstep: values at its
 /// start, all of its tasks with what they wrote. A superstep whose results conflict goes no
 /// further: it shows as it began.
@@ -55,13 +55,13 @@ impl Snapshot {
 /// # Errors
 /// Stored values do not fit the graph.
 pub fn snapshot(
-    wiring: &Wiring,
+    topology: &Topology,
     ns: &Arc<str>,
     decoded: &Decoded,
     live: bool,
 ) -> Result<Snapshot, Error> {
-    match exact(wiring, ns, decoded, live) {
-        Err(Error::Channel { .. }) => seen(wiring, ns, decoded, None),
+    match exact(topology, ns, decoded, live) {
+        Err(Error::Channel { .. }) => read(topology, ns, decoded, None),
         shown => shown,
     }
 }
@@ -71,50 +71,55 @@ pub fn snapshot(
 /// # Errors
 /// As [`snapshot`]; pending results conflict.
 pub fn exact(
-    wiring: &Wiring,
+    topology: &Topology,
     ns: &Arc<str>,
     decoded: &Decoded,
     live: bool,
 ) -> Result<Snapshot, Error> {
-    seen(wiring, ns, decoded, Some(live))
+    read(topology, ns, decoded, Some(live))
 }
 
-/// `live` says how pending results show; without it none does.
-fn seen(
-    wiring: &Wiring,
+/// `live` decides how pending results show; without it none does.
+fn read(
+    topology: &Topology,
     ns: &Arc<str>,
     decoded: &Decoded,
     live: Option<bool>,
 ) -> Result<Snapshot, Error> {
     let checkpoint = &decoded.checkpoint;
     let pending: Vec<&Pending> = decoded.writes.iter().map(|(_, write)| write).collect();
-    let began = Live::restore(wiring, checkpoint)?;
-    let planned = plan::plan(wiring, &began, checkpoint.id, ns, checkpoint.step + 1, None);
-    let owned: Vec<Pending> = pending.iter().map(|write| (*write).clone()).collect();
-    let place = (checkpoint.id, checkpoint.step + 1);
-    let handlers = rescue::standing_in(wiring, place, &planned, &pending);
+    let began = Channels::restore(topology, checkpoint)?;
+    let planned = plan::plan(
+        topology,
+        &began,
+        checkpoint.id,
+        ns,
+        checkpoint.step + 1,
+        None,
+    );
+    let position = (checkpoint.id, checkpoint.step + 1);
+    let handlers = in_place_of_failed(topology, position, &planned, &pending);
     let finished = (live == Some(true)).then(|| {
         let handlers = handlers.iter().map(|(_, handler)| handler.clone());
         planned.iter().cloned().chain(handlers).collect::<Vec<_>>()
     });
     let state = match live {
-        Some(_) => present(wiring, &began, finished.as_deref(), &pending)?,
+        Some(_) => present(topology, &began, finished.as_deref(), &pending)?,
         None => began,
     };
     let live = live == Some(true);
     let mut tasks = vec![];
     let mut next = vec![];
     for (index, task) in planned.iter().enumerate() {
-        let mut shown = task_state(wiring, task, &pending);
+        let mut shown = task_state(topology, task, &pending);
         let handler = handlers.iter().find(|(failed, _)| *failed == index);
         if let Some((_, handler)) = handler {
-            // What the handler asks waits where the task that failed is shown.
-            let asked = task_state(wiring, handler, &pending).interrupts;
-            shown.interrupts.extend(asked);
+            // Interrupts of the handler are shown with the task that failed.
+            let interrupts = task_state(topology, handler, &pending).interrupts;
+            shown.interrupts.extend(interrupts);
         }
         let runs = handler.map_or(task.id, |(_, handler)| handler.id);
-        let done = has_output(&owned, runs);
-        if live && done {
+        if live && has_output(pending.iter().copied(), runs) {
             shown.interrupts.clear();
         } else {
             next.push(task.name.clone());
@@ -124,7 +129,7 @@ fn seen(
     Ok(Snapshot {
         ns: ns.clone(),
         checkpoint: checkpoint.clone(),
-        values: state.output(wiring),
+        values: state.output(topology),
         next,
         tasks,
     })
@@ -132,66 +137,39 @@ fn seen(
 
 /// A state with the client's pending writes applied, and with those of finished tasks.
 fn present(
-    wiring: &Wiring,
-    began: &Live,
-    finished: Option<&[Planned]>,
+    topology: &Topology,
+    began: &Channels,
+    finished: Option<&[PlannedTask]>,
     pending: &[&Pending],
-) -> Result<Live, Error> {
+) -> Result<Channels, Error> {
     let mut state = began.clone();
-    apply_null(wiring, &mut state, pending)?;
+    apply_client_writes(topology, &mut state, pending)?;
     if let Some(tasks) = finished {
-        apply_finished(wiring, &mut state, tasks, pending)?;
+        apply_finished(topology, &mut state, tasks, pending)?;
     }
     Ok(state)
 }
 
 /// Applies the client's own pending writes.
-pub(super) fn apply_null(
-    wiring: &Wiring,
-    state: &mut Live,
+pub(super) fn apply_client_writes(
+    topology: &Topology,
+    state: &mut Channels,
     pending: &[&Pending],
 ) -> Result<(), Error> {
-    let writes: Vec<(Arc<str>, Value)> = pending
-        .iter()
-        .filter(|write| write.task == TaskId::NULL)
-        .map(|write| (write.channel.clone(), write.value.clone()))
-        .collect();
-    if writes.is_empty() {
-        return Ok(());
-    }
-    let node: Arc<str> = INPUT.into();
-    apply(
-        wiring,
-        state,
-        vec![TaskWrites {
-            path: "~",
-            node: &node,
-            writes: &writes,
-            triggers: &[],
-        }],
-    )
-    .map(|_: BTreeSet<Arc<str>>| ())
+    let writes = writes_of(pending.iter().copied(), TaskId::NULL);
+    apply_input(topology, state, &writes).map(|_| ())
 }
 
-/// What a task wrote to channels; nothing when it has not finished.
-pub(super) fn output_of(pending: &[&Pending], task: TaskId) -> Vec<(Arc<str>, Value)> {
-    pending
-        .iter()
-        .filter(|write| write.task == task)
-        .filter(|write| control_index(&write.channel).is_none())
-        .map(|write| (write.channel.clone(), write.value.clone()))
-        .collect()
-}
-
+/// Applies the results of tasks that have finished.
 fn apply_finished(
-    wiring: &Wiring,
-    state: &mut Live,
-    planned: &[Planned],
+    topology: &Topology,
+    state: &mut Channels,
+    planned: &[PlannedTask],
     pending: &[&Pending],
 ) -> Result<(), Error> {
-    let writes: Vec<(&Planned, _)> = planned
+    let writes: Vec<(&PlannedTask, Writes)> = planned
         .iter()
-        .map(|task| (task, output_of(pending, task.id)))
+        .map(|task| (task, output_of(pending.iter().copied(), task.id)))
         .filter(|(_, writes)| !writes.is_empty())
         .collect();
     if writes.is_empty() {
@@ -206,9 +184,9 @@ fn apply_finished(
             triggers: &task.triggers,
         })
         .collect();
-    apply(wiring, state, tasks)?;
+    apply(topology, state, tasks)?;
     // LangGraph lets one more superstep pass here: what lives for one is not shown.
-    for (name, channel) in &mut state.channels {
+    for (name, channel) in &mut state.by_name {
         channel
             .update(&[])
             .map_err(|error| Error::channel(name, error))?;
@@ -216,8 +194,8 @@ fn apply_finished(
     Ok(())
 }
 
-/// A task with what is known of it.
-pub fn task_state(wiring: &Wiring, task: &Planned, pending: &[&Pending]) -> TaskState {
+/// A task with what is stored of it.
+pub fn task_state(topology: &Topology, task: &PlannedTask, pending: &[&Pending]) -> TaskState {
     let mut state = TaskState {
         id: task.id,
         name: task.name.clone(),
@@ -225,33 +203,26 @@ pub fn task_state(wiring: &Wiring, task: &Planned, pending: &[&Pending]) -> Task
         error: None,
         interrupts: vec![],
         result: None,
-        child_ns: child_ns(wiring, task),
+        child_ns: child_ns(topology, task),
     };
     let mut outputs = vec![];
     for write in pending.iter().filter(|write| write.task == task.id) {
         match &*write.channel {
             ERROR => state.error = Some(write.value.clone()),
-            INTERRUPT => state.interrupts.extend(
-                write
-                    .value
-                    .as_list()
-                    .unwrap_or_default()
-                    .iter()
-                    .filter_map(Interrupt::from_value),
-            ),
+            INTERRUPT => state.interrupts.extend(interrupts_in(write)),
             name if control_index(name).is_some() => {}
             _ => outputs.push((write.channel.clone(), write.value.clone())),
         }
     }
     if !outputs.is_empty() {
-        state.result = Some(result(&wiring.graph, &outputs));
+        state.result = Some(result(&topology.graph, &outputs));
     }
     state
 }
 
 /// Namespace of the graph a task runs, when that stores checkpoints.
-pub fn child_ns(wiring: &Wiring, task: &Planned) -> Option<Arc<str>> {
-    let node = wiring.node(task.node)?;
+pub fn child_ns(topology: &Topology, task: &PlannedTask) -> Option<Arc<str>> {
+    let node = topology.node(task.node)?;
     let stores = |graph: &Compiled| graph.persist != Persist::None;
     let found = match &node.body {
         NodeBody::Graph(graph) => stores(graph),
@@ -265,7 +236,7 @@ pub fn result(graph: &Compiled, writes: &[(Arc<str>, Value)]) -> Value {
     let mut result = Map::new();
     let mut many: Vec<&Arc<str>> = vec![];
     for (name, value) in writes {
-        let root = graph.root_state && &**name == super::live::ROOT;
+        let root = graph.root_state && &**name == ROOT;
         if graph.channel(name).is_none() && !root {
             continue;
         }

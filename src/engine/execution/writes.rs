@@ -1,0 +1,68 @@
+//! The pending writes of an execution: results of tasks that are not part of a checkpoint yet.
+
+use std::sync::Arc;
+
+use super::Execution;
+use crate::{
+    checkpoint::Pending,
+    engine::{
+        apply::Writes,
+        pending::{self, TaskMemory},
+        reserved::{STEP, control_index},
+    },
+    id::TaskId,
+};
+
+impl Execution {
+    /// The stored output of a task; empty when it has not finished.
+    pub fn output_of(&self, task: TaskId) -> Writes {
+        pending::output_of(&self.pending, task)
+    }
+
+    /// What a task has from earlier runs.
+    pub fn memory_of(&self, task: TaskId) -> TaskMemory {
+        TaskMemory::load(&self.pending, task)
+    }
+
+    /// Replaces what is pending of a task (LangGraph's `put_writes`); returns what is to be stored.
+    pub fn put_writes(
+        &mut self,
+        task: TaskId,
+        path: &Arc<str>,
+        mut writes: Writes,
+    ) -> Vec<Pending> {
+        if writes.iter().all(|(name, _)| control_index(name).is_some()) {
+            writes = last_of_each(writes);
+        }
+        if task == TaskId::NULL {
+            // Regular writes of earlier commands stay in front with the positions they have.
+            // Control writes go last: a resume value that is gone the next time must not move them.
+            writes.sort_by_key(|(name, _)| control_index(name).is_some());
+            let mut all = self.output_of(task);
+            all.extend(writes);
+            writes = all;
+        }
+        let steps = |write: &Pending| write.task == task && &*write.channel == STEP;
+        let steps = self.pending.iter().find(|write| steps(write)).cloned();
+        self.pending.retain(|write| write.task != task);
+        self.pending.extend(steps);
+        let all = pending::indexed(task, path, &writes);
+        self.pending.extend(all.iter().cloned());
+        if self.topology.untracked.is_empty() {
+            return all;
+        }
+        pending::indexed(task, path, &self.topology.without_untracked(&writes))
+    }
+}
+
+/// The last write of each channel.
+fn last_of_each(writes: Writes) -> Writes {
+    let mut last = Writes::new();
+    for (name, value) in writes {
+        match last.iter_mut().find(|(other, _)| *other == name) {
+            Some(slot) => slot.1 = value,
+            None => last.push((name, value)),
+        }
+    }
+    last
+}

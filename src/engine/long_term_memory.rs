@@ -1,0 +1,22 @@
+//! What nodes need of the memory that all threads share.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::value::Value;
+
+/// Long-term memory shared between threads. Keys are namespaces and names.
+#[async_trait]
+pub trait Items: Send + Sync + 'static {
+    /// One value.
+    async fn get(&self, namespace: &[String], key: &str) -> anyhow::Result<Option<Value>>;
+    /// Writes a value, for as long as `ttl` says; `None` deletes.
+    async fn put(
+        &self,
+        namespace: &[String],
+        key: &str,
+        value: Option<Value>,
+        ttl: Option<Duration>,
+    ) -> anyhow::Result<()>;
+}

@@ -1,0 +1,79 @@
+//! What waits in a run's writer until it is written: results of tasks, and checkpoints of graphs inside.
+
+use std::sync::Arc;
+
+use crate::{
+    checkpoint::{Commit, Pending, frame},
+    engine::reserved::RESUME,
+    id::{CheckpointId, TaskId},
+};
+
+/// Writes of one task, to be written with the next commit or flush.
+pub struct QueuedWrites {
+    /// Namespace of its checkpoint.
+    pub ns: Arc<str>,
+    /// The checkpoint it runs from.
+    pub checkpoint: CheckpointId,
+    /// What it wrote.
+    pub writes: Vec<Pending>,
+}
+
+/// In `Exit` durability: a checkpoint of a graph inside, to be stored after that of the root.
+pub struct DeferredCheckpoint {
+    /// Its namespace.
+    pub ns: Arc<str>,
+    /// The rows, unless it is stored already.
+    pub commit: Option<Commit>,
+    /// The same, for when the run comes to the graph again.
+    pub decoded: frame::Decoded,
+}
+
+/// All that waits, in order.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) writes: Vec<QueuedWrites>,
+    pub(super) deferred: Vec<DeferredCheckpoint>,
+}
+
+impl Queue {
+    /// Adds writes in place of the control values that wait and that they replace: one statement
+    /// cannot write a row twice.
+    pub(super) fn push(&mut self, new: QueuedWrites) {
+        if new.writes.iter().all(|write| write.idx < 0) {
+            let replaced = |old: &Pending| {
+                let mut new = new.writes.iter();
+                new.any(|write| write.task == old.task && write.idx == old.idx)
+            };
+            for old in &mut self.writes {
+                if old.checkpoint == new.checkpoint && old.ns == new.ns {
+                    let output = old.writes.iter().any(|write| write.idx >= 0);
+                    old.writes.retain(|write| output || !replaced(write));
+                }
+            }
+        }
+        self.writes.push(new);
+    }
+
+    /// Drops the writes at a checkpoint.
+    pub(super) fn discard_at(&mut self, ns: &str, checkpoint: CheckpointId) {
+        self.writes
+            .retain(|queued| queued.checkpoint != checkpoint || &*queued.ns != ns);
+    }
+
+    /// Drops the client's resume value from the writes.
+    pub(super) fn discard_resume(&mut self) {
+        for queued in &mut self.writes {
+            queued
+                .writes
+                .retain(|write| write.task != TaskId::NULL || &*write.channel != RESUME);
+        }
+    }
+
+    /// The newest checkpoint of a namespace.
+    pub(super) fn find_deferred(&self, ns: &str) -> Option<frame::Decoded> {
+        let mut newest = self.deferred.iter().rev();
+        newest
+            .find(|deferred| *deferred.ns == *ns)
+            .map(|deferred| deferred.decoded.clone())
+    }
+}

@@ -1,0 +1,101 @@
+//! The end of a run: everything becomes durable, and the last events are emitted.
+
+use super::{Ended, Finished};
+use crate::{
+    checkpoint::frame,
+    engine::{
+        apply::Writes,
+        emit,
+        error::Error,
+        event::{Body, Kind},
+        execution::Execution,
+        persist::at_exit::store_at_exit,
+        reserved::RESUME,
+        superstep::{
+            Stop,
+            apply_step::{apply_step, shows},
+        },
+    },
+};
+
+/// Makes everything durable, emits what is left to emit and sums up.
+pub(super) async fn finish(mut execution: Execution, result: Result<Stop, Error>) -> Finished {
+    let mut stored = store_at_exit(&mut execution).await;
+    let next = if matches!(result, Ok(Stop::Done)) {
+        vec![]
+    } else {
+        execution.plan().into_iter().map(|task| task.name).collect()
+    };
+    let mut result = result.and_then(|stop| end_of(&mut execution, stop));
+    let slot = match &execution.context.writer {
+        Some(writer) => {
+            if stored.is_ok() {
+                stored = writer.finish().await.map(|_| ()).map_err(Error::from);
+            }
+            Some(writer.existing_slot().await)
+        }
+        None => None,
+    };
+    // What was not stored did not happen, whatever the graph returned.
+    if let Err(error) = stored {
+        result = Err(error);
+    }
+    // A command may have changed the state without a checkpoint: then there is no last one.
+    let is_last = execution.stored_any
+        && matches!(result, Ok(Ended::Done))
+        && execution.current.stored == Some(execution.current.id);
+    let last = is_last.then(|| frame::Decoded {
+        checkpoint: execution.checkpoint(execution.current.parent),
+        frame: execution.frame.clone(),
+        writes: vec![],
+        references: vec![],
+    });
+    Finished {
+        values: execution.channels.output(&execution.topology),
+        result,
+        slot,
+        next,
+        last,
+    }
+}
+
+/// How a run ended that stopped without failing.
+fn end_of(execution: &mut Execution, stop: Stop) -> Result<Ended, Error> {
+    match stop {
+        Stop::Done => Ok(Ended::Done),
+        Stop::Interrupted(interrupts) if !interrupts.is_empty() => {
+            show_finished_siblings(execution, true)?;
+            Ok(Ended::Interrupted(interrupts))
+        }
+        // A breakpoint of a graph inside is no interrupt.
+        Stop::Interrupted(_) | Stop::Breakpoint => {
+            show_finished_siblings(execution, false)?;
+            let (context, ns) = (&execution.context, &execution.ns);
+            context.emit(Kind::Updates, ns, || Body::UpdateInterrupt(vec![]));
+            Ok(Ended::Breakpoint)
+        }
+    }
+}
+
+/// When tasks wait, the results of their finished siblings show in the state, though no checkpoint
+/// has them.
+fn show_finished_siblings(execution: &mut Execution, ran: bool) -> Result<(), Error> {
+    let tasks = &execution.tasks;
+    let writes: Vec<Writes> = tasks
+        .iter()
+        .map(|task| execution.output_of(task.id))
+        .collect();
+    // A task that was resumed and interrupts anew has passed its triggers as well.
+    let resumed = ran
+        && execution.pending.iter().any(|write| {
+            &*write.channel == RESUME && tasks.iter().any(|task| task.id == write.task)
+        });
+    if writes.iter().all(Vec::is_empty) && !resumed {
+        return Ok(());
+    }
+    apply_step(execution, &writes)?;
+    if shows(execution, writes.iter().flatten()) {
+        emit::values(execution);
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Where the state of a graph inside is found: at the checkpoint that the request names, or the newest
+//! one on the run's path.
+
+use std::sync::Arc;
+
+use crate::{
+    checkpoint::{
+        At, Query,
+        frame::{self, Decoded},
+    },
+    engine::{error::Error, persist::writer::Durability, run_context::RunContext},
+    id::{BranchId, CheckpointId},
+};
+
+/// The state of a namespace at a checkpoint.
+pub(super) async fn at(
+    context: &RunContext,
+    ns: &Arc<str>,
+    id: CheckpointId,
+) -> Result<Option<Decoded>, Error> {
+    load(context, ns, |_| At::Id(id)).await
+}
+
+/// The newest state of a namespace on the run's path.
+pub(super) async fn find(
+    context: &RunContext,
+    ns: &Arc<str>,
+    before: Option<CheckpointId>,
+) -> Result<Option<Decoded>, Error> {
+    let Some(writer) = &context.writer else {
+        return Ok(None);
+    };
+    if before.is_none()
+        && let Some(deferred) = writer.find_deferred(ns).await
+    {
+        return Ok(Some(deferred));
+    }
+    let Some(start) = *context.root.lock() else {
+        return Ok(None);
+    };
+    let at = |branch| At::Subgraph {
+        start,
+        branch,
+        before,
+    };
+    load(context, ns, at).await
+}
+
+async fn load(
+    context: &RunContext,
+    ns: &Arc<str>,
+    at: impl FnOnce(BranchId) -> At,
+) -> Result<Option<Decoded>, Error> {
+    let Some(writer) = &context.writer else {
+        return Ok(None);
+    };
+    if writer.durability() != Durability::Exit {
+        // The rows it may be in, and the path to them, can still be on their way.
+        writer.flush().await?;
+    }
+    let slot = writer.slot().await;
+    let stored = writer
+        .saver()
+        .load(Query {
+            tree: slot.tree,
+            thread: slot.thread,
+            ns: ns.clone(),
+            at: at(slot.branch),
+            values: true,
+        })
+        .await?;
+    let Some(mut stored) = stored else {
+        return Ok(None);
+    };
+    stored.writes.retain(|write| write.branch == slot.branch);
+    Ok(Some(frame::decode(&stored)?))
+}

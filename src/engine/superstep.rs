@@ -1,0 +1,78 @@
+//! The loop of a run: plan the tasks of a superstep, run them, apply what they wrote, commit.
+
+use std::sync::atomic::Ordering;
+
+use super::{
+    emit,
+    error::Error,
+    event::Interrupt,
+    execution::Execution,
+    plan::{PlannedTask, TaskOrigin},
+    topology::START_NODE,
+};
+use breakpoints::{Side, stops_at};
+
+pub mod apply_step;
+pub mod breakpoints;
+mod handlers;
+mod prepare;
+mod record;
+mod tasks;
+
+/// How a graph stopped without failing.
+#[derive(Debug)]
+pub enum Stop {
+    /// Nothing is left to run.
+    Done,
+    /// Tasks wait for resume values.
+    Interrupted(Vec<Interrupt>),
+    /// A static breakpoint.
+    Breakpoint,
+}
+
+/// Runs supersteps until the graph stops.
+///
+/// # Errors
+/// A task failed for good, a channel refused its writes, the limit was reached, or the storage
+/// failed. What finished tasks wrote is durable, so that a resume runs only what is left.
+pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
+    loop {
+        let limit = execution.context.config.recursion_limit;
+        let mut tasks = execution.plan();
+        emit::checkpoint(execution, &tasks);
+        if execution.supersteps >= limit {
+            return Err(execution.recursion_error());
+        }
+        if tasks.is_empty() {
+            return Ok(Stop::Done);
+        }
+        tasks.extend(handlers::of_failed_before(execution, &tasks));
+        if stops_at(execution, Side::Before, &tasks) {
+            // What finished tasks wrote shows, unless they are to run anew.
+            execution.tasks = if execution.replaying { vec![] } else { tasks };
+            return Ok(Stop::Breakpoint);
+        }
+        let counts = u32::from(!takes_input(&tasks));
+        let left = limit.saturating_sub(execution.supersteps + counts);
+        execution.context.remaining.store(left, Ordering::Relaxed);
+        execution.tasks = tasks;
+        if let Some(interrupts) = tasks::run(execution, counts).await? {
+            return Ok(Stop::Interrupted(interrupts));
+        }
+        let tasks = std::mem::take(&mut execution.tasks);
+        if stops_at(execution, Side::After, &tasks) {
+            let next = execution.plan();
+            emit::checkpoint(execution, &next);
+            return Ok(Stop::Breakpoint);
+        }
+        execution.resuming = None;
+    }
+}
+
+/// Whether the superstep takes the input, which is none of the graph's own; a fan-out to the start
+/// is one of them.
+fn takes_input(tasks: &[PlannedTask]) -> bool {
+    tasks
+        .iter()
+        .any(|task| task.node == START_NODE && matches!(task.origin, TaskOrigin::Pull))
+}

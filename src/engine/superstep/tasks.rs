@@ -1,0 +1,171 @@
+//! One superstep: its tasks run side by side, their writes are applied together and committed.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::{
+    apply_step::{apply_step, shows},
+    prepare::{Prepared, job_of, prepare},
+    record::{Results, record},
+};
+use crate::{
+    checkpoint::Source,
+    engine::{
+        apply::Writes,
+        emit,
+        error::Error,
+        event::Interrupt,
+        execution::Execution,
+        output, persist,
+        plan::PlannedTask,
+        task::{
+            self,
+            job::{Job, TaskEnd, TaskResult},
+        },
+        topology::START_NODE,
+    },
+};
+
+/// Runs the planned tasks, applies their writes and commits; the interrupts when tasks wait at some.
+/// The superstep adds `counts` to those the graph has done.
+pub async fn run(execution: &mut Execution, counts: u32) -> Result<Option<Vec<Interrupt>>, Error> {
+    let results = run_tasks(execution).await?;
+    if execution.context.cancel.is_cancelled() {
+        persist::flush(execution).await?;
+        return Err(Error::Cancelled);
+    }
+    let Results {
+        mut failures,
+        mut interrupts,
+        ..
+    } = results;
+    failures.sort_by_key(|(index, _)| *index);
+    if let Some((_, error)) = failures.into_iter().next() {
+        persist::flush(execution).await?;
+        return Err(error);
+    }
+    if !interrupts.is_empty() {
+        let path = |index: usize| &execution.tasks[index].path;
+        interrupts.sort_by(|(a, _), (b, _)| path(*a).cmp(path(*b)));
+        persist::flush(execution).await?;
+        return Ok(Some(
+            interrupts.into_iter().flat_map(|(_, of)| of).collect(),
+        ));
+    }
+    let tasks = execution.tasks.iter();
+    let writes: Vec<Writes> = tasks.map(|task| execution.output_of(task.id)).collect();
+    apply_step(execution, &writes)?;
+    if shows(execution, writes.iter().flatten()) {
+        emit::values(execution);
+    }
+    execution.pending.clear();
+    if execution.ns.is_empty() {
+        // The client's resume value was for the tasks of this superstep.
+        execution.context.recovery.withdraw_resume();
+    }
+    execution.replaying = false;
+    execution.supersteps += counts;
+    persist::checkpoint(execution, Source::Loop).await?;
+    Ok(None)
+}
+
+/// Runs the tasks whose results are not stored, and error handlers of those that fail.
+async fn run_tasks(execution: &mut Execution) -> Result<Results, Error> {
+    let tasks = execution.tasks.clone();
+    let prepared = prepare(execution, &tasks).await?;
+    let mut set = JoinSet::new();
+    let mut alone = None;
+    let mut results = Results::default();
+    let mut starts = vec![];
+    let mut state = None;
+    let runs = |task: &&Prepared| task.stored.is_empty() && !task.failed;
+    let several = prepared.iter().filter(runs).count() != 1;
+    for (index, task) in prepared.into_iter().enumerate() {
+        let planned = &tasks[index];
+        if task.failed {
+            continue;
+        }
+        if !task.stored.is_empty() {
+            emit::update(execution, index, &task.stored, true);
+            continue;
+        }
+        if planned.node == START_NODE {
+            starts.push((index, task.input));
+            continue;
+        }
+        results
+            .cache_keys
+            .extend(task.cache_key.map(|key| (index, key)));
+        let job = job_of(execution, planned, (task.info, task.input), &mut state);
+        if several {
+            spawn(&mut set, execution, index, job);
+        } else {
+            alone = Some((index, job));
+        }
+    }
+    for (index, input) in starts {
+        let end = match output::of_input(&execution.topology, &input) {
+            Ok(output) => TaskEnd::Returned(output),
+            Err(error) => TaskEnd::Failed(error),
+        };
+        record(execution, &mut results, index, (end, vec![]), false).await?;
+    }
+    if let Some((index, job)) = alone {
+        // Nothing to run beside it: no need for a task of the runtime.
+        let result = task::run(execution.context.clone(), job).await;
+        record(execution, &mut results, index, result, false).await?;
+    }
+    loop {
+        for (index, job) in handler_jobs(execution, &mut results).await? {
+            spawn(&mut set, execution, index, job);
+        }
+        let Some(joined) = set.join_next().await else {
+            return Ok(results);
+        };
+        // Those that have finished by now are recorded in the order of the tasks. Tasks that need
+        // no more than their turn get it first, or the runtime would show the one it ran last.
+        let mut ready = vec![joined];
+        let mut count = 0;
+        while count < ready.len() && !set.is_empty() {
+            count = ready.len();
+            tokio::task::yield_now().await;
+            ready.extend(std::iter::from_fn(|| set.try_join_next()));
+        }
+        let ready: Result<Vec<_>, _> = ready.into_iter().collect();
+        let mut ready = ready.map_err(|_| Error::Cancelled)?;
+        ready.sort_by_key(|(index, _)| *index);
+        let others_run = !set.is_empty();
+        for (index, result) in ready {
+            record(execution, &mut results, index, result, others_run).await?;
+        }
+    }
+}
+
+/// Runs a task in a task of the runtime: a node that computes does not hold up its siblings.
+fn spawn(set: &mut JoinSet<(usize, TaskResult)>, execution: &Execution, index: usize, job: Job) {
+    let context = execution.context.clone();
+    set.spawn(async move { (index, task::run(context, job).await) });
+}
+
+/// Error handlers of tasks that failed by now, as tasks of this superstep. The failures are durable
+/// before the handlers run, so that a later run runs nothing but the handlers.
+async fn handler_jobs(
+    execution: &mut Execution,
+    results: &mut Results,
+) -> Result<Vec<(usize, Job)>, Error> {
+    let handlers = std::mem::take(&mut results.handlers);
+    if handlers.is_empty() {
+        return Ok(vec![]);
+    }
+    persist::flush(execution).await?;
+    let first = execution.tasks.len();
+    execution.tasks.extend(handlers);
+    let added = execution.tasks.iter().enumerate().skip(first);
+    let job = |(index, planned): (usize, &PlannedTask)| {
+        let info = Arc::new(execution.info(planned));
+        let input = execution.input_of(planned);
+        (index, job_of(execution, planned, (info, input), &mut None))
+    };
+    Ok(added.map(job).collect())
+}
