@@ -84,7 +84,7 @@ fn counters(versions: &Versions) -> Vec<(String, u64)> {
 /// What a checkpoint would hold, without what is random.
 fn facts(live: &Channels, wiring: &Topology, updated: &BTreeSet<Arc<str>>) -> String {
     let seen: Vec<_> = live
-        .seen
+        .consumed_versions
         .iter()
         .map(|(node, versions)| (node, counters(versions)))
         .collect();
@@ -142,7 +142,7 @@ proptest! {
             let values = live.snapshot(&wiring);
             prop_assert_eq!(&values, &after.values);
             prop_assert_eq!(counters(&live.versions), counters(&after.versions));
-            let seen: Vec<_> = live.seen.iter().map(|(n, v)| (n.clone(), counters(v))).collect();
+            let seen: Vec<_> = live.consumed_versions.iter().map(|(n, v)| (n.clone(), counters(v))).collect();
             let stored: Vec<_> = after.consumed_versions.iter().map(|(n, v)| (n.clone(), counters(v))).collect();
             prop_assert_eq!(seen, stored);
             let updated: Vec<_> = updated.into_iter().collect();
