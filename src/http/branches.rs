@@ -1,4 +1,4 @@
-//! Branches of threads: rewinding, switching, naming.
+//! Branches of threads: create, rewind, restore, activate, rename and delete.
 
 use std::sync::Arc;
 
@@ -171,7 +171,7 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
     .await
 }
 
-/// The address of a body that may have none.
+/// The address in a body; one without an address names the active branch.
 pub(super) fn address_of(body: &Value) -> Result<Address, Error> {
     let address = address::of_body(&Fields::of(body)?)?;
     Ok(address.address(false)?)
@@ -204,7 +204,7 @@ fn made_map(made: &Branched) -> Map {
     map
 }
 
-/// A branch.
+/// A branch in the form clients see.
 pub(super) fn branch(branch: &BranchView) -> Map {
     let row = &branch.row;
     let text = |text: &Option<Arc<str>>| Value::from(text.clone().map(Value::Str));

@@ -30,7 +30,8 @@ pub(super) async fn diff(call: Call) -> Result<Response<Body>, Error> {
     .await
 }
 
-/// `branch:`, `tag:`, `checkpoint:`, `message:` or `event:` and what it is called.
+/// An address as one text: `branch:`, `tag:`, `checkpoint:`, `message:` or `event:`, and a name, an
+/// id or a number.
 fn address(query: &Query, name: &str) -> Result<Address, Error> {
     let text = query.get(name).unwrap_or_default();
     let (kind, value) = text.split_once(':').unwrap_or((text, ""));

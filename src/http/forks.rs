@@ -136,7 +136,7 @@ fn family(found: &Family, limit: usize) -> Value {
     let points = found.points.iter().zip(&found.previews).take(limit);
     Value::map(Map::from([
         ("tree_id", Value::from(tree.clone())),
-        // A tree has the id of the thread it began with.
+        // A tree has the id of its first thread.
         ("root_thread_id", tree.into()),
         (
             "threads",

@@ -13,6 +13,11 @@ pub(super) const LIST_MAX: i64 = 1000;
 /// Length of a page whose request does not name one.
 pub(super) const LIST_DEFAULT: i64 = 10;
 
+/// How many items there are up to the end of the page, and one more if more follow.
+pub(super) const TOTAL: HeaderName = HeaderName::from_static("x-pagination-total");
+/// The offset of the next page.
+pub(super) const NEXT: HeaderName = HeaderName::from_static("x-pagination-next");
+
 /// Words for the direction of a list; true is ascending.
 pub(super) const ORDERS: &[(&str, bool)] = &[("asc", true), ("desc", false)];
 
@@ -25,11 +30,9 @@ pub(super) fn respond(mut items: Vec<Value>, limit: usize, offset: usize) -> Res
     let total = if more { next.saturating_add(1) } else { next };
     let mut response = body::json(StatusCode::OK, &Value::list(items));
     let headers = response.headers_mut();
-    let name = HeaderName::from_static("x-pagination-total");
-    headers.insert(name, HeaderValue::from(total));
+    headers.insert(TOTAL, HeaderValue::from(total));
     if more {
-        let name = HeaderName::from_static("x-pagination-next");
-        headers.insert(name, HeaderValue::from(next));
+        headers.insert(NEXT, HeaderValue::from(next));
     }
     response
 }

@@ -124,7 +124,7 @@ async fn history(
     Ok(body::json(StatusCode::OK, &Value::list(states)))
 }
 
-/// `before` as clients spell it: an id, a checkpoint, or a config.
+/// `before` in each of its forms: an id, a checkpoint, or a config.
 fn before(fields: &Fields<'_>) -> Result<Option<CheckpointId>, Error> {
     let Some(value) = fields.any("before") else {
         return Ok(None);

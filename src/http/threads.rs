@@ -30,7 +30,7 @@ pub(super) const IF_EXISTS: &[(&str, IfExists)] = &[
     ("do_nothing", IfExists::DoNothing),
 ];
 
-/// Whether relatives go too.
+/// Whether the other threads of the tree are deleted too.
 const SCOPES: &[(&str, bool)] = &[("thread", false), ("tree", true)];
 
 /// `POST /threads`
@@ -41,7 +41,7 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
     Ok(body::json(StatusCode::OK, &thread))
 }
 
-/// Reads what thread to create.
+/// Reads and checks the thread to create.
 pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
     let limit = call.shared.options.edit_limit;
     let body = call.json_upto(limit).await?;
@@ -63,7 +63,7 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
         && call.level(id).await?.is_none()
         && call.threads().is_taken(id).await?
     {
-        // Somebody else's is not answered.
+        // A thread of somebody else is not shown.
         return Err(Error::thread_exists(id));
     }
     Ok(create)
@@ -143,7 +143,7 @@ pub(super) async fn prune(mut call: Call) -> Result<Response<Body>, Error> {
     Ok(body::json(StatusCode::OK, &response))
 }
 
-/// Those of the threads that the client sees; refused when it may not do this with one of them.
+/// The threads that the client may read; an error if it may not prune one of these.
 async fn allowed(call: &Call, ids: Vec<ThreadId>, how: Prune) -> Result<Vec<ThreadId>, Error> {
     if !call.client.is_known {
         return Ok(ids);

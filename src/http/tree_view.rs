@@ -1,4 +1,4 @@
-//! The shape of threads: where they stand, and all of them as a tree.
+//! Heads of branches, and the tree of a whole thread.
 
 use std::sync::Arc;
 

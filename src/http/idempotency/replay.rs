@@ -14,7 +14,10 @@ use super::stored::{Stored, StoredBody};
 use crate::{
     http::{
         render,
-        runs::{self as handlers, Replay},
+        runs::{
+            join::{Replay, join_run, watch},
+            location::put_run,
+        },
         server::{
             body::{self, Body},
             call::Call,
@@ -111,7 +114,7 @@ impl Replayed {
             Creates::Row => {
                 let mut response = body::json(StatusCode::OK, &Value::map(render::run(&row)));
                 let named = call.path.has_thread().then_some(run.thread);
-                handlers::put_location(response.headers_mut(), named, run);
+                put_run(response.headers_mut(), named, run);
                 mark(&mut response);
                 return Ok(Some(response));
             }
@@ -126,7 +129,7 @@ impl Replayed {
     /// first one on, or by its end.
     async fn join(self, call: &Call, replay: Replay) -> Result<Response<Body>, Error> {
         let run = match replay {
-            Replay::Wait(run) => return handlers::join_run(call, run, false).await,
+            Replay::Wait(run) => return join_run(call, run, false).await,
             Replay::Stream(run) => run,
         };
         let publisher = call.runs().publisher(run.run);
@@ -135,7 +138,7 @@ impl Replayed {
                 last_event_id: Some("-".into()),
                 ..Join::default()
             };
-            return handlers::watch(call, run, join).await;
+            return watch(call, run, join).await;
         }
         let slot = call.stream_slot()?;
         let result = call.runs().join(run).await?;

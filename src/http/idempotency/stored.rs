@@ -11,10 +11,12 @@ use hyper::{
 use crate::{
     checkpoint::codec,
     http::{
-        runs::Replay,
+        page,
+        runs::join::Replay,
         server::{
             body::{self, Body},
             error::Error,
+            sse,
         },
     },
     idempotency::StoredResponse,
@@ -28,9 +30,9 @@ const HEADERS: [HeaderName; 7] = [
     CONTENT_LOCATION,
     LOCATION,
     CACHE_CONTROL,
-    HeaderName::from_static("x-accel-buffering"),
-    HeaderName::from_static("x-pagination-total"),
-    HeaderName::from_static("x-pagination-next"),
+    sse::BUFFERING,
+    page::TOTAL,
+    page::NEXT,
 ];
 /// Most bytes of a stream that are stored.
 const STREAM_MAX: usize = 1 << 20;

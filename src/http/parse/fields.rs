@@ -191,7 +191,7 @@ fn location(path: &str) -> String {
     }
 }
 
-/// A value as it is quoted in an error: the beginning is enough to recognise it.
+/// A value as an error quotes it: its beginning is enough to recognise it.
 fn shown(value: &Value) -> String {
     const LIMIT: usize = 80;
     let text = match value {

@@ -62,7 +62,7 @@ impl Path {
         Ok(crate::tree::address::parse_name(&text)?)
     }
 
-    /// Whom a level is for.
+    /// The principal whose level a request is about.
     pub fn principal(&self) -> Result<std::sync::Arc<str>, Error> {
         let text = self.get("principal");
         let good = |text: &str| (1..=members::NAME_MAX).contains(&text.len());

@@ -1,4 +1,4 @@
-//! Whether a webhook may be called, as far as its URL tells.
+//! Checks of the URL of a webhook.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

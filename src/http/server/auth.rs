@@ -16,18 +16,19 @@ const FREE: [&str; 4] = ["/", "/ok", "/live", "/ready"];
 pub struct Keys(Vec<(Arc<str>, Arc<str>)>);
 
 impl Keys {
-    /// Keys by principal; none at all lets everybody in.
+    /// Keys by principal; without any everybody may call.
     pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs.into_iter();
         Self(pairs.map(|(who, key)| (who.into(), key.into())).collect())
     }
 
-    /// Whether everybody is let in.
+    /// Whether everybody may call without a key.
     pub fn is_open(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Who presents a key. The time it takes says nothing about the keys but their lengths.
+    /// The principal of a key. The time that the search takes depends on nothing of the keys but their
+    /// lengths.
     fn principal(&self, presented: &[u8]) -> Option<Arc<str>> {
         let mut found = None;
         for (who, key) in &self.0 {
@@ -56,16 +57,16 @@ fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && std::hint::black_box(differing) == 0
 }
 
-/// Whose request it is.
+/// The client of a request.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Who.
+    /// Its name.
     pub principal: Arc<str>,
     /// It presented a key; else everybody may do everything.
     pub is_known: bool,
 }
 
-/// Whose request it is; 401 without a good key where one is needed.
+/// The client of a request; 401 without a valid key where one is needed.
 pub fn client(keys: &Keys, headers: &HeaderMap, path: &str) -> Result<Client, Error> {
     if keys.is_open() || FREE.contains(&path) {
         return Ok(Client {

@@ -14,19 +14,19 @@ use crate::value::Value;
 /// Body of a response.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A whole body.
+/// A body that is there as a whole.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).boxed_unsync()
 }
 
-/// No body.
+/// A response without a body.
 pub fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(full(Bytes::new()));
     *response.status_mut() = status;
     response
 }
 
-/// A text.
+/// A response with a text.
 pub fn text(status: StatusCode, text: &'static str) -> Response<Body> {
     let mut response = Response::new(full(text));
     *response.status_mut() = status;
@@ -35,7 +35,7 @@ pub fn text(status: StatusCode, text: &'static str) -> Response<Body> {
     response
 }
 
-/// A JSON value.
+/// A response with a JSON value.
 pub fn json(status: StatusCode, value: &Value) -> Response<Body> {
     let mut bytes = Vec::with_capacity(512);
     value.write_json(&mut bytes);

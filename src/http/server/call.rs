@@ -111,6 +111,11 @@ impl Call {
         self.headers.get(name)?.to_str().ok()
     }
 
+    /// The header `Last-Event-ID`, if it is a text.
+    pub fn last_event_id(&self) -> Option<&str> {
+        self.header("last-event-id")
+    }
+
     /// A slot for an event stream or a deferred response; it is free again once dropped.
     pub fn stream_slot(&self) -> Result<OwnedSemaphorePermit, Error> {
         let slot = self.shared.streams.clone().try_acquire_owned();

@@ -105,7 +105,7 @@ impl Drop for Busy {
     }
 }
 
-/// A socket that fails when the other side takes nothing for too long.
+/// A socket that fails when the client reads nothing for too long while the server writes.
 pub struct Socket {
     stream: TcpStream,
     activity: Arc<Activity>,

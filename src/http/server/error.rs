@@ -61,12 +61,12 @@ impl Error {
         self
     }
 
-    /// 422: the request has the wrong form.
+    /// 422: the request has a wrong form.
     pub fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
-    /// 400: the form is right, the content makes no sense here.
+    /// 400: the request has the right form, and makes no sense for what is stored.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
@@ -150,7 +150,7 @@ impl Error {
         Self::new(StatusCode::NOT_IMPLEMENTED, "Not Implemented")
     }
 
-    /// 503: come again later.
+    /// 503: the client may try again later.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }

@@ -18,19 +18,19 @@ pub struct Options {
     pub body_grace: Duration,
     /// How long a connection without requests stays open.
     pub idle_timeout: Duration,
-    /// How long a client may take nothing of what is being sent to it.
+    /// How long a client may read nothing while the server writes to it.
     pub stall_timeout: Duration,
     /// Connections at the same time; more wait to be accepted.
     pub max_connections: usize,
     /// Event streams and deferred responses at the same time; more are refused with 503.
     pub max_streams: usize,
-    /// How often a silent stream shows that it lives.
+    /// How often a silent stream emits a heartbeat.
     pub heartbeat: Duration,
     /// How long requests may take to end once the server drains.
     pub drain_limit: Duration,
     /// Which web pages may call.
     pub cors: Cors,
-    /// Keys that clients must present; without any everybody is let in.
+    /// Keys that clients must present; without any everybody may call.
     pub keys: Keys,
     /// Allow webhooks to loopback and private addresses.
     pub webhook_allow_loopback: bool,

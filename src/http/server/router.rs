@@ -78,11 +78,11 @@ const TABLE: Table = routes! {
     }
     "/commands/send-message" { POST messages::send }
     "/threads/{thread_id}/runs" { GET runs::list, HEAD runs::list, POST runs::create }
-    "/threads/{thread_id}/runs/stream" { POST runs::stream }
-    "/threads/{thread_id}/runs/wait" { POST runs::wait }
+    "/threads/{thread_id}/runs/stream" { POST runs::join::stream }
+    "/threads/{thread_id}/runs/wait" { POST runs::join::wait }
     "/threads/{thread_id}/runs/{run_id}" { GET runs::get, HEAD runs::get, DELETE runs::delete }
-    "/threads/{thread_id}/runs/{run_id}/join" { GET runs::join }
-    "/threads/{thread_id}/runs/{run_id}/stream" { GET runs::join_stream }
+    "/threads/{thread_id}/runs/{run_id}/join" { GET runs::join::join }
+    "/threads/{thread_id}/runs/{run_id}/stream" { GET runs::join::join_stream }
     "/threads/{thread_id}/runs/{run_id}/cancel" { POST runs::cancel }
     "/threads/{thread_id}/branches" {
         GET branches::list, HEAD branches::list, POST branches::create
@@ -104,10 +104,10 @@ const TABLE: Table = routes! {
     "/threads/{thread_id}/tree" { GET tree_view::tree, HEAD tree_view::tree }
     "/admin/projections/rebuild" { POST events::rebuild }
     "/runs" { POST runs::create_stateless }
-    "/runs/stream" { POST runs::stream_stateless }
+    "/runs/stream" { POST runs::join::stream_stateless }
     "/runs/batch" { POST runs::create_batch }
     "/runs/cancel" { POST runs::cancel_many }
-    "/runs/wait" { POST runs::wait_stateless }
+    "/runs/wait" { POST runs::join::wait_stateless }
 };
 
 impl Routes {

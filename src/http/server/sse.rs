@@ -19,6 +19,9 @@ use crate::stream::FrameSource;
 /// Called when the client is gone before the stream ended.
 pub type OnDisconnect = Box<dyn FnOnce() + Send>;
 
+/// Keeps proxies from buffering the stream.
+pub const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
 /// As many bytes are gathered into one chunk when more is ready at once.
 const CHUNK: usize = 64 << 10;
 
@@ -59,8 +62,7 @@ pub fn respond(
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(CONNECTION, HeaderValue::from_static("keep-alive"));
-    let buffering = HeaderName::from_static("x-accel-buffering");
-    headers.insert(buffering, HeaderValue::from_static("no"));
+    headers.insert(BUFFERING, HeaderValue::from_static("no"));
     let kind = HeaderValue::from_static("text/event-stream; charset=utf-8");
     headers.insert(CONTENT_TYPE, kind);
     response

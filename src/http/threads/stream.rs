@@ -23,10 +23,7 @@ pub(in crate::http) async fn watch(call: Call) -> Result<Response<Body>, Error> 
             return Err(Error::invalid(format!("{reason}, in `stream_modes`")));
         }
     }
-    if call
-        .header("last-event-id")
-        .is_some_and(|id| !is_event_id(id))
-    {
+    if call.last_event_id().is_some_and(|id| !is_event_id(id)) {
         let detail = "Invalid last-event-id: must be `-` or the id of an event of this stream";
         return Err(Error::invalid(detail));
     }

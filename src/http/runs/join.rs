@@ -1,0 +1,171 @@
+//! Responses that take as long as a run: its stream, or its end.
+
+use futures::FutureExt;
+use hyper::Response;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{
+    location::{path, put_join, put_stream, target},
+    parse,
+};
+use crate::{
+    http::server::{body::Body, call::Call, deferred, error::Error, sse},
+    id::ThreadId,
+    runs::{
+        RunResult,
+        request::{CancelAction, Join, OnDisconnect, Target},
+    },
+    stream::FrameSource,
+};
+
+/// Marks a response that takes as long as its run: how the run is joined when the same request
+/// comes again.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) enum Replay {
+    /// By its events.
+    Stream(Target),
+    /// By its end.
+    Wait(Target),
+}
+
+/// `POST /threads/{thread_id}/runs/stream`
+pub(in crate::http) async fn stream(call: Call) -> Result<Response<Body>, Error> {
+    let thread = call.path.thread()?;
+    begin_stream(call, Some(thread)).await
+}
+
+/// `POST /runs/stream`
+pub(in crate::http) async fn stream_stateless(call: Call) -> Result<Response<Body>, Error> {
+    begin_stream(call, None).await
+}
+
+async fn begin_stream(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body>, Error> {
+    let request = parse::run(&mut call, thread.is_none()).await?;
+    let slot = call.stream_slot()?;
+    let cancels = request.on_disconnect == OnDisconnect::Cancel;
+    let new = call.runs().create(thread, request, true).await?;
+    let run = Target {
+        thread: new.row.thread,
+        run: new.row.id,
+    };
+    let frames: Box<dyn FrameSource> = match new.frames {
+        Some(frames) => Box::new(frames),
+        None => Box::new(None),
+    };
+    let leave = on_disconnect(&call, run, cancels);
+    let mut response = stream_response(&call, frames, leave, slot, &path(thread, run));
+    response.extensions_mut().insert(Replay::Stream(run));
+    Ok(response)
+}
+
+/// `POST /threads/{thread_id}/runs/wait`
+pub(in crate::http) async fn wait(call: Call) -> Result<Response<Body>, Error> {
+    let thread = call.path.thread()?;
+    begin_wait(call, Some(thread)).await
+}
+
+/// `POST /runs/wait`
+pub(in crate::http) async fn wait_stateless(call: Call) -> Result<Response<Body>, Error> {
+    begin_wait(call, None).await
+}
+
+async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body>, Error> {
+    let request = parse::run(&mut call, thread.is_none()).await?;
+    let slot = call.stream_slot()?;
+    let cancels = request.on_disconnect == OnDisconnect::Cancel;
+    let new = call.runs().create(thread, request, false).await?;
+    let run = Target {
+        thread: new.row.thread,
+        run: new.row.id,
+    };
+    let runs = call.runs().clone();
+    let result = async move { runs.result(run, new.row.temporary, new.handle).await };
+    let result = result.map(|result| result.to_value());
+    let leave = on_disconnect(&call, run, cancels);
+    let heartbeat = call.shared.options.heartbeat;
+    let mut response = deferred::respond(result.boxed(), leave, heartbeat, slot);
+    response.extensions_mut().insert(Replay::Wait(run));
+    put_join(response.headers_mut(), run);
+    Ok(response)
+}
+
+/// `GET /threads/{thread_id}/runs/{run_id}/join`
+pub(in crate::http) async fn join(call: Call) -> Result<Response<Body>, Error> {
+    let run = target(&call)?;
+    let cancel = call.query.flag("cancel_on_disconnect")?;
+    join_run(&call, run, cancel).await
+}
+
+/// Waits for the end of a run that exists.
+pub(in crate::http) async fn join_run(
+    call: &Call,
+    run: Target,
+    cancel: bool,
+) -> Result<Response<Body>, Error> {
+    let slot = call.stream_slot()?;
+    let result = call.runs().join(run).await?;
+    let leave = on_disconnect(call, run, cancel && result.is_some());
+    let result = result.unwrap_or_else(RunResult::ready_not_found);
+    let result = result.map(|result| result.to_value()).boxed();
+    let heartbeat = call.shared.options.heartbeat;
+    let mut response = deferred::respond(result, leave, heartbeat, slot);
+    put_join(response.headers_mut(), run);
+    Ok(response)
+}
+
+/// `GET /threads/{thread_id}/runs/{run_id}/stream`
+pub(in crate::http) async fn join_stream(call: Call) -> Result<Response<Body>, Error> {
+    let run = target(&call)?;
+    let join = Join {
+        modes: call.query.modes()?,
+        last_event_id: call.last_event_id().map(Into::into),
+        cancel_on_disconnect: call.query.flag("cancel_on_disconnect")?,
+    };
+    watch(&call, run, join).await
+}
+
+/// Watches a run that exists.
+pub(in crate::http) async fn watch(
+    call: &Call,
+    run: Target,
+    join: Join,
+) -> Result<Response<Body>, Error> {
+    let slot = call.stream_slot()?;
+    let cancels = join.cancel_on_disconnect;
+    let (frames, ended) = call.runs().join_stream(run, join).await?;
+    let leave = on_disconnect(call, run, cancels && !ended);
+    let path = path(Some(run.thread), run);
+    Ok(stream_response(call, frames, leave, slot, &path))
+}
+
+/// The response that streams a run, whose path is `path`.
+fn stream_response(
+    call: &Call,
+    frames: Box<dyn FrameSource>,
+    on_disconnect: Option<sse::OnDisconnect>,
+    slot: OwnedSemaphorePermit,
+    path: &str,
+) -> Response<Body> {
+    let heartbeat = call.shared.options.heartbeat;
+    let drain = call.shared.drain.clone();
+    let mut response = sse::respond(frames, on_disconnect, heartbeat, drain, slot);
+    put_stream(response.headers_mut(), path);
+    response
+}
+
+/// Cancels the run when its client leaves, if `cancels`.
+fn on_disconnect(call: &Call, run: Target, cancels: bool) -> Option<sse::OnDisconnect> {
+    cancels.then(|| {
+        let runs = call.runs().clone();
+        let leave: sse::OnDisconnect = Box::new(move || {
+            tokio::spawn(async move {
+                let reason = "client disconnected from the run stream (on_disconnect=cancel)";
+                let cancelled = runs.cancel_run(run, CancelAction::Interrupt, reason);
+                if let Err(error) = cancelled.await {
+                    tracing::warn!(%error, "a run whose client left could not be cancelled");
+                }
+            });
+        });
+        leave
+    })
+}
