@@ -4,12 +4,12 @@
 //! and what it returns; the name is that of the method and of the function:
 //!
 //! ```text
-//! read load::load([&] query: Query) -> Option<Stored>;
+//! read checkpoints::load([&] query: Query) -> Option<Stored>;
 //! ```
 //!
-//! becomes the method `load` of the trait, which calls `load::load(db, &query)` of the database's
-//! own module `load`. `[&]` before an argument lends it to the function; others are copied, or
-//! moved where an operation is never tried twice. The function of SQLite is
+//! becomes the method `load` of the trait, which calls `checkpoints::load(db, &query)` of the
+//! database's own module `checkpoints`. `[&]` before an argument lends it to the function; others are copied, or
+//! moved where an operation is never retried. The function of SQLite is
 //! `fn(&Connection, ...) -> Result<T, checkpoint::Error>`, that of Postgres
 //! `async fn(&Object, ...) -> Result<T, Failure>` (or `&mut Object`, for a transaction of its own).
 //!
@@ -21,7 +21,6 @@
 //! writing thread; Postgres: the connections for everything but runs), `critical` (as `write`, on
 //! the connections that Postgres keeps for runs). The macro `run` of each database decides. What
 //! does not fit a line is written out where the list is expanded, in braces behind the store.
-#![allow(unused_macros, reason = "lists are expanded by the databases")]
 
 /// The types that the lists name.
 pub(super) mod types {

@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// The end of a statement whose rows `x` (tree, thread, position from 1, kind, branch, checkpoint, run,
-/// payload) are events of any number of threads. The row of
-/// a thread is the last one that a transaction locks.
+/// payload) are events of any number of threads. The row of a thread is the last one that a
+/// transaction locks.
 macro_rules! append_rows {
     () => {
         "
