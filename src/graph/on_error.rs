@@ -45,7 +45,7 @@ impl<S: State> Graph<S> {
     /// be reached, nor for a resume value of the wrong shape.
     ///
     /// ```
-    /// use backstitch::prelude::*;
+    /// use backstitch::{Local, prelude::*, run::Input, value};
     ///
     /// #[derive(State)]
     /// struct Order {
@@ -64,6 +64,7 @@ impl<S: State> Graph<S> {
     ///
     /// async fn close() {}
     ///
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
     /// let graph = Graph::<Order>::new()
     ///     .node("charge", charge)
     ///     .on_error("charge", apologise)
@@ -71,8 +72,12 @@ impl<S: State> Graph<S> {
     ///     .edge(START, "charge")
     ///     .edge("charge", "close")
     ///     .build()?;
-    /// assert_eq!(&*graph.handlers[0].name, "__error_handler__charge");
-    /// # Ok::<_, backstitch::graph::Invalid>(())
+    /// let input = Input::Value(value!({"item": "tea"}));
+    /// let finished = Local::run_once(&graph, input, Default::default()).await;
+    /// assert_eq!(finished.values["note"], "tea was not sold: no funds");
+    /// # anyhow::Ok(())
+    /// # })?;
+    /// # anyhow::Ok(())
     /// ```
     pub fn on_error<Args: 'static>(
         self,
@@ -94,7 +99,7 @@ impl<S: State> Graph<S> {
 }
 
 impl Graph<Untyped> {
-    /// Runs `function` when `node` has failed for good; `ctx.task().failure` has the reason. The
+    /// Runs `function` when `node` has failed for good; `ctx.failure()` has the reason. The
     /// typed form of this method describes the rest.
     pub fn on_error<F, Fut>(self, node: impl Into<Arc<str>>, function: F) -> Self
     where

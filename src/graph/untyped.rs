@@ -26,13 +26,13 @@ impl Graph<Untyped> {
     /// let graph = Graph::untyped()
     ///     .channel("text", Kind::Last)
     ///     .node("shout", |ctx| async move {
-    ///         let text = ctx.task().input["text"].as_str().unwrap_or_default().to_uppercase();
+    ///         let text = ctx.input()["text"].as_str().unwrap_or_default().to_uppercase();
     ///         Ok(Output::update([("text", value!(text))]))
     ///     })
     ///     .edge(START, "shout")
     ///     .edge("shout", END)
     ///     .build()?;
-    /// assert_eq!(&*graph.start.edges[0], "shout");
+    /// assert_eq!(graph.drawing(0).nodes, [START, "shout", END]);
     /// # Ok::<_, backstitch::graph::Invalid>(())
     /// ```
     pub fn untyped() -> Self {
