@@ -21,13 +21,17 @@ tools:
 run: tools ## start the server with demo graphs on SQLite (ARGS="--port 3000" adds flags)
 	@exec $(CARGO) run --quiet --bin backstitch -- serve $(ARGS)
 
+# Most tests wait for servers and databases most of the time, so that more of them than there are
+# processors run at once, within what one Postgres has connections for.
+TEST_THREADS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? 4 * n : n < 16 ? 16 : n)))
+
 # The tests find or start their Postgres themselves; here its programs are looked for first, so that
 # what is missing is said before the long build. No test is left out for want of a database.
 test: tools ## run every test, on SQLite and on a real Postgres (started if TEST_DATABASE_URL is unset)
 	@[[ -n "$${TEST_DATABASE_URL:-}" ]] || bash tests/support/postgres.sh tools
 	@trap 'bash tests/support/postgres.sh stop' EXIT; \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
-		$(CARGO) nextest run --workspace --all-features; \
+		$(CARGO) nextest run --workspace --all-features --test-threads $(TEST_THREADS); \
 	else \
 		echo "cargo-nextest is not installed; using cargo test"; \
 		$(CARGO) test --workspace --all-features --lib --bins --tests --examples; \

@@ -6,6 +6,7 @@
 )]
 
 mod cases;
+mod memory;
 mod only_postgres;
 mod rows;
 

@@ -10,13 +10,12 @@ use std::{
 };
 
 use backstitch::{
+    RunOptions, Thread,
     channel::{Kind, Reducer},
-    engine::{self, Body, Command, Ended, Event, Finished, Input},
     extract::Ctx,
     graph::{Compiled, Goto, Graph, NodeOpts, Output, Retry, START, Untyped},
-    id::ThreadId,
-    local::{History, RunOptions, Thread},
     prelude::Raised,
+    run::{self, Body, Command, Ended, Event, Finished, History, Input, ThreadId},
     value,
     value::Value,
 };
@@ -157,9 +156,9 @@ fn child_of(count: &Arc<AtomicUsize>) -> Arc<Compiled> {
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>);
 
-impl engine::Sink for Recorder {
-    fn wants(&self, kind: engine::Kind, _: &str) -> bool {
-        matches!(kind, engine::Kind::Updates | engine::Kind::Tasks)
+impl run::Sink for Recorder {
+    fn wants(&self, kind: run::Kind, _: &str) -> bool {
+        matches!(kind, run::Kind::Updates | run::Kind::Tasks)
     }
 
     fn emit(&self, event: Event) {
@@ -466,7 +465,7 @@ async fn a_wrong_answer_is_no_matter_for_a_handler(storage: &Storage) {
     );
     start(&thread).await.result.unwrap();
     let error = run(&thread, answer("none")).await.result.unwrap_err();
-    assert_eq!(error.kind(), Some(engine::Mistake::ResumeShape));
+    assert_eq!(error.kind(), Some(run::Mistake::ResumeShape));
     assert_eq!(logged(run(&thread, answer(7)).await), ["in", "7"]);
 }
 
@@ -484,10 +483,10 @@ async fn clearing_tasks_keeps_what_a_handler_wrote(storage: &Storage) {
             .edge(START, "b"),
     );
     start(&thread).await.result.unwrap();
-    let clear = engine::StateUpdate {
+    let clear = run::StateUpdate {
         values: None,
         as_node: Some(backstitch::graph::END.into()),
-        ..engine::StateUpdate::default()
+        ..run::StateUpdate::default()
     };
     thread.update_state(&"".into(), None, clear).await.unwrap();
     let state = thread

@@ -4,12 +4,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use backstitch::{
+    RunOptions, Thread,
     channel::{Kind, Reducer},
-    engine::{Command, Ended, Finished, Input},
     extract::Ctx,
     graph::{Compiled, Graph, Output, Persist, START, Untyped},
-    id::{CheckpointId, ThreadId},
-    local::{History, RunOptions, Thread},
+    run::{CheckpointId, Command, Ended, Finished, History, Input, ThreadId},
     value,
     value::Value,
 };

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use backstitch::{
+    RunOptions, Thread,
     channel::{Kind, Reducer},
-    engine::{Command, Ended, Error, Finished, Input, Mistake, StateUpdate, Tolerance},
     extract::Ctx,
     graph::{Compiled, END, Goto, Graph, Output, START},
-    id::ThreadId,
-    local::{self, RunOptions, Thread},
+    run::{
+        self, Command, Ended, Error, Finished, Input, Mistake, StateUpdate, ThreadId, Tolerance,
+    },
     value,
     value::Value,
 };
@@ -102,7 +103,7 @@ fn answer(answer: impl Into<Value>) -> Input {
 /// The checkpoint the thread stands at, and its tasks: node and id.
 async fn stands(thread: &Thread) -> (String, Vec<(String, String)>) {
     // The record of the superstep, which is there also when its results conflict.
-    let states = thread.history(local::History::default()).await.unwrap();
+    let states = thread.history(run::History::default()).await.unwrap();
     let newest = &states[0].snapshot;
     let tasks = newest.tasks.iter();
     (
@@ -182,7 +183,7 @@ async fn two_writes_to_one_slot_name_both_nodes(storage: &Storage) {
         message.starts_with("At key 'x': Can receive only one value per step"),
         "{message}"
     );
-    let states = thread.history(local::History::default()).await.unwrap();
+    let states = thread.history(run::History::default()).await.unwrap();
     let tasks = &states[0].snapshot.tasks;
     assert_eq!(tasks.len(), 2);
     for task in tasks {
@@ -194,7 +195,7 @@ async fn two_writes_to_one_slot_name_both_nodes(storage: &Storage) {
     // thread goes on with new input.
     let state = thread.state(&"".into(), None, false).await;
     assert!(
-        matches!(&state.unwrap_err(), local::Error::Engine(error) if error.class() == "InvalidUpdateError")
+        matches!(&state.unwrap_err(), run::LocalError::Engine(error) if error.class() == "InvalidUpdateError")
     );
     assert_eq!(states[0].snapshot.values, value!({"how": "both"}));
     assert_eq!(states[0].snapshot.next.len(), 2);
@@ -273,7 +274,7 @@ fn edit(as_node: Option<&str>) -> StateUpdate {
 async fn refused_edit(thread: &Thread, as_node: Option<&str>) -> Error {
     let before = stands(thread).await;
     let done = thread.update_state(&"".into(), None, edit(as_node)).await;
-    let Err(local::Error::Engine(error)) = done else {
+    let Err(run::LocalError::Engine(error)) = done else {
         panic!("{done:?}");
     };
     assert_eq!(stands(thread).await, before);
@@ -323,13 +324,7 @@ async fn an_edit_during_a_run_is_refused(storage: &Storage) {
         async move { how(&thread, "wait").await }
     });
     // Until the run has stored its input.
-    while thread
-        .history(local::History::default())
-        .await
-        .unwrap()
-        .len()
-        < 5
-    {
+    while thread.history(run::History::default()).await.unwrap().len() < 5 {
         tokio::task::yield_now().await;
     }
     let edited = thread
@@ -337,7 +332,7 @@ async fn an_edit_during_a_run_is_refused(storage: &Storage) {
         .await;
     let error = edited.unwrap_err();
     assert!(
-        matches!(error, local::Error::Running(id) if id == thread.id()),
+        matches!(error, run::LocalError::Running(id) if id == thread.id()),
         "{error}"
     );
     assert!(error.to_string().contains(&thread.id().to_string()));

@@ -6,11 +6,10 @@ use std::sync::{
 };
 
 use backstitch::{
+    RunOptions,
     channel::{Kind, Reducer},
-    engine::{self, Body, Ended, Event, Input},
     graph::{Cache, Compiled, Goto, Graph, NodeOpts, Output, START},
-    id::ThreadId,
-    local::{History, RunOptions},
+    run::{self, Body, Ended, Event, History, Input, ThreadId},
     value,
     value::Value,
 };
@@ -51,9 +50,9 @@ fn by_x() -> NodeOpts {
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>);
 
-impl engine::Sink for Recorder {
-    fn wants(&self, kind: engine::Kind, _: &str) -> bool {
-        matches!(kind, engine::Kind::Updates | engine::Kind::Tasks)
+impl run::Sink for Recorder {
+    fn wants(&self, kind: run::Kind, _: &str) -> bool {
+        matches!(kind, run::Kind::Updates | run::Kind::Tasks)
     }
 
     fn emit(&self, event: Event) {
@@ -154,9 +153,9 @@ async fn results_of_failures_and_questions_are_not_kept(storage: &Storage) {
     assert!(matches!(asked, Ended::Interrupted(_)), "{asked:?}");
     let asked = run(Input::Null).await.result.unwrap();
     assert!(matches!(asked, Ended::Interrupted(_)), "{asked:?}");
-    let command = engine::Command {
+    let command = run::Command {
         resume: Some(value!("yes")),
-        ..engine::Command::default()
+        ..run::Command::default()
     };
     let done = run(Input::Command(command)).await;
     assert_eq!(done.values["answer"], "yes");

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use backstitch::{
+    RunOptions, Thread,
     channel::{Kind, Reducer},
-    engine::{Durability, Ended, Error, Finished, Input, Mistake, StateUpdate},
     graph::{Compiled, Graph, Output, START},
-    id::ThreadId,
-    local::{History, RunOptions, Thread},
     prelude::{Graph as Typed, State, Update},
-    tree, value,
+    run::{
+        self, Durability, Ended, Error, Finished, History, Input, Mistake, StateUpdate, ThreadId,
+    },
+    value,
     value::Value,
 };
 
@@ -69,7 +70,7 @@ async fn turn_with(thread: &Thread, options: RunOptions) -> Finished {
     finished.unwrap()
 }
 
-async fn head(thread: &Thread) -> tree::ThreadState {
+async fn head(thread: &Thread) -> run::ThreadState {
     thread
         .state(&"".into(), None, false)
         .await
@@ -115,7 +116,7 @@ async fn a_channel_that_new_code_does_not_know_stays_as_it_was(storage: &Storage
     // Also in the states that the new code made.
     let states = old.history(History::default()).await.unwrap();
     assert_eq!(states.len(), 3 * 24);
-    let notes = |state: &tree::ThreadState| state.snapshot.values["old"].as_list().unwrap().len();
+    let notes = |state: &run::ThreadState| state.snapshot.values["old"].as_list().unwrap().len();
     assert!(states[3..12].iter().all(|state| notes(state) == 20));
 }
 

@@ -346,6 +346,7 @@ impl Running {
                     return Err(raised(op));
                 }
             }
+            // Part of what the cases describe: which of two nodes ends first.
             "sleep_ms" => {
                 let wait = Duration::from_millis(op["ms"].as_u64().unwrap());
                 tokio::time::sleep(wait).await;

@@ -21,6 +21,16 @@ def named(parts, name):
     return [data for event, data in parts if event == name]
 
 
+async def until(what, holds):
+    """Asks `holds()` until it is true."""
+    for _ in range(1000):
+        if await holds():
+            return
+        # Nothing else tells a client how a run stands without waiting for its end.
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"it never came to be that {what}")
+
+
 def names(parts):
     """The distinct names of the events, in the order of their first appearance."""
     return list(dict.fromkeys(event for event, _ in parts))

@@ -1,8 +1,6 @@
 """Questions and answers, pauses, and runs that meet on one thread."""
 
-import asyncio
-
-from common import checkpoint_of, events, named, run, same
+from common import checkpoint_of, events, named, run, same, until
 
 
 async def ask_and_resume(client):
@@ -93,12 +91,18 @@ async def meeting_runs(client):
     third = await client.runs.create(
         thread, "slow", input={"ms": 100, "ticks": 3}, stream_mode=["custom", "values"],
         stream_resumable=True)
-    await asyncio.sleep(0.15)
+    async for part in client.runs.join_stream(thread, third["run_id"]):
+        if part.event == "custom":
+            break
     parts = await events(client.runs.join_stream(thread, third["run_id"], last_event_id="-1"))
     same(named(parts, "custom"), [{"tick": 0}, {"tick": 1}, {"tick": 2}])
 
     fourth = await client.runs.create(thread, "slow", input={"ms": 100, "ticks": 100})
-    await asyncio.sleep(0.1)
+
+    async def works():
+        return (await client.runs.get(thread, fourth["run_id"]))["status"] == "running"
+
+    await until("the run works", works)
     await client.runs.cancel(thread, fourth["run_id"], wait=True)
     same((await client.runs.get(thread, fourth["run_id"]))["status"], "interrupted")
 

@@ -57,6 +57,7 @@ async fn quick(state: Pair) -> Result<Update<Pair>> {
 async fn stuck(state: Pair) -> Update<Pair> {
     let gate = state.gate.unwrap_or_default();
     while !std::path::Path::new(&gate).exists() {
+        // The test makes the file, and no event of the file system is the same everywhere.
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     Pair::update().done("stuck")

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
 use test_support::place::{Place, serve};
 use test_support::server::Setup;
-use test_support::talk;
+use test_support::tables;
+use test_support::talk::{self, until};
 
 on_both_storages!(
     a_repeated_request_gets_the_first_answer_and_has_no_further_effect,
@@ -283,18 +284,20 @@ fn a_stateless_run_whose_creator_was_killed_is_found_again(place: &Place) {
         })
     };
     let traces = || std::fs::read_to_string(&trace).unwrap_or_default();
-    while traces().is_empty() {
-        thread::sleep(std::time::Duration::from_millis(1));
-    }
-    // Until the result of the quick node is stored.
-    thread::sleep(std::time::Duration::from_millis(100));
+    let stored = "SELECT type FROM checkpoint_writes WHERE channel = 'done'";
+    until("the result of the quick node is stored", || {
+        !tables::rows(place, &server, stored).is_empty()
+    });
     server.kill();
     waiting.join().ok();
     server.restart();
     let client = Client::of(&server);
     let again = thread::spawn(move || post(&client, "/runs/wait", "k", &body));
-    // On Postgres the lease of the dead process has to lapse before anybody may answer.
-    thread::sleep(std::time::Duration::from_millis(2000));
+    // On Postgres the lease of the dead process has to lapse first.
+    let taken = "SELECT CAST(attempt AS text) FROM runs WHERE attempt > 1";
+    until("the run was taken over", || {
+        !tables::rows(place, &server, taken).is_empty()
+    });
     std::fs::write(&gate, "").unwrap();
     let answer = again.join().unwrap();
     assert_eq!(answer.header("idempotency-replayed"), Some("true"));

@@ -6,6 +6,7 @@ use test_support::client::Client;
 use test_support::place::block_on;
 use test_support::postgres::Cluster;
 use test_support::server::Setup;
+use test_support::talk::until;
 
 fn slow(ms: u64) -> Value {
     json!({
@@ -49,13 +50,7 @@ fn a_database_that_goes_away_is_reported_and_its_return_is_enough() {
     }
     cluster.recover();
     let healthy = || client.get("/ok?check_db=1").status == 200;
-    for _ in 0..500 {
-        if healthy() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(healthy());
+    until("the database is found again", healthy);
     assert_eq!(client.state(&thread), before);
     let seen = client.run(&thread, &slow(1))["seen"].clone();
     assert_eq!(seen, json!(["work", "rest", "work", "rest"]));

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
-use test_support::talk::{self, with};
+use test_support::talk::{self, until, with};
 
 /// Two servers on one database, and a client of each.
 fn two() -> (Place, [Server; 2], [Client; 2]) {
@@ -126,9 +126,7 @@ fn who_waits_at_a_frozen_process_is_told_the_end_that_another_one_wrote() {
         two.open("GET", &path, &[("last-event-id", "-")], b"")
             .event()
     };
-    while taken().is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    until("the other process has taken the run", || taken().is_some());
     // The other one is still at it.
     servers[0].signal("CONT");
     assert_eq!(waiting.join().unwrap()["seen"], json!(["work", "rest"]));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::place::{Place, serve};
 use test_support::server::{Server, Setup};
-use test_support::talk::{self, contents, turn, with};
+use test_support::talk::{self, contents, turn, until, with};
 
 on_both_storages!(
     a_conversation_goes_on_after_a_crash,
@@ -199,9 +199,9 @@ fn what_a_task_wrote_before_a_crash_is_kept_and_not_done_again(place: &Place) {
         let quick = tasks.iter().find(|task| task["name"] == "quick");
         quick.map_or(Value::Null, |task| task["result"].clone())
     };
-    while result(&client).is_null() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the result of the quick node is stored", || {
+        !result(&client).is_null()
+    });
     let client = crash(&mut server);
     assert_eq!(result(&client), json!({"done": ["quick"]}));
     std::fs::write(&gate, "").unwrap();
@@ -217,11 +217,15 @@ fn a_shutdown_lets_runs_finish_and_ends_streams_cleanly(place: &Place) {
     let mut open = client.open_stream(&thread, &slow(300, 2));
     open.event_named("custom");
     let run = open.run();
+    let other = client.thread();
+    let runs = format!("/threads/{other}/runs");
     let waiting = {
-        let (client, thread) = (client.clone(), client.thread());
-        std::thread::spawn(move || client.run(&thread, &slow(300, 2)))
+        let client = client.clone();
+        std::thread::spawn(move || client.run(&other, &slow(300, 2)))
     };
-    std::thread::sleep(Duration::from_millis(100));
+    until("the other run works", || {
+        client.get(&runs).json()[0]["status"] == "running"
+    });
     let begin = Instant::now();
     let status = server.terminate();
     let took = begin.elapsed();

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::place::{Place, block_on};
 use test_support::server::{Server, Setup};
+use test_support::tables;
+use test_support::talk::until;
 
 on_both_storages!(
     a_long_chat_takes_a_small_multiple_of_its_text,
@@ -135,7 +137,6 @@ fn branches_at_one_point_take_a_few_small_rows_each(place: &Place) {
 }
 
 /// Bytes of the rows of every table, without indexes.
-#[derive(PartialEq)]
 struct Sizes(BTreeMap<String, u64>);
 
 impl Sizes {
@@ -148,15 +149,13 @@ impl Sizes {
 
     /// Once the tables derived from events are made.
     fn settled(place: &Place, server: &Server) -> Self {
-        let mut last = Self::of(place, server);
-        loop {
-            std::thread::sleep(std::time::Duration::from_millis(1500));
-            let now = Self::of(place, server);
-            if now == last {
-                return now;
-            }
-            last = now;
-        }
+        let behind = "SELECT CAST(t.last_event_number AS text) FROM threads t \
+             WHERE 4 > (SELECT count(*) FROM projection_offsets p \
+                 WHERE p.thread_id = t.thread_id AND p.last_event_number = t.last_event_number)";
+        until("the derived tables know every event", || {
+            tables::rows(place, server, behind).is_empty()
+        });
+        Self::of(place, server)
     }
 
     fn state(&self) -> u64 {

@@ -6,6 +6,7 @@ use crash::{Rig, Script, Step};
 use serde_json::json;
 use test_support::on_both_storages;
 use test_support::place::Place;
+use test_support::talk::until;
 
 on_both_storages!(
     answers_are_given_once,
@@ -201,12 +202,9 @@ fn a_stateless_run_ends_with_its_thread(place: &Place) {
     );
     let client = rig.restart("");
     std::fs::write(gate, "").unwrap();
-    for _ in 0..1000 {
-        if client.get(&format!("/threads/{thread}")).status == 404 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until("the thread is gone", || {
+        client.get(&format!("/threads/{thread}")).status == 404
+    });
     let answer = client.get(&format!("/threads/{thread}/runs/{run}"));
     assert_eq!(answer.status, 404, "{}", answer.text());
 }

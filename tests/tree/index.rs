@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use test_support::{
     client::Client,
     place::{Place, serve},
-    server::Server,
+    server::{Server, Setup},
     tables::{self, Row},
     talk::{TURN, background, slow, turn, until},
 };

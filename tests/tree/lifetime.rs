@@ -59,7 +59,7 @@ fn start(client: &Client, thread: &str) -> String {
 }
 
 fn scenario_15_a_tree_is_deleted_as_a_whole_while_a_run_is_in_flight(place: &Place) {
-    let (server, client) = serve(place);
+    let (mut server, client) = serve(place);
     for member in 0..3 {
         let root = thread_of(&client, &["u1"]);
         let child = forked(&client, &root, &json!({}));
@@ -77,7 +77,10 @@ fn scenario_15_a_tree_is_deleted_as_a_whole_while_a_run_is_in_flight(place: &Pla
         assert!([404, 409].contains(&answer.status), "{}", answer.text());
     }
     assert_eq!(client.get("/threads").json(), json!([]));
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    // Everything that was still at work has ended when the process has.
+    server.terminate();
+    server.restart();
+    let client = Client::of(&server);
     assert_eq!(
         client.get("/threads").json(),
         json!([]),

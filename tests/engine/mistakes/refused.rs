@@ -98,7 +98,7 @@ async fn an_edit_that_a_channel_or_a_route_refuses_names_its_place(storage: &Sto
         ),
     ] {
         let edited = thread.bulk_update_state(&"".into(), None, vec![step]).await;
-        let Err(local::Error::Engine(error)) = edited else {
+        let Err(run::LocalError::Engine(error)) = edited else {
             panic!("{edited:?}");
         };
         names(&error, class, &thread, &[]).await;

@@ -297,6 +297,7 @@ impl Rig {
                 std::thread::sleep(Duration::from_millis(5));
                 return !self.server.borrow_mut().is_alive();
             }
+            // Nobody is told of the end of a run whose process may die of it.
             std::thread::sleep(Duration::from_millis(2));
         }
         panic!("the run neither ends nor kills");

@@ -292,6 +292,7 @@ async fn execute(admin: &Client, statement: &str) {
     for _ in 0..100 {
         match admin.batch_execute(statement).await {
             Err(error) if error.code() == Some(&SqlState::OBJECT_IN_USE) => {
+                // Nobody is told when a session of the database ends.
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
             result => return result.unwrap_or_else(|error| panic!("{statement}: {error:?}")),

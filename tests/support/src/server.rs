@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -83,14 +84,15 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let mut child = self.command(folder.path()).spawn().unwrap();
         let log = Log::default();
-        log.follow(child.stderr.take().unwrap(), None);
+        let reader = log.follow(child.stderr.take().unwrap(), None);
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let Some(status) = child.try_wait().unwrap() {
                 // What it wrote last may still be on its way.
-                std::thread::sleep(Duration::from_millis(50));
+                reader.join().unwrap();
                 return (status, log.text());
             }
+            // The standard library waits for a process for ever or not at all.
             std::thread::sleep(Duration::from_millis(5));
         }
         child.kill().ok();
@@ -200,6 +202,7 @@ impl Server {
             if let Some(status) = child.try_wait().unwrap() {
                 return status;
             }
+            // The standard library waits for a process for ever or not at all.
             std::thread::sleep(Duration::from_millis(5));
         }
         child.kill().ok();
@@ -294,7 +297,11 @@ impl Log {
         self.0.lock().clone()
     }
 
-    fn follow(&self, output: impl Read + Send + 'static, first: Option<mpsc::Sender<String>>) {
+    fn follow(
+        &self,
+        output: impl Read + Send + 'static,
+        first: Option<mpsc::Sender<String>>,
+    ) -> JoinHandle<()> {
         let log = Arc::clone(&self.0);
         std::thread::spawn(move || {
             let mut first = first;
@@ -311,6 +318,6 @@ impl Log {
                 }
                 line.clear();
             }
-        });
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! What tests say to a server of the reference graphs, and read back of it.
 
 use std::borrow::Borrow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -70,11 +70,15 @@ pub fn background(client: &Client, thread: &str, body: &Value) -> String {
 
 /// Polls until it is so.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..1500 {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut pause = Duration::from_millis(1);
+    while Instant::now() < deadline {
         if holds() {
             return;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        // Nobody tells a client or a reader of tables; what comes soon is seen soon.
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(20));
     }
     panic!("it never came to be that {what}");
 }

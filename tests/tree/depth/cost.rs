@@ -86,6 +86,7 @@ async fn rows_read(url: &str) -> u64 {
         if left == 0 {
             break;
         }
+        // Nobody is told when a session of the database ends.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let read = "SELECT ((SELECT sum(seq_tup_read) FROM pg_stat_user_tables) \

@@ -152,6 +152,7 @@ fn a_stream_tells_what_happens_while_it_is_open(place: &Place) {
             }
         }
     });
+    // The stream has read everything there is and waits for more, which nothing shows from outside.
     thread::sleep(Duration::from_millis(100));
     say(&client, &thread, "hello");
     let end = Instant::now();

@@ -168,12 +168,15 @@ fn a_failed_run_says_so(place: &Place) {
 }
 
 fn a_killed_server_leaves_no_event_without_its_checkpoint(place: &Place) {
-    let (mut server, mut client) = serve(place);
+    let setup = Setup::example("reference_server").env("BACKSTITCH_LEASE", "2");
+    let mut server = place.start(setup);
+    let mut client = Client::of(&server);
     let thread = client.thread();
     for round in 0..4 {
         for part in 0..3 {
             background(&client, &thread, &turn(&format!("tool: {round} {part}")));
         }
+        // The process dies at another moment in each round.
         std::thread::sleep(Duration::from_millis(7 * round));
         server.kill();
         Rows::of(place, &server, &thread);
