@@ -1,5 +1,4 @@
 //! A Postgres that crashes under a running server, and comes back.
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use test_support::client::Client;
