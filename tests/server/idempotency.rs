@@ -275,7 +275,7 @@ fn a_stateless_run_whose_creator_was_killed_is_found_again(place: &Place) {
     let input = json!({"gate": gate, "trace": trace});
     let body = json!({"assistant_id": "pair", "input": input, "durability": "sync"});
     let waiting = {
-        let (client, body) = (client, body.to_string());
+        let (client, body) = (client.clone(), body.to_string());
         thread::spawn(move || {
             let headers = [("idempotency-key", "k")];
             client
@@ -284,9 +284,12 @@ fn a_stateless_run_whose_creator_was_killed_is_found_again(place: &Place) {
         })
     };
     let traces = || std::fs::read_to_string(&trace).unwrap_or_default();
-    let stored = "SELECT type FROM checkpoint_writes WHERE channel = 'done'";
+    until("the run has a thread", || {
+        client.get("/threads").json()[0].is_object()
+    });
+    let thread = talk::id_of(&client.get("/threads").json()[0]);
     until("the result of the quick node is stored", || {
-        !tables::rows(place, &server, stored).is_empty()
+        !talk::result_of(&client, &thread, "quick").is_null()
     });
     server.kill();
     waiting.join().ok();

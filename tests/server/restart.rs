@@ -193,12 +193,7 @@ fn what_a_task_wrote_before_a_crash_is_kept_and_not_done_again(place: &Place) {
     let body = json!({"assistant_id": "pair", "input": {"gate": gate, "trace": trace}});
     let open = client.open_stream(&thread, &body);
     let run = open.run();
-    let result = |client: &Client| {
-        let state = client.state(&thread);
-        let tasks = state["tasks"].as_array().unwrap();
-        let quick = tasks.iter().find(|task| task["name"] == "quick");
-        quick.map_or(Value::Null, |task| task["result"].clone())
-    };
+    let result = |client: &Client| talk::result_of(client, &thread, "quick");
     until("the result of the quick node is stored", || {
         !result(&client).is_null()
     });

@@ -130,6 +130,14 @@ pub fn id_of(answer: &Value) -> String {
     answer["thread_id"].as_str().unwrap().to_owned()
 }
 
+/// What the task of a node has written in the superstep that is not over; null before.
+pub fn result_of(client: &Client, thread: &str, node: &str) -> Value {
+    let state = client.state(thread);
+    let tasks = state["tasks"].as_array().unwrap();
+    let task = tasks.iter().find(|task| task["name"] == node);
+    task.map_or(Value::Null, |task| task["result"].clone())
+}
+
 /// Posts messages.
 pub fn post(client: &Client, thread: &str, body: &Value) -> Answer {
     client.post(&format!("/threads/{thread}/messages"), body)
