@@ -47,19 +47,19 @@ d AS (
 SELECT run_id FROM o ORDER BY seq"
 );
 
-/// Ends what is in a slot; answers the runs. Unless `$3`, what they did will
-/// be undone, so that there is nothing to tell but their ends.
+/// Ends the runs of a slot. Unless `$3`, what they wrote is rolled back next, so that the log gets
+/// nothing but their ends and the branch stays as it was.
 pub(super) const END_OTHERS: &str = concat!(
     "
 WITH t AS (SELECT t.tree_id, t.thread_id, t.active_branch_id, COALESCE($2::uuid, t.active_branch_id) AS slot_branch_id FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NULL),
 o AS (
-  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id, r.opened_branch, r.temporary FROM runs r, t
+  SELECT r.tree_id, r.run_id, r.seq, r.status, r.branch_id, r.base_checkpoint_id, r.temporary FROM runs r, t
    WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
      AND COALESCE(r.branch_id, t.active_branch_id) = t.slot_branch_id FOR UPDATE OF r),
 h AS (SELECT b.head_checkpoint_id FROM branches b, t WHERE b.tree_id = t.tree_id AND b.branch_id = t.slot_branch_id),
 f AS (
-  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.outcome ELSE 'interrupted' END,
-         error = CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END, updated_at = now() FROM o
+  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = CASE WHEN NOT $3::bool OR b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.outcome ELSE 'interrupted' END,
+         error = CASE WHEN NOT $3 OR b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END, updated_at = now() FROM o
    WHERE o.status = 'running' AND b.tree_id = o.tree_id AND b.branch_id = o.branch_id),
 u AS (
   UPDATE runs r SET status = 'interrupted', updated_at = now(),
@@ -71,7 +71,7 @@ d AS (
     ended!(),
     append_rows!(),
     "
-SELECT o.tree_id, o.run_id, o.status, o.branch_id, o.base_checkpoint_id, o.opened_branch, (SELECT head_checkpoint_id FROM h) AS head_checkpoint_id
+SELECT o.tree_id, o.run_id, o.status, o.branch_id, o.base_checkpoint_id, (SELECT head_checkpoint_id FROM h) AS head_checkpoint_id
   FROM o ORDER BY o.seq"
 );
 

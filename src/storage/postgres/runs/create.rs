@@ -16,7 +16,7 @@ use super::{
     },
     cancel::END_OTHERS,
     run_of,
-    undo::roll_back,
+    undo::{RolledBack, roll_back},
 };
 use crate::{
     checkpoint::{Error, codec},
@@ -316,10 +316,10 @@ async fn clear_and_insert(
             break;
         }
         for row in &ended {
-            if column::<&str>(row, "status")? == "running" {
-                roll_back(connection, row, new.thread.0).await?;
-            }
             let (tree, run): (Uuid, Uuid) = (column(row, "tree_id")?, column(row, "run_id")?);
+            if column::<&str>(row, "status")? == "running" {
+                roll_back(connection, run, &RolledBack::of(row, new.thread)?).await?;
+            }
             connection.execute(DELETE_RUN, &[&tree, &run]).await?;
         }
     }

@@ -1,9 +1,12 @@
 //! Runs of dead processes: taken over, or ended when that has happened too often.
 
+use tokio_postgres::Row;
+use uuid::Uuid;
+
 use super::{
     super::{
         Store,
-        columns::Json,
+        columns::{Json, column, id_if},
         connection::{self, prepare},
         events::{append_rows, ended, started},
         threads::delete,
@@ -14,46 +17,38 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{RunId, WorkerId},
-    runs::{DEATHS, Recover, Recovered, Undo},
+    runs::{
+        Recover, Recovered, Undo,
+        transitions::recovery::{LostRun, Recovery},
+    },
 };
 
-/// Runs `o` of workers whose lease has lapsed or was given back; and those that this worker holds
-/// and knows nothing of, since the answer to its claim was lost. Only of the first ones the process
-/// `died`; a run that has moved since then starts anew with its `losses`. While the database was
-/// down nobody could renew, so nothing lapses within one lease of its start. A run that somebody
-/// else takes meanwhile has another epoch when its row is read again under the lock, and is left
-/// alone.
-macro_rules! lost {
-    ($losses:literal) => {
-        concat!(
-            "
+/// Runs of workers whose lease has lapsed or was given back; and those of this worker that it does
+/// not know of, since the response to its claim was lost. Only of the first ones the process
+/// `died`. While the database was down nobody could renew, so nothing lapses within one lease of
+/// its start. A run that another worker takes meanwhile has another epoch when its row is read
+/// again under the lock, and is left alone.
+const LOST: &str = "
 WITH l AS MATERIALIZED (
-  SELECT r.tree_id, r.run_id, r.epoch, r.seq, x.died, x.died::int + CASE WHEN b.head_checkpoint_id IS NOT DISTINCT FROM r.lost_at OR r.losses = 0 THEN r.losses ELSE 0 END AS losses
-    FROM runs r JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
-    LEFT JOIN workers w ON w.worker_id = r.worker_id CROSS JOIN LATERAL (SELECT w.worker_id IS NOT NULL AND r.worker_id <> $1 AS died) x
+  SELECT r.tree_id, r.run_id, r.epoch, r.seq, w.worker_id IS NOT NULL AND r.worker_id <> $1 AS died
+    FROM runs r LEFT JOIN workers w ON w.worker_id = r.worker_id
    WHERE r.status = 'running' AND r.run_id <> ALL ($2::uuid[])
      AND CASE WHEN r.worker_id = $1 THEN r.updated_at + w.lease < now()
-              ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END),
-o AS (
-  SELECT r.tree_id, r.run_id, r.branch_id, l.died, l.losses FROM l JOIN runs r ON r.tree_id = l.tree_id AND r.run_id = l.run_id AND r.epoch = l.epoch AND r.status = 'running'
+              ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END)
+SELECT r.run_id, b.head_checkpoint_id, r.losses, r.lost_at, l.died
+  FROM l JOIN runs r ON r.tree_id = l.tree_id AND r.run_id = l.run_id AND r.epoch = l.epoch AND r.status = 'running'
     JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
-   WHERE l.losses ",
-            $losses,
-            "
-   ORDER BY l.seq LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED),"
-        )
-    };
-}
+ ORDER BY l.seq LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED";
 
 const TAKE_OVER: &str = concat!(
-    lost!("< $4"),
     "
+WITH o AS (
+  SELECT r.tree_id, r.run_id, r.branch_id, x.losses, x.lost_at FROM unnest($2::uuid[], $3::int[], $4::uuid[]) x(run_id, losses, lost_at) JOIN runs r USING (run_id)),
 f AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM o WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id
   RETURNING b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
 u AS (
-  UPDATE runs r SET epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1, losses = o.losses,
-         lost_at = CASE WHEN o.died THEN f.head_checkpoint_id ELSE r.lost_at END, updated_at = now()
+  UPDATE runs r SET epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1, losses = o.losses, lost_at = o.lost_at, updated_at = now()
     FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
   RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq,",
     run_columns!(),
@@ -64,14 +59,14 @@ u AS (
 SELECT * FROM u"
 );
 
-const GIVE_UP: &str = concat!(
-    lost!(">= $4"),
+const END: &str = concat!(
     "
+WITH o AS (SELECT tree_id, run_id, branch_id FROM runs WHERE run_id = ANY ($1)),
 f AS (
-  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = 'error', error = $5, updated_at = now() FROM o
+  UPDATE branches b SET writer_epoch = b.writer_epoch + 1, outcome = 'error', error = $2, updated_at = now() FROM o
    WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id RETURNING b.tree_id, b.branch_id, b.head_checkpoint_id),
 d AS (
-  UPDATE runs r SET status = 'error', error = $5, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
+  UPDATE runs r SET status = 'error', error = $2, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
     FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
   RETURNING r.tree_id, r.thread_id, r.seq, r.run_id, r.branch_id, r.base_checkpoint_id AS base, r.last_checkpoint_id AS head, r.status, r.temporary),",
     ended!(),
@@ -104,37 +99,76 @@ pub(super) async fn recover(store: &Store, by: Recover) -> Result<Recovered, Err
     let busy: Vec<_> = by.busy.iter().map(|run| run.0).collect();
     let limit = i64::try_from(by.limit).unwrap_or(i64::MAX);
     let (worker, busy) = (by.worker.0, &busy);
-    let ended = connection::retry(&store.pools.critical, |mut client| async move {
+    let (mut taken, ended) = connection::retry(&store.pools.critical, |mut client| async move {
         let client = &mut client;
-        let give_up = prepare(client, GIVE_UP).await?;
-        let error = Json::of_value(&Undo::lost());
+        let lost = prepare(client, LOST).await?;
         let transaction = client.transaction().await?;
-        let ended = transaction
-            .query(&give_up, &[&worker, busy, &limit, &DEATHS, &error])
-            .await?;
+        let lost = transaction.query(&lost, &[&worker, busy, &limit]).await?;
+        let lost = Lost::of(&lost)?;
+        let (mut taken, mut ended) = (vec![], vec![]);
+        if !lost.taken.is_empty() {
+            let statement = transaction.prepare_cached(TAKE_OVER).await?;
+            taken = transaction
+                .query(
+                    &statement,
+                    &[&worker, &lost.taken, &lost.losses, &lost.lost_at],
+                )
+                .await?;
+        }
+        if !lost.ended.is_empty() {
+            let statement = transaction.prepare_cached(END).await?;
+            let error = Json::of_value(&Undo::lost());
+            ended = transaction
+                .query(&statement, &[&lost.ended, &error])
+                .await?;
+        }
         for row in &ended {
             if row.try_get("temporary")? {
                 let (tree, thread) = (row.try_get("tree_id")?, row.try_get("thread_id")?);
                 delete::purge(&transaction, tree, thread).await?;
             }
         }
+        transaction.execute(FORGET, &[]).await?;
         transaction.commit().await?;
-        Ok(ended)
-    })
-    .await?;
-    let mut taken = connection::retry(&store.pools.critical, |client| async move {
-        let client = &client;
-        let take_over = prepare(client, TAKE_OVER).await?;
-        let forget = prepare(client, FORGET).await?;
-        let taken = client
-            .query(&take_over, &[&worker, busy, &limit, &DEATHS])
-            .await?;
-        client.execute(&forget, &[]).await?;
-        Ok(taken)
+        Ok((taken, ended))
     })
     .await?;
     Ok(Recovered {
         taken: claimed(&mut taken)?,
         ended: ids(&ended)?,
     })
+}
+
+/// Lost runs by what becomes of them.
+#[derive(Default)]
+struct Lost {
+    taken: Vec<Uuid>,
+    /// Of those that are taken over: how often their processes have died, and where.
+    losses: Vec<i32>,
+    lost_at: Vec<Option<Uuid>>,
+    ended: Vec<Uuid>,
+}
+
+impl Lost {
+    fn of(rows: &[Row]) -> Result<Self, Error> {
+        let mut lost = Self::default();
+        for row in rows {
+            let run = column(row, "run_id")?;
+            let found = LostRun {
+                died: column(row, "died")?,
+                losses: column(row, "losses")?,
+                lost_at: id_if(row, "lost_at")?,
+                head: id_if(row, "head_checkpoint_id")?,
+            };
+            match found.recovery() {
+                Recovery::End => lost.ended.push(run),
+                Recovery::TakeOver { losses, lost_at } => {
+                    lost.taken.push(run);
+                    lost.losses.push(losses);
+                    lost.lost_at.push(lost_at.map(|id| id.0));
+                }
+            }
+        }
+        Ok(lost)
+    }
 }

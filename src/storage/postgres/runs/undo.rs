@@ -1,4 +1,4 @@
-//! Runs that are deleted: an open one is rolled back, one that has ended leaves what others build on.
+//! Runs that are deleted, and what they wrote that is rolled back or hidden.
 
 use deadpool_postgres::Transaction;
 use tokio_postgres::{Client, Row};
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::super::{
     Store,
-    columns::{Json, column},
+    columns::{Json, Params, column, id_if, word},
     connection::{self, Failure},
     events,
     threads::{
@@ -18,8 +18,14 @@ use super::super::{
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
-    runs::{Status, Undo},
-    tree::{event, store::rows::NewEvent},
+    runs::{
+        Status, Undo,
+        transitions::{
+            removal::{DeletedRun, Removal},
+            run_events::EndedRun,
+        },
+    },
+    tree::rollback::{self, Opened},
 };
 
 /// Nothing of a tree may be pinned while rows of it go.
@@ -33,19 +39,21 @@ SELECT 1 FROM branches b WHERE (b.tree_id, b.branch_id) IN (
    WHERE t.thread_id = $1 AND r.run_id = $2) FOR NO KEY UPDATE";
 
 const RUN: &str = "
-SELECT r.tree_id, r.status, r.branch_id, r.base_checkpoint_id, r.last_checkpoint_id, r.opened_branch, r.temporary, b.head_checkpoint_id,
+SELECT r.tree_id, r.status, COALESCE(r.branch_id, t.active_branch_id) AS branch_id, r.base_checkpoint_id, r.last_checkpoint_id, r.temporary,
+       b.head_checkpoint_id,
        r.base_checkpoint_id IS NULL OR EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = r.tree_id AND c.checkpoint_ns = ''
-                  AND c.checkpoint_id = r.base_checkpoint_id) AS rooted,
+                  AND c.checkpoint_id = r.base_checkpoint_id) AS base_is_stored,
        EXISTS (SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id AND o.branch_id = r.branch_id
-                  AND o.status = 'running') AS busy
-  FROM runs r LEFT JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
+                  AND o.status = 'running') AS branch_is_busy
+  FROM runs r JOIN threads t ON t.thread_id = r.thread_id
+  LEFT JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = COALESCE(r.branch_id, t.active_branch_id)
  WHERE r.thread_id = $1 AND r.run_id = $2 FOR UPDATE OF r";
 
 const FENCE: &str = "
 UPDATE branches SET writer_epoch = writer_epoch + 1 WHERE tree_id = $1 AND branch_id = $2";
 
-/// Why the last run ended: noted on its branch, or on the active one when that branch went too.
-const NOTE: &str = "
+/// Stores on a run's branch, or on the active one when that branch went too, why the run ended.
+const SET_ERROR: &str = "
 UPDATE branches SET error = $4 WHERE tree_id = $1 AND branch_id = COALESCE(
   (SELECT b.branch_id FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $2),
   (SELECT t.active_branch_id FROM threads t WHERE t.thread_id = $3))";
@@ -82,48 +90,57 @@ pub(super) async fn remove(store: &Store, what: &Undo) -> Result<bool, Error> {
 }
 
 async fn apply(transaction: &Transaction<'_>, what: &Undo, row: &Row) -> Result<bool, Failure> {
-    let tree: Uuid = column(row, "tree_id")?;
-    let branch: Option<Uuid> = column(row, "branch_id")?;
-    let base: Option<Uuid> = column(row, "base_checkpoint_id")?;
-    let last: Option<Uuid> = column(row, "last_checkpoint_id")?;
-    let head: Option<Uuid> = column(row, "head_checkpoint_id")?;
-    let status: &str = column(row, "status")?;
-    let open = matches!(status, "pending" | "running");
-    if !open && !what.ended {
+    let run = RolledBack::of(row, what.thread)?;
+    let deleted = DeletedRun {
+        status: word(column(row, "status")?)?,
+        base: run.base.map(CheckpointId),
+        last: id_if(row, "last_checkpoint_id")?,
+        head: run.head.map(CheckpointId),
+        base_is_stored: column(row, "base_is_stored")?,
+        branch_is_busy: column(row, "branch_is_busy")?,
+    };
+    let has_ended = deleted.status.is_final();
+    if has_ended && !what.ended {
         return Ok(false);
     }
-    // After an end, only while nothing came after it.
-    if open && !column::<bool>(row, "temporary")? {
-        let told = NewEvent {
-            kind: event::RUN_FINISHED,
-            payload: event::end_of_run(what.run, Status::Interrupted.as_str()),
-            branch: branch.map(BranchId),
-            ..NewEvent::default()
+    let client = transaction.client();
+    if !has_ended && !column::<bool>(row, "temporary")? {
+        let ended = EndedRun {
+            id: what.run,
+            branch: BranchId(run.branch),
+            base: deleted.base,
+            head: None,
+            status: Status::Interrupted,
         };
-        events::append(transaction.client(), TreeId(tree), what.thread, &[told]).await?;
+        events::append(client, TreeId(run.tree), what.thread, &ended.events()).await?;
     }
-    let is_newest = !open && head.is_some() && last == head && base != head;
-    // Where it began may have been pruned: then the branch cannot go back there.
-    let goes_back = is_newest && column(row, "rooted")? && !column::<bool>(row, "busy")?;
-    if status == "running" || goes_back {
-        transaction.execute(FENCE, &[&tree, &branch]).await?;
-        roll_back(transaction.client(), row, what.thread.0).await?;
-        if let Some(error) = &what.error {
-            let error = Json::of_value(error);
-            transaction
-                .execute(NOTE, &[&tree, &branch, &what.thread.0, &error])
-                .await?;
+    let branch: Params<'_, 2> = [&run.tree, &run.branch];
+    match deleted.removal() {
+        Removal::Nothing => {}
+        Removal::RollBack => {
+            transaction.execute(FENCE, &branch).await?;
+            roll_back(client, what.run.0, &run).await?;
+            if has_ended {
+                transaction.execute(RECOMPUTE_OUTCOME, &branch).await?;
+            } else if let Some(error) = &what.error {
+                let error = Json::of_value(error);
+                transaction
+                    .execute(SET_ERROR, &[&run.tree, &run.branch, &what.thread.0, &error])
+                    .await?;
+            }
         }
-    } else if !open {
-        // Later states need what it wrote; lists leave it out.
-        transaction.execute(HIDE, &[&tree, &what.run.0]).await?;
+        Removal::Hide => {
+            transaction.execute(HIDE, &[&run.tree, &what.run.0]).await?;
+        }
     }
-    transaction.execute(DELETE, &[&tree, &what.run.0]).await?;
+    transaction
+        .execute(DELETE, &[&run.tree, &what.run.0])
+        .await?;
     Ok(true)
 }
 
-/// The rows of an undone run, from its head `$2` back to its base `$3`, that no pin's path holds.
-const UNDONE: &str = "
+/// The checkpoints of a run, from its head `$2` back to its base `$3`, that are on no pin's path.
+const UNPINNED: &str = "
 WITH RECURSIVE base AS (SELECT COALESCE((SELECT depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3), -1) AS depth),
 run_rows AS (
   SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
@@ -142,15 +159,22 @@ keep AS (
    WHERE c.depth > (SELECT depth FROM base))
 SELECT array_agg(checkpoint_id) AS ids FROM run_rows r WHERE NOT EXISTS (SELECT 1 FROM keep k WHERE k.checkpoint_id = r.checkpoint_id)";
 
-/// The head goes back. The branch is as it was: with an open question at its base or without.
-const HEAD_BACK: &str = "
-UPDATE branches SET head_checkpoint_id = $3, version = version + 1, updated_at = now(), error = NULL,
-       outcome = CASE WHEN EXISTS (SELECT 1 FROM checkpoint_writes WHERE tree_id = $1 AND branch_id = $2 AND checkpoint_ns = ''
-                                      AND checkpoint_id = $3 AND idx = -3) THEN 'interrupted' ELSE 'idle' END,
+/// The head goes back to where the run began.
+const RESET_HEAD: &str = "
+UPDATE branches SET head_checkpoint_id = $3, version = version + 1, updated_at = now(),
        head_depth = COALESCE((SELECT depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3), -1)
  WHERE tree_id = $1 AND branch_id = $2";
 
-/// What the run decided at its base: results of tasks that had asked, and answers it brought.
+/// Marks a branch whose head went back as it is without its last run: interrupted when interrupts
+/// are open at its head.
+const RECOMPUTE_OUTCOME: &str = "
+UPDATE branches b SET error = NULL, updated_at = now(),
+       outcome = CASE WHEN EXISTS (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2 AND w.checkpoint_ns = ''
+                                      AND w.checkpoint_id = b.head_checkpoint_id AND w.idx = -3) THEN 'interrupted' ELSE 'idle' END
+ WHERE b.tree_id = $1 AND b.branch_id = $2";
+
+/// What the run decided at its base: results of tasks that had raised an interrupt, and the resume
+/// values that it brought.
 const CLEAN_BASE: &str = "
 DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2 AND w.checkpoint_ns = '' AND w.checkpoint_id = $3
    AND (w.task_id = $4 OR (w.idx = 0 AND EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.branch_id = $2
@@ -192,46 +216,96 @@ live AS (
 DELETE FROM checkpoint_blobs b USING gone g WHERE b.tree_id = $1 AND b.checkpoint_ns = g.ns AND b.channel = g.channel AND b.version = g.version
    AND NOT EXISTS (SELECT 1 FROM live l WHERE l.checkpoint_ns = g.ns AND l.channel = g.channel AND l.version = g.version)";
 
-/// A branch that the undone run had made goes, and its source is active again. Runs that waited
-/// on it float again.
+/// Deletes the branch that a run opened, and makes its source `$4` active in its place. Runs that
+/// waited on it wait for the active branch again.
 const CLOSE_BRANCH: &str = "
-WITH b AS (DELETE FROM branches WHERE tree_id = $1 AND branch_id = $2 AND source_branch_id IS NOT NULL RETURNING source_branch_id),
+WITH b AS (DELETE FROM branches WHERE tree_id = $1 AND branch_id = $2),
 r AS (UPDATE runs SET branch_id = NULL WHERE tree_id = $1 AND thread_id = $3 AND branch_id = $2 AND status = 'pending')
-UPDATE threads t SET active_branch_id = b.source_branch_id, updated_at = now() FROM b
- WHERE t.thread_id = $3 AND t.active_branch_id = $2";
+UPDATE threads SET active_branch_id = $4, updated_at = now() WHERE thread_id = $3 AND active_branch_id = $2";
 
-/// Undoes a run that was just ended: `row` tells its branch, base and head.
-pub(super) async fn roll_back(client: &Client, row: &Row, thread: Uuid) -> Result<(), Failure> {
-    let tree: Uuid = column(row, "tree_id")?;
-    let branch: Uuid = column(row, "branch_id")?;
-    let base: Option<Uuid> = column(row, "base_checkpoint_id")?;
-    let head: Option<Uuid> = column(row, "head_checkpoint_id")?;
-    client.execute(HEAD_BACK, &[&tree, &branch, &base]).await?;
-    client
-        .execute(CLEAN_BASE, &[&tree, &branch, &base, &TaskId::NULL.0])
-        .await?;
-    let opened: bool = column(row, "opened_branch")?;
-    tell_undone(client, tree, thread, branch, base, opened).await?;
-    if opened {
+/// The branch that a run opened, with its source.
+const OPENED: &str = "
+SELECT b.name, s.branch_id AS source_id, s.name AS source FROM runs r
+  JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
+  JOIN branches s ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id
+ WHERE r.tree_id = $1 AND r.run_id = $2 AND r.opened_branch";
+
+/// Where a run that is rolled back has worked.
+pub(super) struct RolledBack {
+    tree: Uuid,
+    thread: Uuid,
+    branch: Uuid,
+    /// The head of the branch when the run began.
+    base: Option<Uuid>,
+    /// The head of the branch now.
+    head: Option<Uuid>,
+}
+
+impl RolledBack {
+    pub(super) fn of(row: &Row, thread: ThreadId) -> Result<Self, Error> {
+        Ok(Self {
+            tree: column(row, "tree_id")?,
+            thread: thread.0,
+            branch: column(row, "branch_id")?,
+            base: column(row, "base_checkpoint_id")?,
+            head: column(row, "head_checkpoint_id")?,
+        })
+    }
+}
+
+/// Rolls back what a run wrote, after its epoch was raised: its branch goes back to where the run
+/// began, or goes if the run opened it.
+pub(super) async fn roll_back(
+    client: &Client,
+    run_id: Uuid,
+    run: &RolledBack,
+) -> Result<(), Failure> {
+    let (tree, branch, base) = (run.tree, run.branch, run.base);
+    let opened = client.query_opt(OPENED, &[&tree, &run_id]).await?;
+    let opened = opened.as_ref().map(opened_of).transpose()?;
+    let plan = rollback::plan(BranchId(branch), base.map(CheckpointId), opened);
+    events::append(client, TreeId(tree), ThreadId(run.thread), &plan.events).await?;
+    if let Some(source) = plan.closes_for {
         client
-            .execute(CLOSE_BRANCH, &[&tree, &branch, &thread])
+            .execute(CLOSE_BRANCH, &[&tree, &branch, &run.thread, &source.0])
+            .await?;
+    } else {
+        client.execute(RESET_HEAD, &[&tree, &branch, &base]).await?;
+        client
+            .execute(CLEAN_BASE, &[&tree, &branch, &base, &TaskId::NULL.0])
             .await?;
     }
-    let undone: Option<Vec<Uuid>> = client
-        .query_one(UNDONE, &[&tree, &head, &base])
+    remove_unpinned(client, run).await
+}
+
+fn opened_of(row: &Row) -> Result<Opened, Error> {
+    Ok(Opened {
+        name: column(row, "name")?,
+        source: BranchId(column(row, "source_id")?),
+        source_name: column(row, "source")?,
+    })
+}
+
+/// Removes the checkpoints down to where a run began that are on no pin's path, with the values
+/// that nothing else names, and the results at the base that name them: those tasks are to run
+/// again.
+async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failure> {
+    let (tree, branch, base, head) = (run.tree, run.branch, run.base, run.head);
+    let unpinned: Option<Vec<Uuid>> = client
+        .query_one(UNPINNED, &[&tree, &head, &base])
         .await?
         .try_get("ids")?;
-    let Some(undone) = undone else {
+    let Some(unpinned) = unpinned else {
         return Ok(());
     };
-    let named = client.query_one(NAMED, &[&tree, &undone]).await?;
+    let named = client.query_one(NAMED, &[&tree, &unpinned]).await?;
     let above = client
-        .query(RESULTS_ABOVE, &[&tree, &undone, &base, &branch])
+        .query(RESULTS_ABOVE, &[&tree, &unpinned, &base, &branch])
         .await?;
     let kept = Named::by(&above)?;
-    event_facts::keep(client, tree, &undone, true).await?;
+    event_facts::keep(client, tree, &unpinned, true).await?;
     client
-        .execute(DROP_CHECKPOINTS, &[&tree, &undone, &true])
+        .execute(DROP_CHECKPOINTS, &[&tree, &unpinned, &true])
         .await?;
     let nss: Option<Vec<&str>> = named.try_get("nss")?;
     let channels: Option<Vec<&str>> = named.try_get("channels")?;
@@ -254,47 +328,4 @@ pub(super) async fn roll_back(client: &Client, row: &Row, thread: Uuid) -> Resul
             .await?;
     }
     forget_results(client, tree, branch, base).await
-}
-
-const SOURCE: &str = "
-SELECT b.name, s.branch_id AS source_id, s.name AS source FROM branches b JOIN branches s ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id
- WHERE b.tree_id = $1 AND b.branch_id = $2";
-
-/// Appends to the thread's log that a branch is back at `base`, or goes for the one it came from.
-async fn tell_undone(
-    client: &Client,
-    tree: Uuid,
-    thread: Uuid,
-    branch: Uuid,
-    base: Option<Uuid>,
-    opened: bool,
-) -> Result<(), Failure> {
-    let about = |kind, branch| NewEvent {
-        kind,
-        branch: Some(BranchId(branch)),
-        ..NewEvent::default()
-    };
-    let at_base = |event| NewEvent {
-        checkpoint: base.map(CheckpointId),
-        ..event
-    };
-    let source = match opened {
-        true => client.query_opt(SOURCE, &[&tree, &branch]).await?,
-        false => None,
-    };
-    let told = match source {
-        Some(row) => vec![
-            at_base(NewEvent {
-                payload: event::about_branch(column(&row, "name")?),
-                ..about(event::BRANCH_DELETED, branch)
-            }),
-            event::branch_activated(
-                BranchId(column(&row, "source_id")?),
-                column(&row, "source")?,
-            ),
-        ],
-        None => vec![at_base(about(event::BRANCH_HEAD_RESET, branch))],
-    };
-    events::append(client, TreeId(tree), ThreadId(thread), &told).await?;
-    Ok(())
 }
