@@ -9,6 +9,7 @@ mod cases;
 mod memory;
 mod only_postgres;
 mod rows;
+mod schemas;
 
 use cases::backend::Backend;
 
