@@ -94,6 +94,16 @@ impl Strategy {
     }
 }
 
+impl FromStr for Strategy {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Reject, Self::Enqueue, Self::Interrupt, Self::Rollback]
+            .into_iter()
+            .find(|strategy| strategy.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not a multitask strategy"))
+    }
+}
+
 /// A row of `runs`.
 #[derive(Clone, Debug)]
 pub struct Run {

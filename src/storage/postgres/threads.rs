@@ -63,7 +63,7 @@ d AS (SELECT * FROM r),",
 SELECT * FROM b"
 );
 
-const SETTLE: &str = "
+const RECORD_OUTCOME: &str = "
 UPDATE branches SET outcome = $4, error = $5, updated_at = now()
  WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 AND head_checkpoint_id IS NOT DISTINCT FROM $6";
 
@@ -184,7 +184,7 @@ impl tree::Store for Store {
         let error = &error;
         let changed = connection::retry(&self.pools.critical, |client| async move {
             let client = &client;
-            let statement = prepare(client, SETTLE).await?;
+            let statement = prepare(client, RECORD_OUTCOME).await?;
             let error = error.as_ref().map(Json::of_value);
             let changed = client
                 .execute(

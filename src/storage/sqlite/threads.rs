@@ -33,8 +33,8 @@ pub(super) const PLANNED: &[&[&str]] = &[
     delete::PLANNED,
     event_facts::PLANNED,
 ];
-/// What walks a tree on purpose, and under which name: an answer holds a checkpoint of the thread
-/// wherever it was given.
+/// Statements that walk a tree on purpose, and the alias of the table they walk: a resume value
+/// retains a checkpoint of the thread, whatever branch it is stored for.
 #[cfg(test)]
 pub(super) const WALKING: &[(&str, &str)] = &[
     (search::ASCENDING, "t"),
@@ -124,7 +124,7 @@ impl tree::Store for Store {
                 if !is_head(db, &slot)? {
                     return Err(Error::Fenced);
                 }
-                settle(db, &slot, outcome, error.as_ref(), Timestamp::now())
+                record_outcome(db, &slot, outcome, error.as_ref(), Timestamp::now())
             })
             .await
     }
@@ -283,7 +283,7 @@ fn is_head(db: &Connection, slot: &Slot) -> Result<bool, Error> {
 }
 
 /// Notes how a branch was left, if the epoch still holds.
-pub(super) fn settle(
+pub(super) fn record_outcome(
     db: &Connection,
     slot: &Slot,
     outcome: Outcome,

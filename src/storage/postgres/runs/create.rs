@@ -32,7 +32,7 @@ SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE OF b";
 
 /// Keeps deletions out until the run's row keeps the checkpoint it starts from.
-const HOLD_TREE: &str = "
+const SHARE_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR SHARE";
 
 /// One row when the thread exists; without a run's columns when none was inserted. The log tells of
@@ -114,8 +114,8 @@ async fn create_once(store: &Store, new: &NewRun) -> Result<Created, Error> {
     let (kwargs, attempts) = (&kwargs, &attempts);
     connection::retry(&store.pools.critical, |mut client| async move {
         let client = &mut client;
-        let again = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
-        if again && let Some(created) = ours(client, new).await? {
+        let is_retry = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
+        if is_retry && let Some(created) = written_before(client, new).await? {
             return Ok(created);
         }
         let row = match new.strategy {
@@ -124,7 +124,7 @@ async fn create_once(store: &Store, new: &NewRun) -> Result<Created, Error> {
                 after_others(client, new, kwargs, branch).await?
             }
         };
-        answer(client, new, row).await
+        outcome(client, new, row).await
     })
     .await
 }
@@ -138,22 +138,22 @@ fn created(row: &Row) -> Result<Created, Error> {
     })
 }
 
-/// What an attempt without an answer has written, if anything.
-async fn ours(client: &Object, new: &NewRun) -> Result<Option<Created>, Failure> {
+/// The run as an earlier attempt has written it whose response was lost, if it has.
+async fn written_before(client: &Object, new: &NewRun) -> Result<Option<Created>, Failure> {
     let statement = prepare(client, EXISTING).await?;
     let Some(row) = client.query_opt(&statement, &[&new.id.0]).await? else {
         return Ok(None);
     };
     let run = run_of(&row)?;
-    let mut asked = new.kwargs.clone();
+    let mut request = new.kwargs.clone();
     let own = column::<JsonText>(&row, "metadata")?.value()?;
-    request_codec::metadata(own.as_map().cloned(), &mut asked);
-    let same = run.thread == new.thread && run.kwargs == asked;
+    request_codec::metadata(own.as_map().cloned(), &mut request);
+    let is_this_one = run.thread == new.thread && run.kwargs == request;
     let worker: Option<Uuid> = column(&row, "worker_id")?;
     Ok(Some(match worker {
-        _ if !same => Created::Exists,
+        _ if !is_this_one => Created::Exists,
         None => Created::Queued(Box::new(run)),
-        // Claimed when it was written, not from the queue since then, and still held.
+        // Claimed when it was written, not from the queue since then, and the branch's epoch is still the run's.
         Some(worker)
             if new.claim.is_some_and(|own| own.0 == worker)
                 && run.created_at == run.updated_at
@@ -162,7 +162,7 @@ async fn ours(client: &Object, new: &NewRun) -> Result<Option<Created>, Failure>
         {
             Created::Started(Box::new(run), slot_of(&row)?)
         }
-        // Whoever took it from the queue has it.
+        // Another worker took it from the queue.
         Some(_) => Created::Queued(Box::new(run)),
     }))
 }
@@ -176,8 +176,8 @@ async fn pipeline(
 ) -> Result<Option<Row>, Failure> {
     let lock = prepare(client, LOCK).await?;
     let create = prepare(client, CREATE).await?;
-    let hold = match new.address {
-        Some(_) => Some(prepare(client, HOLD_TREE).await?),
+    let share_tree = match new.address {
+        Some(_) => Some(prepare(client, SHARE_TREE).await?),
         None => None,
     };
     let thread = match &new.create_thread {
@@ -199,26 +199,26 @@ async fn pipeline(
             None => Ok(false),
         }
     };
-    let held: Params<'_, 1> = [&new.thread.0];
-    let hold = async {
-        match &hold {
-            Some(statement) => client.query_opt(statement, &held).await,
+    let by_thread: Params<'_, 1> = [&new.thread.0];
+    let share_tree = async {
+        match &share_tree {
+            Some(statement) => client.query_opt(statement, &by_thread).await,
             None => Ok(None),
         }
     };
     let pinned = new.branch.map(|branch| branch.0);
     let id: Params<'_, 2> = [&new.thread.0, &pinned];
-    let (begin, hold, thread, lock, row, end) = tokio::join!(
+    let (begin, share_tree, thread, lock, row, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
-        hold,
+        share_tree,
         create_thread,
         client.query_opt(&lock, &id),
         insert(client, &create, new, kwargs),
         client.batch_execute("COMMIT"),
     );
     begin?;
-    hold?;
+    share_tree?;
     thread?;
     lock?;
     let row = row?;
@@ -245,7 +245,7 @@ impl Prepared {
     }
 }
 
-/// The same after the slot was cleared.
+/// Clears the slot, then inserts and commits.
 async fn after_others(
     client: &mut Object,
     new: &NewRun,
@@ -268,7 +268,7 @@ async fn after_others(
     Ok(row)
 }
 
-/// In the caller's transaction, which is to be undone unless the run was inserted.
+/// In the caller's transaction, which the caller rolls back unless the run was inserted.
 async fn clear_and_insert(
     connection: &Client,
     prepared: &Prepared,
@@ -296,11 +296,11 @@ async fn clear_and_insert(
             )
             .await?;
     } else if new.address.is_some() {
-        connection.query(HOLD_TREE, &[&new.thread.0]).await?;
+        connection.query(SHARE_TREE, &[&new.thread.0]).await?;
     }
     let keep = new.strategy != Strategy::Rollback;
     let ends_others = matches!(new.strategy, Strategy::Interrupt | Strategy::Rollback);
-    // Undoing a run may make another branch active, and so mean another slot.
+    // Rolling a run back may make another branch active, and so mean another slot.
     let pinned = new.branch.map(|branch| branch.0);
     loop {
         connection
@@ -326,16 +326,16 @@ async fn clear_and_insert(
     Ok(insert(connection, &prepared.create, new, kwargs).await?)
 }
 
-/// Creates a run in the caller's transaction, which is to be undone as far as this when it is
+/// Creates a run in the caller's transaction, which the caller rolls back to where it was when the run is
 /// neither started nor queued.
 pub(in super::super) async fn within(client: &Object, new: &NewRun) -> Result<Created, Failure> {
     let kwargs = request_codec::encode(&new.kwargs, new.columns());
     let prepared = Prepared::on(client).await?;
     let row = clear_and_insert(client, &prepared, new, &kwargs, BranchId::mint()).await?;
-    answer(client, new, row).await
+    outcome(client, new, row).await
 }
 
-async fn answer(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Created, Failure> {
+async fn outcome(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Created, Failure> {
     let Some(row) = row else {
         return Ok(Created::NoThread);
     };

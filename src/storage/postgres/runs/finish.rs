@@ -8,7 +8,8 @@ use super::super::{
 };
 use crate::{checkpoint::Error, runs::Finish, tree::event::codes::event_code};
 
-/// The end of a run: the log records the checkpoint it left, if it left one, and the end.
+/// The end of a run, with the events of
+/// [`EndedRun`](crate::runs::transitions::run_events::EndedRun): in SQL, so that it is one round trip.
 const FINISH: &str = concat!(
     "
 WITH f AS (

@@ -81,13 +81,13 @@ DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.worker_id = w.worker_id AND r.status = 'running')";
 
 /// The runs that are `running` in the name of a worker.
-const HELD: &str = "SELECT run_id FROM runs WHERE status = 'running' AND worker_id = $1";
+const OF_WORKER: &str = "SELECT run_id FROM runs WHERE status = 'running' AND worker_id = $1";
 
 /// See [`runs::Store::running`](crate::runs::Store::running).
 pub(super) async fn running(store: &Store, worker: WorkerId) -> Result<Vec<RunId>, Error> {
     let rows = connection::retry(&store.pools.critical, |client| async move {
         let client = &client;
-        let statement = prepare(client, HELD).await?;
+        let statement = prepare(client, OF_WORKER).await?;
         Ok(client.query(&statement, &[&worker.0]).await?)
     })
     .await?;

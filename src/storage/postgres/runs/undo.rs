@@ -65,10 +65,10 @@ const DELETE: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 
 /// See [`runs::Store::remove`](crate::runs::Store::remove).
 pub(super) async fn remove(store: &Store, what: &Undo) -> Result<bool, Error> {
-    let again = &std::sync::atomic::AtomicBool::new(false);
+    let was_tried = &std::sync::atomic::AtomicBool::new(false);
     connection::retry(&store.pools.critical, |mut client| async move {
-        // An attempt whose answer was lost may have deleted it.
-        let again = again.swap(true, std::sync::atomic::Ordering::Relaxed);
+        // An attempt whose response was lost may have deleted it.
+        let was_tried = was_tried.swap(true, std::sync::atomic::Ordering::Relaxed);
         let transaction = client.transaction().await?;
         transaction.query(LOCK_TREE, &[&what.thread.0]).await?;
         transaction
@@ -78,7 +78,7 @@ pub(super) async fn remove(store: &Store, what: &Undo) -> Result<bool, Error> {
             .query_opt(RUN, &[&what.thread.0, &what.run.0])
             .await?;
         let Some(row) = row else {
-            return Ok(again);
+            return Ok(was_tried);
         };
         if !apply(&transaction, what, &row).await? {
             return Ok(false);
@@ -287,8 +287,8 @@ fn opened_of(row: &Row) -> Result<Opened, Error> {
 }
 
 /// Removes the checkpoints down to where a run began that are on no pin's path, with the values
-/// that nothing else names, and the results at the base that name them: those tasks are to run
-/// again.
+/// that nothing else names, and the results at the base that name them: those tasks are to be
+/// executed once more.
 async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failure> {
     let (tree, branch, base, head) = (run.tree, run.branch, run.base, run.head);
     let unpinned: Option<Vec<Uuid>> = client
@@ -302,8 +302,8 @@ async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failur
     let above = client
         .query(RESULTS_ABOVE, &[&tree, &unpinned, &base, &branch])
         .await?;
-    let kept = Named::by(&above)?;
-    event_facts::keep(client, tree, &unpinned, true).await?;
+    let retained = Named::by(&above)?;
+    event_facts::store(client, tree, &unpinned, true).await?;
     client
         .execute(DROP_CHECKPOINTS, &[&tree, &unpinned, &true])
         .await?;
@@ -320,9 +320,9 @@ async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failur
                     &channels,
                     &versions,
                     &base,
-                    &kept.nss,
-                    &kept.channels,
-                    &kept.versions,
+                    &retained.nss,
+                    &retained.channels,
+                    &retained.versions,
                 ],
             )
             .await?;

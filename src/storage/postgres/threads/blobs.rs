@@ -1,4 +1,4 @@
-//! Values that nobody names any more.
+//! Channel values that no checkpoint and no result names any more.
 
 use std::borrow::Cow;
 

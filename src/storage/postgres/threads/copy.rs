@@ -103,15 +103,15 @@ SELECT $2, b.checkpoint_ns, b.channel, b.version, b.base_version, b.chain_bytes,
 /// See [`tree::Store::copy_thread`](crate::tree::Store::copy_thread).
 pub(super) async fn copy(store: &Store, from: ThreadId, new: NewCopy) -> Result<Copied, Error> {
     let new = &Arc::new(new);
-    let mut held = store.turns.snapshot().await?;
-    let copied = held
+    let mut transaction = store.turns.snapshot().await?;
+    let copied = transaction
         .run(move |client| {
             let new = Arc::clone(new);
             async move { copy_rows(client, from, &new).await }.boxed()
         })
         .await?;
     if matches!(copied, Copied::Done(_)) {
-        held.commit().await?;
+        transaction.commit().await?;
     }
     Ok(copied)
 }

@@ -69,9 +69,9 @@ pub(super) async fn create(store: &Store, new: &NewThread) -> Result<Option<Thre
         };
     };
     let thread = thread_of(&row)?;
-    // The branch tells our thread from another's, also when the first reply was lost.
-    let ours = created || thread.active_branch == branch;
-    Ok((ours || new.if_exists == IfExists::DoNothing).then_some(thread))
+    // The branch's id shows that the thread is the new one, also when the first reply was lost.
+    let is_new = created || thread.active_branch == branch;
+    Ok((is_new || new.if_exists == IfExists::DoNothing).then_some(thread))
 }
 
 /// Removes a tombstone that stands in the way of a new thread and that nothing refers to.

@@ -113,11 +113,11 @@ pub(super) async fn delete_thread(store: &Store, thread: ThreadId) -> Result<boo
     let Some(tree) = tree_of(store, thread).await? else {
         return Ok(false);
     };
-    let mut held = store.turns.begin(tree).await?;
-    let deleted = held
+    let mut transaction = store.turns.begin(tree).await?;
+    let deleted = transaction
         .run(move |client| delete(client, tree.0, thread.0).boxed())
         .await?;
-    held.commit().await?;
+    transaction.commit().await?;
     Ok(deleted)
 }
 
@@ -126,8 +126,8 @@ pub(super) async fn delete_tree(store: &Store, thread: ThreadId) -> Result<Vec<T
     let Some(tree) = tree_of(store, thread).await? else {
         return Ok(Vec::new());
     };
-    let mut held = store.turns.begin(tree).await?;
-    let living = held
+    let mut transaction = store.turns.begin(tree).await?;
+    let living = transaction
         .run(move |client| {
             async move {
                 client.query(ALLOW_PURGE, &[]).await?;
@@ -138,7 +138,7 @@ pub(super) async fn delete_tree(store: &Store, thread: ThreadId) -> Result<Vec<T
             .boxed()
         })
         .await?;
-    held.commit().await?;
+    transaction.commit().await?;
     Ok(living)
 }
 
@@ -189,7 +189,7 @@ async fn bury(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> 
     client.execute(DROP_FACTS, &[&tree]).await?;
     let row = client.query_one(DOOMED, &[&tree]).await?;
     if let Some(doomed) = row.try_get::<_, Option<Vec<Uuid>>>("ids")? {
-        event_facts::keep(client, tree, &doomed, true).await?;
+        event_facts::store(client, tree, &doomed, true).await?;
         client
             .execute(DROP_CHECKPOINTS, &[&tree, &doomed, &true])
             .await?;

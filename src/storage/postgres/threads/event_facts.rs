@@ -1,5 +1,5 @@
-//! What events tell of rows that are about to go, or to follow another one: it is noted beside
-//! them, for they tell it for ever.
+//! What events say about rows that are deleted or change their parent: it is stored beside the
+//! events before that, since what an event says never changes.
 
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -27,7 +27,7 @@ ON CONFLICT DO NOTHING"
 );
 
 /// Of `LLMResponseGenerated`: the message of the user above.
-const ANSWERS: &str = concat!(
+const RESPONSES: &str = concat!(
     "
 WITH RECURSIVE up AS (
   SELECT e.thread_id, e.event_number, n.parent_node_id AS next, NULL::text AS question
@@ -43,9 +43,9 @@ SELECT $1, thread_id, event_number, jsonb_build_object('reply_to', question) FRO
 ON CONFLICT DO NOTHING"
 );
 
-/// Notes what events tell of checkpoints, before these change; and, when their `messages` go too,
-/// of those.
-pub(in super::super) async fn keep(
+/// Stores what events say about checkpoints, before these change; and, when their `messages` are
+/// deleted too, about those.
+pub(in super::super) async fn store(
     client: &Client,
     tree: Uuid,
     checkpoints: &[Uuid],
@@ -56,7 +56,7 @@ pub(in super::super) async fn keep(
     }
     client.execute(CHECKPOINTS, &[&tree, &checkpoints]).await?;
     if messages {
-        client.execute(ANSWERS, &[&tree, &checkpoints]).await?;
+        client.execute(RESPONSES, &[&tree, &checkpoints]).await?;
     }
     Ok(())
 }

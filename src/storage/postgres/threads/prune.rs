@@ -20,7 +20,7 @@ use crate::{
     tree::prune::{PruneCandidate as Checkpoint, SubgraphState, plan},
 };
 
-/// Pins, bases of open runs, and checkpoints with an open question, also in a graph inside.
+/// Pins, bases of open runs, and checkpoints with an open interrupt, also in a subgraph.
 const ROWS: &str = "
 WITH kept AS MATERIALIZED (
   SELECT checkpoint_id AS id FROM pins WHERE tree_id = $1
@@ -46,11 +46,11 @@ pub(super) async fn prune(store: &Store, thread: ThreadId) -> Result<Option<usiz
     let Some(tree) = tree_of(store, thread).await? else {
         return Ok(None);
     };
-    let mut held = store.turns.begin(tree).await?;
-    let removed = held
+    let mut transaction = store.turns.begin(tree).await?;
+    let removed = transaction
         .run(move |client| prune_rows(client, tree, thread).boxed())
         .await?;
-    held.commit().await?;
+    transaction.commit().await?;
     Ok(Some(removed))
 }
 
@@ -60,14 +60,16 @@ async fn prune_rows(client: &Client, tree: TreeId, thread: ThreadId) -> Result<u
     let inner = client.query(INNER, &[&tree.0, &thread.0]).await?;
     let inner = inner.iter().map(inner_of).collect::<Result<Vec<_>, _>>()?;
     let plan = plan(&rows, &inner);
-    let (kept, above): (Vec<Uuid>, Vec<Option<Uuid>>) = plan
+    let (children, parents): (Vec<Uuid>, Vec<Option<Uuid>>) = plan
         .reparented
         .iter()
-        .map(|(kept, above)| (kept.0, above.map(|id| id.0)))
+        .map(|(child, parent)| (child.0, parent.map(|id| id.0)))
         .unzip();
     let doomed: Vec<Uuid> = plan.removed.iter().map(|id| id.0).collect();
-    event_facts::keep(client, tree.0, &[&*doomed, &*kept].concat(), false).await?;
-    client.execute(FOLLOW, &[&tree.0, &kept, &above]).await?;
+    event_facts::store(client, tree.0, &[&*doomed, &*children].concat(), false).await?;
+    client
+        .execute(FOLLOW, &[&tree.0, &children, &parents])
+        .await?;
     if !doomed.is_empty() {
         client
             .execute(DROP_CHECKPOINTS, &[&tree.0, &doomed, &false])

@@ -62,7 +62,7 @@ pub(in super::super) fn create(
         Strategy::Reject if !others.is_empty() => return Ok(Created::Busy),
         Strategy::Reject | Strategy::Enqueue => {}
         Strategy::Interrupt | Strategy::Rollback => {
-            // Undoing a run may change which slot is meant.
+            // Rolling a run back may make another branch active, and so mean another slot.
             while !others.is_empty() {
                 let keep = new.strategy == Strategy::Interrupt;
                 for open in &others {
@@ -83,7 +83,7 @@ pub(in super::super) fn create(
             }
         }
     }
-    // From here on the run's row keeps it.
+    // From here on the run's row keeps the checkpoint from being pruned.
     if let Some(id) = new.address
         && !has_checkpoint(db, slot.tree, id)?
     {
@@ -98,9 +98,9 @@ pub(in super::super) fn create(
     let claim = new
         .claim
         .filter(|_| others.is_empty() && new.after.is_zero());
-    let (mut metadata, mut asked) = (new.metadata, new.kwargs);
+    let (mut metadata, mut request) = (new.metadata, new.kwargs);
     if !inherited.is_empty() {
-        metadata = request_codec::metadata(Some(inherited), &mut asked);
+        metadata = request_codec::metadata(Some(inherited), &mut request);
     }
     let mut run = Run {
         id: new.id,
@@ -110,7 +110,7 @@ pub(in super::super) fn create(
         assistant: new.assistant,
         status: Status::Pending,
         metadata,
-        kwargs: asked,
+        kwargs: request,
         address: new.address,
         base: None,
         strategy: new.strategy,
@@ -129,8 +129,8 @@ pub(in super::super) fn create(
         run.base = slot.head;
         run.attempt = 1;
     }
-    let held = claim.map(|worker| (worker, &slot));
-    insert(db, &run, (own, kwargs), held)?;
+    let claimed = claim.map(|worker| (worker, &slot));
+    insert(db, &run, (own, kwargs), claimed)?;
     if !run.temporary {
         let mut events = vec![run_events::enqueued(run.id, run.branch)];
         if claim.is_some() {
@@ -148,7 +148,7 @@ fn insert(
     db: &Connection,
     run: &Run,
     (metadata, kwargs): (Option<String>, &[u8]),
-    held: Option<(WorkerId, &Slot)>,
+    claimed: Option<(WorkerId, &Slot)>,
 ) -> Result<(), Error> {
     db.prepare_cached(
         "INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, \
@@ -168,8 +168,8 @@ fn insert(
         run.temporary,
         run.address.as_ref().map(|id| id.0.as_bytes()),
         run.base.as_ref().map(|id| id.0.as_bytes()),
-        held.map(|(_, slot)| slot.epoch),
-        held.as_ref().map(|(worker, _)| worker.0.as_bytes()),
+        claimed.map(|(_, slot)| slot.epoch),
+        claimed.as_ref().map(|(worker, _)| worker.0.as_bytes()),
         run.attempt,
         run.run_at.0,
         run.created_at.0,
@@ -180,8 +180,8 @@ fn insert(
     Ok(())
 }
 
-/// Top level keys; nothing is written when nothing changes. Answers the metadata that the run has
-/// of the thread.
+/// Merges top level keys into the thread's metadata and config; nothing is written when nothing
+/// changes. Returns the metadata that the run inherits from the thread.
 fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<Map, Error> {
     if new.thread_metadata.is_empty() && new.thread_config.is_empty() && new.own_metadata.is_none()
     {

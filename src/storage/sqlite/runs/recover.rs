@@ -153,6 +153,6 @@ pub(super) fn running(db: &Connection, worker: WorkerId) -> Result<Vec<RunId>, E
         "SELECT run_id FROM runs INDEXED BY one_running_per_branch \
          WHERE status = 'running' AND worker_id = ?1",
     )?;
-    let held = statement.query_map([worker.0.as_bytes()], |row| id(row, 0))?;
-    held.map(|row| row.map_err(Error::from)).collect()
+    let runs = statement.query_map([worker.0.as_bytes()], |row| id(row, 0))?;
+    runs.map(|row| row.map_err(Error::from)).collect()
 }

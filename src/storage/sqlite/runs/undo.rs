@@ -229,7 +229,7 @@ pub(super) const UNPINNED: &str = "WITH RECURSIVE bound (depth) AS ( \
      WHERE checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)";
 
 /// Removes the checkpoints from `head` down to where a run began that are on no pin's path, and
-/// the results at the base that name values of theirs: those tasks are to run again.
+/// the results at the base that name values of theirs: those tasks are to be executed once more.
 fn remove_unpinned(
     db: &Connection,
     run: &OpenRunRow,
@@ -247,7 +247,7 @@ fn remove_unpinned(
     if unpinned.is_empty() {
         return Ok(());
     }
-    event_facts::keep(db, run.tree, &unpinned, true)?;
+    event_facts::store(db, run.tree, &unpinned, true)?;
     delete::remove(db, run.tree, &unpinned, true)?;
     if let Some(base) = run.base {
         blobs::forget_results(db, run.tree, run.branch, base)?;

@@ -1,4 +1,4 @@
-//! Values that nobody names any more.
+//! Channel values that no checkpoint and no result names any more.
 
 use std::collections::{HashMap, HashSet};
 
@@ -64,7 +64,7 @@ pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Err
     Ok(())
 }
 
-/// What results point to whose superstep's checkpoint is gone: it named the same values.
+/// The values that results name whose superstep's checkpoint is deleted: it named the same values.
 fn named_by_results(db: &Connection, tree: TreeId) -> Result<Vec<Key>, Error> {
     let mut orphans = db.prepare_cached(
         "SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoint_writes w \
@@ -88,8 +88,8 @@ fn named_by_results(db: &Connection, tree: TreeId) -> Result<Vec<Key>, Error> {
     Ok(named)
 }
 
-/// Removes results of a branch at a checkpoint that an undone superstep used and that name its
-/// values: the tasks are to run again.
+/// Removes results of a branch at a checkpoint that a superstep used which was rolled back, and
+/// that name its values: their tasks are to be executed once more.
 pub(in super::super) fn forget_results(
     db: &Connection,
     tree: TreeId,

@@ -48,8 +48,8 @@ pub(super) fn copy(db: &Connection, from: ThreadId, new: &NewCopy) -> Result<Cop
         .ok_or_else(|| Error::Database("the copy is not there".into()))
 }
 
-/// Notes the root checkpoints the thread sees and the branches they and it have; answers how many
-/// checkpoints.
+/// Collects the root checkpoints that the thread sees, and the branches of them and of the thread;
+/// returns how many checkpoints.
 fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize, Error> {
     db.execute_batch(
         "CREATE TEMP TABLE IF NOT EXISTS copy_seen (id BLOB PRIMARY KEY) WITHOUT ROWID; \
@@ -77,10 +77,10 @@ fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize, Err
         db.prepare_cached(sql)?
             .execute(params![tree.0.as_bytes(), thread.0.as_bytes()])?;
     }
-    let seen: i64 = db
+    let count: i64 = db
         .prepare_cached("SELECT count(*) FROM temp.copy_seen")?
         .query_row([], |row| row.get(0))?;
-    Ok(usize::try_from(seen).unwrap_or(usize::MAX))
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 fn insert_thread(
@@ -163,12 +163,12 @@ const BLOBS: &str = "INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, chann
        b.blob FROM named n JOIN checkpoint_blobs b ON b.tree_id = ?1 \
         AND b.checkpoint_ns = n.ns AND b.channel = n.channel AND b.version = n.version";
 
-/// Notes the values that copied results point to.
+/// Collects the values that copied results name.
 fn named_by_results(db: &Connection, tree: TreeId) -> Result<(), Error> {
     let mut results = db.prepare_cached(
         "SELECT checkpoint_ns, type, writes FROM checkpoint_writes WHERE tree_id = ?1 AND idx = 0",
     )?;
-    let mut note =
+    let mut insert =
         db.prepare_cached("INSERT OR IGNORE INTO temp.copy_values VALUES (?1, ?2, ?3)")?;
     let mut rows = results.query([tree.0.as_bytes()])?;
     while let Some(row) = rows.next()? {
@@ -176,7 +176,7 @@ fn named_by_results(db: &Connection, tree: TreeId) -> Result<(), Error> {
         let tag = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         let bytes = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
         for (channel, version) in frame::references(tag, bytes) {
-            note.execute(params![ns, channel, version.to_string()])?;
+            insert.execute(params![ns, channel, version.to_string()])?;
         }
     }
     Ok(())

@@ -66,11 +66,11 @@ pub(in super::super) fn insert(
         now.0,
     ])?;
     if log {
-        let told = NewEvent {
+        let created = NewEvent {
             kind: event::THREAD_CREATED,
             ..NewEvent::default()
         };
-        events::append(db, tree, id, &[told], now)?;
+        events::append(db, tree, id, &[created], now)?;
     }
     Ok(())
 }

@@ -200,7 +200,7 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
              AND e.event_number = event_facts.event_number)",
     )?
     .execute([id])?;
-    event_facts::keep(db, tree, &doomed, true)?;
+    event_facts::store(db, tree, &doomed, true)?;
     remove(db, tree, &doomed, true)?;
     collect(db, tree)?;
     forget(db, now)
@@ -246,8 +246,8 @@ const REMOVE: [&str; 4] = [
 const REMOVE_MESSAGES: &str = "DELETE FROM message_nodes INDEXED BY message_nodes_checkpoint \
     WHERE tree_id = ?1 AND checkpoint_id = ?2";
 
-/// Removes root checkpoints with everything that hangs on them, except blobs; messages that
-/// begin there when asked.
+/// Removes root checkpoints with all rows that belong to them, except blobs; messages that
+/// begin there too if `messages`.
 pub(in super::super) fn remove(
     db: &Connection,
     tree: TreeId,

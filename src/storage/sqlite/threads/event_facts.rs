@@ -1,5 +1,5 @@
-//! What events tell of rows that are about to go, or to follow another one: it is noted beside
-//! them, for they tell it for ever.
+//! What events say about rows that are deleted or change their parent: it is stored beside the
+//! events before that, since what an event says never changes.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,11 +15,11 @@ use crate::{
 
 /// What a test plans.
 #[cfg(test)]
-pub(super) const PLANNED: &[&str] = &[ADDED, POINT, QUESTION];
+pub(super) const PLANNED: &[&str] = &[ADDED, POINT, USER_MESSAGE];
 
-/// Notes what events tell of checkpoints, before these change; and, when their `messages` go too,
-/// of those.
-pub(in super::super) fn keep(
+/// Stores what events say about checkpoints, before these change; and, when their `messages` are
+/// deleted too, about those.
+pub(in super::super) fn store(
     db: &Connection,
     tree: TreeId,
     checkpoints: &[[u8; 16]],
@@ -49,7 +49,7 @@ pub(in super::super) fn keep(
         }
         let facts = match (row.get::<_, i16>(2)?, messages) {
             (event_code!(CHECKPOINT_CREATED), _) => of_checkpoint(db, tree, &checkpoint)?,
-            (_, true) => of_answer(db, tree, &checkpoint, row.get(4)?)?,
+            (_, true) => of_response(db, tree, &checkpoint, row.get(4)?)?,
             (_, false) => None,
         };
         if let Some(facts) = facts {
@@ -107,7 +107,7 @@ fn of_checkpoint(
     Ok(point)
 }
 
-const QUESTION: &str = "WITH RECURSIVE up AS (\
+const USER_MESSAGE: &str = "WITH RECURSIVE up AS (\
       SELECT parent_node_id, NULL AS question \
         FROM message_nodes INDEXED BY message_nodes_checkpoint \
        WHERE tree_id = ?1 AND checkpoint_id = ?2 AND message_id = ?3 AND kind = 'add' \
@@ -118,17 +118,17 @@ const QUESTION: &str = "WITH RECURSIVE up AS (\
     SELECT question FROM up WHERE question IS NOT NULL";
 
 /// Of `LLMResponseGenerated`: the message of the user above.
-fn of_answer(
+fn of_response(
     db: &Connection,
     tree: TreeId,
     checkpoint: &[u8; 16],
     message: Option<String>,
 ) -> Result<Option<Map>, Error> {
-    let question: Option<Arc<str>> = db
-        .prepare_cached(QUESTION)?
+    let reply_to: Option<Arc<str>> = db
+        .prepare_cached(USER_MESSAGE)?
         .query_row(params![tree.0.as_bytes(), checkpoint, message], |row| {
             row.get(0)
         })
         .optional()?;
-    Ok(question.map(|question| Map::from([("reply_to", Value::Str(question))])))
+    Ok(reply_to.map(|id| Map::from([("reply_to", Value::Str(id))])))
 }

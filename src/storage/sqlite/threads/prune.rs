@@ -20,19 +20,19 @@ pub(super) fn prune(db: &Connection, thread: ThreadId) -> Result<Option<usize>, 
         return Ok(None);
     };
     let plan = plan(&rows(db, tree, thread)?, &inner(db, tree, thread)?);
-    let moved = plan.reparented.iter().map(|(kept, _)| kept);
+    let moved = plan.reparented.iter().map(|(child, _)| child);
     let changing: Vec<_> = plan.removed.iter().chain(moved).collect();
     let changing: Vec<_> = changing.into_iter().map(|id| *id.0.as_bytes()).collect();
-    event_facts::keep(db, tree, &changing, false)?;
+    event_facts::store(db, tree, &changing, false)?;
     let mut follow = db.prepare_cached(
         "UPDATE checkpoints SET parent_checkpoint_id = ?3 WHERE tree_id = ?1 \
          AND checkpoint_ns = '' AND checkpoint_id = ?2",
     )?;
-    for (kept, above) in &plan.reparented {
+    for (child, parent) in &plan.reparented {
         follow.execute(params![
             tree.0.as_bytes(),
-            kept.0.as_bytes(),
-            above.as_ref().map(|id| id.0.as_bytes())
+            child.0.as_bytes(),
+            parent.as_ref().map(|id| id.0.as_bytes())
         ])?;
     }
     let doomed: Vec<_> = plan.removed.iter().map(|id| *id.0.as_bytes()).collect();

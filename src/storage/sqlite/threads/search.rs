@@ -93,14 +93,14 @@ pub(super) fn count(db: &Connection, filter: &ThreadFilter) -> Result<u64, Error
     Ok(count)
 }
 
-/// Shows every row that passes the filter, until `see` answers false.
+/// Calls `visit` with every row that passes the filter, until `visit` returns false.
 fn each(
     db: &Connection,
     page: &ThreadPage,
-    mut see: impl FnMut(&Row<'_>) -> rusqlite::Result<bool>,
+    mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<bool>,
 ) -> Result<(), Error> {
     let filter = &page.filter;
-    let wanted: Option<HashSet<ThreadId>> = filter.ids.clone().map(HashSet::from_iter);
+    let ids: Option<HashSet<ThreadId>> = filter.ids.clone().map(HashSet::from_iter);
     let text = if page.ascending {
         ASCENDING
     } else {
@@ -114,15 +114,15 @@ fn each(
         page.sort_by.as_str(),
     ])?;
     while let Some(row) = rows.next()? {
-        if let Some(wanted) = &wanted
-            && !wanted.contains(&id::<ThreadId>(row, 0)?)
+        if let Some(ids) = &ids
+            && !ids.contains(&id::<ThreadId>(row, 0)?)
         {
             continue;
         }
         if !filter.metadata.is_empty() && !contains_map(&json_map(row, 2)?, &filter.metadata) {
             continue;
         }
-        if !see(row)? {
+        if !visit(row)? {
             break;
         }
     }
