@@ -3,21 +3,16 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio_postgres::Row;
-use uuid::Uuid;
+use rows::run_of;
 
 use super::{
     Store,
-    columns::{JsonText, Time, column, word},
     connection::{self, prepare},
 };
 use crate::{
     checkpoint::Error,
-    id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
-    runs::{
-        self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Undo,
-        request::codec::{self as request_codec, Columns},
-    },
+    id::{RunId, ThreadId, TreeId, WorkerId},
+    runs::{self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Undo},
     value::Value,
 };
 
@@ -35,6 +30,7 @@ pub(super) mod create;
 mod finish;
 mod open_runs;
 mod recover;
+mod rows;
 mod undo;
 
 pub(super) use cancel::{CANCEL, LOCK_SLOTS};
@@ -58,60 +54,6 @@ const RUNS: &str = concat!(
     "FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
       ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
 );
-
-/// A row with the columns of a run.
-fn run_of(row: &Row) -> Result<Run, Error> {
-    let kwargs: Option<&[u8]> = column(row, "kwargs")?;
-    let columns = Columns {
-        run: RunId(column(row, "run_id")?),
-        thread: ThreadId(column(row, "thread_id")?),
-        assistant: AssistantId(column(row, "assistant_id")?),
-    };
-    let mut kwargs = match kwargs {
-        Some(bytes) => request_codec::decode(column(row, "type")?, bytes, columns)
-            .map_err(|error| Error::Corrupt(error.to_string()))?,
-        None => Value::Null,
-    };
-    let own = column::<JsonText>(row, "metadata")?.value()?;
-    Ok(Run {
-        id: columns.run,
-        tree: TreeId(column(row, "tree_id")?),
-        thread: columns.thread,
-        branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
-        assistant: columns.assistant,
-        status: word(column(row, "status")?)?,
-        metadata: request_codec::metadata(own.as_map().cloned(), &mut kwargs),
-        kwargs,
-        address: column::<Option<JsonText>>(row, "address")?
-            .map(|json| address(&json))
-            .transpose()?
-            .flatten(),
-        base: column::<Option<Uuid>>(row, "base_checkpoint_id")?.map(CheckpointId),
-        strategy: word(column(row, "strategy")?)?,
-        attempt: column(row, "attempt")?,
-        temporary: column(row, "temporary")?,
-        error: column::<Option<JsonText>>(row, "error")?
-            .map(|json| json.value())
-            .transpose()?,
-        last_checkpoint: column::<Option<Uuid>>(row, "last_checkpoint_id")?.map(CheckpointId),
-        run_at: column::<Time>(row, "run_at")?.0,
-        created_at: column::<Time>(row, "created_at")?.0,
-        updated_at: column::<Time>(row, "updated_at")?.0,
-    })
-}
-
-fn address(json: &JsonText) -> Result<Option<CheckpointId>, Error> {
-    match json.value()?.get("checkpoint_id").and_then(Value::as_str) {
-        Some(text) => word(text).map(Some),
-        None => Ok(None),
-    }
-}
-
-fn ids(rows: &[Row]) -> Result<Vec<RunId>, Error> {
-    rows.iter()
-        .map(|row| Ok(RunId(column(row, "run_id")?)))
-        .collect()
-}
 
 #[async_trait]
 impl runs::Store for Store {

@@ -3,19 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio_postgres::Row;
-use uuid::Uuid;
+use rows::{SELECT, slot_of, thread_of};
 
 use super::{
     Store,
-    columns::{Json, JsonText, Params, Time, column, word},
+    columns::{Json, Params},
     connection::{self, prepare},
     events::{append_rows, ended},
     runs::create::LOCK,
 };
 use crate::{
     checkpoint::{Error, Slot},
-    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    id::{ThreadId, TreeId},
     tree::{self, Copied, NewCopy, NewThread, Outcome, Thread},
     value::{Map, Value},
 };
@@ -26,15 +25,8 @@ pub(super) mod create;
 pub(super) mod delete;
 pub(super) mod event_facts;
 mod prune;
+pub(super) mod rows;
 mod search;
-
-const SELECT: &str = "
-SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
-       b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error,
-       EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
-                  AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy
-  FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
- WHERE t.thread_id = $1 AND t.deleted_at IS NULL";
 
 const PATCH: &str = "
 UPDATE threads SET metadata = metadata || $2, updated_at = now() WHERE thread_id = $1 AND deleted_at IS NULL";
@@ -66,40 +58,6 @@ SELECT * FROM b"
 const RECORD_OUTCOME: &str = "
 UPDATE branches SET outcome = $4, error = $5, updated_at = now()
  WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 AND head_checkpoint_id IS NOT DISTINCT FROM $6";
-
-/// A slot out of a row that names its columns as `branches` does.
-pub(super) fn slot_of(row: &Row) -> Result<Slot, Error> {
-    Ok(Slot {
-        tree: TreeId(column(row, "tree_id")?),
-        thread: ThreadId(column(row, "thread_id")?),
-        branch: BranchId(column(row, "branch_id")?),
-        epoch: column(row, "writer_epoch")?,
-        head: column::<Option<Uuid>>(row, "head_checkpoint_id")?.map(CheckpointId),
-        head_depth: column(row, "head_depth")?,
-    })
-}
-
-fn thread_of(row: &Row) -> Result<Thread, Error> {
-    let slot = slot_of(row)?;
-    Ok(Thread {
-        id: slot.thread,
-        tree: slot.tree,
-        metadata: column::<JsonText>(row, "metadata")?.map()?,
-        config: column::<JsonText>(row, "config")?.map()?,
-        created_at: column::<Time>(row, "created_at")?.0,
-        updated_at: column::<Time>(row, "updated_at")?.0,
-        state_updated_at: column::<Time>(row, "state_updated_at")?.0,
-        active_branch: slot.branch,
-        head: slot.head,
-        head_depth: slot.head_depth,
-        epoch: slot.epoch,
-        outcome: word(column(row, "outcome")?)?,
-        error: column::<Option<JsonText>>(row, "error")?
-            .map(|json| json.value())
-            .transpose()?,
-        busy: column(row, "busy")?,
-    })
-}
 
 #[async_trait]
 impl tree::Store for Store {
@@ -243,17 +201,4 @@ impl tree::Store for Store {
     async fn prune_thread(&self, id: ThreadId) -> Result<Option<usize>, Error> {
         prune::prune(self, id).await
     }
-}
-
-const TREE_OF: &str = "SELECT tree_id FROM threads WHERE thread_id = $1 AND deleted_at IS NULL";
-
-/// The tree of a living thread.
-async fn tree_of(store: &Store, thread: ThreadId) -> Result<Option<TreeId>, Error> {
-    let row = connection::retry(&store.pools.reads, |client| async move {
-        let find = prepare(&client, TREE_OF).await?;
-        Ok(client.query_opt(&find, &[&thread.0]).await?)
-    })
-    .await?;
-    row.map(|row| Ok(TreeId(column(&row, "tree_id")?)))
-        .transpose()
 }

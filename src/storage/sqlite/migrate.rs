@@ -1,4 +1,4 @@
-//! Numbered migrations.
+//! Numbered migrations of the schema, and who may open a database that has them.
 
 use std::path::Path;
 

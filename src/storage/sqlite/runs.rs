@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
-use super::{
-    Store,
-    columns::{id, id_if, json_if, json_map_if, parsed, unreadable},
-};
+use rows::read_run;
+
+use super::Store;
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::Error,
     id::{RunId, ThreadId, TreeId, WorkerId},
     runs::{
         self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Undo,
-        request::codec::{self as request_codec, Columns},
+        request::codec as request_codec,
     },
     time::Timestamp,
     value::Value,
@@ -39,6 +38,7 @@ mod create;
 mod finish;
 mod open_runs;
 mod recover;
+mod rows;
 mod undo;
 
 pub(super) use cancel::{cancel, end_running};
@@ -57,54 +57,6 @@ pub(super) const PLANNED: &[&str] = &[
     undo::RUN,
     undo::UNPINNED,
 ];
-
-fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
-    let tag = row.get_ref(7)?.as_str()?;
-    let columns = Columns {
-        run: id(row, 0)?,
-        thread: id(row, 2)?,
-        assistant: id(row, 4)?,
-    };
-    let mut kwargs = request_codec::decode(tag, row.get_ref(8)?.as_blob()?, columns)
-        .map_err(|why| unreadable(8, why.to_string()))?;
-    Ok(Run {
-        id: columns.run,
-        tree: id(row, 1)?,
-        thread: columns.thread,
-        branch: id_if(row, 3)?,
-        assistant: columns.assistant,
-        status: parsed(row, 5)?,
-        metadata: request_codec::metadata(json_map_if(row, 6)?, &mut kwargs),
-        kwargs,
-        address: id_if(row, 9)?,
-        base: id_if(row, 18)?,
-        strategy: parsed(row, 10)?,
-        attempt: row.get(11)?,
-        temporary: row.get(12)?,
-        error: json_if(row, 13)?,
-        last_checkpoint: id_if(row, 14)?,
-        run_at: Timestamp(row.get(15)?),
-        created_at: Timestamp(row.get(16)?),
-        updated_at: Timestamp(row.get(17)?),
-    })
-}
-
-/// The slot of a run, of the columns behind its own.
-fn slot_of(run: &Run, row: &Row<'_>) -> rusqlite::Result<Slot> {
-    Ok(Slot {
-        tree: run.tree,
-        thread: run.thread,
-        branch: id(row, 19)?,
-        epoch: row.get(20)?,
-        head: id_if(row, 21)?,
-        head_depth: row.get(22)?,
-    })
-}
-
-fn later(time: Timestamp, by: Duration) -> Timestamp {
-    let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-    Timestamp(time.0.saturating_add(micros))
-}
 
 pub(super) const OF_THREAD: &str = select!(
     "FROM runs r WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \

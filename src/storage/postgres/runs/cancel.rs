@@ -7,7 +7,7 @@ use super::{
         connection::{self, prepare},
         events::{append_rows, ended},
     },
-    ids,
+    rows::ids,
 };
 use crate::{
     checkpoint::Error,

@@ -7,9 +7,9 @@ use super::{
         Store,
         connection::{self, prepare},
         events::{append_rows, started},
-        threads::slot_of,
+        threads::rows::slot_of,
     },
-    run_of,
+    rows::run_of,
 };
 use crate::{checkpoint::Error, id::WorkerId, runs::Claimed};
 

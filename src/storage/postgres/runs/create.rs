@@ -11,11 +11,11 @@ use super::{
         connection::{self, Failure, prepare},
         threads::{
             create::{CREATE as CREATE_THREAD, make_room, send_create},
-            slot_of,
+            rows::slot_of,
         },
     },
     cancel::END_OTHERS,
-    run_of,
+    rows::run_of,
     undo::{RolledBack, roll_back},
 };
 use crate::{

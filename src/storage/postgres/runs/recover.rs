@@ -12,7 +12,7 @@ use super::{
         threads::delete,
     },
     claim::claimed,
-    ids,
+    rows::ids,
 };
 use crate::{
     checkpoint::Error,

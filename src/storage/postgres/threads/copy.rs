@@ -8,10 +8,9 @@ use uuid::Uuid;
 
 use super::{
     super::{Store, columns::column, connection::Failure, events},
-    SELECT,
     blobs::Named,
     create::MAKE_ROOM,
-    thread_of,
+    rows::{SELECT, thread_of},
 };
 use crate::{
     checkpoint::Error,

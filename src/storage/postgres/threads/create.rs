@@ -9,7 +9,7 @@ use super::{
         columns::{Json, Params},
         connection::{self, prepare},
     },
-    SELECT, thread_of,
+    rows::{SELECT, thread_of},
 };
 use crate::{
     checkpoint::Error,

@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::{
     super::{Store, columns::Params, connection::Failure},
     blobs::drop_blobs,
-    event_facts, tree_of,
+    event_facts,
+    rows::tree_of,
 };
 use crate::{checkpoint::Error, id::ThreadId};
 

@@ -12,7 +12,8 @@ use super::{
     },
     blobs::drop_blobs,
     delete::DROP_CHECKPOINTS,
-    event_facts, tree_of,
+    event_facts,
+    rows::tree_of,
 };
 use crate::{
     checkpoint::Error,

@@ -1,4 +1,4 @@
-//! Lists of threads.
+//! Lists of living threads that pass a filter.
 
 use uuid::Uuid;
 
@@ -8,7 +8,7 @@ use super::{
         columns::{Json, Params},
         connection::{self, prepare},
     },
-    thread_of,
+    rows::thread_of,
 };
 use crate::{
     checkpoint::Error,

@@ -3,8 +3,8 @@
 use rusqlite::{Connection, params};
 
 use super::{
-    super::{events, threads},
-    read_run, slot_of,
+    super::{events, threads::slots},
+    rows::{read_run, slot_of},
 };
 use crate::{
     checkpoint::{Error, Slot},
@@ -47,7 +47,7 @@ pub(super) fn claim(
         .collect::<Result<_, _>>()?;
     let mut claimed = Vec::with_capacity(waiting.len());
     for (mut run, mut slot) in waiting {
-        slot.epoch = threads::raise_epoch(db, slot.tree, slot.branch)?;
+        slot.epoch = slots::raise_epoch(db, slot.tree, slot.branch)?;
         db.prepare_cached(
             "UPDATE runs SET status = 'running', branch_id = ?2, epoch = ?3, worker_id = ?4, \
              attempt = attempt + 1, base_checkpoint_id = coalesce(base_checkpoint_id, ?5), \

@@ -1,5 +1,7 @@
 //! A new run: what it does to others of its slot, and whether it starts at once.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, params};
 
 use super::{
@@ -8,12 +10,11 @@ use super::{
         columns::{json_map, map_text},
         events,
         threads::{
-            self,
             create::{insert as insert_thread, is_free},
+            slots::{raise_epoch, slot as slot_of},
         },
     },
     cancel::interrupt,
-    later,
     open_runs::open_runs,
     undo::roll_back,
 };
@@ -40,7 +41,7 @@ pub(in super::super) fn create(
     if exists {
         return Ok(Created::Exists);
     }
-    let mut slot = match threads::slot(db, new.thread, new.branch)? {
+    let mut slot = match slot_of(db, new.thread, new.branch)? {
         Some(slot) => slot,
         None => {
             let Some(thread) = &new.create_thread else {
@@ -51,7 +52,7 @@ pub(in super::super) fn create(
                 return Ok(Created::NoThread);
             }
             insert_thread(db, new.thread, thread, !new.temporary, now)?;
-            match threads::slot(db, new.thread, new.branch)? {
+            match slot_of(db, new.thread, new.branch)? {
                 Some(slot) => slot,
                 None => return Ok(Created::NoThread),
             }
@@ -75,7 +76,7 @@ pub(in super::super) fn create(
                             .execute([open.id.0.as_bytes()])?;
                     }
                 }
-                match threads::slot(db, new.thread, new.branch)? {
+                match slot_of(db, new.thread, new.branch)? {
                     Some(next) => slot = next,
                     None => return Ok(Created::NoThread),
                 }
@@ -123,7 +124,7 @@ pub(in super::super) fn create(
         updated_at: now,
     };
     if claim.is_some() {
-        slot.epoch = threads::raise_epoch(db, slot.tree, slot.branch)?;
+        slot.epoch = raise_epoch(db, slot.tree, slot.branch)?;
         run.branch = Some(slot.branch);
         run.status = Status::Running;
         run.base = slot.head;
@@ -142,6 +143,11 @@ pub(in super::super) fn create(
         Some(_) => Created::Started(Box::new(run), slot),
         None => Created::Queued(Box::new(run)),
     })
+}
+
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+    Timestamp(time.0.saturating_add(micros))
 }
 
 fn insert(

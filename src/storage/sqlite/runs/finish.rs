@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::super::{
     columns::id_if,
     events,
-    threads::{self, delete},
+    threads::{delete, slots},
 };
 use crate::{
     checkpoint::Error,
@@ -18,7 +18,7 @@ use crate::{
 /// See [`runs::Store::finish`](crate::runs::Store::finish).
 pub(super) fn finish(db: &Connection, finish: &Finish, now: Timestamp) -> Result<(), Error> {
     let slot = &finish.slot;
-    threads::record_outcome(db, slot, finish.outcome, finish.error.as_ref(), now)?;
+    slots::record_outcome(db, slot, finish.outcome, finish.error.as_ref(), now)?;
     let base = db
         .prepare_cached(
             "UPDATE runs SET status = ?2, last_checkpoint_id = ?3, error = ?4, updated_at = ?5 \

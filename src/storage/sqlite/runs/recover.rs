@@ -6,10 +6,10 @@ use super::{
     super::{
         columns::{id, id_if},
         events,
-        threads::{self, delete},
+        threads::{delete, slots},
     },
     finish::log_end,
-    read_run, slot_of,
+    rows::{read_run, slot_of},
 };
 use crate::{
     checkpoint::{Error, Slot},
@@ -88,7 +88,7 @@ fn take_over(
     (losses, lost_at): (i32, Option<CheckpointId>),
     now: Timestamp,
 ) -> Result<Claimed, Error> {
-    slot.epoch = threads::raise_epoch(db, slot.tree, slot.branch)?;
+    slot.epoch = slots::raise_epoch(db, slot.tree, slot.branch)?;
     db.prepare_cached(
         "UPDATE runs SET epoch = ?2, worker_id = ?3, attempt = attempt + 1, updated_at = ?4, \
          losses = ?5, lost_at = ?6 WHERE run_id = ?1",

@@ -6,7 +6,7 @@ use super::{
     super::{
         columns::{id, id_if, parsed},
         events,
-        threads::{self, blobs, delete, event_facts},
+        threads::{blobs, delete, event_facts, slots},
     },
     cancel::{interrupt, set_error},
     open_runs::OpenRunRow,
@@ -63,7 +63,7 @@ pub(super) fn remove(db: &Connection, what: &Undo, now: Timestamp) -> Result<boo
     match deleted.removal() {
         Removal::Nothing => {}
         Removal::RollBack if has_ended => {
-            threads::raise_epoch(db, run.tree, run.branch)?;
+            slots::raise_epoch(db, run.tree, run.branch)?;
             roll_back(db, &run, now)?;
             recompute_outcome(db, run.tree, run.branch, now)?;
         }

@@ -2,7 +2,11 @@
 
 use rusqlite::{Connection, params};
 
-use super::{super::events, create::is_free, thread, tree_of};
+use super::{
+    super::events,
+    create::is_free,
+    rows::{thread, tree_of},
+};
 use crate::{
     checkpoint::{Error, frame},
     id::{ThreadId, TreeId},

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, named_params, params};
 
-use super::{blobs::collect, event_facts, tree_of};
+use super::{blobs::collect, event_facts, rows::tree_of};
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},

@@ -6,7 +6,8 @@ use super::{
     super::columns::{id, id_if},
     blobs::collect,
     delete::remove,
-    event_facts, tree_of,
+    event_facts,
+    rows::tree_of,
 };
 use crate::{
     checkpoint::Error,

@@ -1,4 +1,4 @@
-//! Lists of threads.
+//! Lists of living threads that pass a filter.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::{
     super::columns::{id, json_map},
-    read_thread,
+    rows::read_thread,
 };
 use crate::{
     checkpoint::Error,

@@ -1,0 +1,71 @@
+//! Living threads, out of their rows and those of their active branches.
+
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::{
+    checkpoint::{Error, Slot},
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    storage::postgres::{
+        Store,
+        columns::{JsonText, Time, column, word},
+        connection::{self, prepare},
+    },
+    tree::Thread,
+};
+
+pub(super) const SELECT: &str = "
+SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
+       b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error,
+       EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
+                  AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy
+  FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
+ WHERE t.thread_id = $1 AND t.deleted_at IS NULL";
+
+/// A slot out of a row that names its columns as `branches` does.
+pub(in super::super) fn slot_of(row: &Row) -> Result<Slot, Error> {
+    Ok(Slot {
+        tree: TreeId(column(row, "tree_id")?),
+        thread: ThreadId(column(row, "thread_id")?),
+        branch: BranchId(column(row, "branch_id")?),
+        epoch: column(row, "writer_epoch")?,
+        head: column::<Option<Uuid>>(row, "head_checkpoint_id")?.map(CheckpointId),
+        head_depth: column(row, "head_depth")?,
+    })
+}
+
+/// A thread, out of a row of [`SELECT`].
+pub(super) fn thread_of(row: &Row) -> Result<Thread, Error> {
+    let slot = slot_of(row)?;
+    Ok(Thread {
+        id: slot.thread,
+        tree: slot.tree,
+        metadata: column::<JsonText>(row, "metadata")?.map()?,
+        config: column::<JsonText>(row, "config")?.map()?,
+        created_at: column::<Time>(row, "created_at")?.0,
+        updated_at: column::<Time>(row, "updated_at")?.0,
+        state_updated_at: column::<Time>(row, "state_updated_at")?.0,
+        active_branch: slot.branch,
+        head: slot.head,
+        head_depth: slot.head_depth,
+        epoch: slot.epoch,
+        outcome: word(column(row, "outcome")?)?,
+        error: column::<Option<JsonText>>(row, "error")?
+            .map(|json| json.value())
+            .transpose()?,
+        busy: column(row, "busy")?,
+    })
+}
+
+const TREE_OF: &str = "SELECT tree_id FROM threads WHERE thread_id = $1 AND deleted_at IS NULL";
+
+/// The tree of a living thread.
+pub(super) async fn tree_of(store: &Store, thread: ThreadId) -> Result<Option<TreeId>, Error> {
+    let row = connection::retry(&store.pools.reads, |client| async move {
+        let find = prepare(&client, TREE_OF).await?;
+        Ok(client.query_opt(&find, &[&thread.0]).await?)
+    })
+    .await?;
+    row.map(|row| Ok(TreeId(column(&row, "tree_id")?)))
+        .transpose()
+}

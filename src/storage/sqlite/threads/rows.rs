@@ -1,0 +1,63 @@
+//! Living threads, out of their rows and those of their active branches.
+
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use crate::{
+    checkpoint::Error,
+    id::{ThreadId, TreeId},
+    storage::sqlite::columns::{id, id_if, json_if, json_map, parsed},
+    time::Timestamp,
+    tree::Thread,
+};
+
+/// The tree of a living thread.
+pub(super) fn tree_of(db: &Connection, thread: ThreadId) -> Result<Option<TreeId>, Error> {
+    Ok(db
+        .prepare_cached("SELECT tree_id FROM threads WHERE thread_id = ?1 AND deleted_at IS NULL")?
+        .query_row([thread.0.as_bytes()], |row| id(row, 0))
+        .optional()?)
+}
+
+pub(super) const THREAD: &str = "SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \
+     (SELECT max(s.updated_at) FROM branches s \
+        INDEXED BY sqlite_autoindex_branches_2 \
+       WHERE s.tree_id = t.tree_id AND s.thread_id = t.thread_id), \
+     b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, \
+     b.error, \
+     EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
+       AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running') \
+       AND coalesce(r.branch_id, t.active_branch_id) = t.active_branch_id) \
+    FROM threads t JOIN branches b \
+      ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
+    WHERE t.thread_id = ?1 AND t.deleted_at IS NULL";
+
+/// A living thread. Its branches are found by the index of the constraint that their names are unique: the key
+/// would walk those of every fork.
+pub(super) fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
+    Ok(db
+        .prepare_cached(THREAD)?
+        .query_row([thread.0.as_bytes()], read_thread)
+        .optional()?)
+}
+
+/// A thread, out of the columns of [`THREAD`].
+pub(super) fn read_thread(row: &Row<'_>) -> rusqlite::Result<Thread> {
+    let updated: i64 = row.get(5)?;
+    let state_updated: i64 = row.get(6)?;
+    Ok(Thread {
+        id: id(row, 0)?,
+        tree: id(row, 1)?,
+        metadata: json_map(row, 2)?,
+        config: json_map(row, 3)?,
+        created_at: Timestamp(row.get(4)?),
+        updated_at: Timestamp(updated.max(state_updated)),
+        state_updated_at: Timestamp(state_updated),
+        active_branch: id(row, 7)?,
+        head: id_if(row, 8)?,
+        head_depth: row.get(9)?,
+        epoch: row.get(10)?,
+        outcome: parsed(row, 11)?,
+        error: json_if(row, 12)?,
+        busy: row.get(13)?,
+    })
+}
