@@ -1,4 +1,4 @@
-//! Numbered migrations of the schema, and who may open a database that has them.
+//! Brings a database file to the newest schema.
 
 use std::path::Path;
 
