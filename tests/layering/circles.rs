@@ -302,6 +302,9 @@ impl<'ast> Visit<'ast> for Module {
         }
     }
 
+    /// `pub(super)` says who may name an item, and names none.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         if !only_for_tests(&item.attrs) {
             let private = matches!(item.vis, syn::Visibility::Inherited);
