@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod branch;
+pub mod chain;
 pub mod dangling;
 pub mod diff;
 pub mod error;

@@ -7,8 +7,7 @@ use super::{
     error::Error,
     event,
     store::{
-        read::Read,
-        rows::{Branch, NewEvent, OpenRun, Outcome, Point, ThreadRow},
+        rows::{Branch, NewEvent, Outcome, Point, ThreadRow},
         tx::{InsertBranch, Tx},
     },
 };
@@ -16,6 +15,13 @@ use crate::{
     id::{BranchId, RunId},
     value::{Map, Value},
 };
+
+mod switch;
+mod view;
+
+use switch::release_active;
+pub use switch::{QueuedRuns, SwitchPolicy, activate};
+pub use view::{BranchView, is_busy, is_running, last_message, view};
 
 /// Most branches of a thread; also the most tags of a thread.
 pub const MAX_PER_THREAD: usize = 10_000;
@@ -47,34 +53,6 @@ pub struct CreatedBranch {
     pub event_number: i64,
     /// Runs that were cancelled by it.
     pub cancelled: Vec<RunId>,
-}
-
-/// What happens to the runs of the active branch when another branch becomes active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SwitchPolicy {
-    /// What happens to queued runs that float, that is, belong to no branch yet.
-    pub queued: QueuedRuns,
-    /// Whether the running one is cancelled; otherwise it goes on, on its branch.
-    pub cancel_running: bool,
-}
-
-impl SwitchPolicy {
-    /// No run is cancelled; floating runs take the new branch.
-    pub const FLOAT: Self = Self {
-        queued: QueuedRuns::Float,
-        cancel_running: false,
-    };
-}
-
-/// What happens to floating runs when another branch becomes active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueuedRuns {
-    /// They are cancelled.
-    Cancel,
-    /// They are pinned to the branch that was active.
-    Pin,
-    /// They take the new branch.
-    Float,
 }
 
 /// Checks that a thread may have one more branch.
@@ -200,64 +178,6 @@ pub(super) async fn interrupted(
     Ok(None)
 }
 
-/// Makes a branch the active one. Returns the runs that were cancelled and the number of the
-/// event; nothing happens when the branch is active already.
-///
-/// # Errors
-/// The storage failed.
-pub async fn activate(
-    tx: &mut dyn Tx,
-    thread: &ThreadRow,
-    to: &Branch,
-    how: SwitchPolicy,
-) -> Result<(Vec<RunId>, Option<i64>), Error> {
-    if thread.active_branch == Some(to.id) {
-        return Ok((vec![], None));
-    }
-    let ended = release_active(tx, thread, how).await?;
-    tx.activate(thread.id, to.id).await?;
-    let activated = event::branch_activated(to.id, &to.name);
-    let number = tx.append(thread.tree, thread.id, vec![activated]).await?;
-    Ok((ended, Some(number)))
-}
-
-/// Applies a policy to the runs of the active branch. Returns the runs that were cancelled.
-async fn release_active(
-    tx: &mut dyn Tx,
-    thread: &ThreadRow,
-    how: SwitchPolicy,
-) -> Result<Vec<RunId>, Error> {
-    let Some(active) = thread.active_branch else {
-        return Ok(vec![]);
-    };
-    let open = tx.open_runs(thread.tree, thread.id).await?;
-    let floating: Vec<RunId> = open
-        .iter()
-        .filter(|run| !run.running && run.branch.is_none())
-        .map(|run| run.id)
-        .collect();
-    let mut end: Vec<RunId> = match how.queued {
-        QueuedRuns::Cancel => floating,
-        QueuedRuns::Pin => {
-            if !floating.is_empty() {
-                tx.pin_runs(floating, active).await?;
-            }
-            vec![]
-        }
-        QueuedRuns::Float => vec![],
-    };
-    if how.cancel_running {
-        let running = open
-            .iter()
-            .filter(|run| run.running && run.branch == Some(active));
-        end.extend(running.map(|run| run.id));
-    }
-    if !end.is_empty() {
-        tx.cancel_runs(thread.id, end.clone()).await?;
-    }
-    Ok(end)
-}
-
 /// Renames a branch. Returns the number of the event; `None` when it has that name already.
 ///
 /// # Errors
@@ -322,92 +242,6 @@ pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, branch: &Branch) -> Res
         message_id: None,
     };
     Ok(tx.append(thread.tree, thread.id, vec![event]).await?)
-}
-
-/// Whether runs are queued or running on a branch. Floating runs count for the active branch.
-pub fn is_busy(open: &[OpenRun], thread: &ThreadRow, branch: BranchId) -> bool {
-    open.iter()
-        .any(|run| run.branch.or(thread.active_branch) == Some(branch))
-}
-
-/// Whether a run is executed on a branch.
-pub fn is_running(open: &[OpenRun], branch: BranchId) -> bool {
-    open.iter()
-        .any(|run| run.running && run.branch == Some(branch))
-}
-
-/// A branch with what is computed for clients.
-#[derive(Clone, Debug)]
-pub struct BranchView {
-    /// The row.
-    pub row: Branch,
-    /// It is the thread's active one.
-    pub is_active: bool,
-    /// The newest message of the path.
-    pub head_message: Option<Arc<str>>,
-    /// Messages of the path, removed ones too.
-    pub messages: i32,
-    /// Current name of the branch it was created from.
-    pub source: Option<Arc<str>>,
-    /// Runs are queued or running there.
-    pub busy: bool,
-}
-
-impl BranchView {
-    /// `idle`, `busy`, `interrupted` or `error`.
-    pub fn status(&self) -> &'static str {
-        match self.busy {
-            true => "busy",
-            false => self.row.outcome.as_str(),
-        }
-    }
-}
-
-/// Computes what clients are shown of a branch.
-///
-/// # Errors
-/// The storage failed.
-pub async fn view(
-    read: &mut dyn Read,
-    thread: &ThreadRow,
-    row: Branch,
-) -> Result<BranchView, Error> {
-    let open = read.open_runs(thread.tree, thread.id).await?;
-    let source = match row.source {
-        Some(id) => read.branch(thread.tree, id).await?,
-        None => None,
-    };
-    let last = last_message(read, thread, &row).await?;
-    Ok(BranchView {
-        is_active: thread.active_branch == Some(row.id),
-        busy: is_busy(&open, thread, row.id),
-        // Names mean something within one thread only.
-        source: source
-            .filter(|source| source.thread == thread.id)
-            .map(|source| source.name),
-        head_message: last.as_ref().map(|node| node.message_id.clone()),
-        messages: last.map_or(0, |node| node.ordinal),
-        row,
-    })
-}
-
-/// The newest message on the path of a branch.
-///
-/// # Errors
-/// The storage failed.
-pub async fn last_message(
-    read: &mut dyn Read,
-    thread: &ThreadRow,
-    branch: &Branch,
-) -> Result<Option<super::store::rows::MessageNode>, Error> {
-    let point = match branch.head {
-        Some(head) => read.point(thread.tree, head).await?,
-        None => None,
-    };
-    match point.and_then(|point| point.last_node) {
-        Some(node) => Ok(read.node(thread.tree, node).await?),
-        None => Ok(None),
-    }
 }
 
 fn ensure_name_free<'a>(mut taken: impl Iterator<Item = &'a str>, name: &str) -> Result<(), Error> {

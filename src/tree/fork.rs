@@ -196,7 +196,7 @@ pub async fn tree_of(
     match (existing(read, id, lineage).await?, lineage) {
         (Some(thread), _) => Ok(thread.tree),
         (None, Some(lineage)) => Ok(resolve::thread(read, lineage.parent).await?.tree),
-        (None, None) => Err(thread_not_found(id)),
+        (None, None) => Err(resolve::thread_not_found(id)),
     }
 }
 
@@ -218,7 +218,7 @@ pub async fn find_or_create(
     if let Some(thread) = existing(tx, id, lineage).await? {
         return Ok((thread, None));
     }
-    let lineage = lineage.ok_or_else(|| thread_not_found(id))?;
+    let lineage = lineage.ok_or_else(|| resolve::thread_not_found(id))?;
     let parent = resolve::thread(tx, lineage.parent).await?;
     let active = resolve::active(tx, &parent).await?;
     let base = match &lineage.anchor {
@@ -251,7 +251,7 @@ async fn existing(
         return Ok(None);
     };
     match lineage {
-        None if thread.deleted_at.is_some() => Err(thread_not_found(id)),
+        None if thread.deleted_at.is_some() => Err(resolve::thread_not_found(id)),
         Some(_) if thread.deleted_at.is_some() => Err(deleted(id)),
         Some(lineage) if !lineage.matches(&thread) => Err(Error::conflict(
             "lineage_conflict",
@@ -300,8 +300,4 @@ pub fn already_exists(id: ThreadId) -> Error {
         "thread_exists",
         format!("Thread with ID {id} already exists"),
     )
-}
-
-fn thread_not_found(id: ThreadId) -> Error {
-    Error::missing("thread_not_found", format!("Thread with ID {id} not found"))
 }

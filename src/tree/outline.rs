@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
+    chain,
     error::Error,
     resolve,
     store::{
@@ -15,8 +16,6 @@ use crate::id::NodeId;
 
 /// Most rows of an inherited path that are read.
 const WALK: usize = 100_000;
-/// Nodes read at once on the way up a chain.
-const PAGE: usize = 64;
 
 /// A page of a thread's outline.
 #[derive(Clone, Debug)]
@@ -119,18 +118,7 @@ pub async fn last_model_message(
     thread: &ThreadRow,
     branch: &Branch,
 ) -> Result<Option<MessageNode>, Error> {
-    let head = match branch.head {
-        Some(head) => read.point(thread.tree, head).await?,
-        None => None,
-    };
-    let mut next = head.and_then(|point| point.last_node);
-    while let Some(start) = next.take() {
-        for node in read.chain(thread.tree, start, PAGE).await? {
-            if matches!(node.role.as_deref(), Some("ai" | "assistant")) {
-                return Ok(Some(node));
-            }
-            next = node.parent;
-        }
-    }
-    Ok(None)
+    let last = chain::last_node(read, branch).await?;
+    let is_model = |node: &MessageNode| matches!(node.role.as_deref(), Some("ai" | "assistant"));
+    Ok(chain::find(read, thread.tree, last, is_model).await?)
 }

@@ -9,10 +9,11 @@ use crate::{
     id::{NodeId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
+        chain,
         error::Error,
         store::{
             read::Read,
-            rows::{Branch, MessageNode, ThreadRow},
+            rows::{MessageNode, ThreadRow},
         },
     },
 };
@@ -70,7 +71,7 @@ pub async fn find_points(
         let mut own = false;
         let mut first = None;
         for branch in read.branches(tree, thread.id).await? {
-            let last = last_node(read, tree, &branch).await?;
+            let last = chain::last_node(read, &branch).await?;
             if thread.id == from.id && from.active_branch == Some(branch.id) {
                 active = last;
             }
@@ -149,20 +150,6 @@ impl PathPosition {
             ordinal: ordinal.map_or(0, |indexed| indexed.node.ordinal),
             node,
         }
-    }
-}
-
-async fn last_node(
-    read: &mut dyn Read,
-    tree: TreeId,
-    branch: &Branch,
-) -> Result<Option<NodeId>, Error> {
-    match branch.head {
-        Some(head) => {
-            let point = read.point(tree, head).await?;
-            Ok(point.and_then(|point| point.last_node))
-        }
-        None => Ok(None),
     }
 }
 

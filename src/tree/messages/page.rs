@@ -9,9 +9,10 @@ use super::{
     path::{MessagePath, PathSelector, find_path},
 };
 use crate::{
-    id::CheckpointId,
+    id::{CheckpointId, NodeId},
     tree::{
         error::Error,
+        resolve,
         store::{
             read::Read,
             rows::{MessageChange, MessageNode, ThreadRow},
@@ -211,7 +212,7 @@ enum CursorTarget {
 async fn newest(
     read: &mut dyn Read,
     thread: &ThreadRow,
-    last: Option<crate::id::NodeId>,
+    last: Option<NodeId>,
     limit: usize,
 ) -> Result<Vec<MessageNode>, Error> {
     let mut nodes = match last {
@@ -281,10 +282,7 @@ async fn is_before(
     if end.ordinal.saturating_sub(node.ordinal) > WALK_MAX {
         return Err(too_deep());
     }
-    let there = read
-        .segment(thread.tree, end.id, node.ordinal.saturating_sub(1), 1)
-        .await?;
-    Ok(there.first().is_some_and(|there| there.id == node.id))
+    Ok(resolve::is_before(read, thread.tree, end.id, node).await?)
 }
 
 async fn in_state(

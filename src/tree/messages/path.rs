@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     id::{CheckpointId, NodeId},
     tree::{
+        chain,
         error::Error,
         resolve::{self, Base},
         store::{
@@ -13,9 +14,6 @@ use crate::{
         },
     },
 };
-
-/// Messages of a chain that are read at once.
-const PAGE: usize = 256;
 
 /// Selects a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,10 +127,7 @@ async fn path_of_branch(
     thread: &ThreadRow,
     branch: Branch,
 ) -> Result<MessagePath, Error> {
-    let point = match branch.head {
-        Some(head) => read.point(thread.tree, head).await?,
-        None => None,
-    };
+    let point = chain::head(read, &branch).await?;
     let last = match &point {
         Some(point) => last_message(read, thread, point).await?,
         None => None,
@@ -183,18 +178,8 @@ async fn messages_after(
     end: Option<NodeId>,
     node: &MessageNode,
 ) -> Result<Vec<Arc<str>>, Error> {
-    let mut found = vec![];
-    let mut next = end;
-    while let Some(start) = next.take() {
-        for other in read.chain(thread.tree, start, PAGE).await? {
-            if other.id == node.id {
-                return Ok(found);
-            }
-            next = other.parent;
-            found.push(other.message_id);
-        }
-    }
-    Ok(found)
+    let after = chain::take_while(read, thread.tree, end, |other| other.id != node.id).await?;
+    Ok(after.into_iter().map(|node| node.message_id).collect())
 }
 
 async fn last_message(

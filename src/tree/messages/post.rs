@@ -17,6 +17,7 @@ use crate::{
     id::CheckpointId,
     tree::{
         branch::{self, CreateBranch, SwitchPolicy},
+        chain,
         dangling::has_open_calls,
         error::Error,
         resolve::{self, Base},
@@ -138,7 +139,7 @@ async fn attempt(
         after,
         on_existing: post.on_existing,
     };
-    let line = branch_end(tx, thread, &main).await?;
+    let line = branch_end(tx, &main).await?;
     let others = match after {
         Some(predecessor) if predecessor != line.last => {
             other_branch_ends(tx, thread, &main).await?
@@ -155,7 +156,7 @@ async fn attempt(
             let mut to = main;
             if id != to.id {
                 match tx.lock_branch(thread.tree, id).await? {
-                    Some(other) if Some(branch_end(tx, thread, &other).await?.last) == after => {
+                    Some(other) if Some(branch_end(tx, &other).await?.last) == after => {
                         to = other;
                     }
                     _ => return Ok(None),
@@ -286,18 +287,10 @@ async fn already_stored(
     })
 }
 
-pub(super) async fn branch_end(
-    read: &mut dyn Read,
-    thread: &ThreadRow,
-    branch: &Branch,
-) -> Result<BranchEnd, Error> {
-    let point = match branch.head {
-        Some(head) => read.point(thread.tree, head).await?,
-        None => None,
-    };
+pub(super) async fn branch_end(read: &mut dyn Read, branch: &Branch) -> Result<BranchEnd, Error> {
     Ok(BranchEnd {
         branch: branch.id,
-        last: point.and_then(|point| point.last_node),
+        last: chain::last_node(read, branch).await?,
         updated_at: branch.updated_at,
     })
 }
@@ -310,7 +303,7 @@ pub(super) async fn other_branch_ends(
     let mut lines = vec![];
     for branch in read.branches(thread.tree, thread.id).await? {
         if branch.id != main.id {
-            lines.push(branch_end(read, thread, &branch).await?);
+            lines.push(branch_end(read, &branch).await?);
         }
     }
     Ok(lines)

@@ -74,7 +74,7 @@ pub async fn choose_branch(
         });
     };
     let node = super::message(tx, thread, parent, main.head).await?;
-    let line = branch_end(tx, thread, &main).await?;
+    let line = branch_end(tx, &main).await?;
     let after = match position {
         Position::At => Some(node.id),
         Position::Before => node.parent,

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    Base, PAGE, WALK_MAX, at_message, checkpoint, existing_checkpoint, follows_directly, pruned,
-    sees, too_deep,
+    base::{
+        Base, PAGE, WALK_MAX, at_message, existing_checkpoint, follows_directly, pruned, too_deep,
+    },
+    find::checkpoint,
+    nodes::sees,
 };
 use crate::{
     checkpoint::Source,

@@ -6,6 +6,7 @@ use crate::{
     checkpoint::Source,
     id::{CheckpointId, NodeId, TreeId},
     tree::{
+        chain,
         error::Error,
         store::{
             read::Read,
@@ -13,9 +14,6 @@ use crate::{
         },
     },
 };
-
-/// Messages that are read at once.
-const PAGE: usize = 64;
 
 /// Whether a message is on the path that ends at `head`.
 ///
@@ -72,31 +70,23 @@ pub async fn last_inherited(
     let Some(point) = read.point(thread.tree, base).await? else {
         return Ok(None);
     };
-    let Some(mut next) = point.last_node else {
+    if point.last_node.is_none() {
         return Ok(None);
-    };
+    }
     let Some(anchor) = &thread.fork_anchor else {
         let cut = trimmed_start(read, thread, &point).await?;
         return Ok(cut.map_or(point.last_node, |cut| cut.last_node));
     };
-    loop {
-        let chain = read.chain(thread.tree, next, PAGE).await?;
-        for node in &chain {
-            if node.checkpoint != base {
-                return Ok(point.last_node);
-            }
-            if node.message_id == *anchor {
-                return Ok(match thread.fork_position {
-                    Some(Position::Before) => node.parent,
-                    _ => Some(node.id),
-                });
-            }
-        }
-        next = match chain.last().and_then(|node| node.parent) {
-            Some(parent) => parent,
-            None => return Ok(point.last_node),
-        };
-    }
+    let anchored = chain::find(read, thread.tree, point.last_node, |node| {
+        node.checkpoint != base || node.message_id == *anchor
+    });
+    Ok(match anchored.await? {
+        Some(node) if node.checkpoint == base => match thread.fork_position {
+            Some(Position::Before) => node.parent,
+            _ => Some(node.id),
+        },
+        _ => point.last_node,
+    })
 }
 
 /// The trim checkpoint that a fork at no named message begins with, if its base was trimmed: the
@@ -120,7 +110,7 @@ async fn trimmed_start(
 }
 
 /// Whether a message is one of those that end with `end`.
-async fn is_before(
+pub(crate) async fn is_before(
     read: &mut dyn Read,
     tree: TreeId,
     end: NodeId,
