@@ -53,9 +53,9 @@ pub struct Address {
     pub target: AddressTarget,
     /// Whether the thing itself is meant, or the point before it.
     pub position: Position,
-    /// The message was named as a parent, whose id must be a UUID if it is not known.
+    /// The message was named as a parent: if it is not found, its id must be a UUID.
     pub as_parent: bool,
-    /// A branch whose head the checkpoint must be: runs and state edits may name both.
+    /// A branch whose head the checkpoint must be: runs and state updates may name both.
     pub head_of: Option<Arc<str>>,
 }
 
@@ -78,8 +78,8 @@ impl Address {
 }
 
 impl AddressFields {
-    /// The one address that the fields name. `with_branch` lets `branch` stand beside a checkpoint, as runs and state
-    /// edits may.
+    /// The one address that the fields name. `with_branch` allows `branch` beside a checkpoint, which
+    /// runs and state updates may name together.
     ///
     /// # Errors
     /// 422: two addresses, or a name that no branch or tag can have.
@@ -172,11 +172,12 @@ impl AddressFields {
 fn one<T: PartialEq>(values: Vec<T>, what: &str) -> Result<Option<T>, Error> {
     let mut values = values.into_iter();
     let first = values.next();
-    match values.all(|value| Some(&value) == first.as_ref()) {
-        true => Ok(first),
-        false => Err(Error::invalid(format!(
+    if values.all(|value| Some(&value) == first.as_ref()) {
+        Ok(first)
+    } else {
+        Err(Error::invalid(format!(
             "The request names different {what}s: give one"
-        ))),
+        )))
     }
 }
 

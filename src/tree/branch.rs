@@ -60,12 +60,13 @@ pub struct CreatedBranch {
 /// # Errors
 /// 409 `too_many`.
 pub fn ensure_room(branches: &[Branch]) -> Result<(), Error> {
-    match branches.len() < MAX_PER_THREAD {
-        true => Ok(()),
-        false => Err(Error::conflict(
+    if branches.len() < MAX_PER_THREAD {
+        Ok(())
+    } else {
+        Err(Error::conflict(
             "too_many",
             format!("The thread has {MAX_PER_THREAD} branches: delete some first"),
-        )),
+        ))
     }
 }
 
@@ -102,9 +103,10 @@ pub async fn create(
     let copies = source.is_some();
     let source = source.unwrap_or_else(|| new.from.clone());
     let id = BranchId::mint();
-    let outcome = match copies || new.waits {
-        true => Outcome::Interrupted,
-        false => Outcome::Idle,
+    let outcome = if copies || new.waits {
+        Outcome::Interrupted
+    } else {
+        Outcome::Idle
     };
     tx.insert_branch(InsertBranch {
         id,
@@ -245,12 +247,13 @@ pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, branch: &Branch) -> Res
 }
 
 fn ensure_name_free<'a>(mut taken: impl Iterator<Item = &'a str>, name: &str) -> Result<(), Error> {
-    match taken.any(|one| one == name) {
-        false => Ok(()),
-        true => Err(Error::conflict(
+    if taken.any(|one| one == name) {
+        Err(Error::conflict(
             "name_taken",
             format!("The thread has a branch `{name}` already: choose another name"),
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -100,9 +100,10 @@ pub async fn create(
         metadata: metadata(parent, new.metadata, &new.by),
     })
     .await?;
-    let outcome = match source.is_some() || (whole && new.waits) {
-        true => Outcome::Interrupted,
-        false => Outcome::Idle,
+    let outcome = if source.is_some() || (whole && new.waits) {
+        Outcome::Interrupted
+    } else {
+        Outcome::Idle
     };
     tx.insert_branch(InsertBranch {
         id,

@@ -2,6 +2,7 @@
 
 pub mod content;
 pub mod cursor;
+mod destination;
 pub mod existing;
 pub mod item;
 pub mod page;

@@ -1,22 +1,22 @@
-//! What a branch is that a run opens with its first durable write.
+//! The name and the events of a branch that a run creates with its first durable write.
 
 use std::sync::Arc;
 
 use super::{address::auto_name, event, store::rows::NewEvent};
 use crate::{checkpoint::NewBranch, id::CheckpointId};
 
-/// Name and events of a branch that a run opens.
+/// The name and the events of a branch that a run creates.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// What it is called.
+    /// Its name.
     pub name: Arc<str>,
-    /// What the thread's log records of it.
+    /// Events to append to the thread's log.
     pub events: Vec<NewEvent>,
 }
 
 impl Opening {
-    /// Decides for a branch that is made from the branch called `source`, in a thread whose
-    /// branches have these `names`. The name that the run wants is used while it is free.
+    /// Chooses the name of a branch created from the branch `source` in a thread whose branches have
+    /// these `names`, and computes its events. The name that the run asks for is used if it is free.
     pub fn of(new: &NewBranch, source: &str, names: &[impl AsRef<str>]) -> Self {
         let mut taken = names.iter().map(AsRef::as_ref);
         let name = match &new.name {
@@ -33,9 +33,9 @@ impl Opening {
     }
 }
 
-/// An id above every checkpoint of a subgraph that a branch shares with the one whose pending
-/// writes it copies at `base`: the first one after a copied interrupt that the other has
-/// `resumed` already, else one minted above the `newest` of them.
+/// An id above every checkpoint of a subgraph that a new branch shares with the branch whose pending
+/// writes it copies at `base`. If that branch has `resumed` a copied interrupt already, it is the
+/// first checkpoint after that; otherwise it is minted above the `newest` checkpoint.
 pub fn creation_id(
     base: CheckpointId,
     resumed: Option<CheckpointId>,

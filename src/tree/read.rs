@@ -115,9 +115,10 @@ impl StateReader<'_> {
     ) -> Result<ThreadState, engine::Error> {
         let wiring = Topology::new(graph.clone());
         let snapshot = exact(&wiring, ns, decoded, live)?;
-        let subgraphs = match with_subgraphs {
-            true => self.subgraph_states(graph, &snapshot).await?,
-            false => HashMap::new(),
+        let subgraphs = if with_subgraphs {
+            self.subgraph_states(graph, &snapshot).await?
+        } else {
+            HashMap::new()
         };
         Ok(ThreadState {
             snapshot,

@@ -95,9 +95,10 @@ pub async fn resolve(
         }
         AddressTarget::Message(id) => {
             let head = active(read, thread).await?.head;
-            let node = match address.as_parent {
-                true => messages::message(read, thread, id, head).await?,
-                false => self::message(read, thread, id, head).await?,
+            let node = if address.as_parent {
+                messages::message(read, thread, id, head).await?
+            } else {
+                self::message(read, thread, id, head).await?
             };
             let base = match address.position {
                 Position::At => at_message(read, thread, &node).await?,

@@ -1,30 +1,30 @@
-//! What rolling back a run does to its branch.
+//! Plans what rolling back a run does to its branch.
 
 use super::{event, store::rows::NewEvent};
 use crate::id::{BranchId, CheckpointId};
 
-/// A branch that the run itself opened, and the branch that it was made from.
+/// A branch that the run itself created, and the branch it was created from.
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// Name of the branch.
     pub name: String,
-    /// The branch it was made from, which is still there.
+    /// The branch it was created from, which still exists.
     pub source: BranchId,
-    /// Name of that one.
+    /// Name of that branch.
     pub source_name: String,
 }
 
-/// What the branch of a run that is rolled back becomes, and what its thread's log is to say.
+/// The changes of the branch and of the thread's event log when a run is rolled back.
 #[derive(Clone, Debug)]
 pub struct Rollback {
-    /// The branch goes, and this one is active in its place. Without one its head goes back to
-    /// where the run began.
+    /// The branch to activate after the run's own branch is deleted. Without one, the head of the
+    /// branch moves back to where the run began.
     pub closes_for: Option<BranchId>,
-    /// Events for the log.
+    /// Events to append to the log.
     pub events: Vec<NewEvent>,
 }
 
-/// Decides for a run that began at `base` of a branch, or that `opened` this branch there.
+/// Plans the rollback of a run that began at `base` of a branch, or that `opened` the branch there.
 pub fn plan(branch: BranchId, base: Option<CheckpointId>, opened: Option<Opened>) -> Rollback {
     let at_base = |kind| NewEvent {
         kind,

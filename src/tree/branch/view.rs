@@ -46,9 +46,10 @@ pub struct BranchView {
 impl BranchView {
     /// `idle`, `busy`, `interrupted` or `error`.
     pub fn status(&self) -> &'static str {
-        match self.busy {
-            true => "busy",
-            false => self.row.outcome.as_str(),
+        if self.busy {
+            "busy"
+        } else {
+            self.row.outcome.as_str()
         }
     }
 }

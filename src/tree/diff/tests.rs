@@ -1,3 +1,5 @@
+//! Tests of the differences between two states.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,8 +1,8 @@
-//! The numbers that storages have in place of the types of events.
+//! The numbers that storages store for the types of events.
 
-/// The number of a type, by the name of its constant: what storages have in the place of the type.
-/// A number is never used for another type. As a literal it is part of the texts of statements, so
-/// that partial indexes serve them.
+/// The number that storages store for a type, by the name of the type's constant. A number is never
+/// used for another type. It is a literal, so that it can be part of the text of a statement and
+/// partial indexes serve that.
 macro_rules! event_code {
     (THREAD_CREATED) => {
         1

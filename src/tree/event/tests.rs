@@ -1,7 +1,10 @@
+//! Tests of the encoding and the payloads of events.
+
 use super::*;
 use crate::{
     id::{BranchId, RunId},
     time::Timestamp,
+    tree::store::rows::ThreadEvent,
 };
 
 fn event(kind: &str) -> ThreadEvent {

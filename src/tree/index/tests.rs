@@ -1,3 +1,5 @@
+//! Tests of the rows of the message index.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

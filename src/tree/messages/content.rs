@@ -20,7 +20,7 @@ pub struct MessageContents<'a> {
     pub tree: TreeId,
     /// The thread.
     pub thread: ThreadId,
-    /// The channel that holds the conversation.
+    /// The channel of the conversation.
     pub channel: Arc<str>,
 }
 

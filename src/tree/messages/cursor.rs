@@ -21,7 +21,7 @@ const OUTSIDE: NodeId = NodeId(Uuid::nil());
 pub struct Cursor {
     /// The last message of the path it was made for.
     pub end: NodeId,
-    /// The message it stands at.
+    /// The message it names.
     pub at: NodeId,
     seal: Uuid,
 }
@@ -42,7 +42,7 @@ impl Cursor {
         Self::new(end, OUTSIDE)
     }
 
-    /// Whether it stands at no message.
+    /// Whether it names no message.
     pub fn is_outside(&self) -> bool {
         self.at == OUTSIDE
     }

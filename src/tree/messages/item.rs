@@ -208,9 +208,10 @@ pub async fn siblings(
         .iter()
         .filter_map(|item| Some(item.node.as_ref()?.parent))
         .collect();
-    let mut all = match parents.contains(&None) {
-        true => read.children(thread.tree, None).await?,
-        false => vec![],
+    let mut all = if parents.contains(&None) {
+        read.children(thread.tree, None).await?
+    } else {
+        vec![]
     };
     let parents = parents.into_iter().flatten().collect();
     all.extend(read.followers(thread.tree, parents).await?);

@@ -171,13 +171,13 @@ async fn on_path(
         .is_some()
         .then(|| Cursor::new(end, first.id).text());
     let is_tool = |node: &MessageNode| node.role.as_deref() == Some("tool");
-    let splits = match request.from.is_forward() {
-        true if more => {
-            let after = nodes_after(read, thread, end, last.ordinal, 1).await?;
-            after.first().is_some_and(is_tool)
-        }
-        true => false,
-        false => prev.is_some() && is_tool(first),
+    let splits = if !request.from.is_forward() {
+        prev.is_some() && is_tool(first)
+    } else if more {
+        let after = nodes_after(read, thread, end, last.ordinal, 1).await?;
+        after.first().is_some_and(is_tool)
+    } else {
+        false
     };
     Ok(Part {
         nodes: nodes.into_iter().map(item::PageEntry::OnPath).collect(),
@@ -190,9 +190,10 @@ async fn on_path(
 /// A page past either end of a path, with a cursor to its other side.
 fn empty_part(end: &MessageNode, from: &PagePosition) -> Part {
     let cursor = Some(Cursor::outside(end).text());
-    let (next, prev) = match from.is_forward() {
-        true => (None, cursor),
-        false => (cursor, None),
+    let (next, prev) = if from.is_forward() {
+        (None, cursor)
+    } else {
+        (cursor, None)
     };
     Part {
         next,
@@ -245,22 +246,25 @@ async fn find_target(
     text: &Arc<str>,
 ) -> Result<CursorTarget, Error> {
     if let Some(cursor) = Cursor::parse(text) {
-        let made_for = match cursor.end == end.id {
-            true => Some(end.clone()),
-            false => read.node(thread.tree, cursor.end).await?,
+        let made_for = if cursor.end == end.id {
+            Some(end.clone())
+        } else {
+            read.node(thread.tree, cursor.end).await?
         };
         if let Some(made_for) = made_for.filter(|end| cursor.is_genuine(end)) {
-            let at = match cursor.is_outside() {
-                true => Some(made_for),
-                false => read.node(thread.tree, cursor.at).await?,
+            let at = if cursor.is_outside() {
+                Some(made_for)
+            } else {
+                read.node(thread.tree, cursor.at).await?
             };
             let at = at.ok_or_else(off_path)?;
             if cursor.end != end.id && !is_before(read, thread, end, &at).await? {
                 return Err(off_path());
             }
-            return Ok(match cursor.is_outside() {
-                true => CursorTarget::Outside(at),
-                false => CursorTarget::At(at),
+            return Ok(if cursor.is_outside() {
+                CursorTarget::Outside(at)
+            } else {
+                CursorTarget::At(at)
             });
         }
     }
@@ -347,9 +351,10 @@ async fn in_state(
         let message = messages.get(at).and_then(|one| one.get("type"));
         message.and_then(|kind| kind.as_str()) == Some("tool")
     };
-    let splits = match request.from.is_forward() {
-        true => stop < count && is_tool(stop),
-        false => start > 0 && is_tool(start),
+    let splits = if request.from.is_forward() {
+        stop < count && is_tool(stop)
+    } else {
+        start > 0 && is_tool(start)
     };
     let nodes = item::in_state(read, thread, path, part).await?;
     let cursor = |entry: Option<&item::PageEntry>| match (entry?, &path.last) {

@@ -185,7 +185,7 @@ mod tests {
                 OnExisting::Branch,
                 MessagePlacement::Edit(node(2)),
             ),
-            // Another place is named: there it goes.
+            // The request names another predecessor.
             (
                 Some(Some(4)),
                 OnExisting::Branch,

@@ -3,24 +3,24 @@
 
 use std::sync::Arc;
 
+pub use super::destination::{TargetGraph, branch_off, id_exists};
 use super::{
     Incoming, OnExisting, Post,
     content::MessageContents,
+    destination::{branch_end, load_state, other_branch_ends},
     existing::ExistingMessages,
-    placement::{BranchEnd, MessagePlacement, PlacementRequest, Predecessor, choose_placement},
-    trim::{pruned, trim},
+    placement::{MessagePlacement, PlacementRequest, Predecessor, choose_placement},
+    trim::pruned,
     write::{assign_ids, role_of, stored_nodes, write},
 };
 use crate::{
-    checkpoint::{self, Slot, frame::Decoded},
-    graph::Compiled,
+    checkpoint::{self, frame::Decoded},
     id::CheckpointId,
     tree::{
-        branch::{self, CreateBranch, SwitchPolicy},
-        chain,
+        branch::{self, SwitchPolicy},
         dangling::has_open_calls,
         error::Error,
-        resolve::{self, Base},
+        resolve,
         store::{
             read::Read,
             rows::{Branch, MessageNode, Position, ThreadRow},
@@ -31,14 +31,6 @@ use crate::{
 
 /// How often a post begins anew because runs moved the branch meanwhile.
 const TRIES: usize = 5;
-
-/// The graph that stored messages wait for.
-pub struct TargetGraph<'a> {
-    /// The thread's graph, or one that has just a messages channel.
-    pub graph: &'a Arc<Compiled>,
-    /// The thread has a graph.
-    pub assigned: bool,
-}
 
 /// Messages that are stored.
 #[derive(Debug)]
@@ -287,28 +279,6 @@ async fn already_stored(
     })
 }
 
-pub(super) async fn branch_end(read: &mut dyn Read, branch: &Branch) -> Result<BranchEnd, Error> {
-    Ok(BranchEnd {
-        branch: branch.id,
-        last: chain::last_node(read, branch).await?,
-        updated_at: branch.updated_at,
-    })
-}
-
-pub(super) async fn other_branch_ends(
-    read: &mut dyn Read,
-    thread: &ThreadRow,
-    main: &Branch,
-) -> Result<Vec<BranchEnd>, Error> {
-    let mut lines = vec![];
-    for branch in read.branches(thread.tree, thread.id).await? {
-        if branch.id != main.id {
-            lines.push(branch_end(read, &branch).await?);
-        }
-    }
-    Ok(lines)
-}
-
 /// Refuses the request when the branch does not have the head that it expects.
 fn check_expected_head(post: &Post, branch: &Branch) -> Result<(), Error> {
     let is_head = |expected: &Option<Arc<str>>| match expected {
@@ -328,53 +298,6 @@ fn check_expected_head(post: &Post, branch: &Branch) -> Result<(), Error> {
         )),
         _ => Ok(()),
     }
-}
-
-async fn load_state(values: &MessageContents<'_>, id: CheckpointId) -> Result<Decoded, Error> {
-    let found = values.decoded(id).await?.ok_or_else(|| pruned(id))?;
-    Ok((*found).clone())
-}
-
-/// Creates a branch at `base`. Returns it with the slot to write to it and the state there.
-///
-/// # Errors
-/// 409 `checkpoint_pruned` or `too_many`, or the storage failed.
-pub async fn branch_off(
-    tx: &mut dyn Tx,
-    values: &MessageContents<'_>,
-    target: &TargetGraph<'_>,
-    thread: &ThreadRow,
-    from: &Branch,
-    base: Base,
-    how: (&'static str, bool),
-) -> Result<(Branch, Slot, Option<Decoded>), Error> {
-    let (origin, activate) = how;
-    let new = CreateBranch {
-        base: base.point().cloned(),
-        name: None,
-        from: from.clone(),
-        origin,
-        activate: activate.then_some(SwitchPolicy::FLOAT),
-        waits: false,
-    };
-    let made = branch::create(tx, thread, new).await?.branch;
-    let (slot, state) = match &base {
-        Base::Empty => (made.slot(), None),
-        Base::At(point) => (made.slot(), Some(load_state(values, point.id).await?)),
-        Base::Trim { of, drop } => {
-            let (slot, state) = trim(tx, values, target.graph, &made, of, drop).await?;
-            (slot, Some(state))
-        }
-    };
-    Ok((made, slot, state))
-}
-
-/// 409: the thread has a message with this id.
-pub fn id_exists(id: &str) -> Error {
-    Error::conflict(
-        "message_exists",
-        format!("The thread has a message `{id}` already"),
-    )
 }
 
 fn branch_busy(branch: &Branch) -> Error {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{
     content::MessageContents,
+    destination::{TargetGraph, branch_end, branch_off, id_exists, other_branch_ends},
     existing::ExistingMessages,
     placement::{MessagePlacement, PlacementRequest, choose_placement},
-    post::{TargetGraph, branch_end, branch_off, id_exists, other_branch_ends},
 };
 use crate::{
     id::BranchId,
@@ -79,9 +79,10 @@ pub async fn choose_branch(
         Position::At => Some(node.id),
         Position::Before => node.parent,
     };
-    let others = match line.last == after {
-        true => vec![],
-        false => other_branch_ends(tx, thread, &main).await?,
+    let others = if line.last == after {
+        vec![]
+    } else {
+        other_branch_ends(tx, thread, &main).await?
     };
     let request = PlacementRequest {
         after: Some(after),

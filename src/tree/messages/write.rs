@@ -5,8 +5,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    Incoming, OnExisting, Post, content::MessageContents, existing::ExistingMessages,
-    post::TargetGraph,
+    Incoming, OnExisting, Post, content::MessageContents, destination::TargetGraph,
+    existing::ExistingMessages,
 };
 use crate::{
     checkpoint::{self, Slot, buffered::BufferedSaver, frame::Decoded},
@@ -140,9 +140,10 @@ pub(super) async fn write(
             error => error.into(),
         })?;
     }
-    let outcome = match edited.next.is_empty() {
-        true => Outcome::Idle,
-        false => Outcome::Interrupted,
+    let outcome = if edited.next.is_empty() {
+        Outcome::Idle
+    } else {
+        Outcome::Interrupted
     };
     tx.set_outcome(values.tree, slot.branch, outcome).await?;
     Ok(state)

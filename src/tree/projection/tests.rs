@@ -1,10 +1,13 @@
+//! Tests of the rows that events add to derived tables.
+
 use proptest::prelude::*;
 
-use super::*;
+use super::{rows::PREVIEW, *};
 use crate::{
     id::{BranchId, EventId},
+    tree::store::rows::ThreadEvent,
     value,
-    value::Map,
+    value::{Map, Value},
 };
 
 fn event(number: i64, kind: &str, message: Option<&str>) -> ThreadEvent {

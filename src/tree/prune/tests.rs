@@ -1,3 +1,5 @@
+//! Tests of the plan of which checkpoints are removed.
+
 use uuid::Uuid;
 
 use super::*;

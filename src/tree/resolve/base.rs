@@ -85,9 +85,10 @@ pub(super) async fn parent_of(
         Some(id) => Some(existing_checkpoint(read, thread, id).await?),
         None => None,
     };
-    match follows_directly(point, parent.as_ref()) {
-        true => Ok(parent),
-        false => Err(pruned(format!("What was before {} is gone", point.id))),
+    if follows_directly(point, parent.as_ref()) {
+        Ok(parent)
+    } else {
+        Err(pruned(format!("What was before {} is gone", point.id)))
     }
 }
 
@@ -124,9 +125,10 @@ pub async fn at_message(
         .filter(|other| other.seq > node.seq)
         .map(|other| other.message_id)
         .collect();
-    Ok(match drop.is_empty() {
-        true => Base::At(first),
-        false => Base::Trim { of: first, drop },
+    Ok(if drop.is_empty() {
+        Base::At(first)
+    } else {
+        Base::Trim { of: first, drop }
     })
 }
 

@@ -1,0 +1,170 @@
+//! Computes the rows that events add to derived tables.
+
+use std::sync::Arc;
+
+use super::{ForkRow, HeadRow, ProjectedRows, Projection, SearchRow, TimelineRow};
+use crate::{
+    tree::{event, store::rows::ThreadEvent},
+    value::Value,
+};
+
+/// Most characters of a preview.
+pub(super) const PREVIEW: usize = 120;
+
+/// The rows that `events` of a thread add to a table. `message` returns the message that an event
+/// is about, as stored at the event's checkpoint.
+pub fn project<'a>(
+    projection: Projection,
+    head: Option<&HeadRow>,
+    events: &[ThreadEvent],
+    message: impl Fn(&ThreadEvent) -> Option<&'a Value>,
+) -> ProjectedRows {
+    match projection {
+        Projection::Timeline => ProjectedRows::Timeline(
+            events
+                .iter()
+                .filter(|event| is_shown(event))
+                .filter_map(|event| {
+                    Some(TimelineRow {
+                        number: event.number,
+                        code: event::code(&event.kind).ok()?,
+                    })
+                })
+                .collect(),
+        ),
+        Projection::Heads => {
+            let mut head = head.cloned().unwrap_or_default();
+            for event in events {
+                advance(&mut head, event, message(event));
+            }
+            ProjectedRows::Head(Box::new(head))
+        }
+        Projection::Forks => ProjectedRows::Forks(events.iter().filter_map(fork).collect()),
+        Projection::Search => ProjectedRows::Search(
+            events
+                .iter()
+                .filter(|event| is_text(event))
+                .filter_map(|event| {
+                    let message = message(event)?;
+                    let text = text(message).to_lowercase();
+                    (!text.is_empty()).then_some(SearchRow {
+                        number: event.number,
+                        text,
+                    })
+                })
+                .collect(),
+        ),
+    }
+}
+
+/// Whether a list of a thread's history shows an event. It leaves out the steps of successful runs,
+/// because their messages are listed.
+fn is_shown(event: &ThreadEvent) -> bool {
+    match &*event.kind {
+        event::RUN_ENQUEUED | event::RUN_STARTED | event::CHECKPOINT_CREATED => false,
+        event::RUN_FINISHED => event.payload.get("status") != Some(&Value::str("success")),
+        _ => true,
+    }
+}
+
+/// Whether an event adds a message or changes the content of one.
+pub fn is_text(event: &ThreadEvent) -> bool {
+    is_added(event) || &*event.kind == event::MESSAGE_EDITED
+}
+
+/// Whether an event adds a message.
+fn is_added(event: &ThreadEvent) -> bool {
+    matches!(
+        &*event.kind,
+        event::USER_MESSAGE_ADDED | event::LLM_RESPONSE_GENERATED | event::MESSAGE_ADDED
+    )
+}
+
+fn advance(head: &mut HeadRow, event: &ThreadEvent, message: Option<&Value>) {
+    head.number = event.number;
+    head.updated_at = head.updated_at.max(event.created_at.0);
+    match &*event.kind {
+        event::BRANCH_CREATED => head.branches += 1,
+        event::BRANCH_DELETED => head.branches -= 1,
+        event::RUN_FINISHED => head.runs += 1,
+        _ if is_added(event) => {
+            head.messages += 1;
+            head.last_message_id.clone_from(&event.message_id);
+            head.last_role = role(event, message);
+            head.last_preview = message.map(preview);
+        }
+        event::MESSAGE_EDITED if head.last_message_id == event.message_id => {
+            head.last_preview = message.map(preview);
+        }
+        _ => {}
+    }
+}
+
+fn fork(event: &ThreadEvent) -> Option<ForkRow> {
+    if &*event.kind != event::THREAD_FORKED {
+        return None;
+    }
+    let text = |name: &str| event.payload.get(name).and_then(Value::as_str);
+    let number = event.payload.get("from_event_number");
+    Some(ForkRow {
+        parent: text("parent_thread_id")?.parse().ok()?,
+        from: number.and_then(Value::as_i64).unwrap_or(0),
+        checkpoint: text("fork_checkpoint_id")
+            .and_then(|id| id.parse().ok())
+            .or(event.checkpoint),
+        created_at: event.created_at,
+    })
+}
+
+fn role(event: &ThreadEvent, message: Option<&Value>) -> Option<Arc<str>> {
+    let stored = message.and_then(|message| message.get("type")?.as_str());
+    Some(match (&*event.kind, stored) {
+        (event::USER_MESSAGE_ADDED, _) | (_, Some("human")) => "user".into(),
+        (event::LLM_RESPONSE_GENERATED, _) | (_, Some("ai")) => "assistant".into(),
+        (_, Some(other)) => other.into(),
+        (_, None) => {
+            let role = event.payload.get("role")?.as_str()?;
+            role.into()
+        }
+    })
+}
+
+/// The text of a message without NUL, which not every database holds: its content, or the text
+/// parts of it on lines of their own.
+pub fn text(message: &Value) -> String {
+    let content = message.get("content").unwrap_or(&Value::Null);
+    let whole = match content {
+        Value::Str(text) => text.to_string(),
+        Value::List(parts) => {
+            let text = |part: &Value| match part {
+                Value::Str(text) => Some(text.to_string()),
+                part => Some(part.get("text")?.as_str()?.to_owned()),
+            };
+            parts.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    };
+    whole.replace('\0', "")
+}
+
+/// The beginning of a message's text, on one line.
+pub fn preview(message: &Value) -> Arc<str> {
+    let text = text(message);
+    let mut words = String::with_capacity(PREVIEW);
+    let mut count = 0;
+    for word in text.split_whitespace() {
+        if count > 0 {
+            words.push(' ');
+            count += 1;
+        }
+        for letter in word.chars() {
+            if count == PREVIEW {
+                words.push('…');
+                return words.into();
+            }
+            words.push(letter);
+            count += 1;
+        }
+    }
+    words.into()
+}
