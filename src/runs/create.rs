@@ -1,10 +1,13 @@
 //! Creating runs: one builder makes the row, its stream and its handle; the run is launched once
 //! its row is durable.
 
+mod metadata;
+
 use std::sync::Arc;
 
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
+use self::metadata::{own_keys, run_metadata, thread_config, thread_metadata};
 use super::{
     Created, Error, NewRun, Run, RunHandle, Service, Strategy,
     active::PendingRun,
@@ -18,7 +21,7 @@ use crate::{
     id::{BranchId, RunId, ThreadId},
     stream::{self, Publisher},
     tree::{self, IfExists, NewThread, resolve},
-    value::{Map, Value},
+    value::Value,
 };
 
 /// A run that was just created.
@@ -322,50 +325,4 @@ fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Op
             if_exists: IfExists::DoNothing,
         }
     })
-}
-
-fn thread_metadata(ids: &Ids) -> Map {
-    let mut map = Map::with_capacity(2);
-    map.insert("graph_id", Value::Str(ids.graph.clone()));
-    map.insert("assistant_id", ids.assistant.to_string());
-    map
-}
-
-/// What a thread collects of its runs' config: everything but `configurable`.
-fn thread_config(request: &request::Run) -> Map {
-    let mut config = request.config.clone();
-    config.remove("configurable");
-    config.insert("configurable", Value::map(Map::new()));
-    config
-}
-
-/// Ids in metadata that are those of the run, whatever a client calls so.
-const IDS: [&str; 5] = ["graph_id", "assistant_id", "run_id", "thread_id", "cron_id"];
-
-/// Metadata of a run from its request: config's and the request's; later wins.
-fn request_metadata(request: &request::Run) -> Map {
-    let of_config = request.config.get("metadata").and_then(Value::as_map);
-    let all = of_config.into_iter().chain([&request.metadata]).flatten();
-    let own = all.filter(|(key, _)| !IDS.contains(&&***key));
-    own.map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
-}
-
-/// Keys of a run's metadata that it does not inherit from its thread.
-fn own_keys(request: &request::Run) -> Vec<Arc<str>> {
-    let ids = IDS.into_iter().map(Arc::from);
-    let own = request_metadata(request);
-    own.keys().cloned().chain(ids).collect()
-}
-
-/// Metadata of a run: assistant's, the request's, ids. The storage adds the thread's.
-fn run_metadata(request: &request::Run, ids: &Ids, temporary: bool) -> Map {
-    let mut map = Map::new();
-    map.insert("created_by", "system");
-    map.extend(request_metadata(request));
-    if !temporary {
-        map.insert("graph_id", Value::Str(ids.graph.clone()));
-    }
-    map.insert("assistant_id", ids.assistant.to_string());
-    map
 }

@@ -1,44 +1,33 @@
 //! Executing a claimed run: its stream, its request to the engine, and its end.
 
+mod engine_request;
+
 use std::sync::Arc;
 
 use futures::FutureExt;
-use serde_json::Value as Json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::engine_request::{command_of, context_properties};
+use self::engine_request::{config_of, input_of, names};
 use super::{
     Claimed, Error, Run, RunHandle, Service, Status,
     active::PendingRun,
-    request::{self, Kwargs, Nodes},
+    request::{self, Kwargs},
 };
 use crate::{
     assistants::{Assistant, Registered},
     checkpoint::Slot,
-    engine::{self, Command, Input, Request, Tolerance},
-    extract::RunConfig,
+    engine::{self, Request, Tolerance},
     fail_point,
-    graph::{Compiled, Goto, Names},
     stream::{self, Publisher},
     tree::{self, Outcome},
-    value::{Map, Value},
+    value::Value,
 };
 
-/// Numbers of frames that each attempt has to itself: a client that received some of an earlier attempt is
-/// shown all of this one.
+/// Numbers of frames that each attempt has to itself: a client that received some of an earlier
+/// attempt is shown all of this one.
 const FRAMES: u64 = 1_000_000_000;
-/// Fields of a config that are known. Nodes see others among what is configurable.
-const FIELDS: [&str; 8] = [
-    "tags",
-    "metadata",
-    "callbacks",
-    "run_name",
-    "run_id",
-    "max_concurrency",
-    "recursion_limit",
-    "configurable",
-];
-
 impl Service {
     /// Executes a run that holds its slot, on a task of its own. `queued`: it came from the
     /// queue, where more of its kind may wait.
@@ -180,10 +169,11 @@ impl Service {
                 ..tree::Indexer::default()
             }));
         }
+        let limit = self.inner.options.recursion_limit;
         let request = Request {
             graph: registered.graph.clone(),
             input: input_of(&kwargs)?,
-            config: self.config_of(run, &kwargs, &registered),
+            config: config_of(run, &kwargs, &registered.graph, limit),
             run: Some(run.id),
             interrupt_before: kwargs.interrupt_before.as_ref().map(names),
             interrupt_after: kwargs.interrupt_after.as_ref().map(names),
@@ -221,50 +211,6 @@ impl Service {
         };
         Ok((registered, finished))
     }
-
-    fn config_of(&self, run: &Run, kwargs: &Kwargs, registered: &Registered) -> RunConfig {
-        let map = |key: &str| {
-            kwargs
-                .config
-                .get(key)
-                .and_then(Value::as_map)
-                .cloned()
-                .unwrap_or_default()
-        };
-        let mut configurable = map("configurable");
-        for (key, value) in &kwargs.config {
-            if !FIELDS.contains(&&**key) && !configurable.contains_key(key) {
-                configurable.insert(key.clone(), value.clone());
-            }
-        }
-        configurable.insert("checkpoint_ns", "");
-        configurable.remove("checkpoint_id");
-        configurable.remove("checkpoint_map");
-        let mut metadata = map("metadata");
-        metadata.insert("run_attempt", i64::from(run.attempt));
-        metadata.insert("run_id", run.id.to_string());
-        let tags = kwargs
-            .config
-            .get("tags")
-            .and_then(Value::as_list)
-            .unwrap_or_default()
-            .iter()
-            .filter_map(Value::as_str)
-            .map(Into::into)
-            .collect();
-        let limit = kwargs
-            .recursion_limit()
-            .and_then(|limit| u32::try_from(limit).ok())
-            .or(registered.graph.recursion_limit)
-            .unwrap_or(self.inner.options.recursion_limit);
-        RunConfig {
-            configurable,
-            metadata,
-            tags,
-            recursion_limit: limit,
-            context: context_of(&registered.graph, &kwargs.context),
-        }
-    }
 }
 
 /// A panic of this program ends its run, not the process, and the run has a result.
@@ -274,58 +220,4 @@ async fn guarded<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
         let error = engine::Error::failed("InternalError", "the server failed over this run");
         Err(Error::Engine(error))
     })
-}
-
-fn names(nodes: &Nodes) -> Names {
-    match nodes {
-        Nodes::All(_) => Names::All,
-        Nodes::Named(names) => Names::Some(names.clone()),
-    }
-}
-
-fn input_of(kwargs: &Kwargs) -> Result<Input, Error> {
-    if let Some(command) = &kwargs.command {
-        return Ok(Input::Command(command_of(command)?));
-    }
-    Ok(match &kwargs.input {
-        Some(input) => Input::Value(input.clone()),
-        None => Input::Null,
-    })
-}
-
-/// A command as the engine takes it.
-pub(crate) fn command_of(command: &Value) -> Result<Command, Error> {
-    let command = request::Command::parse(command).map_err(Error::Invalid)?;
-    let goto = command.goto.into_iter().map(|goto| match goto {
-        request::Goto::Node(node) => Goto { node, arg: None },
-        request::Goto::Send { node, input } => Goto {
-            node,
-            arg: Some(input),
-        },
-    });
-    Ok(Command {
-        resume: command.resume,
-        update: command.update.unwrap_or_default(),
-        goto: goto.collect(),
-        to_parent: false,
-    })
-}
-
-/// Keys that the graph's schema of its context knows; `None` without a schema.
-pub(super) fn context_properties(graph: &Compiled) -> Option<&serde_json::Map<String, Json>> {
-    let schema = graph.schemas.context.as_ref()?;
-    schema.get("properties")?.as_object()
-}
-
-/// The context as far as the graph knows it.
-fn context_of(graph: &Compiled, context: &Map) -> Value {
-    let map = match context_properties(graph) {
-        Some(known) => context
-            .iter()
-            .filter(|(key, _)| known.contains_key(&***key))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect(),
-        None => context.clone(),
-    };
-    Value::map(map)
 }

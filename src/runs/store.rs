@@ -145,6 +145,15 @@ pub struct Run {
     pub updated_at: Timestamp,
 }
 
+impl Run {
+    /// `{"error", "message"}` if it failed. The row of a cancelled run has the reason of that, which
+    /// is no failure.
+    pub fn failure(&self) -> Option<&Value> {
+        let error = self.error.as_ref();
+        error.filter(|_| self.status != Status::Interrupted)
+    }
+}
+
 /// A run to create.
 #[derive(Clone, Debug)]
 pub struct NewRun {

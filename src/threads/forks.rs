@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Error, Service,
-    branches::{Begin, if_present},
+    branches::{Begin, create::if_present},
 };
 use crate::{
     id::{CheckpointId, ThreadId, TreeId},

@@ -1,0 +1,113 @@
+//! Waiting for the result of a run, whichever process executes it.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+
+use super::RunResult;
+use crate::{
+    runs::{Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target},
+    tree::read::head::Head,
+    value::{Map, Value},
+};
+
+/// How often the row of a run is read that another process executes.
+const POLL: Duration = Duration::from_millis(500);
+/// Pause after the storage failed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Service {
+    /// The result of a run of this process. A run that was deleted or rolled back meanwhile is not
+    /// found; `temporary` ones are always deleted by then.
+    pub async fn result(&self, run: Target, temporary: bool, handle: RunHandle) -> RunResult {
+        let result = handle.ended().await;
+        if let Some(result) = &result
+            && result.status != Status::Interrupted
+        {
+            return (**result).clone();
+        }
+        let row = self.find_run(run.thread, run.run).await;
+        match (row, result) {
+            (Ok(None), _) if !temporary => RunResult::not_found(),
+            (Ok(Some(row)), None) if !row.status.is_final() => RunResult::failed(
+                "ServerShutdown",
+                "this server has stopped; the run goes on, join it again",
+            ),
+            (_, Some(result)) => (*result).clone(),
+            (_, None) => RunResult::empty(Status::Interrupted),
+        }
+    }
+
+    /// The result of a run, whichever process executes it, once it has ended.
+    ///
+    /// # Errors
+    /// The storage failed before the wait began.
+    pub async fn join(&self, run: Target) -> Result<Option<BoxFuture<'static, RunResult>>, Error> {
+        let service = self.clone();
+        if let Some(handle) = self.handle(run.run) {
+            let result = async move { service.result(run, false, handle).await };
+            return Ok(Some(result.boxed()));
+        }
+        let Some(row) = self.find_run(run.thread, run.run).await? else {
+            return Ok(None);
+        };
+        let is_past = row.status.is_final();
+        Ok(Some(
+            async move { service.remote_result(run, is_past).await }.boxed(),
+        ))
+    }
+
+    /// The result of a run that this process does not execute: its row is read until it is final.
+    async fn remote_result(&self, run: Target, is_past: bool) -> RunResult {
+        loop {
+            match self.find_run(run.thread, run.run).await {
+                Ok(Some(row)) if row.status.is_final() => {
+                    let result = self.result_of_row(&row).await;
+                    return RunResult {
+                        // What the thread shows: also why its last run was cancelled.
+                        error: if is_past { row.error } else { result.error },
+                        is_past,
+                        ..result
+                    };
+                }
+                Ok(Some(row)) => {
+                    // Taken over by this process, which knows the end before a row is deleted.
+                    if let Some(handle) = self.handle(run.run) {
+                        return self.result(run, row.temporary, handle).await;
+                    }
+                    tokio::time::sleep(POLL).await;
+                }
+                Ok(None) => return RunResult::not_found(),
+                Err(error) => {
+                    tracing::warn!(%error, "a run could not be read");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// The result of a run by its final row.
+    pub(in crate::runs) async fn result_of_row(&self, row: &Run) -> RunResult {
+        let head = async {
+            let thread = self.shared.thread(row.thread).await?;
+            self.shared.head_of(&thread).await
+        };
+        let head = head.await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the values of a run could not be read");
+            Head {
+                values: Value::map(Map::new()),
+                interrupts: Map::new(),
+            }
+        });
+        RunResult::of_row(row, head)
+    }
+
+    /// Publishes the result of a run that waits here to everybody who waits for it, and closes its
+    /// stream.
+    pub(in crate::runs) fn publish_result(&self, pending: PendingRun, result: RunResult) {
+        let publisher = &pending.handle.publisher;
+        publisher.close();
+        self.inner.hub.finish(publisher);
+        pending.result.send_replace(Some(Arc::new(result)));
+    }
+}

@@ -1,0 +1,213 @@
+//! Making branches at an address, and the part of a checkpoint that new branches and forks need.
+
+use std::collections::HashMap;
+
+use super::{Begin, Branched, NewBranch};
+use crate::{
+    checkpoint::At,
+    engine::snapshot::snapshot,
+    id::{CheckpointId, ThreadId},
+    threads::{Error, Service},
+    tree::{
+        self, Address, Base, Read, Resolved, Tx, branch,
+        dangling::has_open_calls,
+        load, resolve,
+        store::rows::{Branch, ThreadRow},
+    },
+    value::Value,
+};
+
+/// How often an operation is retried because its base moved meanwhile.
+const TRIES: usize = 5;
+/// Checkpoints that are searched for one without a dangling tool call.
+const SEARCH_DEPTH: usize = 64;
+
+/// The part of a checkpoint that new branches need; it never changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    /// Nodes wait to run.
+    pub waits: bool,
+    /// Its messages.
+    pub messages: Vec<Value>,
+}
+
+impl Service {
+    /// Makes a branch.
+    ///
+    /// # Errors
+    /// 404: no such thread or address. 409: the name is taken, nothing to branch off, too many.
+    /// Or the storage failed.
+    pub async fn make_branch(&self, id: ThreadId, new: NewBranch) -> Result<Branched, Error> {
+        let store = &self.shared.parts.tree;
+        let mut known: HashMap<CheckpointId, Content> = HashMap::new();
+        for _ in 0..TRIES {
+            let mut reader = store.reader().await?;
+            let thread = resolve::thread(&mut *reader, id).await?;
+            let resolved = self.resolve_start(&mut *reader, &thread, &new.from).await?;
+            drop(reader);
+            let prefill = match resolved.prefill() {
+                Some(node) => {
+                    let content = self.content(&thread, node.checkpoint).await?;
+                    text_of(&content.messages, &node.message_id)
+                }
+                None => None,
+            };
+            if let Some(base) = resolved.base.id()
+                && !known.contains_key(&base)
+            {
+                known.insert(base, self.content(&thread, base).await?);
+            }
+            let mut tx = store.begin(thread.tree).await?;
+            let thread = resolve::thread(&mut *tx, id).await?;
+            let current = match &new.from {
+                Begin::Address(address) => Some(tree::resolve(&mut *tx, &thread, address).await?),
+                Begin::Side => if_present(&mut *tx, &thread, &resolved).await?,
+            };
+            let Some(current) = current.filter(|current| current.base.id() == resolved.base.id())
+            else {
+                continue;
+            };
+            let none = Content::default();
+            let content = match current.base.id() {
+                Some(base) => known.get(&base).unwrap_or(&none),
+                None => &none,
+            };
+            let from = match &current.named {
+                Some(branch) => branch.clone(),
+                None => resolve::active(&mut *tx, &thread).await?,
+            };
+            let made = self.insert(&mut *tx, &thread, &current, from, &new, content.waits);
+            let made = made.await?;
+            let shown = self.committed(tx, id, made.branch).await?;
+            self.runs.cancel(&made.cancelled);
+            return Ok(Branched {
+                branch: shown,
+                event_number: made.event_number,
+                cancelled: made.cancelled,
+                prefill,
+                dangling: has_open_calls(&content.messages),
+            });
+        }
+        Err(moved())
+    }
+
+    async fn insert(
+        &self,
+        tx: &mut dyn Tx,
+        thread: &ThreadRow,
+        resolved: &Resolved,
+        from: Branch,
+        new: &NewBranch,
+        waits: bool,
+    ) -> Result<branch::CreatedBranch, Error> {
+        let created = branch::create(
+            tx,
+            thread,
+            branch::CreateBranch {
+                base: resolved.base.point().cloned(),
+                name: new.name.clone(),
+                from,
+                origin: new.origin,
+                activate: new.activate,
+                waits,
+            },
+        )
+        .await?;
+        let branch = self
+            .shared
+            .trim_branch(tx, thread, created.branch, &resolved.base)
+            .await?;
+        Ok(branch::CreatedBranch { branch, ..created })
+    }
+
+    pub(crate) async fn resolve_start(
+        &self,
+        read: &mut dyn Read,
+        thread: &ThreadRow,
+        from: &Begin,
+    ) -> Result<Resolved, Error> {
+        let address = match from {
+            Begin::Address(address) => return Ok(tree::resolve(read, thread, address).await?),
+            Begin::Side => Address::default(),
+        };
+        let mut resolved = tree::resolve(read, thread, &address).await?;
+        let (Some(head), Some(active)) = (resolved.base.id(), thread.active_branch) else {
+            return Err(tree::Error::conflict(
+                "empty_branch",
+                "The active branch has no checkpoint yet: there is nothing to branch off",
+            )
+            .into());
+        };
+        let open = read.open_runs(thread.tree, thread.id).await?;
+        if !branch::is_running(&open, active) {
+            return Ok(resolved);
+        }
+        for point in read.path(thread.tree, head, SEARCH_DEPTH).await? {
+            let content = self.content(thread, point.id).await?;
+            if !has_open_calls(&content.messages) {
+                resolved.base = Base::At(point);
+                break;
+            }
+        }
+        Ok(resolved)
+    }
+
+    /// The content of a checkpoint, read with the graph of its thread.
+    pub(crate) async fn content(
+        &self,
+        thread: &ThreadRow,
+        at: CheckpointId,
+    ) -> Result<Content, Error> {
+        let saver = &self.shared.parts.saver;
+        let loaded =
+            load::checkpoint(saver, thread.tree, thread.id, &"".into(), At::Id(at)).await?;
+        let Some(mut decoded) = loaded else {
+            return Ok(Content::default());
+        };
+        decoded.writes.clear();
+        let registered = self.shared.graph_of(&thread.metadata);
+        let channel = self.shared.message_channel(&thread.metadata);
+        let messages = decoded.checkpoint.values.get(&channel);
+        let messages = messages.and_then(Value::as_list).map(<[_]>::to_vec);
+        let waits = match &registered {
+            Some(registered) => {
+                let state = snapshot(&registered.wiring, &"".into(), &decoded, false);
+                state.is_ok_and(|state| !state.next.is_empty())
+            }
+            None => false,
+        };
+        Ok(Content {
+            waits,
+            messages: messages.unwrap_or_default(),
+        })
+    }
+}
+
+/// The content of a message as it is stored.
+fn text_of(messages: &[Value], id: &str) -> Option<Value> {
+    let of = |message: &&Value| message.get("id").and_then(Value::as_str) == Some(id);
+    messages.iter().find(of)?.get("content").cloned()
+}
+
+/// A position that was found without an address, unless its checkpoint is gone since then: pruned,
+/// or rolled back with its run.
+pub(crate) async fn if_present(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+    resolved: &Resolved,
+) -> Result<Option<Resolved>, Error> {
+    if let Some(id) = resolved.base.id()
+        && read.point(thread.tree, id).await?.is_none()
+    {
+        return Ok(None);
+    }
+    Ok(Some(resolved.clone()))
+}
+
+fn moved() -> Error {
+    tree::Error::conflict(
+        "head_conflict",
+        "The thread moved on current and current while the branch was made: try current",
+    )
+    .into()
+}
