@@ -22,7 +22,7 @@ async fn bad(state: Fault) -> Result<Command<Fault>> {
     let done = Command::from(Fault::update().done("bad"));
     match state.how.as_deref() {
         Some("panic") => panic!("this node panics on purpose"),
-        Some("error") => Err(backstitch::error::Raised::new("ValueError", "no luck").into()),
+        Some("error") => Err(Raised::new("ValueError", "no luck").into()),
         Some("endless") => Ok(done.goto("bad")),
         _ => Ok(done),
     }
