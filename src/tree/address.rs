@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{error::Error, store::rows::Position};
+use super::{error::Error, store::Position};
 use crate::id::CheckpointId;
 
 /// Longest name of a branch or a tag, in bytes.

@@ -6,10 +6,7 @@ use super::{
     address::auto_name,
     error::Error,
     event,
-    store::{
-        rows::{Branch, NewEvent, Outcome, Point, ThreadRow},
-        tx::{InsertBranch, Tx},
-    },
+    store::{Branch, InsertBranch, NewEvent, Outcome, Point, ThreadRow, Tx},
 };
 use crate::{
     id::{BranchId, RunId},

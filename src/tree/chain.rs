@@ -1,9 +1,6 @@
 //! The chain of messages on a path, walked from its end towards the first message.
 
-use super::store::{
-    read::Read,
-    rows::{Branch, MessageNode, Point},
-};
+use super::store::{Branch, MessageNode, Point, Read};
 use crate::{
     checkpoint::Error,
     id::{NodeId, TreeId},

@@ -2,7 +2,7 @@
 //! clients are shown, which is composed from what is stored with the event and from other rows.
 
 use self::codes::event_code;
-use super::store::rows::NewEvent;
+use super::store::NewEvent;
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, EventId, RunId, ThreadId},

@@ -10,9 +10,8 @@ use super::{
     event,
     resolve::{self, Base},
     store::{
-        read::Read,
-        rows::{Branch, MessageChange, NewEvent, Outcome, Position, ThreadRow},
-        tx::{InsertBranch, InsertFork, Tx},
+        Branch, InsertBranch, InsertFork, MessageChange, NewEvent, Outcome, Position, Read,
+        ThreadRow, Tx,
     },
 };
 use crate::{

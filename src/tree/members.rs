@@ -8,7 +8,7 @@ pub use level::{Level, Member, Members};
 
 use super::{
     error::{Error, ErrorKind},
-    store::tx::Tx,
+    store::Tx,
 };
 use crate::id::TreeId;
 

@@ -20,10 +20,7 @@ use uuid::Uuid;
 use super::{
     error::{Error, ErrorKind},
     resolve,
-    store::{
-        read::Read,
-        rows::{MessageNode, Position, ThreadRow},
-    },
+    store::{MessageNode, Position, Read, ThreadRow},
 };
 use crate::{id::CheckpointId, value::Value};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{address::auto_name, event, store::rows::NewEvent};
+use super::{address::auto_name, event, store::NewEvent};
 use crate::{checkpoint::NewBranch, id::CheckpointId};
 
 /// The name and the events of a branch that a run creates.

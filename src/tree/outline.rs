@@ -7,10 +7,7 @@ use super::{
     chain,
     error::Error,
     resolve,
-    store::{
-        read::Read,
-        rows::{Branch, MessageNode, Point, ThreadRow},
-    },
+    store::{Branch, MessageNode, Point, Read, ThreadRow},
 };
 use crate::id::NodeId;
 

@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{load, store::threads::Thread};
+use super::{load, store::Thread};
 use crate::{
     checkpoint::{
         At, List, Pending, Saver,

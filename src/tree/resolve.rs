@@ -4,10 +4,7 @@ use super::{
     address::{Address, AddressTarget},
     error::Error,
     messages,
-    store::{
-        read::Read,
-        rows::{Branch, MessageNode, Position, ThreadRow},
-    },
+    store::{Branch, MessageNode, Position, Read, ThreadRow},
 };
 
 mod base;

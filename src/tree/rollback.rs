@@ -1,6 +1,6 @@
 //! Plans what rolling back a run does to its branch.
 
-use super::{event, store::rows::NewEvent};
+use super::{event, store::NewEvent};
 use crate::id::{BranchId, CheckpointId};
 
 /// A branch that the run itself created, and the branch it was created from.

@@ -5,3 +5,8 @@ pub mod read;
 pub mod rows;
 pub mod threads;
 pub mod tx;
+
+pub use read::Read;
+pub use rows::*;
+pub use threads::{Copied, IfExists, NewCopy, NewThread, Store, Thread};
+pub use tx::{InsertBranch, InsertFork, Tx};

@@ -7,10 +7,7 @@ use super::{
     error::Error,
     event,
     resolve::Resolved,
-    store::{
-        rows::{NewEvent, Position, Tag, ThreadRow},
-        tx::Tx,
-    },
+    store::{NewEvent, Position, Tag, ThreadRow, Tx},
 };
 use crate::{
     time::Timestamp,

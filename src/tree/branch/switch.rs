@@ -5,10 +5,7 @@ use crate::{
     tree::{
         error::Error,
         event,
-        store::{
-            rows::{Branch, ThreadRow},
-            tx::Tx,
-        },
+        store::{Branch, ThreadRow, Tx},
     },
 };
 

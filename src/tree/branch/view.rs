@@ -7,10 +7,7 @@ use crate::{
     tree::{
         chain,
         error::Error,
-        store::{
-            read::Read,
-            rows::{Branch, MessageNode, OpenRun, ThreadRow},
-        },
+        store::{Branch, MessageNode, OpenRun, Read, ThreadRow},
     },
 };
 

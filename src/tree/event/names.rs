@@ -10,7 +10,7 @@ use super::BRANCH_RENAMED;
 use crate::{
     checkpoint::Error,
     id::{BranchId, TreeId},
-    tree::store::{read::Read, rows::ThreadEvent},
+    tree::store::{Read, ThreadEvent},
     value::{Map, Value},
 };
 

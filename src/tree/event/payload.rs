@@ -11,10 +11,7 @@ use crate::{
     id::{CheckpointId, TreeId},
     tree::{
         chain,
-        store::{
-            read::Read,
-            rows::{MessageNode, Point, ThreadEvent},
-        },
+        store::{MessageNode, Point, Read, ThreadEvent},
     },
     value::{Map, Value},
 };

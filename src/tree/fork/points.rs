@@ -11,10 +11,7 @@ use crate::{
     tree::{
         chain,
         error::Error,
-        store::{
-            read::Read,
-            rows::{MessageNode, ThreadRow},
-        },
+        store::{MessageNode, Read, ThreadRow},
     },
 };
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     id::{BranchId, NodeId},
-    tree::store::rows::MessageNode,
+    tree::store::MessageNode,
 };
 
 /// Stands for no message.

@@ -16,11 +16,7 @@ use crate::{
         chain,
         error::Error,
         resolve::Base,
-        store::{
-            read::Read,
-            rows::{Branch, ThreadRow},
-            tx::Tx,
-        },
+        store::{Branch, Read, ThreadRow, Tx},
     },
 };
 

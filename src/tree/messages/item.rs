@@ -14,10 +14,7 @@ use crate::{
     tree::{
         error::Error,
         resolve::{is_on_path, sees},
-        store::{
-            read::Read,
-            rows::{MessageChange, MessageNode, ThreadRow},
-        },
+        store::{MessageChange, MessageNode, Read, ThreadRow},
     },
     value::Value,
 };

@@ -13,10 +13,7 @@ use crate::{
     tree::{
         error::Error,
         resolve,
-        store::{
-            read::Read,
-            rows::{MessageChange, MessageNode, ThreadRow},
-        },
+        store::{MessageChange, MessageNode, Read, ThreadRow},
     },
 };
 

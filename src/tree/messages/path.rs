@@ -8,10 +8,7 @@ use crate::{
         chain,
         error::Error,
         resolve::{self, Base},
-        store::{
-            read::Read,
-            rows::{Branch, MessageNode, Point, ThreadRow},
-        },
+        store::{Branch, MessageNode, Point, Read, ThreadRow},
     },
 };
 

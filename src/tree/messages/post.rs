@@ -21,11 +21,7 @@ use crate::{
         dangling::has_open_calls,
         error::Error,
         resolve,
-        store::{
-            read::Read,
-            rows::{Branch, MessageNode, Position, ThreadRow},
-            tx::Tx,
-        },
+        store::{Branch, MessageNode, Position, Read, ThreadRow, Tx},
     },
 };
 

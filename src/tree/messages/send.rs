@@ -15,10 +15,7 @@ use crate::{
         dangling::has_open_calls,
         error::Error,
         resolve,
-        store::{
-            rows::{Branch, Position, ThreadRow},
-            tx::Tx,
-        },
+        store::{Branch, Position, ThreadRow, Tx},
     },
 };
 

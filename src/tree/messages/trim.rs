@@ -12,10 +12,7 @@ use crate::{
     tree::{
         error::Error,
         resolve::Base,
-        store::{
-            rows::{Branch, Outcome, Point},
-            tx::Tx,
-        },
+        store::{Branch, Outcome, Point, Tx},
     },
     value::Map,
 };

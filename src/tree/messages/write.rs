@@ -16,10 +16,7 @@ use crate::{
         error::Error,
         index::Indexer,
         resolve,
-        store::{
-            rows::{MessageNode, Outcome, ThreadRow},
-            tx::Tx,
-        },
+        store::{MessageNode, Outcome, ThreadRow, Tx},
     },
     value::{Map, Value},
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{ForkRow, HeadRow, ProjectedRows, Projection, SearchRow, TimelineRow};
 use crate::{
-    tree::{event, store::rows::ThreadEvent},
+    tree::{event, store::ThreadEvent},
     value::Value,
 };
 

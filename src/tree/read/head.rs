@@ -13,7 +13,7 @@ use crate::{
     graph::Compiled,
     id::TaskId,
     message,
-    tree::{Error, Thread, load},
+    tree::{error::Error, load, store::Thread},
     value::{Map, Value},
 };
 

@@ -8,10 +8,7 @@ use crate::{
     tree::{
         chain,
         error::Error,
-        store::{
-            read::Read,
-            rows::{Branch, MessageNode, Point, ThreadRow},
-        },
+        store::{Branch, MessageNode, Point, Read, ThreadRow},
     },
 };
 

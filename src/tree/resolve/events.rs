@@ -15,10 +15,7 @@ use crate::{
     tree::{
         error::Error,
         event,
-        store::{
-            read::Read,
-            rows::{MessageChange, MessageNode, Point, ThreadEvent, ThreadRow},
-        },
+        store::{MessageChange, MessageNode, Point, Read, ThreadEvent, ThreadRow},
     },
 };
 

@@ -7,10 +7,7 @@ use crate::{
     id::{CheckpointId, ThreadId},
     tree::{
         error::Error,
-        store::{
-            read::Read,
-            rows::{Branch, MessageChange, MessageNode, Point, Tag, ThreadRow},
-        },
+        store::{Branch, MessageChange, MessageNode, Point, Read, Tag, ThreadRow},
     },
 };
 

@@ -8,10 +8,7 @@ use crate::{
     tree::{
         chain,
         error::Error,
-        store::{
-            read::Read,
-            rows::{MessageChange, MessageNode, Point, Position, ThreadRow},
-        },
+        store::{MessageChange, MessageNode, Point, Position, Read, ThreadRow},
     },
 };
 
