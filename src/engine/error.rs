@@ -24,24 +24,24 @@ pub enum Error {
         message: String,
     },
     /// A mistake of the graph, of a node or of a client that has a kind of its own.
-    #[error("{}: {message}{place}", kind.class())]
+    #[error("{}: {message}{location}", kind.class())]
     Mistake {
         /// Which.
         kind: Mistake,
         /// What happened.
         message: String,
         /// Where.
-        place: ErrorLocation,
+        location: ErrorLocation,
     },
     /// A channel refused what was written to it.
-    #[error("{}: At key '{channel}': {source}{place}", source.class())]
+    #[error("{}: At key '{channel}': {source}{location}", source.class())]
     Channel {
         /// The channel.
         channel: Arc<str>,
         /// Why.
         source: channel::Error,
         /// Who wrote.
-        place: ErrorLocation,
+        location: ErrorLocation,
     },
     /// A command for the parent graph that nobody took.
     #[error("ParentCommand: a command was sent to the parent graph, but there is none")]
@@ -54,7 +54,7 @@ pub enum Error {
     Cancelled,
 }
 
-/// Mistakes that are told apart. Each has the class under which LangGraph reports it, if it does.
+/// Mistakes with a kind of their own. Each has the class under which LangGraph reports it, if it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mistake {
@@ -64,19 +64,19 @@ pub enum Mistake {
     Goto,
     /// A fan-out to END, which is no node that could take an argument.
     EndArgument,
-    /// One answer for several questions, without saying which.
+    /// One resume value for several interrupts, without the id of one.
     AmbiguousResume,
-    /// An answer came and no node waits for anything.
+    /// A resume value while no node waits at an interrupt.
     NothingToResume,
-    /// Answers by ids of which some were never given to a question.
+    /// Resume values by ids of which some are of no interrupt.
     UnknownInterrupt,
-    /// An answer is not what the node that asked can use.
+    /// A resume value that the node at the interrupt cannot use.
     ResumeShape,
-    /// A state edit as a node that the graph does not have.
+    /// A state update as a node that the graph does not have.
     AsNode,
-    /// A state edit without a node, and several could be meant.
+    /// A state update without a node, and several could be meant.
     AmbiguousNode,
-    /// A stored value is not of the form that the graph or a node gives it.
+    /// A stored value does not have the form that the graph or a node needs.
     StoredForm,
 }
 
@@ -102,7 +102,7 @@ impl From<Astray> for Error {
     }
 }
 
-/// Where in a run something went wrong.
+/// Where in a run an error happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorLocation {
     /// The tasks, each with its node.
@@ -166,7 +166,7 @@ impl Error {
         Self::Mistake {
             kind,
             message: message.into(),
-            place: ErrorLocation::default(),
+            location: ErrorLocation::default(),
         }
     }
 
@@ -175,22 +175,22 @@ impl Error {
         Self::Channel {
             channel: name.clone(),
             source,
-            place: ErrorLocation::default(),
+            location: ErrorLocation::default(),
         }
     }
 
-    /// The same error with the place where it happened, unless one is known that is nearer.
+    /// The same error with the location where it happened, unless one is known that is nearer.
     #[must_use]
     pub fn at(mut self, here: impl FnOnce() -> ErrorLocation) -> Self {
-        if let Self::Mistake { place, .. } | Self::Channel { place, .. } = &mut self
-            && *place == ErrorLocation::default()
+        if let Self::Mistake { location, .. } | Self::Channel { location, .. } = &mut self
+            && *location == ErrorLocation::default()
         {
-            *place = here();
+            *location = here();
         }
         self
     }
 
-    /// Which mistake it is, of those that are told apart.
+    /// Which mistake it is, of those with a kind of their own.
     pub fn kind(&self) -> Option<Mistake> {
         match self {
             Self::Mistake { kind, .. } => Some(*kind),
@@ -216,12 +216,14 @@ impl Error {
     pub fn message(&self) -> String {
         match self {
             Self::Failed { message, .. } => message.clone(),
-            Self::Mistake { message, place, .. } => format!("{message}{place}"),
+            Self::Mistake {
+                message, location, ..
+            } => format!("{message}{location}"),
             Self::Channel {
                 channel,
                 source,
-                place,
-            } => format!("At key '{channel}': {source}{place}"),
+                location,
+            } => format!("At key '{channel}': {source}{location}"),
             Self::Storage(error) => error.to_string(),
             other => other.to_string(),
         }
@@ -235,7 +237,7 @@ impl Error {
         Value::map(map)
     }
 
-    /// What a node returned as an error. [`Raised`] anywhere in the chain gives the class.
+    /// The error that a node returned. [`Raised`] anywhere in the chain decides the class.
     pub fn of_node(error: anyhow::Error) -> Self {
         match error.downcast::<Self>() {
             Ok(own) => own,

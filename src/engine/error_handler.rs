@@ -50,7 +50,7 @@ pub fn handed_over<'a>(
 
 /// For states that are read: by position of the task that failed, the handler in its place. The
 /// tasks run from `checkpoint` in superstep `step`.
-pub fn in_place_of_failed(
+pub fn replacements_of_failed(
     topology: &Topology,
     (checkpoint, step): (CheckpointId, i64),
     planned: &[PlannedTask],

@@ -1,4 +1,4 @@
-//! What a run tells while it goes on. The `stream` room turns it into LangGraph's modes.
+//! The events that a run emits. The `stream` room turns them into LangGraph's modes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     value::{Map, Value},
 };
 
-/// Kinds of events a sink may ask for; what nobody wants is not built.
+/// Kinds of events that a sink may accept; others are not built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Full state.
@@ -26,12 +26,12 @@ pub enum Kind {
     Checkpoints,
 }
 
-/// A question that waits for an answer.
+/// An interrupt at which a task waits for a resume value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interrupt {
     /// 32 hex digits, stable while the task is.
     pub id: Arc<str>,
-    /// The question.
+    /// What the node shows to whoever resumes it.
     pub value: Value,
 }
 
@@ -81,7 +81,7 @@ pub struct TaskState {
     pub path: Value,
     /// `{"error", "message"}` of a failure.
     pub error: Option<Value>,
-    /// Its questions.
+    /// Its open interrupts.
     pub interrupts: Vec<Interrupt>,
     /// What it wrote, once it has finished: channel to value.
     pub result: Option<Value>,
@@ -124,7 +124,7 @@ pub struct Event {
 pub enum Body {
     /// The state, after a superstep or at the start of a resumed run.
     Values(Value),
-    /// The state with questions that were just asked.
+    /// The state with interrupts that tasks have just come to.
     ValuesInterrupt(Value, Vec<Interrupt>),
     /// A task finished: node and its update (`Null` for none).
     Update {
@@ -135,7 +135,7 @@ pub enum Body {
         /// Handed back from storage or cache.
         cached: bool,
     },
-    /// Questions were asked; empty at a static breakpoint.
+    /// Tasks came to interrupts; empty at a static breakpoint.
     UpdateInterrupt(Vec<Interrupt>),
     /// Emitted by a node.
     Custom {
@@ -168,7 +168,7 @@ pub enum Body {
         error: Option<Value>,
         /// What it wrote.
         result: Value,
-        /// Its questions.
+        /// Its open interrupts.
         interrupts: Vec<Interrupt>,
     },
     /// A checkpoint was made.

@@ -43,7 +43,7 @@ pub enum TaskOrigin {
 pub struct PlannedTask {
     /// Derived from the checkpoint, so that a resumed run finds saved writes.
     pub id: TaskId,
-    /// Index of its node in the wiring.
+    /// Index of its node in the topology.
     pub node: usize,
     /// Name of its node.
     pub name: Arc<str>,
@@ -58,7 +58,7 @@ pub struct PlannedTask {
 }
 
 impl PlannedTask {
-    /// For error handlers: why the task failed that this one stands in for.
+    /// For error handlers: why the task failed that this one runs for.
     pub fn failure(&self) -> Option<Arc<Failure>> {
         match &self.origin {
             TaskOrigin::Handler { failure, .. } => Some(failure.clone()),

@@ -1,11 +1,11 @@
-//! When a failed node is tried again.
+//! When a failed node gets another attempt.
 
 use std::time::Duration;
 
 use super::error::{Error, Mistake};
 use crate::graph::Retry;
 
-/// Classes LangGraph's default predicate does not try again: mistakes of the program, with the
+/// Classes that LangGraph's default predicate does not retry: mistakes of the program, with the
 /// subclasses Python's runtime raises.
 const FINAL: [&str; 29] = [
     "GraphRecursionError",

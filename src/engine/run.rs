@@ -50,7 +50,7 @@ pub struct Request {
     pub durability: Durability,
     /// Long-term memory.
     pub items: Option<Arc<dyn Items>>,
-    /// Results that nodes may use again.
+    /// Results that nodes may reuse.
     pub reuse: Option<Arc<Results>>,
     /// Mistakes of commands that are passed over.
     pub tolerance: Tolerance,

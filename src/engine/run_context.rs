@@ -62,7 +62,7 @@ pub struct RunContext {
     pub items: Option<Arc<dyn Items>>,
     /// Mistakes of commands that are passed over.
     pub tolerance: Tolerance,
-    /// Results that nodes may use again.
+    /// Results that nodes may reuse.
     pub reuse: Option<Arc<Results>>,
     /// Stops the run at the next await.
     pub cancel: CancellationToken,

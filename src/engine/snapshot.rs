@@ -6,7 +6,7 @@ use super::{
     apply::{TaskWrites, Writes, apply, apply_input},
     channels::{Channels, ROOT},
     error::Error,
-    error_handler::in_place_of_failed,
+    error_handler::replacements_of_failed,
     event::{Interrupt, TaskState},
     pending::{has_output, interrupts_in, output_of, writes_of},
     plan::{self, PlannedTask},
@@ -98,7 +98,7 @@ fn read(
         None,
     );
     let position = (checkpoint.id, checkpoint.step + 1);
-    let handlers = in_place_of_failed(topology, position, &planned, &pending);
+    let handlers = replacements_of_failed(topology, position, &planned, &pending);
     let finished = (live == Some(true)).then(|| {
         let handlers = handlers.iter().map(|(_, handler)| handler.clone());
         planned.iter().cloned().chain(handlers).collect::<Vec<_>>()

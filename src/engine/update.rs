@@ -9,7 +9,7 @@ use super::{
     apply::{TaskWrites, Writes, apply, apply_input},
     channels::Channels,
     error::{Error, ErrorLocation, Mistake},
-    error_handler::in_place_of_failed,
+    error_handler::replacements_of_failed,
     input::Command,
     message_index::{ChangeSource, MessageIndex},
     pending::{indexed, output_of},
@@ -193,7 +193,7 @@ impl StateUpdater {
             let mut tasks = self.planned(topology, &channels, 1);
             let pending: Vec<&Pending> = base.writes.iter().map(|(_, write)| write).collect();
             let position = (base.checkpoint.id, base.checkpoint.step + 1);
-            let handlers = in_place_of_failed(topology, position, &tasks, &pending);
+            let handlers = replacements_of_failed(topology, position, &tasks, &pending);
             tasks.extend(handlers.into_iter().map(|(_, handler)| handler));
             snapshot::apply_client_writes(topology, &mut channels, &pending)?;
             let writes: Vec<Writes> = tasks

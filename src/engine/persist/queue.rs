@@ -24,7 +24,7 @@ pub struct DeferredCheckpoint {
     pub ns: Arc<str>,
     /// The rows, unless it is stored already.
     pub commit: Option<Commit>,
-    /// The same, for when the run comes to the graph again.
+    /// The same, for the next time the run comes to the graph.
     pub decoded: frame::Decoded,
 }
 

@@ -28,7 +28,7 @@ pub enum Durability {
 /// How long results of finished tasks wait for others before they are written on their own.
 const WINDOW: Duration = Duration::from_millis(2);
 
-/// Writes of one run, of its root graph and of every graph inside it.
+/// The writer of one run: of its root graph and of every graph inside it.
 pub struct RunWriter {
     saver: Arc<dyn Saver>,
     durability: Durability,

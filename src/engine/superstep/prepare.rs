@@ -81,7 +81,7 @@ pub fn job_of(
 ) -> Job {
     let node = execution.topology.node(planned.node).cloned();
     let node = node.unwrap_or_else(|| missing(&planned.name));
-    // A route that fails is tried again with its node.
+    // A route that fails is retried with its node.
     let routes = (!node.retry.is_empty() && !node.writers.routes.is_empty()).then(|| {
         let state = state.get_or_insert_with(|| Arc::new(execution.channels.clone()));
         (execution.topology.clone(), state.clone())

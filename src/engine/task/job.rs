@@ -29,7 +29,7 @@ pub struct Job {
     pub graph_ns: Arc<str>,
     /// Its node.
     pub node: Node,
-    /// The graph and the state its routes read, when they are tried again with the node.
+    /// The graph and the state its routes read, when they are retried with the node.
     pub routes: Option<(Arc<Topology>, Arc<Channels>)>,
     /// What it has from earlier runs.
     pub memory: TaskMemory,
