@@ -65,14 +65,14 @@ pub async fn flush(execution: &Execution) -> Result<(), Error> {
 pub async fn checkpoint(execution: &mut Execution, source: Source) -> Result<(), Error> {
     let before = execution.current.id;
     let checkpoint = execution.advance(source);
-    let at_exit = execution.stores_at_exit();
-    if execution.ns.is_empty() && !at_exit {
+    let late = execution.stores_at_exit();
+    if execution.ns.is_empty() && !late {
         *execution.context.root.lock() = Some(checkpoint.id);
     }
     let Some(writer) = writer_of(execution).cloned() else {
         return Ok(());
     };
-    if at_exit {
+    if late {
         writer.discard_at(&execution.ns, before).await;
         return Ok(());
     }

@@ -14,7 +14,10 @@ use super::source::{Source, sources};
 const LARGEST: usize = 4;
 
 /// Circles that are there for a reason, as (a file of the circle, the most files it may have).
-const REASONED: &[(&str, usize)] = &[];
+const REASONED: &[(&str, usize)] = &[
+    // A task may run a graph, whose supersteps run tasks.
+    ("engine/subgraph.rs", 6),
+];
 
 #[test]
 fn no_circle_of_imports_inside_a_room_is_large() {

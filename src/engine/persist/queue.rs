@@ -30,15 +30,17 @@ pub struct DeferredCheckpoint {
 
 /// All that waits, in order.
 #[derive(Default)]
-pub(super) struct Queue {
-    pub(super) writes: Vec<QueuedWrites>,
-    pub(super) deferred: Vec<DeferredCheckpoint>,
+pub struct Queue {
+    /// Results of tasks.
+    pub writes: Vec<QueuedWrites>,
+    /// Checkpoints of graphs inside.
+    pub deferred: Vec<DeferredCheckpoint>,
 }
 
 impl Queue {
     /// Adds writes in place of the control values that wait and that they replace: one statement
     /// cannot write a row twice.
-    pub(super) fn push(&mut self, new: QueuedWrites) {
+    pub fn push(&mut self, new: QueuedWrites) {
         if new.writes.iter().all(|write| write.idx < 0) {
             let replaced = |old: &Pending| {
                 let mut new = new.writes.iter();
@@ -55,13 +57,13 @@ impl Queue {
     }
 
     /// Drops the writes at a checkpoint.
-    pub(super) fn discard_at(&mut self, ns: &str, checkpoint: CheckpointId) {
+    pub fn discard_at(&mut self, ns: &str, checkpoint: CheckpointId) {
         self.writes
             .retain(|queued| queued.checkpoint != checkpoint || &*queued.ns != ns);
     }
 
     /// Drops the client's resume value from the writes.
-    pub(super) fn discard_resume(&mut self) {
+    pub fn discard_resume(&mut self) {
         for queued in &mut self.writes {
             queued
                 .writes
@@ -70,7 +72,7 @@ impl Queue {
     }
 
     /// The newest checkpoint of a namespace.
-    pub(super) fn find_deferred(&self, ns: &str) -> Option<frame::Decoded> {
+    pub fn find_deferred(&self, ns: &str) -> Option<frame::Decoded> {
         let mut newest = self.deferred.iter().rev();
         newest
             .find(|deferred| *deferred.ns == *ns)

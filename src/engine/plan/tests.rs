@@ -1,3 +1,5 @@
+//! Tests of planning: ids and paths of tasks are LangGraph's.
+
 use super::*;
 use crate::{
     channel::{Channel, Kind, Reducer},
@@ -41,8 +43,8 @@ fn error_handlers_have_langgraphs_ids_and_paths() {
         message: String::new(),
     };
     let found = planned.iter().map(|task| {
-        let given = (Value::Null, failure(task));
-        let handler = handler(&topology, (checkpoint, 1), task, given).expect("has one");
+        let input = (Value::Null, failure(task));
+        let handler = handler(&topology, (checkpoint, 1), task, input).expect("has one");
         (
             task.id.to_string(),
             handler.id.to_string(),

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Makes everything durable, emits what is left to emit and sums up.
-pub(super) async fn finish(mut execution: Execution, result: Result<Stop, Error>) -> Finished {
+pub async fn finish(mut execution: Execution, result: Result<Stop, Error>) -> Finished {
     let mut stored = store_at_exit(&mut execution).await;
     let next = if matches!(result, Ok(Stop::Done)) {
         vec![]

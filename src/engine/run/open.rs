@@ -28,10 +28,7 @@ use crate::{
 ///
 /// # Errors
 /// A stored value of the base does not fit its channel.
-pub(super) fn open(
-    request: &Request,
-    start: Option<Start>,
-) -> Result<(Execution, Beginning), Error> {
+pub fn open(request: &Request, start: Option<Start>) -> Result<(Execution, Beginning), Error> {
     let nil = uuid::Uuid::nil();
     let resume_by_id = match &request.input {
         Input::Command(command) => command.resume_by_id(),

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The state of a namespace at a checkpoint.
-pub(super) async fn at(
+pub async fn at(
     context: &RunContext,
     ns: &Arc<str>,
     id: CheckpointId,
@@ -22,7 +22,7 @@ pub(super) async fn at(
 }
 
 /// The newest state of a namespace on the run's path.
-pub(super) async fn find(
+pub async fn find(
     context: &RunContext,
     ns: &Arc<str>,
     before: Option<CheckpointId>,

@@ -12,7 +12,7 @@ use super::{
 use crate::engine::error::Error;
 
 /// Polls a node's future until it ends, interrupts, panics, takes too long or is cancelled.
-pub(super) async fn guarded<T>(
+pub async fn guarded<T>(
     host: &TaskHost,
     job: &Job,
     run: impl Future<Output = T>,

@@ -30,32 +30,32 @@ use crate::{
 };
 
 /// What one attempt of a task has done so far.
-pub(super) struct State {
+pub struct State {
     /// What it has from before, and what it adds for the next attempt.
-    pub(super) memory: TaskMemory,
+    pub memory: TaskMemory,
     /// How many interrupts it has come to.
-    pub(super) interrupts: usize,
+    pub interrupts: usize,
     /// The interrupt at which it waits.
-    pub(super) open: Option<Interrupt>,
+    pub open: Option<Interrupt>,
     /// A resume value that the node could not use.
-    pub(super) refused: Option<Error>,
+    pub refused: Option<Error>,
     /// The control writes of the task.
-    pub(super) control: Writes,
+    pub control: Writes,
 }
 
 /// The engine's side of a running task.
 pub struct TaskHost {
-    pub(super) context: Arc<RunContext>,
-    pub(super) parent: ParentExecution,
-    pub(super) info: Arc<TaskInfo>,
+    pub context: Arc<RunContext>,
+    pub parent: ParentExecution,
+    pub info: Arc<TaskInfo>,
     /// The namespace of the graph the task belongs to, for its events.
-    pub(super) graph_ns: Arc<str>,
-    pub(super) state: Mutex<State>,
+    pub graph_ns: Arc<str>,
+    pub state: Mutex<State>,
     /// Notified when the node can go no further.
-    pub(super) parked: Notify,
+    pub parked: Notify,
     /// Counts signs of life, for the idle timeout.
-    pub(super) alive: AtomicU64,
-    pub(super) this: Weak<TaskHost>,
+    pub alive: AtomicU64,
+    pub this: Weak<TaskHost>,
 }
 
 impl TaskHost {
@@ -237,7 +237,7 @@ fn no_memory<T: Send + 'static>() -> BoxFuture<'static, anyhow::Result<T>> {
 
 impl TaskHost {
     /// Runs a graph inside this task; further calls get numbered namespaces.
-    pub(super) async fn run_graph(
+    pub async fn run_graph(
         &self,
         graph: Arc<Compiled>,
         input: Value,

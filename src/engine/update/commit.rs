@@ -21,7 +21,7 @@ use crate::{
 
 impl StateUpdater {
     /// Stores `channels` as the child of the base, and as the new base.
-    pub(super) async fn store(
+    pub async fn store(
         &mut self,
         topology: &Topology,
         channels: Channels,
@@ -64,11 +64,7 @@ impl StateUpdater {
     }
 
     /// Stores `clone` of the base as a sibling of the base.
-    pub(super) async fn store_beside(
-        &mut self,
-        clone: Checkpoint,
-        by: ChangeSource,
-    ) -> Result<(), Error> {
+    pub async fn store_beside(&mut self, clone: Checkpoint, by: ChangeSource) -> Result<(), Error> {
         let (parent, depth) = (clone.parent, clone.depth - 1);
         let mut clone = clone;
         let mut before = None;

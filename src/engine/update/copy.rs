@@ -11,7 +11,7 @@ use crate::{
 
 impl StateUpdater {
     /// Clones the base beside itself; returns the updates for the clone.
-    pub(super) async fn copy(
+    pub async fn copy(
         &mut self,
         topology: &Topology,
         values: Option<&Value>,

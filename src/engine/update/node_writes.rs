@@ -26,7 +26,7 @@ use crate::{
 
 impl StateUpdater {
     /// Tasks that wait at the base, by node.
-    pub(super) fn waiting_tasks(
+    pub fn waiting_tasks(
         &self,
         topology: &Topology,
         channels: &Channels,
@@ -58,7 +58,7 @@ impl StateUpdater {
     }
 
     /// Runs the writers of nodes: updates, edges, routes.
-    pub(super) async fn write_as_nodes(
+    pub async fn write_as_nodes(
         &mut self,
         topology: &Topology,
         updates: Vec<StateUpdate>,
