@@ -3,5 +3,5 @@
 mod service;
 mod store;
 
-pub use service::{KeyGuard, Outcome, Service, StoredResponse};
+pub use service::{Outcome, Service, StoredResponse};
 pub use store::{Claim, Claimed, Key, RETENTION, Store};

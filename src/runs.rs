@@ -18,7 +18,6 @@ pub mod store;
 mod worker;
 
 pub use active::RunHandle;
-pub use create::SubmittedRun;
 pub(crate) use create::{PreparedRun, refusal};
 pub use error::Error;
 pub(crate) use execute::command_of;

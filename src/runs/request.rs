@@ -29,11 +29,6 @@ macro_rules! words {
         impl $name {
             /// Every word with its meaning, in the order in which they are listed to clients.
             pub const ALL: &[(&'static str, Self)] = &[$(($word, Self::$variant),)*];
-
-            /// The word.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)* }
-            }
         }
     )*};
 }
@@ -86,6 +81,16 @@ words! {
         Running = "running",
         /// Both.
         All = "all",
+    }
+}
+
+impl CancelAction {
+    /// The word clients write.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Interrupt => "interrupt",
+            Self::Rollback => "rollback",
+        }
     }
 }
 

@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-pub use conversation::MessageGraph;
 pub(crate) use conversation::no_channel;
-pub use notify::{EventNotifier, EventWatch};
+pub use notify::EventNotifier;
 pub(crate) use tree_locks::TreeLocks;
 
 use self::notify::NotifyingSaver;

@@ -127,12 +127,3 @@ pub struct Edit {
     /// The checkpoint to build on; the head without one.
     pub at: Address,
 }
-
-/// How to watch a thread.
-#[derive(Clone, Debug)]
-pub struct Watch {
-    /// What to show; never empty.
-    pub modes: Vec<ThreadMode>,
-    /// `Last-Event-ID` of the request: `-` from the start, or the id of an event.
-    pub last_event_id: Option<Arc<str>>,
-}
