@@ -21,7 +21,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use rows::{is_text, preview, project, text};
+pub use rows::{is_text, preview, project};
 
 /// The tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

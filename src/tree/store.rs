@@ -8,5 +8,5 @@ pub mod tx;
 
 pub use read::Read;
 pub use rows::*;
-pub use threads::{Copied, IfExists, NewCopy, NewThread, Store, Thread};
+pub use threads::Thread;
 pub use tx::{InsertBranch, InsertFork, Tx};

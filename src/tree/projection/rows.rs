@@ -131,7 +131,7 @@ fn role(event: &ThreadEvent, message: Option<&Value>) -> Option<Arc<str>> {
 
 /// The text of a message without NUL, which not every database holds: its content, or the text
 /// parts of it on lines of their own.
-pub fn text(message: &Value) -> String {
+fn text(message: &Value) -> String {
     let content = message.get("content").unwrap_or(&Value::Null);
     let whole = match content {
         Value::Str(text) => text.to_string(),

@@ -1,4 +1,4 @@
-//! Forks by command.
+//! Tests of forks that a request creates explicitly.
 
 use serde_json::{Value, json};
 
