@@ -155,8 +155,9 @@ impl Service {
 
 /// What a cancelled run leaves: nodes that wait, or nothing.
 fn left_over(next: &[Arc<str>]) -> Outcome {
-    match next.is_empty() {
-        true => Outcome::Idle,
-        false => Outcome::Interrupted,
+    if next.is_empty() {
+        Outcome::Idle
+    } else {
+        Outcome::Interrupted
     }
 }

@@ -112,9 +112,10 @@ impl Address {
     /// Where a run starts, which is always a run of the root graph: for an address inside it the
     /// root checkpoint its map names, else the head (LangGraph's rule).
     pub fn root(&self) -> Option<CheckpointId> {
-        match self.ns.is_empty() {
-            true => self.checkpoint,
-            false => self.mapped(""),
+        if self.ns.is_empty() {
+            self.checkpoint
+        } else {
+            self.mapped("")
         }
     }
 

@@ -76,9 +76,10 @@ pub fn encode(request: &Value, columns: Columns) -> Vec<u8> {
     let texts = columns.texts();
     let mut short = Map::with_capacity(map.len() + 1);
     for (name, value) in map {
-        let value = match OWN.contains(&&**name) {
-            true => value.clone(),
-            false => shorten(value, &texts),
+        let value = if OWN.contains(&&**name) {
+            value.clone()
+        } else {
+            shorten(value, &texts)
         };
         short.insert(short_name(name), value);
     }
@@ -101,9 +102,10 @@ pub fn decode(tag: &str, bytes: &[u8], columns: Columns) -> Result<Value, codec:
     let mut whole = Map::with_capacity(map.len());
     for (name, value) in map.iter() {
         let name = whole_name(name);
-        let value = match OWN.contains(&&*name) {
-            true => value.clone(),
-            false => restore(value, &texts),
+        let value = if OWN.contains(&&*name) {
+            value.clone()
+        } else {
+            restore(value, &texts)
         };
         whole.insert(name, value);
     }

@@ -40,9 +40,10 @@ impl Service {
         at: &Address,
         selection: &Selection,
     ) -> Result<Value, Error> {
-        let found = match at.ns.is_empty() {
-            true => self.load_selected(thread, &at.ns, selection).await?,
-            false => None,
+        let found = if at.ns.is_empty() {
+            self.load_selected(thread, &at.ns, selection).await?
+        } else {
+            None
         };
         let (Some(decoded), Some(wiring)) = (found, graphless::wiring()) else {
             return Ok(empty(thread.id, at));

@@ -126,9 +126,10 @@ impl Service {
         let Some(graph) = graph_at(&registered.graph, &page.at.ns) else {
             return Ok(vec![]);
         };
-        let wiring = match page.at.ns.is_empty() {
-            true => registered.wiring.clone(),
-            false => Arc::new(Topology::new(graph.clone())),
+        let wiring = if page.at.ns.is_empty() {
+            registered.wiring.clone()
+        } else {
+            Arc::new(Topology::new(graph.clone()))
         };
         let found = self.history_page(&thread, page).await?;
         let mut states = Vec::with_capacity(found.len());

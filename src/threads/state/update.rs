@@ -279,9 +279,10 @@ impl Service {
             return Err(Error::NoCheckpoint(id));
         }
         if let Some(found) = &mut found {
-            match ns.is_empty() && slot.head == Some(found.checkpoint.id) {
-                true => found.writes.retain(|(branch, _)| *branch == slot.branch),
-                false => load::keep_own_writes(found, slot.branch),
+            if ns.is_empty() && slot.head == Some(found.checkpoint.id) {
+                found.writes.retain(|(branch, _)| *branch == slot.branch);
+            } else {
+                load::keep_own_writes(found, slot.branch);
             }
         }
         let newest = match (ns.is_empty(), at) {
@@ -327,8 +328,9 @@ impl Service {
 
 /// The outcome of the branch after an edit.
 fn outcome(edited: &UpdateOutcome) -> Outcome {
-    match edited.next.is_empty() {
-        true => Outcome::Idle,
-        false => Outcome::Interrupted,
+    if edited.next.is_empty() {
+        Outcome::Idle
+    } else {
+        Outcome::Interrupted
     }
 }
