@@ -1,16 +1,15 @@
 //! Runs, out of the columns of a row.
 
 use tokio_postgres::Row;
-use uuid::Uuid;
 
 use crate::{
     checkpoint::Error,
-    id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId},
+    id::{AssistantId, CheckpointId, RunId, ThreadId, TreeId},
     runs::{
         Run,
         request::codec::{self as request_codec, Columns},
     },
-    storage::postgres::columns::{JsonText, Time, column, word},
+    storage::postgres::columns::{JsonText, Time, column, id_if, word},
     value::Value,
 };
 
@@ -32,7 +31,7 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
         id: columns.run,
         tree: TreeId(column(row, "tree_id")?),
         thread: columns.thread,
-        branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
+        branch: id_if(row, "branch_id")?,
         assistant: columns.assistant,
         status: word(column(row, "status")?)?,
         metadata: request_codec::metadata(own.as_map().cloned(), &mut kwargs),
@@ -41,14 +40,14 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
             .map(|json| address(&json))
             .transpose()?
             .flatten(),
-        base: column::<Option<Uuid>>(row, "base_checkpoint_id")?.map(CheckpointId),
+        base: id_if(row, "base_checkpoint_id")?,
         strategy: word(column(row, "strategy")?)?,
         attempt: column(row, "attempt")?,
         temporary: column(row, "temporary")?,
         error: column::<Option<JsonText>>(row, "error")?
             .map(|json| json.value())
             .transpose()?,
-        last_checkpoint: column::<Option<Uuid>>(row, "last_checkpoint_id")?.map(CheckpointId),
+        last_checkpoint: id_if(row, "last_checkpoint_id")?,
         run_at: column::<Time>(row, "run_at")?.0,
         created_at: column::<Time>(row, "created_at")?.0,
         updated_at: column::<Time>(row, "updated_at")?.0,

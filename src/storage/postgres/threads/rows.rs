@@ -1,14 +1,13 @@
 //! Living threads, out of their rows and those of their active branches.
 
 use tokio_postgres::Row;
-use uuid::Uuid;
 
 use crate::{
     checkpoint::{Error, Slot},
-    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    id::{BranchId, ThreadId, TreeId},
     storage::postgres::{
         Store,
-        columns::{JsonText, Time, column, word},
+        columns::{JsonText, Time, column, id_if, word},
         connection::{self, prepare},
     },
     tree::Thread,
@@ -29,7 +28,7 @@ pub(in super::super) fn slot_of(row: &Row) -> Result<Slot, Error> {
         thread: ThreadId(column(row, "thread_id")?),
         branch: BranchId(column(row, "branch_id")?),
         epoch: column(row, "writer_epoch")?,
-        head: column::<Option<Uuid>>(row, "head_checkpoint_id")?.map(CheckpointId),
+        head: id_if(row, "head_checkpoint_id")?,
         head_depth: column(row, "head_depth")?,
     })
 }
