@@ -185,8 +185,8 @@ pub(super) fn message(item: &MessageItem, thread: ThreadId) -> Value {
         "checkpoint_id",
         node.map(|node| node.checkpoint.to_string()),
     );
-    let settled = node.and_then(|node| node.turn_end);
-    map.insert("settled_checkpoint_id", settled.map(|id| id.to_string()));
+    let turn_end = node.and_then(|node| node.turn_end);
+    map.insert("settled_checkpoint_id", turn_end.map(|id| id.to_string()));
     map.insert("event_number", node.and_then(|node| node.event_number));
     let owner = node.map_or(thread, |node| node.thread);
     map.insert("thread_id", owner.to_string());
