@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 use self::replay::{Creates, Replayed};
 use super::server::{
     body::Body,
-    call::{Call, Handler},
+    call::{Call, RequestHandler},
     error::Error,
     request_body::Source,
 };
@@ -73,7 +73,7 @@ pub(super) fn key(method: &Method, headers: &HeaderMap) -> Result<Option<String>
 
 /// Carries a request out, unless it was carried out before.
 pub(super) async fn once(
-    handler: Handler,
+    handler: RequestHandler,
     mut call: Call,
     mut request: Request,
 ) -> Result<Response<Body>, Error> {

@@ -35,7 +35,7 @@ pub struct Shared {
 }
 
 /// What answers a request.
-pub type Handler = fn(Call) -> BoxFuture<'static, Result<Response<Body>, Error>>;
+pub type RequestHandler = fn(Call) -> BoxFuture<'static, Result<Response<Body>, Error>>;
 
 /// A request that has found its handler.
 pub struct Call {

@@ -2,19 +2,19 @@
 
 use hyper::Method;
 
-use super::call::Handler;
+use super::call::RequestHandler;
 use crate::http::{
     assistants, branches, diff, events, forks, members, messages, parse::params::Path, runs, state,
     system, tags, threads, tree_view,
 };
 
 /// The table of routes.
-pub struct Routes(matchit::Router<Vec<(Method, Handler)>>);
+pub struct Routes(matchit::Router<Vec<(Method, RequestHandler)>>);
 
 /// What the table has for a request.
 pub enum Found {
     /// Its handler and the parameters of its path.
-    Handler(Handler, Path),
+    Handler(RequestHandler, Path),
     /// The path exists, for these methods.
     OtherMethods(String),
     /// No such path.
@@ -23,11 +23,11 @@ pub enum Found {
 
 macro_rules! routes {
     ($($path:literal { $($method:ident $handler:path),* $(,)? })*) => {
-        &[$(($path, &[$((Method::$method, (|call| Box::pin($handler(call))) as Handler)),*])),*]
+        &[$(($path, &[$((Method::$method, (|call| Box::pin($handler(call))) as RequestHandler)),*])),*]
     };
 }
 
-type Table = &'static [(&'static str, &'static [(Method, Handler)])];
+type Table = &'static [(&'static str, &'static [(Method, RequestHandler)])];
 
 const TABLE: Table = routes! {
     "/" { GET system::ok, HEAD system::ok }
