@@ -9,7 +9,6 @@ use crate::{
         execution::Execution, node_cache, persist, plan::PlannedTask, task::job::Job,
         topology::START_NODE,
     },
-    graph::{Body as NodeBody, Node, Writers},
     value::Value,
 };
 
@@ -73,20 +72,26 @@ pub async fn prepare(
 }
 
 /// Everything a task needs to run. `state` is shared by those that need it.
+///
+/// # Errors
+/// The graph does not have the node of the task; planned tasks have theirs.
 pub fn job_of(
     execution: &Execution,
     planned: &PlannedTask,
     (info, input): (Arc<TaskInfo>, Value),
     state: &mut Option<Arc<Channels>>,
-) -> Job {
+) -> Result<Job, Error> {
     let node = execution.topology.node(planned.node).cloned();
-    let node = node.unwrap_or_else(|| missing(&planned.name));
+    let node = node.ok_or_else(|| {
+        let message = format!("there is no node `{}`", planned.name);
+        Error::failed("NodeError", message)
+    })?;
     // A route that fails is retried with its node.
     let routes = (!node.retry.is_empty() && !node.writers.routes.is_empty()).then(|| {
         let state = state.get_or_insert_with(|| Arc::new(execution.channels.clone()));
         (execution.topology.clone(), state.clone())
     });
-    Job {
+    Ok(Job {
         planned: planned.clone(),
         info,
         input,
@@ -96,28 +101,5 @@ pub fn job_of(
         memory: execution.memory_of(planned.id),
         parent: execution.as_parent(),
         deps: execution.graph().deps.clone(),
-    }
-}
-
-/// Stands in for a node that vanished between planning and running; cannot happen.
-fn missing(name: &Arc<str>) -> Node {
-    let message = format!("there is no node `{name}`");
-    Node {
-        name: name.clone(),
-        body: NodeBody::Function(Arc::new(move |_| {
-            let message = message.clone();
-            Box::pin(async move { Err(anyhow::anyhow!(message)) })
-        })),
-        writers: Writers::default(),
-        joins: vec![],
-        defer: false,
-        retry: vec![],
-        handler: None,
-        timeout: None,
-        idle_timeout: None,
-        cache: None,
-        reads: None,
-        destinations: vec![],
-        calls: vec![],
-    }
+    })
 }

@@ -97,7 +97,7 @@ async fn run_tasks(execution: &mut Execution) -> Result<Results, Error> {
         results
             .cache_keys
             .extend(task.cache_key.map(|key| (index, key)));
-        let job = job_of(execution, planned, (task.info, task.input), &mut state);
+        let job = job_of(execution, planned, (task.info, task.input), &mut state)?;
         if several {
             spawn(&mut set, execution, index, job);
         } else {
@@ -165,7 +165,8 @@ async fn handler_jobs(
     let job = |(index, planned): (usize, &PlannedTask)| {
         let info = Arc::new(execution.info(planned));
         let input = execution.input_of(planned);
-        (index, job_of(execution, planned, (info, input), &mut None))
+        let job = job_of(execution, planned, (info, input), &mut None)?;
+        Ok((index, job))
     };
-    Ok(added.map(job).collect())
+    added.map(job).collect()
 }
