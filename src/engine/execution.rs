@@ -171,7 +171,7 @@ impl Execution {
 
     /// The input of a task: its argument, or the channels its node reads.
     pub fn input_of(&self, task: &PlannedTask) -> Value {
-        if let TaskOrigin::Push { arg: own, .. } | TaskOrigin::Handler { input: own, .. } =
+        if let TaskOrigin::Push { arg: own, .. } | TaskOrigin::ErrorHandler { input: own, .. } =
             &task.origin
         {
             return own.clone();

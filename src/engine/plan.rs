@@ -28,7 +28,7 @@ pub enum TaskOrigin {
         arg: Value,
     },
     /// A task that failed for good.
-    Handler {
+    ErrorHandler {
         /// What the handler gets.
         input: Value,
         /// Why the task failed.
@@ -61,7 +61,7 @@ impl PlannedTask {
     /// For error handlers: why the task failed that this one runs for.
     pub fn failure(&self) -> Option<Arc<Failure>> {
         match &self.origin {
-            TaskOrigin::Handler { failure, .. } => Some(failure.clone()),
+            TaskOrigin::ErrorHandler { failure, .. } => Some(failure.clone()),
             TaskOrigin::Pull | TaskOrigin::Push { .. } => None,
         }
     }
@@ -69,7 +69,7 @@ impl PlannedTask {
     /// Path as clients see it.
     pub fn path_value(&self) -> Value {
         match &self.origin {
-            TaskOrigin::Handler { failed, .. } => {
+            TaskOrigin::ErrorHandler { failed, .. } => {
                 let mut path = failed.as_list().unwrap_or_default().to_vec();
                 path.extend([HANDLER.into(), Value::Bool(false)]);
                 Value::list(path)
@@ -191,7 +191,7 @@ pub fn handler(
         triggers: Arc::from([PUSH.into()]),
         path: format!("{}, {HANDLER}, 0000000000", failed.path).into(),
         ns: format!("{task_ns}:{id}").into(),
-        origin: TaskOrigin::Handler {
+        origin: TaskOrigin::ErrorHandler {
             input,
             failure: Arc::new(failure),
             failed: failed.path_value(),

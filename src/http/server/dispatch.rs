@@ -87,7 +87,7 @@ impl Dispatcher {
             Err(error) => return error.into_response(),
         };
         let (handler, path) = match self.routes.find(&parts.method, parts.uri.path()) {
-            Found::Handler(handler, path) => (handler, path),
+            Found::Route(handler, path) => (handler, path),
             Found::Nothing => {
                 let there = without_slash(&self.routes, &parts);
                 return there.unwrap_or_else(|| Error::not_found().into_response());

@@ -14,7 +14,7 @@ pub struct Routes(matchit::Router<Vec<(Method, RequestHandler)>>);
 /// What the table has for a request.
 pub enum Found {
     /// Its handler and the parameters of its path.
-    Handler(RequestHandler, Path),
+    Route(RequestHandler, Path),
     /// The path exists, for these methods.
     OtherMethods(String),
     /// No such path.
@@ -132,7 +132,7 @@ impl Routes {
         };
         let params = matched.params.iter();
         let params = params.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Found::Handler(*handler, Path(params.collect()))
+        Found::Route(*handler, Path(params.collect()))
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
             let example = path.replace(['{', '}'], "");
             for (method, _) in *methods {
                 assert!(
-                    matches!(routes.find(method, &example), Found::Handler(..)),
+                    matches!(routes.find(method, &example), Found::Route(..)),
                     "{method} {path}"
                 );
             }
