@@ -41,11 +41,14 @@ test: tools ## run every test, on SQLite and on a real Postgres (started if TEST
 nextest:
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(QUICK_BUILD) $(CARGO) install --locked cargo-nextest
 
-check: tools deny ## check format, lints, documentation and dependencies
+# Without the feature `internals` the compiler sees the library as its users do, and reports what nothing uses.
+check: tools deny ## check format, lints, documentation, public surface and dependencies
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" CARGO="$(CARGO)" python3 tests/public_surface.py
 
 # The advisories come from a repository of their own, which not every network reaches.
 deny:
@@ -66,7 +69,7 @@ bench: tools ## measure durable supersteps through the server against the databa
 	TEST_DATABASE_URL=$$url flock -s "$$dir/users" "$${CARGO_TARGET_DIR:-target}/release/examples/bench"
 
 docs: tools ## build the manual of the library and say where it is
-	$(CARGO) doc --workspace --no-deps --all-features
+	$(CARGO) doc --workspace --no-deps
 	@echo "open $${CARGO_TARGET_DIR:-target}/doc/backstitch/index.html"
 
 clean: ## remove what was built, and the demo server's data

@@ -18,6 +18,7 @@ import pathlib
 import subprocess
 import sys
 
+CARGO = os.environ.get("CARGO", "cargo")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SNAPSHOT = pathlib.Path(__file__).with_suffix(".txt")
 # Headings of a page under which the members of the item itself stand.
@@ -59,11 +60,11 @@ def documented():
     """The folder with the pages of the library."""
     environment = dict(os.environ, CARGO_TERM_COLOR="never")
     subprocess.run(
-        ["cargo", "doc", "--quiet", "--no-deps", "--lib", "--package", "backstitch"],
+        [CARGO, "doc", "--quiet", "--no-deps", "--lib", "--package", "backstitch"],
         cwd=ROOT, env=environment, check=True,
     )
     metadata = subprocess.run(
-        ["cargo", "metadata", "--format-version", "1", "--no-deps"],
+        [CARGO, "metadata", "--format-version", "1", "--no-deps"],
         cwd=ROOT, env=environment, check=True, capture_output=True,
     )
     return pathlib.Path(json.loads(metadata.stdout)["target_directory"]) / "doc" / "backstitch"
