@@ -24,5 +24,5 @@ mod tree_view;
 #[cfg(test)]
 mod tests;
 
-pub use server::{auth::Keys, cors::Cors, error::Error, listener::Server, options::Options};
+pub use server::{auth::Keys, cors::Cors, listener::Server, options::Options};
 pub use services::Services;

@@ -29,16 +29,16 @@ const PENDING: &[(&str, QueuedRuns)] = &[("cancel", QueuedRuns::Cancel), ("keep"
 
 /// `GET /threads/{thread_id}/branches`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let found = call.threads().branches(call.path.thread()?).await?;
         Ok(body::json(StatusCode::OK, &listed(&found)))
-    })
+    }))
     .await
 }
 
 /// `POST /threads/{thread_id}/branches`
 pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
         let activate = fields.flag("activate")?.unwrap_or(false);
@@ -55,13 +55,13 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
             map.insert("cancelled_runs", cancelled(&made));
         }
         Ok(body::json(StatusCode::CREATED, &Value::map(map)))
-    })
+    }))
     .await
 }
 
 /// `POST /threads/{thread_id}/rewind`
 pub(super) async fn rewind(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
         let address = address::of_body(&fields)?;
@@ -83,13 +83,13 @@ pub(super) async fn rewind(mut call: Call) -> Result<Response<Body>, Error> {
             map.insert("prefill", text.clone());
         }
         Ok(body::json(StatusCode::CREATED, &Value::map(map)))
-    })
+    }))
     .await
 }
 
 /// `POST /threads/{thread_id}/btw`
 pub(super) async fn btw(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
         let address = address::of_body(&fields)?.address(false)?;
@@ -107,13 +107,13 @@ pub(super) async fn btw(mut call: Call) -> Result<Response<Body>, Error> {
             StatusCode::CREATED,
             &Value::map(made_map(&made)),
         ))
-    })
+    }))
     .await
 }
 
 /// `POST /threads/{thread_id}/restore`
 pub(super) async fn restore(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
         let address = address::of_body(&fields)?;
@@ -130,13 +130,13 @@ pub(super) async fn restore(mut call: Call) -> Result<Response<Body>, Error> {
         let mut map = made_map(&made);
         map.insert("cancelled_runs", cancelled(&made));
         Ok(body::json(StatusCode::CREATED, &Value::map(map)))
-    })
+    }))
     .await
 }
 
 /// `POST /threads/{thread_id}/branches/{name}/activate`
 pub(super) async fn activate(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let (thread, name) = (call.path.thread()?, call.path.name()?);
         let body = call.json_or_nothing().await?;
         let how = leave(&Fields::of(&body)?, QueuedRuns::Cancel)?;
@@ -144,30 +144,30 @@ pub(super) async fn activate(mut call: Call) -> Result<Response<Body>, Error> {
         let mut map = made_map(&made);
         map.insert("cancelled_runs", cancelled(&made));
         Ok(body::json(StatusCode::OK, &Value::map(map)))
-    })
+    }))
     .await
 }
 
 /// `PATCH /threads/{thread_id}/branches/{name}`
 pub(super) async fn rename(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let (thread, old) = (call.path.thread()?, call.path.name()?);
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
         let new = wanted_name(&fields)?.ok_or_else(|| fields.required("name"))?;
         let made = call.threads().rename_branch(thread, &old, new).await?;
         Ok(body::json(StatusCode::OK, &Value::map(made_map(&made))))
-    })
+    }))
     .await
 }
 
 /// `DELETE /threads/{thread_id}/branches/{name}`
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let (thread, name) = (call.path.thread()?, call.path.name()?);
         call.threads().delete_branch(thread, &name).await?;
         Ok(body::empty(StatusCode::NO_CONTENT))
-    })
+    }))
     .await
 }
 

@@ -31,7 +31,7 @@ use crate::{
 
 /// `POST /commands/create-thread`
 pub(super) async fn create_thread(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let create = threads::creation(&mut call).await?;
         let created = call.threads().create_with_event(create).await;
         let created = created.map_err(|error| match Error::from(error) {
@@ -47,25 +47,25 @@ pub(super) async fn create_thread(mut call: Call) -> Result<Response<Body>, Erro
             ("event_number", created.event_number.into()),
         ]));
         Ok(body::json(StatusCode::OK, &response))
-    })
+    }))
     .await
 }
 
 /// `POST /commands/fork-thread`
 pub(super) async fn fork_thread(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let body = call.json().await?;
         let fields = Fields::of(&body)?;
         let source = source(&fields)?.ok_or_else(|| fields.required("source_thread_id"))?;
         call.authorize(source, Level::Writer).await?;
         make(&call, source, &fields).await
-    })
+    }))
     .await
 }
 
 /// `POST /threads/{thread_id}/fork`
 pub(super) async fn fork(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let thread = call.path.thread()?;
         let body = call.json_or_nothing().await?;
         let fields = Fields::of(&body)?;
@@ -74,7 +74,7 @@ pub(super) async fn fork(mut call: Call) -> Result<Response<Body>, Error> {
             return Err(fields.refuse("source_thread_id", reason));
         }
         make(&call, thread, &fields).await
-    })
+    }))
     .await
 }
 
@@ -121,12 +121,12 @@ fn forked(made: &Forked) -> Value {
 
 /// `GET /threads/{thread_id}/forks`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let thread = call.path.thread()?;
         let limit = call.query.limit(LIST_MAX, LIST_MAX)?;
         let found = call.threads().family(thread).await?;
         Ok(body::json(StatusCode::OK, &family(&found, limit)))
-    })
+    }))
     .await
 }
 

@@ -28,7 +28,7 @@ mod parse;
 
 /// `POST /threads/{thread_id}/messages`
 pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let thread = call.path.thread()?;
         let limit = call.shared.options.edit_limit;
         let body = call.json_upto(limit).await?;
@@ -52,13 +52,13 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         let mut map = posted(&stored, thread);
         map.insert("thread_id", thread.to_string());
         Ok(body::json(status, &Value::map(map)))
-    })
+    }))
     .await
 }
 
 /// `GET /threads/{thread_id}/messages`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let thread = call.path.thread()?;
         let request = parse::read(&call.query)?;
         let page = call.threads().read_messages(thread, &request).await?;
@@ -66,13 +66,13 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
             StatusCode::OK,
             &Value::map(listed(&page, thread)),
         ))
-    })
+    }))
     .await
 }
 
 /// `POST /commands/send-message`
 pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
+    coded(Box::pin(async {
         let body = call.json().await?;
         let mut new = parse::send(&body)?;
         if let Some(key) = call.run_id {
@@ -84,7 +84,7 @@ pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
         let mut map = queued_map(&queued.map_err(coded_conflict)?);
         map.insert("thread_id", thread.to_string());
         Ok(body::json(StatusCode::ACCEPTED, &Value::map(map)))
-    })
+    }))
     .await
 }
 

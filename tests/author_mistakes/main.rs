@@ -87,7 +87,7 @@ fn library() -> PathBuf {
             .find(|file| file.ends_with(".rlib"))
             .map(PathBuf::from)
     });
-    libraries.next().expect("the test stands on the library")
+    libraries.next().unwrap()
 }
 
 /// What the compiler says against a program, but how many errors there are, and where in the files

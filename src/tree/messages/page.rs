@@ -283,7 +283,7 @@ async fn is_before(
     if end.ordinal.saturating_sub(node.ordinal) > WALK_MAX {
         return Err(too_deep());
     }
-    Ok(resolve::is_before(read, thread.tree, end.id, node).await?)
+    resolve::is_before(read, thread.tree, end.id, node).await
 }
 
 async fn in_state(
