@@ -57,12 +57,13 @@ impl Service {
                 tracing::warn!(runs, "ended runs that were lost too often");
                 self.wake();
             }
-            if found.taken.is_empty() {
+            let runs = found.taken.len();
+            if runs > 0 {
+                tracing::warn!(runs, "took over runs that a dead process left");
+                self.execute_claimed(found.taken);
+            } else if found.ended.is_empty() {
                 return Ok(());
             }
-            let runs = found.taken.len();
-            tracing::warn!(runs, "took over runs that a dead process left");
-            self.execute_claimed(found.taken);
         }
     }
 
