@@ -2,7 +2,7 @@
 //! merging and showing them.
 //!
 //! The stored form has no fields that equal LangChain's defaults: `{type, content, id, ...}`.
-//! [`with_defaults`] fills those in where a response needs them. Fields and roles that are unknown
+//! Those are filled in where a response needs them. Fields and roles that are unknown
 //! to this program stay as they are.
 
 use std::fmt;

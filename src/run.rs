@@ -2,7 +2,7 @@
 //!
 //! [`Thread::run`](crate::Thread::run) takes an [`Input`] and returns a [`Finished`]; a [`Sink`] in
 //! its [options](crate::RunOptions) receives every [`Event`]. The state of a thread is read as
-//! [`State`] and changed by [`StateUpdate`].
+//! [`ThreadState`] and changed by [`StateUpdate`].
 
 pub use crate::{
     engine::{

@@ -114,7 +114,7 @@ impl Reducer {
         })
     }
 
-    /// LangGraph's `add_messages`, see [`message::add`].
+    /// LangGraph's `add_messages`, on lists of messages.
     pub fn messages() -> Self {
         let messages = Self::custom("messages", Vec::<Value>::new(), |old, update| {
             Ok(message::add(old, update)?)

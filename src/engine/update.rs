@@ -35,14 +35,14 @@ pub const COPY: &str = "__copy__";
 /// One update of a superstep of updates.
 #[derive(Clone, Debug, Default)]
 pub struct StateUpdate {
-    /// Channel to value; nothing leaves only the routing of the node. For [`COPY`] a list of
+    /// Channel to value; nothing leaves only the routing of the node. For `__copy__` a list of
     /// `[values, as_node]` to apply to the copy.
     pub values: Option<Value>,
     /// What the node is taken to have returned instead, when that was a command: its update and
     /// where it goes. A resume value in it counts for nothing.
     pub command: Option<Command>,
     /// The node that is taken to have written it; the one that ran last without a name. END
-    /// without values clears what waits, `__input__` acts as input, [`COPY`] clones.
+    /// without values clears what waits, `__input__` acts as input, `__copy__` clones.
     pub as_node: Option<Arc<str>>,
     /// The task the results are filed under.
     pub task: Option<TaskId>,

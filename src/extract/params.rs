@@ -21,7 +21,7 @@ use crate::{
 pub struct Requires {
     /// Channels its views read.
     pub channels: Vec<Channel>,
-    /// Dependencies: the key in [`Deps`](crate::graph::Deps) and the name of the type.
+    /// Dependencies: their types and the names of these.
     pub deps: Vec<(TypeId, &'static str)>,
     /// Whether the node takes an argument of its own.
     pub arg: bool,
