@@ -4,7 +4,11 @@
 //! The programs are compiled against the library that Cargo built for this very test. `trybuild`
 //! would build the library and all that it stands on once more, which takes as long as all other
 //! tests together.
-#![allow(clippy::unwrap_used, reason = "a panic is the failure of the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a panic is the failure of the test"
+)]
 
 use std::{
     env, fs,
