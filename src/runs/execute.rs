@@ -95,6 +95,7 @@ impl Service {
             }
         };
         active.running.insert(run.id, pending.handle.clone());
+        self.inner.begun.notify_waiters();
         Some(pending)
     }
 

@@ -53,6 +53,8 @@ pub(super) struct Inner {
     pub reuse: Arc<Results>,
     /// A run may have become free to start.
     pub wake: Notify,
+    /// This process has begun to execute a run.
+    pub begun: Notify,
     /// The tasks that execute runs.
     pub tracker: TaskTracker,
     /// Cancelled when runs that are still executed are left to other processes.
@@ -77,6 +79,7 @@ impl Service {
                 active: Mutex::default(),
                 reuse: Arc::default(),
                 wake: Notify::new(),
+                begun: Notify::new(),
                 tracker: TaskTracker::new(),
                 hand_over: CancellationToken::new(),
             }),

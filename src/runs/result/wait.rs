@@ -6,6 +6,7 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::RunResult;
 use crate::{
+    id::RunId,
     runs::{Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target},
     tree::read::head::Head,
     value::{Map, Value},
@@ -71,11 +72,12 @@ impl Service {
                     };
                 }
                 Ok(Some(row)) => {
-                    // Taken over by this process, which knows the end before a row is deleted.
-                    if let Some(handle) = self.handle(run.run) {
+                    // Once this process has taken the run over it knows the end, also of a temporary
+                    // run, which leaves no row when it ends between two polls.
+                    let taken_over = tokio::time::timeout(POLL, self.begun_here(run.run));
+                    if let Ok(handle) = taken_over.await {
                         return self.result(run, row.temporary, handle).await;
                     }
-                    tokio::time::sleep(POLL).await;
                 }
                 Ok(None) => return RunResult::not_found(),
                 Err(error) => {
@@ -83,6 +85,19 @@ impl Service {
                     tokio::time::sleep(PAUSE).await;
                 }
             }
+        }
+    }
+
+    /// Waits until this process executes a run.
+    async fn begun_here(&self, run: RunId) -> RunHandle {
+        loop {
+            let mut begun = std::pin::pin!(self.inner.begun.notified());
+            // From here on no run that begins is missed.
+            begun.as_mut().enable();
+            if let Some(handle) = self.handle(run) {
+                return handle;
+            }
+            begun.await;
         }
     }
 
