@@ -157,7 +157,7 @@ pub fn shown_role(stored: &str) -> &str {
 }
 
 /// Reads the facts about an event from other rows, except for the name of its branch, which
-/// [`names`] computes.
+/// [`names`](super::names) computes.
 ///
 /// # Errors
 /// The storage failed.
