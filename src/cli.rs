@@ -13,7 +13,7 @@ use crate::{
 /// The subcommand of the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Command {
-    /// Answer requests until told to end.
+    /// Serve requests until SIGTERM or SIGINT.
     #[default]
     Serve,
     /// Print the settings and where each came from.
@@ -55,7 +55,7 @@ struct Line {
 
 #[derive(Subcommand, Debug)]
 enum Words {
-    /// Answer requests until told to end (the default)
+    /// Serve requests until SIGTERM or SIGINT (the default)
     Serve,
     /// Look at the settings
     #[command(subcommand)]

@@ -4,7 +4,7 @@
 /// `{"error": class, "message": message}`.
 ///
 /// ```
-/// use backstitch::error::Raised;
+/// use backstitch::prelude::Raised;
 ///
 /// async fn node() -> anyhow::Result<()> {
 ///     Err(Raised::new("ValueError", "the amount is negative").into())

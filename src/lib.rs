@@ -4,7 +4,11 @@
 //! every superstep is checkpointed with a link to its parent, so that any conversation can be
 //! resumed, rewound, branched and forked.
 //!
-//! A graph is a state and plain async functions over it; a server is graphs with names:
+//! A graph is a state and plain async functions over it; a server is graphs with names. The
+//! [`prelude`] has what most graphs need. [`Graph`](graph::Graph) connects nodes,
+//! [`State`](state::State) says how updates are merged, and [`Ctx`](extract::Ctx) is what a node can
+//! do while it runs. [`Server`] serves graphs over HTTP; [`Local`] runs them without a server, for
+//! example in a test:
 //!
 //! ```no_run
 //! use std::{process::ExitCode, sync::Arc};
@@ -31,7 +35,7 @@
 //!     Ok(format!("21 °C and clear in {}", args.city))
 //! }
 //!
-//! /// Nodes ask by type for what they need; this one streams the model's words to clients.
+//! /// The types of its parameters say what a node needs. This one streams the model's reply.
 //! async fn agent(
 //!     chat: Chat,
 //!     model: Dep<dyn ChatModel>,
@@ -42,7 +46,7 @@
 //!     Ok(Chat::update().messages(reply))
 //! }
 //!
-//! /// The run stops here, for days if need be, and goes on with the answer.
+//! /// The run stops here, for days if need be, until a client resumes it with a value.
 //! async fn ask(ctx: Ctx) -> Result<Update<Chat>> {
 //!     let agreed: bool = ctx.interrupt("Shall I use my tools?").await;
 //!     Ok(Chat::update().agreed(agreed))
@@ -87,7 +91,7 @@
 //! ```
 //!
 //! The server listens on port 2024, keeps everything in a file beside it, and answers the
-//! clients people have: `POST /threads`, `POST /threads/{id}/runs/stream` and all the others.
+//! requests of LangGraph's clients: `POST /threads`, `POST /threads/{id}/runs/stream` and the others.
 
 extern crate self as backstitch;
 

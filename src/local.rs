@@ -62,7 +62,7 @@ pub enum Error {
 /// Threads in a storage, without a server.
 ///
 /// ```
-/// use backstitch::{Local, engine::Input, id::ThreadId, prelude::*, value};
+/// use backstitch::{Local, prelude::*, run::{Input, ThreadId}, value};
 ///
 /// #[derive(State)]
 /// struct Count {

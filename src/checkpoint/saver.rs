@@ -37,7 +37,7 @@ pub enum At {
     /// The head of the thread's active branch (root namespace).
     ActiveHead,
     /// The newest checkpoint of a subgraph's namespace that lies on the path of `start` and
-    /// belongs to it (conversation tree, invariant I11).
+    /// belongs to it: one that another branch stored below a shared checkpoint does not count.
     Subgraph {
         /// Root checkpoint where the walk begins.
         start: CheckpointId,

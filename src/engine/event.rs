@@ -132,7 +132,7 @@ pub enum Body {
         node: Arc<str>,
         /// Channel to value; a list when one task wrote a channel twice.
         update: Value,
-        /// Handed back from storage or cache.
+        /// It was not computed now, but comes from the storage or the node cache.
         cached: bool,
     },
     /// Tasks came to interrupts; empty at a static breakpoint.
@@ -177,17 +177,17 @@ pub enum Body {
 
 /// Receives the events of a run in order. Must not block.
 pub trait Sink: Send + Sync + 'static {
-    /// Whether events of this kind are of use at all; `ns` is empty for the root graph.
+    /// Whether to build events of this kind for the graph at `ns` (empty for the root graph).
     fn wants(&self, kind: Kind, ns: &str) -> bool;
 
     /// Takes an event.
     fn emit(&self, event: Event);
 
-    /// Config of the run, once known: metadata events carry it.
+    /// Called once with the run's config, which metadata events contain.
     fn started(&self, _config: &Arc<RunConfig>) {}
 }
 
-/// Wants nothing.
+/// A sink that accepts no event.
 pub struct Silent;
 
 impl Sink for Silent {

@@ -1,6 +1,6 @@
-//! Which mistakes of commands a run passes over instead of failing.
+//! Which mistakes of commands a run ignores instead of failing.
 
-/// Mistakes of commands that LangGraph passes over in silence: by default they are errors.
+/// Mistakes of commands that LangGraph ignores in silence: by default they are errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tolerance {
     /// A resume value while no node waits for one: nothing happens.

@@ -103,7 +103,7 @@ impl Topology {
             .collect()
     }
 
-    /// The same for the stored fan-out targets.
+    /// The stored form of fan-out targets: their arguments without untracked channels.
     pub fn sends_without_untracked(&self, sends: &Value) -> Value {
         match sends {
             Value::List(sends) => sends

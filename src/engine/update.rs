@@ -39,12 +39,13 @@ pub struct StateUpdate {
     /// `[values, as_node]` to apply to the copy.
     pub values: Option<Value>,
     /// What the node is taken to have returned instead, when that was a command: its update and
-    /// where it goes. A resume value in it counts for nothing.
+    /// where it goes. A resume value in it is ignored.
     pub command: Option<Command>,
-    /// The node that is taken to have written it; the one that ran last without a name. END
-    /// without values clears what waits, `__input__` acts as input, `__copy__` clones.
+    /// The node that is taken to have written it; `None` for the one that ran last. `END` without
+    /// values discards the tasks that wait, `__input__` applies the values as input, `__copy__`
+    /// clones the checkpoint.
     pub as_node: Option<Arc<str>>,
-    /// The task the results are filed under.
+    /// The id of the task under which the results are stored.
     pub task: Option<TaskId>,
 }
 

@@ -13,7 +13,7 @@ pub(super) const LIST_MAX: i64 = 1000;
 /// Length of a page whose request does not name one.
 pub(super) const LIST_DEFAULT: i64 = 10;
 
-/// How many items there are up to the end of the page, and one more if more follow.
+/// The number of items up to the end of the page, plus one if more follow.
 pub(super) const TOTAL: HeaderName = HeaderName::from_static("x-pagination-total");
 /// The offset of the next page.
 pub(super) const NEXT: HeaderName = HeaderName::from_static("x-pagination-next");
@@ -21,8 +21,8 @@ pub(super) const NEXT: HeaderName = HeaderName::from_static("x-pagination-next")
 /// Words for the direction of a list; true is ascending.
 pub(super) const ORDERS: &[(&str, bool)] = &[("asc", true), ("desc", false)];
 
-/// The response with a page, `items` being one more than `limit` when there are more. The headers
-/// say so. The total is no count, but what LangGraph's server sends.
+/// The response with a page. `items` has one more than `limit` when more follow, which the headers
+/// then show. The total is not a count of all items, but what LangGraph's server sends.
 pub(super) fn respond(mut items: Vec<Value>, limit: usize, offset: usize) -> Response<Body> {
     let more = items.len() > limit;
     items.truncate(limit);

@@ -188,7 +188,7 @@ pub struct Run {
     pub after: Duration,
     /// As requested; `None` means the default of the kind of run (`async`, stateless `exit`).
     pub durability: Option<Durability>,
-    /// `checkpoint_during` of the request: the older way to ask for a durability.
+    /// `checkpoint_during` of the request: the older way to request a durability.
     pub checkpoint_during: Option<bool>,
     /// Where to report the end.
     pub webhook: Option<Arc<str>>,

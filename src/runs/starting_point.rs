@@ -1,4 +1,5 @@
-//! Where a run starts: its base checkpoint, and the branch it writes to.
+//! The starting point of a claimed run: loads the base checkpoint, and decides whether this attempt
+//! continues an earlier one.
 
 use std::sync::Arc;
 

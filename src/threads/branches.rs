@@ -48,7 +48,7 @@ pub struct Branched {
     pub event_number: i64,
     /// Runs that this ended.
     pub cancelled: Vec<RunId>,
-    /// Content of the message of a user which the branch comes before.
+    /// Content of the user's message that follows the base of the branch, for editing.
     pub prefill: Option<Value>,
     /// The state ends in tool calls without results.
     pub dangling: bool,
@@ -132,7 +132,7 @@ impl Service {
         })
     }
 
-    /// Deletes the pointer of a branch.
+    /// Deletes a branch; its checkpoints stay.
     ///
     /// # Errors
     /// 404: no such thread or branch. 409 `branch_active`, `branch_busy`. Or the storage failed.

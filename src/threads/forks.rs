@@ -59,9 +59,9 @@ pub struct Family {
     pub tree: TreeId,
     /// Living threads, oldest first, each with whether its parent was deleted.
     pub threads: Vec<(ThreadRow, bool)>,
-    /// The points where paths part.
+    /// The points at which paths divide.
     pub points: Vec<ForkPoint>,
-    /// Beginnings of the first messages of options, by point and option.
+    /// The beginning of the first message of each way to go on, by point and way.
     pub previews: Vec<Vec<Option<Arc<str>>>>,
 }
 

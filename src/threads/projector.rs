@@ -16,7 +16,7 @@ use crate::{
 
 /// Least pause after a round, in which notifications gather.
 const GATHER: Duration = Duration::from_millis(200);
-/// Pause after a round in times of its length: under load the runs have priority, and a reader that
+/// Pause after a round, as a multiple of its duration: under load the runs have priority, and a reader that
 /// needs a certain event in the tables does not wait for a round.
 const REST: u32 = 4;
 /// Notified threads that are remembered; the poll of all threads finds the others.
@@ -163,7 +163,7 @@ impl Service {
     /// Waits until the tables are up to date with the requested events of threads.
     ///
     /// # Errors
-    /// 503 `projection_behind`: they do not after two seconds. Or the storage failed.
+    /// 503 `projection_behind`: they are not after two seconds. Or the storage failed.
     pub async fn wait_projected(&self, wanted: &[(ThreadId, i64)]) -> Result<(), Error> {
         let limit = Instant::now() + PATIENCE;
         for (thread, number) in wanted {

@@ -34,8 +34,8 @@ impl Service {
         Ok(set)
     }
 
-    /// Writes the checkpoint of an address inside another checkpoint, so that a tag can name it. It
-    /// is written on a branch that is deleted at once.
+    /// Writes a trimmed checkpoint for an address at which no checkpoint ends, so that a tag can name
+    /// it. It is written on a branch that is deleted at once.
     async fn write_trimmed_checkpoint(
         &self,
         tx: &mut dyn Tx,

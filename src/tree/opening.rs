@@ -16,7 +16,7 @@ pub struct Opening {
 
 impl Opening {
     /// Chooses the name of a branch created from the branch `source` in a thread whose branches have
-    /// these `names`, and computes its events. The name that the run asks for is used if it is free.
+    /// these `names`, and computes its events. The name that the run requests is used if it is free.
     pub fn of(new: &NewBranch, source: &str, names: &[impl AsRef<str>]) -> Self {
         let mut taken = names.iter().map(AsRef::as_ref);
         let name = match &new.name {

@@ -1,4 +1,4 @@
-//! Where a run starts: its base checkpoint, and the branch it writes to.
+//! Composes the engine's `Start` from a slot and a base checkpoint. Nothing here does I/O.
 
 use std::{collections::HashMap, sync::Arc};
 

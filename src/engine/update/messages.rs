@@ -109,7 +109,7 @@ impl StateUpdater {
         Ok((self.slot, state))
     }
 
-    /// Applies writes of nobody in particular; what waited for one superstep is gone then.
+    /// Applies writes that belong to no node; channels that last one superstep are then empty.
     fn apply_as_interrupt(
         &self,
         topology: &Topology,

@@ -17,7 +17,7 @@ use crate::{
     value::Map,
 };
 
-/// Parameters are made from the task alone: the engine is never asked.
+/// Parameters are made from the task alone: the engine is never called.
 struct NoHost;
 
 impl Host for NoHost {

@@ -129,7 +129,7 @@ fn behind(address: AddressFields) -> Result<(Option<Beside>, Option<Arc<str>>), 
     })
 }
 
-/// The fork that a post asks for; each of its fields has two names.
+/// The fork that a post requests; each of its fields has two names.
 fn lineage(fields: &Fields<'_>) -> Result<Option<Lineage>, Error> {
     let either = |one: &str, other: &str| {
         let found = [fields.text(one)?, fields.text(other)?];

@@ -25,7 +25,7 @@ use crate::{
     value::{Map, Value},
 };
 
-/// Most supersteps a run may ask for.
+/// The greatest limit of supersteps that a request may set.
 const RECURSION_MAX: i64 = 10_000;
 /// Longest delay of a run.
 const AFTER_MAX: f64 = 366.0 * 86_400.0;
@@ -174,7 +174,7 @@ fn command(fields: &Fields<'_>, stateless: bool) -> Result<Option<Value>, Error>
     Ok(Some(command))
 }
 
-/// 400 when both `config.configurable` and `context` say something.
+/// 400 when both `config.configurable` and `context` have values.
 pub(in crate::http) fn config_or_context(config: &Map, context: &Map) -> Result<(), Error> {
     if !context.is_empty() && has_configurable(config) {
         return Err(Error::bad_request(

@@ -26,7 +26,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// All of it, at most `limit` bytes.
+    /// Reads all of it, at most `limit` bytes.
     ///
     /// # Errors
     /// See [`read`].

@@ -11,7 +11,7 @@ use crate::{
     value,
 };
 
-/// The tools of these tests ask nothing of the engine.
+/// The tools of these tests need nothing from the engine.
 struct NoEngine;
 
 impl Host for NoEngine {

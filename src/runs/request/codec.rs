@@ -39,7 +39,7 @@ const NAMES: [&str; 26] = [
     "created_by",
 ];
 
-/// Fields with values of the client: they are stored as they are.
+/// Fields whose values are the client's: they are stored unchanged.
 const OWN: [&str; 3] = ["input", "command", "context"];
 
 /// Begins texts that begin with a character of this kind themselves.
@@ -68,7 +68,7 @@ impl Columns {
     }
 }
 
-/// The bytes of a request.
+/// Encodes a request.
 pub fn encode(request: &Value, columns: Columns) -> Vec<u8> {
     let Some(map) = request.as_map() else {
         return codec::encode(request);
@@ -87,10 +87,10 @@ pub fn encode(request: &Value, columns: Columns) -> Vec<u8> {
     codec::encode(&Value::map(short))
 }
 
-/// The request of bytes.
+/// Decodes a request.
 ///
 /// # Errors
-/// Bytes that hold none.
+/// The bytes are not those of a request.
 pub fn decode(tag: &str, bytes: &[u8], columns: Columns) -> Result<Value, codec::Error> {
     let mut value = codec::decode(tag, bytes)?;
     let marked = value.get(MARK).is_some();

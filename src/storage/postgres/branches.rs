@@ -1,4 +1,4 @@
-//! A branch that comes into being with the first durable write of a run.
+//! Branches that are created with the first durable write of a run.
 
 use tokio_postgres::Client;
 use uuid::Uuid;

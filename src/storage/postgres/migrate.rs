@@ -17,7 +17,7 @@ const LOCK: i64 = 0x6261_636b_7374_6974;
 /// Applies the migrations that the database does not have yet. Any number of processes may do
 /// so at once: they take turns.
 ///
-/// Answers how many were applied.
+/// Returns how many were applied.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub async fn migrate(url: &str) -> Result<usize, Error> {
         .map_err(|error| unreachable_at(&config, &connection_reason(&error)))?;
     let connection = tokio::spawn(connection);
     let result = apply(&mut client).await;
-    // The lock ends with the session, so it is closed before the answer is given.
+    // The lock ends with the session, so it is closed before this returns.
     drop(client);
     connection.await.ok();
     result

@@ -1,4 +1,4 @@
-//! Branches that come into being with the first durable write of a run.
+//! Branches that are created with the first durable write of a run.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

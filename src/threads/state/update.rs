@@ -35,13 +35,13 @@ struct Target {
 
 /// A state to edit.
 enum Start {
-    /// That at the head of the slot.
+    /// The state at the head of the slot.
     Head,
-    /// That of a checkpoint.
+    /// The state of a checkpoint.
     Checkpoint(CheckpointId),
     /// None: the edit begins a new conversation.
     Nothing,
-    /// That of a message whose checkpoint has later messages too.
+    /// The state at a message whose checkpoint has later messages too.
     Trimmed,
 }
 
@@ -227,7 +227,7 @@ impl Service {
         Ok(edited.checkpoint)
     }
 
-    /// The error of a failed edit: if it lost its branch to a run, that there is one.
+    /// The error of a failed edit. If a run took over its branch, the error is that there is a run.
     async fn edit_error(&self, thread: ThreadId, slot: Slot, error: engine::Error) -> Error {
         if matches!(error, engine::Error::Storage(checkpoint::Error::Fenced))
             && let Ok(mut reader) = self.shared.parts.tree.reader().await

@@ -12,7 +12,7 @@ fn branch(number: u128) -> BranchId {
     BranchId(Uuid::from_u128(number))
 }
 
-/// Numbers of a row, its parent and its branch, and whether somebody stands on it.
+/// Numbers of a row, its parent and its branch, and whether something needs it.
 fn rows(rows: &[(u128, u128, u128, bool)]) -> Vec<PruneCandidate> {
     rows.iter()
         .map(|(own, parent, by, kept)| PruneCandidate {

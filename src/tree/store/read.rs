@@ -36,14 +36,14 @@ pub trait Read: Send {
 
     /// One checkpoint of the root namespace.
     async fn point(&mut self, tree: TreeId, id: CheckpointId) -> Result<Option<Point>, Error>;
-    /// The path from `start` towards the root: newest first, at most `limit` rows (reference Q1).
+    /// The path from `start` towards the root: newest first, at most `limit` rows.
     async fn path(
         &mut self,
         tree: TreeId,
         start: CheckpointId,
         limit: usize,
     ) -> Result<Vec<Point>, Error>;
-    /// Whether a thread sees a checkpoint: its own, or on the path of its fork base (Q2).
+    /// Whether a thread sees a checkpoint: its own, or on the path of its fork base.
     async fn visible(
         &mut self,
         tree: TreeId,

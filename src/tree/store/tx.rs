@@ -77,7 +77,7 @@ pub trait Tx: Read {
     /// Inserts a branch with epoch 0. The name must be free.
     async fn insert_branch(&mut self, new: InsertBranch) -> Result<(), Error>;
     /// Copies the pending writes of `from` at `base`, and of subgraphs stopped below it, to
-    /// `to`, as interrupted (Q7), and sets the copy's `creation_id`.
+    /// `to`, so that the interrupts are open there too, and sets the copy's `creation_id`.
     async fn copy_writes(
         &mut self,
         tree: TreeId,

@@ -368,7 +368,7 @@ async fn resolve_lost_reply(
     let Some(last) = group.iter().rposition(is_written) else {
         return Ok(());
     };
-    // Several writers may have tried this branch: only what the head stands on is written.
+    // Several writers may have tried this branch: only the head and its ancestors are written.
     let mut written = Some(group[last].checkpoint.id);
     for (commit, result) in group.iter().zip(depths.iter_mut()).take(last + 1).rev() {
         if is_root(commit) && Some(commit.checkpoint.id) == written {

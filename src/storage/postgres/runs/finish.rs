@@ -1,4 +1,4 @@
-//! Runs that end by themselves.
+//! Finishing runs: writes the final row of a run that ended by itself.
 
 use super::super::{
     Store,

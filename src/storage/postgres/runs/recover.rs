@@ -1,4 +1,4 @@
-//! Runs of dead processes: taken over, or ended when that has happened too often.
+//! Recovering runs of dead processes: they are taken over, or ended when that has happened too often.
 
 use tokio_postgres::Row;
 use uuid::Uuid;

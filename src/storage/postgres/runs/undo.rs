@@ -1,4 +1,4 @@
-//! Runs that are deleted, and what they wrote that is rolled back or hidden.
+//! Deleting runs, and rolling back or hiding what they wrote.
 
 use deadpool_postgres::Transaction;
 use tokio_postgres::{Client, Row};

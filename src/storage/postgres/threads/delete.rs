@@ -1,4 +1,4 @@
-//! Threads and trees that are deleted.
+//! Deleting threads and trees, and the tombstones that deleted threads leave.
 
 use deadpool_postgres::Transaction;
 use futures::FutureExt;

@@ -1,4 +1,4 @@
-//! Checkpoints of a thread that nobody stands on.
+//! Pruning a thread: removes its checkpoints that no branch, tag, fork or run needs.
 
 use futures::FutureExt;
 use tokio_postgres::{Client, Row};

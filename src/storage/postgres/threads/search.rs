@@ -1,4 +1,4 @@
-//! Lists of living threads that pass a filter.
+//! Searching and counting the threads that are not deleted.
 
 use uuid::Uuid;
 

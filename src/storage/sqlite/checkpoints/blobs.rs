@@ -1,4 +1,4 @@
-//! Channel values with the deltas that they are made of.
+//! Reading channel values: full values, and the deltas that build on them.
 
 use std::{collections::HashSet, sync::Arc};
 

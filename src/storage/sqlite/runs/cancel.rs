@@ -1,4 +1,4 @@
-//! Runs that are ended from outside.
+//! Cancelling runs: requests, and other runs, end them from outside.
 
 use rusqlite::{Connection, params};
 

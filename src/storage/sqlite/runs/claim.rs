@@ -1,4 +1,4 @@
-//! Runs that are taken from the queue.
+//! Claiming runs: takes pending runs from the queue.
 
 use rusqlite::{Connection, params};
 

@@ -1,4 +1,4 @@
-//! Runs that end by themselves, and what a thread's log gets when a run ends.
+//! Finishing runs that ended by themselves, and the events that a thread's log gets when a run ends.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

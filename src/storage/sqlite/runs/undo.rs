@@ -1,4 +1,4 @@
-//! Runs that are deleted, and what they wrote that is rolled back or hidden.
+//! Deleting runs, and rolling back or hiding what they wrote.
 
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
@@ -117,7 +117,7 @@ fn recompute_outcome(
 }
 
 /// Rolls back what a run wrote, after its epoch was raised: its branch goes back to where the run
-/// began, or goes if the run opened it.
+/// began, or is deleted if the run opened it.
 pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<(), Error> {
     let opened = db
         .prepare_cached(

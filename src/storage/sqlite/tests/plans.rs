@@ -80,7 +80,7 @@ impl Plans {
         named
     }
 
-    /// The steps that read more than the statement asks for, with the names of what they read.
+    /// The steps that read more than the statement needs, with the names of what they read.
     fn walks(&self, sql: &str) -> Vec<(String, String)> {
         let named = self.named(sql);
         let mut walks = Vec::new();

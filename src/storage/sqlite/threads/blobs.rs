@@ -1,4 +1,4 @@
-//! Channel values that no checkpoint and no result names any more.
+//! Deletes channel values that no checkpoint and no result names any more.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Threads and trees that are deleted.
+//! Deleting threads and trees, and the tombstones that deleted threads leave.
 
 use rusqlite::{Connection, named_params, params};
 
@@ -49,7 +49,7 @@ pub(in super::super) fn thread(
     close_purge(db, has_events)
 }
 
-/// Deletes the tree of a living thread; answers the threads that lived.
+/// Deletes the tree of a living thread; returns the threads that were not deleted before.
 pub(super) fn tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>, Error> {
     let Some(tree) = tree_of(db, of)? else {
         return Ok(Vec::new());
@@ -65,7 +65,7 @@ pub(super) fn tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>, Error
     Ok(living)
 }
 
-/// Lets events go. False when there are none, and so nothing to write.
+/// Deletes events. False when there are none, and so nothing to write.
 fn open_purge(db: &Connection, tree: TreeId) -> Result<bool, Error> {
     let has_events = db
         .prepare_cached("SELECT 1 FROM events WHERE tree_id = ?1")?
@@ -85,7 +85,7 @@ fn close_purge(db: &Connection, open: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Forgets what is derived from one thread of a tree, or from all of them, while their rows are
+/// Deletes what is derived from one thread of a tree, or from all of them, while their rows are
 /// there.
 fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Result<(), Error> {
     let thread = thread.as_ref().map(|thread| thread.0.as_bytes());
