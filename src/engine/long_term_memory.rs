@@ -11,7 +11,7 @@ use crate::value::Value;
 pub trait Items: Send + Sync + 'static {
     /// One value.
     async fn get(&self, namespace: &[String], key: &str) -> anyhow::Result<Option<Value>>;
-    /// Writes a value, for as long as `ttl` says; `None` deletes.
+    /// Writes a value, which expires after `ttl`; `None` deletes it.
     async fn put(
         &self,
         namespace: &[String],

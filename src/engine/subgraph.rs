@@ -128,7 +128,7 @@ pub async fn run(
             Err(SubgraphError::Interrupted(vec![]))
         }
         Err(error) => {
-            // Out of its own supersteps is no failure while it ran: it counts as ended.
+            // A graph that has used up its supersteps counts as ended: it is not to go on later.
             let ended = execution.supersteps >= context.config.recursion_limit;
             if (!ended || per_thread) && !matches!(error, Error::Storage(_)) {
                 store_at_exit(&mut execution).await?;

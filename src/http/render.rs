@@ -1,4 +1,4 @@
-//! Rows in the form clients see.
+//! Renders threads and runs in the form clients see.
 
 use crate::{
     runs,

@@ -35,7 +35,7 @@ pub struct SubmittedRun {
 }
 
 /// A run that is not written yet. Its stream is there already, since the worker may claim the run
-/// before the storage has answered.
+/// before the response of the storage is here.
 pub(crate) struct PreparedRun {
     /// Its id.
     pub id: RunId,
@@ -56,7 +56,7 @@ impl PreparedRun {
 }
 
 impl Service {
-    /// Creates a run on `thread`, or on a new one that goes with the run. It is durable when
+    /// Creates a run on `thread`, or on a new one that is deleted with the run. It is durable when
     /// this returns, and already running if its slot was free.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Service {
             Some(thread) => self.choose_placement(thread, &request).await?,
             None => RunPlacement::default(),
         };
-        // Until the run is written: one of those that resume at the same time is let in.
+        // Until the run is written: of those that resume at the same time one is accepted.
         let _lock = match thread.filter(|_| resumes(&request)) {
             Some(thread) => self.lock_resume(thread, placement.pin).await?,
             None => None,
@@ -237,7 +237,7 @@ impl Service {
         Ok(row)
     }
 
-    /// Forgets a run that was not written.
+    /// Drops the stream and the handle of a run that was not written.
     pub(crate) fn discard(&self, run: RunId) {
         self.inner.active.lock().pending.remove(&run);
         self.inner.hub.remove(run);

@@ -16,8 +16,8 @@ use crate::{
 
 /// Least pause after a round, in which notifications gather.
 const GATHER: Duration = Duration::from_millis(200);
-/// Pause after a round, as a multiple of its duration: under load the runs have priority, and a reader that
-/// needs a certain event in the tables does not wait for a round.
+/// Pause after a round, as a multiple of its duration: under load the runs have priority, and a
+/// reader that needs a certain event in the tables does not wait for a round.
 const REST: u32 = 4;
 /// Notified threads that are remembered; the poll of all threads finds the others.
 const REMEMBERED: usize = 10_000;

@@ -1,5 +1,5 @@
 //! Responses whose value comes later: a line break every few seconds keeps proxies and clients
-//! from giving up, and whitespace before a JSON text is legal.
+//! from closing the connection, and whitespace before a JSON text is legal.
 
 use std::time::Duration;
 

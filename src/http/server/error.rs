@@ -166,7 +166,7 @@ impl Error {
         )
     }
 
-    /// The response that tells the client of it.
+    /// The response that reports it to the client.
     pub fn into_response(self) -> Response<Body> {
         let mut map = Map::default();
         map.insert("detail", &*self.detail);

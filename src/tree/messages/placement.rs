@@ -35,7 +35,7 @@ pub struct ExistingMessage {
     pub on_path: bool,
 }
 
-/// What a request says about where its messages go.
+/// Where a request wants its messages to go.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlacementRequest {
     /// The message that they must follow, if the request names one.

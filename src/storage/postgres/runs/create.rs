@@ -35,7 +35,7 @@ SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b
 const SHARE_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR SHARE";
 
-/// One row when the thread exists; without a run's columns when none was inserted. The log tells of
+/// One row when the thread exists; without a run's columns when none was inserted. The log records
 /// its creation and start, unless the thread goes with the run.
 const CREATE: &str = concat!(
     "

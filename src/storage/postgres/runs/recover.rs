@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Runs of workers whose lease has lapsed or was given back; and those of this worker that it does
+/// Runs of workers whose lease has lapsed or was returned; and those of this worker that it does
 /// not know of, since the response to its claim was lost. Only of the first ones the process
 /// `died`. While the database was down nobody could renew, so nothing lapses within one lease of
 /// its start. A run that another worker takes meanwhile has another epoch when its row is read
@@ -75,12 +75,12 @@ d AS (
 SELECT tree_id, run_id, thread_id, temporary FROM d"
 );
 
-/// Workers that are long gone and own nothing.
+/// Workers whose lease lapsed long ago and that execute no run.
 const FORGET: &str = "
 DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.worker_id = w.worker_id AND r.status = 'running')";
 
-/// The runs that are `running` in the name of a worker.
+/// The `running` runs of a worker.
 const OF_WORKER: &str = "SELECT run_id FROM runs WHERE status = 'running' AND worker_id = $1";
 
 /// See [`runs::Store::running`](crate::runs::Store::running).

@@ -28,7 +28,7 @@ use crate::{
     tree::rollback::{self, Opened},
 };
 
-/// Nothing of a tree may be pinned while rows of it go.
+/// No checkpoint of a tree may be pinned while rows of the tree are deleted.
 const LOCK_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR UPDATE";
 
@@ -180,7 +180,7 @@ DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2 AND w.
    AND (w.task_id = $4 OR (w.idx = 0 AND EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.branch_id = $2
           AND o.checkpoint_ns = '' AND o.checkpoint_id = $3 AND o.task_id = w.task_id AND o.idx = -3)))";
 
-/// Versions that checkpoints about to go name.
+/// Versions that the checkpoints to be deleted name.
 const NAMED: &str = "
 SELECT array_agg(x.checkpoint_ns) AS nss, array_agg(x.key) AS channels, array_agg(x.value) AS versions FROM (
   SELECT DISTINCT c.checkpoint_ns, v.key, v.value FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
@@ -188,8 +188,8 @@ SELECT array_agg(x.checkpoint_ns) AS nss, array_agg(x.key) AS channels, array_ag
   UNION SELECT c.checkpoint_ns, v.key, v.value FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
    WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)) x";
 
-/// Results at checkpoints that stay, whose superstep's checkpoint is about to go. Those of the
-/// branch itself at the base go too.
+/// Results at checkpoints that stay, whose superstep's checkpoint is to be deleted. Those of the
+/// branch itself at the base are deleted too.
 const RESULTS_ABOVE: &str = "
 SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoints c
   JOIN checkpoint_writes w ON w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.parent_checkpoint_id AND w.idx = 0
@@ -254,7 +254,7 @@ impl RolledBack {
 }
 
 /// Rolls back what a run wrote, after its epoch was raised: its branch goes back to where the run
-/// began, or goes if the run opened it.
+/// began, or is deleted if the run opened it.
 pub(super) async fn roll_back(
     client: &Client,
     run_id: Uuid,

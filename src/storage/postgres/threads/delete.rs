@@ -46,7 +46,7 @@ const FORGET_DERIVED: [&str; 5] = [
     "DELETE FROM search WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
 ];
 
-/// Without a trace.
+/// Leaves no tombstone.
 const WIPE_THREADS: &str = "DELETE FROM threads WHERE tree_id = $1";
 
 /// Nothing refers to these tombstones, nor they to anything: their ids can be used again.
@@ -77,7 +77,7 @@ doomed AS MATERIALIZED (
    WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND NOT EXISTS (SELECT 1 FROM keep k WHERE k.checkpoint_id = c.checkpoint_id))
 SELECT array_agg(checkpoint_id) AS ids FROM doomed";
 
-/// Checkpoints of the root graph with everything that hangs on them; with `$3` messages that
+/// Checkpoints of the root graph with all rows that belong to them; with `$3` messages that
 /// begin there too.
 pub(in super::super) const DROP_CHECKPOINTS: &str = "
 WITH d AS (SELECT unnest($2::uuid[]) AS id),
@@ -200,8 +200,8 @@ async fn bury(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Deletes a thread that goes with its run, in the caller's transaction. Nothing of it is left,
-/// unless somebody forked it.
+/// Deletes a temporary thread together with its run, in the caller's transaction. Nothing of it is
+/// left, unless somebody forked it.
 pub(in super::super) async fn purge(
     transaction: &Transaction<'_>,
     tree: Uuid,

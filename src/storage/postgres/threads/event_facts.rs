@@ -1,5 +1,5 @@
-//! What events say about rows that are deleted or change their parent: it is stored beside the
-//! events before that, since what an event says never changes.
+//! Facts that the payloads of events take from other rows: before those rows are deleted or change
+//! their parent the facts are stored beside the events, since a payload never changes.
 
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -43,7 +43,7 @@ SELECT $1, thread_id, event_number, jsonb_build_object('reply_to', question) FRO
 ON CONFLICT DO NOTHING"
 );
 
-/// Stores what events say about checkpoints, before these change; and, when their `messages` are
+/// Stores the facts of events about checkpoints, before these change; and, when their `messages` are
 /// deleted too, about those.
 pub(in super::super) async fn store(
     client: &Client,

@@ -1,5 +1,5 @@
-//! What events say about rows that are deleted or change their parent: it is stored beside the
-//! events before that, since what an event says never changes.
+//! Facts that the payloads of events take from other rows: before those rows are deleted or change
+//! their parent the facts are stored beside the events, since a payload never changes.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
 #[cfg(test)]
 pub(super) const PLANNED: &[&str] = &[ADDED, POINT, USER_MESSAGE];
 
-/// Stores what events say about checkpoints, before these change; and, when their `messages` are
+/// Stores the facts of events about checkpoints, before these change; and, when their `messages` are
 /// deleted too, about those.
 pub(in super::super) fn store(
     db: &Connection,

@@ -1,4 +1,4 @@
-//! The slots of branches: who may write to a branch, and how it was left.
+//! The slots of branches: who may write to a branch, and the outcome of its last run.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -78,7 +78,7 @@ pub(super) fn is_head(db: &Connection, slot: &Slot) -> Result<bool, Error> {
         .unwrap_or(false))
 }
 
-/// Stores how a branch was left, unless its epoch has changed.
+/// Stores the outcome of a branch, unless its epoch has changed.
 pub(in super::super) fn record_outcome(
     db: &Connection,
     slot: &Slot,
