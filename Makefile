@@ -36,7 +36,7 @@ test: tools ## run every test, on SQLite and on a real Postgres (started if TEST
 		echo "cargo-nextest is not installed; using cargo test"; \
 		$(CARGO) test --workspace --all-features --lib --bins --tests --examples; \
 	fi; \
-	$(CARGO) test --workspace --all-features --doc
+	$(CARGO) test --workspace --doc
 
 nextest:
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(QUICK_BUILD) $(CARGO) install --locked cargo-nextest

@@ -3,11 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
-use crate::{
-    id::{BranchId, CheckpointId, RunId, TaskId, ThreadId, TreeId},
-    time::Timestamp,
-    value::{Map, Value},
-};
+use crate::value::{Map, Value};
 
 pub(crate) mod buffered;
 pub(crate) mod cache;
@@ -18,6 +14,10 @@ pub(crate) mod frame;
 pub(crate) mod rows;
 pub(crate) mod saver;
 
+pub use crate::{
+    id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId, TreeId},
+    time::Timestamp,
+};
 pub use rows::{BlobRow, CheckpointRow, Commit, EventRow, Flush, NewBranch, NodeRow, WriteRow};
 pub use saver::{At, Error, List, Query, Saver, Stored};
 

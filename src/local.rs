@@ -127,6 +127,7 @@ impl Drop for Running {
 
 impl Local {
     /// Threads in other storages than the bundled ones.
+    #[doc(hidden)]
     pub fn over(parts: Parts) -> Self {
         Self {
             parts,

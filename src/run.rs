@@ -8,10 +8,13 @@ pub use crate::{
     engine::{
         Body, Command, Durability, Ended, Error, Event, Finished, Input, Interrupt, Kind, Mistake,
         Silent, Sink, StateUpdate, Tolerance,
+        error::{ErrorLocation, ToParent},
         event::{CheckpointInfo, TaskInfo, TaskState},
+        snapshot::Snapshot,
     },
-    extract::RunConfig as Config,
     id::{CheckpointId, RunId, TaskId, ThreadId},
     local::{Error as LocalError, History},
     tree::ThreadState,
 };
+/// Cancels a run: see [`RunOptions::cancel`](crate::RunOptions).
+pub use tokio_util::sync::CancellationToken;

@@ -90,13 +90,13 @@ pub struct Finished {
     /// How it ended.
     pub result: Result<Ended, Error>,
     /// The slot as of the last write.
-    pub slot: Option<Slot>,
+    pub(crate) slot: Option<Slot>,
     /// Nodes that would run next.
     pub next: Vec<Arc<str>>,
     /// The state it shows, as of the last superstep.
     pub values: Value,
     /// The last checkpoint, when nothing is pending at it: what the next run starts from.
-    pub last: Option<frame::Decoded>,
+    pub(crate) last: Option<frame::Decoded>,
 }
 
 /// How a run ended without failing.

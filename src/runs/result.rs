@@ -142,6 +142,8 @@ impl RunResult {
             .to_value()
         };
         match &*self.interrupts {
+            // Nothing was stored, or it cannot be read: no state is better than a wrong one.
+            [] if self.values.is_null() => vec![],
             [] => vec![self.values.clone()],
             several => several.chunks(1).map(one).collect(),
         }

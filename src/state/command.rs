@@ -41,7 +41,7 @@ impl Target {
     ///
     /// # Errors
     /// The argument cannot be encoded.
-    pub fn into_parts(self) -> Result<(Arc<str>, Option<Value>), EncodeError> {
+    pub(crate) fn into_parts(self) -> Result<(Arc<str>, Option<Value>), EncodeError> {
         Ok((self.node, self.arg.transpose()?))
     }
 }
@@ -141,12 +141,12 @@ impl<S: State> Command<S> {
     }
 
     /// Whether it is addressed to the parent graph.
-    pub fn is_to_parent(&self) -> bool {
+    pub(crate) fn is_to_parent(&self) -> bool {
         self.to_parent
     }
 
     /// The updates and the targets.
-    pub fn into_parts(self) -> (Writes, Vec<Target>) {
+    pub(crate) fn into_parts(self) -> (Writes, Vec<Target>) {
         (self.writes, self.targets)
     }
 }

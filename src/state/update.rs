@@ -58,7 +58,7 @@ impl Writes {
     ///
     /// # Errors
     /// The first value that could not be encoded.
-    pub fn finish(self) -> Result<Vec<(Arc<str>, Value)>, Unwritable> {
+    pub(crate) fn finish(self) -> Result<Vec<(Arc<str>, Value)>, Unwritable> {
         match self.error {
             Some(error) => Err(error),
             None => Ok(self

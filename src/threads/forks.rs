@@ -139,7 +139,7 @@ impl Service {
         }
         Err(tree::Error::conflict(
             "head_conflict",
-            "The thread moved on current and current while it was forked: try current",
+            "The thread moved on again and again while it was forked: try again",
         )
         .into())
     }

@@ -28,7 +28,6 @@ const ROOMS: &[(&str, u8)] = &[
     ("checkpoint", 2),
     ("graph", 3),
     ("extract", 3),
-    ("task", 3),
     ("engine", 4),
     ("llm", 4),
     ("tree", 5),

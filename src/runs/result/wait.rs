@@ -9,7 +9,6 @@ use crate::{
     id::RunId,
     runs::{Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target},
     tree::read::head::Head,
-    value::{Map, Value},
 };
 
 /// How often the row of a run is read that another process executes.
@@ -109,10 +108,7 @@ impl Service {
         };
         let head = head.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the values of a run could not be read");
-            Head {
-                values: Value::map(Map::new()),
-                interrupts: Map::new(),
-            }
+            Head::default()
         });
         RunResult::of_row(row, head)
     }

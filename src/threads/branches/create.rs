@@ -207,7 +207,7 @@ pub(crate) async fn if_present(
 fn moved() -> Error {
     tree::Error::conflict(
         "head_conflict",
-        "The thread moved on current and current while the branch was made: try current",
+        "The thread moved on again and again while the branch was made: try again",
     )
     .into()
 }
