@@ -31,8 +31,8 @@ pub(super) enum FinalRow {
 
 impl Service {
     /// Writes the final row, publishes a failure to the stream, and returns the result. `None` when
-    /// the row was not written: another process has ended the run or taken it over, or the storage
-    /// refused, and the worker recovers the run as one that it has lost.
+    /// another process has ended the run or taken it over. Of a row that the storage refuses, the
+    /// result says just that.
     pub(super) async fn finish(
         &self,
         run: &Run,
@@ -98,8 +98,17 @@ impl Service {
                 .write_final_row(run, slot, status, outcome, stored)
                 .await;
         }
-        if !matches!(row, FinalRow::Written) {
-            return None;
+        match row {
+            FinalRow::Written => {}
+            FinalRow::Fenced => return None,
+            FinalRow::Failed => {
+                let (class, message) = (
+                    "InternalError",
+                    "the end of the run could not be stored; it may run again: join it once more",
+                );
+                handle.publisher.error(class, message);
+                return Some(RunResult::failed(class, message));
+            }
         }
         if let Some(failure) = &error {
             handle.publisher.error(failure.class(), &failure.message());

@@ -296,7 +296,10 @@ async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failur
         .await?
         .try_get("ids")?;
     let Some(unpinned) = unpinned else {
-        return Ok(());
+        if head == base {
+            return Ok(());
+        }
+        return forget_results(client, tree, branch, base).await;
     };
     let named = client.query_one(NAMED, &[&tree, &unpinned]).await?;
     let above = client

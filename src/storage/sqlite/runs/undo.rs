@@ -244,11 +244,10 @@ fn remove_unpinned(
             ":base": run.base.as_ref().map(|id| id.0.as_bytes()),
         },
     )?;
-    if unpinned.is_empty() {
-        return Ok(());
+    if !unpinned.is_empty() {
+        event_facts::store(db, run.tree, &unpinned, true)?;
+        delete::remove(db, run.tree, &unpinned, true)?;
     }
-    event_facts::store(db, run.tree, &unpinned, true)?;
-    delete::remove(db, run.tree, &unpinned, true)?;
     if let Some(base) = run.base {
         blobs::forget_results(db, run.tree, run.branch, base)?;
     }
