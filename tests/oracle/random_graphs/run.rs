@@ -21,6 +21,8 @@ pub use super::check::Place;
 
 /// Nothing needs more supersteps.
 const LIMIT: u32 = 200;
+/// Items of the log after which a script ends.
+const LONG_LOG: usize = 300;
 
 struct Pair<'a> {
     place: &'a Place,
@@ -76,7 +78,7 @@ pub async fn exact(place: &Place, tape: &[u16]) -> Result<(), String> {
                 json!(script)
             )
         };
-        if !pair.call(call).await.map_err(context)? {
+        if !pair.call(call).await.map_err(context)? || pair.has_long_log() {
             break;
         }
     }
@@ -84,6 +86,15 @@ pub async fn exact(place: &Place, tape: &[u16]) -> Result<(), String> {
 }
 
 impl Pair<'_> {
+    /// Whether the log is so long that further calls would fill the memory: a graph inside returns the
+    /// log it was given, so that every visit doubles it.
+    fn has_long_log(&self) -> bool {
+        let values = self.machine.record().values;
+        values["log"]
+            .as_array()
+            .is_some_and(|log| log.len() > LONG_LOG)
+    }
+
     /// Performs a call on both sides; false when the thread cannot go on.
     async fn call(&mut self, call: &Json) -> Result<bool, String> {
         let kind = call["call"].as_str().unwrap();
