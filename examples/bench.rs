@@ -105,7 +105,7 @@ async fn client(address: String, until: Instant) -> u32 {
 
 async fn post(stream: &mut tokio::io::BufReader<TcpStream>, path: &str, body: &str) -> String {
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).await.unwrap();

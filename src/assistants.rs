@@ -1,10 +1,16 @@
-//! Assistants: the graphs that this server has registered, by name and by id, and how clients see
-//! them.
+//! Assistants: the graphs that this server has registered, and those of clients, which give a
+//! graph a configuration of its own, in versions.
 
+pub mod content;
+mod defaults;
 mod error;
 pub mod request;
 mod schemas;
 pub mod service;
+pub mod store;
 
+pub use content::{Change, Content, Limits};
+pub use defaults::Defaults;
 pub use error::Error;
-pub use service::{Assistant, Registered, Service};
+pub use service::{Assistant, Registered, Resolved, Service};
+pub use store::Store;

@@ -106,7 +106,7 @@ pub enum Error {
 
 impl Error {
     /// The exception class under which LangGraph reports this.
-    pub fn class(&self) -> &'static str {
+    pub(crate) fn class(&self) -> &'static str {
         match self {
             Error::Concurrent(_) | Error::Overwrites | Error::Barrier { .. } => {
                 "InvalidUpdateError"

@@ -7,6 +7,7 @@ use crate::value::{Map, Value};
 
 pub(crate) mod buffered;
 pub(crate) mod cache;
+pub(crate) mod chain_sizes;
 pub(crate) mod codec;
 pub(crate) mod delta;
 pub(crate) mod filter;
@@ -19,7 +20,9 @@ pub use crate::{
     time::Timestamp,
 };
 pub use rows::{BlobRow, CheckpointRow, Commit, EventRow, Flush, NewBranch, NodeRow, WriteRow};
-pub use saver::{At, Error, List, Query, Saver, Stored};
+pub use saver::{
+    At, Error, List, Page, PageScope, Query, Saver, SizedCheckpoint, Stored, StoredRows,
+};
 
 /// The version of one channel: `<counter>.<6 hex digits>`, compared by counter.
 ///
@@ -35,7 +38,7 @@ pub struct Version {
 
 impl Version {
     /// The version after `greatest`, with a fresh random part.
-    pub fn after(greatest: u64) -> Self {
+    pub(crate) fn after(greatest: u64) -> Self {
         Self {
             counter: greatest + 1,
             salt: rand::random::<u32>() & 0x00ff_ffff,
@@ -155,6 +158,9 @@ pub struct Checkpoint {
     pub event_number: i64,
     /// Supersteps of nodes that its graph had done in the run when the checkpoint was made.
     pub run_supersteps: u32,
+    /// Of a graph that stores its state per thread the task that ran it: several tasks may share its
+    /// namespace.
+    pub task: Option<TaskId>,
 }
 
 /// The right to write to one branch: every write names the epoch of the writer.
@@ -180,7 +186,7 @@ pub struct Slot {
 impl Slot {
     /// A new active branch of the slot's thread that begins at `base` (`base_depth` is -1 without
     /// one), and the slot with which it can be written once it is stored.
-    pub fn branch_off(
+    pub(crate) fn branch_off(
         self,
         base: Option<CheckpointId>,
         base_depth: i32,

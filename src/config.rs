@@ -3,13 +3,20 @@
 //! A flag beats the environment, which beats the file `backstitch.toml`, which beats the default.
 
 mod layers;
+mod resources;
 mod secret;
+mod values;
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 pub use layers::{Flags, Origin};
 use layers::{Found, Layers};
 pub use secret::Secret;
+use values::{count, seconds, switch};
+
+use crate::{assistants, store};
+
+use crate::http::{Cors, Hosts};
 
 /// The file read from the working directory when `--config` names no other.
 pub const FILE: &str = "backstitch.toml";
@@ -50,7 +57,7 @@ struct Key {
     mask: fn(&str) -> String,
 }
 
-const KEYS: [Key; 13] = [
+const KEYS: &[Key] = &[
     Key::new("host", "HOST", Some("127.0.0.1")),
     Key::new("port", "PORT", Some("2024")),
     Key::new("database_url", "DATABASE_URL", None).masked(secret::mask_url),
@@ -58,9 +65,67 @@ const KEYS: [Key; 13] = [
     Key::new("memory", "BACKSTITCH_MEMORY", Some("false")),
     Key::new("lease", "BACKSTITCH_LEASE", Some("15")),
     Key::new("drain", "BACKSTITCH_DRAIN", Some("30")),
+    Key::new("connections", "BACKSTITCH_CONNECTIONS", Some("20")),
+    Key::new("max_waiting", "BACKSTITCH_MAX_WAITING", Some("256")),
+    Key::new("read_limit", "BACKSTITCH_READ_LIMIT", Some("5")),
+    Key::new("slots", "BACKSTITCH_SLOTS", Some("512")),
+    Key::new("max_queued", "BACKSTITCH_MAX_QUEUED", Some("100")),
+    Key::new("max_streams", "BACKSTITCH_MAX_STREAMS", Some("10000")),
+    Key::new("max_tasks", "BACKSTITCH_MAX_TASKS", Some("10000")),
     Key::new("log_level", "LOG_LEVEL", Some("info")),
     Key::new("log_format", "LOG_FORMAT", Some("text")),
     Key::new("api_keys", "BACKSTITCH_API_KEYS", None).masked(secret::mask_pairs),
+    Key::new("admins", "BACKSTITCH_ADMINS", None),
+    Key::new("allow_open", "BACKSTITCH_ALLOW_OPEN", Some("false")),
+    Key::new("hosts", "BACKSTITCH_HOSTS", None),
+    Key::new("cors_origins", "BACKSTITCH_CORS_ORIGINS", None),
+    Key::new("memory_budget", "BACKSTITCH_MEMORY_BUDGET", Some("768")),
+    Key::new("body_grace", "BACKSTITCH_BODY_GRACE", Some("30")),
+    Key::new("stall", "BACKSTITCH_STALL", Some("30")),
+    Key::new("requests", "BACKSTITCH_REQUESTS", Some("512")),
+    Key::new(
+        "connection_requests",
+        "BACKSTITCH_CONNECTION_REQUESTS",
+        Some("16"),
+    ),
+    Key::new(
+        "stored_response",
+        "BACKSTITCH_STORED_ANSWER",
+        Some("1048576"),
+    ),
+    Key::new("body_values", "BACKSTITCH_BODY_VALUES", Some("500000")),
+    Key::new("page_bytes", "BACKSTITCH_PAGE_BYTES", Some("8388608")),
+    Key::new("graph_defaults", "LANGGRAPH_CONFIG", None),
+    Key::new(
+        "assistant_bytes",
+        "BACKSTITCH_ASSISTANT_BYTES",
+        Some("262144"),
+    ),
+    Key::new(
+        "assistant_versions",
+        "BACKSTITCH_ASSISTANT_VERSIONS",
+        Some("1000"),
+    ),
+    Key::new(
+        "store_item_bytes",
+        "BACKSTITCH_STORE_ITEM_BYTES",
+        Some("1048576"),
+    ),
+    Key::new(
+        "store_scan_items",
+        "BACKSTITCH_STORE_SCAN_ITEMS",
+        Some("50000"),
+    ),
+    Key::new(
+        "store_scan_bytes",
+        "BACKSTITCH_STORE_SCAN_BYTES",
+        Some("67108864"),
+    ),
+    Key::new(
+        "store_page_bytes",
+        "BACKSTITCH_STORE_PAGE_BYTES",
+        Some("16777216"),
+    ),
     Key::new(
         "webhook_allow_loopback",
         "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK",
@@ -131,12 +196,56 @@ pub struct Settings {
     pub lease: Duration,
     /// How long runs and requests may go on after a request to stop.
     pub drain: Duration,
+    /// Connections to Postgres, besides the one that renews the lease.
+    pub connections: usize,
+    /// How many requests may wait to change one thread.
+    pub max_waiting: usize,
+    /// How long a search or another read may take in the database.
+    pub read_limit: Duration,
+    /// How many runs this process executes at once.
+    pub slots: usize,
+    /// The most runs that may wait on one branch.
+    pub max_queued: usize,
+    /// Event streams and waiting responses that may be open at once.
+    pub max_streams: usize,
+    /// The most tasks of one superstep.
+    pub max_tasks: usize,
     /// What is logged, as `info` or `backstitch=debug,info`.
     pub log_level: String,
     /// How log lines are written.
     pub log_format: LogFormat,
     /// Keys that clients may present; empty means that no key is needed.
     pub api_keys: Vec<ApiKey>,
+    /// Principals who may administer; while there are no keys everybody may.
+    pub admins: Vec<String>,
+    /// Whether, without keys, everybody who reaches an address beyond this machine may call.
+    pub allow_open: bool,
+    /// Names by which clients may call a server without keys.
+    pub hosts: Hosts,
+    /// Which web pages may call; without the setting it depends on whether there are keys.
+    pub cors: Option<Cors>,
+    /// Bytes for what many requests hold in memory at the same time.
+    pub memory_budget: usize,
+    /// How long the body of a request may take besides its size at 64 kB/s.
+    pub body_grace: Duration,
+    /// How long a client may take nothing of a response that the server writes.
+    pub stall: Duration,
+    /// Requests that are worked on at the same time.
+    pub requests: usize,
+    /// Those of one connection.
+    pub connection_requests: usize,
+    /// Most bytes of a response that are stored for an idempotency key.
+    pub stored_response: usize,
+    /// Most values in the JSON of a request body.
+    pub body_values: usize,
+    /// Bytes of content at which pages of messages and of events end.
+    pub page_bytes: usize,
+    /// The config and context that runs have by default, by graph.
+    pub graph_defaults: BTreeMap<Arc<str>, assistants::Defaults>,
+    /// How much an assistant may take.
+    pub assistants: assistants::Limits,
+    /// How much items of long-term memory, and searches of them, may take.
+    pub items: store::Limits,
     /// Whether webhooks may go to loopback and private addresses.
     pub webhook_allow_loopback: bool,
     /// Key for the OpenAI-compatible chat model.
@@ -194,6 +303,13 @@ impl Settings {
             storage: storage(layers)?,
             lease: layers.required("lease", |text| seconds(text, 1))?,
             drain: layers.required("drain", |text| seconds(text, 0))?,
+            connections: layers.required("connections", |text| count(text, 3, 1000))?,
+            max_waiting: layers.required("max_waiting", |text| count(text, 1, 1_000_000))?,
+            read_limit: layers.required("read_limit", |text| seconds(text, 1))?,
+            slots: layers.required("slots", |text| count(text, 1, 100_000))?,
+            max_queued: layers.required("max_queued", |text| count(text, 1, 100_000))?,
+            max_streams: layers.required("max_streams", |text| count(text, 1, 1_000_000))?,
+            max_tasks: layers.required("max_tasks", |text| count(text, 1, 1_000_000))?,
             log_level: layers.required("log_level", |text| Ok(text.to_owned()))?,
             log_format: layers.required("log_format", |text| match text {
                 "text" => Ok(LogFormat::Text),
@@ -201,6 +317,26 @@ impl Settings {
                 _ => Err(format!("`{text}` is no format; write `text` or `json`")),
             })?,
             api_keys: layers.optional("api_keys", api_keys)?.unwrap_or_default(),
+            admins: layers.optional("admins", admins)?.unwrap_or_default(),
+            allow_open: layers.required("allow_open", switch)?,
+            hosts: layers
+                .optional("hosts", Hosts::parse)?
+                .unwrap_or(Hosts::Listed(vec![])),
+            cors: layers.optional("cors_origins", Cors::parse)?,
+            memory_budget: layers.required("memory_budget", |text| count(text, 64, 1 << 20))? << 20,
+            body_grace: layers.required("body_grace", |text| seconds(text, 1))?,
+            stall: layers.required("stall", |text| seconds(text, 1))?,
+            requests: layers.required("requests", |text| count(text, 2, 1 << 20))?,
+            connection_requests: layers
+                .required("connection_requests", |text| count(text, 1, 1 << 20))?,
+            stored_response: layers.required("stored_response", |text| count(text, 1, 1 << 30))?,
+            body_values: layers.required("body_values", |text| count(text, 1000, 1 << 30))?,
+            page_bytes: layers.required("page_bytes", |text| count(text, 1024, 1 << 30))?,
+            graph_defaults: layers
+                .optional("graph_defaults", resources::graph_defaults)?
+                .unwrap_or_default(),
+            assistants: resources::assistants(layers)?,
+            items: resources::items(layers)?,
             webhook_allow_loopback: layers.required("webhook_allow_loopback", switch)?,
             openai_api_key: layers.optional("openai_api_key", |text| Ok(Secret::from(text)))?,
             openai_base_url: layers.optional("openai_base_url", |text| {
@@ -274,21 +410,17 @@ fn storage(layers: &Layers) -> Result<Storage, Error> {
     }
 }
 
-fn seconds(text: &str, least: u64) -> Result<Duration, String> {
-    match text.parse::<u64>() {
-        Ok(seconds) if (least..=3600).contains(&seconds) => Ok(Duration::from_secs(seconds)),
-        _ => Err(format!(
-            "`{text}` does not do; write {least} to 3600 seconds"
-        )),
+/// `principal,principal`.
+fn admins(text: &str) -> Result<Vec<String>, String> {
+    let names = text.split(',').map(str::trim);
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    if names
+        .iter()
+        .any(|name| name.is_empty() || name.contains('='))
+    {
+        return Err("write the names of principals, separated by commas".into());
     }
-}
-
-fn switch(text: &str) -> Result<bool, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "1" | "on" | "yes" => Ok(true),
-        "false" | "0" | "off" | "no" => Ok(false),
-        _ => Err(format!("`{text}` is neither; write `true` or `false`")),
-    }
+    Ok(names)
 }
 
 /// `principal=key,principal=key`. The text of an error never contains a key.

@@ -9,6 +9,7 @@ pub mod error;
 pub mod error_handler;
 pub mod event;
 pub mod execution;
+pub mod fan_out;
 pub mod input;
 pub mod long_term_memory;
 pub mod message_index;
@@ -34,7 +35,8 @@ pub mod update;
 
 pub use error::{Error, Mistake};
 pub use event::{Body, Event, Interrupt, Kind, Silent, Sink};
-pub use input::{Command, Input};
+pub use fan_out::MAX_TASKS;
+pub use input::{ClientCommand, Input};
 pub use long_term_memory::Items;
 pub use message_index::{ChangeSource, MessageChange, MessageIndex};
 pub use persist::writer::Durability;

@@ -17,7 +17,7 @@ mod untyped;
 pub use builder::{Graph, Untyped};
 pub use check::{Invalid, Problem};
 pub(crate) use compiled::{
-    Astray, Body, ChannelSpec, Deps, Join, Node, NodeFn, Route, Schemas, Writers,
+    Body, ChannelSpec, Deps, Join, Node, NodeFn, Route, Schemas, UnlistedTarget, Writers,
 };
 pub use compiled::{Cache, Compiled, Goto, Names, Output, Persist, Retry};
 pub use draw::{Drawing, Edge};

@@ -16,6 +16,7 @@ mod runs;
 mod server;
 mod services;
 mod state;
+mod store;
 mod system;
 mod tags;
 mod threads;
@@ -24,5 +25,5 @@ mod tree_view;
 #[cfg(test)]
 mod tests;
 
-pub use server::{auth::Keys, cors::Cors, listener::Server, options::Options};
+pub use server::{auth::Keys, cors::Cors, hosts::Hosts, listener::Server, options::Options};
 pub use services::Services;

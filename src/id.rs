@@ -81,11 +81,11 @@ macro_rules! minted_v7 {
         }
     )*};
 }
-minted_v7!(ThreadId BranchId RunId WorkerId NodeId);
+minted_v7!(ThreadId BranchId RunId WorkerId NodeId AssistantId);
 
 impl ThreadId {
     /// The id of the thread that exists only for a run.
-    pub fn of_run(run: RunId) -> Self {
+    pub(crate) fn of_run(run: RunId) -> Self {
         Self(Uuid::new_v5(&run.0, b"thread"))
     }
 }
@@ -148,30 +148,30 @@ const GREGORIAN_OFFSET: u64 = 0x01B2_1DD2_1381_4000;
 impl TaskId {
     /// The task id of writes by the client itself (commands, state updates).
     pub const NULL: Self = Self(Uuid::nil());
+}
 
-    /// Hash of a checkpoint id and the parts that name a task (LangGraph's rule, XXH3-128).
-    pub fn derive<'a>(checkpoint: CheckpointId, parts: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut hash = Xxh3::new();
-        hash.update(checkpoint.0.as_bytes());
-        for part in parts {
-            hash.update(part.as_bytes());
-        }
-        Self(Uuid::from_u128(hash.digest128()))
+/// The id of a task: the hash of a checkpoint id and the parts that name it (LangGraph's rule, XXH3-128).
+pub fn task_id<'a>(checkpoint: CheckpointId, parts: impl IntoIterator<Item = &'a str>) -> TaskId {
+    let mut hash = Xxh3::new();
+    hash.update(checkpoint.0.as_bytes());
+    for part in parts {
+        hash.update(part.as_bytes());
     }
+    TaskId(Uuid::from_u128(hash.digest128()))
+}
 
-    /// The task id of the `index`-th update of a state update on `checkpoint`.
-    pub fn of_update(checkpoint: CheckpointId, index: usize) -> Self {
-        let name = match index {
-            0 => "__interrupt__".to_owned(),
-            n => format!("__interrupt__:{n}"),
-        };
-        Self(Uuid::new_v5(&checkpoint.0, name.as_bytes()))
-    }
+/// The task id of the `index`-th update of a state update on `checkpoint`.
+pub fn update_task_id(checkpoint: CheckpointId, index: usize) -> TaskId {
+    let name = match index {
+        0 => "__interrupt__".to_owned(),
+        n => format!("__interrupt__:{n}"),
+    };
+    TaskId(Uuid::new_v5(&checkpoint.0, name.as_bytes()))
+}
 
-    /// The task id of a state update that acts as input.
-    pub fn of_input(checkpoint: CheckpointId) -> Self {
-        Self(Uuid::new_v5(&checkpoint.0, b"__input__"))
-    }
+/// The task id of a state update that acts as input.
+pub fn input_task_id(checkpoint: CheckpointId) -> TaskId {
+    TaskId(Uuid::new_v5(&checkpoint.0, b"__input__"))
 }
 
 /// The id of the `slot`-th interrupt of the task that runs in namespace `ns` (32 hex digits).
@@ -224,7 +224,7 @@ mod tests {
         ];
         for (checkpoint, parts, expected) in cases {
             let checkpoint = checkpoint.parse().unwrap();
-            let id = TaskId::derive(checkpoint, parts.iter().copied());
+            let id = task_id(checkpoint, parts.iter().copied());
             assert_eq!(id.to_string(), expected);
         }
     }
@@ -235,11 +235,11 @@ mod tests {
         assert_eq!(interrupt_id(ns, 0), "92f0c28c24081e55a29e8a656eb2d5d7");
         let checkpoint = "1f1e52cd-e998-68fe-bfff-bc9763962222".parse().unwrap();
         assert_eq!(
-            TaskId::of_update(checkpoint, 0).to_string(),
+            update_task_id(checkpoint, 0).to_string(),
             "3946c568-9474-5eb5-9a95-a4f7309f6f60"
         );
         assert_eq!(
-            TaskId::of_input(checkpoint).to_string(),
+            input_task_id(checkpoint).to_string(),
             "def3d4bf-7f5d-52f8-976b-55577c820316"
         );
     }

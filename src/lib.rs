@@ -95,6 +95,10 @@
 
 extern crate self as backstitch;
 
+#[cfg(feature = "allocator")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 pub mod channel;
 pub mod checkpoint;
 pub mod extract;
@@ -106,7 +110,11 @@ pub mod run;
 pub mod state;
 pub mod value;
 
+mod abandon;
+mod budget;
 mod cache;
+mod contention;
+mod words;
 
 // The rooms behind the author's door. Tests that check them from inside turn on `internals`, so that
 // the ordinary build reports what nothing uses.

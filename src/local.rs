@@ -12,7 +12,7 @@ use crate::{
     id::{CheckpointId, ThreadId},
     storage::{postgres, sqlite},
     store,
-    tree::{self, IfExists, NewThread},
+    tree::{self, IfExists, NewThread, members::LOCAL_PRINCIPAL},
     value::Map,
 };
 
@@ -174,7 +174,10 @@ impl Local {
         Self::over(Parts {
             saver: store.clone(),
             tree: store.clone(),
-            items: Some(Arc::new(store::Memory::over(store))),
+            items: Some(
+                store::Service::new(store, store::Limits::default(), Vec::new())
+                    .of(LOCAL_PRINCIPAL.into()),
+            ),
         })
     }
 

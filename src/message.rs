@@ -30,6 +30,9 @@ pub(crate) use merge::{add, mint_ids};
 /// The id of a removal that removes every message before it.
 pub const REMOVE_ALL: &str = "__remove_all__";
 
+/// Most characters of a message's id: an index of the storage has it.
+pub(crate) const ID_MAX: usize = 255;
+
 /// Why a value is no message, or a list of messages cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -48,6 +51,9 @@ pub enum Error {
     /// `id` is neither text nor an integer.
     #[error("\"id\" of a message is a text, not a {0}")]
     Id(&'static str),
+    /// `id` is longer than 255 characters or has a NUL in it.
+    #[error("\"id\" of a message has at most {ID_MAX} characters, none of them NUL")]
+    IdForm,
     /// A removal without the id of a message.
     #[error("a message of type \"remove\" needs the id of the message to remove")]
     RemoveWithoutId,
@@ -69,7 +75,7 @@ pub enum Error {
 
 impl Error {
     /// The exception class under which LangGraph reports this.
-    pub fn class(&self) -> &'static str {
+    pub(crate) fn class(&self) -> &'static str {
         match self {
             Self::NotAMessage(_) => "NotImplementedError",
             _ => "ValueError",

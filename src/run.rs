@@ -6,8 +6,8 @@
 
 pub use crate::{
     engine::{
-        Body, Command, Durability, Ended, Error, Event, Finished, Input, Interrupt, Kind, Mistake,
-        Silent, Sink, StateUpdate, Tolerance,
+        Body, ClientCommand, Durability, Ended, Error, Event, Finished, Input, Interrupt, Kind,
+        Mistake, Silent, Sink, StateUpdate, Tolerance,
         error::{ErrorLocation, ToParent},
         event::{CheckpointInfo, TaskInfo, TaskState},
         snapshot::Snapshot,

@@ -7,7 +7,9 @@ pub mod create;
 pub mod error;
 mod execute;
 mod finish;
+pub mod listing;
 mod placement;
+mod probe;
 mod remote_stream;
 pub mod request;
 pub mod result;
@@ -21,11 +23,12 @@ pub use active::RunHandle;
 pub(crate) use create::{PreparedRun, refusal};
 pub use error::Error;
 pub(crate) use execute::command_of;
+pub use listing::Listing;
 pub use result::RunResult;
 pub use service::{Options, Service};
 pub use shared::{Parts, Shared};
 pub use store::transitions;
 pub use store::{
-    Claimed, Created, DEATHS, Finish, NewRun, Recover, Recovered, Run, Status, Store, Strategy, Tx,
-    Undo,
+    ClaimedRun, Created, DEATHS, Finish, NewRun, QueueClaim, Recover, Recovered, Run, Status,
+    Store, Strategy, Tx, Undo,
 };

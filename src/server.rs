@@ -1,21 +1,28 @@
 //! Turns graphs into a server: command line, storage, run service, HTTP, drain.
 
-use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, io::Write, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration,
+};
 
 use anyhow::Context;
-use tokio::net::TcpListener;
+use tokio::{
+    net::{TcpListener, lookup_host},
+    signal::unix::{Signal, SignalKind, signal},
+};
 use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "openai")]
 use crate::llm::openai;
 use crate::{
-    cli,
+    assistants, cli,
     config::{Settings, Storage},
+    contention::Patience,
     graph::Compiled,
     http, idempotency,
     runs::{self, Parts},
     storage::{postgres, sqlite},
     store,
+    value::Value,
 };
 
 /// A server for graphs, built and run in the `main` of a graph author.
@@ -46,6 +53,8 @@ pub struct Server {
     graphs: Vec<(Arc<str>, Arc<Compiled>)>,
     problems: Vec<String>,
     notices: Vec<String>,
+    shared: Vec<store::Namespace>,
+    defaults: BTreeMap<Arc<str>, assistants::Defaults>,
 }
 
 impl Server {
@@ -69,6 +78,37 @@ impl Server {
             Ok(graph) => self.graphs.push((name, graph)),
             Err(error) => self.problems.push(format!("graph `{name}`: {error}")),
         }
+        self
+    }
+
+    /// Lets runs of a graph have this config and this context by default: `config` as requests have
+    /// it (`tags`, `recursion_limit`, `configurable`), `context` a map, and not both
+    /// `configurable` and `context`. The variable `LANGGRAPH_CONFIG` wins.
+    pub fn graph_defaults(
+        mut self,
+        graph: impl Into<Arc<str>>,
+        config: Value,
+        context: Value,
+    ) -> Self {
+        let graph = graph.into();
+        match assistants::Defaults::of(&config, &context) {
+            Ok(defaults) => drop(self.defaults.insert(graph, defaults)),
+            Err(reason) => self
+                .problems
+                .push(format!("defaults of graph `{graph}`: {reason}")),
+        }
+        self
+    }
+
+    /// Makes what long-term memory has below this prefix of namespaces common to all principals.
+    /// Everything else belongs to the principal whose request or run stored it.
+    pub fn shared_memory(mut self, prefix: &[&str]) -> Self {
+        let prefix: store::Namespace = prefix.iter().map(|label| (*label).to_owned()).collect();
+        if let Err(reason) = store::namespace::check_new(&prefix, "") {
+            self.problems
+                .push(format!("shared memory {prefix:?}: {reason}"));
+        }
+        self.shared.push(prefix);
         self
     }
 
@@ -111,9 +151,39 @@ impl Server {
             for notice in &self.notices {
                 tracing::info!("{notice}");
             }
-            serve(self.graphs, settings).await
+            let authors = Author {
+                shared: self.shared,
+                defaults: self.defaults,
+            };
+            serve(self.graphs, authors, settings).await
         };
         cli::run(serve, migrate).await
+    }
+}
+
+/// What the author of the graphs decided about more than one of them.
+#[derive(Default)]
+struct Author {
+    shared: Vec<store::Namespace>,
+    defaults: BTreeMap<Arc<str>, assistants::Defaults>,
+}
+
+impl Author {
+    /// Puts the defaults of the settings over the author's, for graphs that exist.
+    fn with_defaults(
+        mut self,
+        settings: &Settings,
+        graphs: &[(Arc<str>, Arc<Compiled>)],
+    ) -> anyhow::Result<Self> {
+        self.defaults.extend(settings.graph_defaults.clone());
+        for name in self.defaults.keys() {
+            let is_known = graphs.iter().any(|(graph, _)| graph == name);
+            anyhow::ensure!(
+                is_known,
+                "there are defaults for a graph `{name}`, which is not registered"
+            );
+        }
+        Ok(self)
     }
 }
 
@@ -124,7 +194,7 @@ async fn migrate(settings: Settings) -> anyhow::Result<()> {
             tracing::info!(applied, "the database has the newest schema");
         }
         // Opening it brings it to the newest schema.
-        Storage::Sqlite(_) | Storage::Memory => drop(open(&settings).await?),
+        Storage::Sqlite(_) | Storage::Memory => drop(open(&settings, Author::default()).await?),
     }
     Ok(())
 }
@@ -132,86 +202,166 @@ async fn migrate(settings: Settings) -> anyhow::Result<()> {
 /// The storage that the settings name, as the parts of the services and as the store of keys.
 type Storages = (Parts, Arc<dyn idempotency::Store>);
 
+fn patience(settings: &Settings) -> Patience {
+    Patience {
+        waiting: settings.max_waiting,
+        ..Patience::default()
+    }
+}
+
 /// The storage the settings name, in all its roles.
-async fn open(settings: &Settings) -> anyhow::Result<Storages> {
-    fn parts<T>(store: T) -> Storages
+async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
+    fn parts<T>(store: T, settings: &Settings, author: Author) -> Storages
     where
         T: crate::checkpoint::Saver
             + crate::tree::Store
             + crate::tree::projection::Store
             + runs::Store
             + idempotency::Store
-            + store::Store,
+            + store::Store
+            + assistants::Store,
     {
         let store = Arc::new(store);
         let parts = Parts {
             saver: store.clone(),
             tree: store.clone(),
             runs: store.clone(),
-            items: Some(Arc::new(store::Memory::over(store.clone()))),
+            items: store::Service::new(store.clone(), settings.items, author.shared),
             projections: store.clone(),
+            assistants: store.clone(),
+            defaults: author.defaults,
+            assistant_limits: settings.assistants,
         };
         (parts, store)
     }
+    let limit = settings.read_limit;
     Ok(match &settings.storage {
         Storage::Postgres(url) => {
             // Under an advisory lock: replicas may start at once.
             postgres::migrate(url.reveal()).await?;
-            parts(postgres::Store::connect(postgres::Options::new(url.reveal())).await?)
+            let options = postgres::Options {
+                patience: patience(settings),
+                read_limit: settings.read_limit,
+                ..postgres::Options::new(url.reveal()).with_connections(settings.connections)
+            };
+            let store = postgres::Store::connect(options).await?;
+            parts(store, settings, author)
         }
         Storage::Sqlite(folder) => {
             let options = sqlite::Options {
                 path: folder.clone(),
                 synchronous_off: false,
             };
-            parts(tokio::task::spawn_blocking(move || sqlite::Store::open(options)).await??)
+            let store = tokio::task::spawn_blocking(move || sqlite::Store::open(options)).await??;
+            parts(store.with_read_limit(limit), settings, author)
         }
-        Storage::Memory => parts(tokio::task::spawn_blocking(sqlite::Store::private).await??),
+        Storage::Memory => {
+            let store = tokio::task::spawn_blocking(sqlite::Store::private).await??;
+            parts(store.with_read_limit(limit), settings, author)
+        }
     })
 }
 
-async fn serve(graphs: Vec<(Arc<str>, Arc<Compiled>)>, settings: Settings) -> anyhow::Result<()> {
-    let (parts, keys) = open(&settings).await?;
+async fn serve(
+    graphs: Vec<(Arc<str>, Arc<Compiled>)>,
+    author: Author,
+    settings: Settings,
+) -> anyhow::Result<()> {
+    let addresses = addresses(&settings).await?;
+    let author = author.with_defaults(&settings, &graphs)?;
+    let (parts, keys) = open(&settings, author).await?;
     let drain = CancellationToken::new();
     let options = runs::Options {
         lease: settings.lease,
         drain: settings.drain,
+        stream_memory: settings.memory_budget / 3,
+        patience: patience(&settings),
+        slots: settings.slots,
+        max_queued: settings.max_queued,
+        max_tasks: settings.max_tasks,
+        state_memory: settings.memory_budget / 3,
         ..runs::Options::default()
     };
     let services = http::Services::new(parts, keys, graphs, options, drain.clone());
     services.start().await.context("the storage failed")?;
-    let address = (settings.host.as_str(), settings.port);
-    let listener = TcpListener::bind(address).await.with_context(|| {
+    let listener = TcpListener::bind(&*addresses).await.with_context(|| {
         format!(
             "cannot listen on {}:{}; choose another port with PORT=... or --port",
             settings.host, settings.port
         )
     })?;
     let local = listener.local_addr()?;
+    let mut stop = Stop::listen()?;
     announce(&format!("listening on http://{local}"))?;
     let keys = settings.api_keys.iter();
     let keys = http::Keys::new(keys.map(|one| (&*one.principal, one.key.reveal())));
     let options = http::Options {
+        max_streams: settings.max_streams,
         // A page that anybody may open must not use a key of the person who opens it.
-        cors: if keys.is_open() {
-            http::Cors::Any
+        cors: settings.cors.unwrap_or(if keys.is_open() {
+            http::Cors::Loopback
         } else {
             http::Cors::Origins(vec![])
-        },
+        }),
+        hosts: settings.hosts,
+        body_memory: settings.memory_budget / 3,
+        page_bytes: settings.page_bytes,
+        body_values: settings.body_values,
+        body_grace: settings.body_grace,
+        stall_timeout: settings.stall,
+        stored_response: settings.stored_response,
+        max_requests: settings.requests,
+        connection_requests: settings.connection_requests,
         keys,
+        admins: settings
+            .admins
+            .iter()
+            .map(|name| name.as_str().into())
+            .collect(),
         webhook_allow_loopback: settings.webhook_allow_loopback,
         // Responses about runs that are handed over come last.
-        drain_limit: settings.drain + Duration::from_secs(2),
+        drain_limit: settings.drain + Duration::from_secs(7),
         ..http::Options::default()
     };
-    let server =
-        tokio::spawn(http::Server::new(services.clone(), options, drain.clone()).serve(listener));
-    stop_requested().await?;
+    let cut = CancellationToken::new();
+    let server = http::Server::new(services.clone(), options, drain.clone(), cut.clone());
+    let server = tokio::spawn(server.serve(listener));
+    stop.requested().await;
     tracing::info!("draining");
     drain.cancel();
-    services.runs().drain().await;
-    server.await?;
-    Ok(())
+    let drained = async {
+        services.runs().drain().await;
+        // Of runs that end in time streams show the end; the others go on elsewhere.
+        cut.cancel();
+        server.await
+    };
+    tokio::select! {
+        ended = drained => Ok(ended?),
+        // Whoever presses Ctrl-C again does not want to wait. What is stored stays.
+        () = stop.insisted() => {
+            tracing::warn!("stopping at once");
+            std::process::exit(130)
+        }
+    }
+}
+
+/// The addresses to listen on. Without keys everybody who reaches them may do everything, so that
+/// they must be those of this machine alone unless the settings say that it is meant.
+async fn addresses(settings: &Settings) -> anyhow::Result<Vec<SocketAddr>> {
+    let named = (settings.host.as_str(), settings.port);
+    let found = lookup_host(named).await;
+    let found = found.with_context(|| format!("cannot find the address of {}", settings.host))?;
+    let found: Vec<_> = found.collect();
+    let is_open = settings.api_keys.is_empty() && !settings.allow_open;
+    if is_open && !found.iter().all(|one| one.ip().is_loopback()) {
+        anyhow::bail!(
+            "{} can be reached from other machines, and without keys everybody who reaches it may \
+             do everything: set BACKSTITCH_API_KEYS, or BACKSTITCH_ALLOW_OPEN=true if it is meant \
+             (then BACKSTITCH_HOSTS lists the names that clients call it by)",
+            settings.host
+        );
+    }
+    Ok(found)
 }
 
 /// Unlike `println!`, does not panic when stdout is closed.
@@ -223,13 +373,30 @@ fn announce(line: &str) -> std::io::Result<()> {
     }
 }
 
-async fn stop_requested() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The signals that stop the server.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    /// Waits for the first of them.
+    async fn requested(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Waits for a further Ctrl-C.
+    async fn insisted(&mut self) {
+        self.interrupt.recv().await;
+    }
 }

@@ -3,5 +3,22 @@
 #[macro_use]
 mod operations;
 
+/// Lists the statements of a file, and the modules below it that have some, for the guards of their
+/// plans. A test sees to it that no statement is missing.
+macro_rules! statements {
+    ($($name:ident),* $(; $($module:ident),*)?) => {
+        #[cfg(test)]
+        pub(in crate::storage) fn statements() -> Vec<$crate::storage::tests::Statement> {
+            #[allow(unused_mut, reason = "files without modules below")]
+            let mut all: Vec<$crate::storage::tests::Statement> = Vec::new();
+            $(all.extend($crate::storage::tests::Texts::statements(&$name, module_path!(), stringify!($name)));)*
+            $($(all.extend($module::statements());)*)?
+            all
+        }
+    };
+}
+
 pub mod postgres;
 pub mod sqlite;
+#[cfg(test)]
+mod tests;

@@ -1,28 +1,33 @@
 //! Long-term memory: values by namespace and key that outlive threads and are shared between them.
 
+pub mod filter;
+pub mod namespace;
+pub mod search;
+mod service;
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::{
-    checkpoint::{self, codec},
-    engine::Items,
-    time::Timestamp,
-    value::Value,
-};
+pub use namespace::Namespace;
+pub use service::{Error, ItemQuery, Limits, NamespaceQuery, Service};
 
-/// Labels from the widest to the narrowest.
-pub type Namespace = Vec<String>;
+use crate::{checkpoint, time::Timestamp, value::Value};
+use search::{Found, Listing, Search};
 
 /// An item to be stored.
 #[derive(Clone, Debug)]
 pub struct Put {
+    /// Whose it is.
+    pub owner: Arc<str>,
     /// Its namespace.
     pub namespace: Namespace,
     /// Its key in the namespace.
     pub key: String,
-    /// Its value.
-    pub value: Value,
+    /// The codec of its value.
+    pub tag: Arc<str>,
+    /// Its value as stored.
+    pub bytes: Vec<u8>,
     /// How long after this write it expires; by default never.
     pub ttl: Option<Duration>,
 }
@@ -30,6 +35,8 @@ pub struct Put {
 /// A stored item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
+    /// Whose it is.
+    pub owner: Arc<str>,
     /// Its namespace.
     pub namespace: Namespace,
     /// Its key in the namespace.
@@ -40,7 +47,7 @@ pub struct Item {
     pub created_at: Timestamp,
     /// When it was last written.
     pub updated_at: Timestamp,
-    /// How long after a write it expires.
+    /// How long after it was written or refreshed it expires.
     pub ttl: Option<Duration>,
 }
 
@@ -51,12 +58,13 @@ pub fn ttl_micros(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
 }
 
-/// A storage of long-term memory.
+/// A storage of long-term memory. Nobody sees an item that has expired, by the storage's clock.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// One item; none that has expired.
+    /// One item.
     async fn item(
         &self,
+        owner: Arc<str>,
         namespace: Namespace,
         key: String,
     ) -> Result<Option<Item>, checkpoint::Error>;
@@ -67,104 +75,26 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes an item; returns whether there was one.
     async fn delete_item(
         &self,
+        owner: Arc<str>,
         namespace: Namespace,
         key: String,
     ) -> Result<bool, checkpoint::Error>;
-}
 
-/// Why a namespace is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// It has no labels.
-    #[error("a namespace needs at least one label")]
-    Empty,
-    /// A label is empty.
-    #[error("a label of a namespace cannot be empty")]
-    EmptyLabel,
-    /// A label contains the character that separates labels in LangGraph's addresses.
-    #[error("a label of a namespace cannot hold a period")]
-    Period,
-}
+    /// A page of items by namespace and key.
+    async fn search_items(&self, search: Search) -> Result<Found, checkpoint::Error>;
 
-/// Checks the labels of a namespace.
-///
-/// # Errors
-/// It is empty, or one of its labels is not allowed (LangGraph's rules).
-pub fn check(namespace: &[String]) -> Result<(), Refused> {
-    if namespace.is_empty() {
-        return Err(Refused::Empty);
-    }
-    for label in namespace {
-        if label.is_empty() {
-            return Err(Refused::EmptyLabel);
-        }
-        if label.contains('.') {
-            return Err(Refused::Period);
-        }
-    }
-    Ok(())
-}
-
-/// Gives the nodes of a run access to a storage.
-pub struct Memory(Arc<dyn Store>);
-
-impl Memory {
-    /// The memory in `store`.
-    pub fn over(store: Arc<dyn Store>) -> Self {
-        Self(store)
-    }
-}
-
-#[async_trait]
-impl Items for Memory {
-    async fn get(&self, namespace: &[String], key: &str) -> anyhow::Result<Option<Value>> {
-        let found = self.0.item(namespace.to_vec(), key.to_owned()).await?;
-        Ok(found.map(|item| item.value))
-    }
-
-    async fn put(
+    /// A page of namespaces that have items, sorted; `None` when more would be read than may be.
+    async fn item_namespaces(
         &self,
-        namespace: &[String],
-        key: &str,
-        value: Option<Value>,
-        ttl: Option<Duration>,
-    ) -> anyhow::Result<()> {
-        check(namespace)?;
-        let (namespace, key) = (namespace.to_vec(), key.to_owned());
-        match value {
-            Some(value) => {
-                anyhow::ensure!(
-                    !value.is_deeper_than(codec::MAX_DEPTH),
-                    "a value in memory cannot be nested deeper than {} levels",
-                    codec::MAX_DEPTH
-                );
-                let put = Put {
-                    namespace,
-                    key,
-                    value,
-                    ttl,
-                };
-                self.0.put_item(put).await?;
-            }
-            None => drop(self.0.delete_item(namespace, key).await?),
-        }
-        Ok(())
-    }
-}
+        listing: Listing,
+    ) -> Result<Option<Vec<Namespace>>, checkpoint::Error>;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Lets the time to live of items begin anew, each by owner, namespace and key.
+    async fn refresh_items(
+        &self,
+        names: Vec<(Arc<str>, Namespace, String)>,
+    ) -> Result<(), checkpoint::Error>;
 
-    #[test]
-    fn a_namespace_needs_labels_without_periods() {
-        let checked = |labels: &[&str]| {
-            let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
-            check(&labels)
-        };
-        assert_eq!(checked(&["users", "u 1", "\0"]), Ok(()));
-        assert_eq!(checked(&[]), Err(Refused::Empty));
-        assert_eq!(checked(&["users", ""]), Err(Refused::EmptyLabel));
-        assert_eq!(checked(&["a.b"]), Err(Refused::Period));
-    }
+    /// Deletes at most so many expired items; returns how many.
+    async fn sweep_items(&self, limit: usize) -> Result<u64, checkpoint::Error>;
 }

@@ -4,6 +4,7 @@ mod buffer;
 mod encode;
 mod frame;
 mod hub;
+mod memory;
 mod mode;
 mod publisher;
 mod shape;
@@ -12,6 +13,7 @@ mod subscription;
 
 pub use frame::write_frame;
 pub use hub::{Hub, Retention};
+pub use memory::Memory;
 pub use mode::Mode;
 pub use publisher::{Options, Publisher};
 pub use source::FrameSource;

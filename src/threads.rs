@@ -10,7 +10,7 @@ mod members;
 pub mod messages;
 mod projector;
 pub mod request;
-mod search;
+pub mod search;
 mod service;
 pub mod state;
 mod tags;

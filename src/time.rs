@@ -17,7 +17,7 @@ impl Timestamp {
     }
 
     /// This time moved by `seconds`, which may be a fraction.
-    pub fn plus_seconds(self, seconds: f64) -> Self {
+    pub(crate) fn plus_seconds(self, seconds: f64) -> Self {
         Self(self.0.saturating_add((seconds * 1e6) as i64))
     }
 }

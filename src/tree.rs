@@ -12,6 +12,7 @@ pub mod index;
 pub mod load;
 pub mod members;
 pub mod messages;
+pub mod metadata;
 pub mod opening;
 pub mod outline;
 pub mod projection;

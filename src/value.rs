@@ -192,7 +192,7 @@ impl Value {
     ///
     /// A decoder refuses values that are nested deeper than [`MAX_DEPTH`], so a value from a
     /// program is checked here before it is stored.
-    pub fn is_deeper_than(&self, limit: usize) -> bool {
+    pub(crate) fn is_deeper_than(&self, limit: usize) -> bool {
         match self {
             Value::List(items) => {
                 limit == 0 || items.iter().any(|item| item.is_deeper_than(limit - 1))
@@ -204,7 +204,7 @@ impl Value {
 
     /// Whether two values share one allocation, or are equal scalars. The items of containers are
     /// not compared, so `false` does not mean that the values differ.
-    pub fn is_identical(&self, other: &Value) -> bool {
+    pub(crate) fn is_identical(&self, other: &Value) -> bool {
         match (self, other) {
             (Value::List(a), Value::List(b)) => Arc::ptr_eq(a, b),
             (Value::Map(a), Value::Map(b)) => Arc::ptr_eq(a, b),

@@ -1,7 +1,9 @@
-//! Why an assistant was not found.
+//! Why an operation on assistants failed.
 
-/// Why an assistant was not found.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+use crate::{checkpoint, id::AssistantId};
+
+/// Why an operation on assistants failed.
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No registered graph has this name.
     #[error("there is no graph `{name}`")]
@@ -14,4 +16,32 @@ pub enum Error {
     /// No assistant has this id.
     #[error("there is no such assistant")]
     NoAssistant,
+    /// An assistant has this id.
+    #[error("Assistant {0} already exists")]
+    Exists(AssistantId),
+    /// It has no such version.
+    #[error("Version {0} not found for assistant {1}")]
+    NoVersion(i64, AssistantId),
+    /// The server made it.
+    #[error(
+        "Assistant {0} is the server's own and cannot be changed: create one of the same graph"
+    )]
+    System(AssistantId),
+    /// It has as many versions as it may.
+    #[error("Assistant {0} has {1} versions, which is the most: create another one")]
+    TooManyVersions(AssistantId, usize),
+    /// It is too large.
+    #[error("An assistant has at most {limit} bytes, not {bytes}")]
+    TooLarge {
+        /// How many it would have.
+        bytes: usize,
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// Its metadata are too large.
+    #[error("{0}")]
+    Metadata(String),
+    /// The storage failed.
+    #[error(transparent)]
+    Storage(#[from] checkpoint::Error),
 }

@@ -1,21 +1,25 @@
 //! Requests about assistants, already validated.
 
-use crate::value::Map;
+use std::sync::Arc;
 
-/// Order of a list of assistants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum SortBy {
-    /// By id.
-    AssistantId,
-    /// By creation.
-    #[default]
-    CreatedAt,
-    /// By last change.
-    UpdatedAt,
-    /// By name.
-    Name,
-    /// By graph.
-    GraphId,
+use crate::{value::Map, words::words};
+
+words! {
+    /// Order of a list of assistants.
+    #[derive(Default)]
+    pub enum SortBy, "order of assistants" {
+        /// By id.
+        AssistantId = "assistant_id",
+        /// By creation.
+        #[default]
+        CreatedAt = "created_at",
+        /// By last change.
+        UpdatedAt = "updated_at",
+        /// By name.
+        Name = "name",
+        /// By graph.
+        GraphId = "graph_id",
+    }
 }
 
 /// Which assistants to count or list.
@@ -23,10 +27,12 @@ pub enum SortBy {
 pub struct Filter {
     /// Containment on metadata.
     pub metadata: Map,
-    /// Only of this graph.
-    pub graph_id: Option<String>,
+    /// Only of these graphs.
+    pub graphs: Vec<Arc<str>>,
     /// Only those whose name contains this, whatever its case.
     pub name: Option<String>,
+    /// Only those that this principal sees; all without one.
+    pub viewer: Option<Arc<str>>,
 }
 
 /// A page of assistants.

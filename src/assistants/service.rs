@@ -1,18 +1,23 @@
-//! The registry of graphs, and the assistant that the server makes for each of them.
+//! The registry of graphs with the assistant that the server makes for each of them, and the
+//! assistants of clients.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Error,
-    request::{Search, SortBy},
+    Change, Content, Defaults, Error, Limits, Store,
+    content::{self, UNTITLED, mirror},
+    request::{Filter, Search},
     schemas,
+    store::{
+        AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
+        VersionQuery,
+    },
 };
 use crate::{
     engine::topology::Topology,
     graph::{Compiled, draw},
     id::AssistantId,
-    time::Timestamp,
-    value::{Map, Value, contains_map},
+    value::{Map, Value},
 };
 
 /// Which assistant a request names.
@@ -30,14 +35,43 @@ pub struct Registered {
     pub name: Arc<str>,
     /// The graph.
     pub graph: Arc<Compiled>,
-    /// Its wiring, worked out once.
-    pub wiring: Arc<Topology>,
+    /// Its topology, worked out once.
+    pub topology: Arc<Topology>,
+}
+
+/// What a run gets of its assistant.
+#[derive(Clone)]
+pub struct Resolved {
+    /// The id.
+    pub id: AssistantId,
+    /// The graph.
+    pub registered: Arc<Registered>,
+    /// Inherited metadata.
+    pub metadata: Map,
+    config: Map,
+    context: Map,
+}
+
+impl Resolved {
+    /// The config and the context of a run that requests these; `known` are the properties of the
+    /// graph's schema of its context, if it has one.
+    pub fn merge(
+        &self,
+        config: &Map,
+        context: &Map,
+        known: Option<&serde_json::Map<String, serde_json::Value>>,
+    ) -> (Map, Map) {
+        content::merge((&self.config, &self.context), (config, context), known)
+    }
 }
 
 struct Inner {
     graphs: BTreeMap<Arc<str>, Arc<Registered>>,
     by_id: BTreeMap<AssistantId, Arc<Registered>>,
-    started: Timestamp,
+    names: Arc<[Arc<str>]>,
+    defaults: BTreeMap<Arc<str>, Defaults>,
+    store: Arc<dyn Store>,
+    limits: Limits,
 }
 
 /// The assistants of this server. Cheap to clone.
@@ -47,14 +81,19 @@ pub struct Service {
 }
 
 impl Service {
-    /// One assistant for each graph.
-    pub fn new(graphs: impl IntoIterator<Item = (Arc<str>, Arc<Compiled>)>) -> Self {
+    /// One assistant for each graph, with the defaults of its runs, and those in `store`.
+    pub fn new(
+        graphs: impl IntoIterator<Item = (Arc<str>, Arc<Compiled>)>,
+        defaults: BTreeMap<Arc<str>, Defaults>,
+        store: Arc<dyn Store>,
+        limits: Limits,
+    ) -> Self {
         let graphs: BTreeMap<Arc<str>, Arc<Registered>> = graphs
             .into_iter()
             .map(|(name, graph)| {
                 let registered = Registered {
                     name: name.clone(),
-                    wiring: Arc::new(Topology::new(graph.clone())),
+                    topology: Arc::new(Topology::new(graph.clone())),
                     graph,
                 };
                 (name, Arc::new(registered))
@@ -64,12 +103,47 @@ impl Service {
             .iter()
             .map(|(name, registered)| (AssistantId::of_graph(name), registered.clone()))
             .collect();
+        let mirrored = |defaults: Defaults| {
+            let (config, context) = mirror(defaults.config, defaults.context);
+            Defaults { config, context }
+        };
         Self {
             inner: Arc::new(Inner {
+                names: graphs.keys().cloned().collect(),
                 graphs,
                 by_id,
-                started: Timestamp::now(),
+                defaults: defaults
+                    .into_iter()
+                    .map(|(name, defaults)| (name, mirrored(defaults)))
+                    .collect(),
+                store,
+                limits,
             }),
+        }
+    }
+
+    /// Writes the assistants of the registered graphs.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn start(&self) -> Result<(), Error> {
+        let all = self.inner.graphs.keys().map(|name| NewAssistant {
+            id: AssistantId::of_graph(name),
+            owner: SYSTEM.into(),
+            content: self.system_content(name),
+        });
+        Ok(self.inner.store.put_system(all.collect()).await?)
+    }
+
+    fn system_content(&self, graph: &Arc<str>) -> Content {
+        let defaults = self.inner.defaults.get(graph).cloned().unwrap_or_default();
+        Content {
+            graph: graph.clone(),
+            name: graph.to_string(),
+            description: None,
+            metadata: Map::from([("created_by", Value::str("system"))]),
+            config: defaults.config,
+            context: defaults.context,
         }
     }
 
@@ -83,106 +157,276 @@ impl Service {
         self.inner.graphs.get(name).cloned()
     }
 
-    /// The id and the graph of an assistant.
+    /// The graph registered under a name.
     ///
     /// # Errors
-    /// No such assistant.
-    pub fn find(&self, assistant: &Assistant) -> Result<(AssistantId, Arc<Registered>), Error> {
-        match assistant {
-            Assistant::Graph(name) => match self.named(name) {
-                Some(registered) => Ok((AssistantId::of_graph(name), registered)),
-                None => Err(Error::UnknownGraph {
-                    name: name.to_string(),
-                    known: self.graph_names(),
-                }),
-            },
-            Assistant::Id(id) => match self.inner.by_id.get(id) {
-                Some(registered) => Ok((*id, registered.clone())),
-                None => Err(Error::NoAssistant),
-            },
-        }
+    /// No such graph.
+    pub fn required(&self, name: &str) -> Result<Arc<Registered>, Error> {
+        self.named(name).ok_or_else(|| Error::UnknownGraph {
+            name: name.to_owned(),
+            known: self.graph_names(),
+        })
+    }
+
+    /// The graph of one of the server's own assistants.
+    pub fn system(&self, id: AssistantId) -> Option<Arc<Registered>> {
+        self.inner.by_id.get(&id).cloned()
+    }
+
+    /// What a run of an assistant gets. Without a viewer every assistant is seen.
+    ///
+    /// # Errors
+    /// No such assistant, or none that the viewer sees; or the storage failed.
+    pub async fn resolve(
+        &self,
+        viewer: Option<&Arc<str>>,
+        assistant: &Assistant,
+    ) -> Result<Resolved, Error> {
+        let id = match assistant {
+            Assistant::Graph(name) => AssistantId::of_graph(&self.required(name)?.name),
+            Assistant::Id(id) => *id,
+        };
+        // Those of the server are known without looking them up.
+        let content = match self.system(id) {
+            Some(registered) => self.system_content(&registered.name),
+            None => self.row(viewer.cloned(), id).await?.content,
+        };
+        Ok(Resolved {
+            id,
+            registered: self.required(&content.graph)?,
+            metadata: content.metadata,
+            config: content.config,
+            context: content.context,
+        })
+    }
+
+    fn subject(&self, viewer: Option<Arc<str>>, id: AssistantId) -> Subject {
+        let graphs = self.inner.names.clone();
+        Subject { id, viewer, graphs }
+    }
+
+    async fn row(&self, viewer: Option<Arc<str>>, id: AssistantId) -> Result<AssistantRow, Error> {
+        let found = self.inner.store.assistant(self.subject(viewer, id)).await?;
+        found.ok_or(Error::NoAssistant)
     }
 
     /// An assistant, in the form clients see.
     ///
     /// # Errors
-    /// No such assistant.
-    pub fn get(&self, id: AssistantId) -> Result<Value, Error> {
-        let (_, registered) = self.find(&Assistant::Id(id))?;
-        Ok(self.to_value(id, &registered))
+    /// No such assistant, or the storage failed.
+    pub async fn get(&self, viewer: Option<Arc<str>>, id: AssistantId) -> Result<Value, Error> {
+        Ok(shown(&self.row(viewer, id).await?))
     }
 
-    fn to_value(&self, id: AssistantId, registered: &Registered) -> Value {
-        let mut metadata = Map::new();
-        metadata.insert("created_by", "system");
-        let time = self.inner.started.to_string();
-        let mut map = Map::with_capacity(10);
-        map.insert("assistant_id", id.to_string());
-        map.insert("graph_id", Value::Str(registered.name.clone()));
-        map.insert("config", Value::map(Map::new()));
-        map.insert("context", Value::map(Map::new()));
-        map.insert("metadata", Value::map(metadata));
-        map.insert("name", Value::Str(registered.name.clone()));
-        map.insert("created_at", time.clone());
-        map.insert("updated_at", time);
-        map.insert("version", 1);
-        map.insert("description", Value::Null);
-        Value::map(map)
+    /// Creates an assistant of `owner`, with an id of its own without `id`; with `do_nothing` one
+    /// that exists already is returned, if the owner sees it.
+    ///
+    /// # Errors
+    /// No such graph, the id is taken, it is too large, or the storage failed.
+    pub async fn create(
+        &self,
+        owner: Arc<str>,
+        viewer: Option<Arc<str>>,
+        id: Option<AssistantId>,
+        change: Change,
+        do_nothing: bool,
+    ) -> Result<Value, Error> {
+        let graph = change.graph.clone().unwrap_or_default();
+        let empty = Content {
+            graph: self.required(&graph)?.name.clone(),
+            name: UNTITLED.to_owned(),
+            description: None,
+            metadata: Map::new(),
+            config: Map::new(),
+            context: Map::new(),
+        };
+        let content = empty.with(&change);
+        let (bytes, limit) = (content.bytes(), self.inner.limits.bytes);
+        if bytes > limit {
+            return Err(Error::TooLarge { bytes, limit });
+        }
+        let new = NewAssistant {
+            id: id.unwrap_or_else(AssistantId::mint),
+            owner,
+            content,
+        };
+        let new_id = new.id;
+        match self.inner.store.create_assistant(new).await? {
+            CreatedAssistant::New(row) => Ok(shown(&row)),
+            CreatedAssistant::Exists(row) => {
+                let is_visible =
+                    viewer.is_none_or(|viewer| viewer == row.owner) || &*row.owner == SYSTEM;
+                // Nobody else knows an id of ours: its first creation was written, and its reply lost.
+                if id.is_none() || (do_nothing && is_visible) {
+                    Ok(shown(&row))
+                } else {
+                    Err(Error::Exists(new_id))
+                }
+            }
+        }
+    }
+
+    /// Makes a new version of an assistant and activates it.
+    ///
+    /// # Errors
+    /// No such assistant or graph, it is the server's, a limit is reached, or the storage failed.
+    pub async fn change(
+        &self,
+        viewer: Option<Arc<str>>,
+        id: AssistantId,
+        change: Change,
+    ) -> Result<Value, Error> {
+        if let Some(graph) = &change.graph {
+            self.required(graph)?;
+        }
+        let (subject, limits) = (self.subject(viewer, id), self.inner.limits);
+        let changed = self.inner.store.change_assistant(subject, change, limits);
+        self.changed(id, 0, changed.await?)
+    }
+
+    /// Activates a version of an assistant.
+    ///
+    /// # Errors
+    /// No such assistant or version, it is the server's, or the storage failed.
+    pub async fn activate(
+        &self,
+        viewer: Option<Arc<str>>,
+        id: AssistantId,
+        version: i64,
+    ) -> Result<Value, Error> {
+        let subject = self.subject(viewer, id);
+        let changed = self.inner.store.activate_version(subject, version).await?;
+        self.changed(id, version, changed)
+    }
+
+    /// Checks that an assistant may be deleted.
+    ///
+    /// # Errors
+    /// No such assistant, it is the server's, or the storage failed.
+    pub async fn check_deletion(
+        &self,
+        viewer: Option<Arc<str>>,
+        id: AssistantId,
+    ) -> Result<(), Error> {
+        let row = self.row(viewer, id).await?;
+        if &*row.owner == SYSTEM {
+            return Err(Error::System(id));
+        }
+        Ok(())
+    }
+
+    /// Deletes an assistant with its versions. Runs that were created of it go on.
+    ///
+    /// # Errors
+    /// No such assistant, it is the server's, or the storage failed.
+    pub async fn delete(&self, viewer: Option<Arc<str>>, id: AssistantId) -> Result<(), Error> {
+        let subject = self.subject(viewer, id);
+        let deleted = self.inner.store.delete_assistant(subject).await?;
+        self.changed(id, 0, deleted).map(drop)
+    }
+
+    fn changed(
+        &self,
+        id: AssistantId,
+        version: i64,
+        changed: ChangedAssistant,
+    ) -> Result<Value, Error> {
+        let limits = self.inner.limits;
+        Err(match changed {
+            ChangedAssistant::Done(row) => return Ok(shown(&row)),
+            ChangedAssistant::Missing => Error::NoAssistant,
+            ChangedAssistant::System => Error::System(id),
+            ChangedAssistant::NoVersion => Error::NoVersion(version, id),
+            ChangedAssistant::TooManyVersions => Error::TooManyVersions(id, limits.versions),
+            ChangedAssistant::Metadata(reason) => Error::Metadata(reason),
+            ChangedAssistant::TooLarge(bytes) => Error::TooLarge {
+                bytes,
+                limit: limits.bytes,
+            },
+        })
+    }
+
+    /// Versions of an assistant, newest first, in the form clients see.
+    ///
+    /// # Errors
+    /// No such assistant, or the storage failed.
+    pub async fn versions(
+        &self,
+        viewer: Option<Arc<str>>,
+        id: AssistantId,
+        query: VersionQuery,
+    ) -> Result<Vec<Value>, Error> {
+        let subject = self.subject(viewer, id);
+        let found = self.inner.store.assistant_versions(subject, query).await?;
+        let found = found.ok_or(Error::NoAssistant)?;
+        let shown = found.iter().map(|row| {
+            let mut map = Map::with_capacity(9);
+            map.insert("assistant_id", id.to_string());
+            map.insert("version", row.version);
+            map.insert("graph_id", Value::Str(row.content.graph.clone()));
+            map.insert("config", Value::map(row.content.config.clone()));
+            map.insert("context", Value::map(row.content.context.clone()));
+            map.insert("metadata", Value::map(row.content.metadata.clone()));
+            map.insert("created_at", row.created_at.to_string());
+            map.insert("name", row.content.name.clone());
+            map.insert("description", row.content.description.clone());
+            Value::map(map)
+        });
+        Ok(shown.collect())
+    }
+
+    /// Only those of a graph of this process: of the requested one, or of all.
+    fn registered(&self, mut filter: Filter) -> Result<Filter, Error> {
+        if filter.graphs.is_empty() {
+            filter.graphs = self.inner.names.to_vec();
+        }
+        for graph in &filter.graphs {
+            self.required(graph)?;
+        }
+        Ok(filter)
     }
 
     /// A page of assistants, in the form clients see.
-    pub fn search(&self, search: &Search) -> Vec<Value> {
-        let filter = &search.filter;
-        let name = filter.name.as_ref().map(|name| name.to_lowercase());
-        let matches = |graph: &str, assistant: &Value| {
-            let metadata = assistant.get("metadata").and_then(Value::as_map);
-            filter.graph_id.as_ref().is_none_or(|id| id == graph)
-                && name
-                    .as_ref()
-                    .is_none_or(|name| graph.to_lowercase().contains(name))
-                && metadata.is_some_and(|metadata| contains_map(metadata, &filter.metadata))
-        };
-        let all = self.inner.by_id.iter();
-        let mut found: Vec<Value> = all
-            .map(|(id, registered)| (registered, self.to_value(*id, registered)))
-            .filter(|(registered, assistant)| matches(&registered.name, assistant))
-            .map(|(_, assistant)| assistant)
-            .collect();
-        let key = match search.sort_by {
-            SortBy::AssistantId => "assistant_id",
-            SortBy::Name => "name",
-            SortBy::GraphId => "graph_id",
-            SortBy::CreatedAt | SortBy::UpdatedAt => "created_at",
-        };
-        let text = |one: &Value| {
-            let text = one.get(key).and_then(Value::as_str);
-            text.unwrap_or_default().to_owned()
-        };
-        found.sort_by_key(text);
-        if !search.ascending {
-            found.reverse();
-        }
-        let page = found.into_iter().skip(search.offset);
-        page.take(search.limit).collect()
+    ///
+    /// # Errors
+    /// No such graph, or the storage failed.
+    pub async fn search(&self, mut search: Search) -> Result<Vec<Value>, Error> {
+        search.filter = self.registered(search.filter)?;
+        let found = self.inner.store.search_assistants(search).await?;
+        Ok(found.iter().map(shown).collect())
+    }
+
+    /// How many assistants there are.
+    ///
+    /// # Errors
+    /// No such graph, or the storage failed.
+    pub async fn count(&self, filter: Filter) -> Result<u64, Error> {
+        let filter = self.registered(filter)?;
+        Ok(self.inner.store.count_assistants(filter).await?)
     }
 
     /// The drawing of an assistant's graph, `{"nodes", "edges"}`, with `depth` levels of subgraphs.
     ///
     /// # Errors
-    /// No such assistant.
-    pub fn drawing(&self, assistant: &Assistant, depth: usize) -> Result<Value, Error> {
-        let (_, registered) = self.find(assistant)?;
-        Ok(Value::from_serde_json(
-            draw::draw(&registered.graph, depth).to_json(),
-        ))
+    /// No such assistant, or the storage failed.
+    pub async fn drawing(
+        &self,
+        viewer: Option<Arc<str>>,
+        assistant: &Assistant,
+        depth: usize,
+    ) -> Result<Value, Error> {
+        let resolved = self.resolve(viewer.as_ref(), assistant).await?;
+        let drawing = draw::draw(&resolved.registered.graph, depth);
+        Ok(Value::from_serde_json(drawing.to_json()))
     }
 
     /// The JSON schemas of an assistant's graph.
     ///
     /// # Errors
-    /// No such assistant.
-    pub fn schemas(&self, id: AssistantId) -> Result<Value, Error> {
-        let (_, registered) = self.find(&Assistant::Id(id))?;
+    /// No such assistant, or the storage failed.
+    pub async fn schemas(&self, viewer: Option<Arc<str>>, id: AssistantId) -> Result<Value, Error> {
+        let resolved = self.resolve(viewer.as_ref(), &Assistant::Id(id)).await?;
+        let registered = resolved.registered;
         let mut map = Map::with_capacity(6);
         map.insert("graph_id", Value::Str(registered.name.clone()));
         map.extend(schemas::schemas(&registered.graph));
@@ -193,14 +437,33 @@ impl Service {
     /// the first level are included if `recurse` is true.
     ///
     /// # Errors
-    /// No such assistant.
-    pub fn subgraphs(
+    /// No such assistant, or the storage failed.
+    pub async fn subgraphs(
         &self,
+        viewer: Option<Arc<str>>,
         id: AssistantId,
         namespace: Option<&str>,
         recurse: bool,
     ) -> Result<Value, Error> {
-        let (_, registered) = self.find(&Assistant::Id(id))?;
-        Ok(schemas::subgraphs(&registered.graph, namespace, recurse))
+        let resolved = self.resolve(viewer.as_ref(), &Assistant::Id(id)).await?;
+        let graph = &resolved.registered.graph;
+        Ok(schemas::subgraphs(graph, namespace, recurse))
     }
+}
+
+/// An assistant in the form clients see.
+fn shown(row: &AssistantRow) -> Value {
+    let content = &row.content;
+    let mut map = Map::with_capacity(10);
+    map.insert("assistant_id", row.id.to_string());
+    map.insert("graph_id", Value::Str(content.graph.clone()));
+    map.insert("config", Value::map(content.config.clone()));
+    map.insert("context", Value::map(content.context.clone()));
+    map.insert("metadata", Value::map(content.metadata.clone()));
+    map.insert("name", content.name.clone());
+    map.insert("created_at", row.created_at.to_string());
+    map.insert("updated_at", row.updated_at.to_string());
+    map.insert("version", row.version);
+    map.insert("description", content.description.clone());
+    Value::map(map)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Error, Kind, Reducer, as_overwrite};
+use super::{Error, Kind, Reducer, Shape, as_overwrite};
 use crate::value::{MAX_DEPTH, Value};
 
 /// One channel: its kind and its content.
@@ -262,11 +262,33 @@ fn fold(reducer: &Reducer, stored: &mut Option<Value>, writes: &[Value]) -> Resu
     }
     // Moved out, so that the reducer owns the value and may change it in place.
     let mut value = stored.take().unwrap_or_else(|| reducer.initial().clone());
-    for write in writes {
-        value = reducer.fold(value, write)?;
+    match joined_messages(reducer, writes) {
+        Some(all) => value = reducer.fold(value, &all)?,
+        None => {
+            for write in writes {
+                value = reducer.fold(value, write)?;
+            }
+        }
     }
     *stored = Some(value);
     Ok(!writes.is_empty())
+}
+
+/// Several writes of messages as one, where that means the same: one by one each of them would be
+/// compared with the whole conversation.
+fn joined_messages(reducer: &Reducer, writes: &[Value]) -> Option<Value> {
+    let joins = reducer.shape() == Shape::Messages && writes.len() > 1;
+    let plain = |message: &Value| {
+        let kind = message.as_map()?.get("type").and_then(Value::as_str);
+        (kind != Some("remove")).then_some(())
+    };
+    let mut all = vec![];
+    for write in writes.iter().filter(|_| joins) {
+        let items = write.as_list().unwrap_or(std::slice::from_ref(write));
+        items.iter().try_for_each(plain)?;
+        all.extend_from_slice(items);
+    }
+    joins.then(|| Value::list(all))
 }
 
 fn collect(accumulate: bool, items: &mut Value, writes: &[Value]) -> bool {

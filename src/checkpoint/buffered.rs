@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::{BlobRow, Commit, Error, Flush, List, Query, Saver, Stored, Version};
-use crate::id::TreeId;
+use super::{BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version};
+use crate::id::{CheckpointId, TreeId};
 
 /// Reads from a saver and buffers commits instead of writing them.
 pub struct BufferedSaver {
@@ -38,6 +38,20 @@ impl Saver for BufferedSaver {
 
     async fn list(&self, list: List) -> Result<Vec<Stored>, Error> {
         self.saver.list(list).await
+    }
+
+    async fn page(&self, list: List, scope: PageScope) -> Result<Page, Error> {
+        self.saver.page(list, scope).await
+    }
+
+    async fn page_of(
+        &self,
+        tree: TreeId,
+        ns: Arc<str>,
+        ids: Vec<CheckpointId>,
+        scope: PageScope,
+    ) -> Result<Page, Error> {
+        self.saver.page_of(tree, ns, ids, scope).await
     }
 
     async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {

@@ -90,7 +90,7 @@ pub enum Format {
 /// Encodes a value in the binary form, tag `bincode`.
 ///
 /// A value nested deeper than [`MAX_DEPTH`](crate::value::MAX_DEPTH) could not be decoded: such values are refused
-/// where they are accepted ([`Value::is_deeper_than`]).
+/// where they are accepted (`Value::is_deeper_than`).
 pub fn encode(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     out.push(FORMAT);

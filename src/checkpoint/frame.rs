@@ -16,9 +16,9 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Chains, Decoded, decode, with_writes};
-pub use text::channel_versions;
-use text::{comma, fits_jsonb, quote, without_nul, write_versions};
+pub use decode::{Chains, Decoded, decode, decode_row, with_writes};
+pub use text::{channel_versions, versions_of};
+use text::{comma, fits_envelope, quote, without_nul, write_versions};
 pub use writes::{encode_writes, references};
 
 /// A full row is written when the deltas since the last one reach this, or its size if greater.
@@ -84,7 +84,7 @@ impl Frame {
             let Some(version) = checkpoint.versions.get(name) else {
                 continue;
             };
-            if fits_jsonb(name, value) {
+            if fits_envelope(name, value) {
                 self.channels.remove(name);
                 comma(&mut envelope, &mut first);
                 quote(&mut envelope, name);
@@ -148,6 +148,9 @@ impl Frame {
                 envelope.push(']');
             }
             None => envelope.push_str(",\"updated_channels\":null"),
+        }
+        if let Some(task) = checkpoint.task {
+            envelope.push_str(&format!(",\"task\":\"{task}\""));
         }
         envelope.push('}');
         Encoded {

@@ -162,7 +162,7 @@ pub struct NewBranch {
 
 impl NewBranch {
     /// The branch whose pending writes are copied, and that the new one names as its source.
-    pub fn copied_from(&self) -> BranchId {
+    pub(crate) fn copied_from(&self) -> BranchId {
         self.writes_of.unwrap_or(self.source.branch)
     }
 }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{BlobRow, CheckpointRow, Commit, Flush, WriteRow};
-use crate::id::{BranchId, CheckpointId, ThreadId, TreeId};
+use super::{BlobRow, CheckpointRow, Commit, Flush, Source, WriteRow};
+use crate::{
+    contention::Crowded,
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
+};
 
 /// Why a storage failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -19,6 +22,9 @@ pub enum Error {
     /// The database cannot be reached, or refuses work for now. Nothing was written.
     #[error("the database is not available: {0}")]
     Unavailable(String),
+    /// Too many wait to change the same thread. Nothing was written.
+    #[error(transparent)]
+    Crowded(#[from] Crowded),
     /// A row that this version cannot read.
     #[error("stored data cannot be read: {0}")]
     Corrupt(String),
@@ -96,6 +102,62 @@ pub struct Stored {
     pub writes: Vec<WriteRow>,
 }
 
+/// Several checkpoints of one namespace as stored. Values that they share are there once.
+#[derive(Clone, Debug, Default)]
+pub struct StoredRows {
+    /// The rows in their order, each with its pending writes as in [`Stored::writes`].
+    pub rows: Vec<(CheckpointRow, Vec<WriteRow>)>,
+    /// Every blob that one of them names, with the chains of deltas down to full values.
+    pub blobs: Vec<BlobRow>,
+}
+
+impl StoredRows {
+    /// How many bytes there are.
+    pub fn bytes(&self) -> u64 {
+        let rows = self.rows.iter().map(|(row, writes)| {
+            let writes: usize = writes.iter().map(|write| write.bytes.len()).sum();
+            row.envelope.len() + row.metadata.len() + writes
+        });
+        let blobs = self.blobs.iter().map(|blob| blob.bytes.len());
+        rows.chain(blobs).sum::<usize>() as u64
+    }
+}
+
+/// The size of a checkpoint, and what filters compare.
+#[derive(Clone, Debug)]
+pub struct SizedCheckpoint {
+    /// Its id.
+    pub id: CheckpointId,
+    /// The run that wrote it.
+    pub run: Option<RunId>,
+    /// What wrote it.
+    pub source: Source,
+    /// Superstep number.
+    pub step: i64,
+    /// Its metadata as JSON text, if it was requested.
+    pub metadata: Option<String>,
+    /// Bytes of its row, its pending writes, and its values with all that they build on.
+    pub bytes: u64,
+}
+
+/// What a page of checkpoints brings along.
+#[derive(Clone, Copy, Debug)]
+pub struct PageScope {
+    /// The rows themselves if all of them together have at most as many bytes.
+    pub most: u64,
+    /// Sizes come with metadata.
+    pub metadata: bool,
+}
+
+/// A page of checkpoints: small ones as they are, of others the sizes. Measuring reads no values.
+#[derive(Clone, Debug)]
+pub enum Page {
+    /// Everything that is stored.
+    Rows(StoredRows),
+    /// What is to be read in parts.
+    Sizes(Vec<SizedCheckpoint>),
+}
+
 /// A storage of checkpoints. Implemented by `storage::sqlite` and `storage::postgres`.
 #[async_trait]
 pub trait Saver: Send + Sync + 'static {
@@ -104,6 +166,18 @@ pub trait Saver: Send + Sync + 'static {
 
     /// Several checkpoints, newest id first.
     async fn list(&self, list: List) -> Result<Vec<Stored>, Error>;
+
+    /// The checkpoints of one namespace that `list` selects, newest first.
+    async fn page(&self, list: List, scope: PageScope) -> Result<Page, Error>;
+
+    /// These checkpoints of a namespace in this order, without those that are not there.
+    async fn page_of(
+        &self,
+        tree: TreeId,
+        ns: Arc<str>,
+        ids: Vec<CheckpointId>,
+        scope: PageScope,
+    ) -> Result<Page, Error>;
 
     /// Writes supersteps: each one whole or not at all, in one round trip and one transaction.
     ///

@@ -134,6 +134,17 @@ fn api_keys_come_from_a_list_or_a_table() {
 }
 
 #[test]
+fn administrators_are_principals_by_name() {
+    let of = |text| settings(Flags::default(), &[("BACKSTITCH_ADMINS", text)], "");
+    assert_eq!(of("ann, bob").unwrap().admins, ["ann", "bob"]);
+    for wrong in [",", "ann,", "ann=key"] {
+        assert!(of(wrong).is_err(), "{wrong:?}");
+    }
+    let nobody = settings(Flags::default(), &[], "").unwrap();
+    assert!(nobody.admins.is_empty());
+}
+
+#[test]
 fn api_keys_of_a_wrong_form_are_refused_without_showing_them() {
     for wrong in ["geheim", "=geheim", "ann=geheim,bob=geheim", "ann=geheim,"] {
         let refusal = refusal(&[("BACKSTITCH_API_KEYS", wrong)], "");

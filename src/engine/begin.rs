@@ -8,7 +8,6 @@ use super::{
     error::Error,
     execution::Execution,
     input::Input,
-    pending::{client_resume, writes_of},
     persist,
     recovery::CommandRecord,
     reserved::{INPUT, INTERRUPT, RESUME, START},
@@ -96,7 +95,7 @@ pub async fn begin(execution: &mut Execution, mut beginning: Beginning) -> Resul
     execution.replaying = travelling || beginning.superseded;
     if execution.replaying {
         // Old resume values do not count: the tasks interrupt anew, or use the new value.
-        execution.pending.retain(|write| &*write.channel != RESUME);
+        execution.pending.drop_channel(RESUME);
     }
     let forks = resuming
         && travelling
@@ -150,7 +149,7 @@ pub async fn begin(execution: &mut Execution, mut beginning: Beginning) -> Resul
         });
     }
     if record != Some(CommandRecord::ResumeUsed)
-        && let Some(value) = client_resume(&execution.pending)
+        && let Some(value) = execution.pending.client_resume()
     {
         let record_at = from_here.then_some(execution.current.id);
         let recovery = &execution.context.recovery;
@@ -177,7 +176,7 @@ fn replay_bound(
 
 /// Applies the client's own writes to the state; all of them or, when one is refused, none.
 fn apply_client_writes(execution: &mut Execution) -> Result<(), Error> {
-    let writes = writes_of(&execution.pending, TaskId::NULL);
+    let writes = execution.pending.writes_of(TaskId::NULL);
     if writes.is_empty() {
         return Ok(());
     }
@@ -195,9 +194,7 @@ fn apply_client_writes(execution: &mut Execution) -> Result<(), Error> {
 async fn resume(execution: &mut Execution, forks: bool) -> Result<(), Error> {
     pass_breakpoints(execution);
     if forks {
-        execution
-            .pending
-            .retain(|write| &*write.channel != INTERRUPT);
+        execution.pending.drop_channel(INTERRUPT);
         // The row has none; the superstep that follows starts from those of the original.
         let updated = execution.updated.take();
         persist::checkpoint(execution, Source::Fork).await?;

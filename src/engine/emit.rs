@@ -1,6 +1,9 @@
 //! Emitting what happens in an execution: checkpoints, states, results of tasks, messages.
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     apply::Writes,
@@ -11,10 +14,7 @@ use super::{
     snapshot,
     topology::START_NODE,
 };
-use crate::{
-    checkpoint::Pending,
-    value::{Map, Value},
-};
+use crate::value::{Map, Value};
 
 /// Emits the current checkpoint, once; `tasks` follow it.
 pub fn checkpoint(execution: &mut Execution, tasks: &[PlannedTask]) {
@@ -24,8 +24,7 @@ pub fn checkpoint(execution: &mut Execution, tasks: &[PlannedTask]) {
     execution.current.emitted = true;
     let current = &execution.current;
     let states = || {
-        let pending: Vec<&Pending> = execution.pending.iter().collect();
-        let state = |task| snapshot::task_state(&execution.topology, task, &pending);
+        let state = |task| snapshot::task_state(&execution.topology, task, &execution.pending);
         tasks.iter().map(state).collect()
     };
     execution
@@ -167,8 +166,31 @@ fn update_of(execution: &Execution, writes: &Writes) -> Value {
     )
 }
 
+/// The ids of messages that are there before a superstep, by channel: looked up once for all tasks.
+#[derive(Default)]
+pub struct PresentMessages(HashMap<Arc<str>, HashSet<Arc<str>>>);
+
+impl PresentMessages {
+    fn of(&mut self, execution: &Execution, channel: &Arc<str>) -> &HashSet<Arc<str>> {
+        self.0.entry(channel.clone()).or_insert_with(|| {
+            let list = execution.channels.get(channel).and_then(Value::as_list);
+            let ids = list.unwrap_or_default().iter();
+            let id = |message: &Value| match message.get("id") {
+                Some(Value::Str(id)) => Some(id.clone()),
+                _ => None,
+            };
+            ids.filter_map(id).collect()
+        })
+    }
+}
+
 /// Emits messages that a node returned and did not stream before.
-pub fn messages(execution: &Execution, index: usize, writes: &Writes) {
+pub fn messages(
+    execution: &Execution,
+    index: usize,
+    writes: &Writes,
+    present: &mut PresentMessages,
+) {
     if !execution.context.sink.wants(Kind::Messages, &execution.ns) {
         return;
     }
@@ -178,21 +200,14 @@ pub fn messages(execution: &Execution, index: usize, writes: &Writes) {
             continue;
         }
         let value = crate::channel::as_overwrite(value).unwrap_or(value);
-        let present = execution
-            .channels
-            .get(name)
-            .and_then(Value::as_list)
-            .unwrap_or_default();
+        let present = present.of(execution, name);
         let one = std::slice::from_ref(value);
         for message in value.as_list().unwrap_or(one) {
             let Some(id) = message.get("id").and_then(Value::as_str) else {
                 continue;
             };
             let removal = message.get("type").and_then(Value::as_str) == Some("remove");
-            let old = present
-                .iter()
-                .any(|message| message.get("id").and_then(Value::as_str) == Some(id));
-            if removal || old || !execution.context.mark_streamed(id) {
+            if removal || present.contains(id) || !execution.context.mark_streamed(id) {
                 continue;
             }
             execution

@@ -5,7 +5,7 @@ use crate::{
     checkpoint::saver,
     error::{Raised, one_line},
     extract::Rejection,
-    graph::{Astray, Goto},
+    graph::{Goto, UnlistedTarget},
     id::{CheckpointId, TaskId},
     state::Unreadable,
     value::{Map, Value},
@@ -78,11 +78,13 @@ pub enum Mistake {
     AmbiguousNode,
     /// A stored value does not have the form that the graph or a node needs.
     StoredForm,
+    /// More tasks for one superstep than are allowed.
+    FanOut,
 }
 
 impl Mistake {
     /// The class name clients see.
-    pub fn class(self) -> &'static str {
+    pub(crate) fn class(self) -> &'static str {
         match self {
             Self::RouteKey => "KeyError",
             Self::Goto => "UnknownNodeError",
@@ -92,13 +94,14 @@ impl Mistake {
             Self::AsNode | Self::AmbiguousNode | Self::EndArgument => "InvalidUpdateError",
             Self::AmbiguousResume => "RuntimeError",
             Self::StoredForm => "StateError",
+            Self::FanOut => "FanOutError",
         }
     }
 }
 
-impl From<Astray> for Error {
-    fn from(astray: Astray) -> Self {
-        Self::mistake(Mistake::RouteKey, astray.to_string())
+impl From<UnlistedTarget> for Error {
+    fn from(unlisted: UnlistedTarget) -> Self {
+        Self::mistake(Mistake::RouteKey, unlisted.to_string())
     }
 }
 
@@ -110,6 +113,9 @@ pub struct ErrorLocation {
     /// The checkpoint they run from, or the one that was addressed.
     pub checkpoint: Option<CheckpointId>,
 }
+
+/// What clients see of a failure of the storage: what the database says of it is for the log.
+const STORAGE_FAILED: &str = "the storage of this server failed: its log has the cause";
 
 /// Names of tasks shown in full; of a thousand nobody reads.
 const SHOWN: usize = 5;
@@ -126,9 +132,10 @@ impl fmt::Display for ErrorLocation {
             parts.push(format!("{} more tasks", self.tasks.len() - SHOWN));
         }
         parts.extend(self.checkpoint.map(|id| format!("checkpoint {id}")));
-        match parts.is_empty() {
-            true => Ok(()),
-            false => write!(f, " ({})", parts.join(", ")),
+        if parts.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", parts.join(", "))
         }
     }
 }
@@ -144,7 +151,7 @@ pub struct ToParent {
 
 impl Error {
     /// An error of `class`.
-    pub fn failed(class: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn failed(class: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Failed {
             class: class.into(),
             message: message.into(),
@@ -152,17 +159,17 @@ impl Error {
     }
 
     /// Writes or returned values that do not fit.
-    pub fn invalid_update(message: impl Into<String>) -> Self {
+    pub(crate) fn invalid_update(message: impl Into<String>) -> Self {
         Self::failed("InvalidUpdateError", message)
     }
 
     /// Misuse of a call.
-    pub fn value(message: impl Into<String>) -> Self {
+    pub(crate) fn value(message: impl Into<String>) -> Self {
         Self::failed("ValueError", message)
     }
 
     /// A mistake with a kind of its own.
-    pub fn mistake(kind: Mistake, message: impl Into<String>) -> Self {
+    pub(crate) fn mistake(kind: Mistake, message: impl Into<String>) -> Self {
         Self::Mistake {
             kind,
             message: message.into(),
@@ -171,7 +178,7 @@ impl Error {
     }
 
     /// A channel refused its writes.
-    pub fn channel(name: &Arc<str>, source: channel::Error) -> Self {
+    pub(crate) fn channel(name: &Arc<str>, source: channel::Error) -> Self {
         Self::Channel {
             channel: name.clone(),
             source,
@@ -181,7 +188,7 @@ impl Error {
 
     /// The same error with the location where it happened, unless one is known that is nearer.
     #[must_use]
-    pub fn at(mut self, here: impl FnOnce() -> ErrorLocation) -> Self {
+    pub(crate) fn at(mut self, here: impl FnOnce() -> ErrorLocation) -> Self {
         if let Self::Mistake { location, .. } | Self::Channel { location, .. } = &mut self
             && *location == ErrorLocation::default()
         {
@@ -207,7 +214,7 @@ impl Error {
             Self::ParentCommand(_) => "ParentCommand",
             Self::Storage(saver::Error::Fenced) => "Fenced",
             Self::Storage(saver::Error::Pruned(_)) => "ValueError",
-            Self::Storage(_) => "StorageError",
+            Self::Storage(_) => "InternalError",
             Self::Cancelled => "CancelledError",
         }
     }
@@ -224,7 +231,10 @@ impl Error {
                 source,
                 location,
             } => format!("At key '{channel}': {source}{location}"),
-            Self::Storage(error) => error.to_string(),
+            Self::Storage(error @ (saver::Error::Fenced | saver::Error::Pruned(_))) => {
+                error.to_string()
+            }
+            Self::Storage(_) => STORAGE_FAILED.into(),
             other => other.to_string(),
         }
     }
@@ -238,15 +248,19 @@ impl Error {
     }
 
     /// The error that a node returned. [`Raised`] anywhere in the chain decides the class.
-    pub fn of_node(error: anyhow::Error) -> Self {
+    pub(crate) fn of_node(error: anyhow::Error) -> Self {
         match error.downcast::<Self>() {
             Ok(own) => own,
             Err(error) => {
+                // Of the storage a node knows nothing, and clients neither.
+                if let Some(storage) = error.downcast_ref::<saver::Error>() {
+                    return Self::Storage(storage.clone());
+                }
                 if let Some(raised) = error.downcast_ref::<Raised>() {
                     return Self::failed(&raised.class, &raised.message);
                 }
-                if let Some(astray) = error.downcast_ref::<Astray>() {
-                    return astray.clone().into();
+                if let Some(unlisted) = error.downcast_ref::<UnlistedTarget>() {
+                    return unlisted.clone().into();
                 }
                 let form = matches!(error.downcast_ref(), Some(Rejection::State { .. }));
                 if form || error.downcast_ref::<Unreadable>().is_some() {

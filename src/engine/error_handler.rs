@@ -1,13 +1,15 @@
 //! Error handlers: tasks that run in place of those that failed for good.
 
+use std::collections::BTreeMap;
+
 use super::{
     error::{Error, Mistake},
+    pending::PendingWrites,
     plan::{self, PlannedTask},
     reserved::{ERROR, ERROR_SOURCE},
     topology::Topology,
 };
 use crate::{
-    checkpoint::Pending,
     extract::Failure,
     id::{CheckpointId, TaskId},
     value::Value,
@@ -38,13 +40,10 @@ pub fn failure(failed: &PlannedTask, error: &Value) -> Failure {
 }
 
 /// The stored error of a task that was handed over to its node's handler.
-pub fn handed_over<'a>(
-    pending: impl IntoIterator<Item = &'a Pending, IntoIter: Clone>,
-    task: TaskId,
-) -> Option<&'a Value> {
-    let mut own = pending.into_iter().filter(|write| write.task == task);
-    own.clone().find(|write| &*write.channel == ERROR_SOURCE)?;
-    let error = own.find(|write| &*write.channel == ERROR)?;
+pub fn handed_over(pending: &PendingWrites, task: TaskId) -> Option<&Value> {
+    let own = pending.of(task);
+    own.iter().find(|write| &*write.channel == ERROR_SOURCE)?;
+    let error = own.iter().find(|write| &*write.channel == ERROR)?;
     Some(&error.value)
 }
 
@@ -54,10 +53,10 @@ pub fn replacements_of_failed(
     topology: &Topology,
     (checkpoint, step): (CheckpointId, i64),
     planned: &[PlannedTask],
-    pending: &[&Pending],
-) -> Vec<(usize, PlannedTask)> {
+    pending: &PendingWrites,
+) -> BTreeMap<usize, PlannedTask> {
     let of = |(index, task): (usize, &PlannedTask)| {
-        let error = handed_over(pending.iter().copied(), task.id)?;
+        let error = handed_over(pending, task.id)?;
         let input = (Value::Null, failure(task, error));
         let handler = plan::handler(topology, (checkpoint, step), task, input)?;
         Some((index, handler))

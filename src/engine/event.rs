@@ -70,6 +70,20 @@ pub struct TaskInfo {
     pub step: i64,
 }
 
+impl TaskInfo {
+    /// The fields that tell in the metadata of a checkpoint which task its graph runs in.
+    pub fn metadata(&self) -> Map {
+        let triggers = self.triggers.iter().map(|name| Value::Str(name.clone()));
+        Map::from([
+            ("langgraph_step", Value::from(self.step)),
+            ("langgraph_node", Value::Str(self.name.clone())),
+            ("langgraph_triggers", Value::list(triggers.collect())),
+            ("langgraph_path", self.path.clone()),
+            ("langgraph_checkpoint_ns", Value::Str(self.ns.clone())),
+        ])
+    }
+}
+
 /// A task of a checkpoint event or a state.
 #[derive(Clone, Debug)]
 pub struct TaskState {

@@ -8,17 +8,16 @@ use super::{
     error::{Error, ErrorLocation},
     event::TaskInfo,
     parent_execution::{ParentExecution, Replay},
+    pending::PendingWrites,
     plan::{self, PlannedTask, TaskOrigin},
     reserved::START,
     run_context::RunContext,
     topology::Topology,
 };
 use crate::{
-    checkpoint::{
-        Pending,
-        frame::{Decoded, Frame},
-    },
+    checkpoint::frame::{Decoded, Frame},
     graph::Compiled,
+    id::TaskId,
     value::{Map, Value},
 };
 
@@ -39,6 +38,10 @@ pub struct Execution {
     pub stores: bool,
     /// Checkpoints of the graphs around it, by namespace.
     pub parents: Map,
+    /// For graphs inside: the task that runs the graph, as the metadata of checkpoints tells it.
+    pub of_task: Map,
+    /// The task that runs it, when it stores its state per thread.
+    pub task: Option<TaskId>,
     /// Channels.
     pub channels: Channels,
     /// The checkpoint the state belongs to.
@@ -46,7 +49,7 @@ pub struct Execution {
     /// What is stored of it: the base of the next commit's deltas.
     pub frame: Frame,
     /// Writes of tasks that are not part of a checkpoint yet.
-    pub pending: Vec<Pending>,
+    pub pending: PendingWrites,
     /// What the last superstep updated; `None` after a fork or a state update.
     pub updated: Option<BTreeSet<Arc<str>>>,
     /// Tasks of the current superstep.
@@ -84,9 +87,11 @@ impl Execution {
             ns,
             stores: false,
             parents: Map::new(),
+            of_task: Map::new(),
+            task: None,
             current: CurrentCheckpoint::none(),
             frame: Frame::default(),
-            pending: vec![],
+            pending: PendingWrites::default(),
             updated: None,
             tasks: vec![],
             stored_any: false,

@@ -15,12 +15,12 @@ pub enum Input {
     /// Nothing: the run goes on where the thread stopped.
     Null,
     /// Resume values, updates and routing.
-    Command(Command),
+    Command(ClientCommand),
 }
 
 /// A command of the client.
 #[derive(Clone, Debug, Default)]
-pub struct Command {
+pub struct ClientCommand {
     /// The value for the open interrupt, or a map of values by interrupt id.
     pub resume: Option<Value>,
     /// Updates of channels.
@@ -31,7 +31,7 @@ pub struct Command {
     pub to_parent: bool,
 }
 
-impl Command {
+impl ClientCommand {
     /// The update of a command that does nothing else. On a thread without a checkpoint it is the
     /// input: the graph begins with it, as in LangGraph (which applies it a second time there).
     pub(super) fn as_input(&self) -> Option<Value> {

@@ -12,7 +12,7 @@ use super::{
     topology::{START_NODE, Topology},
 };
 use crate::{
-    graph::{Astray, END, Goto, Output, Route, edge_channel},
+    graph::{END, Goto, Output, Route, UnlistedTarget, edge_channel},
     message,
     value::{Map, Value},
 };
@@ -68,11 +68,10 @@ pub fn written(
             continue;
         }
         // Ids are made before anything is streamed or saved, so that a replay has the same.
-        let value = match graph.messages.contains(&name) {
-            true => {
-                message::mint_ids(&value).map_err(|error| Error::channel(&name, error.into()))?
-            }
-            false => value,
+        let value = if graph.messages.contains(&name) {
+            message::mint_ids(&value).map_err(|error| Error::channel(&name, error.into()))?
+        } else {
+            value
         };
         writes.push((name, value));
     }
@@ -192,7 +191,7 @@ fn chosen(route: &Route, state: &Map) -> Result<Vec<Goto>, Error> {
                 })
                 .ok_or_else(|| {
                     let keys = targets.iter().map(|(key, _)| key);
-                    Astray::new(&route.name, &goto.node, keys).into()
+                    UnlistedTarget::new(&route.name, &goto.node, keys).into()
                 })
         })
         .collect()

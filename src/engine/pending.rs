@@ -1,7 +1,9 @@
-//! Reading the pending writes at a checkpoint: which tasks have finished, which wait at an interrupt,
-//! and what a task that runs anew has from before.
+//! The pending writes at a checkpoint: which tasks have finished, which wait at an interrupt, and what
+//! a task that runs anew has from before.
 
 use std::{collections::HashMap, sync::Arc};
+
+use indexmap::IndexMap;
 
 use super::{
     apply::Writes,
@@ -9,6 +11,95 @@ use super::{
     reserved::{INTERRUPT, RESUME, STEP, control_index},
 };
 use crate::{checkpoint::Pending, id::TaskId, value::Value};
+
+/// Pending writes by task: what concerns one task costs the same however many others there are.
+#[derive(Clone, Debug, Default)]
+pub struct PendingWrites {
+    by_task: IndexMap<TaskId, Vec<Pending>>,
+}
+
+impl PendingWrites {
+    /// The writes of one task, in their order.
+    pub fn of(&self, task: TaskId) -> &[Pending] {
+        self.by_task.get(&task).map_or(&[], Vec::as_slice)
+    }
+
+    /// All writes, those of one task together.
+    pub fn iter(&self) -> impl Iterator<Item = &Pending> {
+        self.by_task.values().flatten()
+    }
+
+    /// Puts `writes` in place of what is pending of a task.
+    pub fn replace(&mut self, task: TaskId, writes: Vec<Pending>) {
+        self.by_task.insert(task, writes);
+    }
+
+    /// Drops the writes to a channel.
+    pub fn drop_channel(&mut self, channel: &str) {
+        for writes in self.by_task.values_mut() {
+            writes.retain(|write| &*write.channel != channel);
+        }
+    }
+
+    /// Drops all writes.
+    pub fn clear(&mut self) {
+        self.by_task.clear();
+    }
+
+    /// Whether nothing is pending.
+    pub fn is_empty(&self) -> bool {
+        self.by_task.values().all(Vec::is_empty)
+    }
+
+    /// The output of a task, control writes left out; empty when it has not finished.
+    pub fn output_of(&self, task: TaskId) -> Writes {
+        let output = |write: &&Pending| control_index(&write.channel).is_none();
+        let own = self.of(task).iter().filter(output);
+        own.map(|write| (write.channel.clone(), write.value.clone()))
+            .collect()
+    }
+
+    /// All that is pending of a task: the client's own writes are those of the null task.
+    pub fn writes_of(&self, task: TaskId) -> Writes {
+        let own = self.of(task).iter();
+        own.map(|write| (write.channel.clone(), write.value.clone()))
+            .collect()
+    }
+
+    /// Whether a task has finished.
+    pub fn has_output(&self, task: TaskId) -> bool {
+        let mut own = self.of(task).iter();
+        own.any(|write| control_index(&write.channel).is_none())
+    }
+
+    /// How many interrupts of tasks that have not finished are open.
+    pub fn count_open_interrupts(&self) -> usize {
+        self.iter()
+            .filter(|write| &*write.channel == INTERRUPT)
+            .filter(|write| !self.has_output(write.task))
+            .map(|write| write.value.as_list().map_or(1, <[Value]>::len))
+            .sum()
+    }
+
+    /// The client's resume value for whichever task interrupts first.
+    pub fn client_resume(&self) -> Option<&Value> {
+        let mut own = self.of(TaskId::NULL).iter();
+        own.find(|write| &*write.channel == RESUME)
+            // A node refused it: a null has replaced it.
+            .filter(|write| !write.value.is_null())
+            .map(|write| &write.value)
+    }
+}
+
+impl FromIterator<Pending> for PendingWrites {
+    fn from_iter<I: IntoIterator<Item = Pending>>(writes: I) -> Self {
+        let mut by_task: IndexMap<TaskId, Vec<Pending>> = IndexMap::new();
+        for write in writes {
+            by_task.entry(write.task).or_default().push(write);
+        }
+        Self { by_task }
+    }
+}
 
 /// What a task has from earlier runs and attempts.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +114,9 @@ pub struct TaskMemory {
 
 impl TaskMemory {
     /// Reads what is stored of a task.
-    pub fn load<'a>(pending: impl IntoIterator<Item = &'a Pending>, task: TaskId) -> Self {
+    pub fn load(pending: &PendingWrites, task: TaskId) -> Self {
         let mut memory = Self::default();
-        for write in pending.into_iter().filter(|write| write.task == task) {
+        for write in pending.of(task) {
             match &*write.channel {
                 RESUME => {
                     let values = write.value.as_list();
@@ -44,57 +135,11 @@ impl TaskMemory {
     }
 }
 
-/// The output of a task, control writes left out; empty when it has not finished.
-pub fn output_of<'a>(pending: impl IntoIterator<Item = &'a Pending>, task: TaskId) -> Writes {
-    pending
-        .into_iter()
-        .filter(|write| write.task == task)
-        .filter(|write| control_index(&write.channel).is_none())
-        .map(|write| (write.channel.clone(), write.value.clone()))
-        .collect()
-}
-
-/// All that is pending of a task: the client's own writes are those of the null task.
-pub fn writes_of<'a>(pending: impl IntoIterator<Item = &'a Pending>, task: TaskId) -> Writes {
-    pending
-        .into_iter()
-        .filter(|write| write.task == task)
-        .map(|write| (write.channel.clone(), write.value.clone()))
-        .collect()
-}
-
-/// Whether a task has finished.
-pub fn has_output<'a>(pending: impl IntoIterator<Item = &'a Pending>, task: TaskId) -> bool {
-    pending
-        .into_iter()
-        .any(|write| write.task == task && control_index(&write.channel).is_none())
-}
-
-/// How many interrupts of tasks that have not finished are open.
-pub fn count_open_interrupts(pending: &[Pending]) -> usize {
-    pending
-        .iter()
-        .filter(|write| &*write.channel == INTERRUPT)
-        .filter(|write| !has_output(pending, write.task))
-        .map(|write| write.value.as_list().map_or(1, <[Value]>::len))
-        .sum()
-}
-
 /// The interrupts that one pending write holds; none if it is of another channel.
 pub fn interrupts_in(write: &Pending) -> impl Iterator<Item = Interrupt> {
     let list = (&*write.channel == INTERRUPT).then(|| write.value.as_list());
     let values = list.flatten().unwrap_or_default();
     values.iter().filter_map(Interrupt::from_value)
-}
-
-/// The client's resume value for whichever task interrupts first.
-pub fn client_resume(pending: &[Pending]) -> Option<&Value> {
-    pending
-        .iter()
-        .find(|write| write.task == TaskId::NULL && &*write.channel == RESUME)
-        // A node refused it: a null has replaced it.
-        .filter(|write| !write.value.is_null())
-        .map(|write| &write.value)
 }
 
 /// Writes of one task with the index that each has in the storage.

@@ -6,12 +6,12 @@ use super::{
     channels::Channels,
     namespace,
     reserved::{HANDLER, PULL, PUSH, TASKS},
-    topology::Topology,
+    topology::{START_NODE, Topology},
 };
 use crate::{
     extract::Failure,
     graph::Goto,
-    id::{CheckpointId, TaskId},
+    id::{CheckpointId, TaskId, task_id},
     value::{Map, Value},
 };
 
@@ -58,6 +58,12 @@ pub struct PlannedTask {
 }
 
 impl PlannedTask {
+    /// Whether it brings the input into the state, which is none of the graph's own tasks; a fan-out
+    /// to the start is one of them.
+    pub fn takes_input(&self) -> bool {
+        self.node == START_NODE && matches!(self.origin, TaskOrigin::Pull)
+    }
+
     /// For error handlers: why the task failed that this one runs for.
     pub fn failure(&self) -> Option<Arc<Failure>> {
         match &self.origin {
@@ -120,7 +126,7 @@ pub fn plan(
             let name = topology.name(node).clone();
             let task_ns = namespace::of_node(ns, &name);
             let position = index.to_string();
-            let id = TaskId::derive(checkpoint, [&*task_ns, &step, &name, PUSH, &position]);
+            let id = task_id(checkpoint, [&*task_ns, &step, &name, PUSH, &position]);
             tasks.push(PlannedTask {
                 id,
                 node,
@@ -157,7 +163,7 @@ pub fn plan(
         let parts = [&*task_ns, &step, &name, PULL]
             .into_iter()
             .chain(triggers.iter().map(|trigger| &**trigger));
-        let id = TaskId::derive(checkpoint, parts);
+        let id = task_id(checkpoint, parts);
         tasks.push(PlannedTask {
             id,
             node,
@@ -183,7 +189,7 @@ pub fn handler(
     let name = topology.name(node).clone();
     let task_ns = namespace::of_node(&failed.ns, &name);
     let (step, of) = (step.to_string(), failed.id.to_string());
-    let id = TaskId::derive(checkpoint, [&*task_ns, &step, &name, PUSH, HANDLER, &of]);
+    let id = task_id(checkpoint, [&*task_ns, &step, &name, PUSH, HANDLER, &of]);
     Some(PlannedTask {
         id,
         node,

@@ -5,12 +5,14 @@
 //! tasks have stored there. Where the run began a command must be applied once, and its resume value
 //! must be used once: both are recorded there, under the run's own id.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::{
     namespace,
+    pending::PendingWrites,
     persist::queue::QueuedWrites,
     reserved::{COMMAND_RECORD, control_index},
 };
@@ -59,6 +61,10 @@ pub struct Recovery {
     run: Option<RunId>,
     attempt: Attempt,
     resume: Mutex<ResumeValue>,
+    /// Tasks that run or are about to.
+    unfinished: Mutex<HashSet<TaskId>>,
+    /// One of them has finished.
+    finished: Notify,
 }
 
 impl Recovery {
@@ -68,6 +74,8 @@ impl Recovery {
             run,
             attempt,
             resume: Mutex::default(),
+            unfinished: Mutex::default(),
+            finished: Notify::new(),
         }
     }
 
@@ -76,17 +84,48 @@ impl Recovery {
         self.attempt != Attempt::First
     }
 
+    /// Records the tasks of a superstep that are about to run. A further attempt runs first those that
+    /// have begun a graph inside which others share: see [`finished`](Self::finished).
+    pub fn plan(&self, tasks: impl Iterator<Item = TaskId>) {
+        if self.is_retry() {
+            self.unfinished.lock().extend(tasks);
+        }
+    }
+
+    /// Records that a task has finished.
+    pub fn finish(&self, task: TaskId) {
+        if self.is_retry() && self.unfinished.lock().remove(&task) {
+            self.finished.notify_waiters();
+        }
+    }
+
+    /// Whether a task runs or is about to.
+    pub fn is_unfinished(&self, task: TaskId) -> bool {
+        self.unfinished.lock().contains(&task)
+    }
+
+    /// Waits until a task has finished.
+    pub async fn finished(&self, task: TaskId) {
+        loop {
+            let mut finished = std::pin::pin!(self.finished.notified());
+            finished.as_mut().enable();
+            if !self.is_unfinished(task) {
+                return;
+            }
+            finished.await;
+        }
+    }
+
     /// Whether the root graph starts at the last checkpoint of an earlier attempt.
     pub fn starts_at_own_checkpoint(&self) -> bool {
         self.attempt == Attempt::FromOwnCheckpoint
     }
 
     /// What earlier attempts have recorded of the command, among the writes where the run began.
-    pub fn command_record(&self, pending: &[Pending]) -> Option<CommandRecord> {
+    pub fn command_record(&self, pending: &PendingWrites) -> Option<CommandRecord> {
         let run = TaskId(self.run?.0);
-        let mut pending = pending.iter();
-        let record =
-            pending.find(|write| write.task == run && &*write.channel == COMMAND_RECORD)?;
+        let mut own = pending.of(run).iter();
+        let record = own.find(|write| &*write.channel == COMMAND_RECORD)?;
         Some(match record.value {
             Value::Bool(true) => CommandRecord::ResumeUsed,
             _ => CommandRecord::Applied,

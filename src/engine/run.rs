@@ -54,6 +54,8 @@ pub struct Request {
     pub reuse: Option<Arc<Results>>,
     /// Mistakes of commands that are passed over.
     pub tolerance: Tolerance,
+    /// The most tasks of one superstep.
+    pub max_tasks: usize,
     /// Receives events.
     pub sink: Arc<dyn Sink>,
     /// Stops the run at the next await.

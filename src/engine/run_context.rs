@@ -62,6 +62,8 @@ pub struct RunContext {
     pub items: Option<Arc<dyn Items>>,
     /// Mistakes of commands that are passed over.
     pub tolerance: Tolerance,
+    /// The most tasks of one superstep.
+    pub max_tasks: usize,
     /// Results that nodes may reuse.
     pub reuse: Option<Arc<Results>>,
     /// Stops the run at the next await.

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use indexmap::IndexMap;
+
 use super::{
     apply::{TaskWrites, Writes, apply, apply_input},
     channels::{Channels, ROOT},
     error::Error,
     error_handler::replacements_of_failed,
     event::{Interrupt, TaskState},
-    pending::{has_output, interrupts_in, output_of, writes_of},
+    pending::{PendingWrites, interrupts_in},
     plan::{self, PlannedTask},
-    reserved::{ERROR, INTERRUPT, control_index},
+    reserved::{ERROR, INTERRUPT, START, control_index},
     topology::Topology,
 };
 use crate::{
-    checkpoint::{Checkpoint, Pending, frame::Decoded},
+    checkpoint::{Checkpoint, frame::Decoded},
     graph::{Body as NodeBody, Compiled, Persist},
     id::TaskId,
     value::{Map, Value},
@@ -87,8 +89,10 @@ fn read(
     live: Option<bool>,
 ) -> Result<Snapshot, Error> {
     let checkpoint = &decoded.checkpoint;
-    let pending: Vec<&Pending> = decoded.writes.iter().map(|(_, write)| write).collect();
+    let pending = decoded.writes.iter().map(|(_, write)| write.clone());
+    let pending: PendingWrites = pending.collect();
     let began = Channels::restore(topology, checkpoint)?;
+    let input = began.get(START).cloned();
     let planned = plan::plan(
         topology,
         &began,
@@ -100,7 +104,7 @@ fn read(
     let position = (checkpoint.id, checkpoint.step + 1);
     let handlers = replacements_of_failed(topology, position, &planned, &pending);
     let finished = (live == Some(true)).then(|| {
-        let handlers = handlers.iter().map(|(_, handler)| handler.clone());
+        let handlers = handlers.values().cloned();
         planned.iter().cloned().chain(handlers).collect::<Vec<_>>()
     });
     let state = match live {
@@ -112,14 +116,19 @@ fn read(
     let mut next = vec![];
     for (index, task) in planned.iter().enumerate() {
         let mut shown = task_state(topology, task, &pending);
-        let handler = handlers.iter().find(|(failed, _)| *failed == index);
-        if let Some((_, handler)) = handler {
+        if task.takes_input()
+            && let (Some(result), Some(input)) = (&mut shown.result, &input)
+        {
+            *result = as_requested(result, input);
+        }
+        let handler = handlers.get(&index);
+        if let Some(handler) = handler {
             // Interrupts of the handler are shown with the task that failed.
             let interrupts = task_state(topology, handler, &pending).interrupts;
             shown.interrupts.extend(interrupts);
         }
-        let runs = handler.map_or(task.id, |(_, handler)| handler.id);
-        if live && has_output(pending.iter().copied(), runs) {
+        let runs = handler.map_or(task.id, |handler| handler.id);
+        if live && pending.has_output(runs) {
             shown.interrupts.clear();
         } else {
             next.push(task.name.clone());
@@ -135,12 +144,24 @@ fn read(
     })
 }
 
+/// What was taken of an input, in the form in which the client gave it.
+fn as_requested(taken: &Value, input: &Value) -> Value {
+    let own = |(name, value): (&Arc<str>, &Value)| {
+        let value = input.get(name).unwrap_or(value).clone();
+        (name.clone(), value)
+    };
+    match taken.as_map() {
+        Some(taken) => Value::map(taken.iter().map(own).collect()),
+        None => taken.clone(),
+    }
+}
+
 /// A state with the client's pending writes applied, and with those of finished tasks.
 fn present(
     topology: &Topology,
     began: &Channels,
     finished: Option<&[PlannedTask]>,
-    pending: &[&Pending],
+    pending: &PendingWrites,
 ) -> Result<Channels, Error> {
     let mut state = began.clone();
     apply_client_writes(topology, &mut state, pending)?;
@@ -154,9 +175,9 @@ fn present(
 pub(super) fn apply_client_writes(
     topology: &Topology,
     state: &mut Channels,
-    pending: &[&Pending],
+    pending: &PendingWrites,
 ) -> Result<(), Error> {
-    let writes = writes_of(pending.iter().copied(), TaskId::NULL);
+    let writes = pending.writes_of(TaskId::NULL);
     apply_input(topology, state, &writes).map(|_| ())
 }
 
@@ -165,11 +186,11 @@ fn apply_finished(
     topology: &Topology,
     state: &mut Channels,
     planned: &[PlannedTask],
-    pending: &[&Pending],
+    pending: &PendingWrites,
 ) -> Result<(), Error> {
     let writes: Vec<(&PlannedTask, Writes)> = planned
         .iter()
-        .map(|task| (task, output_of(pending.iter().copied(), task.id)))
+        .map(|task| (task, pending.output_of(task.id)))
         .filter(|(_, writes)| !writes.is_empty())
         .collect();
     if writes.is_empty() {
@@ -195,7 +216,7 @@ fn apply_finished(
 }
 
 /// A task with what is stored of it.
-pub fn task_state(topology: &Topology, task: &PlannedTask, pending: &[&Pending]) -> TaskState {
+pub fn task_state(topology: &Topology, task: &PlannedTask, pending: &PendingWrites) -> TaskState {
     let mut state = TaskState {
         id: task.id,
         name: task.name.clone(),
@@ -206,7 +227,7 @@ pub fn task_state(topology: &Topology, task: &PlannedTask, pending: &[&Pending])
         child_ns: child_ns(topology, task),
     };
     let mut outputs = vec![];
-    for write in pending.iter().filter(|write| write.task == task.id) {
+    for write in pending.of(task.id) {
         match &*write.channel {
             ERROR => state.error = Some(write.value.clone()),
             INTERRUPT => state.interrupts.extend(interrupts_in(write)),
@@ -233,32 +254,25 @@ pub fn child_ns(topology: &Topology, task: &PlannedTask) -> Option<Arc<str>> {
 
 /// What a task wrote to state channels; several writes of one channel as `{"$writes": [...]}`.
 pub fn result(graph: &Compiled, writes: &[(Arc<str>, Value)]) -> Value {
-    let mut result = Map::new();
-    let mut many: Vec<&Arc<str>> = vec![];
+    let mut by_channel: IndexMap<&Arc<str>, Vec<Value>> = IndexMap::new();
     for (name, value) in writes {
         let root = graph.root_state && &**name == ROOT;
-        if graph.channel(name).is_none() && !root {
-            continue;
+        if graph.channel(name).is_some() || root {
+            by_channel.entry(name).or_default().push(value.clone());
         }
-        let Some(first) = result.get(name).cloned() else {
-            result.insert(name.clone(), value.clone());
-            continue;
-        };
-        let mut all = match many.contains(&name) {
-            true => first
-                .get("$writes")
-                .and_then(Value::as_list)
-                .unwrap_or_default()
-                .to_vec(),
-            false => {
-                many.push(name);
-                vec![first]
-            }
-        };
-        all.push(value.clone());
-        let mut wrapped = Map::new();
-        wrapped.insert("$writes", Value::list(all));
-        result.insert(name.clone(), Value::map(wrapped));
     }
-    Value::map(result)
+    let shown = |mut all: Vec<Value>| match all.pop() {
+        Some(only) if all.is_empty() => only,
+        last => {
+            all.extend(last);
+            let mut wrapped = Map::new();
+            wrapped.insert("$writes", Value::list(all));
+            Value::map(wrapped)
+        }
+    };
+    let all = by_channel.into_iter();
+    Value::map(
+        all.map(|(name, values)| (name.clone(), shown(values)))
+            .collect(),
+    )
 }

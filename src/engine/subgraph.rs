@@ -18,6 +18,7 @@ use super::{
 use crate::{
     checkpoint::frame::Decoded,
     graph::{Compiled, Persist},
+    id::TaskId,
     value::Value,
 };
 
@@ -47,6 +48,43 @@ struct Base {
     superseded: bool,
 }
 
+impl Base {
+    /// The task that stored it in this superstep, or an earlier attempt of it.
+    fn begun_by(&self, context: &RunContext, task: &TaskInfo) -> Option<TaskId> {
+        let stored = &self.found.as_ref()?.checkpoint;
+        // A graph that stores its state per thread may have stored it in another superstep or run.
+        let root = *context.root.lock();
+        let is_here = stored.run == context.run && stored.root.is_some() && stored.root == root;
+        // Only states that tasks share name the task. Versions before this one named none.
+        is_here.then(|| stored.task.unwrap_or(task.id))
+    }
+}
+
+/// The state that a task left in a namespace before others went on from there, when the task's result
+/// was not stored.
+async fn own(
+    context: &RunContext,
+    ns: &Arc<str>,
+    task: &TaskInfo,
+    newest: &Base,
+) -> Result<Option<Decoded>, Error> {
+    let newest = newest.found.as_ref();
+    let mut above = newest.and_then(|newest| newest.checkpoint.parent);
+    while let Some(id) = above {
+        let found = load::at(context, ns, id).await?;
+        let base = Base {
+            found,
+            ..Base::default()
+        };
+        match base.begun_by(context, task) {
+            Some(by) if by == task.id => return Ok(base.found),
+            Some(_) => above = base.found.and_then(|found| found.checkpoint.parent),
+            None => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
 /// Runs `graph` inside `task`; `call` counts the graphs the task ran before.
 pub async fn run(
     context: &Arc<RunContext>,
@@ -60,24 +98,34 @@ pub async fn run(
     let per_thread = graph.persist == Persist::Thread;
     // Tasks of one superstep may share the namespace: each starts from what the one before it left.
     let lock = per_thread.then(|| context.namespace_lock(&ns));
-    let _guard = match &lock {
-        Some(lock) => Some(lock.lock().await),
-        None => None,
-    };
     // Also inside a graph that stores nothing.
     let stores = context.writer.is_some() && graph.persist != Persist::None;
-    let base = base(context, parent, &graph, &ns, stores).await?;
-    // The first time the run comes here in an attempt that goes on where an earlier one stopped. A
-    // graph that stores its state per thread may have stored it in another superstep or run, and
-    // then has not begun in this one.
     let recovery = &context.recovery;
+    // The first time the run comes here in an attempt that goes on where an earlier one stopped.
     let first = recovery.is_retry() && parent.resuming == Some(true) && !parent.task_retry;
+    let (_guard, base, begun_by) = loop {
+        let guard = match &lock {
+            Some(lock) => Some(lock.lock().await),
+            None => None,
+        };
+        let mut base = base(context, parent, &graph, &ns, stores).await?;
+        let mut begun_by = base.begun_by(context, task).filter(|_| first);
+        if let Some(other) = begun_by.filter(|other| *other != task.id) {
+            if recovery.is_unfinished(other) {
+                // What another task has begun in this namespace ends before this one begins.
+                drop(guard);
+                recovery.finished(other).await;
+                continue;
+            }
+            if let Some(own) = own(context, &ns, task, &base).await? {
+                base.found = Some(own);
+                begun_by = Some(task.id);
+            }
+        }
+        break (guard, base, begun_by);
+    };
+    let has_begun = begun_by == Some(task.id);
     let stored = base.found.as_ref().map(|found| &found.checkpoint);
-    let has_begun = first
-        && stored.is_some_and(|stored| {
-            let root = *context.root.lock();
-            stored.run == context.run && stored.root.is_some() && stored.root == root
-        });
     let supersteps = stored.filter(|_| has_begun);
     let supersteps = supersteps.map_or(0, |stored| stored.run_supersteps);
     let replays = parent.replay.bound.is_some();
@@ -101,6 +149,8 @@ pub async fn run(
     let mut execution = Execution::new(context.clone(), topology, ns, base.found)?;
     execution.stores = stores;
     execution.parents = parent.parents.clone();
+    execution.of_task = task.metadata();
+    execution.task = per_thread.then_some(task.id);
     execution.replay = parent.replay.clone();
     execution.supersteps = supersteps;
     let result = async {

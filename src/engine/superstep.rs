@@ -3,12 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{
-    emit,
-    error::Error,
-    event::Interrupt,
-    execution::Execution,
-    plan::{PlannedTask, TaskOrigin},
-    topology::START_NODE,
+    emit, error::Error, event::Interrupt, execution::Execution, fan_out, plan::PlannedTask,
 };
 use breakpoints::{Side, stops_at};
 
@@ -39,6 +34,8 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
     loop {
         let limit = execution.context.config.recursion_limit;
         let mut tasks = execution.plan();
+        let many = fan_out::check(execution, "the state starts", tasks.len());
+        many.map_err(|error| error.at(|| execution.location()))?;
         emit::checkpoint(execution, &tasks);
         if execution.supersteps >= limit {
             return Err(execution.recursion_error());
@@ -52,7 +49,7 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
             execution.tasks = if execution.replaying { vec![] } else { tasks };
             return Ok(Stop::Breakpoint);
         }
-        let counts = u32::from(!takes_input(&tasks));
+        let counts = u32::from(!tasks.iter().any(PlannedTask::takes_input));
         let left = limit.saturating_sub(execution.supersteps + counts);
         execution.context.remaining.store(left, Ordering::Relaxed);
         execution.tasks = tasks;
@@ -67,12 +64,4 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
         }
         execution.resuming = None;
     }
-}
-
-/// Whether the superstep takes the input, which is none of the graph's own; a fan-out to the start
-/// is one of them.
-fn takes_input(tasks: &[PlannedTask]) -> bool {
-    tasks
-        .iter()
-        .any(|task| task.node == START_NODE && matches!(task.origin, TaskOrigin::Pull))
 }

@@ -47,9 +47,10 @@ impl Topology {
         let (mut triggers, mut sorted, mut names) = (vec![], vec![], HashMap::new());
         for (index, node) in graph.nodes.iter().enumerate() {
             let edge = edge_channel(&node.name);
-            let kind = match node.defer {
-                true => Kind::LastAfterFinish,
-                false => Kind::Ephemeral { guard: false },
+            let kind = if node.defer {
+                Kind::LastAfterFinish
+            } else {
+                Kind::Ephemeral { guard: false }
             };
             channels.push((edge.clone(), kind));
             let mut all = vec![edge];
@@ -65,9 +66,10 @@ impl Topology {
         }
         for join in &graph.joins {
             let deferred = graph.node(&join.to).is_some_and(|node| node.defer);
-            let kind = match deferred {
-                true => Kind::BarrierAfterFinish(join.from.clone()),
-                false => Kind::Barrier(join.from.clone()),
+            let kind = if deferred {
+                Kind::BarrierAfterFinish(join.from.clone())
+            } else {
+                Kind::Barrier(join.from.clone())
             };
             channels.push((join.channel.clone(), kind));
         }

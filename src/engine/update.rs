@@ -10,18 +10,18 @@ use super::{
     channels::Channels,
     error::{Error, ErrorLocation, Mistake},
     error_handler::replacements_of_failed,
-    input::Command,
+    input::ClientCommand,
     message_index::{ChangeSource, MessageIndex},
-    pending::{indexed, output_of},
+    pending::{PendingWrites, indexed},
     plan::{PlannedTask, plan},
     reserved::{INPUT, START},
     snapshot,
     topology::Topology,
 };
 use crate::{
-    checkpoint::{Pending, Saver, Slot, Source, frame::Decoded},
+    checkpoint::{Saver, Slot, Source, frame::Decoded},
     graph::{Compiled, END},
-    id::{CheckpointId, RunId, TaskId},
+    id::{CheckpointId, RunId, TaskId, input_task_id},
     value::{Map, Value},
 };
 
@@ -40,7 +40,7 @@ pub struct StateUpdate {
     pub values: Option<Value>,
     /// What the node is taken to have returned instead, when that was a command: its update and
     /// where it goes. A resume value in it is ignored.
-    pub command: Option<Command>,
+    pub command: Option<ClientCommand>,
     /// The node that is taken to have written it; `None` for the one that ran last. `END` without
     /// values discards the tasks that wait, `__input__` applies the values as input, `__copy__`
     /// clones the checkpoint.
@@ -130,9 +130,12 @@ impl StateUpdater {
         by: ChangeSource,
     ) -> Result<Option<Vec<StateUpdate>>, Error> {
         let several = updates.len() > 1;
-        let refuse = |what: &str| match several {
-            true => Err(Error::invalid_update(what)),
-            false => Ok(()),
+        let refuse = |what: &str| {
+            if several {
+                Err(Error::invalid_update(what))
+            } else {
+                Ok(())
+            }
         };
         let first = updates.first().cloned().unwrap_or_default();
         match first.as_node.as_deref() {
@@ -142,7 +145,8 @@ impl StateUpdater {
             }
             Some(INPUT) => {
                 refuse("Cannot apply multiple updates when updating as input")?;
-                let updated = |command: Command| Value::map(command.update.into_iter().collect());
+                let updated =
+                    |command: ClientCommand| Value::map(command.update.into_iter().collect());
                 let values = first.command.map(updated).or(first.values);
                 self.input(topology, values, moved_past, by).await?;
             }
@@ -192,14 +196,15 @@ impl StateUpdater {
         let mut channels = self.channels(topology)?;
         if let Some(base) = &self.base {
             let mut tasks = self.planned(topology, &channels, 1);
-            let pending: Vec<&Pending> = base.writes.iter().map(|(_, write)| write).collect();
+            let pending = base.writes.iter().map(|(_, write)| write.clone());
+            let pending: PendingWrites = pending.collect();
             let position = (base.checkpoint.id, base.checkpoint.step + 1);
             let handlers = replacements_of_failed(topology, position, &tasks, &pending);
-            tasks.extend(handlers.into_iter().map(|(_, handler)| handler));
+            tasks.extend(handlers.into_values());
             snapshot::apply_client_writes(topology, &mut channels, &pending)?;
             let writes: Vec<Writes> = tasks
                 .iter()
-                .map(|task| output_of(pending.iter().copied(), task.id))
+                .map(|task| pending.output_of(task.id))
                 .collect();
             let applied = tasks
                 .iter()
@@ -235,7 +240,7 @@ impl StateUpdater {
         apply_input(topology, &mut channels, &writes)?;
         let mut rows = vec![];
         if let Some(base) = self.base.as_ref().filter(|_| !moved_past) {
-            let task = TaskId::of_input(base.checkpoint.id);
+            let task = input_task_id(base.checkpoint.id);
             rows.push(indexed(task, &Arc::from(""), &writes));
         }
         let step = self

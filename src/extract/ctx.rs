@@ -335,7 +335,7 @@ impl Ctx {
         self.write_item(namespace, key, Some(value), None).await
     }
 
-    /// As [`remember`](Self::remember), until `ttl` has passed.
+    /// As [`remember`](Self::remember), until `ttl` has passed since the value was last stored or read.
     ///
     /// # Errors
     /// As [`remember`](Self::remember).
@@ -371,7 +371,7 @@ impl Ctx {
         host.remember(namespace, key.to_owned(), value, ttl).await
     }
 
-    /// Reads the long-term memory shared between threads.
+    /// Reads the long-term memory shared between threads. The time to live of what is read begins anew.
     ///
     /// # Errors
     /// The storage failed, or the value does not fit.

@@ -66,13 +66,13 @@ pub type RouteFn = Arc<dyn Fn(&Map) -> anyhow::Result<Vec<Goto>> + Send + Sync>;
 /// Error: a route chose a name that is none of its targets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the route `{route}` chose `{chosen}`, which is not one of its targets ({targets})")]
-pub struct Astray {
+pub struct UnlistedTarget {
     route: Arc<str>,
     chosen: Arc<str>,
     targets: String,
 }
 
-impl Astray {
+impl UnlistedTarget {
     /// The error of `route`, which chose none of `targets`.
     pub fn new<'a>(
         route: &Arc<str>,
@@ -201,7 +201,7 @@ pub enum Names {
 
 impl Names {
     /// Whether no node is named.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::None => true,
             Self::All => false,
@@ -210,7 +210,7 @@ impl Names {
     }
 
     /// Whether `node` is named.
-    pub fn contains(&self, node: &str) -> bool {
+    pub(crate) fn contains(&self, node: &str) -> bool {
         match self {
             Self::None => false,
             Self::All => true,

@@ -5,7 +5,7 @@ use std::{any::type_name, marker::PhantomData, sync::Arc};
 use anyhow::Context as _;
 
 use super::{
-    Astray, Body, ChannelSpec, Goto, Graph, Handler, NodeOpts, Route,
+    Body, ChannelSpec, Goto, Graph, Handler, NodeOpts, Route, UnlistedTarget,
     builder::{Draft, names},
     handler::{erase, gotos},
 };
@@ -119,7 +119,7 @@ impl<S: State> Graph<S> {
             let chosen = gotos(choose(&view).into_route()?)?;
             for goto in &chosen {
                 if !allowed.contains(&goto.node) {
-                    return Err(Astray::new(&route, &goto.node, &allowed).into());
+                    return Err(UnlistedTarget::new(&route, &goto.node, &allowed).into());
                 }
             }
             Ok(chosen)

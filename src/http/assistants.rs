@@ -1,31 +1,28 @@
-//! Assistants: read, searched and drawn; what would change them is checked and refused.
+//! Assistants: created, changed in versions, deleted, read, searched and drawn.
 
 use hyper::{Response, StatusCode};
 
 use super::{
     page::{self, LIST_DEFAULT, LIST_MAX, ORDERS},
-    parse::{fields::Fields, metadata::metadata},
+    parse::{fields::Fields, ids, metadata::metadata},
     runs::{config, config_or_context},
     server::{
         body::{self, Body},
         call::Call,
         error::Error,
     },
-    threads::IF_EXISTS,
 };
 use crate::{
-    assistants::request::{Filter, Search, SortBy},
+    assistants::{
+        self, Change,
+        request::{Filter, Search, SortBy},
+        store::VersionQuery,
+    },
     id::AssistantId,
-    value::Value,
+    runs,
+    tree::IfExists,
+    value::{Map, Value},
 };
-
-const SORTS: &[(&str, SortBy)] = &[
-    ("assistant_id", SortBy::AssistantId),
-    ("created_at", SortBy::CreatedAt),
-    ("updated_at", SortBy::UpdatedAt),
-    ("name", SortBy::Name),
-    ("graph_id", SortBy::GraphId),
-];
 
 const COLUMNS: &[(&str, &str)] = &[
     ("assistant_id", "assistant_id"),
@@ -42,8 +39,8 @@ const COLUMNS: &[(&str, &str)] = &[
 
 /// `GET /assistants/{assistant_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
-    let assistant = call.assistants().get(call.path.assistant()?);
-    let assistant = assistant.map_err(|_| Error::not_found())?;
+    let found = call.assistants().get(call.viewer(), call.path.assistant()?);
+    let assistant = found.await.map_err(bare)?;
     Ok(body::json(StatusCode::OK, &assistant))
 }
 
@@ -55,15 +52,17 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         .integer("limit", 1, LIST_MAX)?
         .unwrap_or(LIST_DEFAULT) as usize;
     let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize;
+    // An empty list leaves the choice to the server.
     let select = fields.words("select", COLUMNS)?;
+    let select = select.filter(|columns| !columns.is_empty());
     let search = Search {
-        filter: filter(&fields)?,
+        filter: filter(&call, &fields)?,
         limit: limit + 1,
         offset,
-        sort_by: fields.word("sort_by", SORTS)?.unwrap_or_default(),
+        sort_by: fields.word("sort_by", SortBy::ALL)?.unwrap_or_default(),
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
     };
-    let mut found = call.assistants().search(&search);
+    let mut found = call.assistants().search(search).await?;
     if let Some(columns) = select {
         for map in found.iter_mut().filter_map(Value::make_map_mut) {
             map.retain(|key, _| columns.contains(&&**key));
@@ -75,92 +74,166 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
 /// `POST /assistants/count`
 pub(super) async fn count(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
-    filter(&Fields::of(&body)?)?;
-    Err(Error::unsupported())
+    let filter = filter(&call, &Fields::of(&body)?)?;
+    let count = call.assistants().count(filter).await?;
+    Ok(body::json(StatusCode::OK, &Value::from(count)))
 }
 
 /// `POST /assistants`
 pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let id = fields.text("assistant_id")?;
-    if id.is_some_and(|text| text.parse::<AssistantId>().is_err()) {
-        return Err(Error::invalid("Invalid assistant ID: must be a UUID"));
-    }
-    if fields.text("graph_id")?.is_none() {
+    let id = fields.text("assistant_id")?.map(|text| {
+        let parsed = ids::hyphenated(text);
+        parsed.ok_or_else(|| Error::invalid("Invalid assistant ID: must be a UUID"))
+    });
+    let id: Option<AssistantId> = id.transpose()?;
+    let mut change = change(&fields)?;
+    if change.graph.is_none() {
         return Err(fields.required("graph_id"));
     }
-    fields.word("if_exists", IF_EXISTS)?;
-    check_content(&fields)?;
-    Err(Error::unsupported())
+    // A name that says nothing is none.
+    change.name = change.name.filter(|name| !name.is_empty());
+    let if_exists = fields.word("if_exists", IfExists::ALL)?.unwrap_or_default();
+    let do_nothing = if_exists == IfExists::DoNothing;
+    let (owner, viewer) = (call.principal(), call.viewer());
+    let assistants = call.assistants();
+    let created = assistants.create(owner, viewer, id, change, do_nothing);
+    Ok(body::json(StatusCode::OK, &created.await?))
 }
 
 /// `PATCH /assistants/{assistant_id}`
 pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
-    call.path.assistant()?;
+    let id = call.path.assistant()?;
     let body = call.json().await?;
-    let fields = Fields::of(&body)?;
-    fields.text("graph_id")?;
-    check_content(&fields)?;
-    Err(Error::unsupported())
+    let change = change(&Fields::of(&body)?)?;
+    let changed = call.assistants().change(call.viewer(), id, change).await;
+    let changed = changed.map_err(|error| named(error, id))?;
+    Ok(body::json(StatusCode::OK, &changed))
 }
 
 /// `DELETE /assistants/{assistant_id}`
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
-    call.path.assistant()?;
-    call.query.flag("delete_threads")?;
-    Err(Error::unsupported())
+    let id = call.path.assistant()?;
+    let with_threads = call.query.flag("delete_threads")?;
+    let missing = |error| match error {
+        assistants::Error::NoAssistant => {
+            Error::missing(format!("Assistant with ID {id} not found"))
+        }
+        other => other.into(),
+    };
+    let assistants = call.assistants();
+    let may = assistants.check_deletion(call.viewer(), id).await;
+    may.map_err(missing)?;
+    if with_threads {
+        // Before the assistant, so that a request that broke off can be repeated.
+        call.threads().delete_of_assistant(id).await?;
+    }
+    let deleted = assistants.delete(call.viewer(), id).await;
+    deleted.map_err(missing)?;
+    Ok(body::empty(StatusCode::NO_CONTENT))
 }
 
 /// `POST /assistants/{assistant_id}/versions`
 pub(super) async fn versions(mut call: Call) -> Result<Response<Body>, Error> {
-    call.path.assistant()?;
+    let id = call.path.assistant()?;
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    fields.integer("limit", 1, LIST_MAX)?;
-    fields.map("metadata")?;
-    fields.integer("offset", 0, i64::MAX)?;
-    Err(Error::unsupported())
+    let limit = fields.integer("limit", 1, LIST_MAX)?;
+    let query = VersionQuery {
+        metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
+        limit: limit.unwrap_or(LIST_DEFAULT) as usize,
+        offset: fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize,
+    };
+    let found = call.assistants().versions(call.viewer(), id, query).await;
+    let found = found.map_err(|error| named(error, id))?;
+    Ok(body::json(StatusCode::OK, &Value::list(found)))
 }
 
 /// `POST /assistants/{assistant_id}/latest`
 pub(super) async fn latest(mut call: Call) -> Result<Response<Body>, Error> {
-    call.path.assistant()?;
+    let id = call.path.assistant()?;
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    if fields.integer("version", i64::MIN, i64::MAX)?.is_none() {
-        return Err(fields.required("version"));
-    }
-    Err(Error::unsupported())
+    let version = fields.integer("version", i64::MIN, i64::MAX)?;
+    let version = version.ok_or_else(|| fields.required("version"))?;
+    let latest = call.assistants().activate(call.viewer(), id, version).await;
+    let latest = latest.map_err(|error| named(error, id))?;
+    Ok(body::json(StatusCode::OK, &latest))
 }
 
 /// `GET /assistants/{assistant_id}/subgraphs` and `.../subgraphs/{namespace}`
 pub(super) async fn subgraphs(call: Call) -> Result<Response<Body>, Error> {
-    let assistant = call.path.assistant()?;
+    let id = call.path.assistant()?;
     let namespace = call.path.namespace()?;
     let recurse = call.query.flag("recurse")?;
-    let namespace = namespace.as_deref();
-    let schemas = call.assistants().subgraphs(assistant, namespace, recurse);
-    let schemas = schemas.map_err(|_| Error::not_found())?;
+    let (viewer, namespace) = (call.viewer(), namespace.as_deref());
+    let found = call.assistants().subgraphs(viewer, id, namespace, recurse);
+    let schemas = found.await.map_err(bare)?;
     Ok(body::json(StatusCode::OK, &schemas))
 }
 
-fn filter(fields: &Fields<'_>) -> Result<Filter, Error> {
+fn filter(call: &Call, fields: &Fields<'_>) -> Result<Filter, Error> {
+    let graph = fields.text("graph_id")?.cloned();
     Ok(Filter {
         metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
-        graph_id: fields.text("graph_id")?.map(|text| text.to_string()),
+        graphs: graph.into_iter().collect(),
         name: fields.text("name")?.map(|text| text.to_string()),
+        viewer: call.viewer(),
     })
 }
 
-/// Checks what a version of an assistant consists of.
-fn check_content(fields: &Fields<'_>) -> Result<(), Error> {
-    metadata(fields)?;
-    fields.text("name")?;
-    fields.text("description")?;
+/// What a version of an assistant is to consist of.
+fn change(fields: &Fields<'_>) -> Result<Change, Error> {
+    let text = |name| Ok::<_, Error>(fields.text(name)?.map(|text| text.to_string()));
     let config = config(fields)?;
-    let context = fields.map("context")?.cloned().unwrap_or_default();
-    config_or_context(&config, &context)
+    let context = fields.map("context")?.cloned();
+    config_or_context(&config, context.as_ref().unwrap_or(&Map::new()))?;
+    Ok(Change {
+        graph: fields.text("graph_id")?.cloned(),
+        name: text("name")?,
+        description: text("description")?,
+        metadata: metadata(fields)?,
+        config,
+        context,
+    })
+}
+
+/// Without the name of what is missing.
+fn bare(error: assistants::Error) -> Error {
+    match error {
+        assistants::Error::NoAssistant => Error::not_found(),
+        other => other.into(),
+    }
+}
+
+fn named(error: assistants::Error, id: AssistantId) -> Error {
+    match error {
+        assistants::Error::NoAssistant => Error::missing(format!("Assistant {id} not found")),
+        other => other.into(),
+    }
+}
+
+impl From<assistants::Error> for Error {
+    fn from(error: assistants::Error) -> Self {
+        use assistants::Error as E;
+        match error {
+            E::Storage(error) => error.into(),
+            E::NoAssistant => Self::not_found(),
+            E::UnknownGraph { name, known } => {
+                let known: Vec<_> = known.iter().map(|name| format!("'{name}'")).collect();
+                let known = known.join(", ");
+                Self::missing(format!(
+                    "Graph '{name}' not found. Expected one of: [{known}]"
+                ))
+            }
+            E::Exists(_) | E::TooManyVersions(..) => Self::conflict(error.to_string()),
+            E::NoVersion(..) => Self::missing(error.to_string()),
+            E::System(_) => Self::new(StatusCode::FORBIDDEN, error.to_string()),
+            E::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+            E::Metadata(reason) => Self::invalid(reason),
+        }
+    }
 }
 
 /// How many levels of subgraphs a drawing has: none, with `true` all of them, or this many.
@@ -178,13 +251,21 @@ fn xray(text: Option<&str>) -> Result<usize, Error> {
 pub(super) async fn graph(call: Call) -> Result<Response<Body>, Error> {
     let depth = xray(call.query.get("xray"))?;
     let assistant = call.path.assistant_or_graph()?;
-    let drawing = call.assistants().drawing(&assistant, depth)?;
+    let drawing = call.assistants();
+    let drawing = drawing.drawing(call.viewer(), &assistant, depth).await;
+    // As at the creation of a run.
+    let drawing = drawing.map_err(|error| match error {
+        assistants::Error::NoAssistant => Error::not_found(),
+        other => runs::Error::from(other).into(),
+    })?;
     Ok(body::json(StatusCode::OK, &drawing))
 }
 
 /// `GET /assistants/{assistant_id}/schemas`
 pub(super) async fn schemas(call: Call) -> Result<Response<Body>, Error> {
-    let schemas = call.assistants().schemas(call.path.assistant()?);
-    let schemas = schemas.map_err(|_| Error::not_found())?;
+    let found = call
+        .assistants()
+        .schemas(call.viewer(), call.path.assistant()?);
+    let schemas = found.await.map_err(bare)?;
     Ok(body::json(StatusCode::OK, &schemas))
 }

@@ -16,7 +16,7 @@ use super::{
     },
 };
 use crate::{
-    threads::branches::{Begin, Branched, Branches, NewBranch},
+    threads::branches::{BranchStart, Branched, Branches, NewBranch},
     tree::{
         Address,
         address::parse_name,
@@ -44,7 +44,7 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
         let activate = fields.flag("activate")?.unwrap_or(false);
         let leave = leave(&fields, QueuedRuns::Float)?;
         let new = NewBranch {
-            from: Begin::Address(address::of_body(&fields)?.address(false)?),
+            from: BranchStart::Address(address::of_body(&fields)?.address(false)?),
             name: wanted_name(&fields)?,
             origin: "checkpoint",
             activate: activate.then_some(leave),
@@ -71,7 +71,7 @@ pub(super) async fn rewind(mut call: Call) -> Result<Response<Body>, Error> {
             ));
         }
         let new = NewBranch {
-            from: Begin::Address(address.address(false)?),
+            from: BranchStart::Address(address.address(false)?),
             name: wanted_name(&fields)?,
             origin: "rewind",
             activate: Some(leave(&fields, QueuedRuns::Cancel)?),
@@ -94,9 +94,10 @@ pub(super) async fn btw(mut call: Call) -> Result<Response<Body>, Error> {
         let fields = Fields::of(&body)?;
         let address = address::of_body(&fields)?.address(false)?;
         let new = NewBranch {
-            from: match address == Address::default() {
-                true => Begin::Side,
-                false => Begin::Address(address),
+            from: if address == Address::default() {
+                BranchStart::Side
+            } else {
+                BranchStart::Address(address)
             },
             name: wanted_name(&fields)?,
             origin: "btw",
@@ -121,7 +122,7 @@ pub(super) async fn restore(mut call: Call) -> Result<Response<Body>, Error> {
             return Err(fields.required("tag"));
         }
         let new = NewBranch {
-            from: Begin::Address(address.address(false)?),
+            from: BranchStart::Address(address.address(false)?),
             name: wanted_name(&fields)?,
             origin: "restore",
             activate: Some(leave(&fields, QueuedRuns::Cancel)?),

@@ -12,13 +12,14 @@ use super::{
         call::Call,
         error::Error,
         sse,
+        withdrawal::until_withdrawn,
     },
 };
 use crate::{
     id::ThreadId,
     stream::{FrameSource, write_frame},
     threads::events::{Range, ShownEvent},
-    tree::{members::Level, projection::Projection},
+    tree::projection::Projection,
     value::{Map, Value},
 };
 
@@ -39,14 +40,18 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
             let after = last.or(after).unwrap_or(0);
             let slot = call.stream_slot()?;
             let events = call.threads().follow(thread, after, inherited).await?;
+            let watch = call.runs().watch_access(&call.access, thread);
             let heartbeat = call.shared.options.heartbeat;
-            let drain = call.shared.drain.clone();
+            let memory = call.runs().stream_memory().clone();
+            let cut = call.shared.cut.clone();
             let frames = Box::new(Frames(events));
-            return Ok(sse::respond(frames, None, heartbeat, drain, slot));
+            let response = sse::respond(frames, None, heartbeat, memory, cut, slot);
+            return Ok(until_withdrawn(response, watch));
         }
         let range = Range {
             after: after.unwrap_or(0),
             limit,
+            bytes: call.shared.options.page_bytes,
             inherited,
         };
         let page = call.threads().events(thread, range).await?;
@@ -72,9 +77,6 @@ pub(super) async fn rebuild(mut call: Call) -> Result<Response<Body>, Error> {
         let thread = thread
             .transpose()
             .map_err(|_| fields.refuse("thread_id", "Invalid thread ID: must be a UUID"))?;
-        if let Some(thread) = thread {
-            call.authorize(thread, Level::Writer).await?;
-        }
         call.threads().rebuild(projection, thread).await?;
         let names = Projection::ALL
             .iter()

@@ -1,7 +1,8 @@
 //! `Idempotency-Key`: a POST or PUT that is repeated within a day gets the response of the first
 //! time and has no further effect.
 //!
-//! Responses below 500 are stored whole. Of a response that takes as long as a run, that run is
+//! Responses below 500 are stored whole, up to a limit; a larger one is made anew from its run when
+//! the request is repeated, or refused, and nothing is carried out twice. Of a response that takes as long as a run, that run is
 //! stored first, and a repeated request joins it; the whole response is stored at its end, unless
 //! it is long or its client left. A request whose key is in use waits for the response of the first
 //! one.
@@ -9,8 +10,7 @@
 mod replay;
 mod stored;
 
-use bytes::Bytes;
-use hyper::{HeaderMap, Method, Response};
+use hyper::{HeaderMap, Method, Response, StatusCode};
 use xxhash_rust::xxh3::Xxh3;
 
 use self::replay::{Creates, Replayed};
@@ -31,11 +31,23 @@ const HEADER: &str = "idempotency-key";
 /// Most characters of a key.
 const KEY_MAX: usize = 255;
 
+/// How paths end to which a POST reads.
+const READS: [&str; 6] = [
+    "/search",
+    "/count",
+    "/history",
+    "/state/checkpoint",
+    "/versions",
+    "/namespaces",
+];
+
 /// A request with a key, before its body is read.
 pub(super) struct Request {
     key: String,
     hash: Xxh3,
     creates: Option<Creates>,
+    /// It changes nothing, so that nothing is stored of it.
+    reads: bool,
 }
 
 impl Request {
@@ -49,8 +61,15 @@ impl Request {
             key,
             hash,
             creates: Creates::of(target),
+            reads: method == Method::POST && reads(target),
         }
     }
+}
+
+/// Whether a POST to this target only reads.
+fn reads(target: &str) -> bool {
+    let path = target.split('?').next().unwrap_or_default();
+    READS.iter().any(|end| path.ends_with(end))
 }
 
 /// The key of a request that has one and may have one.
@@ -77,13 +96,18 @@ pub(super) async fn once(
     mut call: Call,
     mut request: Request,
 ) -> Result<Response<Body>, Error> {
+    if request.reads {
+        return handler(call).await;
+    }
     let options = &call.shared.options;
+    let stored_limit = options.stored_response;
     let limit = options.body_limit.max(options.edit_limit);
-    let bytes = match call.body.take() {
-        Some(body) => body.read(&call.headers, limit, options.body_grace).await?,
-        None => Bytes::new(),
+    let body = match call.body.take() {
+        Some(body) => Some(call.receive(body, limit).await?),
+        None => None,
     };
-    request.hash.update(&bytes);
+    let text = body.as_ref().map_or(&[][..], |body| &body.bytes);
+    request.hash.update(text);
     let replayed = Replayed {
         key: Key {
             principal: call.principal(),
@@ -96,7 +120,9 @@ pub(super) async fn once(
         .begin(replayed.key.clone(), replayed.hash);
     let guard = match outcome.await? {
         Outcome::Execute(guard) => guard,
-        Outcome::Replay(stored) => return replayed.response(&call, &stored).await,
+        Outcome::Replay(stored) => {
+            return replayed.response(&call, &stored, request.creates).await;
+        }
         Outcome::OtherRequest => {
             let detail = "The Idempotency-Key belongs to another request: take a new one";
             return Err(Error::invalid(detail).with_code("idempotency_mismatch"));
@@ -107,8 +133,9 @@ pub(super) async fn once(
         Some(creates) => replayed.of_orphan(&call, guard.run, creates).await?,
         None => None,
     };
-    call.body = Some(Source::Read(bytes));
+    call.body = body.map(Source::Read);
     call.run_id = Some(guard.run);
+    let access = call.access.clone();
     let response = match orphan {
         Some(response) => response,
         None => match handler(call).await {
@@ -116,13 +143,20 @@ pub(super) async fn once(
             Err(error) => error.into_response(),
         },
     };
-    if response.status().is_server_error() {
+    let status = response.status();
+    let is_refusal = matches!(status, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND);
+    // A refusal holds until the client has the right, not for a day.
+    if status.is_server_error() || is_refusal && access.was_refused() {
         return Ok(response);
     }
     let later = guard.replaceable();
-    let (mut response, to_store) = stored::encode(response).await;
+    let row = (request.creates == Some(Creates::Row)).then_some(guard.run);
+    let (mut response, to_store) = stored::encode(response, &access, stored_limit, row).await?;
+    let Some(to_store) = to_store else {
+        return Ok(response);
+    };
     if let Some(later) = later {
-        response = stored::store_at_end(response, later);
+        response = stored::store_at_end(response, later, &access, stored_limit);
     }
     fail_point!("http::before_keep");
     if let Err(error) = guard.complete(codec::encode(&to_store)).await {

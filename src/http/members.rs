@@ -11,7 +11,6 @@ use super::{
     },
 };
 use crate::{
-    id::ThreadId,
     tree::members::{Granted, Level, Member},
     value::{Map, Value},
 };
@@ -35,9 +34,8 @@ pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
         let fields = Fields::of(&body)?;
         let level = fields.word("level", Level::ALL)?;
         let level = level.ok_or_else(|| fields.required("level"))?;
-        let by = acting(&call, thread).await?;
-        let granted = call.threads().grant(thread, &principal, level, by);
-        let (granted, event_number) = granted.await?;
+        let granted = call.threads().grant(thread, &principal, level).await?;
+        let (granted, event_number) = granted;
         let status = match granted {
             Granted::New => StatusCode::CREATED,
             Granted::Changed => StatusCode::OK,
@@ -53,19 +51,10 @@ pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
     coded(async {
         let (thread, principal) = (call.path.thread()?, call.path.principal()?);
-        let by = acting(&call, thread).await?;
-        call.threads().revoke(thread, &principal, by).await?;
+        call.threads().revoke(thread, &principal).await?;
         Ok(body::empty(StatusCode::NO_CONTENT))
     })
     .await
-}
-
-/// The level of the client; none while everybody may do everything.
-async fn acting(call: &Call, thread: ThreadId) -> Result<Option<Level>, Error> {
-    match call.client.is_known {
-        true => call.level(thread).await,
-        false => Ok(None),
-    }
 }
 
 fn member(member: &Member) -> Map {

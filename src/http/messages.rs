@@ -18,7 +18,6 @@ use crate::{
     threads::messages::{QueuedMessage, StoredPost},
     tree::{
         event::shown_role,
-        members::Level,
         messages::{Incoming, item::MessageItem, page::MessagePage},
     },
     value::{Map, Value},
@@ -34,13 +33,14 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         let body = call.json_upto(limit).await?;
         let loopback = call.shared.options.webhook_allow_loopback;
         let mut new = parse::post(&body, loopback, call.principal())?;
+        if let Some(run) = &mut new.run {
+            run.principal = call.principal();
+            run.user = call.viewer();
+        }
         if let Some(key) = call.run_id {
             for (at, message) in new.post.messages.iter_mut().enumerate() {
                 name(message, key, at);
             }
-        }
-        if let Some(lineage) = &new.lineage {
-            call.authorize(lineage.parent, Level::Writer).await?;
         }
         let stored = call.threads().post_messages(thread, new).await;
         let stored = stored.map_err(coded_conflict)?;
@@ -60,7 +60,8 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     coded(Box::pin(async {
         let thread = call.path.thread()?;
-        let request = parse::read(&call.query)?;
+        let bytes = call.shared.options.page_bytes;
+        let request = parse::read(&call.query, bytes)?;
         let page = call.threads().read_messages(thread, &request).await?;
         Ok(body::json(
             StatusCode::OK,
@@ -78,8 +79,8 @@ pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
         if let Some(key) = call.run_id {
             new.to.id.get_or_insert_with(|| id_of(key, 0));
         }
+        new.user = call.viewer();
         let thread = new.thread;
-        call.authorize(thread, Level::Writer).await?;
         let queued = call.threads().send_message(new).await;
         let mut map = queued_map(&queued.map_err(coded_conflict)?);
         map.insert("thread_id", thread.to_string());

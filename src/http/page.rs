@@ -27,12 +27,17 @@ pub(super) fn respond(mut items: Vec<Value>, limit: usize, offset: usize) -> Res
     let more = items.len() > limit;
     items.truncate(limit);
     let next = offset.saturating_add(items.len());
-    let total = if more { next.saturating_add(1) } else { next };
     let mut response = body::json(StatusCode::OK, &Value::list(items));
+    mark(&mut response, more, next);
+    response
+}
+
+/// Adds the headers of a page that ends before the item `next`.
+pub(super) fn mark(response: &mut Response<Body>, more: bool, next: usize) {
+    let total = if more { next.saturating_add(1) } else { next };
     let headers = response.headers_mut();
     headers.insert(TOTAL, HeaderValue::from(total));
     if more {
         headers.insert(NEXT, HeaderValue::from(next));
     }
-    response
 }

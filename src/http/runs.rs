@@ -10,23 +10,23 @@ use super::{
         body::{self, Body},
         call::Call,
         error::Error,
+        rows,
     },
 };
 use crate::{
     id::ThreadId,
     runs::{
         Run, Status,
-        request::{Cancel, CancelAction, Run as Request, Target},
+        request::{CancelAction, Run as Request, Target},
     },
-    tree::members::Level,
-    value::{Map, Value},
+    value::Value,
 };
 
 pub(super) mod join;
 pub(super) mod location;
 mod parse;
 
-pub(super) use parse::{STRATEGIES, config, config_or_context, parse as parse_run};
+pub(super) use parse::{config, config_or_context, parse as parse_run};
 
 const COLUMNS: [&str; 9] = [
     "run_id",
@@ -86,12 +86,18 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         // No run has a status of this name, but the thread must exist.
         Some(Err(_)) => (None, 0),
     };
-    let runs = call.runs().list(thread, status, limit, offset).await?;
-    let runs = runs.iter().take(limit).map(|run| {
-        let map: Map = render::select(render::run(run), columns.as_deref());
+    let with_requests = columns.as_ref().is_none_or(|columns| {
+        let mut columns = columns.iter();
+        columns.any(|name| matches!(*name, "kwargs" | "metadata"))
+    });
+    let page = (limit, offset);
+    let runs = call.runs();
+    let runs = runs.list(&call.access, thread, status, page, with_requests);
+    let runs = runs.await?.map(move |run| {
+        let map = render::select(render::run(&run), columns.as_deref());
         Value::map(map)
     });
-    Ok(body::json(StatusCode::OK, &Value::list(runs.collect())))
+    rows::respond(&call, runs, Some("kwargs and metadata")).await
 }
 
 fn columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<Option<Vec<&'static str>>, Error> {
@@ -112,7 +118,7 @@ fn columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<Option<Vec<&'stat
 /// `GET /threads/{thread_id}/runs/{run_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     let target = target(&call)?;
-    let Some(run) = call.runs().find_run(target.thread, target.run).await? else {
+    let Some(run) = call.runs().visible_run(&call.access, target).await? else {
         // A thread that is missing is named; a run has the plain form here, unlike at deletion.
         call.threads().get(target.thread).await?;
         return Err(Error::not_found());
@@ -123,7 +129,7 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
 /// `DELETE /threads/{thread_id}/runs/{run_id}`
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
     let run = target(&call)?;
-    call.runs().delete(run).await?;
+    call.runs().delete(&call.access, run).await?;
     Ok(body::empty(StatusCode::NO_CONTENT))
 }
 
@@ -133,7 +139,10 @@ pub(super) async fn cancel(call: Call) -> Result<Response<Body>, Error> {
     let wait = call.query.flag("wait")?;
     let action = call.query.word("action", CancelAction::ALL)?;
     let action = action.unwrap_or(CancelAction::Interrupt);
-    let Some(result) = call.runs().cancel_requested(run, action, wait).await? else {
+    let cancelled = call
+        .runs()
+        .cancel_requested(&call.access, run, action, wait);
+    let Some(result) = cancelled.await? else {
         return Ok(body::empty(StatusCode::ACCEPTED));
     };
     let mut response = body::json(StatusCode::OK, &result.to_value());
@@ -147,12 +156,9 @@ pub(super) async fn cancel_many(mut call: Call) -> Result<Response<Body>, Error>
     let action = action.unwrap_or(CancelAction::Interrupt);
     let body = call.json().await?;
     let which = parse::cancel(&body)?;
-    if let Cancel::Runs(thread, _) = &which {
-        call.authorize(*thread, Level::Writer).await?;
-    }
     let cancelled = call
         .runs()
-        .cancel_all_requested(which, action, call.viewer());
+        .cancel_all_requested(&call.access, which, action);
     cancelled.await?;
     Ok(body::empty(StatusCode::NO_CONTENT))
 }

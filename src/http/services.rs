@@ -9,7 +9,7 @@ use crate::{
     graph::Compiled,
     idempotency,
     runs::{self, Parts, Shared},
-    threads,
+    store, threads,
 };
 
 /// The services that handlers call. Cheap to clone.
@@ -19,6 +19,8 @@ pub struct Services {
     threads: threads::Service,
     idempotency: idempotency::Service,
     assistants: assistants::Service,
+    items: store::Service,
+    drain: CancellationToken,
 }
 
 impl Services {
@@ -31,12 +33,18 @@ impl Services {
         options: runs::Options,
         drain: CancellationToken,
     ) -> Self {
-        let shared = Arc::new(Shared::new(parts, graphs, drain.clone()));
+        let items = parts.items.clone();
+        // Retained states are a part of what large states may take.
+        let cache_bytes = options.state_memory / 4;
+        let shared = Shared::new(parts, graphs, drain.clone(), options.patience, cache_bytes);
+        let shared = Arc::new(shared);
         let runs = runs::Service::new(shared.clone(), options);
         Self {
             threads: threads::Service::new(shared.clone(), runs.clone()),
-            idempotency: idempotency::Service::new(keys, shared.worker(), drain),
+            idempotency: idempotency::Service::new(keys, shared.worker(), drain.clone()),
             assistants: shared.assistants().clone(),
+            items,
+            drain,
             runs,
         }
     }
@@ -46,9 +54,13 @@ impl Services {
     /// # Errors
     /// The storage failed.
     pub async fn start(&self) -> Result<(), runs::Error> {
+        // Before clients are told of them.
+        let written = self.assistants.start().await;
+        written.map_err(runs::Error::from)?;
         self.runs.start().await?;
         self.threads.start();
         self.idempotency.start();
+        self.items.start(self.drain.clone());
         Ok(())
     }
 
@@ -65,6 +77,11 @@ impl Services {
     /// Requests with an idempotency key.
     pub fn idempotency(&self) -> &idempotency::Service {
         &self.idempotency
+    }
+
+    /// Long-term memory, as clients and nodes share it.
+    pub fn items(&self) -> &store::Service {
+        &self.items
     }
 
     /// Assistants and their graphs.

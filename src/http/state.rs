@@ -9,6 +9,7 @@ use super::{
         body::{self, Body},
         call::Call,
         error::Error,
+        rows,
     },
 };
 use crate::{
@@ -121,7 +122,7 @@ async fn history(
     page: History,
 ) -> Result<Response<Body>, Error> {
     let states = call.threads().history(id, &page).await?;
-    Ok(body::json(StatusCode::OK, &Value::list(states)))
+    rows::respond(call, states, None).await
 }
 
 /// `before` in each of its forms: an id, a checkpoint, or a config.

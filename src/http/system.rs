@@ -28,7 +28,7 @@ pub(super) async fn ready(call: Call) -> Result<Response<Body>, Error> {
     if call.shared.drain.is_cancelled() {
         return Err(Error::unavailable("The server is shutting down."));
     }
-    call.threads().ping().await?;
+    call.threads().probe().await?;
     Ok(body::json(StatusCode::OK, &value!({"ok": true})))
 }
 
@@ -38,7 +38,7 @@ pub(super) async fn info(_call: Call) -> Result<Response<Body>, Error> {
         "version": env!("CARGO_PKG_VERSION"),
         "flags": {
             "assistants": true,
-            "crons": true,
+            "crons": false,
             "langsmith": false,
             "langsmith_tracing_replicas": false,
             "langsmith_tracing_session_on_runs": false

@@ -50,9 +50,10 @@ pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
             .await?;
         let mut map = tag(&set.tag);
         map.insert("event_number", set.event_number);
-        let status = match set.new {
-            true => StatusCode::CREATED,
-            false => StatusCode::OK,
+        let status = if set.new {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
         };
         Ok(body::json(status, &Value::map(map)))
     })

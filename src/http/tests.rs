@@ -25,7 +25,7 @@ const RUN: &str = "01a1faf4-eda9-7071-b5ab-76599db1f329";
 const NOWHERE: &str = "5a65802f-74fe-4e41-9a19-5fa219b2c04e";
 
 fn request(method: &str, path: &str, headers: &[&str], body: Option<&str>) -> String {
-    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
     for header in headers {
         text += &format!("{header}\r\n");
     }

@@ -12,9 +12,8 @@ use super::{
     },
 };
 use crate::{
-    id::ThreadId,
     threads::request::{Create, Prune},
-    tree::{IfExists, members::Level},
+    tree::IfExists,
     value::{Map, Value},
 };
 
@@ -23,12 +22,6 @@ pub(super) mod search;
 pub(super) mod stream;
 
 use parse::{supersteps, ttl};
-
-/// What to do when an id is taken.
-pub(super) const IF_EXISTS: &[(&str, IfExists)] = &[
-    ("raise", IfExists::Raise),
-    ("do_nothing", IfExists::DoNothing),
-];
 
 /// Whether the other threads of the tree are deleted too.
 const SCOPES: &[(&str, bool)] = &[("thread", false), ("tree", true)];
@@ -54,18 +47,10 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
             .map(|text| ids::thread(text))
             .transpose()?,
         metadata: metadata(&fields)?,
-        if_exists: fields.word("if_exists", IF_EXISTS)?.unwrap_or_default(),
+        if_exists: fields.word("if_exists", IfExists::ALL)?.unwrap_or_default(),
         supersteps: supersteps(&fields)?,
         principal: call.principal(),
     };
-    if let (Some(id), IfExists::DoNothing) = (create.id, create.if_exists)
-        && call.client.is_known
-        && call.level(id).await?.is_none()
-        && call.threads().is_taken(id).await?
-    {
-        // A thread of somebody else is not shown.
-        return Err(Error::thread_exists(id));
-    }
     Ok(create)
 }
 
@@ -137,27 +122,7 @@ pub(super) async fn prune(mut call: Call) -> Result<Response<Body>, Error> {
     let threads = threads.collect::<Result<Vec<_>, _>>()?;
     let how = fields.word("strategy", Prune::ALL)?;
     let how = how.unwrap_or(Prune::Delete);
-    let threads = allowed(&call, threads, how).await?;
     let count = call.threads().prune(threads, how).await?;
     let response = Value::map(Map::from([("pruned_count", Value::from(count))]));
     Ok(body::json(StatusCode::OK, &response))
-}
-
-/// The threads that the client may read; an error if it may not prune one of these.
-async fn allowed(call: &Call, ids: Vec<ThreadId>, how: Prune) -> Result<Vec<ThreadId>, Error> {
-    if !call.client.is_known {
-        return Ok(ids);
-    }
-    let needed = match how {
-        Prune::Delete => Level::Owner,
-        Prune::KeepLatest => Level::Writer,
-    };
-    let mut own = Vec::with_capacity(ids.len());
-    for id in ids {
-        if call.level(id).await?.is_some() {
-            call.authorize(id, needed).await?;
-            own.push(id);
-        }
-    }
-    Ok(own)
 }

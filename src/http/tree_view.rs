@@ -13,18 +13,13 @@ use super::{
     },
 };
 use crate::{
-    threads::tree_view::{Format, Leaf, Outline, Wanted},
+    threads::tree_view::{Format, Leaf, Outline, OutlineSelection},
     tree::address::parse_name,
     value::{Map, Value},
 };
 
 /// Most nodes of a tree, and how many there are when the request does not say.
 const MOST: i64 = 10_000;
-
-const FORMATS: &[(&str, Format)] = &[
-    ("messages", Format::Messages),
-    ("checkpoints", Format::Checkpoints),
-];
 
 /// `GET /threads/{thread_id}/head`
 pub(super) async fn head(call: Call) -> Result<Response<Body>, Error> {
@@ -60,12 +55,12 @@ pub(super) async fn tree(call: Call) -> Result<Response<Body>, Error> {
                 "Invalid after_depth {depth}: 0 or more"
             ))),
         });
-        let wanted = Wanted {
-            format: call.query.word("format", FORMATS)?.unwrap_or_default(),
+        let selection = OutlineSelection {
+            format: call.query.word("format", Format::ALL)?.unwrap_or_default(),
             limit,
             below: below.transpose()?,
         };
-        let found = call.threads().outline(thread, wanted).await?;
+        let found = call.threads().outline(thread, selection).await?;
         Ok(body::json(StatusCode::OK, &shown(&found)))
     })
     .await

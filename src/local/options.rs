@@ -95,6 +95,7 @@ impl RunOptions {
             items,
             reuse,
             tolerance: self.tolerance,
+            max_tasks: engine::MAX_TASKS,
             sink: self.sink,
             cancel: self.cancel,
         }

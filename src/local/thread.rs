@@ -59,8 +59,10 @@ impl Thread {
         let finished = Box::pin(engine::run(request, Some(start))).await;
         let (outcome, error) = match &finished.result {
             Ok(Ended::Done) => (Outcome::Idle, None),
-            Ok(Ended::Interrupted(_) | Ended::Breakpoint) => (Outcome::Interrupted, None),
-            Err(engine::Error::Cancelled) => (outcome_of(&finished.next), None),
+            Ok(Ended::Interrupted(_)) => (Outcome::Interrupted, None),
+            Ok(Ended::Breakpoint) | Err(engine::Error::Cancelled) => {
+                (Outcome::left_with(&finished.next), None)
+            }
             Err(error) => (Outcome::Error, Some(error.to_value())),
         };
         self.store_outcome(finished.slot.unwrap_or(slot), outcome, error)
@@ -163,7 +165,7 @@ impl Thread {
         };
         let edited = edit.apply(supersteps).await?;
         if ns.is_empty() {
-            self.store_outcome(edited.slot, outcome_of(&edited.next), None)
+            self.store_outcome(edited.slot, Outcome::left_with(&edited.next), None)
                 .await?;
         }
         Ok(edited.checkpoint)
@@ -237,13 +239,5 @@ impl Thread {
             Ok(()) | Err(crate::checkpoint::Error::Fenced) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-fn outcome_of(next: &[Arc<str>]) -> Outcome {
-    if next.is_empty() {
-        Outcome::Idle
-    } else {
-        Outcome::Interrupted
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Error;
 use super::defaults::is_default;
+use super::{Error, ID_MAX};
 use crate::value::{Map, Value};
 
 /// One message-like value in stored form.
@@ -18,8 +18,17 @@ use crate::value::{Map, Value};
 /// A part of the message is missing or of the wrong kind.
 pub fn coerce(value: &Value) -> Result<Value, Error> {
     match value {
-        Value::Map(map) if is_stored_form(map) => Ok(value.clone()),
-        Value::Map(map) => normalise(map),
+        Value::Map(map) => {
+            let message = if is_stored_form(map) {
+                value.clone()
+            } else {
+                normalise(map)?
+            };
+            match message.get("id").and_then(Value::as_str) {
+                Some(id) if !is_id(id) => Err(Error::IdForm),
+                _ => Ok(message),
+            }
+        }
         Value::Str(text) => Ok(from_parts("human", Value::Str(text.clone()))),
         Value::List(pair) => match pair.as_slice() {
             [Value::Str(role), content] => {
@@ -30,6 +39,12 @@ pub fn coerce(value: &Value) -> Result<Value, Error> {
         },
         other => Err(Error::NotAMessage(other.type_name())),
     }
+}
+
+/// Whether a text may be the id of a message.
+fn is_id(text: &str) -> bool {
+    let short = text.len() <= ID_MAX || text.chars().nth(ID_MAX).is_none();
+    short && !text.contains('\0')
 }
 
 /// A list of messages, or a single one, as a list in stored form.

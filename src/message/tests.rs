@@ -430,9 +430,6 @@ proptest! {
         model.retain(|old| !gone.iter().any(|g| old["id"] == g.as_str()));
         let writes = right.iter().map(|(id, text)| text.as_ref().map_or_else(|| remove(id), |t| m(id, t)));
         let merged = add(&Value::list(left), &list(writes));
-        match unknown {
-            true => prop_assert!(merged.is_err()),
-            false => prop_assert_eq!(merged.unwrap(), Value::list(model)),
-        }
+        if unknown { prop_assert!(merged.is_err()) } else { prop_assert_eq!(merged.unwrap(), Value::list(model)) }
     }
 }

@@ -3,7 +3,10 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{RunResult, Status};
@@ -24,14 +27,20 @@ pub struct RunHandle {
     pub cancel: CancellationToken,
     /// Why it was cancelled, `{"error", "message"}`, for its row.
     pub reason: Arc<Mutex<Option<Value>>>,
+    /// On whose behalf it runs.
+    pub principal: Option<Arc<str>>,
 }
 
 impl RunHandle {
-    /// Cancels the run and waits until its work is stored and its row is final; false when that
-    /// takes longer than `limit`, or it ended in another way meanwhile.
-    pub(super) async fn cancel_and_wait(self, reason: Value, limit: Duration) -> bool {
+    /// Stops the run at its next await, for this reason.
+    pub(super) fn request_cancel(&self, reason: Value) {
         *self.reason.lock() = Some(reason);
         self.cancel.cancel();
+    }
+
+    /// Waits until the work of a run that was cancelled is stored and its row is final; false when
+    /// that takes longer than `limit`, or it ended in another way meanwhile.
+    pub(super) async fn wait_cancelled(self, limit: Duration) -> bool {
         let ended = tokio::time::timeout(limit, self.ended()).await;
         ended.is_ok_and(|result| result.is_some_and(|found| found.status == Status::Interrupted))
     }
@@ -52,7 +61,7 @@ pub(super) struct PendingRun {
 }
 
 impl PendingRun {
-    pub fn new(publisher: Arc<Publisher>) -> Self {
+    pub fn new(publisher: Arc<Publisher>, principal: Option<Arc<str>>) -> Self {
         let (result, receiver) = watch::channel(None);
         Self {
             handle: RunHandle {
@@ -60,6 +69,7 @@ impl PendingRun {
                 result: receiver,
                 cancel: CancellationToken::new(),
                 reason: Arc::default(),
+                principal,
             },
             result,
             since: None,
@@ -75,6 +85,8 @@ pub(super) struct ActiveRuns {
     pub pending: HashMap<RunId, PendingRun>,
     /// Executed by this process.
     pub running: HashMap<RunId, RunHandle>,
+    /// Those who wait for this process to execute a run that it does not know of yet.
+    awaited: HashMap<(ThreadId, RunId), Vec<oneshot::Sender<RunHandle>>>,
 }
 
 impl ActiveRuns {
@@ -83,6 +95,36 @@ impl ActiveRuns {
             .get(&run)
             .cloned()
             .or_else(|| self.pending.get(&run).map(|pending| pending.handle.clone()))
+    }
+
+    /// Marks a run as executed here.
+    pub fn begin(&mut self, run: RunId, handle: &RunHandle) {
+        let key = (handle.publisher.thread(), run);
+        for waiter in self.awaited.remove(&key).into_iter().flatten() {
+            // Who has gone does not want it.
+            let _ = waiter.send(handle.clone());
+        }
+        self.running.insert(run, handle.clone());
+    }
+
+    /// The run of a thread, once this process knows of it. Whoever asks before the run begins gets it also when
+    /// it has ended meanwhile: a temporary run leaves nothing else.
+    pub fn awaited(&mut self, thread: ThreadId, run: RunId) -> oneshot::Receiver<RunHandle> {
+        let (sender, receiver) = oneshot::channel();
+        let known = self.get(run);
+        match known.filter(|handle| handle.publisher.thread() == thread) {
+            Some(handle) => drop(sender.send(handle)),
+            None => self.awaited.entry((thread, run)).or_default().push(sender),
+        }
+        receiver
+    }
+
+    /// Forgets those who wait no longer.
+    pub fn forget_gone(&mut self) {
+        self.awaited.retain(|_, waiters| {
+            waiters.retain(|waiter| !waiter.is_closed());
+            !waiters.is_empty()
+        });
     }
 
     /// All runs of a thread.
@@ -98,5 +140,52 @@ impl ActiveRuns {
     pub fn waits_on(&self, thread: ThreadId) -> bool {
         let mut pending = self.pending.values();
         pending.any(|pending| pending.handle.publisher.thread() == thread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        graph::{Graph, Output, START},
+        stream,
+    };
+
+    fn pending(run: RunId) -> PendingRun {
+        let graph = Graph::untyped()
+            .node("a", |_| async { Ok(Output::default()) })
+            .edge(START, "a")
+            .build();
+        let options = stream::Options::new(run, ThreadId::mint(), graph.unwrap());
+        PendingRun::new(Publisher::new(options), None)
+    }
+
+    #[tokio::test]
+    async fn a_run_that_begins_and_ends_between_two_reads_of_its_row_is_not_missed() {
+        let (mut active, run) = (ActiveRuns::default(), RunId::mint());
+        let ended = pending(run);
+        let begun = active.awaited(ended.handle.publisher.thread(), run);
+        let elsewhere = active.awaited(ThreadId::mint(), run);
+        active.begin(run, &ended.handle);
+        active.running.remove(&run);
+        let result = RunResult::empty(Status::Success);
+        ended.result.send_replace(Some(Arc::new(result)));
+        let found = begun.await.unwrap().ended().await.unwrap();
+        assert_eq!(found.status, Status::Success);
+        drop(active);
+        assert!(elsewhere.await.is_err(), "it is no run of that thread");
+    }
+
+    #[test]
+    fn who_waits_no_longer_is_forgotten() {
+        let (mut active, run) = (ActiveRuns::default(), RunId::mint());
+        let thread = ThreadId::mint();
+        let waits = active.awaited(thread, run);
+        drop(active.awaited(thread, RunId::mint()));
+        active.forget_gone();
+        assert_eq!(active.awaited.keys().collect::<Vec<_>>(), [&(thread, run)]);
+        drop(waits);
+        active.forget_gone();
+        assert!(active.awaited.is_empty());
     }
 }

@@ -1,14 +1,17 @@
 //! Cancelling and deleting runs, and ending in this process what was ended in the storage.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use super::{
-    Error, Run, RunHandle, RunResult, Service, Status, Strategy, Undo,
+    Error, Run, RunHandle, RunResult, Service, Status, Strategy, Tx, Undo,
     request::{self, Cancel, CancelAction, CancelStatus, Target},
 };
 use crate::{
     id::{RunId, ThreadId},
-    tree::members::Level,
+    tree::{
+        members::{Access, Level},
+        store::rows::ThreadRow,
+    },
 };
 
 /// How long a cancelled run may take to store its work.
@@ -25,15 +28,18 @@ impl Service {
     /// result is that of the run, if this process executed it.
     ///
     /// # Errors
-    /// There is no such run, or it had ended; the storage failed.
+    /// There is no such run, or it had ended; the client may not; the storage failed.
     pub async fn cancel_requested(
         &self,
+        access: &Access,
         run: Target,
         action: CancelAction,
         wait: bool,
     ) -> Result<Option<RunResult>, Error> {
-        let handle = self.handle(run.run);
-        if !self.cancel_run(run, action, &requested(action)).await? {
+        let handle = self.handle(run);
+        let reason = requested(action);
+        let cancelled = self.cancel_run(access, run, action, &reason);
+        if !cancelled.await? {
             let known = self.find_run(run.thread, run.run).await?.is_some();
             return Err(Error::NothingToCancel { known });
         }
@@ -53,28 +59,30 @@ impl Service {
         Ok(Some(result.map_or_else(empty, |result| (*result).clone())))
     }
 
-    /// Cancels several runs by request. Of all threads only those count that `principal` may
-    /// write to; all without one.
+    /// Cancels several runs by request. Of all threads only those count that the client may write
+    /// to.
     ///
     /// # Errors
-    /// There was none to cancel, or the storage failed.
+    /// There was none to cancel, or the client may not write to the thread that is named; or the
+    /// storage failed.
     pub async fn cancel_all_requested(
         &self,
+        access: &Access,
         which: Cancel,
         action: CancelAction,
-        principal: Option<Arc<str>>,
     ) -> Result<(), Error> {
         let runs = match which {
-            Cancel::Status(status) => self.cancellable(status, principal).await?,
-            Cancel::Runs(thread, runs) => runs.into_iter().map(|run| (thread, run)).collect(),
+            Cancel::Status(status) => self.cancellable(status, access).await?,
+            Cancel::Runs(thread, runs) => {
+                self.authorize(access, thread).await?;
+                runs.into_iter().map(|run| (thread, run)).collect()
+            }
         };
         let reason = requested(action);
         let (mut known, mut any) = (false, false);
         for (thread, run) in runs {
-            if self
-                .cancel_run(Target { thread, run }, action, &reason)
-                .await?
-            {
+            let target = Target { thread, run };
+            if self.cancel_run(access, target, action, &reason).await? {
                 any = true;
             } else if !any && !known {
                 known = self.find_run(thread, run).await?.is_some();
@@ -91,30 +99,42 @@ impl Service {
     /// before.
     ///
     /// # Errors
-    /// The storage failed.
+    /// The client may not, or the storage failed.
     pub async fn cancel_run(
         &self,
-        Target { thread, run }: Target,
+        access: &Access,
+        target: Target,
         action: CancelAction,
         reason: &str,
     ) -> Result<bool, Error> {
+        let Target { thread, run } = target;
+        let Some(mut tx) = self.begin_as(access, thread).await? else {
+            return Ok(false);
+        };
         let runs = &self.shared.parts.runs;
         let row = runs.run(thread, run).await?;
         let ended = match action {
             CancelAction::Interrupt => {
                 let error = Undo::reason("UserInterrupt", reason);
                 // What the run has streamed by now is stored first; a fence would cut it off.
-                let running = self.inner.active.lock().running.get(&run).cloned();
-                if let Some(handle) = running
-                    && handle.publisher.thread() == thread
-                    && handle.cancel_and_wait(error.clone(), GRACE).await
-                {
-                    return Ok(true);
+                let handle = self.inner.active.lock().running.get(&run).cloned();
+                if let Some(handle) = handle.filter(|handle| handle.publisher.thread() == thread) {
+                    handle.request_cancel(error.clone());
+                    // Its end may take the lock that the transaction has.
+                    drop(tx);
+                    if handle.wait_cancelled(GRACE).await {
+                        return Ok(true);
+                    }
+                    let Some(second) = self.begin_as(access, thread).await? else {
+                        return Ok(false);
+                    };
+                    tx = second;
                 }
                 let was_open = row.as_ref().is_some_and(|row| !row.status.is_final());
-                let ended = runs.cancel(thread, Some(run), Some(error)).await?;
+                let ended = tx.end_run(thread, run, error).await?;
+                tx.commit().await?;
                 // It may have stopped by itself in this moment.
-                !ended.is_empty()
+                ended
                     || was_open
                         && matches!(runs.run(thread, run).await?,
                             Some(row) if row.status == Status::Interrupted)
@@ -126,7 +146,9 @@ impl Service {
                     ended: false,
                     error: Some(Undo::reason("UserRollback", reason)),
                 };
-                runs.remove(undo).await?
+                let ended = tx.remove_run(undo).await?;
+                tx.commit().await?;
+                ended
             }
         };
         if ended {
@@ -142,26 +164,63 @@ impl Service {
     /// Deletes a run, ending it first, with the checkpoints nobody else needs.
     ///
     /// # Errors
-    /// No such run, or the storage failed.
-    pub async fn delete(&self, Target { thread, run }: Target) -> Result<(), Error> {
+    /// No such run, or the client may not; or the storage failed.
+    pub async fn delete(
+        &self,
+        access: &Access,
+        Target { thread, run }: Target,
+    ) -> Result<(), Error> {
         let undo = Undo {
             thread,
             run,
             ended: true,
             error: None,
         };
-        if !self.shared.parts.runs.remove(undo).await? {
+        let Some(mut tx) = self.begin_as(access, thread).await? else {
+            return Err(Error::NoRun(run));
+        };
+        if !tx.remove_run(undo).await? {
             return Err(Error::NoRun(run));
         }
+        tx.commit().await?;
         self.cancel(&[run]);
         Ok(())
     }
 
-    /// Open runs of every thread that `principal` may write to, oldest first; all without one.
+    /// A transaction on the tree of a thread, in which the client has the level; `None` without
+    /// such a thread.
+    ///
+    /// # Errors
+    /// The thread is none of the client's, or 403 below the level; or the storage failed.
+    async fn begin_as(
+        &self,
+        access: &Access,
+        thread: ThreadId,
+    ) -> Result<Option<Box<dyn Tx>>, Error> {
+        self.authorize(access, thread).await?;
+        let lives = |row: &ThreadRow| row.deleted_at.is_none();
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let Some(row) = reader.thread_row(thread).await?.filter(lives) else {
+            return Ok(None);
+        };
+        drop(reader);
+        let mut tx = self.shared.parts.runs.begin(row.tree).await?;
+        let now = tx.thread_row(thread).await?.filter(lives);
+        let Some(now) = now.filter(|now| now.tree == row.tree) else {
+            return Ok(None);
+        };
+        if let Some(principal) = access.principal() {
+            let level = tx.level(now.tree, principal.clone()).await?;
+            access.check(thread, level)?;
+        }
+        Ok(Some(tx))
+    }
+
+    /// Open runs of every thread that the client may write to, oldest first.
     async fn cancellable(
         &self,
         status: CancelStatus,
-        principal: Option<Arc<str>>,
+        access: &Access,
     ) -> Result<Vec<(ThreadId, RunId)>, Error> {
         let status = match status {
             CancelStatus::Pending => Some(Status::Pending),
@@ -169,13 +228,23 @@ impl Service {
             CancelStatus::All => None,
         };
         let open = self.shared.parts.runs.open(status).await?;
-        let Some(principal) = principal else {
+        let Some(principal) = access.principal() else {
             return Ok(open);
         };
+        // One level for all runs of a thread.
+        let mut levels: HashMap<ThreadId, Option<Level>> = HashMap::new();
         let mut writable = vec![];
         for (thread, run) in open {
-            let tree = &self.shared.parts.tree;
-            if tree.level(thread, principal.clone()).await? >= Some(Level::Writer) {
+            let level = match levels.get(&thread) {
+                Some(level) => *level,
+                None => {
+                    let tree = &self.shared.parts.tree;
+                    let level = tree.level_on_thread(thread, principal.clone()).await?;
+                    levels.insert(thread, level);
+                    level
+                }
+            };
+            if level >= Some(Level::Writer) {
                 writable.push((thread, run));
             }
         }
@@ -185,7 +254,8 @@ impl Service {
     /// Cancels in this process runs that were ended in the storage.
     pub fn cancel(&self, runs: &[RunId]) {
         for run in runs {
-            if let Some(handle) = self.handle(*run) {
+            let handle = self.inner.active.lock().get(*run);
+            if let Some(handle) = handle {
                 handle.cancel.cancel();
             }
             self.end_pending(*run);

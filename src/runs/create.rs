@@ -5,22 +5,27 @@ mod metadata;
 
 use std::sync::Arc;
 
-use tokio::{sync::OwnedMutexGuard, time::Instant};
+use tokio::time::Instant;
 
 use self::metadata::{own_keys, run_metadata, thread_config, thread_metadata};
 use super::{
     Created, Error, NewRun, Run, RunHandle, Service, Strategy,
     active::PendingRun,
-    execute::context_properties,
+    execute::{Start, context_properties},
     placement::RunPlacement,
-    request::{self, Ids, IfNotExists, Kwargs, OnCompletion},
+    request::{self, Ids, IfNotExists, Kwargs, OnCompletion, identity},
 };
 use crate::{
-    assistants::Registered,
+    assistants::{Registered, Resolved},
     checkpoint,
-    id::{BranchId, RunId, ThreadId},
+    contention::Turn,
+    id::{BranchId, RunId, ThreadId, TreeId},
     stream::{self, Publisher},
-    tree::{self, IfExists, NewThread, resolve},
+    tree::{
+        self, IfExists, NewThread,
+        members::{Denied, Level},
+        resolve,
+    },
     value::Value,
 };
 
@@ -41,6 +46,8 @@ pub(crate) struct PreparedRun {
     pub id: RunId,
     /// The row to write.
     pub new: NewRun,
+    /// Its graph.
+    pub registered: Arc<Registered>,
     handle: RunHandle,
     kwargs: Kwargs,
 }
@@ -73,7 +80,7 @@ impl Service {
         // A repeated request must find the thread.
         let new_id = request.id.map(ThreadId::of_run);
         let on = thread.or(new_id).unwrap_or_else(ThreadId::mint);
-        let (ids, registered) = self.ids(run, on, &request)?;
+        let (ids, resolved) = self.ids(run, on, &mut request).await?;
         if let Some(command) = &request.command {
             request::Command::parse(command).map_err(Error::Invalid)?;
         }
@@ -83,7 +90,7 @@ impl Service {
         };
         // Until the run is written: of those that resume at the same time one is accepted.
         let _lock = match thread.filter(|_| resumes(&request)) {
-            Some(thread) => self.lock_resume(thread, placement.pin).await?,
+            Some(thread) => self.lock_resume(thread, placement.pin, &request).await?,
             None => None,
         };
         let requested = request.address.root();
@@ -91,7 +98,7 @@ impl Service {
         request.address.checkpoint = placement.checkpoint;
         request.address.ns = "".into();
         request.address.map = None;
-        let mut prepared = self.build(&ids, &registered, &request, temporary)?;
+        let mut prepared = self.build(&ids, &resolved, &request, temporary)?;
         prepared.new.create_thread = new_thread(&request, &ids, thread);
         prepared.new.address = placement.checkpoint;
         prepared.new.branch = placement.pin;
@@ -110,6 +117,9 @@ impl Service {
             }
             Ok(created) => {
                 let row = self.launch(&request, run, created).await?;
+                if !row.temporary {
+                    request.access.at(Level::Writer).record_grant(row.thread);
+                }
                 Ok(SubmittedRun {
                     row,
                     handle,
@@ -131,48 +141,56 @@ impl Service {
 
     /// Prepares a run on an existing thread, for a transaction that has more in it.
     /// [`launch`](Self::launch) or [`discard`](Self::discard) must follow.
-    pub(crate) fn prepare(
+    pub(crate) async fn prepare(
         &self,
         thread: ThreadId,
-        request: &request::Run,
+        request: &mut request::Run,
     ) -> Result<PreparedRun, Error> {
-        let (ids, registered) = self.ids(RunId::mint(), thread, request)?;
-        self.build(&ids, &registered, request, false)
+        let (ids, resolved) = self.ids(RunId::mint(), thread, request).await?;
+        self.build(&ids, &resolved, request, false)
     }
 
-    /// The ids of a run to create, and the graph it executes.
-    fn ids(
+    /// The ids of a run to create, and the assistant it executes, whose config and context go into
+    /// the request: from then on no change of the assistant concerns the run.
+    async fn ids(
         &self,
         run: RunId,
         thread: ThreadId,
-        request: &request::Run,
-    ) -> Result<(Ids, Arc<Registered>), Error> {
+        request: &mut request::Run,
+    ) -> Result<(Ids, Resolved), Error> {
         if self.shared.drain.is_cancelled() {
             return Err(Error::Draining);
         }
-        let (assistant, registered) = self.shared.assistants.find(&request.assistant)?;
+        let viewer = request.access.principal();
+        let assistants = &self.shared.assistants;
+        let resolved = assistants.resolve(viewer, &request.assistant).await?;
+        // Of a request that names nobody the assistant's user counts.
+        identity::forget_nobody(&mut request.config);
+        let known = context_properties(&resolved.registered.graph);
+        (request.config, request.context) =
+            resolved.merge(&request.config, &request.context, known);
         let ids = Ids {
             run,
             thread,
-            assistant,
-            graph: registered.name.clone(),
+            assistant: resolved.id,
+            graph: resolved.registered.name.clone(),
         };
-        Ok((ids, registered))
+        Ok((ids, resolved))
     }
 
     /// The one builder of a new run: its row, its stream and its handle.
     fn build(
         &self,
         ids: &Ids,
-        registered: &Registered,
+        resolved: &Resolved,
         request: &request::Run,
         temporary: bool,
     ) -> Result<PreparedRun, Error> {
-        let metadata = run_metadata(request, ids, temporary);
+        let registered = &resolved.registered;
+        let metadata = run_metadata(request, ids, &resolved.metadata, temporary);
         let known = context_properties(&registered.graph);
         let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);
-        let running = self.inner.active.lock().running.len();
-        let has_room = running < self.inner.options.slots;
+        let has_room = self.has_room();
         let new = NewRun {
             id: ids.run,
             thread: ids.thread,
@@ -189,6 +207,8 @@ impl Service {
             own_metadata: (!temporary).then(|| own_keys(request)),
             thread_metadata: thread_metadata(ids),
             thread_config: thread_config(request),
+            max_queued: self.inner.options.max_queued,
+            access: request.access.at(Level::Writer),
         };
         let publisher = Publisher::new(stream::Options {
             modes: request.stream_mode.clone(),
@@ -197,13 +217,14 @@ impl Service {
             resumable: request.stream_resumable,
             ..stream::Options::new(ids.run, ids.thread, registered.graph.clone())
         });
-        let pending = PendingRun::new(publisher.clone());
+        let pending = PendingRun::new(publisher.clone(), request.access.principal().cloned());
         let handle = pending.handle.clone();
         self.inner.hub.insert(publisher);
         self.inner.active.lock().pending.insert(ids.run, pending);
         Ok(PreparedRun {
             id: ids.run,
             new,
+            registered: registered.clone(),
             handle,
             kwargs,
         })
@@ -226,12 +247,12 @@ impl Service {
         };
         self.cancel_superseded(request, &row).await;
         match slot {
-            Some(slot) => self.execute(row.clone(), slot, false),
+            Some(slot) => self.execute(row.clone(), slot, Start::Created),
             None => {
                 if let Some(pending) = self.inner.active.lock().pending.get_mut(&run) {
                     pending.since = Some(Instant::now());
                 }
-                self.wake();
+                self.wake_queue();
             }
         }
         Ok(row)
@@ -243,6 +264,25 @@ impl Service {
         self.inner.hub.remove(run);
     }
 
+    /// Checks that the client may create a run on a thread that exists, before it learns or locks
+    /// anything there. The transaction that creates the run checks it again.
+    pub(super) async fn authorize_creation(
+        &self,
+        request: &request::Run,
+        thread: ThreadId,
+    ) -> Result<(), Error> {
+        let Some(principal) = request.access.principal() else {
+            return Ok(());
+        };
+        let level = self
+            .shared
+            .parts
+            .tree
+            .level_on_thread(thread, principal.clone());
+        let access = request.access.at(Level::Writer);
+        access.check(thread, level.await?).map_err(denied_creation)
+    }
+
     /// Locks the tree of a thread until a run that resumes a branch is written, the active branch
     /// without `branch`; there is nothing to lock for a thread that does not exist yet.
     ///
@@ -252,12 +292,14 @@ impl Service {
         &self,
         thread: ThreadId,
         branch: Option<BranchId>,
-    ) -> Result<Option<OwnedMutexGuard<()>>, Error> {
+        request: &request::Run,
+    ) -> Result<Option<Turn<TreeId>>, Error> {
         let parts = &self.shared.parts;
         let Some(row) = parts.tree.reader().await?.thread_row(thread).await? else {
             return Ok(None);
         };
-        let lock = self.shared.tree_locks.lock(row.tree).await;
+        self.authorize_creation(request, thread).await?;
+        let lock = self.shared.turn(row.tree).await?;
         let mut reader = parts.tree.reader().await?;
         let row = resolve::thread(&mut *reader, thread).await?;
         let open = reader.open_runs(row.tree, thread).await?;
@@ -287,7 +329,17 @@ pub(crate) fn refusal(run: RunId, created: &Created) -> Option<Error> {
         Created::Busy => Some(Error::Busy),
         Created::NoThread => Some(Error::NoThreadOrAssistant),
         Created::Exists => Some(Error::RunExists(run)),
+        Created::QueueFull(most) => Some(Error::QueueFull(*most)),
+        Created::Denied(denied) => Some(denied_creation(*denied)),
         Created::Started(..) | Created::Queued(_) => None,
+    }
+}
+
+/// Why a client may not create a run: a thread that it does not see is one that is not there.
+pub(super) fn denied_creation(denied: Denied) -> Error {
+    match denied.foreign() {
+        Some(_) => Error::NoThreadOrAssistant,
+        None => denied.into(),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     assistants, checkpoint, engine,
     id::{CheckpointId, RunId, ThreadId},
-    tree,
+    tree::{self, members::Denied},
 };
 
 /// Why a request about threads and runs was not carried out. Nothing was written.
@@ -52,6 +52,12 @@ pub enum Error {
     /// Another run is pending or running, and the strategy of the request is `reject`.
     #[error("the thread is busy")]
     Busy,
+    /// As many runs as are allowed wait on the branch.
+    #[error(
+        "{0} runs wait on this branch already: wait for them or cancel some, or let the operator \
+         raise BACKSTITCH_MAX_QUEUED"
+    )]
+    QueueFull(usize),
     /// A state edit while a run is pending or running.
     #[error(
         "Thread {0} has in-flight runs: wait for them to finish or cancel them before changing \
@@ -84,11 +90,22 @@ pub enum Error {
     Engine(#[from] engine::Error),
 }
 
+impl From<Denied> for Error {
+    fn from(denied: Denied) -> Self {
+        match denied.foreign() {
+            Some(thread) => Self::NoThread(thread),
+            None => Self::Tree(denied.into()),
+        }
+    }
+}
+
 impl From<assistants::Error> for Error {
     fn from(error: assistants::Error) -> Self {
         match error {
             assistants::Error::UnknownGraph { name, known } => Self::UnknownGraph { name, known },
+            assistants::Error::Storage(error) => Self::Storage(error),
             assistants::Error::NoAssistant => Self::NoThreadOrAssistant,
+            other => Self::Invalid(other.to_string()),
         }
     }
 }

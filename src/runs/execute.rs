@@ -1,6 +1,7 @@
 //! Executing a claimed run: its stream, its request to the engine, and its end.
 
 mod engine_request;
+mod reattempt;
 
 use std::sync::Arc;
 
@@ -9,14 +10,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::engine_request::{command_of, context_properties};
-use self::engine_request::{config_of, input_of, names};
+use self::{
+    engine_request::{config_of, input_of, names},
+    reattempt::{AttemptLimit, Reattempt},
+};
 use super::{
-    Claimed, Error, Run, RunHandle, Service, Status,
+    ClaimedRun, Error, Run, RunHandle, Service, Status,
     active::PendingRun,
-    request::{self, Kwargs},
+    request::{self, Kwargs, identity},
 };
 use crate::{
-    assistants::{Assistant, Registered},
+    assistants::Registered,
     checkpoint::Slot,
     engine::{self, Request, Tolerance},
     fail_point,
@@ -28,15 +32,35 @@ use crate::{
 /// Numbers of frames that each attempt has to itself: a client that received some of an earlier
 /// attempt is shown all of this one.
 const FRAMES: u64 = 1_000_000_000;
+/// How a run comes to be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// By the request that created it.
+    Created,
+    /// From the queue, where more of its kind may wait.
+    Queued,
+    /// From the queue, and its principal may no longer write to the thread.
+    Denied,
+}
+
+impl Start {
+    fn of(claimed: &ClaimedRun) -> Self {
+        if claimed.is_permitted {
+            Self::Queued
+        } else {
+            Self::Denied
+        }
+    }
+}
+
 impl Service {
-    /// Executes a run that holds its slot, on a task of its own. `queued`: it came from the
-    /// queue, where more of its kind may wait.
-    pub(super) fn execute(&self, run: Run, slot: Slot, queued: bool) {
+    /// Executes a run that holds its slot, on a task of its own.
+    pub(super) fn execute(&self, run: Run, slot: Slot, start: Start) {
         let service = self.clone();
         let pending = self.take_up(&run);
         self.inner.tracker.spawn(async move {
             let thread = run.thread;
-            service.run_to_end(run, slot, pending).await;
+            service.run_to_end(run, slot, start, pending).await;
             let (waits, running) = {
                 let active = service.inner.active.lock();
                 (active.waits_on(thread), active.running.len())
@@ -45,16 +69,17 @@ impl Service {
             let full = running + 1 >= service.inner.options.slots;
             // Claiming from the queue is a write, so it is done when a run is known to wait;
             // what other processes queued is found by the poll.
-            if queued || full || waits {
-                service.wake();
+            if start != Start::Created || full || waits {
+                service.wake_thread(thread);
             }
         });
     }
 
     /// Executes runs that were taken from the queue.
-    pub(super) fn execute_claimed(&self, claimed: Vec<Claimed>) {
+    pub(super) fn execute_claimed(&self, claimed: Vec<ClaimedRun>) {
         for claimed in claimed {
-            self.execute(claimed.run, claimed.slot, true);
+            let start = Start::of(&claimed);
+            self.execute(claimed.run, claimed.slot, start);
         }
     }
 
@@ -75,12 +100,7 @@ impl Service {
             }
             None => {
                 let kwargs = Kwargs::from_value(&run.kwargs).ok()?;
-                let (_, registered) = self
-                    .shared
-                    .assistants
-                    .find(&Assistant::Id(run.assistant))
-                    .ok()?;
-                let graph = registered.graph.clone();
+                let graph = self.graph_of(run, &kwargs).ok()?.graph.clone();
                 let publisher = Publisher::new(stream::Options {
                     attempt: run.attempt,
                     after: earlier * FRAMES,
@@ -91,15 +111,20 @@ impl Service {
                     ..stream::Options::new(run.id, run.thread, graph)
                 });
                 self.inner.hub.insert(publisher.clone());
-                PendingRun::new(publisher)
+                PendingRun::new(publisher, run.principal.clone())
             }
         };
-        active.running.insert(run.id, pending.handle.clone());
-        self.inner.begun.notify_waiters();
+        active.begin(run.id, &pending.handle);
         Some(pending)
     }
 
-    async fn run_to_end(&self, run: Run, slot: Slot, pending: Option<PendingRun>) {
+    async fn run_to_end(
+        &self,
+        mut run: Run,
+        mut slot: Slot,
+        mut how: Start,
+        pending: Option<PendingRun>,
+    ) {
         let Some(pending) = pending else {
             // The graph is gone, or the row is from another version: the run fails and frees its slot.
             let error = engine::Error::value("this server has no graph for the run's assistant");
@@ -116,17 +141,36 @@ impl Service {
             publisher.start();
         }
         self.shared.notifier.notify(run.thread);
-        let finished = tokio::select! {
-            biased;
-            finished = guarded(self.attempt(&run, slot, &pending.handle)) => finished,
-            () = self.inner.hand_over.cancelled() => {
-                // The next process continues with what is stored. Those who wait here learn that
-                // the server has stopped.
-                self.inner.active.lock().running.remove(&run.id);
-                return;
+        let mut attempts = AttemptLimit::new(self.inner.options.timeout);
+        let finished = loop {
+            let finished = tokio::select! {
+                biased;
+                finished = guarded(self.attempt(&run, slot, how, &pending.handle)) => Some(finished),
+                () = self.inner.hand_over.cancelled() => None,
+            };
+            let next = match finished {
+                Some(finished) if !attempts.allows(&finished) => break Some(finished),
+                Some(_) => self.reattempt(&run, &pending.handle, &mut attempts).await,
+                None => Reattempt::HandedOver,
+            };
+            match next {
+                Reattempt::Claimed(claimed) => {
+                    how = Start::of(&claimed);
+                    (run, slot) = (claimed.run, claimed.slot);
+                }
+                Reattempt::Fenced => break None,
+                Reattempt::HandedOver => {
+                    // The next process continues with what is stored. Those who wait here learn
+                    // that the server has stopped.
+                    self.inner.active.lock().running.remove(&run.id);
+                    return;
+                }
             }
         };
-        let result = self.finish(&run, slot, finished, &pending.handle).await;
+        let result = match finished {
+            Some(finished) => self.finish(&run, slot, finished, &pending.handle).await,
+            None => None,
+        };
         self.shared.notifier.notify(run.thread);
         let Some(result) = result else {
             // Those who wait here get the result that another attempt writes.
@@ -145,19 +189,41 @@ impl Service {
         self.publish_result(pending, result);
     }
 
+    /// The graph that a run was created for, whatever became of its assistant.
+    fn graph_of(&self, run: &Run, kwargs: &Kwargs) -> Result<Arc<Registered>, Error> {
+        let assistants = &self.shared.assistants;
+        let configurable = kwargs.config.get("configurable").and_then(Value::as_map);
+        let graph = configurable.and_then(|map| map.get("graph_id"));
+        match graph.and_then(Value::as_str) {
+            Some(name) => Ok(assistants.required(name)?),
+            None => {
+                let found = assistants.system(run.assistant);
+                found.ok_or(Error::NoThreadOrAssistant)
+            }
+        }
+    }
+
     async fn attempt(
         &self,
         run: &Run,
         slot: Slot,
+        how: Start,
         handle: &RunHandle,
     ) -> Result<(Arc<Registered>, engine::Finished), Error> {
-        let (_, registered) = self.shared.assistants.find(&Assistant::Id(run.assistant))?;
+        if how == Start::Denied {
+            let principal = run.principal.as_deref().unwrap_or_default();
+            tracing::info!(run = %run.id, thread = %run.thread, principal, "access was refused to a queued run");
+            return Err(Error::Engine(engine::Error::failed(
+                "permission_denied",
+                "the principal of this run may no longer write to its thread",
+            )));
+        }
         let kwargs = Kwargs::from_value(&run.kwargs)
             .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;
+        let registered = self.graph_of(run, &kwargs)?;
         fail_point!("runs::claimed");
-        let mut start = self
-            .starting_point(run, slot, &kwargs, &handle.publisher)
-            .await?;
+        // The memory is the run's until it ends: its states build on the one it starts from.
+        let (mut start, _memory) = self.starting_point(run, slot, &kwargs, handle).await?;
         if run.temporary {
             // Nothing of it stays, so no message is looked up.
             start.index = None;
@@ -183,13 +249,19 @@ impl Service {
                 request::Durability::Async => engine::Durability::Async,
                 request::Durability::Exit => engine::Durability::Exit,
             },
-            items: self.shared.parts.items.clone(),
+            items: Some(
+                self.shared
+                    .parts
+                    .items
+                    .of(identity::principal(&kwargs.config)),
+            ),
             reuse: Some(self.inner.reuse.clone()),
             tolerance: Tolerance {
                 // Clients of LangGraph resume twice and expect the state.
                 idle_resumes: true,
                 unknown_names: false,
             },
+            max_tasks: self.inner.options.max_tasks,
             sink: handle.publisher.clone(),
             cancel: handle.cancel.clone(),
         };

@@ -8,7 +8,7 @@ use crate::{
     checkpoint::Slot,
     engine::{self, Ended},
     fail_point,
-    tree::{Outcome, read::head::displayed_values},
+    tree::{self, Outcome, read::head::displayed_values},
     value::{Map, Value},
 };
 
@@ -23,16 +23,21 @@ const TRIES: u32 = 8;
 pub(super) enum FinalRow {
     /// It is durable.
     Written,
+    /// What the run left cannot be stored: a row that says only that is durable.
+    Replaced,
     /// Another process has ended the run or taken it over: its row is the truth.
     Fenced,
-    /// The storage refused to write it.
-    Failed,
+    /// This server stops; another process continues with the run.
+    HandedOver,
 }
+
+/// What the row says of a run whose real end the storage refuses.
+const REFUSED: (&str, &str) = ("InternalError", "the end of the run could not be stored");
 
 impl Service {
     /// Writes the final row, publishes a failure to the stream, and returns the result. `None` when
-    /// another process has ended the run or taken it over. Of a row that the storage refuses, the
-    /// result says just that.
+    /// another process has ended the run or takes it over. Of an end that the storage refuses, row
+    /// and result say just that.
     pub(super) async fn finish(
         &self,
         run: &Run,
@@ -50,14 +55,15 @@ impl Service {
                 values = displayed_values(&registered.graph, &finished.values);
                 match finished.result {
                     Ok(Ended::Done) => {}
-                    Ok(Ended::Breakpoint) => outcome = Outcome::Interrupted,
+                    // Behind the last node nothing waits.
+                    Ok(Ended::Breakpoint) => outcome = Outcome::left_with(&finished.next),
                     Ok(Ended::Interrupted(open)) => {
                         outcome = Outcome::Interrupted;
                         interrupts = open;
                     }
                     Err(engine::Error::Cancelled) => {
                         status = Status::Interrupted;
-                        outcome = left_over(&finished.next);
+                        outcome = Outcome::left_with(&finished.next);
                         reason = handle.reason.lock().take();
                     }
                     Err(failure) => {
@@ -78,13 +84,13 @@ impl Service {
                 outcome = Outcome::Error;
                 error = Some(match failure {
                     Error::Engine(error) => error,
-                    Error::Storage(error) => engine::Error::Storage(error),
+                    Error::Storage(error) | Error::Tree(tree::Error::Storage(error)) => {
+                        engine::Error::Storage(error)
+                    }
+                    Error::Tree(tree::Error::Engine(error)) => error,
                     other => engine::Error::value(other.to_string()),
                 });
             }
-        }
-        if let Some(failure) = &error {
-            tracing::warn!(run = %run.id, thread = %run.thread, error = %failure, "run failed");
         }
         let shown = error.as_ref().map(engine::Error::to_value);
         let stored = shown.clone().or(reason);
@@ -100,17 +106,20 @@ impl Service {
         }
         match row {
             FinalRow::Written => {}
-            FinalRow::Fenced => return None,
-            FinalRow::Failed => {
-                let (class, message) = (
-                    "InternalError",
-                    "the end of the run could not be stored; it may run again: join it once more",
-                );
+            // Another run took its place, or its thread was deleted: the run did not fail.
+            FinalRow::Fenced => {
+                tracing::debug!(run = %run.id, thread = %run.thread, "run superseded");
+                return None;
+            }
+            FinalRow::HandedOver => return None,
+            FinalRow::Replaced => {
+                let (class, message) = REFUSED;
                 handle.publisher.error(class, message);
                 return Some(RunResult::failed(class, message));
             }
         }
         if let Some(failure) = &error {
+            tracing::warn!(run = %run.id, thread = %run.thread, error = %failure, "run failed");
             handle.publisher.error(failure.class(), &failure.message());
         }
         Some(RunResult {
@@ -122,8 +131,9 @@ impl Service {
         })
     }
 
-    /// Writes the final row. While the storage is not available this retries: the run occupies
-    /// its slot until its row is final.
+    /// Writes the final row. While the storage fails this retries: the run occupies its slot until
+    /// its row is final. What the storage refuses for a reason that stays is replaced by a row that
+    /// has nothing of the run's own, so that the run is not executed again and again.
     pub(super) async fn write_final_row(
         &self,
         run: &Run,
@@ -134,7 +144,7 @@ impl Service {
     ) -> FinalRow {
         use crate::checkpoint::Error::{Fenced, Unavailable};
         fail_point!("runs::before_finish");
-        let finish = Finish {
+        let mut finish = Finish {
             slot,
             run: run.id,
             status,
@@ -142,31 +152,35 @@ impl Service {
             error,
             delete_thread: run.temporary,
         };
-        let mut wait = FIRST_PAUSE;
-        let mut tries = 0;
+        let (mut wait, mut refusals, mut is_replaced) = (FIRST_PAUSE, 0, false);
         loop {
-            match self.shared.parts.runs.finish(finish.clone()).await {
+            let error = match self.shared.parts.runs.finish(finish.clone()).await {
+                Ok(()) if is_replaced => return FinalRow::Replaced,
                 Ok(()) => return FinalRow::Written,
                 Err(Fenced) => return FinalRow::Fenced,
-                Err(error) => {
-                    tracing::error!(run = %run.id, %error, "the end of a run could not be stored");
-                    tries += 1;
-                    if tries == TRIES && !matches!(error, Unavailable(_)) {
-                        return FinalRow::Failed;
-                    }
-                    tokio::time::sleep(wait).await;
-                    wait = LAST_PAUSE.min(wait * 2);
-                }
+                Err(error) => error,
+            };
+            tracing::error!(run = %run.id, %error, "the end of a run could not be stored");
+            refusals += u32::from(!matches!(error, Unavailable(_)));
+            if refusals == TRIES && !is_replaced {
+                let (class, message) = REFUSED;
+                finish.status = Status::Error;
+                finish.outcome = Outcome::Error;
+                finish.error = RunResult::failed(class, message).error;
+                is_replaced = true;
+                continue;
             }
+            let pause = tokio::time::sleep(wait);
+            if self
+                .inner
+                .hand_over
+                .run_until_cancelled(pause)
+                .await
+                .is_none()
+            {
+                return FinalRow::HandedOver;
+            }
+            wait = LAST_PAUSE.min(wait * 2);
         }
-    }
-}
-
-/// What a cancelled run leaves: nodes that wait, or nothing.
-fn left_over(next: &[Arc<str>]) -> Outcome {
-    if next.is_empty() {
-        Outcome::Idle
-    } else {
-        Outcome::Interrupted
     }
 }

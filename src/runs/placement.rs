@@ -77,6 +77,7 @@ impl Service {
         let thread = row
             .filter(|row| row.deleted_at.is_none())
             .ok_or(Error::NoThreadOrAssistant)?;
+        self.authorize_creation(request, id).await?;
         let resolved = tree::resolve(read, &thread, &address).await;
         let resolved = resolved.map_err(|error| as_langgraph(error, &address))?;
         let active = resolve::active(read, &thread).await?;

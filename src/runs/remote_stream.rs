@@ -1,16 +1,20 @@
 //! Joining the stream of a run, also of one that another process executes or that waits for one: its
 //! events are not here, but its end is, and so are all of its events once this process takes it over.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::{
-    Error, RunResult, Service,
+    Error, RunHandle, RunResult, Service,
     request::{Join, Target},
 };
-use crate::stream::{FrameSource, Mode, Since, Subscription};
+use crate::{
+    stream::{FrameSource, Mode, Publisher, Since, Subscription},
+    tree::members::Access,
+};
 
 /// How often the row of the run is read.
 const POLL: Duration = Duration::from_millis(500);
@@ -25,19 +29,17 @@ struct RemoteStream {
 }
 
 enum State {
-    Waiting,
+    /// For the run's end, or until this process takes it over.
+    Waiting(oneshot::Receiver<RunHandle>),
     Local(Subscription),
     Ended,
 }
 
 impl RemoteStream {
-    fn new(service: Service, run: Target, modes: Vec<Mode>) -> Self {
-        Self {
-            service,
-            run,
-            modes,
-            state: State::Waiting,
-        }
+    /// The frames of the run now that this process executes it: whatever its client received
+    /// before was of another attempt.
+    fn follow(&mut self, publisher: &Arc<Publisher>) {
+        self.state = State::Local(publisher.subscribe(Since::Start, &self.modes));
     }
 }
 
@@ -45,30 +47,30 @@ impl RemoteStream {
 impl FrameSource for RemoteStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            match &mut self.state {
+            let begun = match &mut self.state {
                 State::Local(frames) => return frames.next().await,
                 State::Ended => return None,
-                State::Waiting => {}
-            }
-            if let Some(publisher) = self.service.publisher(self.run.run) {
-                // Whatever its client received before was of another attempt.
-                self.state = State::Local(publisher.subscribe(Since::Start, &self.modes));
-                continue;
-            }
-            match self.service.find_run(self.run.thread, self.run.run).await {
+                State::Waiting(begun) => begun,
+            };
+            let pause = match self.service.find_run(self.run.thread, self.run.run).await {
                 Ok(Some(row)) if row.status.is_final() => {
                     let result = self.service.result_of_row(&row).await;
                     self.state = State::Ended;
                     return Some(result.to_frames(row.id, row.attempt, &self.modes));
                 }
-                Ok(None) => {
-                    self.state = State::Ended;
-                    return None;
+                Ok(Some(_)) => Some(POLL),
+                // A temporary run leaves no row.
+                Ok(None) => None,
+                Err(error) => {
+                    tracing::warn!(%error, "a run could not be read");
+                    Some(POLL)
                 }
-                Ok(Some(_)) => {}
-                Err(error) => tracing::warn!(%error, "a run could not be read"),
+            };
+            match tokio::time::timeout(pause.unwrap_or_default(), begun).await {
+                Ok(Ok(handle)) => self.follow(&handle.publisher),
+                _ if pause.is_none() => self.state = State::Ended,
+                _ => {}
             }
-            tokio::time::sleep(POLL).await;
         }
     }
 }
@@ -78,13 +80,17 @@ impl Service {
     /// error event.
     ///
     /// # Errors
-    /// The storage failed.
+    /// No such thread, or none of the client's; or the storage failed.
     pub async fn join_stream(
         &self,
+        access: &Access,
         run: Target,
         join: Join,
     ) -> Result<(Box<dyn FrameSource>, bool), Error> {
-        if let Some(publisher) = self.publisher(run.run) {
+        self.authorize(access, run.thread).await?;
+        // From here on no run that begins here is missed.
+        let begun = self.awaited(run);
+        if let Some(publisher) = self.publisher(run) {
             // What was never retained cannot be replayed.
             let since = if publisher.resumable() {
                 Since::last_event_id(join.last_event_id.as_deref())
@@ -96,7 +102,12 @@ impl Service {
         match self.find_run(run.thread, run.run).await? {
             Some(row) if row.status.is_final() => Ok((Box::new(None), true)),
             Some(_) => {
-                let frames = RemoteStream::new(self.clone(), run, join.modes);
+                let frames = RemoteStream {
+                    service: self.clone(),
+                    run,
+                    modes: join.modes,
+                    state: State::Waiting(begun),
+                };
                 Ok((Box::new(frames), false))
             }
             None => Ok((

@@ -7,37 +7,23 @@ use serde::{Deserialize, Serialize};
 use super::Strategy;
 use crate::{
     id::{CheckpointId, RunId, ThreadId},
-    tree,
+    tree::{self, members::Access},
     value::{Map, Value},
+    words::words,
 };
 
 pub mod codec;
 mod command;
+pub mod identity;
 mod kwargs;
 
 pub use crate::{assistants::Assistant, stream::Mode};
 pub use command::{Command, Goto};
 pub use kwargs::{Ids, Kwargs};
 
-/// Declares an enum of words as clients write them.
-macro_rules! words {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        pub enum $name { $($(#[$vdoc])* #[serde(rename = $word)] $variant,)* }
-
-        impl $name {
-            /// Every word with its meaning, in the order in which they are listed to clients.
-            pub const ALL: &[(&'static str, Self)] = &[$(($word, Self::$variant),)*];
-        }
-    )*};
-}
-
-pub(crate) use words;
-
 words! {
     /// When a superstep's checkpoint must be durable.
-    Durability {
+    pub enum Durability, "durability" {
         /// Before the next superstep starts.
         Sync = "sync",
         /// While the next superstep runs.
@@ -46,51 +32,41 @@ words! {
         Exit = "exit",
     }
     /// What a lost client connection means for the run.
-    OnDisconnect {
+    pub enum OnDisconnect, "word for disconnecting" {
         /// The run is cancelled.
         Cancel = "cancel",
         /// The run continues.
         Continue = "continue",
     }
     /// What to do when the thread does not exist.
-    IfNotExists {
+    pub enum IfNotExists, "word for a missing thread" {
         /// Create it.
         Create = "create",
         /// Refuse the run.
         Reject = "reject",
     }
     /// What becomes of the thread of a stateless run.
-    OnCompletion {
+    pub enum OnCompletion, "word for completion" {
         /// It is deleted with the run.
         Delete = "delete",
         /// It stays.
         Keep = "keep",
     }
     /// What cancelling does with what the run has done.
-    CancelAction {
+    pub enum CancelAction, "action of a cancellation" {
         /// It stays.
         Interrupt = "interrupt",
         /// It is undone, and the run is deleted.
         Rollback = "rollback",
     }
     /// Which runs to cancel.
-    CancelStatus {
+    pub enum CancelStatus, "status of runs to cancel" {
         /// Those that wait.
         Pending = "pending",
         /// Those that are executed.
         Running = "running",
         /// Both.
         All = "all",
-    }
-}
-
-impl CancelAction {
-    /// The word clients write.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Interrupt => "interrupt",
-            Self::Rollback => "rollback",
-        }
     }
 }
 
@@ -198,6 +174,10 @@ pub struct Run {
     pub request_id: Arc<str>,
     /// The principal of the request; the owner of a thread that it creates.
     pub principal: Arc<str>,
+    /// Who authenticated for the request; `None` where nobody does. Nodes see it.
+    pub user: Option<Arc<str>>,
+    /// On whose behalf it runs; that client must be a writer of the thread.
+    pub access: Access,
     /// The id it is to have; `None` for a new one. Set for requests that take effect once, so
     /// that a retry finds the run of a process that died before it responded.
     pub id: Option<RunId>,
@@ -234,7 +214,9 @@ impl Run {
             webhook: None,
             on_completion: OnCompletion::Delete,
             request_id: "".into(),
-            principal: "local".into(),
+            principal: tree::members::LOCAL_PRINCIPAL.into(),
+            user: None,
+            access: Access::unrestricted(),
             id: None,
         }
     }

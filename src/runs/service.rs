@@ -1,16 +1,25 @@
 //! The service itself: its settings, its parts, and looking up runs.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Error, Run, RunHandle, Shared, Status, active::ActiveRuns};
+use super::{
+    Error, Listing, Run, RunHandle, Shared, Status, active::ActiveRuns, listing::BATCH_BYTES,
+    probe::Probe, request::Target, shared::AccessWatch, worker::Freed,
+};
 use crate::{
-    engine::node_cache::Results,
+    budget::Budget,
+    contention::Patience,
+    engine::{self, node_cache::Results},
     id::{RunId, ThreadId},
-    stream::{Hub, Publisher, Retention},
+    stream::{Hub, Memory, Publisher, Retention},
+    tree::members::Access,
 };
 
 /// Settings of the service.
@@ -18,6 +27,8 @@ use crate::{
 pub struct Options {
     /// Runs executed at once.
     pub slots: usize,
+    /// The most runs that may wait on one branch.
+    pub max_queued: usize,
     /// How long a worker may be silent before its runs count as lost.
     pub lease: Duration,
     /// How often the queue is read without a notification.
@@ -26,6 +37,15 @@ pub struct Options {
     pub drain: Duration,
     /// Supersteps a run may take when neither it nor its graph has a limit (LangGraph's default).
     pub recursion_limit: u32,
+    /// How many may wait for one thread or tree, and for how long.
+    pub patience: Patience,
+    /// The most tasks of one superstep.
+    pub max_tasks: usize,
+    /// Bytes of all event streams that their readers have not read, or that are retained for them.
+    pub stream_memory: usize,
+    /// Bytes that large states of runs and responses which are being made may take, half of them
+    /// those of one client.
+    pub state_memory: usize,
     /// Longest run.
     pub timeout: Duration,
 }
@@ -34,10 +54,15 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             slots: 512,
+            max_queued: 100,
             lease: Duration::from_secs(15),
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(30),
             recursion_limit: 10_007,
+            patience: Patience::default(),
+            max_tasks: engine::MAX_TASKS,
+            stream_memory: 256 << 20,
+            state_memory: 256 << 20,
             timeout: Duration::from_secs(24 * 3600),
         }
     }
@@ -51,10 +76,16 @@ pub(super) struct Inner {
     pub active: Mutex<ActiveRuns>,
     /// Results of nodes that declare reuse.
     pub reuse: Arc<Results>,
+    /// Memory for large states of runs, and for responses that are being made.
+    pub states: Arc<Budget>,
     /// A run may have become free to start.
     pub wake: Notify,
-    /// This process has begun to execute a run.
-    pub begun: Notify,
+    /// Whether the storage can be written to.
+    pub probe: Probe,
+    /// Where runs may wait for nobody any more.
+    pub freed: Mutex<Freed>,
+    /// More runs waited than there was room for when the queue was read last: new ones join it.
+    pub contended: AtomicBool,
     /// The tasks that execute runs.
     pub tracker: TaskTracker,
     /// Cancelled when runs that are still executed are left to other processes.
@@ -74,31 +105,125 @@ impl Service {
         Self {
             shared,
             inner: Arc::new(Inner {
-                options,
-                hub: Hub::new(Retention::default()),
+                states: Budget::new(options.state_memory),
+                hub: Hub::new(
+                    Retention {
+                        bytes: options.stream_memory / 4,
+                        ..Retention::default()
+                    },
+                    Memory::new(options.stream_memory),
+                ),
                 active: Mutex::default(),
                 reuse: Arc::default(),
                 wake: Notify::new(),
-                begun: Notify::new(),
+                probe: Probe::default(),
+                freed: Mutex::default(),
+                contended: AtomicBool::new(false),
                 tracker: TaskTracker::new(),
                 hand_over: CancellationToken::new(),
+                options,
             }),
         }
     }
 
-    /// Lets the worker read the queue: a run may have become free to start.
+    /// Memory for large states of runs, and for responses that are being made.
+    pub fn memory(&self) -> &Arc<Budget> {
+        &self.inner.states
+    }
+
+    /// Lets the worker read the queue: on any thread a run may have become free to start.
     pub fn wake(&self) {
+        self.inner.freed.lock().anywhere = true;
+        self.wake_queue();
+    }
+
+    /// Lets the worker read the queue: on this thread a run may have become free to start.
+    pub fn wake_thread(&self, thread: ThreadId) {
+        self.inner.freed.lock().threads.insert(thread);
+        self.wake_queue();
+    }
+
+    /// Lets the worker read the queue: a run that waits for nobody was added.
+    pub(super) fn wake_queue(&self) {
         self.inner.wake.notify_one();
     }
 
-    /// A run that waits or is executed in this process.
-    pub fn handle(&self, run: RunId) -> Option<RunHandle> {
-        self.inner.active.lock().get(run)
+    /// Checks that a client still has the level on a thread that its request took the first time. Of
+    /// a thread that is gone nothing can be withdrawn.
+    ///
+    /// # Errors
+    /// As [`authorize`](Self::authorize).
+    pub async fn authorize_repeat(&self, access: &Access, thread: ThreadId) -> Result<(), Error> {
+        let row = self
+            .shared
+            .parts
+            .tree
+            .reader()
+            .await?
+            .thread_row(thread)
+            .await?;
+        match row.filter(|row| row.deleted_at.is_none()) {
+            Some(_) => self.authorize(access, thread).await,
+            None => Ok(()),
+        }
     }
 
-    /// The stream of a run of this process, also for a while after its end.
-    pub fn publisher(&self, run: RunId) -> Option<Arc<Publisher>> {
-        self.inner.hub.get(run)
+    /// Watches a client's access to a thread while a stream is open; `None` when everything is
+    /// allowed.
+    pub fn watch_access(&self, access: &Access, thread: ThreadId) -> Option<AccessWatch> {
+        self.shared.withdrawals.watch(access, thread)
+    }
+
+    /// Cancelled when the runs that are still executed are left to other processes.
+    pub fn handed_over(&self) -> CancellationToken {
+        self.inner.hand_over.clone()
+    }
+
+    /// A run of a thread that waits or is executed in this process.
+    pub fn handle(&self, run: Target) -> Option<RunHandle> {
+        let handle = self.inner.active.lock().get(run.run);
+        handle.filter(|handle| handle.publisher.thread() == run.thread)
+    }
+
+    /// The memory of all event streams of this process.
+    pub fn stream_memory(&self) -> &Arc<Memory> {
+        self.inner.hub.memory()
+    }
+
+    /// The stream of a run of a thread in this process, also for a while after its end.
+    pub fn publisher(&self, run: Target) -> Option<Arc<Publisher>> {
+        let publisher = self.inner.hub.get(run.run);
+        publisher.filter(|publisher| publisher.thread() == run.thread)
+    }
+
+    /// Checks that a client has the level on a thread that its operation takes.
+    ///
+    /// # Errors
+    /// No such thread, or none of the client's; 403 below the level; or the storage failed.
+    pub async fn authorize(&self, access: &Access, thread: ThreadId) -> Result<(), Error> {
+        let Some(principal) = access.principal() else {
+            return Ok(());
+        };
+        let level = self
+            .shared
+            .parts
+            .tree
+            .level_on_thread(thread, principal.clone());
+        Ok(access.check(thread, level.await?)?)
+    }
+
+    /// One run, to be shown to a client.
+    ///
+    /// # Errors
+    /// No such thread, or none of the client's; or the storage failed.
+    pub async fn visible_run(&self, access: &Access, run: Target) -> Result<Option<Run>, Error> {
+        self.authorize(access, run.thread).await?;
+        self.find_run(run.thread, run.run).await
+    }
+
+    /// A run, once this process knows of it: see [`ActiveRuns::awaited`].
+    pub(super) fn awaited(&self, run: Target) -> oneshot::Receiver<RunHandle> {
+        self.inner.active.lock().awaited(run.thread, run.run)
     }
 
     /// One run.
@@ -109,20 +234,46 @@ impl Service {
         Ok(self.shared.parts.runs.run(thread, run).await?)
     }
 
-    /// Runs of a thread, newest first.
+    /// Runs of a thread, newest first; without what their requests contain if that is not
+    /// requested.
     ///
     /// # Errors
-    /// No such thread, or the storage failed.
+    /// No such thread, or none of the client's; or the storage failed.
     pub async fn list(
         &self,
+        access: &Access,
         thread: ThreadId,
         status: Option<Status>,
-        limit: usize,
-        offset: usize,
-    ) -> Result<Vec<Run>, Error> {
+        (limit, offset): (usize, usize),
+        with_requests: bool,
+    ) -> Result<Listing<Run>, Error> {
+        self.authorize(access, thread).await?;
         self.shared.thread(thread).await?;
-        let runs = &self.shared.parts.runs;
-        Ok(runs.runs(thread, status, limit, offset).await?)
+        let runs = self.shared.parts.runs.clone();
+        if !with_requests {
+            let found = runs.runs_without_requests(thread, status, limit, offset);
+            return Ok(Listing::of(found.await?, 0));
+        }
+        let sizes = runs.run_sizes(thread, status, limit, offset).await?;
+        let total = sizes.iter().map(|(_, bytes)| bytes).sum();
+        let largest = sizes.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        if total <= BATCH_BYTES {
+            let found = runs.runs(thread, status, limit, offset).await?;
+            return Ok(Listing::of(found, total));
+        }
+        let items = async_stream::try_stream! {
+            for (id, _) in sizes {
+                // One that was deleted meanwhile is left out.
+                if let Some(run) = runs.run(thread, id).await? {
+                    yield run;
+                }
+            }
+        };
+        Ok(Listing {
+            largest,
+            at_once: largest,
+            items: Box::pin(items),
+        })
     }
 }
 

@@ -3,33 +3,31 @@
 
 mod conversation;
 mod notify;
-mod tree_locks;
+mod withdrawals;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use conversation::no_channel;
 pub use notify::EventNotifier;
-pub(crate) use tree_locks::TreeLocks;
+pub use withdrawals::{AccessWatch, Withdrawals};
 
 use self::notify::NotifyingSaver;
 use super::{Error, Store};
 use crate::{
     assistants::{self, Registered},
-    checkpoint::{Saver, cache::DecodedCheckpoints},
-    engine::Items,
+    checkpoint::{self, Saver, cache::DecodedCheckpoints},
+    contention::{Lines, Patience, Turn},
     graph::Compiled,
-    id::{ThreadId, WorkerId},
+    id::{ThreadId, TreeId, WorkerId},
+    store,
     tree::{
         self, Thread,
         read::head::{self, Head},
     },
     value::{Map, Value},
 };
-
-/// Bytes of decoded checkpoints that a process retains.
-const CACHE_BYTES: usize = 64 << 20;
 
 /// The storages the services work with; usually one object in all roles.
 #[derive(Clone)]
@@ -40,8 +38,14 @@ pub struct Parts {
     pub tree: Arc<dyn tree::Store>,
     /// Runs and leases.
     pub runs: Arc<dyn Store>,
-    /// Long-term memory of nodes.
-    pub items: Option<Arc<dyn Items>>,
+    /// Assistants of clients.
+    pub assistants: Arc<dyn assistants::Store>,
+    /// The config and context of runs by graph.
+    pub defaults: BTreeMap<Arc<str>, assistants::Defaults>,
+    /// How much an assistant may take.
+    pub assistant_limits: assistants::Limits,
+    /// Long-term memory of clients and nodes.
+    pub items: store::Service,
     /// Tables derived from events.
     pub projections: Arc<dyn tree::projection::Store>,
 }
@@ -57,7 +61,9 @@ pub struct Shared {
     /// Who waits for events, and which threads have new ones.
     pub(crate) notifier: Arc<EventNotifier>,
     /// Locks of trees.
-    pub(crate) tree_locks: TreeLocks,
+    pub(crate) tree_locks: Lines<TreeId>,
+    /// Clients with open streams, whose access may be withdrawn.
+    pub(crate) withdrawals: Arc<Withdrawals>,
     /// This process as a worker.
     pub(crate) worker: WorkerId,
     /// Cancelled when the server stops: no new work begins.
@@ -66,11 +72,21 @@ pub struct Shared {
 
 impl Shared {
     /// Over `parts`, with one assistant for each of `graphs`.
+    /// Those who wait for one thread or tree do so with this patience. Decoded checkpoints of about
+    /// `cache_bytes` are retained.
     pub fn new(
         mut parts: Parts,
         graphs: impl IntoIterator<Item = (Arc<str>, Arc<Compiled>)>,
         drain: CancellationToken,
+        patience: Patience,
+        cache_bytes: usize,
     ) -> Self {
+        let assistants = assistants::Service::new(
+            graphs,
+            std::mem::take(&mut parts.defaults),
+            parts.assistants.clone(),
+            parts.assistant_limits,
+        );
         let notifier = Arc::<EventNotifier>::default();
         parts.saver = Arc::new(NotifyingSaver {
             saver: parts.saver,
@@ -78,10 +94,11 @@ impl Shared {
         });
         Self {
             parts,
-            assistants: assistants::Service::new(graphs),
-            cache: DecodedCheckpoints::new(CACHE_BYTES),
+            assistants,
+            cache: DecodedCheckpoints::new(cache_bytes),
             notifier,
-            tree_locks: TreeLocks::default(),
+            tree_locks: Lines::new(patience),
+            withdrawals: Arc::default(),
             worker: WorkerId::mint(),
             drain,
         }
@@ -104,6 +121,16 @@ impl Shared {
     pub(crate) async fn thread(&self, id: ThreadId) -> Result<Thread, Error> {
         let row = self.parts.tree.thread(id).await?;
         row.ok_or(Error::NoThread(id))
+    }
+
+    /// Waits for a turn at a tree, for those who post to it: the lock on its row would make them wait
+    /// too, but with a connection in hand.
+    ///
+    /// # Errors
+    /// Too many wait, or for too long.
+    pub(crate) async fn turn(&self, tree: TreeId) -> Result<Turn<TreeId>, Error> {
+        let turn = self.tree_locks.alone(tree).await;
+        Ok(turn.map_err(checkpoint::Error::from)?)
     }
 
     /// The graph that the metadata of a thread names: that of its last run. `None` also if it is
@@ -138,7 +165,7 @@ impl Shared {
     /// The storage failed.
     pub(crate) async fn head_of(&self, thread: &Thread) -> Result<Head, Error> {
         let registered = self.graph_of(&thread.metadata);
-        let wiring = registered.as_ref().map(|registered| &*registered.wiring);
-        Ok(head::head(&self.parts.saver, thread, wiring).await?)
+        let topology = registered.as_ref().map(|registered| &*registered.topology);
+        Ok(head::head(&self.parts.saver, thread, topology).await?)
     }
 }

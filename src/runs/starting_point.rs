@@ -3,15 +3,21 @@
 
 use std::sync::Arc;
 
-use super::{Error, Run, Service, request::Kwargs};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Error, Run, RunHandle, Service,
+    listing::{BATCH_BYTES, IN_MEMORY},
+    request::{Kwargs, identity},
+};
 use crate::{
+    budget::{Budget, Reservation},
     checkpoint::{
-        At, Query, Slot,
-        frame::{self, Decoded},
+        At, Page, PageScope, Query, Slot,
+        frame::{self, Chains, Decoded},
     },
     engine::{Attempt, Start},
     id::CheckpointId,
-    stream::Publisher,
     tree::{self, address::auto_name},
 };
 
@@ -22,8 +28,8 @@ impl Service {
         run: &Run,
         slot: Slot,
         kwargs: &Kwargs,
-        publisher: &Publisher,
-    ) -> Result<Start, Error> {
+        handle: &RunHandle,
+    ) -> Result<(Start, Option<Reservation>), Error> {
         // An earlier attempt has stored checkpoints, if the head is not where the run began.
         let moved = slot.head.is_some() && slot.head != run.base;
         let attempt = match run.attempt {
@@ -33,8 +39,18 @@ impl Service {
         };
         let at_base = attempt != Attempt::FromOwnCheckpoint;
         let address = run.address.filter(|_| at_base);
+        let mut memory = None;
         let mut base = match address.or(slot.head) {
-            Some(id) => Some(self.load(run, slot, id).await?),
+            Some(id) => {
+                let room = Room {
+                    budget: &self.inner.states,
+                    payer: identity::principal(&kwargs.config),
+                    cancel: &handle.cancel,
+                };
+                let (state, reserved) = self.load(slot, id, &room).await?;
+                memory = reserved;
+                Some(state)
+            }
             None => None,
         };
         if address.is_none() || address == slot.head {
@@ -43,8 +59,8 @@ impl Service {
                 base.writes.retain(|(branch, _)| *branch == slot.branch);
             }
         }
-        let made_by = base.as_ref().and_then(|base| base.checkpoint.run);
-        if !at_base && made_by != Some(run.id) {
+        let written_by = base.as_ref().and_then(|base| base.checkpoint.run);
+        if !at_base && written_by != Some(run.id) {
             let detail = "the branch has moved on since the run was interrupted by a crash";
             return Err(Error::Invalid(detail.into()));
         }
@@ -59,10 +75,10 @@ impl Service {
         }
         if let Some(branching) = kwargs.branching {
             let name = self.branch_of(&mut start, branching.activate).await?;
-            publisher.name_branch(name);
-            publisher.start();
+            handle.publisher.name_branch(name);
+            handle.publisher.start();
         }
-        Ok(start)
+        Ok((start, memory))
     }
 
     /// The name of the branch that a run works on. A branch that the run will make is named here,
@@ -83,27 +99,72 @@ impl Service {
         Ok(name)
     }
 
-    /// A checkpoint with its pending writes; its values come from the cache when they can.
-    async fn load(&self, run: &Run, slot: Slot, id: CheckpointId) -> Result<Decoded, Error> {
-        let cached = self.shared.cache.get(slot.tree, id);
-        let stored = self
-            .shared
-            .parts
-            .saver
-            .load(Query {
-                tree: slot.tree,
-                thread: run.thread,
-                ns: "".into(),
-                at: At::Id(id),
-                values: cached.is_none(),
-            })
-            .await?
-            .ok_or(Error::NoCheckpoint(id))?;
-        let decoded = match cached {
-            Some(cached) => frame::with_writes(&cached, &stored)?,
-            None => frame::decode(&stored)?,
-        };
+    /// A checkpoint with its pending writes, and the memory of a large one, which is read once there
+    /// is enough; its values come from the cache when they can.
+    async fn load(
+        &self,
+        slot: Slot,
+        id: CheckpointId,
+        room: &Room<'_>,
+    ) -> Result<(Decoded, Option<Reservation>), Error> {
         let saver = &self.shared.parts.saver;
-        Ok(tree::load::resolve_references(saver, slot.tree, &"".into(), decoded).await?)
+        let ns = Arc::<str>::from("");
+        let full = |values| Query {
+            tree: slot.tree,
+            thread: slot.thread,
+            ns: ns.clone(),
+            at: At::Id(id),
+            values,
+        };
+        let mut reserved = None;
+        let decoded = if let Some(cached) = self.shared.cache.get(slot.tree, id) {
+            let bytes = cached.weight() as u64;
+            if bytes > BATCH_BYTES {
+                reserved = room.wait(bytes / IN_MEMORY).await;
+            }
+            let stored = saver.load(full(false)).await?;
+            frame::with_writes(&cached, &stored.ok_or(Error::NoCheckpoint(id))?)?
+        } else {
+            let scope = PageScope {
+                most: BATCH_BYTES,
+                metadata: false,
+            };
+            match saver
+                .page_of(slot.tree, ns.clone(), vec![id], scope)
+                .await?
+            {
+                Page::Rows(rows) => {
+                    let (row, writes) = rows.rows.first().ok_or(Error::NoCheckpoint(id))?;
+                    frame::decode_row(row, writes, &Chains::new(&rows.blobs))?
+                }
+                Page::Sizes(sizes) => {
+                    let bytes = sizes.first().map_or(0, |one| one.bytes);
+                    reserved = room.wait(bytes).await;
+                    let stored = saver.load(full(true)).await?;
+                    frame::decode(&stored.ok_or(Error::NoCheckpoint(id))?)?
+                }
+            }
+        };
+        let decoded = tree::load::resolve_references(saver, slot.tree, &ns, decoded).await?;
+        Ok((decoded, reserved))
+    }
+}
+
+/// Where a run gets memory for its state from.
+struct Room<'a> {
+    budget: &'a Arc<Budget>,
+    payer: Arc<str>,
+    cancel: &'a CancellationToken,
+}
+
+impl Room<'_> {
+    /// Waits for the memory of a state of which so many bytes are stored; none for a run that is
+    /// cancelled meanwhile, which the engine ends before it does anything.
+    async fn wait(&self, stored: u64) -> Option<Reservation> {
+        let bytes = usize::try_from(stored.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
+        tokio::select! {
+            reservation = self.budget.wait(&self.payer, bytes) => Some(reservation),
+            () = self.cancel.cancelled() => None,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 pub mod transitions;
 
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -11,96 +11,52 @@ use crate::{
     checkpoint::{Error, Slot},
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
     time::Timestamp,
-    tree::{self, NewThread, Outcome},
+    tree::{
+        self, NewThread, Outcome,
+        members::{Access, Denied},
+    },
     value::{Map, Value},
+    words::words,
 };
 
-/// State of a run as clients see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Waits for its turn.
-    Pending,
-    /// A worker executes it.
-    Running,
-    /// Ended, also at an interrupt of the graph.
-    Success,
-    /// A node or the engine failed.
-    Error,
-    /// Took too long.
-    Timeout,
-    /// Was cancelled.
-    Interrupted,
+words! {
+    /// State of a run as clients see it.
+    pub enum Status, "run status" {
+        /// Waits for its turn.
+        Pending = "pending",
+        /// A worker executes it.
+        Running = "running",
+        /// Ended, also at an interrupt of the graph.
+        Success = "success",
+        /// A node or the engine failed.
+        Error = "error",
+        /// Took too long.
+        Timeout = "timeout",
+        /// Was cancelled.
+        Interrupted = "interrupted",
+    }
 }
 
 impl Status {
-    /// The word stored and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Running => "running",
-            Self::Success => "success",
-            Self::Error => "error",
-            Self::Timeout => "timeout",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
     /// Whether it will never change again.
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Pending | Self::Running)
     }
 }
 
-impl FromStr for Status {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        [
-            Self::Pending,
-            Self::Running,
-            Self::Success,
-            Self::Error,
-            Self::Timeout,
-            Self::Interrupted,
-        ]
-        .into_iter()
-        .find(|status| status.as_str() == text)
-        .ok_or_else(|| format!("`{text}` is not a run status"))
-    }
-}
-
-/// What to do with a run while another one is pending or running in the same slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Strategy {
-    /// Refuse the new one.
-    Reject,
-    /// Let it wait its turn.
-    #[default]
-    Enqueue,
-    /// Cancel the others and retain what they did.
-    Interrupt,
-    /// Cancel the others, undo what they did, and delete them.
-    Rollback,
-}
-
-impl Strategy {
-    /// The word stored and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Reject => "reject",
-            Self::Enqueue => "enqueue",
-            Self::Interrupt => "interrupt",
-            Self::Rollback => "rollback",
-        }
-    }
-}
-
-impl FromStr for Strategy {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Reject, Self::Enqueue, Self::Interrupt, Self::Rollback]
-            .into_iter()
-            .find(|strategy| strategy.as_str() == text)
-            .ok_or_else(|| format!("`{text}` is not a multitask strategy"))
+words! {
+    /// What to do with a run while another one is pending or running in the same slot.
+    #[derive(Default)]
+    pub enum Strategy, "multitask strategy" {
+        /// Refuse the new one.
+        Reject = "reject",
+        /// Cancel the others, undo what they did, and delete them.
+        Rollback = "rollback",
+        /// Cancel the others and retain what they did.
+        Interrupt = "interrupt",
+        /// Let it wait its turn.
+        #[default]
+        Enqueue = "enqueue",
     }
 }
 
@@ -133,6 +89,8 @@ pub struct Run {
     pub attempt: i32,
     /// The thread goes with the run (stateless runs).
     pub temporary: bool,
+    /// On whose behalf it runs; `None` for the server itself, and while nobody authenticates.
+    pub principal: Option<Arc<str>>,
     /// `{"error", "message"}` of a failed run.
     pub error: Option<Value>,
     /// Head of its branch when it ended.
@@ -189,6 +147,10 @@ pub struct NewRun {
     pub thread_metadata: Map,
     /// Merged into the thread's config.
     pub thread_config: Map,
+    /// The most runs that may wait on its branch, before it does.
+    pub max_queued: usize,
+    /// On whose behalf it runs; that client must have the level in the transaction that creates it.
+    pub access: Access,
 }
 
 impl NewRun {
@@ -215,6 +177,23 @@ pub enum Created {
     NoThread,
     /// There is a run with this id already.
     Exists,
+    /// The client has no level on the thread, or too low a one.
+    Denied(Denied),
+    /// As many runs as are allowed wait on the branch already.
+    QueueFull(usize),
+}
+
+/// A claim of runs from the queue.
+#[derive(Clone, Debug)]
+pub struct QueueClaim {
+    /// The process that is to execute them.
+    pub worker: WorkerId,
+    /// The most runs to take.
+    pub limit: usize,
+    /// How many runs of each principal the process executes: who has fewer comes first.
+    pub busy: Vec<(Arc<str>, usize)>,
+    /// Threads on which runs may have stopped waiting for others since the last claim; `None` for any.
+    pub freed: Option<Vec<ThreadId>>,
 }
 
 /// How many processes may die over a run that does not move before it ends with an error. One that hands
@@ -225,7 +204,7 @@ pub const DEATHS: i32 = 3;
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     /// Runs that are ours now.
-    pub taken: Vec<Claimed>,
+    pub taken: Vec<ClaimedRun>,
     /// Runs that were lost [`DEATHS`] times: they ended with an error, and threads that go with
     /// them are gone.
     pub ended: Vec<RunId>,
@@ -246,11 +225,13 @@ pub struct Recover {
 
 /// A run that was taken from the queue.
 #[derive(Clone, Debug)]
-pub struct Claimed {
+pub struct ClaimedRun {
     /// The run, `running`.
     pub run: Run,
     /// Its slot.
     pub slot: Slot,
+    /// Its principal may still write to the thread. Else it is to end without having begun.
+    pub is_permitted: bool,
 }
 
 /// The end of a run, in one transaction, gated by the slot's epoch.
@@ -309,15 +290,34 @@ pub trait Store: Send + Sync + 'static {
     /// checkpoint it is to start from is gone; while the run is open, that checkpoint stays.
     async fn create_run(&self, new: NewRun) -> Result<Created, Error>;
 
-    /// Takes up to `limit` pending runs whose slot is free and whose time has come, oldest
-    /// first per branch. Each claim raises the branch's epoch.
-    async fn claim(&self, worker: WorkerId, limit: usize) -> Result<Vec<Claimed>, Error>;
+    /// Takes pending runs whose slot is free and whose time has come, oldest first per branch, and in
+    /// fair shares of the principals. Each claim raises the branch's epoch.
+    async fn claim(&self, claim: QueueClaim) -> Result<Vec<ClaimedRun>, Error>;
 
     /// Ends a run. `Fenced` when the epoch moved: another process has ended the row.
     async fn finish(&self, finish: Finish) -> Result<(), Error>;
 
     /// One run.
     async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error>;
+
+    /// The sizes of runs of a thread with their requests, newest first, without reading these.
+    async fn run_sizes(
+        &self,
+        thread: ThreadId,
+        status: Option<Status>,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<(RunId, u64)>, Error>;
+
+    /// [`runs`](Self::runs) without what their requests contain: `kwargs` is null, and `metadata`
+    /// lacks what only the request has.
+    async fn runs_without_requests(
+        &self,
+        thread: ThreadId,
+        status: Option<Status>,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<Run>, Error>;
 
     /// Runs of a thread, newest first.
     async fn runs(
@@ -327,22 +327,6 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
         offset: usize,
     ) -> Result<Vec<Run>, Error>;
-
-    /// Cancels pending and running runs of a thread as one database fact: raises the epoch and
-    /// makes the rows `interrupted`. `run` limits it to one. Branches of runs that were executed
-    /// have `error` then. Returns the runs it ended.
-    async fn cancel(
-        &self,
-        thread: ThreadId,
-        run: Option<RunId>,
-        error: Option<Value>,
-    ) -> Result<Vec<RunId>, Error>;
-
-    /// Deletes a run. What an open one has written is undone as far as no branch, tag or fork
-    /// needs it, with its epoch raised; so is what the newest of a branch has written, unless the
-    /// checkpoint it began at was pruned. Of others the checkpoints stay, since later ones build on
-    /// them, and lists leave them out. False when there is no such run.
-    async fn remove(&self, what: Undo) -> Result<bool, Error>;
 
     /// Open runs of every thread, oldest first.
     async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error>;
@@ -359,6 +343,16 @@ pub trait Store: Send + Sync + 'static {
     /// which [`DEATHS`] processes died ends as `error`.
     async fn recover(&self, by: Recover) -> Result<Recovered, Error>;
 
+    /// Claims a `running` run of this worker anew, as [`recover`](Self::recover) would: nothing
+    /// that its last attempt may still write counts. `None` when it is not this worker's any more.
+    async fn reclaim(&self, worker: WorkerId, run: RunId) -> Result<Option<ClaimedRun>, Error>;
+
+    /// Writes something of no meaning that needs room.
+    ///
+    /// # Errors
+    /// The storage cannot be written to: its disk is full, or it is not there.
+    async fn probe(&self) -> Result<(), Error>;
+
     /// The runs that are `running` in the name of a worker.
     async fn running(&self, worker: WorkerId) -> Result<Vec<RunId>, Error>;
 
@@ -372,4 +366,14 @@ pub trait Store: Send + Sync + 'static {
 pub trait Tx: tree::Tx {
     /// [`Store::create_run`] inside this transaction.
     async fn create_run(&mut self, new: NewRun) -> Result<Created, Error>;
+
+    /// Ends an open run from outside: raises the epoch of its branch and makes the row `interrupted`.
+    /// The branch of a run that was executed has `error` then. False when it has ended or is not there.
+    async fn end_run(&mut self, thread: ThreadId, run: RunId, error: Value) -> Result<bool, Error>;
+
+    /// Deletes a run. What an open one has written is undone as far as no branch, tag or fork
+    /// needs it, with its epoch raised; so is what the newest of a branch has written, unless the
+    /// checkpoint it began at was pruned. Of others the checkpoints stay, since later ones build on
+    /// them, and lists leave them out. False when there is no such run.
+    async fn remove_run(&mut self, what: Undo) -> Result<bool, Error>;
 }

@@ -5,14 +5,33 @@ mod lease;
 mod queue;
 mod recovery;
 
-use std::time::Duration;
+use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{Error, Service};
+use crate::id::ThreadId;
 
 /// Most runs taken from the storage at once.
 const AT_ONCE: usize = 32;
+
+/// Where runs that waited for others may be first now.
+#[derive(Default)]
+pub(super) struct Freed {
+    /// On these threads.
+    pub threads: HashSet<ThreadId>,
+    /// On any.
+    pub anywhere: bool,
+}
+
+impl Freed {
+    /// Takes the threads, `None` for any; nothing stays.
+    pub fn take(&mut self) -> Option<Vec<ThreadId>> {
+        let threads = std::mem::take(&mut self.threads);
+        let anywhere = std::mem::take(&mut self.anywhere);
+        (!anywhere).then(|| threads.into_iter().collect())
+    }
+}
 
 impl Service {
     /// Registers this process, recovers what dead ones left, and starts to work.
@@ -20,17 +39,17 @@ impl Service {
     /// # Errors
     /// The storage failed.
     pub async fn start(&self) -> Result<(), Error> {
-        let lease = self.inner.options.lease;
-        self.shared
-            .parts
-            .runs
-            .renew(self.shared.worker, lease)
-            .await?;
+        self.begin_lease().await?;
         self.take_over().await?;
         tokio::spawn(self.clone().work_off_queue());
-        tokio::spawn(self.clone().renew_lease());
         tokio::spawn(self.clone().recover_lost());
         Ok(())
+    }
+
+    /// Whether a new run may begin at once: there is room, and no older one waits for it.
+    pub(super) fn has_room(&self) -> bool {
+        let running = self.inner.active.lock().running.len();
+        running < self.inner.options.slots && !self.inner.contended.load(Ordering::Relaxed)
     }
 
     /// How many runs may be taken now: none while the server drains.

@@ -12,35 +12,61 @@
 //! moved where an operation is never retried. The function of SQLite is
 //! `fn(&Connection, ...) -> Result<T, checkpoint::Error>`, that of Postgres
 //! `async fn(&Object, ...) -> Result<T, Failure>` (or `&mut Object`, for a transaction of its own).
+//! It is retried when a failure is transient, so it must be idempotent.
 //!
 //! To add an operation: its method in the trait, its line here, its function in each database, and
 //! names of types that are new here in [`types`]. To add a trait: a list like those below, and a
 //! line in `sqlite.rs` and `postgres.rs` that expands it.
 //!
 //! The word before a line of a store is what it runs on: `read` (a reader), `write` (SQLite: the
-//! writing thread; Postgres: the connections for everything but runs), `critical` (as `write`, on
-//! the connections that Postgres keeps for runs). The macro `run` of each database decides. What
-//! does not fit a line is written out where the list is expanded, in braces behind the store.
+//! writing thread; Postgres: the connections for everything but runs), `critical` and
+//! `critical_read` (as `write` and `read`, on the connections that Postgres keeps for runs),
+//! `critical_turn` and `write_turn` (the same in turn with others who change the thread, the first
+//! argument, so that they do not wait with a connection each), and `store` (as `write`, but the function of Postgres is `async fn(&Store, ...) -> Result<T, Error>`:
+//! it chooses its connections, or remembers something from one attempt to the next). The macro
+//! `run` of each database decides.
+//!
+//! What does not fit a line is written out where the list is expanded, in braces behind the store:
+//! `commit` (its results are one per commit, and each database groups commits in its own way),
+//! `create_run` (a request is encoded before it waits for SQLite's writing thread), and the methods that
+//! return a session.
 
 /// The types that the lists name.
 pub(super) mod types {
-    pub(crate) use std::sync::Arc;
+    pub(crate) use std::{sync::Arc, time::Duration};
 
     pub(crate) use crate::{
-        checkpoint::{BlobRow, Commit, Error, Flush, List, Query, Stored, Version},
-        id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId},
+        assistants::{
+            Change, Limits,
+            request::{Filter, Search as AssistantSearch},
+            store::{
+                AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, Subject,
+                VersionQuery, VersionRow,
+            },
+        },
+        checkpoint::{
+            BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Slot, Stored, Version,
+        },
+        id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId, WorkerId},
         idempotency::{Claim, Claimed},
-        runs::{Created, NewRun},
-        store::{Item, Namespace, Put},
+        runs::{
+            ClaimedRun, Created, Finish, NewRun, QueueClaim, Recover, Recovered, Run, Status, Undo,
+        },
+        store::{
+            Item, Namespace, Put,
+            search::{Found, Listing, Search},
+        },
         tree::{
-            Outcome,
+            Copied, NewCopy, NewThread, Outcome, Thread,
             members::{Level, Members},
             projection::{Progress, Projection, ProjectionStep},
+            search::{ThreadFilter, ThreadPage},
             store::rows::{
                 Branch, MessageNode, NewEvent, OpenRun, Point, Tag, ThreadEvent, ThreadRow,
             },
             store::tx::{InsertBranch, InsertFork},
         },
+        value::{Map, Value},
     };
 }
 
@@ -115,6 +141,7 @@ macro_rules! tree_reads {
             events::naming_events(tree: TreeId, [&] branches: Vec<BranchId>) -> Vec<ThreadEvent>;
 
             members::members(tree: TreeId) -> Members;
+            members::level(tree: TreeId, [&] principal: Arc<str>) -> Option<Level>;
         }}
     };
 }
@@ -141,6 +168,11 @@ macro_rules! tree_changes {
 
             members::put_member(tree: TreeId, [&] principal: Arc<str>, level: Option<Level>) -> ();
             members::set_owner(tree: TreeId, [&] principal: Arc<str>) -> ();
+
+            lifecycle::patch_thread(thread: ThreadId, [&] metadata: Map) -> ();
+            lifecycle::delete_thread(tree: TreeId, thread: ThreadId) -> ();
+            lifecycle::delete_tree(tree: TreeId) -> Vec<ThreadId>;
+            lifecycle::prune_thread(tree: TreeId, thread: ThreadId) -> usize;
         } {
             async fn commit(self: Box<Self>) -> Result<(), Error> {
                 self.0.commit().await
@@ -149,6 +181,8 @@ macro_rules! tree_changes {
 
         implement! { mut $run for $session: $crate::runs::Tx {
             changes::create_run(new: NewRun) -> Created;
+            lifecycle::end_run(thread: ThreadId, run: RunId, [&] error: Value) -> bool;
+            lifecycle::remove_run([&] what: Undo) -> bool;
         }}
     };
 }
@@ -159,8 +193,52 @@ macro_rules! checkpoint_operations {
         implement! { $run for $store: $crate::checkpoint::Saver {
             read checkpoints::load([&] query: Query) -> Option<Stored>;
             read checkpoints::list([&] list: List) -> Vec<Stored>;
+            read checkpoints::page([&] list: List, scope: PageScope) -> Page;
+            read checkpoints::page_of(tree: TreeId, [&] ns: Arc<str>, [&] ids: Vec<CheckpointId>, scope: PageScope) -> Page;
             read checkpoints::blobs(tree: TreeId, [&] ns: Arc<str>, [&] wanted: Vec<(Arc<str>, Version)>) -> Vec<BlobRow>;
             critical checkpoints::flush([&] flush: Flush) -> ();
+        } { $($more)* }}
+    };
+}
+
+/// [`runs::Store`](crate::runs::Store): runs and the leases of workers.
+macro_rules! run_operations {
+    ($run:ident for $store:ty { $($more:tt)* }) => {
+        implement! { $run for $store: $crate::runs::Store {
+            critical runs::claim([&] claim: QueueClaim) -> Vec<ClaimedRun>;
+            critical runs::finish([&] finish: Finish) -> ();
+            read runs::run(thread: ThreadId, run: RunId) -> Option<Run>;
+            read runs::runs(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
+            read runs::runs_without_requests(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
+            read runs::run_sizes(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<(RunId, u64)>;
+            read runs::open(status: Option<Status>) -> Vec<(ThreadId, RunId)>;
+            store runs::renew(worker: WorkerId, lease: Duration) -> ();
+            store runs::retire(worker: WorkerId) -> ();
+            critical runs::recover([&] by: Recover) -> Recovered;
+            critical runs::reclaim(worker: WorkerId, run: RunId) -> Option<ClaimedRun>;
+            critical_read runs::running(worker: WorkerId) -> Vec<RunId>;
+        } { $($more)* }}
+    };
+}
+
+/// [`tree::Store`](crate::tree::Store): whole threads, and the slots of their active branches.
+macro_rules! thread_operations {
+    ($run:ident for $store:ty { $($more:tt)* }) => {
+        implement! { $run for $store: $crate::tree::Store {
+            store threads::create_thread([&] new: NewThread) -> Option<Thread>;
+            read threads::thread(id: ThreadId) -> Option<Thread>;
+            write_turn threads::patch_thread(id: ThreadId, [&] metadata: Map) -> Option<Thread>;
+            store threads::delete_thread(id: ThreadId) -> bool;
+            store threads::delete_tree(id: ThreadId) -> Vec<ThreadId>;
+            store threads::copy_thread(from: ThreadId, [&] copy: NewCopy) -> Copied;
+            store threads::prune_thread(id: ThreadId) -> Option<usize>;
+            critical threads::take_slot(id: ThreadId) -> Option<Slot>;
+            critical_read threads::slot(id: ThreadId) -> Option<Slot>;
+            critical threads::record_outcome(slot: Slot, outcome: Outcome, [&] error: Option<Value>) -> ();
+            read tree::withdrawn([&] threads: Vec<ThreadId>, [&] principals: Vec<Arc<str>>) -> Vec<usize>;
+            read tree::level_on_thread(id: ThreadId, [&] principal: Arc<str>) -> Option<Level>;
+            read threads::search([&] page: ThreadPage) -> Vec<Thread>;
+            read threads::count([&] filter: ThreadFilter) -> u64;
         } { $($more)* }}
     };
 }
@@ -181,9 +259,30 @@ macro_rules! idempotency_operations {
 macro_rules! item_operations {
     ($run:ident for $store:ty) => {
         implement! { $run for $store: $crate::store::Store {
-            read items::item([&] namespace: Namespace, [&] key: String) -> Option<Item>;
+            read items::item([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> Option<Item>;
             write items::put_item([&] put: Put) -> ();
-            write items::delete_item([&] namespace: Namespace, [&] key: String) -> bool;
+            write items::delete_item([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> bool;
+            read items::search_items([&] search: Search) -> Found;
+            read items::item_namespaces([&] listing: Listing) -> Option<Vec<Namespace>>;
+            write items::refresh_items([&] names: Vec<(Arc<str>, Namespace, String)>) -> ();
+            write items::sweep_items(limit: usize) -> u64;
+        }}
+    };
+}
+
+/// [`assistants::Store`](crate::assistants::Store): assistants and their versions.
+macro_rules! assistant_operations {
+    ($run:ident for $store:ty) => {
+        implement! { $run for $store: $crate::assistants::Store {
+            write assistants::put_system([&] all: Vec<NewAssistant>) -> ();
+            write assistants::create_assistant([&] new: NewAssistant) -> CreatedAssistant;
+            read assistants::assistant([&] subject: Subject) -> Option<AssistantRow>;
+            write assistants::change_assistant([&] subject: Subject, [&] change: Change, limits: Limits) -> ChangedAssistant;
+            write assistants::activate_version([&] subject: Subject, version: i64) -> ChangedAssistant;
+            write assistants::delete_assistant([&] subject: Subject) -> ChangedAssistant;
+            read assistants::assistant_versions([&] subject: Subject, [&] query: VersionQuery) -> Option<Vec<VersionRow>>;
+            read assistants::search_assistants([&] search: AssistantSearch) -> Vec<AssistantRow>;
+            read assistants::count_assistants([&] filter: Filter) -> u64;
         }}
     };
 }

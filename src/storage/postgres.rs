@@ -6,7 +6,21 @@
 /// Runs one operation of a store on a connection that nobody else uses meanwhile, and retries
 /// it a few times when a failure is transient.
 macro_rules! run {
+    (store $store:ident, $module:ident::$name:ident, $($([$by:tt])? $arg:ident),*) => {
+        $module::$name($store, $($($by)? $arg),*).await
+    };
     (critical $store:ident, $($call:tt)*) => {
+        run!(@ &$store.pools.critical, $($call)*)
+    };
+    (critical_turn $store:ident, $module:ident::$name:ident, $thread:ident $($more:tt)*) => {{
+        let _turn = $store.hot.thread($thread).await?;
+        run!(critical $store, $module::$name, $thread $($more)*)
+    }};
+    (write_turn $store:ident, $module:ident::$name:ident, $thread:ident $($more:tt)*) => {{
+        let _turn = $store.hot.thread($thread).await?;
+        run!(write $store, $module::$name, $thread $($more)*)
+    }};
+    (critical_read $store:ident, $($call:tt)*) => {
         run!(@ &$store.pools.critical, $($call)*)
     };
     ($kind:ident $store:ident, $($call:tt)*) => {
@@ -21,6 +35,7 @@ macro_rules! run {
     }};
 }
 
+mod assistants;
 mod branches;
 mod checkpoints;
 mod columns;
@@ -31,8 +46,11 @@ mod events;
 mod idempotency;
 mod items;
 mod migrate;
+mod probe;
 mod projections;
 mod runs;
+#[cfg(test)]
+mod tests;
 mod threads;
 mod tree;
 
@@ -46,6 +64,32 @@ checkpoint_operations!(run for Store {
         self.commits.commit(commits).await
     }
 });
+run_operations!(run for Store {
+    async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
+        runs::create_run(self, &new).await
+    }
+
+    async fn probe(&self) -> Result<(), Error> {
+        let probe = |mut client| async move { probe::probe(&mut client).await };
+        connection::once(&self.pools.reads, probe).await
+    }
+
+    async fn begin(&self, tree: TreeId) -> Result<Box<dyn crate::runs::Tx>, Error> {
+        self.transaction(tree).await
+    }
+});
+thread_operations!(run for Store {
+    async fn reader(&self) -> Result<Box<dyn crate::tree::Read>, Error> {
+        Ok(self.rows())
+    }
+
+    async fn begin(&self, tree: TreeId) -> Result<Box<dyn crate::tree::Tx>, Error> {
+        Ok(self.transaction(tree).await?)
+    }
+});
 idempotency_operations!(run for Store);
 item_operations!(run for Store);
+assistant_operations!(run for Store);
 projection_operations!(run for Store);
+
+statements!(; assistants, branches, checkpoints, connection, events, idempotency, items, probe, projections, runs, threads, tree);

@@ -8,6 +8,9 @@
 
 /// Runs one operation of a store: a read on a reading thread, any other on the writing one.
 macro_rules! run {
+    (critical_read $store:ident, $($call:tt)*) => {
+        run!(read $store, $($call)*)
+    };
     (read $store:ident, $module:ident::$name:ident, $($([$by:tt])? $arg:ident),*) => {
         $store.readers.read(move |db| $module::$name(db, $($($by)? $arg),*)).await
     };
@@ -16,6 +19,7 @@ macro_rules! run {
     };
 }
 
+mod assistants;
 mod branches;
 mod checkpoints;
 mod columns;
@@ -26,11 +30,13 @@ mod events;
 mod idempotency;
 mod items;
 mod migrate;
+mod probe;
 mod projections;
 mod runs;
 mod threads;
 mod tree;
 
+use crate::{runs::request::codec, time::Timestamp};
 pub use database::{Options, Store};
 pub use error::Error;
 
@@ -45,8 +51,35 @@ checkpoint_operations!(run for Store {
         futures::future::join_all(queued).await
     }
 });
+run_operations!(run for Store {
+    async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
+        let kwargs = codec::encode(&new.kwargs, new.columns());
+        self.writer
+            .submit(move |db| runs::create(db, new, &kwargs, Timestamp::now()))
+            .await
+    }
+
+    async fn probe(&self) -> Result<(), Error> {
+        self.writer.submit(probe::fill).await?;
+        self.writer.submit(probe::empty).await
+    }
+
+    async fn begin(&self, _tree: TreeId) -> Result<Box<dyn crate::runs::Tx>, Error> {
+        Ok(Box::new(self.transaction().await?))
+    }
+});
+thread_operations!(run for Store {
+    async fn reader(&self) -> Result<Box<dyn crate::tree::Read>, Error> {
+        Ok(Box::new(self.rows()))
+    }
+
+    async fn begin(&self, _tree: TreeId) -> Result<Box<dyn crate::tree::Tx>, Error> {
+        Ok(Box::new(self.transaction().await?))
+    }
+});
 idempotency_operations!(run for Store);
 item_operations!(run for Store);
+assistant_operations!(run for Store);
 projection_operations!(run for Store);
 
 #[cfg(test)]

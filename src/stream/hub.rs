@@ -9,7 +9,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::publisher::Publisher;
+use super::{memory::Memory, publisher::Publisher};
 use crate::id::RunId;
 
 /// How long, and up to how many bytes, finished streams are retained.
@@ -33,6 +33,7 @@ impl Default for Retention {
 /// The streams of this process. A finished stream that cannot be resumed is dropped at once.
 pub struct Hub {
     retention: Retention,
+    memory: Arc<Memory>,
     state: Mutex<State>,
 }
 
@@ -58,15 +59,22 @@ struct Finished {
 
 impl Hub {
     /// An empty hub.
-    pub fn new(retention: Retention) -> Self {
+    pub fn new(retention: Retention, memory: Arc<Memory>) -> Self {
         Self {
             retention,
+            memory,
             state: Mutex::default(),
         }
     }
 
+    /// The memory of all streams.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// Adds a stream, before its run starts; a stream of the same run is replaced.
     pub fn insert(&self, publisher: Arc<Publisher>) {
+        publisher.count_in(&self.memory);
         let mut state = self.state.lock();
         let entry = Entry {
             publisher: publisher.clone(),

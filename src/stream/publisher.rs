@@ -16,6 +16,7 @@ use super::{
     buffer::Buffer,
     encode::{Encoder, Origin},
     frame::text,
+    memory::{Counted, Memory},
     mode::{Mode, Modes},
     subscription::{Since, Subscription},
 };
@@ -117,6 +118,18 @@ struct State {
     last_reader: u64,
     /// Size at which old frames are dropped.
     trim_at: usize,
+    /// Its bytes, in what all streams share; `None` until it is in a hub.
+    counted: Option<Counted>,
+}
+
+impl State {
+    /// Counts what is in memory, and returns where.
+    fn count(&mut self) -> Option<Arc<Memory>> {
+        let size = self.buffer.size();
+        let counted = self.counted.as_mut()?;
+        counted.follow(size);
+        Some(counted.memory().clone())
+    }
 }
 
 /// What a reader finds in the stream.
@@ -173,6 +186,7 @@ impl Publisher {
                 readers: HashMap::new(),
                 last_reader: 0,
                 trim_at: SLACK,
+                counted: None,
             }),
             started: OnceLock::new(),
             readers: AtomicUsize::new(0),
@@ -325,8 +339,45 @@ impl Publisher {
         if state.buffer.size() >= state.trim_at {
             self.trim(&mut state);
         }
+        let memory = state.count();
         drop(state);
         // Costs nothing while no reader waits.
+        self.notify.notify_waiters();
+        if let Some(memory) = memory {
+            memory.make_room();
+        }
+    }
+
+    /// Counts its bytes among those of all streams from now on.
+    pub(super) fn count_in(self: &Arc<Self>, memory: &Arc<Memory>) {
+        self.state.lock().counted = Some(Counted::of(memory.clone()));
+        memory.add(self);
+    }
+
+    /// Makes room for other streams: the slowest readers are cut off, of a stream that can be resumed
+    /// the older half of the frames is dropped.
+    pub(super) fn shed(&self) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if self.resumable {
+            state.buffer.shrink_to(state.buffer.size() / 2);
+        } else {
+            let half = state.buffer.size() as u64 / 2;
+            let next = state.buffer.next();
+            let mut oldest = next;
+            for reader in state.readers.values_mut() {
+                if let Some(from) = *reader {
+                    if from < next && state.buffer.behind(from) >= half {
+                        *reader = None;
+                    } else {
+                        oldest = oldest.min(from);
+                    }
+                }
+            }
+            state.buffer.drop_before(oldest);
+        }
+        state.trim_at = state.buffer.size() + SLACK;
+        state.count();
         self.notify.notify_waiters();
     }
 

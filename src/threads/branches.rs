@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct NewBranch {
     /// Where it begins.
-    pub from: Begin,
+    pub from: BranchStart,
     /// Its name; generated without one.
     pub name: Option<Arc<str>>,
     /// `branches.origin`.
@@ -31,7 +31,7 @@ pub struct NewBranch {
 
 /// Where a branch begins.
 #[derive(Clone, Debug)]
-pub enum Begin {
+pub enum BranchStart {
     /// At an address.
     Address(Address),
     /// At the head of the active branch; while that runs, at its newest checkpoint without a
@@ -79,7 +79,7 @@ impl Service {
         let shown = branch::view(&mut *tx, &thread, row).await?;
         tx.commit().await?;
         // Runs that float may have found a free slot.
-        self.runs.wake();
+        self.runs.wake_thread(id);
         self.shared.notifier.notify(id);
         Ok(shown)
     }
@@ -150,9 +150,8 @@ impl Service {
     /// # Errors
     /// 404: no such thread, or the storage failed.
     pub async fn branches(&self, id: ThreadId) -> Result<Branches, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
+        let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
-        let thread = resolve::thread(read, id).await?;
         let rows = read.branches(thread.tree, id).await?;
         let open = read.open_runs(thread.tree, id).await?;
         let names: HashMap<_, _> = rows.iter().map(|row| (row.id, row.name.clone())).collect();

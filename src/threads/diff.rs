@@ -57,9 +57,8 @@ impl Service {
         from: &Address,
         to: &Address,
     ) -> Result<Difference, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
+        let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
-        let thread = resolve::thread(read, id).await?;
         let first = self.side(read, &thread, from).await?;
         let second = self.side(read, &thread, to).await?;
         let values = self.shared.conversation(&thread);
@@ -121,7 +120,7 @@ impl Service {
     /// Channels as the thread's graph shows them; without a graph, all that a client named.
     fn channels_of(&self, thread: &ThreadRow, decoded: &Decoded) -> Result<Map, Error> {
         if let Some(registered) = self.shared.graph_of(&thread.metadata) {
-            let state = snapshot(&registered.wiring, &"".into(), decoded, false)?;
+            let state = snapshot(&registered.topology, &"".into(), decoded, false)?;
             let shown = displayed_values(&registered.graph, &state.values);
             return Ok(shown.as_map().cloned().unwrap_or_default());
         }

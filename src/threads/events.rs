@@ -9,10 +9,9 @@ use crate::{
     id::{EventId, ThreadId},
     time::Timestamp,
     tree::{
-        Read, event,
+        self, Read, event,
         event::{EventFacts, names::BranchNames},
         projection::is_text,
-        resolve,
         store::rows::{ThreadEvent, ThreadRow},
     },
     value::{Map, Value},
@@ -55,6 +54,8 @@ pub struct Range {
     pub after: i64,
     /// At most so many.
     pub limit: usize,
+    /// At most so many bytes, unless one alone has more.
+    pub bytes: usize,
     /// The events that the thread inherits, too.
     pub inherited: bool,
 }
@@ -68,6 +69,9 @@ pub struct Page {
     pub next: Option<i64>,
 }
 
+/// Events that are read at once: their content is read with them.
+const BATCH: usize = 100;
+
 /// A thread and the numbers of its events in a range: above the first, up to the second.
 type Stretch = (ThreadRow, i64, i64);
 
@@ -77,30 +81,46 @@ impl Service {
     /// # Errors
     /// 404: no such thread, or the storage failed.
     pub async fn events(&self, id: ThreadId, range: Range) -> Result<Page, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
+        let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
-        let thread = resolve::thread(read, id).await?;
         let mut shown = Vec::new();
         let mut next = None;
-        for (owner, low, high) in stretches(read, &thread, range).await? {
-            let wanted = range.limit - shown.len();
-            let after = low.max(range.after);
-            // One more shows whether there are more.
-            let mut rows = read.events(owner.tree, owner.id, after, wanted + 1).await?;
-            rows.retain(|event| event.number <= high);
-            if rows.len() > wanted {
-                rows.truncate(wanted);
-                next = shown.last().map(|shown: &ShownEvent| shown.number);
-                next = rows.last().map(|event| event.number).or(next);
-            }
+        let mut left = range.bytes;
+        'stretches: for (owner, low, high) in stretches(read, &thread, range).await? {
             let owned = Owned {
                 service: self,
                 thread: &thread,
                 owner: &owner,
             };
-            shown.extend(owned.show(read, rows).await?);
-            if next.is_some() {
-                break;
+            let mut after = low.max(range.after);
+            loop {
+                let wanted = range.limit - shown.len();
+                let batch = wanted.min(BATCH);
+                // One more shows whether there are more.
+                let mut rows = read.events(owner.tree, owner.id, after, batch + 1).await?;
+                rows.retain(|event| event.number <= high);
+                let more = rows.len() > batch;
+                rows.truncate(batch);
+                if more && batch == wanted {
+                    next = shown.last().map(|shown: &ShownEvent| shown.number);
+                    next = rows.last().map(|event| event.number).or(next);
+                }
+                after = rows.last().map_or(after, |event| event.number);
+                for event in owned.show(read, rows).await? {
+                    let bytes = event.payload.values().map(Value::rough_size).sum();
+                    if left < bytes && !shown.is_empty() {
+                        next = shown.last().map(|shown: &ShownEvent| shown.number);
+                        break 'stretches;
+                    }
+                    left = left.saturating_sub(bytes);
+                    shown.push(event);
+                }
+                if next.is_some() {
+                    break 'stretches;
+                }
+                if !more {
+                    break;
+                }
             }
         }
         Ok(Page {
@@ -120,9 +140,7 @@ impl Service {
         mut after: i64,
         inherited: bool,
     ) -> Result<mpsc::Receiver<ShownEvent>, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
-        resolve::thread(&mut *reader, id).await?;
-        drop(reader);
+        self.reader(id).await?;
         let (sender, receiver) = mpsc::channel(BUFFER);
         let service = self.clone();
         let mut watch = self.shared.notifier.watch(id);
@@ -131,19 +149,26 @@ impl Service {
                 let range = Range {
                     after,
                     limit: PAGE,
+                    bytes: usize::MAX,
                     inherited,
                 };
                 let page = match service.events(id, range).await {
                     Ok(page) => page,
-                    Err(Error::Storage(error)) => {
+                    Err(Error::Storage(error) | Error::Tree(tree::Error::Storage(error))) => {
                         tracing::warn!(%error, thread = %id, "events could not be read");
                         Page {
                             events: vec![],
                             next: None,
                         }
                     }
-                    // The thread is gone.
-                    Err(_) => return,
+                    Err(_) => {
+                        // The thread is gone; or the client's access to it, and then the stream is
+                        // about to be cut and shows nothing until then.
+                        if service.shared.thread(id).await.is_ok() {
+                            sender.closed().await;
+                        }
+                        return;
+                    }
                 };
                 let more = page.next.is_some();
                 for event in page.events {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Error, Service,
-    branches::{Begin, create::if_present},
+    branches::{BranchStart, create::if_present},
 };
 use crate::{
     id::{CheckpointId, ThreadId, TreeId},
@@ -75,17 +75,15 @@ impl Service {
         let id = new.id.unwrap_or_else(ThreadId::mint);
         let store = &self.shared.parts.tree;
         for _ in 0..TRIES {
-            let mut reader = store.reader().await?;
-            let parent = resolve::thread(&mut *reader, new.source).await?;
+            let (mut reader, parent) = self.reader(new.source).await?;
             let resolved = self.base_of(&mut *reader, &parent, &new.at).await?;
             drop(reader);
             let content = match resolved.base.id() {
                 Some(base) => self.content(&parent, base).await?,
                 None => Default::default(),
             };
-            let mut tx = store.begin(parent.tree).await?;
-            let parent = resolve::thread(&mut *tx, new.source).await?;
-            must_be_free(&mut *tx, id).await?;
+            let (mut tx, parent) = self.begin_in(parent.tree, new.source).await?;
+            self.must_be_free(&mut *tx, id).await?;
             let current = match new.at.target {
                 AddressTarget::Active => if_present(&mut *tx, &parent, &resolved).await?,
                 _ => Some(tree::resolve(&mut *tx, &parent, &new.at).await?),
@@ -122,7 +120,7 @@ impl Service {
                 Err(tree::Error::Storage(error)) => {
                     drop(tx);
                     // Another request created it in another tree at the same moment.
-                    must_be_free(&mut *store.reader().await?, id).await?;
+                    self.must_be_free(&mut *store.reader().await?, id).await?;
                     return Err(error.into());
                 }
                 made => made?,
@@ -155,10 +153,30 @@ impl Service {
         if at.target == AddressTarget::Active && at.position == Position::At {
             let active = resolve::active(read, parent).await?;
             if active.head.is_some() {
-                return self.resolve_start(read, parent, &Begin::Side).await;
+                return self.resolve_start(read, parent, &BranchStart::Side).await;
             }
         }
         Ok(tree::resolve(read, parent, at).await?)
+    }
+
+    async fn must_be_free(&self, read: &mut dyn Read, id: ThreadId) -> Result<(), Error> {
+        match read.thread_row(id).await? {
+            None => Ok(()),
+            Some(row) if row.deleted_at.is_some() && self.sees(read, &row).await => {
+                Err(fork::deleted(id).into())
+            }
+            Some(_) => Err(fork::already_exists(id).into()),
+        }
+    }
+
+    /// Whether the client has a level on the tree of a thread, which may be deleted: of other
+    /// threads it learns no more than that their ids are taken.
+    pub(super) async fn sees(&self, read: &mut dyn Read, thread: &ThreadRow) -> bool {
+        let Some(principal) = self.access.principal() else {
+            return true;
+        };
+        let level = read.level(thread.tree, principal.clone()).await;
+        level.is_ok_and(|level| level.is_some())
     }
 
     /// The family of a thread.
@@ -166,9 +184,8 @@ impl Service {
     /// # Errors
     /// 404: no such thread. 409 `path_too_deep`. Or the storage failed.
     pub async fn family(&self, id: ThreadId) -> Result<Family, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
+        let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
-        let thread = resolve::thread(read, id).await?;
         let all = read.relatives(thread.tree).await?;
         let points = points::find_points(read, thread.tree, &all, &thread).await?;
         drop(reader);
@@ -180,7 +197,7 @@ impl Service {
                 shown.push(match (&option.message, &target) {
                     (Some(node), Some(target)) => {
                         let values = self.shared.conversation_in(&thread, target.channel.clone());
-                        text(&values, node.checkpoint, &node.message_id).await?
+                        preview_text(&values, node.checkpoint, &node.message_id).await?
                     }
                     _ => None,
                 });
@@ -204,7 +221,7 @@ impl Service {
 }
 
 /// The beginning of a message's text.
-async fn text(
+async fn preview_text(
     values: &MessageContents<'_>,
     at: CheckpointId,
     id: &str,
@@ -219,13 +236,5 @@ fn event_number(at: &Address) -> i64 {
         (AddressTarget::Event(number), Position::At) => *number,
         (AddressTarget::Event(number), Position::Before) => number - 1,
         _ => 0,
-    }
-}
-
-async fn must_be_free(read: &mut dyn Read, id: ThreadId) -> Result<(), Error> {
-    match read.thread_row(id).await? {
-        None => Ok(()),
-        Some(row) if row.deleted_at.is_some() => Err(fork::deleted(id).into()),
-        Some(_) => Err(fork::already_exists(id).into()),
     }
 }

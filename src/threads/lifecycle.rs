@@ -5,12 +5,15 @@ use super::{
     request::{Create, Prune, View},
 };
 use crate::{
-    id::{EventId, ThreadId},
+    id::{AssistantId, EventId, ThreadId},
     tree::{
-        self, Copied, ErrorKind, NewCopy, NewThread, event, fork, resolve,
+        self, Copied, ErrorKind, IfExists, NewCopy, NewThread, event, fork,
+        members::Level,
+        metadata,
+        search::{SortBy, ThreadFilter, ThreadPage},
         store::rows::{NewEvent, ThreadRow},
     },
-    value::Map,
+    value::{Map, Value},
 };
 
 /// Most root checkpoints of a thread that can be copied.
@@ -34,6 +37,7 @@ impl Service {
     /// The id is taken; an update makes no sense, and the thread exists without it; or the storage
     /// failed.
     pub async fn create(&self, create: Create) -> Result<View, Error> {
+        let may_exist = create.id.is_some() && create.if_exists == IfExists::DoNothing;
         let id = create.id.unwrap_or_else(ThreadId::mint);
         let new = NewThread {
             id,
@@ -44,12 +48,37 @@ impl Service {
         let Some(created) = self.shared.parts.tree.create_thread(new).await? else {
             return Err(self.taken(id).await);
         };
+        self.access.at(Level::Reader).record_grant(id);
+        if may_exist {
+            let needed = match create.supersteps.is_empty() {
+                true => Level::Reader,
+                false => Level::Writer,
+            };
+            let access = self.access.at(needed);
+            self.runs
+                .authorize(&access, id)
+                .await
+                .map_err(|error| match error {
+                    // One of somebody else, who created it with this id.
+                    Error::NoThread(_) => Error::ThreadExists(id),
+                    error => error,
+                })?;
+        }
         if create.supersteps.is_empty() {
             return self.view(created).await;
         }
-        match self.apply_supersteps(&created, create.supersteps).await {
+        match self
+            .at(Level::Writer)
+            .apply_supersteps(&created, create.supersteps)
+            .await
+        {
             Ok(()) => self.get(id).await,
-            Err(Error::Engine(error)) => Err(Error::Engine(error)),
+            // A failure of this server is none of the updates.
+            Err(
+                error @ (Error::Engine(_)
+                | Error::Storage(_)
+                | Error::Tree(tree::Error::Storage(_) | tree::Error::Engine(_))),
+            ) => Err(error),
             Err(error) => Err(Error::CreatedWithoutUpdates(id, Box::new(error))),
         }
     }
@@ -60,8 +89,7 @@ impl Service {
     /// As [`create`](Self::create).
     pub async fn create_with_event(&self, create: Create) -> Result<CreatedThread, Error> {
         let id = self.create(create).await?.row.id;
-        let mut reader = self.shared.parts.tree.reader().await?;
-        let event_number = resolve::thread(&mut *reader, id).await?.last_event_number;
+        let event_number = self.at(Level::Reader).reader(id).await?.1.last_event_number;
         Ok(CreatedThread {
             id,
             event: event::id(id, event_number),
@@ -81,10 +109,13 @@ impl Service {
     /// Merges metadata into a thread's.
     ///
     /// # Errors
-    /// No such thread, or the storage failed.
+    /// 422: it would be too much. No such thread, or the storage failed.
     pub async fn patch(&self, id: ThreadId, metadata: Map) -> Result<View, Error> {
-        let patched = self.shared.parts.tree.patch_thread(id, metadata).await?;
-        self.view(patched.ok_or(Error::NoThread(id))?).await
+        let (mut tx, thread) = self.begin(id).await?;
+        metadata::merged(&thread.metadata, metadata.clone())?;
+        tx.patch_thread(id, metadata).await?;
+        tx.commit().await?;
+        self.view(self.shared.thread(id).await?).await
     }
 
     /// Deletes a thread. What runs on it is cancelled and writes nothing more.
@@ -92,31 +123,79 @@ impl Service {
     /// # Errors
     /// No such thread, or the storage failed.
     pub async fn delete(&self, id: ThreadId) -> Result<(), Error> {
-        if !self.shared.parts.tree.delete_thread(id).await? {
-            return Err(Error::NoThread(id));
-        }
+        let (mut tx, thread) = self.begin(id).await?;
+        tx.delete_thread(thread.tree, id).await?;
+        tx.commit().await?;
         self.runs.cancel_thread(id);
         Ok(())
+    }
+
+    /// Deletes the threads that the client owns and on which this assistant ran last.
+    ///
+    /// # Errors
+    /// The storage failed; those that were deleted stay so.
+    pub async fn delete_of_assistant(&self, assistant: AssistantId) -> Result<(), Error> {
+        let owner = self.at(Level::Owner);
+        let mut page = ThreadPage {
+            filter: ThreadFilter {
+                metadata: Map::from([("assistant_id", Value::str(assistant.to_string()))]),
+                principal: self.access.principal().cloned(),
+                ..ThreadFilter::default()
+            },
+            sort_by: SortBy::ThreadId,
+            limit: 100,
+            ..ThreadPage::default()
+        };
+        loop {
+            let found = self.shared.parts.tree.search(page.clone()).await?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            for thread in found {
+                match owner.delete(thread.id).await {
+                    Ok(()) | Err(Error::NoThread(_)) => {}
+                    // Somebody else's, shared with the client: it stays.
+                    Err(Error::Tree(tree::Error::Refused {
+                        kind: tree::ErrorKind::Forbidden,
+                        ..
+                    })) => {
+                        page.offset += 1;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
     }
 
     /// Deletes threads, or all but their latest checkpoint; returns how many. Unknown ids are
     /// skipped.
     ///
     /// # Errors
-    /// The storage failed.
+    /// 403: the client's level on one of them is too low. Or the storage failed.
     pub async fn prune(&self, ids: Vec<ThreadId>, how: Prune) -> Result<u64, Error> {
+        let acting = self.at(match how {
+            Prune::Delete => Level::Owner,
+            Prune::KeepLatest => Level::Writer,
+        });
+        // Nothing is pruned when one of them may not be.
+        for id in &ids {
+            found(acting.runs.authorize(&acting.access, *id).await)?;
+        }
         let mut pruned = 0;
         for id in ids {
-            let found = match how {
-                Prune::KeepLatest => self.shared.parts.tree.prune_thread(id).await?.is_some(),
-                Prune::Delete => match self.delete(id).await {
-                    Err(Error::NoThread(_)) => false,
-                    deleted => deleted.map(|()| true)?,
-                },
-            };
-            pruned += u64::from(found);
+            pruned += u64::from(found(match how {
+                Prune::KeepLatest => acting.keep_latest(id).await,
+                Prune::Delete => acting.delete(id).await,
+            })?);
         }
         Ok(pruned)
+    }
+
+    /// Deletes what is not in use of a thread's checkpoints.
+    async fn keep_latest(&self, id: ThreadId) -> Result<(), Error> {
+        let (mut tx, thread) = self.begin(id).await?;
+        tx.prune_thread(thread.tree, id).await?;
+        Ok(tx.commit().await?)
     }
 
     /// Copies a thread with its history to one that `owner` owns, without lineage.
@@ -127,12 +206,14 @@ impl Service {
         let copy = NewCopy {
             id: ThreadId::mint(),
             owner: owner.to_owned(),
+            reader: self.access.principal().cloned(),
             limit: COPY_MAX,
             events: vec![NewEvent {
                 kind: event::THREAD_CREATED,
                 ..NewEvent::default()
             }],
         };
+        self.runs.authorize(&self.access, id).await?;
         match self.shared.parts.tree.copy_thread(id, copy).await? {
             Copied::Done(thread) => self.view(*thread).await,
             Copied::Missing => Err(Error::NoThread(id)),
@@ -152,10 +233,9 @@ impl Service {
     /// # Errors
     /// No such thread, or the storage failed.
     pub async fn delete_family(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error> {
-        let gone = self.shared.parts.tree.delete_tree(id).await?;
-        if gone.is_empty() {
-            return Err(Error::NoThread(id));
-        }
+        let (mut tx, thread) = self.begin(id).await?;
+        let gone = tx.delete_tree(thread.tree).await?;
+        tx.commit().await?;
         for thread in &gone {
             self.runs.cancel_thread(*thread);
         }
@@ -167,8 +247,7 @@ impl Service {
     /// # Errors
     /// No such thread, or the storage failed.
     pub async fn living_relatives(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
-        let thread = resolve::thread(&mut *reader, id).await?;
+        let (mut reader, thread) = self.reader(id).await?;
         let all = reader.relatives(thread.tree).await?;
         let lives = |row: &&ThreadRow| row.deleted_at.is_none();
         Ok(all.iter().filter(lives).map(|row| row.id).collect())
@@ -181,9 +260,20 @@ impl Service {
             Err(error) => return error.into(),
         };
         match reader.thread_row(id).await {
-            Ok(Some(row)) if row.deleted_at.is_some() => fork::deleted(id).into(),
+            Ok(Some(row)) if row.deleted_at.is_some() && self.sees(&mut *reader, &row).await => {
+                fork::deleted(id).into()
+            }
             Ok(_) => Error::ThreadExists(id),
             Err(error) => error.into(),
         }
+    }
+}
+
+/// Whether there is such a thread.
+fn found(result: Result<(), Error>) -> Result<bool, Error> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(Error::NoThread(_)) => Ok(false),
+        Err(error) => Err(error),
     }
 }

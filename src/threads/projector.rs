@@ -183,6 +183,17 @@ impl Service {
     }
 
     async fn has_projected(&self, thread: ThreadId, number: i64) -> Result<bool, Error> {
+        // One of somebody else is as one that is not there.
+        if let Some(principal) = self.access.principal() {
+            let tree = &self.shared.parts.tree;
+            if tree
+                .level_on_thread(thread, principal.clone())
+                .await?
+                .is_none()
+            {
+                return Ok(false);
+            }
+        }
         self.project(&[thread]).await?;
         let found = self.shared.parts.projections.progress(vec![thread]).await?;
         // A thread that is not there may be on its way.

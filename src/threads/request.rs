@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::runs::request::{Address, words};
 pub use crate::tree::search::{ForkMode, SortBy, ThreadStatus};
 use crate::{
     id::{CheckpointId, ThreadId},
     tree,
     value::{Map, Value},
 };
+use crate::{runs::request::Address, words::words};
 
 words! {
     /// What the stream of a whole thread shows.
-    ThreadMode {
+    pub enum ThreadMode, "mode of a thread's stream" {
         /// Everything of every run.
         RunModes = "run_modes",
         /// Starts and ends of runs.
@@ -23,7 +21,7 @@ words! {
         StateUpdate = "state_update",
     }
     /// What pruning leaves of a thread.
-    Prune {
+    pub enum Prune, "pruning strategy" {
         /// Nothing.
         Delete = "delete",
         /// The thread with its latest checkpoint.

@@ -5,22 +5,84 @@ use super::{
     request::{Filter, Search, View},
 };
 use crate::{
+    checkpoint::{Page, PageScope, StoredRows},
+    runs::{Listing, listing::BATCH_BYTES},
     tree::{
         Thread,
+        read::head::{self, Head},
         search::{self, ThreadPage},
     },
-    value::{Map, Value, contains_map},
+    value::{Map, contains_map},
 };
 
 /// Threads read at once when their values decide.
 const BATCH: usize = 100;
 
+/// Threads that were found, whose values are still to be read.
+#[derive(Default)]
+pub struct FoundThreads {
+    found: Vec<Found>,
+    /// Bytes of the heads that were read already.
+    read: u64,
+}
+
+struct Found {
+    row: Thread,
+    head: FoundHead,
+    /// Bytes that are stored of its head.
+    bytes: u64,
+}
+
+/// The head of a thread that was found.
+enum FoundHead {
+    /// There is none, or it is not shown.
+    Absent,
+    /// It is small, and was read to know that.
+    Read(StoredRows),
+    /// It is read when it is shown.
+    Unread,
+}
+
+impl FoundThreads {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Drops those behind the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.found.truncate(len);
+    }
+
+    fn push(&mut self, found: Found) {
+        if let FoundHead::Read(_) = found.head {
+            self.read += found.bytes;
+        }
+        self.found.push(found);
+    }
+
+    /// The threads as clients see them, each of which is read when its turn comes.
+    pub fn listing(self, service: Service) -> Listing<View> {
+        let largest = self.found.iter().map(|found| found.bytes).max();
+        let largest = largest.unwrap_or(0);
+        Listing {
+            largest,
+            at_once: self.read + largest,
+            items: Box::pin(async_stream::try_stream! {
+                for found in self.found {
+                    yield service.found_view(found).await?;
+                }
+            }),
+        }
+    }
+}
+
 impl Service {
-    /// A page of threads.
+    /// A page of threads. Of large values only the sizes are read.
     ///
     /// # Errors
     /// 503 `projection_behind`. Stored values that do not fit a graph, or the storage failed.
-    pub async fn search(&self, search: &Search) -> Result<Vec<View>, Error> {
+    pub async fn search(&self, search: &Search) -> Result<FoundThreads, Error> {
         self.wait_projected(&search.filter.min_event).await?;
         let mut page = ThreadPage {
             filter: rows_of(&search.filter),
@@ -28,46 +90,64 @@ impl Service {
             ascending: search.ascending,
             limit: search.limit,
             offset: search.offset,
+            after: None,
         };
-        let tree = &self.shared.parts.tree;
-        let mut views = Vec::new();
+        let mut found = FoundThreads::default();
         if search.filter.values.is_empty() {
-            for row in tree.search(page).await? {
-                views.push(match search.with_values {
-                    true => self.view(row).await?,
-                    false => View {
-                        row,
-                        values: Value::Null,
-                        interrupts: Map::new(),
-                    },
-                });
+            for row in self.shared.parts.tree.search(page).await? {
+                let room = BATCH_BYTES.saturating_sub(found.read);
+                found.push(self.measure_head(row, search.with_values, room).await?);
             }
-            return Ok(views);
+            return Ok(found);
         }
-        // No index knows values: threads are read until the page is full.
         let mut skip = search.offset;
         (page.limit, page.offset) = (BATCH, 0);
+        self.each_with_values(page, &search.filter.values, |one| {
+            if skip > 0 {
+                skip -= 1;
+            } else {
+                found.push(one);
+            }
+            (found.count() < search.limit).then(|| BATCH_BYTES.saturating_sub(found.read))
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Calls `visit` with every thread of `page` and those behind it whose values contain `wanted`,
+    /// until it returns none; else it returns how many bytes of further heads may stay in memory. No
+    /// index knows values: all of them are read, one at a time.
+    async fn each_with_values(
+        &self,
+        mut page: ThreadPage,
+        wanted: &Map,
+        mut visit: impl FnMut(Found) -> Option<u64> + Send,
+    ) -> Result<(), Error> {
+        let mut room = BATCH_BYTES;
+        let mut is_last = false;
         loop {
-            let rows = tree.search(page.clone()).await?;
-            let last = rows.len() < BATCH;
+            let rows = self.shared.parts.tree.search(page.clone()).await?;
+            match rows.last() {
+                Some(last) if rows.len() == page.limit => page.advance(last),
+                _ => is_last = true,
+            }
             for row in rows {
-                let view = self.view(row).await?;
-                if !has(&view, &search.filter.values) {
+                let found = self.measure_head(row, true, room).await?;
+                let values = self.found_head(&found).await?.values;
+                if !values
+                    .as_map()
+                    .is_some_and(|values| contains_map(values, wanted))
+                {
                     continue;
                 }
-                if skip > 0 {
-                    skip -= 1;
-                    continue;
-                }
-                views.push(view);
-                if views.len() == search.limit {
-                    return Ok(views);
+                match visit(found) {
+                    Some(left) => room = left,
+                    None => return Ok(()),
                 }
             }
-            if last {
-                return Ok(views);
+            if is_last {
+                return Ok(());
             }
-            page.offset += BATCH;
         }
     }
 
@@ -80,15 +160,21 @@ impl Service {
         if filter.values.is_empty() {
             return Ok(self.shared.parts.tree.count(rows_of(filter)).await?);
         }
-        let search = Search {
-            filter: filter.clone(),
-            limit: usize::MAX,
-            offset: 0,
+        let page = ThreadPage {
+            filter: rows_of(filter),
             sort_by: search::SortBy::ThreadId,
             ascending: true,
-            with_values: true,
+            limit: BATCH,
+            offset: 0,
+            after: None,
         };
-        Ok(self.search(&search).await?.len() as u64)
+        let mut count = 0;
+        self.each_with_values(page, &filter.values, |_| {
+            count += 1;
+            Some(BATCH_BYTES)
+        })
+        .await?;
+        Ok(count)
     }
 
     /// A thread as clients see it.
@@ -97,18 +183,60 @@ impl Service {
     /// The storage failed.
     pub async fn view(&self, row: Thread) -> Result<View, Error> {
         let head = self.shared.head_of(&row).await?;
-        Ok(View {
-            row,
-            values: head.values,
-            interrupts: head.interrupts,
-        })
+        Ok(view_of(row, head))
+    }
+
+    /// The size of a thread's head if it is shown, and the head itself if it fits into `room`.
+    async fn measure_head(&self, row: Thread, is_shown: bool, room: u64) -> Result<Found, Error> {
+        let (head, bytes) = match row.head.filter(|_| is_shown) {
+            None => (FoundHead::Absent, 0),
+            Some(id) => {
+                let scope = PageScope {
+                    most: room,
+                    metadata: false,
+                };
+                let saver = &self.shared.parts.saver;
+                match saver.page_of(row.tree, "".into(), vec![id], scope).await? {
+                    Page::Rows(rows) => {
+                        let bytes = rows.bytes();
+                        (FoundHead::Read(rows), bytes)
+                    }
+                    Page::Sizes(sizes) => {
+                        let bytes = sizes.first().map_or(0, |one| one.bytes);
+                        (FoundHead::Unread, bytes)
+                    }
+                }
+            }
+        };
+        Ok(Found { row, head, bytes })
+    }
+
+    async fn found_head(&self, found: &Found) -> Result<Head, Error> {
+        let row = &found.row;
+        match &found.head {
+            FoundHead::Absent => Ok(Head::default()),
+            FoundHead::Unread => self.shared.head_of(row).await,
+            FoundHead::Read(rows) => {
+                let registered = self.shared.graph_of(&row.metadata);
+                let topology = registered.as_ref().map(|graph| &*graph.topology);
+                let saver = &self.shared.parts.saver;
+                Ok(head::head_of_rows(saver, row, topology, rows).await?)
+            }
+        }
+    }
+
+    async fn found_view(&self, found: Found) -> Result<View, Error> {
+        let head = self.found_head(&found).await?;
+        Ok(view_of(found.row, head))
     }
 }
 
-fn has(view: &View, wanted: &Map) -> bool {
-    view.values
-        .as_map()
-        .is_some_and(|values| contains_map(values, wanted))
+fn view_of(row: Thread, head: Head) -> View {
+    View {
+        row,
+        values: head.values,
+        interrupts: head.interrupts,
+    }
 }
 
 /// The part of a filter that rows alone decide.

@@ -1,4 +1,5 @@
-//! The service itself: what it is made of, and transactions on the tree of a thread.
+//! The service itself: what it is made of, on whose behalf it acts, and transactions on the tree
+//! of a thread.
 
 use std::sync::Arc;
 
@@ -8,7 +9,11 @@ use super::Error;
 use crate::{
     id::{ThreadId, TreeId},
     runs::{self, Shared},
-    tree::{Thread, Tx, resolve, store::rows::ThreadRow},
+    tree::{
+        Read, Thread, Tx,
+        members::{Access, Level},
+        store::rows::ThreadRow,
+    },
 };
 
 /// The service of threads. Cheap to clone.
@@ -17,6 +22,8 @@ pub struct Service {
     pub(super) shared: Arc<Shared>,
     /// What runs on the threads.
     pub(super) runs: runs::Service,
+    /// On whose behalf it acts.
+    pub(super) access: Access,
     /// Notified when the derived rows of all threads may have to be made anew.
     pub(super) rebuild: Arc<Notify>,
 }
@@ -27,13 +34,41 @@ impl Service {
         Self {
             shared,
             runs,
+            access: Access::unrestricted(),
             rebuild: Arc::default(),
         }
     }
 
-    /// Begins to derive tables from events.
+    /// The service as it acts on behalf of a client: each operation checks in its transaction that
+    /// the client has the level it takes.
+    pub fn on_behalf_of(&self, access: Access) -> Self {
+        Self {
+            access,
+            ..self.clone()
+        }
+    }
+
+    /// The service as it acts on behalf of the same client, in an operation that takes this level.
+    pub fn at(&self, needed: Level) -> Self {
+        self.on_behalf_of(self.access.at(needed))
+    }
+
+    /// Begins to derive tables from events, and to watch the access of clients with open streams.
     pub fn start(&self) {
         tokio::spawn(self.clone().derive_tables());
+        let shared = &self.shared;
+        let tree = shared.parts.tree.clone();
+        // Streams outlive the beginning of a drain.
+        let withdrawals = shared.withdrawals.clone();
+        tokio::spawn(withdrawals.run(tree, self.runs.handed_over()));
+    }
+
+    /// Whether the storage can be written to.
+    ///
+    /// # Errors
+    /// It cannot: its disk is full, or it is not there.
+    pub async fn probe(&self) -> Result<(), Error> {
+        self.runs.probe().await
     }
 
     /// Whether the storage responds.
@@ -46,25 +81,78 @@ impl Service {
         Ok(())
     }
 
-    /// The thread's row.
+    /// The thread's row, to be shown to the client.
     ///
     /// # Errors
-    /// No such thread, or the storage failed.
+    /// No such thread, or none of the client's; 403 below the level; or the storage failed.
     pub(super) async fn row(&self, id: ThreadId) -> Result<Thread, Error> {
+        self.runs.authorize(&self.access, id).await?;
         self.shared.thread(id).await
     }
 
-    /// The tree of a thread.
-    pub(super) async fn tree_of(&self, id: ThreadId) -> Result<TreeId, Error> {
+    /// Rows to read, and a thread that the client may read.
+    ///
+    /// # Errors
+    /// As [`row`](Self::row).
+    pub(super) async fn reader(&self, id: ThreadId) -> Result<(Box<dyn Read>, ThreadRow), Error> {
         let mut reader = self.shared.parts.tree.reader().await?;
-        Ok(resolve::thread(&mut *reader, id).await?.tree)
+        let (thread, _) = self.find(&mut *reader, id).await?;
+        Ok((reader, thread))
     }
 
-    /// A transaction on the tree of a thread, and the thread as it is in it.
+    /// The tree of a thread, before its lock is waited for: nobody waits for the lock of another's.
+    pub(super) async fn tree_of(&self, id: ThreadId) -> Result<TreeId, Error> {
+        Ok(self.reader(id).await?.1.tree)
+    }
+
+    /// A transaction on the tree of a thread, and the thread as it is in it. It has the lock that a
+    /// change of rights takes, and the client has the level under it.
     pub(super) async fn begin(&self, id: ThreadId) -> Result<(Box<dyn Tx>, ThreadRow), Error> {
         let tree = self.tree_of(id).await?;
+        self.begin_in(tree, id).await
+    }
+
+    /// [`begin`](Self::begin) for a thread whose tree is known.
+    pub(super) async fn begin_in(
+        &self,
+        tree: TreeId,
+        id: ThreadId,
+    ) -> Result<(Box<dyn Tx>, ThreadRow), Error> {
         let mut tx = self.shared.parts.tree.begin(tree).await?;
-        let thread = resolve::thread(&mut *tx, id).await?;
+        let thread = self.checked(&mut *tx, tree, id).await?;
         Ok((tx, thread))
+    }
+
+    /// The thread as it is in a transaction on `tree`, in which the client has the level.
+    pub(super) async fn checked(
+        &self,
+        tx: &mut dyn Tx,
+        tree: TreeId,
+        id: ThreadId,
+    ) -> Result<ThreadRow, Error> {
+        let (thread, _) = self.find(tx, id).await?;
+        if thread.tree == tree {
+            Ok(thread)
+        } else {
+            // Deleted and created again, in a tree that is not locked.
+            Err(Error::NoThread(id))
+        }
+    }
+
+    /// A thread, and the level that the client has on it; `None` when everything is allowed.
+    pub(super) async fn find(
+        &self,
+        read: &mut dyn Read,
+        id: ThreadId,
+    ) -> Result<(ThreadRow, Option<Level>), Error> {
+        let row = read.thread_row(id).await?;
+        let thread = row.filter(|row| row.deleted_at.is_none());
+        let thread = thread.ok_or(Error::NoThread(id))?;
+        let Some(principal) = self.access.principal() else {
+            return Ok((thread, None));
+        };
+        let level = read.level(thread.tree, principal.clone()).await?;
+        self.access.check(id, level)?;
+        Ok((thread, level))
     }
 }

@@ -5,4 +5,5 @@ mod history;
 pub mod json;
 mod read;
 mod select;
+mod stored;
 mod update;

@@ -79,8 +79,7 @@ impl Service {
     /// # Errors
     /// 404: no such thread, or the storage failed.
     pub async fn tags(&self, id: ThreadId) -> Result<Vec<Tag>, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
-        let thread = resolve::thread(&mut *reader, id).await?;
+        let (mut reader, thread) = self.reader(id).await?;
         Ok(reader.tags(thread.tree, id).await?)
     }
 
@@ -89,8 +88,7 @@ impl Service {
     /// # Errors
     /// 404: no such thread or tag, or the storage failed.
     pub async fn tag(&self, id: ThreadId, name: &str) -> Result<Tag, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
-        let thread = resolve::thread(&mut *reader, id).await?;
+        let (mut reader, thread) = self.reader(id).await?;
         Ok(resolve::tag(&mut *reader, &thread, name).await?)
     }
 

@@ -14,6 +14,7 @@ use crate::{
         resolve,
         store::rows::{MessageNode, Tag, ThreadRow},
     },
+    words::words,
 };
 
 /// The head of a branch.
@@ -29,19 +30,21 @@ pub struct Head {
     pub event_number: i64,
 }
 
-/// What the nodes of an outline are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Format {
-    /// Messages; their depth is their position on the path, from 1.
-    #[default]
-    Messages,
-    /// Checkpoints; their depth is the distance from the first one.
-    Checkpoints,
+words! {
+    /// What the nodes of an outline are.
+    #[derive(Default)]
+    pub enum Format, "format" {
+        /// Messages; their depth is their position on the path, from 1.
+        #[default]
+        Messages = "messages",
+        /// Checkpoints; their depth is the distance from the first one.
+        Checkpoints = "checkpoints",
+    }
 }
 
 /// Which part of an outline.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct OutlineSelection {
     /// What the nodes are.
     pub format: Format,
     /// At most so many.
@@ -88,9 +91,8 @@ impl Service {
     /// # Errors
     /// 404: no such thread or branch, or the storage failed.
     pub async fn head(&self, id: ThreadId, branch: Option<&str>) -> Result<Head, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
+        let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
-        let thread = resolve::thread(read, id).await?;
         let branch = match branch {
             Some(name) => resolve::branch(read, &thread, name).await?,
             None => resolve::active(read, &thread).await?,
@@ -108,16 +110,19 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread, or the storage failed.
-    pub async fn outline(&self, id: ThreadId, wanted: Wanted) -> Result<Outline, Error> {
+    pub async fn outline(
+        &self,
+        id: ThreadId,
+        selection: OutlineSelection,
+    ) -> Result<Outline, Error> {
         let branches = self.branches(id).await?.branches;
-        let mut reader = self.shared.parts.tree.reader().await?;
+        let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
-        let thread = resolve::thread(read, id).await?;
         let tags = read.tags(thread.tree, id).await?;
-        let (nodes, truncated) = match wanted.format {
+        let (nodes, truncated) = match selection.format {
             Format::Checkpoints => {
-                let below = wanted.below.unwrap_or(-1);
-                let part = outline::checkpoints(read, &thread, below, wanted.limit).await?;
+                let below = selection.below.unwrap_or(-1);
+                let part = outline::checkpoints(read, &thread, below, selection.limit).await?;
                 let nodes = part.rows.into_iter().map(|point| Leaf {
                     id: point.id.to_string().into(),
                     parent: point.parent.map(|id| id.to_string().into()),
@@ -130,8 +135,8 @@ impl Service {
                 (nodes.collect(), part.truncated)
             }
             Format::Messages => {
-                let after = wanted.below.unwrap_or(0);
-                let part = outline::messages(read, &thread, after, wanted.limit).await?;
+                let after = selection.below.unwrap_or(0);
+                let part = outline::messages(read, &thread, after, selection.limit).await?;
                 let parents = outline::parents(read, &thread, &part.rows).await?;
                 let ids = part.rows.iter().map(|node| node.message_id.clone());
                 let changes = read.nodes_of(thread.tree, ids.collect()).await?;

@@ -8,6 +8,7 @@ use super::{
     branch,
     error::Error,
     event,
+    members::Access,
     resolve::{self, Base},
     store::{
         Branch, InsertBranch, InsertFork, MessageChange, NewEvent, Outcome, Position, Read,
@@ -169,18 +170,23 @@ fn metadata(parent: &ThreadRow, own: Map, by: &Arc<str>) -> Map {
 pub struct Lineage {
     /// The thread it forks.
     pub parent: ThreadId,
-    /// The message that the post replaces: what comes before it is shared. Nothing is shared
-    /// without one.
+    /// The message it forks at. Nothing is shared without one.
     pub anchor: Option<Arc<str>>,
+    /// Whether that message is shared with what comes before it, or replaced by the post.
+    pub position: Position,
 }
 
 impl Lineage {
     /// Whether a thread was forked like this.
     fn matches(&self, thread: &ThreadRow) -> bool {
-        let position = self.anchor.as_ref().map(|_| Position::Before);
         thread.parent == Some(self.parent)
             && thread.fork_anchor == self.anchor
-            && thread.fork_position == position
+            && thread.fork_position == self.stored_position()
+    }
+
+    /// The position that the fork is stored with.
+    fn stored_position(&self) -> Option<Position> {
+        self.anchor.as_ref().map(|_| self.position)
     }
 }
 
@@ -192,10 +198,15 @@ pub async fn tree_of(
     read: &mut dyn Read,
     id: ThreadId,
     lineage: Option<&Lineage>,
+    access: &Access,
 ) -> Result<TreeId, Error> {
-    match (existing(read, id, lineage).await?, lineage) {
+    match (existing(read, id, lineage, access).await?, lineage) {
         (Some(thread), _) => Ok(thread.tree),
-        (None, Some(lineage)) => Ok(resolve::thread(read, lineage.parent).await?.tree),
+        (None, Some(lineage)) => {
+            let parent = resolve::thread(read, lineage.parent).await?;
+            access.check_in(read, &parent).await?;
+            Ok(parent.tree)
+        }
         (None, None) => Err(resolve::thread_not_found(id)),
     }
 }
@@ -213,16 +224,18 @@ pub async fn find_or_create(
     tx: &mut dyn Tx,
     id: ThreadId,
     lineage: Option<&Lineage>,
+    access: &Access,
     by: &Arc<str>,
 ) -> Result<(ThreadRow, Option<(Branch, Base)>), Error> {
-    if let Some(thread) = existing(tx, id, lineage).await? {
+    if let Some(thread) = existing(tx, id, lineage, access).await? {
         return Ok((thread, None));
     }
     let lineage = lineage.ok_or_else(|| resolve::thread_not_found(id))?;
     let parent = resolve::thread(tx, lineage.parent).await?;
+    access.check_in(tx, &parent).await?;
     let active = resolve::active(tx, &parent).await?;
     let base = match &lineage.anchor {
-        Some(anchor) => base_before(tx, &parent, anchor, &active).await?,
+        Some(anchor) => base_at_anchor(tx, &parent, anchor, lineage.position, &active).await?,
         None => Base::Empty,
     };
     let new = CreateFork {
@@ -234,7 +247,7 @@ pub async fn find_or_create(
         from: None,
         event: 0,
         anchor: lineage.anchor.clone(),
-        position: lineage.anchor.as_ref().map(|_| Position::Before),
+        position: lineage.stored_position(),
         waits: false,
     };
     let made = create(tx, &parent, new).await?;
@@ -246,10 +259,13 @@ async fn existing(
     read: &mut dyn Read,
     id: ThreadId,
     lineage: Option<&Lineage>,
+    access: &Access,
 ) -> Result<Option<ThreadRow>, Error> {
     let Some(thread) = read.thread_row(id).await? else {
         return Ok(None);
     };
+    // Also of a tombstone: whoever could not see the thread is not told that there was one.
+    access.check_in(read, &thread).await?;
     match lineage {
         None if thread.deleted_at.is_some() => Err(resolve::thread_not_found(id)),
         Some(_) if thread.deleted_at.is_some() => Err(deleted(id)),
@@ -261,15 +277,19 @@ async fn existing(
     }
 }
 
-/// The checkpoint to build on before an anchor.
-async fn base_before(
+/// The checkpoint to build on at an anchor, or before it.
+async fn base_at_anchor(
     tx: &mut dyn Tx,
     parent: &ThreadRow,
     anchor: &Arc<str>,
+    position: Position,
     active: &Branch,
 ) -> Result<Base, Error> {
     match resolve::message(tx, parent, anchor, active.head).await {
-        Ok(node) => resolve::before_message(tx, parent, &node).await,
+        Ok(node) => match position {
+            Position::At => resolve::at_message(tx, parent, &node).await,
+            Position::Before => resolve::before_message(tx, parent, &node).await,
+        },
         Err(error) => {
             let nodes = tx.nodes_of(parent.tree, vec![anchor.clone()]).await?;
             if !nodes.iter().any(|node| node.change == MessageChange::Add) {

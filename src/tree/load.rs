@@ -28,7 +28,7 @@ pub fn owner_of_writes(base: &Decoded, branch: BranchId) -> BranchId {
 /// Drops the pending writes that do not count for `branch`.
 pub fn keep_own_writes(base: &mut Decoded, branch: BranchId) {
     let owner = owner_of_writes(base, branch);
-    base.writes.retain(|(branch, _)| *branch == owner);
+    base.retain_writes(|branch, _| branch == owner);
 }
 
 /// Drops the pending writes that a record of the superstep does not show. Of every task it shows
@@ -43,8 +43,7 @@ pub fn keep_first_writes(base: &mut Decoded) {
             .or_insert(*branch);
         *owner = (*owner).min(*branch);
     }
-    base.writes
-        .retain(|(branch, write)| first.get(&(write.task, write.idx.min(0))) == Some(branch));
+    base.retain_writes(|branch, write| first.get(&(write.task, write.idx.min(0))) == Some(&branch));
 }
 
 /// Loads one checkpoint with the values that its pending writes refer to.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+pub mod access;
 pub mod level;
 
+pub use access::{Access, Denied};
 pub use level::{Level, Member, Members};
 
 use super::{
@@ -11,6 +13,9 @@ use super::{
     store::Tx,
 };
 use crate::id::TreeId;
+
+/// The principal of every request while nobody authenticates.
+pub const LOCAL_PRINCIPAL: &str = "local";
 
 /// Longest name of a principal, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -24,8 +29,8 @@ pub enum Granted {
     Changed,
 }
 
-/// Grants a principal a level. `by` is the level of the requesting principal; `None` may do
-/// everything.
+/// Grants a principal a level. `by` is the level of the requesting principal; `None`, of
+/// the server itself and while nobody authenticates, may do everything.
 ///
 /// # Errors
 /// 403 beyond the level of the requesting principal; 409 `last_owner`; or the storage failed.

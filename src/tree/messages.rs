@@ -22,7 +22,7 @@ use super::{
     resolve,
     store::{MessageNode, Position, Read, ThreadRow},
 };
-use crate::{id::CheckpointId, value::Value};
+use crate::{id::CheckpointId, value::Value, words::words};
 
 /// Most messages of one post.
 pub const POST_MAX: usize = 1000;
@@ -30,19 +30,20 @@ pub const POST_MAX: usize = 1000;
 pub const CONTENT_MAX: usize = 1 << 20;
 /// Most messages of one page.
 pub const PAGE_MAX: i64 = 1000;
-/// Most characters of a message's id.
-pub const ID_MAX: usize = 255;
+pub(crate) use crate::message::ID_MAX;
 
-/// What to do with a message whose id the thread has already, with other content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OnExisting {
-    /// Write it on a new branch that begins before the old one.
-    #[default]
-    Branch,
-    /// Replace it in the state at the head of the branch, through the channel's reducer.
-    Replace,
-    /// Refuse.
-    Reject,
+words! {
+    /// What to do with a message whose id the thread has already, with other content.
+    #[derive(Default)]
+    pub enum OnExisting, "treatment of a message that exists" {
+        /// Write it on a new branch that begins before the old one.
+        #[default]
+        Branch = "branch",
+        /// Replace it in the state at the head of the branch, through the channel's reducer.
+        Replace = "replace",
+        /// Refuse.
+        Reject = "reject",
+    }
 }
 
 /// A message of a request.

@@ -46,7 +46,7 @@ pub async fn checkpoints(
         rows.extend(inherited.filter(|point| point.depth > below));
         rows.sort_by_key(|point| (point.depth, point.id));
     }
-    Ok(cut(rows, limit))
+    Ok(page_of(rows, limit))
 }
 
 /// Messages of a thread whose ordinals are greater than `after`: its own and those it inherits.
@@ -73,10 +73,10 @@ pub async fn messages(
         rows.extend(inherited);
         rows.sort_by_key(|node| (node.ordinal, node.checkpoint, node.seq));
     }
-    Ok(cut(rows, limit))
+    Ok(page_of(rows, limit))
 }
 
-fn cut<T>(mut rows: Vec<T>, limit: usize) -> OutlinePage<T> {
+fn page_of<T>(mut rows: Vec<T>, limit: usize) -> OutlinePage<T> {
     let truncated = rows.len() > limit;
     rows.truncate(limit);
     OutlinePage { rows, truncated }

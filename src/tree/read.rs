@@ -113,8 +113,8 @@ impl StateReader<'_> {
         live: bool,
         with_subgraphs: bool,
     ) -> Result<ThreadState, engine::Error> {
-        let wiring = Topology::new(graph.clone());
-        let snapshot = exact(&wiring, ns, decoded, live)?;
+        let topology = Topology::new(graph.clone());
+        let snapshot = exact(&topology, ns, decoded, live)?;
         let subgraphs = if with_subgraphs {
             self.subgraph_states(graph, &snapshot).await?
         } else {

@@ -15,7 +15,7 @@ mod nodes;
 pub use base::{Base, at_message, before_message};
 use base::{at_head, existing_checkpoint, parent_of};
 use events::{base_at_event, event_row, node_of};
-pub(super) use find::thread_not_found;
+pub(crate) use find::thread_not_found;
 pub use find::{active, branch, checkpoint, message, tag, thread};
 pub(super) use nodes::is_before;
 pub use nodes::{is_on_path, last_inherited, sees};

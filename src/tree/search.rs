@@ -2,82 +2,52 @@
 
 use std::sync::Arc;
 
-use crate::{id::ThreadId, value::Map};
+use super::Thread;
+use crate::{id::ThreadId, time::Timestamp, value::Map, words::words};
 
-/// The status of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ThreadStatus {
-    /// No run is open, and no node waits to run.
-    Idle,
-    /// A run is pending or running.
-    Busy,
-    /// The head of the active branch has nodes that wait to run.
-    Interrupted,
-    /// The last run failed.
-    Error,
-}
-
-impl ThreadStatus {
-    /// The word shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Busy => "busy",
-            Self::Interrupted => "interrupted",
-            Self::Error => "error",
-        }
+words! {
+    /// The status of a thread.
+    pub enum ThreadStatus, "thread status" {
+        /// No run is open, and no node waits to run.
+        Idle = "idle",
+        /// A run is pending or running.
+        Busy = "busy",
+        /// The head of the active branch has nodes that wait to run.
+        Interrupted = "interrupted",
+        /// The last run failed.
+        Error = "error",
     }
 }
 
-/// Which threads of a fork family are listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum ForkMode {
-    /// Every one.
-    #[default]
-    All,
-    /// Those that are not forks.
-    Roots,
-    /// The one that was updated last.
-    LatestFork,
-}
-
-impl ForkMode {
-    /// The word clients send.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Roots => "roots",
-            Self::LatestFork => "latest-fork",
-        }
+words! {
+    /// Which threads of a fork family are listed.
+    #[derive(Default)]
+    pub enum ForkMode, "mode of forks" {
+        /// Every one.
+        #[default]
+        All = "all",
+        /// Those that are not forks.
+        Roots = "roots",
+        /// The one that was updated last.
+        LatestFork = "latest-fork",
     }
 }
 
-/// Order of a list of threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum SortBy {
-    /// By id.
-    ThreadId,
-    /// By status.
-    Status,
-    /// By creation.
-    CreatedAt,
-    /// By last change.
-    #[default]
-    UpdatedAt,
-    /// By last change of the state.
-    StateUpdatedAt,
-}
-
-impl SortBy {
-    /// The word clients send.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ThreadId => "thread_id",
-            Self::Status => "status",
-            Self::CreatedAt => "created_at",
-            Self::UpdatedAt => "updated_at",
-            Self::StateUpdatedAt => "state_updated_at",
-        }
+words! {
+    /// Order of a list of threads.
+    #[derive(Default)]
+    pub enum SortBy, "order of threads" {
+        /// By id.
+        ThreadId = "thread_id",
+        /// By status.
+        Status = "status",
+        /// By creation.
+        CreatedAt = "created_at",
+        /// By last change.
+        #[default]
+        UpdatedAt = "updated_at",
+        /// By last change of the state.
+        StateUpdatedAt = "state_updated_at",
     }
 }
 
@@ -109,4 +79,42 @@ pub struct ThreadPage {
     pub limit: usize,
     /// How many threads to skip.
     pub offset: usize,
+    /// Only those behind this one, in an order that [is one of an index](Self::is_in_order).
+    pub after: Option<ThreadKey>,
+}
+
+/// The key of a thread in an order by time or by id.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadKey {
+    /// The time it is ordered by, if that is what it is ordered by.
+    pub at: Timestamp,
+    /// Its id.
+    pub id: ThreadId,
+}
+
+impl ThreadPage {
+    /// Whether an index has the threads in this order, so that a page costs what it returns.
+    pub fn is_in_order(&self) -> bool {
+        let filter = &self.filter;
+        filter.ids.is_none()
+            && match self.sort_by {
+                SortBy::UpdatedAt => true,
+                SortBy::CreatedAt | SortBy::ThreadId => filter.principal.is_none(),
+                SortBy::Status | SortBy::StateUpdatedAt => false,
+            }
+    }
+
+    /// Turns to the page behind this one, whose last thread is given.
+    pub fn advance(&mut self, last: &Thread) {
+        if !self.is_in_order() {
+            self.offset += self.limit;
+            return;
+        }
+        let at = match self.sort_by {
+            SortBy::CreatedAt => last.created_at,
+            _ => last.updated_at,
+        };
+        self.offset = 0;
+        self.after = Some(ThreadKey { at, id: last.id });
+    }
 }

@@ -9,6 +9,24 @@ use serde::de::DeserializeSeed;
 use super::de::Tree;
 use super::{JsonError, Map, Opaque, Value};
 
+impl Value {
+    /// About how many bytes it has as JSON.
+    pub(crate) fn rough_size(&self) -> usize {
+        const SCALAR: usize = 8;
+        match self {
+            Self::Str(text) => text.len() + SCALAR,
+            Self::Bytes(bytes) => bytes.len() + SCALAR,
+            Self::Opaque(opaque) => opaque.bytes.len() + SCALAR,
+            Self::List(items) => items.iter().map(Self::rough_size).sum::<usize>() + SCALAR,
+            Self::Map(map) => map
+                .iter()
+                .map(|(key, value)| key.len() + SCALAR + value.rough_size())
+                .sum(),
+            _ => SCALAR,
+        }
+    }
+}
+
 /// Parses a JSON text.
 ///
 /// The last of duplicate keys wins; `\u` escapes of lone surrogates become U+FFFD.
@@ -183,7 +201,7 @@ impl Value {
     }
 
     /// Appends compact JSON to `out`, as [`Value::to_json`].
-    pub fn write_json(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
         // Writing to memory cannot fail and all map keys are text, so there is no error case.
         let result = serde_json::to_writer(out, self);
         debug_assert!(result.is_ok(), "values are always JSON: {result:?}");

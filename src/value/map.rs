@@ -48,11 +48,6 @@ impl Map {
         self.0.get_mut(key)
     }
 
-    /// The shared key and the value of a field.
-    pub fn get_key_value(&self, key: &str) -> Option<(&Arc<str>, &Value)> {
-        self.0.get_key_value(key)
-    }
-
     /// Whether the field exists.
     pub fn contains_key(&self, key: &str) -> bool {
         self.0.contains_key(key)

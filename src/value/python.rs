@@ -7,7 +7,7 @@ use super::Value;
 impl Value {
     /// The text that Python prints for the value: a text as it is, and inside lists and maps in
     /// quotes.
-    pub fn to_python(&self) -> String {
+    pub(crate) fn to_python(&self) -> String {
         match self {
             Self::Str(text) => text.to_string(),
             value => {

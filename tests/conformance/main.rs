@@ -6,6 +6,7 @@
 )]
 
 mod cases;
+mod item_model;
 mod memory;
 mod only_postgres;
 mod rows;
@@ -69,6 +70,7 @@ macro_rules! backend {
                 a_slot_is_read_or_taken_over
                 a_writer_says_how_it_left_the_branch
                 state_changes_move_the_times
+                the_time_of_the_state_is_that_of_the_active_branch
                 a_deleted_thread_leaves_a_tombstone_without_content
                 nobody_writes_to_a_deleted_thread
             );
@@ -90,6 +92,8 @@ macro_rules! backend {
                 a_run_waits_for_its_time
                 a_cancelled_run_is_fenced_off
                 cancelling_one_run_leaves_the_others
+                the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed
+                the_right_of_a_runs_principal_is_read_when_it_is_taken_over
                 a_run_of_a_dead_process_is_taken_over
                 as_many_runs_are_taken_over_as_there_is_room_for
                 a_run_is_taken_over_by_one_of_those_who_try
@@ -142,6 +146,7 @@ macro_rules! backend {
                 rollback_undoes_what_the_others_did
                 rollback_keeps_what_a_branch_stands_on
                 rollback_removes_a_branch_the_run_opened
+                the_log_of_a_rollback_ends_every_run_before_it_resets_the_head
             );
         }
     };

@@ -1,10 +1,13 @@
 //! Items of long-term memory, in both storages.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use backstitch::{
     storage,
-    store::{Put, Store},
+    store::{Item, Limits, Service, Store},
     value,
     value::Value,
 };
@@ -17,106 +20,320 @@ on_both_storages!(
     a_value_that_memory_keeps_for_a_time_goes,
     a_put_keeps_the_time_an_item_was_made,
     names_of_any_characters_are_kept_apart,
+    items_of_principals_are_kept_apart,
+    a_search_reads_and_returns_no_more_than_it_may,
+    many_namespaces_are_listed_by_depth,
 );
 
-/// Runs `test` over the items of a storage.
-fn over(place: &Place, test: impl AsyncFnOnce(&dyn Store)) {
-    block_on(async {
-        match place.url() {
-            Some(url) => {
-                let store =
-                    storage::postgres::Store::connect(storage::postgres::Options::new(url)).await;
-                test(&store.unwrap()).await;
-            }
-            None => test(&storage::sqlite::Store::private().unwrap()).await,
-        }
-    });
+/// A storage whose clock a test moves: what has an end comes nearer to it.
+pub(crate) struct Clocked {
+    pub store: Arc<dyn Store>,
+    url: Option<String>,
+    folder: tempfile::TempDir,
 }
 
-fn put(key: &str, value: Value, ttl: Option<Duration>) -> Put {
-    Put {
-        namespace: vec!["n".to_owned()],
-        key: key.to_owned(),
-        value,
-        ttl,
+impl Clocked {
+    pub(crate) async fn open(place: &Place) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = match place.url() {
+            Some(url) => {
+                let options = storage::postgres::Options::new(url);
+                Arc::new(storage::postgres::Store::connect(options).await.unwrap())
+            }
+            None => {
+                let path = folder.path().to_owned();
+                let synchronous_off = true;
+                let options = storage::sqlite::Options {
+                    path,
+                    synchronous_off,
+                };
+                Arc::new(storage::sqlite::Store::open(options).unwrap())
+            }
+        };
+        Self {
+            store,
+            url: place.url().map(str::to_owned),
+            folder,
+        }
+    }
+
+    pub(crate) async fn execute(&self, postgres: &str, sqlite: &str) {
+        match &self.url {
+            Some(url) => {
+                let client = test_support::tables::connect(url).await;
+                client.execute(postgres, &[]).await.unwrap();
+            }
+            None => {
+                let file = self.folder.path().join("backstitch.db");
+                let db = rusqlite::Connection::open(file).unwrap();
+                db.busy_timeout(Duration::from_secs(10)).unwrap();
+                db.execute(sqlite, []).unwrap();
+            }
+        }
+    }
+
+    /// Lets so many hours pass.
+    pub(crate) async fn pass(&self, hours: u64) {
+        let micros = hours * 3_600_000_000;
+        self.execute(
+            &format!("UPDATE store_items SET expires_at = expires_at - interval '{hours} hours'"),
+            &format!("UPDATE store_items SET expires_at = expires_at - {micros}"),
+        )
+        .await;
     }
 }
 
-async fn found(store: &dyn Store, key: &str) -> Option<Value> {
-    let item = store.item(vec!["n".to_owned()], key.to_owned()).await;
-    item.unwrap().map(|item| item.value)
+/// Runs `test` over the memory of a storage.
+fn over(place: &Place, test: impl AsyncFnOnce(&Service)) {
+    block_on(async {
+        let clocked = Clocked::open(place).await;
+        let service = Service::new(clocked.store.clone(), Limits::default(), Vec::new());
+        test(&service).await;
+    });
+}
+
+fn local() -> &'static Arc<str> {
+    static LOCAL: LazyLock<Arc<str>> = LazyLock::new(|| "local".into());
+    &LOCAL
+}
+
+fn names(labels: &[&str]) -> Vec<String> {
+    labels.iter().map(|label| (*label).to_owned()).collect()
+}
+
+async fn put(service: &Service, key: &str, value: Value, ttl: Option<Duration>) {
+    let done = service.put(local(), names(&["n"]), key.to_owned(), value, ttl);
+    done.await.unwrap();
+}
+
+async fn item(service: &Service, key: &str) -> Option<Item> {
+    let found = service.get(local(), names(&["n"]), key.to_owned(), false);
+    found.await.unwrap()
+}
+
+async fn found(service: &Service, key: &str) -> Option<Value> {
+    item(service, key).await.map(|item| item.value)
 }
 
 fn a_value_that_memory_keeps_for_a_time_goes(place: &Place) {
-    over(place, async |store| {
+    over(place, async |service| {
         let day = Duration::from_secs(24 * 3600);
         for (key, ttl) in [
             ("for ever", None),
             ("a day", Some(day)),
             ("gone", Some(Duration::ZERO)),
         ] {
-            store.put_item(put(key, value!(key), ttl)).await.unwrap();
+            put(service, key, value!(key), ttl).await;
         }
-        assert_eq!(found(store, "for ever").await, Some(value!("for ever")));
-        assert_eq!(found(store, "a day").await, Some(value!("a day")));
-        assert_eq!(found(store, "gone").await, None);
-        // What has gone is made anew, and no longer goes.
-        store.put_item(put("gone", value!(1), None)).await.unwrap();
-        assert_eq!(found(store, "gone").await, Some(value!(1)));
+        assert_eq!(found(service, "for ever").await, Some(value!("for ever")));
+        assert_eq!(found(service, "a day").await, Some(value!("a day")));
+        assert_eq!(found(service, "gone").await, None);
+        // What has gone cannot be deleted, is made anew, and no longer goes.
+        let delete = async || {
+            let deleted = service.delete(local(), names(&["n"]), "gone".to_owned());
+            deleted.await.unwrap()
+        };
+        assert!(!delete().await);
+        put(service, "gone", value!(1), None).await;
+        assert_eq!(found(service, "gone").await, Some(value!(1)));
+        assert!(delete().await);
         // A time beyond all times is for ever.
-        let always = put("always", value!(2), Some(Duration::MAX));
-        store.put_item(always).await.unwrap();
-        assert_eq!(found(store, "always").await, Some(value!(2)));
-        let item = store.item(vec!["n".to_owned()], "a day".to_owned()).await;
-        assert_eq!(item.unwrap().unwrap().ttl, Some(day));
+        put(service, "always", value!(2), Some(Duration::MAX)).await;
+        assert_eq!(found(service, "always").await, Some(value!(2)));
+        assert_eq!(item(service, "a day").await.unwrap().ttl, Some(day));
     });
 }
 
 fn a_put_keeps_the_time_an_item_was_made(place: &Place) {
-    over(place, async |store| {
-        let item = async || {
-            let found = store.item(vec!["n".to_owned()], "k".to_owned()).await;
-            found.unwrap().unwrap()
-        };
-        store.put_item(put("k", value!(1), None)).await.unwrap();
-        let first = item().await;
+    over(place, async |service| {
+        put(service, "k", value!(1), None).await;
+        let first = item(service, "k").await.unwrap();
         assert_eq!(first.created_at, first.updated_at);
-        store.put_item(put("k", value!(2), None)).await.unwrap();
-        let second = item().await;
+        put(service, "k", value!(2), None).await;
+        let second = item(service, "k").await.unwrap();
         assert_eq!(second.created_at, first.created_at);
         assert!(second.updated_at > first.updated_at);
-        let gone = store.delete_item(vec!["n".to_owned()], "k".to_owned());
-        assert!(gone.await.unwrap());
-        let gone = store.delete_item(vec!["n".to_owned()], "k".to_owned());
-        assert!(!gone.await.unwrap());
+        let delete = || service.delete(local(), names(&["n"]), "k".to_owned());
+        assert!(delete().await.unwrap());
+        assert!(!delete().await.unwrap());
     });
 }
 
 fn names_of_any_characters_are_kept_apart(place: &Place) {
-    over(place, async |store| {
-        let names = ["a", "a\0", "A", "\u{1a}0", "\",\"", "é", "e\u{301}"];
+    over(place, async |service| {
+        let all = ["a", "a\0", "A", "\u{1a}0", "\",\"", "é", "e\u{301}"];
         let labels = |name: &str| vec![name.to_owned(), "x".to_owned()];
-        for (number, name) in names.iter().enumerate() {
+        for (number, name) in all.iter().enumerate() {
             for namespace in [labels(name), vec![format!("{name}\",\"x")]] {
                 let value = value!([i64::try_from(number).unwrap(), namespace.len() as i64]);
                 let key = (*name).to_owned();
-                let put = Put {
-                    namespace,
-                    key,
-                    value,
-                    ttl: None,
-                };
-                store.put_item(put).await.unwrap();
+                let done = service.put(local(), namespace, key, value, None);
+                done.await.unwrap();
             }
         }
-        for (number, name) in names.iter().enumerate() {
-            let item = store.item(labels(name), (*name).to_owned()).await;
-            let value = item.unwrap().unwrap().value;
+        for (number, name) in all.iter().enumerate() {
+            let item = service.get(local(), labels(name), (*name).to_owned(), false);
+            let value = item.await.unwrap().unwrap().value;
             assert_eq!(
                 value,
                 value!([i64::try_from(number).unwrap(), 2]),
                 "{name:?}"
             );
         }
+        let query = backstitch::store::NamespaceQuery {
+            limit: 100,
+            ..Default::default()
+        };
+        let mut wanted: Vec<_> = all
+            .iter()
+            .flat_map(|name| [labels(name), vec![format!("{name}\",\"x")]])
+            .collect();
+        let mut listed = service.namespaces(local(), query).await.unwrap();
+        wanted.sort();
+        listed.sort();
+        assert_eq!(listed, wanted);
+    });
+}
+
+fn items_of_principals_are_kept_apart(place: &Place) {
+    block_on(async {
+        let clocked = Clocked::open(place).await;
+        let shared = vec![names(&["common"])];
+        let service = Service::new(clocked.store.clone(), Limits::default(), shared);
+        let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
+        for (who, number) in [(&ann, 1), (&bob, 2)] {
+            for first in ["a", "common", "z"] {
+                let key = "k".to_owned();
+                let done = service.put(who, names(&[first]), key, value!(number), None);
+                done.await.unwrap();
+            }
+        }
+        for (who, number) in [(&ann, 1), (&bob, 2)] {
+            let query = backstitch::store::ItemQuery {
+                limit: 10,
+                refresh: true,
+                ..Default::default()
+            };
+            let items = service.search(who, query).await.unwrap();
+            let seen: Vec<_> = items
+                .iter()
+                .map(|item| (&*item.namespace[0], item.value.clone()))
+                .collect();
+            let wanted = [
+                ("a", value!(number)),
+                ("common", value!(2)),
+                ("z", value!(number)),
+            ];
+            assert_eq!(seen, wanted);
+        }
+        let deleted = service.delete(&ann, names(&["common"]), "k".to_owned());
+        assert!(deleted.await.unwrap());
+        let left = service.get(&bob, names(&["common"]), "k".to_owned(), true);
+        assert!(left.await.unwrap().is_none());
+        let deleted = service.delete(&ann, names(&["a"]), "k".to_owned());
+        assert!(deleted.await.unwrap());
+        let left = service.get(&bob, names(&["a"]), "k".to_owned(), true);
+        assert!(left.await.unwrap().is_some());
+    });
+}
+
+fn a_search_reads_and_returns_no_more_than_it_may(place: &Place) {
+    use backstitch::store::{Error, ItemQuery, NamespaceQuery, filter::Filter};
+    block_on(async {
+        let clocked = Clocked::open(place).await;
+        let limits = Limits {
+            item_bytes: 1000,
+            scan_rows: 40,
+            scan_bytes: 8000,
+            page_bytes: 2000,
+        };
+        let service = &Service::new(clocked.store.clone(), limits, Vec::new());
+        let put = async |namespace: &[&str], key: String, size: usize| {
+            let value = value!({"n": 1, "text": "x".repeat(size).as_str()});
+            service
+                .put(local(), names(namespace), key, value, None)
+                .await
+        };
+        let refused = put(&["n"], "k".into(), 1000).await.unwrap_err();
+        assert!(matches!(refused, Error::TooLarge { limit: 1000, .. }));
+        for number in 0..50 {
+            let key = format!("{number:02}");
+            put(&["small"], key.clone(), 1).await.unwrap();
+            put(&["large"], key, 800).await.unwrap();
+            put(&["many", &format!("{number}")], "k".into(), 1)
+                .await
+                .unwrap();
+        }
+        let search = async |first: &str, wanted: i64, limit: usize, offset: usize| {
+            let query = ItemQuery {
+                prefix: names(&[first]),
+                filter: Filter::read(value!({"n": wanted}).as_map().unwrap()).unwrap(),
+                limit,
+                offset,
+                refresh: false,
+            };
+            let found = service.search(local(), query).await;
+            found.map(|items| items.len())
+        };
+        assert_eq!(search("small", 1, 30, 10).await.unwrap(), 30);
+        let far = search("small", 1, 30, 11).await.unwrap_err();
+        assert!(matches!(far, Error::TooMuchToRead { .. }), "{far}");
+        let none = search("small", 2, 1, 0).await.unwrap_err();
+        assert!(matches!(none, Error::TooMuchToRead { .. }), "{none}");
+        let none = search("large", 2, 1, 0).await.unwrap_err();
+        assert!(matches!(none, Error::TooMuchToRead { .. }), "{none}");
+        assert_eq!(search("large", 1, 2, 0).await.unwrap(), 2);
+        let large = search("large", 1, 3, 0).await.unwrap_err();
+        assert!(matches!(large, Error::TooMuchToReturn { .. }), "{large}");
+        let unfiltered = |offset| {
+            let query = ItemQuery {
+                prefix: names(&["large"]),
+                limit: 1,
+                offset,
+                ..Default::default()
+            };
+            async move { service.search(local(), query).await }
+        };
+        // What is passed over is not read, but counts.
+        assert_eq!(unfiltered(39).await.unwrap()[0].key, "39");
+        assert!(unfiltered(40).await.is_err());
+        let list = |suffix: &str, limit| {
+            let query = NamespaceQuery {
+                suffix: names(&[suffix]),
+                limit,
+                ..Default::default()
+            };
+            async move { service.namespaces(local(), query).await }
+        };
+        assert_eq!(list("*", 40).await.unwrap().len(), 40);
+        assert!(list("nothing", 1).await.is_err());
+    });
+}
+
+fn many_namespaces_are_listed_by_depth(place: &Place) {
+    over(place, async |service| {
+        for first in 0..3 {
+            for second in 0..800 {
+                let namespace = vec![format!("f{first}"), format!("s{second:03}")];
+                let done = service.put(local(), namespace, "k".into(), value!(1), None);
+                done.await.unwrap();
+            }
+        }
+        let list = |max_depth, offset| {
+            let query = backstitch::store::NamespaceQuery {
+                max_depth,
+                offset,
+                limit: 1000,
+                ..Default::default()
+            };
+            async move { service.namespaces(local(), query).await.unwrap() }
+        };
+        let firsts = [names(&["f0"]), names(&["f1"]), names(&["f2"])];
+        assert_eq!(list(Some(1), 0).await, firsts);
+        let whole = list(None, 1500).await;
+        assert_eq!(whole.len(), 900);
+        assert_eq!(whole[0], names(&["f1", "s700"]));
+        assert_eq!(whole[899], names(&["f2", "s799"]));
+        assert_eq!(list(Some(2), 1500).await, whole);
     });
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use backstitch::{
-    checkpoint::{CheckpointRow, Commit, NodeRow, Slot, Source},
+    checkpoint::{CheckpointRow, Commit, NodeRow, Slot, Source, Version},
     id::{AssistantId, CheckpointId, NodeId, RunId, ThreadId, WorkerId},
     runs::{NewRun, Strategy},
     time::Timestamp,
-    tree::{IfExists, NewThread},
+    tree::{IfExists, NewThread, members::Access},
     value::{Map, Value},
 };
 
@@ -39,6 +39,8 @@ pub fn new_run(thread: ThreadId) -> NewRun {
         own_metadata: None,
         thread_metadata: Map::new(),
         thread_config: Map::new(),
+        max_queued: 100,
+        access: Access::unrestricted(),
     }
 }
 
@@ -69,6 +71,14 @@ pub fn superstep(slot: &Slot, parent: Option<CheckpointId>, step: i64) -> Commit
         writes: Vec::new(),
         nodes: Vec::new(),
         events: Vec::new(),
+    }
+}
+
+/// The version after `greatest`, with a random part of its own.
+pub fn version_after(greatest: u64) -> Version {
+    Version {
+        counter: greatest + 1,
+        salt: rand::random::<u32>() & 0x00ff_ffff,
     }
 }
 

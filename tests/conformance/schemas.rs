@@ -6,8 +6,9 @@ use rusqlite::Connection;
 use test_support::{postgres::database, tables::connect};
 
 /// What only SQLite has: its triggers look at a row where those of Postgres look at a setting of
-/// the transaction.
-const ONLY_SQLITE: [&str; 2] = ["purge_switch.one", "purge_switch.open"];
+/// the transaction, and its probe of the disk writes one row anew where that of Postgres fills and
+/// empties a table.
+const ONLY_SQLITE: [&str; 3] = ["disk_probe.one", "purge_switch.one", "purge_switch.open"];
 
 /// What only Postgres has: one process uses a SQLite database, so that no worker's lease lapses
 /// there while another one looks on.

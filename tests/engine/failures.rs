@@ -15,7 +15,7 @@ use backstitch::{
     extract::Ctx,
     graph::{Compiled, Goto, Graph, NodeOpts, Output, Retry, START, Untyped},
     prelude::Raised,
-    run::{self, Body, Command, Ended, Event, Finished, History, Input, ThreadId},
+    run::{self, Body, ClientCommand, Ended, Event, Finished, History, Input, ThreadId},
     value,
     value::Value,
 };
@@ -95,9 +95,9 @@ async fn start(thread: &Thread) -> Finished {
 }
 
 fn answer(answer: impl Into<Value>) -> Input {
-    Input::Command(Command {
+    Input::Command(ClientCommand {
         resume: Some(answer.into()),
-        ..Command::default()
+        ..ClientCommand::default()
     })
 }
 

@@ -8,7 +8,7 @@ use backstitch::{
     channel::{Kind, Reducer},
     extract::Ctx,
     graph::{Compiled, Graph, Output, Persist, START, Untyped},
-    run::{CheckpointId, Command, Ended, Finished, History, Input, ThreadId},
+    run::{CheckpointId, ClientCommand, Ended, Finished, History, Input, ThreadId},
     value,
     value::Value,
 };
@@ -147,9 +147,9 @@ fn new() -> Input {
 }
 
 fn answer(answer: &str) -> Input {
-    Input::Command(Command {
+    Input::Command(ClientCommand {
         resume: Some(answer.into()),
-        ..Command::default()
+        ..ClientCommand::default()
     })
 }
 

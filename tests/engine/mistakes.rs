@@ -9,7 +9,8 @@ use backstitch::{
     extract::Ctx,
     graph::{Compiled, END, Goto, Graph, Output, START},
     run::{
-        self, Command, Ended, Error, Finished, Input, Mistake, StateUpdate, ThreadId, Tolerance,
+        self, ClientCommand, Ended, Error, Finished, Input, Mistake, StateUpdate, ThreadId,
+        Tolerance,
     },
     value,
     value::Value,
@@ -94,9 +95,9 @@ async fn how(thread: &Thread, how: &str) -> Finished {
 }
 
 fn answer(answer: impl Into<Value>) -> Input {
-    Input::Command(Command {
+    Input::Command(ClientCommand {
         resume: Some(answer.into()),
-        ..Command::default()
+        ..ClientCommand::default()
     })
 }
 
@@ -156,13 +157,13 @@ async fn a_client_that_goes_to_a_missing_node_is_refused(storage: &Storage) {
     let thread = thread(storage);
     how(&thread, "").await.result.unwrap();
     let before = stands(&thread).await;
-    let command = Command {
+    let command = ClientCommand {
         goto: vec![Goto {
             node: "nowhere".into(),
             arg: None,
         }],
         update: vec![("x".into(), value!(5))],
-        ..Command::default()
+        ..ClientCommand::default()
     };
     let error = run(&thread, Input::Command(command)).await.result;
     let error = error.unwrap_err();

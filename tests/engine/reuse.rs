@@ -153,9 +153,9 @@ async fn results_of_failures_and_questions_are_not_kept(storage: &Storage) {
     assert!(matches!(asked, Ended::Interrupted(_)), "{asked:?}");
     let asked = run(Input::Null).await.result.unwrap();
     assert!(matches!(asked, Ended::Interrupted(_)), "{asked:?}");
-    let command = run::Command {
+    let command = run::ClientCommand {
         resume: Some(value!("yes")),
-        ..run::Command::default()
+        ..run::ClientCommand::default()
     };
     let done = run(Input::Command(command)).await;
     assert_eq!(done.values["answer"], "yes");

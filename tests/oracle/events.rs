@@ -3,7 +3,7 @@
 
 use backstitch::{
     engine::{Body, Event, Kind, Sink, event::TaskInfo},
-    id::TaskId,
+    id::{TaskId, update_task_id},
 };
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
@@ -351,7 +351,7 @@ mod tests {
 
     fn event(ns: &str, node: &str, ends: bool) -> Event {
         let info = Arc::new(TaskInfo {
-            id: TaskId::of_update("1f1e52cd-e998-68fe-bfff-bc9763962222".parse().unwrap(), {
+            id: update_task_id("1f1e52cd-e998-68fe-bfff-bc9763962222".parse().unwrap(), {
                 usize::from(node.as_bytes()[0])
             }),
             name: node.into(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use backstitch::{
     engine::{Interrupt, event::TaskState},
-    id::{CheckpointId, TaskId},
+    id::{CheckpointId, TaskId, input_task_id, update_task_id},
     tree::ThreadState,
     value::Value,
 };
@@ -421,11 +421,11 @@ fn interrupts(stored: &Value) -> Vec<Interrupt> {
 
 /// The name of a task id that a state edit made up.
 fn made_up(checkpoint: CheckpointId, task: TaskId) -> Option<String> {
-    if task == TaskId::of_input(checkpoint) {
+    if task == input_task_id(checkpoint) {
         return Some("input".to_owned());
     }
     (0..8)
-        .find(|index| task == TaskId::of_update(checkpoint, *index))
+        .find(|index| task == update_task_id(checkpoint, *index))
         .map(|index| format!("update#{index}"))
 }
 

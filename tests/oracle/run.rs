@@ -6,7 +6,7 @@ use std::{
 };
 
 use backstitch::{
-    engine::{self, Body, Command, Durability, Event, Input, StateUpdate, Tolerance},
+    engine::{self, Body, ClientCommand, Durability, Event, Input, StateUpdate, Tolerance},
     extract::RunConfig,
     graph::{Compiled, Goto},
     id::{CheckpointId, ThreadId},
@@ -331,7 +331,7 @@ impl Runner {
         Ok(Raw::Run(sink.take(), finished.result.err()))
     }
 
-    fn command(&self, call: &Json) -> Command {
+    fn command(&self, call: &Json) -> ClientCommand {
         let resume = match call.get("answers") {
             Some(Json::Object(answers)) => Some(Value::map(
                 answers
@@ -350,7 +350,7 @@ impl Runner {
             Json::Array(all) => all.clone(),
             one => vec![one.clone()],
         };
-        Command {
+        ClientCommand {
             resume,
             update: update
                 .into_iter()

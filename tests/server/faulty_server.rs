@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use backstitch::{Server, prelude::*, value::Map};
+use backstitch::{Server, prelude::*, value, value::Map};
 
 /// Does as it is told in `how`, after one node that works.
 #[derive(State)]
@@ -194,6 +194,44 @@ async fn keep(state: Inside) -> Update<Inside> {
     Inside::update().kept(state.own)
 }
 
+/// Starts as many tasks at once as `count` names, in the way that `how` names, and adds up what they
+/// found.
+#[derive(State)]
+struct Wide {
+    count: i64,
+    how: Option<String>,
+    #[state(append)]
+    found: Vec<i64>,
+    #[state(messages)]
+    messages: Vec<Message>,
+    total: Option<i64>,
+}
+
+async fn spread(state: Wide) -> Command<Wide> {
+    let how = state.how.unwrap_or_default();
+    let part = |n| goto("part").with(value!({"n": n, "how": how.clone()}));
+    Command::from(Wide::update()).goto_each((0..state.count).map(part))
+}
+
+async fn part(ctx: Ctx) -> Result<Update<Wide>> {
+    let n = ctx.input()["n"].as_i64().unwrap_or_default();
+    match ctx.input()["how"].as_str() {
+        Some("ask") => {
+            ctx.interrupt::<String>("go on?").await;
+        }
+        Some("fail") => return Err(Raised::new("ValueError", "no luck").into()),
+        // Nothing ends it but a cancellation of its run.
+        Some("wait") => std::future::pending::<()>().await,
+        Some("speak") => return Ok(Wide::update().found(n).messages(Message::ai("here"))),
+        _ => {}
+    }
+    Ok(Wide::update().found(n))
+}
+
+async fn gather(state: Wide) -> Update<Wide> {
+    Wide::update().total(state.found.iter().sum::<i64>())
+}
+
 /// A way of several kinds of steps: two nodes at once, two questions in one node, and a graph inside
 /// that asks and keeps its state for the thread. Each node adds its name to the file `trace`.
 #[derive(State)]
@@ -282,6 +320,48 @@ async fn officer(state: Journey, ctx: Ctx) -> Result<Command<Journey>> {
     let papers: String = ctx.interrupt("papers?").await;
     let seen = Journey::update().log(papers);
     Ok(Command::from(seen).goto("customs").to_parent())
+}
+
+/// Two guests who arrive at once at one graph inside that keeps its state for the thread: in whichever
+/// order they enter, one finds one guest and the other two.
+#[derive(State)]
+struct Inn {
+    trace: Option<String>,
+    #[state(append)]
+    found: Vec<usize>,
+    total: Option<usize>,
+}
+
+/// The graph inside.
+#[derive(State)]
+struct Room {
+    trace: Option<String>,
+    guest: Option<String>,
+    #[state(append)]
+    guests: Vec<String>,
+    found: Option<Vec<usize>>,
+}
+
+async fn invite(state: Inn) -> Command<Inn> {
+    let trace = state.trace.unwrap_or_default();
+    let room = |guest| goto("room").with(value!({"guest": guest, "trace": trace.clone()}));
+    Command::from(Inn::update()).goto_each(["Ada", "Bob"].map(room))
+}
+
+async fn enter(state: Room) -> Result<Update<Room>> {
+    let guest = state.guest.unwrap_or_default();
+    leave_trace(state.trace.as_ref(), &format!("{guest} enters"))?;
+    Ok(Room::update().guests(guest))
+}
+
+async fn look_around(state: Room) -> Result<Update<Room>> {
+    let guest = state.guest.unwrap_or_default();
+    leave_trace(state.trace.as_ref(), &format!("{guest} looks around"))?;
+    Ok(Room::update().found(vec![state.guests.len()]))
+}
+
+async fn count(state: Inn) -> Update<Inn> {
+    Inn::update().total(state.found.iter().sum::<usize>())
 }
 
 #[tokio::main]
@@ -373,10 +453,37 @@ async fn main() -> std::process::ExitCode {
             .edge("stay", "arrive")
             .build()
     });
+    let wide = Graph::<Wide>::new()
+        .node("spread", spread)
+        .node("part", part)
+        .node("gather", gather)
+        .edge(START, "spread")
+        .edge("part", "gather")
+        .build();
+    let room = Graph::<Room>::new()
+        .persist(Persist::Thread)
+        .output(["found"])
+        .node("enter", enter)
+        .node("look_around", look_around)
+        .edge(START, "enter")
+        .edge("enter", "look_around")
+        .build();
+    let inn = room.and_then(|room| {
+        Graph::<Inn>::new()
+            .output(["total"])
+            .node("invite", invite)
+            .subgraph("room", room)
+            .node("count", count)
+            .edge(START, "invite")
+            .edge("room", "count")
+            .build()
+    });
     Server::new()
+        .graph("wide", wide)
         .graph("journey", journey)
         .graph("stopover", stopover)
         .graph("border", border)
+        .graph("inn", inn)
         .graph("keeper", keeper)
         .graph("talk", talk)
         .graph("astray", astray)

@@ -2,6 +2,8 @@
 mod edits;
 mod ends;
 mod forms;
+mod identity;
+mod limits;
 mod metadata;
 mod readable;
 mod runs;

@@ -8,14 +8,23 @@
     reason = "a panic is the failure of the test, and child processes live in real time"
 )]
 
+mod access;
+mod assistants;
 mod bad_input;
+mod fan_out;
+mod final_rows;
+mod full_disk;
 mod harness;
 mod http;
 mod idempotency;
 mod outage;
+mod quiet;
 mod replicas;
 mod restart;
 mod sdk;
+mod shutdown;
 mod storage_bytes;
+mod store;
 mod takeover;
+mod thread_lists;
 mod threads;

@@ -53,14 +53,8 @@ fn a_database_that_goes_away_is_reported_and_its_return_is_enough() {
     assert_eq!(client.state(&thread), before);
     let seen = client.run(&thread, &slow(1))["seen"].clone();
     assert_eq!(seen, json!(["work", "rest", "work", "rest"]));
-    // The run that was cut ends, one way or the other, and its thread goes on.
-    let end = client.end_of(&other, &run);
-    assert!(matches!(&*end, "success" | "error"), "{end}");
-    if end == "error" {
-        let row = client.get(&format!("/threads/{other}")).json();
-        let message = row["error"]["message"].as_str().unwrap();
-        assert!(message.contains("database"), "{row}");
-    }
+    // The run that was cut goes on where it was, and its thread too.
+    assert_eq!(client.end_of(&other, &run), "success");
     let seen = client.run(&other, &slow(1))["seen"].clone();
     let seen = seen.as_array().unwrap();
     assert_eq!(seen[seen.len() - 2..], ["work", "rest"]);

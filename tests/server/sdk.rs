@@ -9,6 +9,8 @@ on_both_storages!(
     a_client_travels_in_time,
     a_client_answers_questions_and_meets_other_runs,
     a_client_edits_the_state,
+    a_client_stores_and_finds_items,
+    a_client_has_assistants_of_its_own,
 );
 
 fn drive(place: &Place, script: &str) {
@@ -33,4 +35,12 @@ fn a_client_answers_questions_and_meets_other_runs(place: &Place) {
 
 fn a_client_edits_the_state(place: &Place) {
     drive(place, "edits.py");
+}
+
+fn a_client_stores_and_finds_items(place: &Place) {
+    drive(place, "store.py");
+}
+
+fn a_client_has_assistants_of_its_own(place: &Place) {
+    drive(place, "assistants.py");
 }

@@ -8,6 +8,7 @@ use test_support::talk::{self, background, until};
 on_both_storages!(
     threads_are_found_by_metadata_status_ids_and_values,
     lists_are_sorted_and_paged,
+    lists_begin_with_the_thread_that_was_changed_last,
     wrong_filters_are_refused,
     rolling_a_run_back_leaves_what_was_before_it,
     deleting_the_newest_run_takes_its_checkpoints_along,
@@ -169,6 +170,76 @@ fn lists_are_sorted_and_paged(place: &Place) {
     assert_eq!(answer.header("x-pagination-next"), None);
     let valued = json!({"values": {"log": ["in"]}, "limit": 1, "offset": 1});
     assert!(search(&client, &valued).is_empty());
+}
+
+fn lists_begin_with_the_thread_that_was_changed_last(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = create(&client, json!({}));
+    let run = talk::turn("hi");
+    client.run(&thread, &run);
+    let at = |path: &str| format!("/threads/{thread}{path}");
+    for name in ["side", "spare"] {
+        talk::ok(client.post(&at("/btw"), &json!({ "name": name })), 201);
+    }
+    let post = |path: &str, body: Value| ("POST", at(path), body);
+    let message = talk::user("and");
+    let edit = json!({"values": {"messages": []}, "as_node": "model"});
+    let later = talk::with(run.clone(), "after_seconds", 1000);
+    let side = |body: &Value| talk::with(body.clone(), "branch", "side");
+    let first = client.get(&at("/messages")).json()["messages"][0]["message_id"].clone();
+    // Of the newest run.
+    let newest = |path: &str| at(&format!("/runs/NEWEST{path}"));
+    let send = json!({"thread_id": thread, "content": "x"});
+    for (method, path, body) in [
+        ("PATCH", at(""), json!({"metadata": {"x": 1}})),
+        post("/messages", message.clone()),
+        post("/messages", talk::with(side(&message), "activate", false)),
+        post("/state", edit.clone()),
+        post("/state", side(&edit)),
+        post("/runs/wait", run.clone()),
+        post("/runs/wait", side(&run)),
+        ("DELETE", newest(""), Value::Null),
+        post("/runs", later.clone()),
+        ("POST", newest("/cancel"), Value::Null),
+        post("/runs", side(&later)),
+        ("POST", newest("/cancel?action=rollback"), Value::Null),
+        post("/runs", later.clone()),
+        ("DELETE", newest(""), Value::Null),
+        ("POST", "/commands/send-message".into(), send),
+        post("/rewind", json!({"message_id": first})),
+        post("/branches/main/activate", json!({})),
+        ("PATCH", at("/branches/spare"), json!({"name": "other"})),
+        ("DELETE", at("/branches/other"), Value::Null),
+        ("PUT", at("/tags/t"), json!({})),
+        ("DELETE", at("/tags/t"), Value::Null),
+    ] {
+        create(&client, json!({}));
+        let runs = client.get(&at("/runs?limit=1")).json();
+        let path = path.replace("NEWEST", runs[0]["run_id"].as_str().unwrap());
+        let text = match body {
+            Value::Null => String::new(),
+            body => body.to_string(),
+        };
+        let answer = client.send(method, &path, &[], text.as_bytes());
+        assert!(answer.status < 300, "{method} {path}: {}", answer.text());
+        for found in [
+            ids(&client.get("/threads?limit=2").json()),
+            search(&client, &json!({"limit": 2})),
+            search(&client, &json!({"limit": 2, "sort_by": "updated_at"})),
+        ] {
+            assert_eq!(found[0], thread, "{method} {path} {text}");
+        }
+    }
+    let new = talk::ok(client.post(&at("/fork"), &json!({})), 201);
+    assert_eq!(
+        ids(&client.get("/threads?limit=2").json())[0],
+        new["thread_id"]
+    );
+    let new = talk::ok(client.post(&at("/copy"), &json!({})), 200);
+    assert_eq!(
+        ids(&client.get("/threads?limit=2").json())[0],
+        new["thread_id"]
+    );
 }
 
 fn wrong_filters_are_refused(place: &Place) {

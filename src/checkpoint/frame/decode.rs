@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Frame, StoredValue, newest, text::read_versions, writes::decode_writes};
 use crate::{
-    checkpoint::{BlobRow, Checkpoint, Error, Pending, Stored, Version, codec, delta},
+    checkpoint::{
+        BlobRow, Checkpoint, CheckpointRow, Error, Pending, Stored, Version, WriteRow, codec, delta,
+    },
     id::BranchId,
     value::Value,
 };
@@ -27,7 +29,18 @@ pub struct Decoded {
 /// # Errors
 /// A row that this version cannot read; the text names channel and checkpoint.
 pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
-    let row = &stored.row;
+    decode_row(&stored.row, &stored.writes, &Chains::new(&stored.blobs))
+}
+
+/// [`decode`] for one of several checkpoints whose blobs are indexed together.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_row(
+    row: &CheckpointRow,
+    writes: &[WriteRow],
+    chains: &Chains<'_>,
+) -> Result<Decoded, Error> {
     let corrupt = |what: String| Error::Corrupt(format!("checkpoint {}: {what}", row.id));
     let envelope = Value::from_json_slice(row.envelope.as_bytes())
         .map_err(|error| corrupt(format!("envelope: {error}")))?;
@@ -48,7 +61,6 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
         }
     }
     let mut frame = Frame::default();
-    let chains = Chains::new(&stored.blobs);
     for (name, version) in &versions {
         if values.contains_key(name) {
             continue;
@@ -71,6 +83,9 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
         None if envelope.get("v").is_some() => None,
         None => Some(newest(&values, &versions)),
     };
+    let task = envelope.get("task").and_then(Value::as_str);
+    let task = task.map(str::parse).transpose();
+    let task = task.map_err(|error| corrupt(format!("task: {error}")))?;
     let metadata = Value::from_json_slice(row.metadata.as_bytes())
         .map_err(|error| corrupt(format!("metadata: {error}")))?;
     let checkpoint = Checkpoint {
@@ -92,8 +107,9 @@ pub fn decode(stored: &Stored) -> Result<Decoded, Error> {
         last_node: row.last_node,
         event_number: row.event_number,
         run_supersteps: u32::try_from(row.run_supersteps).unwrap_or(0),
+        task,
     };
-    let (writes, references) = decode_writes(&stored.writes)?;
+    let (writes, references) = decode_writes(writes)?;
     Ok(Decoded {
         checkpoint,
         frame,
@@ -117,6 +133,23 @@ pub fn with_writes(cached: &Decoded, stored: &Stored) -> Result<Decoded, Error> 
 }
 
 impl Decoded {
+    /// Drops the pending writes that `retained` refuses, with their references.
+    pub fn retain_writes(&mut self, mut retained: impl FnMut(BranchId, &Pending) -> bool) {
+        let mut moved = Vec::with_capacity(self.writes.len());
+        let mut left = 0;
+        self.writes.retain(|(branch, write)| {
+            let stays = retained(*branch, write);
+            moved.push(stays.then_some(left));
+            left += usize::from(stays);
+            stays
+        });
+        let references = std::mem::take(&mut self.references);
+        let references = references.into_iter();
+        self.references = references
+            .filter_map(|(at, version)| Some((moved.get(at).copied()??, version)))
+            .collect();
+    }
+
     /// About how many bytes it takes in memory.
     pub fn weight(&self) -> usize {
         let blobs = self.frame.channels.values();

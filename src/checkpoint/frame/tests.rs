@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::*;
 use crate::{
     checkpoint::{Pending, Source, Stored},
-    id::{BranchId, CheckpointId, TaskId, ThreadId},
+    id::{BranchId, CheckpointId, ThreadId, task_id},
     time::Timestamp,
     value::{Map, Value},
 };
@@ -37,6 +37,7 @@ fn checkpoint(values: &[(&str, Value, u64)]) -> Checkpoint {
         last_node: None,
         event_number: 0,
         run_supersteps: 0,
+        task: None,
     }
 }
 
@@ -154,7 +155,7 @@ fn a_write_that_became_a_delta_is_stored_as_a_reference_to_it() {
     });
     let item = Value::list(vec!["item 50".into()]);
     let write = Pending {
-        task: TaskId::derive(CheckpointId::mint(0, []), ["x"]),
+        task: task_id(CheckpointId::mint(0, []), ["x"]),
         path: "~".into(),
         idx: 0,
         channel: "log".into(),
@@ -230,4 +231,25 @@ fn an_envelope_with_a_number_is_read_as_it_was_meant() {
     let back = decode(&stored(&encoded, vec![])).unwrap().checkpoint;
     assert_eq!(back.updated, None);
     assert_eq!(back.values["a"], Value::Int(1));
+}
+
+#[test]
+fn short_texts_are_in_the_envelope_and_long_ones_are_stored_once() {
+    let (short, long) = ("s".repeat(4096), "l".repeat(4097));
+    let made = checkpoint(&[
+        ("a", Value::from(&*short), 1),
+        ("b", Value::from(&*long), 2),
+    ]);
+    let mut frame = Frame::default();
+    let encoded = frame.encode(&"".into(), &made, |_| Shape::Plain);
+    assert!(encoded.row.envelope.contains(&short) && !encoded.row.envelope.contains(&long));
+    assert_eq!(encoded.blobs.len(), 1);
+    let back = decode(&stored(&encoded, encoded.blobs.clone())).unwrap();
+    assert_eq!(back.checkpoint.values, made.values);
+    assert!(
+        frame
+            .encode(&"".into(), &made, |_| Shape::Plain)
+            .blobs
+            .is_empty()
+    );
 }

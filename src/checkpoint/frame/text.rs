@@ -7,8 +7,13 @@ use crate::{
     value::{Map, Value},
 };
 
-/// Whether JSONB stores a value of this name without changing it.
-pub(super) fn fits_jsonb(name: &str, value: &Value) -> bool {
+/// Longer texts are blobs: an envelope is written anew and read as a whole with every superstep,
+/// and nobody knows the length of a text in it without reading it.
+const LONGEST_TEXT: usize = 4 << 10;
+
+/// Whether a value of this name is stored in the envelope: JSONB stores it without changing it, and
+/// it is short.
+pub(super) fn fits_envelope(name: &str, value: &Value) -> bool {
     !name.contains('\0')
         && match value {
             Value::Null | Value::Bool(_) | Value::Int(_) => true,
@@ -19,7 +24,7 @@ pub(super) fn fits_jsonb(name: &str, value: &Value) -> bool {
                     && text.contains('.')
                     && !text.contains(['e', 'E'])
             }
-            Value::Str(text) => !text.contains('\0'),
+            Value::Str(text) => text.len() <= LONGEST_TEXT && !text.contains('\0'),
             _ => false,
         }
 }
@@ -75,7 +80,20 @@ pub fn channel_versions(envelope: &str) -> Result<Versions, Error> {
     }
     let envelope: Envelope = serde_json::from_str(envelope)
         .map_err(|error| Error::Corrupt(format!("the envelope of a checkpoint: {error}")))?;
-    let versions = envelope.channel_versions.into_iter();
+    parsed(envelope.channel_versions.into_iter())
+}
+
+/// The versions in the part of an envelope that has them, as text.
+///
+/// # Errors
+/// As [`channel_versions`].
+pub fn versions_of(text: &str) -> Result<Versions, Error> {
+    let versions: BTreeMap<Arc<str>, String> = serde_json::from_str(text)
+        .map_err(|error| Error::Corrupt(format!("the versions of a checkpoint: {error}")))?;
+    parsed(versions.into_iter())
+}
+
+fn parsed(versions: impl Iterator<Item = (Arc<str>, String)>) -> Result<Versions, Error> {
     versions
         .map(|(channel, version)| Ok((channel, version.parse()?)))
         .collect::<Result<_, BadVersion>>()

@@ -11,9 +11,10 @@ use crate::{
         apply::Writes,
         error::{Error, Mistake},
         execution::Execution,
-        input::Command,
+        fan_out,
+        input::ClientCommand,
         output,
-        pending::{count_open_interrupts, interrupts_in},
+        pending::interrupts_in,
         reserved::{RESUME, START},
     },
     graph::{END, edge_channel},
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// Makes a command pending as writes of the null task; returns the rows to store.
-pub fn put(execution: &mut Execution, command: &Command) -> Result<Vec<Pending>, Error> {
+pub fn put(execution: &mut Execution, command: &ClientCommand) -> Result<Vec<Pending>, Error> {
     let writes = writes_of(execution, command)?;
     if writes.is_empty() {
         return Ok(vec![]);
@@ -31,12 +32,14 @@ pub fn put(execution: &mut Execution, command: &Command) -> Result<Vec<Pending>,
     Ok(execution.put_writes(TaskId::NULL, &Arc::from(""), writes))
 }
 
-fn writes_of(execution: &Execution, command: &Command) -> Result<Writes, Error> {
+fn writes_of(execution: &Execution, command: &ClientCommand) -> Result<Writes, Error> {
     if command.to_parent {
         return Err(Error::invalid_update(
             "There is no parent graph a command could be sent to",
         ));
     }
+    let sends = command.goto.iter().filter(|goto| goto.arg.is_some());
+    fan_out::check(execution, "the command starts", sends.count())?;
     let mut writes = Writes::new();
     let here = || execution.location();
     let tolerance = execution.context.tolerance;
@@ -57,7 +60,7 @@ fn writes_of(execution: &Execution, command: &Command) -> Result<Writes, Error> 
         }
         check_resume(execution, command, by_id.as_ref()).map_err(|error| error.at(here))?;
         if by_id.is_none() {
-            if count_open_interrupts(&execution.pending) > 1 {
+            if execution.pending.count_open_interrupts() > 1 {
                 // Clients compare the text, so it names no location.
                 return Err(Error::mistake(
                     Mistake::AmbiguousResume,
@@ -90,7 +93,7 @@ fn writes_of(execution: &Execution, command: &Command) -> Result<Writes, Error> 
 /// a node that waits.
 fn check_resume(
     execution: &Execution,
-    command: &Command,
+    command: &ClientCommand,
     by_id: Option<&HashMap<String, Value>>,
 ) -> Result<(), Error> {
     let tolerance = execution.context.tolerance;

@@ -117,6 +117,7 @@ impl Execution {
     /// The present state as a checkpoint that follows `parent`.
     pub fn checkpoint(&self, parent: Option<CheckpointId>) -> Checkpoint {
         let mut metadata = self.context.metadata.clone();
+        metadata.extend(self.of_task.clone());
         if !self.parents.is_empty() {
             metadata.insert("parents", Value::map(self.parents.clone()));
         }
@@ -144,6 +145,7 @@ impl Execution {
             last_node: self.current.last_node,
             event_number: self.current.event_number,
             run_supersteps: self.supersteps,
+            task: self.task,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 impl Execution {
     /// The stored output of a task; empty when it has not finished.
     pub fn output_of(&self, task: TaskId) -> Writes {
-        pending::output_of(&self.pending, task)
+        self.pending.output_of(task)
     }
 
     /// What a task has from earlier runs.
@@ -42,12 +42,11 @@ impl Execution {
             all.extend(writes);
             writes = all;
         }
-        let steps = |write: &Pending| write.task == task && &*write.channel == STEP;
-        let steps = self.pending.iter().find(|write| steps(write)).cloned();
-        self.pending.retain(|write| write.task != task);
-        self.pending.extend(steps);
+        let mut earlier = self.pending.of(task).iter();
+        let steps = earlier.find(|write| &*write.channel == STEP).cloned();
         let all = pending::indexed(task, path, &writes);
-        self.pending.extend(all.iter().cloned());
+        let now_pending = steps.into_iter().chain(all.iter().cloned());
+        self.pending.replace(task, now_pending.collect());
         if self.topology.untracked.is_empty() {
             return all;
         }

@@ -1,6 +1,6 @@
 //! What waits in a run's writer until it is written: results of tasks, and checkpoints of graphs inside.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     checkpoint::{Commit, Pending, frame},
@@ -32,7 +32,9 @@ pub struct DeferredCheckpoint {
 #[derive(Default)]
 pub struct Queue {
     /// Results of tasks.
-    pub writes: Vec<QueuedWrites>,
+    writes: Vec<QueuedWrites>,
+    /// Where those of each task are among them.
+    by_task: HashMap<TaskId, Vec<usize>>,
     /// Checkpoints of graphs inside.
     pub deferred: Vec<DeferredCheckpoint>,
 }
@@ -41,25 +43,42 @@ impl Queue {
     /// Adds writes in place of the control values that wait and that they replace: one statement
     /// cannot write a row twice.
     pub fn push(&mut self, new: QueuedWrites) {
+        let Some(task) = new.writes.first().map(|write| write.task) else {
+            return;
+        };
+        let own = self.by_task.entry(task).or_default();
         if new.writes.iter().all(|write| write.idx < 0) {
-            let replaced = |old: &Pending| {
-                let mut new = new.writes.iter();
-                new.any(|write| write.task == old.task && write.idx == old.idx)
-            };
-            for old in &mut self.writes {
+            let replaced = |old: &Pending| new.writes.iter().any(|write| write.idx == old.idx);
+            for at in own.iter() {
+                let old = &mut self.writes[*at];
                 if old.checkpoint == new.checkpoint && old.ns == new.ns {
                     let output = old.writes.iter().any(|write| write.idx >= 0);
                     old.writes.retain(|write| output || !replaced(write));
                 }
             }
         }
+        own.push(self.writes.len());
         self.writes.push(new);
+    }
+
+    /// Whether results of tasks wait.
+    pub fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    /// Takes the results of tasks.
+    pub fn take_writes(&mut self) -> Vec<QueuedWrites> {
+        self.by_task.clear();
+        std::mem::take(&mut self.writes)
     }
 
     /// Drops the writes at a checkpoint.
     pub fn discard_at(&mut self, ns: &str, checkpoint: CheckpointId) {
-        self.writes
-            .retain(|queued| queued.checkpoint != checkpoint || &*queued.ns != ns);
+        for queued in self.take_writes() {
+            if queued.checkpoint != checkpoint || &*queued.ns != ns {
+                self.push(queued);
+            }
+        }
     }
 
     /// Drops the client's resume value from the writes.

@@ -118,7 +118,7 @@ impl RunWriter {
 
     /// Takes the queued writes, which are to travel in a commit.
     pub async fn take_queued(&self) -> Vec<QueuedWrites> {
-        std::mem::take(&mut self.inner.lock().await.queue.writes)
+        self.inner.lock().await.queue.take_writes()
     }
 
     /// Drops queued writes at a checkpoint that is never stored.
@@ -174,7 +174,7 @@ impl RunWriter {
             tokio::time::sleep(WINDOW).await;
             let mut inner = writer.inner.lock().await;
             inner.scheduled = false;
-            if !inner.queue.writes.is_empty() {
+            if inner.queue.has_writes() {
                 // A failure shows at the next write of the run.
                 let _ = writer.start_flush(&mut inner).await;
             }
@@ -183,10 +183,11 @@ impl RunWriter {
 
     async fn start_flush(&self, inner: &mut Inner) -> Result<(), Error> {
         inner.await_in_flight().await?;
+        let queued = inner.queue.take_writes();
         let flush = Flush {
             slot: inner.slot,
             open: inner.open.take(),
-            writes: std::mem::take(&mut inner.queue.writes)
+            writes: queued
                 .iter()
                 .flat_map(|queued| {
                     let (ns, id) = (&queued.ns, queued.checkpoint);
@@ -212,7 +213,7 @@ impl RunWriter {
     /// The storage failed, or another writer took over.
     pub async fn flush(&self) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        if !inner.queue.writes.is_empty() {
+        if inner.queue.has_writes() {
             self.start_flush(&mut inner).await?;
         }
         inner.await_in_flight().await
@@ -263,7 +264,7 @@ impl RunWriter {
     /// A write failed, or another writer took over.
     pub async fn finish(&self) -> Result<Slot, Error> {
         let mut inner = self.inner.lock().await;
-        if !inner.queue.writes.is_empty() {
+        if inner.queue.has_writes() {
             self.start_flush(&mut inner).await?;
         }
         inner.await_in_flight().await?;

@@ -10,6 +10,7 @@ use crate::{
         event::{Body, Kind},
         execution::Execution,
         persist::at_exit::store_at_exit,
+        plan::PlannedTask,
         reserved::RESUME,
         superstep::{
             Stop,
@@ -86,10 +87,11 @@ fn show_finished_siblings(execution: &mut Execution, ran: bool) -> Result<(), Er
         .map(|task| execution.output_of(task.id))
         .collect();
     // A task that was resumed and interrupts anew has passed its triggers as well.
-    let resumed = ran
-        && execution.pending.iter().any(|write| {
-            &*write.channel == RESUME && tasks.iter().any(|task| task.id == write.task)
-        });
+    let uses_resume = |task: &PlannedTask| {
+        let mut own = execution.pending.of(task.id).iter();
+        own.any(|write| &*write.channel == RESUME)
+    };
+    let resumed = ran && tasks.iter().any(uses_resume);
     if writes.iter().all(Vec::is_empty) && !resumed {
         return Ok(());
     }

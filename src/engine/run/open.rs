@@ -54,6 +54,7 @@ pub fn open(request: &Request, start: Option<Start>) -> Result<(Execution, Begin
         items: request.items.clone(),
         reuse: request.reuse.clone(),
         tolerance: request.tolerance,
+        max_tasks: request.max_tasks,
         // A run that is lost stops itself and nobody else who has the same token.
         cancel: request.cancel.child_token(),
         remaining: AtomicU32::new(request.config.recursion_limit),
@@ -96,13 +97,15 @@ pub fn open(request: &Request, start: Option<Start>) -> Result<(Execution, Begin
     Ok((execution, beginning))
 }
 
+/// Most bytes of what is configurable that a checkpoint stores.
+const CONFIGURABLE_MAX: usize = 16_000;
+
 /// What checkpoints store of the run: its metadata and what is configurable (the rule of LangGraph's
 /// server). What every run has is left out: it is not worth a copy per superstep.
 fn checkpoint_metadata(config: &RunConfig) -> Map {
-    const STORED_ELSEWHERE: [&str; 8] = [
+    const STORED_ELSEWHERE: [&str; 7] = [
         "thread_id",
         "run_id",
-        "checkpoint_id",
         "checkpoint_ns",
         "checkpoint_map",
         "source",
@@ -121,8 +124,15 @@ fn checkpoint_metadata(config: &RunConfig) -> Map {
         let own = !key.starts_with("__") && !key.starts_with("langgraph_") && !value.is_null();
         own && (&***key != "user_id" || **value != *"") && !config.metadata.contains_key(key)
     });
+    // Nodes see all of it; every checkpoint has a copy of what is small.
+    let mut room = CONFIGURABLE_MAX;
+    let small = configurable.filter(|(key, value)| {
+        let left = room.checked_sub(key.len() + value.to_json().len());
+        room = left.unwrap_or(room);
+        left.is_some()
+    });
     metadata
-        .chain(configurable)
+        .chain(small)
         .filter(|(key, _)| !STORED_ELSEWHERE.contains(&&***key))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()

@@ -6,7 +6,7 @@ use super::handlers;
 use crate::{
     engine::{
         apply::Writes, channels::Channels, emit, error::Error, event::TaskInfo,
-        execution::Execution, node_cache, persist, plan::PlannedTask, task::job::Job,
+        execution::Execution, fan_out, node_cache, persist, plan::PlannedTask, task::job::Job,
         topology::START_NODE,
     },
     value::Value,
@@ -35,7 +35,8 @@ pub async fn prepare(
     tasks: &[PlannedTask],
 ) -> Result<Vec<Prepared>, Error> {
     let mut prepared = vec![];
-    for task in tasks {
+    for (done, task) in tasks.iter().enumerate() {
+        fan_out::let_others_run(execution, done).await?;
         let info = Arc::new(execution.info(task));
         let stored = if execution.replaying {
             vec![]

@@ -13,7 +13,7 @@ use crate::{
         error_handler,
         event::Interrupt,
         execution::Execution,
-        node_cache, output, persist,
+        fan_out, node_cache, output, persist,
         plan::PlannedTask,
         reserved::{ERROR, ERROR_SOURCE, INTERRUPT, RESUME},
         task::job::{TaskEnd, TaskResult},
@@ -32,6 +32,8 @@ pub struct Results {
     pub interrupts: Vec<(usize, Vec<Interrupt>)>,
     /// Handlers of tasks that failed, yet to be run.
     pub handlers: Vec<PlannedTask>,
+    /// Messages that were there before.
+    pub present: emit::PresentMessages,
     /// Where the node cache stores results.
     pub cache_keys: HashMap<usize, node_cache::Key>,
 }
@@ -56,6 +58,16 @@ pub async fn record(
         }
         end => end,
     };
+    let end = match end {
+        TaskEnd::Wrote(writes) => {
+            let who = format!("node `{}` starts", task.name);
+            match fan_out::check(execution, &who, fan_out::count(&writes)) {
+                Ok(()) => TaskEnd::Wrote(writes),
+                Err(error) => TaskEnd::Failed(error),
+            }
+        }
+        end => end,
+    };
     match end {
         TaskEnd::Returned(_) => {}
         TaskEnd::Wrote(output) => {
@@ -68,7 +80,7 @@ pub async fn record(
             writes.extend(output);
             let rows = execution.put_writes(task.id, &task.path, writes.clone());
             if task.node != START_NODE {
-                emit::messages(execution, index, &writes);
+                emit::messages(execution, index, &writes, &mut results.present);
                 emit::update(execution, index, &writes, false);
             }
             enqueue(execution, &task, rows, others_run).await;
@@ -134,8 +146,8 @@ async fn enqueue(execution: &Execution, task: &PlannedTask, rows: Vec<Pending>, 
 
 /// The node that used the client's resume value refused it: no later run uses it.
 async fn withdraw_client_resume(execution: &mut Execution) {
-    let resume = |write: &Pending| write.task == TaskId::NULL && &*write.channel == RESUME;
-    if !execution.pending.iter().any(resume) {
+    let mut own = execution.pending.of(TaskId::NULL).iter();
+    if !own.any(|write| &*write.channel == RESUME) {
         return;
     }
     let none = vec![(RESUME.into(), Value::Null)];

@@ -17,7 +17,7 @@ use crate::{
         error::Error,
         event::Interrupt,
         execution::Execution,
-        output, persist,
+        fan_out, output, persist,
         plan::PlannedTask,
         task::{
             self,
@@ -55,6 +55,9 @@ pub async fn run(execution: &mut Execution, counts: u32) -> Result<Option<Vec<In
     }
     let tasks = execution.tasks.iter();
     let writes: Vec<Writes> = tasks.map(|task| execution.output_of(task.id)).collect();
+    let all = fan_out::count(writes.iter().flatten());
+    fan_out::check(execution, "the nodes of this superstep start", all)
+        .map_err(|error| error.at(|| execution.location()))?;
     apply_step(execution, &writes)?;
     if shows(execution, writes.iter().flatten()) {
         emit::values(execution);
@@ -81,7 +84,13 @@ async fn run_tasks(execution: &mut Execution) -> Result<Results, Error> {
     let mut state = None;
     let runs = |task: &&Prepared| task.stored.is_empty() && !task.failed;
     let several = prepared.iter().filter(runs).count() != 1;
+    let planned = prepared.iter().zip(&tasks);
+    let planned = planned
+        .filter(|(task, _)| runs(task))
+        .map(|(_, planned)| planned.id);
+    execution.context.recovery.plan(planned);
     for (index, task) in prepared.into_iter().enumerate() {
+        fan_out::let_others_run(execution, index).await?;
         let planned = &tasks[index];
         if task.failed {
             continue;
@@ -136,8 +145,10 @@ async fn run_tasks(execution: &mut Execution) -> Result<Results, Error> {
         let mut ready = ready.map_err(|_| Error::Cancelled)?;
         ready.sort_by_key(|(index, _)| *index);
         let others_run = !set.is_empty();
-        for (index, result) in ready {
+        for (done, (index, result)) in ready.into_iter().enumerate() {
             record(execution, &mut results, index, result, others_run).await?;
+            // What has finished is recorded though the run is cancelled.
+            let _ = fan_out::let_others_run(execution, done).await;
         }
     }
 }
@@ -145,7 +156,12 @@ async fn run_tasks(execution: &mut Execution) -> Result<Results, Error> {
 /// Runs a task in a task of the runtime: a node that computes does not hold up its siblings.
 fn spawn(set: &mut JoinSet<(usize, TaskResult)>, execution: &Execution, index: usize, job: Job) {
     let context = execution.context.clone();
-    set.spawn(async move { (index, task::run(context, job).await) });
+    set.spawn(async move {
+        let id = job.info.id;
+        let result = task::run(context.clone(), job).await;
+        context.recovery.finish(id);
+        (index, result)
+    });
 }
 
 /// Error handlers of tasks that failed by now, as tasks of this superstep. The failures are durable

@@ -50,13 +50,15 @@ impl StateUpdater {
             thread: self.slot.thread,
             branch: self.slot.branch,
             depth: 0,
-            root: match self.ns.is_empty() {
-                true => None,
-                false => old.and_then(|old| old.root).or(self.slot.head),
+            root: if self.ns.is_empty() {
+                None
+            } else {
+                old.and_then(|old| old.root).or(self.slot.head)
             },
             last_node: old.and_then(|old| old.last_node),
             event_number: old.map_or(0, |old| old.event_number),
             run_supersteps: 0,
+            task: None,
         };
         let parent = old.map(|old| old.id);
         let depth = old.map_or(-1, |old| old.depth);

@@ -32,6 +32,7 @@ impl StateUpdater {
             // No run made it.
             run: None,
             run_supersteps: 0,
+            task: None,
             metadata: parents.collect(),
             ..old.clone()
         };

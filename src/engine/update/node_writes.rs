@@ -20,7 +20,7 @@ use crate::{
         topology::Topology,
     },
     graph::Output,
-    id::TaskId,
+    id::{TaskId, update_task_id},
     value::Value,
 };
 
@@ -108,7 +108,7 @@ impl StateUpdater {
             };
             let path: Arc<str> = format!("~{INTERRUPT}, {position:010}").into();
             let prepared = || waiting.get_mut(&node).and_then(VecDeque::pop_front);
-            let made_up = || base.map(|base| TaskId::of_update(base, position));
+            let made_up = || base.map(|base| update_task_id(base, position));
             let task = update.task.or_else(prepared).or_else(made_up);
             let location = || ErrorLocation {
                 tasks: task.iter().map(|task| (node.clone(), *task)).collect(),

@@ -23,15 +23,17 @@ use crate::{
             call::Call,
             error::Error,
             sse,
+            withdrawal::until_withdrawn,
         },
     },
     id::{RunId, ThreadId},
     idempotency::{Key, Outcome, Service},
     runs::{
-        RunResult,
+        self, RunResult,
         request::{Join, Target},
     },
     stream::FrameSource,
+    tree::members::Access,
     value::Value,
 };
 
@@ -76,10 +78,34 @@ pub struct Replayed {
 
 impl Replayed {
     /// The response that is stored for the first request.
-    pub async fn response(self, call: &Call, stored: &[u8]) -> Result<Response<Body>, Error> {
+    pub async fn response(
+        self,
+        call: &Call,
+        stored: &[u8],
+        creates: Option<Creates>,
+    ) -> Result<Response<Body>, Error> {
         let stored = Stored::decode(stored)?;
+        self.authorize(call, &stored).await?;
         let mut response = match stored.body()? {
-            StoredBody::Run(replay) => self.join(call, replay).await?,
+            StoredBody::Run(replay) => match exists(call, replay.run()).await? {
+                true => self.join(call, replay).await?,
+                // It went with its thread, and its response may be about to be stored.
+                false => match self.stored_soon(call.idempotency()).await {
+                    Some(bytes) => Response::new(body::full(bytes)),
+                    None => return Err(not_stored()),
+                },
+            },
+            StoredBody::TooLarge(Some(run)) if creates == Some(Creates::Row) => {
+                match self.of_orphan(call, run, Creates::Row).await {
+                    Ok(Some(row)) => row,
+                    Ok(None) => return Err(not_stored()),
+                    Err(error) if error.status == StatusCode::NOT_FOUND => {
+                        return Err(not_stored());
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            StoredBody::TooLarge(_) => return Err(not_stored()),
             StoredBody::Whole(status, bytes) => {
                 let mut response = Response::new(body::full(bytes));
                 *response.status_mut() = status;
@@ -91,6 +117,20 @@ impl Replayed {
         Ok(response)
     }
 
+    /// Checks that the client still has what the first request took. Its answer waited for that of
+    /// the first one, or for a day.
+    async fn authorize(&self, call: &Call, stored: &Stored) -> Result<(), Error> {
+        if call.path.has_thread() {
+            let thread = call.path.thread()?;
+            call.runs().authorize_repeat(&call.access, thread).await?;
+        }
+        for (thread, level) in stored.rights() {
+            let access = call.access.at(level);
+            call.runs().authorize_repeat(&access, thread).await?;
+        }
+        Ok(())
+    }
+
     /// The response to a request whose run exists and whose response is not stored; `None` if there
     /// is no such run.
     pub async fn of_orphan(
@@ -100,7 +140,9 @@ impl Replayed {
         creates: Creates,
     ) -> Result<Option<Response<Body>>, Error> {
         let thread = if call.path.has_thread() {
-            call.path.thread()?
+            let thread = call.path.thread()?;
+            call.runs().authorize(&call.access, thread).await?;
+            thread
         } else {
             ThreadId::of_run(run)
         };
@@ -128,37 +170,50 @@ impl Replayed {
     /// Joins a run whose whole response is not stored: by its events, if they are there from the
     /// first one on, or by its end.
     async fn join(self, call: &Call, replay: Replay) -> Result<Response<Body>, Error> {
+        // Who may is checked, and the thread of a stateless run may be gone.
+        let access = Access::unrestricted();
         let run = match replay {
-            Replay::Wait(run) => return join_run(call, run, false).await,
+            Replay::Wait(run) => return join_run(call, &access, run, false).await,
             Replay::Stream(run) => run,
         };
-        let publisher = call.runs().publisher(run.run);
+        let publisher = call.runs().publisher(run);
         if publisher.is_some_and(|publisher| publisher.resumable()) {
             let join = Join {
                 last_event_id: Some("-".into()),
                 ..Join::default()
             };
-            return watch(call, run, join).await;
+            return watch(call, &access, run, join).await;
         }
         let slot = call.stream_slot()?;
-        let result = call.runs().join(run).await?;
+        let result = call.runs().join(&access, run).await?;
         let result = result.unwrap_or_else(RunResult::ready_not_found);
         let service = call.idempotency().clone();
         let frames = async move {
             let result = result.await;
             // The first request is about to have received all of it.
-            for _ in 0..POLLS {
-                match self.stored_bytes(&service).await {
-                    Some(bytes) => return bytes,
-                    None => tokio::time::sleep(PAUSE).await,
-                }
+            if let Some(bytes) = self.stored_soon(&service).await {
+                return bytes;
             }
             result.to_frames(run.run, 1, &[])
         };
         let frames = Box::new(Later(Some(frames.boxed())));
         let heartbeat = call.shared.options.heartbeat;
-        let drain = call.shared.drain.clone();
-        Ok(sse::respond(frames, None, heartbeat, drain, slot))
+        let memory = call.runs().stream_memory().clone();
+        let cut = call.shared.cut.clone();
+        let watch = call.runs().watch_access(&call.access, run.thread);
+        let response = sse::respond(frames, None, heartbeat, memory, cut, slot);
+        Ok(until_withdrawn(response, watch))
+    }
+
+    /// The body, if it is stored within a moment.
+    async fn stored_soon(&self, service: &Service) -> Option<Bytes> {
+        for _ in 0..POLLS {
+            match self.stored_bytes(service).await {
+                Some(bytes) => return Some(bytes),
+                None => tokio::time::sleep(PAUSE).await,
+            }
+        }
+        None
     }
 
     /// The body that is stored by now.
@@ -168,6 +223,24 @@ impl Replayed {
             _ => None,
         }
     }
+}
+
+/// Whether there is a run to join: its row, or its events in this process.
+async fn exists(call: &Call, run: Target) -> Result<bool, Error> {
+    match call.runs().visible_run(&call.access, run).await {
+        Ok(Some(_)) => Ok(true),
+        Ok(None) | Err(runs::Error::NoThread(_)) => Ok(call.runs().publisher(run).is_some()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// 409: the request was carried out, and its response is not there any more.
+fn not_stored() -> Error {
+    Error::conflict(
+        "The request was carried out, but its response was too large to be stored, and what it was \
+         made from is gone: read what it changed, or take a new key to carry it out again",
+    )
+    .with_code("answer_not_stored")
 }
 
 /// A stream whose frames come all at once, later.

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{
     Response, StatusCode,
+    body::Body as _,
     header::{CACHE_CONTROL, CONTENT_LOCATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION},
 };
 
@@ -19,8 +20,10 @@ use crate::{
             sse,
         },
     },
+    id::{RunId, ThreadId},
     idempotency::StoredResponse,
     runs::request::Target,
+    tree::members::{Access, Level},
     value::{Map, Value},
 };
 
@@ -34,8 +37,8 @@ const HEADERS: [HeaderName; 7] = [
     page::TOTAL,
     page::NEXT,
 ];
-/// Most bytes of a stream that are stored.
-const STREAM_MAX: usize = 1 << 20;
+/// A field instead of a body that was too large.
+const TOO_LARGE: &str = "too_large";
 
 /// A stored response: its headers, and what makes its body.
 pub struct Stored {
@@ -48,6 +51,8 @@ pub enum StoredBody {
     Whole(StatusCode, Bytes),
     /// A run, to be joined in this way.
     Run(Replay),
+    /// It was too large to be stored; the run that it is the row of.
+    TooLarge(Option<RunId>),
 }
 
 impl Stored {
@@ -59,6 +64,21 @@ impl Stored {
         let fields = codec::decode(codec::BINCODE, bytes);
         let fields = fields.map_err(|error| Error::internal(&error))?;
         Ok(Self { fields })
+    }
+
+    /// Threads that the response shows or the request changed, with the levels that this took.
+    pub fn rights(&self) -> Vec<(ThreadId, Level)> {
+        let rights = self.fields.get("rights").and_then(Value::as_list);
+        let rights = rights.unwrap_or_default().iter().filter_map(|right| {
+            let [thread, level] = right.as_list()? else {
+                return None;
+            };
+            Some((
+                thread.as_str()?.parse().ok()?,
+                level.as_str()?.parse().ok()?,
+            ))
+        });
+        rights.collect()
     }
 
     /// The bytes of the body, once they are stored.
@@ -82,6 +102,11 @@ impl Stored {
                 _ => Replay::Stream(run),
             }));
         }
+        if self.fields.get(TOO_LARGE).is_some() {
+            return Ok(StoredBody::TooLarge(
+                text("run").and_then(|run| run.parse().ok()),
+            ));
+        }
         let status = self.fields.get("status").and_then(Value::as_u64);
         let status = status.and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
         match (status, self.bytes()) {
@@ -101,9 +126,19 @@ impl Stored {
     }
 }
 
-/// The response, whose body may have been read, and the form to be stored.
-pub async fn encode(response: Response<Body>) -> (Response<Body>, Value) {
-    let mut fields = head(&response);
+/// The response, whose body may have been read, and the form to be stored; none for a list that is
+/// read while it is written. Of a body of more than `limit` bytes `row` is stored: the run that the
+/// response is the row of.
+///
+/// # Errors
+/// The body broke off.
+pub async fn encode(
+    response: Response<Body>,
+    access: &Access,
+    limit: usize,
+    row: Option<RunId>,
+) -> Result<(Response<Body>, Option<Value>), Error> {
+    let mut fields = head(&response, access);
     if let Some(replay) = response.extensions().get::<Replay>().copied() {
         let (join, run) = match replay {
             Replay::Stream(run) => ("stream", run),
@@ -112,21 +147,37 @@ pub async fn encode(response: Response<Body>) -> (Response<Body>, Value) {
         fields.insert("join", join);
         fields.insert("thread", run.thread.to_string());
         fields.insert("run", run.run.to_string());
-        return (response, Value::map(fields));
+        return Ok((response, Some(Value::map(fields))));
+    }
+    if response.body().size_hint().exact().is_none() {
+        return Ok((response, None));
     }
     let (head, body) = response.into_parts();
     let bytes = match body.collect().await {
         Ok(body) => body.to_bytes(),
-        Err(never) => match never {},
+        Err(body::BrokenOff) => return Err(Error::unavailable("The server stops. Try again.")),
     };
-    fields.insert("body", Value::Bytes(bytes.clone()));
+    if bytes.len() <= limit {
+        fields.insert("body", Value::Bytes(bytes.clone()));
+    } else {
+        fields.insert(TOO_LARGE, true);
+        if let Some(run) = row {
+            fields.insert("run", run.to_string());
+        }
+    }
     let response = Response::from_parts(head, body::full(bytes));
-    (response, Value::map(fields))
+    Ok((response, Some(Value::map(fields))))
 }
 
-/// Status and headers in the form in which they are stored.
-fn head(response: &Response<Body>) -> Map {
+/// Status and headers in the form in which they are stored, with what the client had to have for
+/// them.
+fn head(response: &Response<Body>, access: &Access) -> Map {
     let mut fields = Map::new();
+    let rights = access.granted();
+    let rights = rights
+        .iter()
+        .map(|(thread, level)| Value::list(vec![thread.to_string().into(), level.as_str().into()]));
+    fields.insert("rights", Value::list(rights.collect()));
     fields.insert("status", i64::from(response.status().as_u16()));
     for name in &HEADERS {
         if let Some(text) = response.headers().get(name).and_then(|v| v.to_str().ok()) {
@@ -137,22 +188,33 @@ fn head(response: &Response<Body>) -> Map {
 }
 
 /// The same response; if it takes as long as its run, its body is stored whole at its end: the run
-/// may be deleted when the request is repeated.
-pub fn store_at_end(response: Response<Body>, later: StoredResponse) -> Response<Body> {
+/// may be deleted when the request is repeated. What is longer than `limit` is not stored.
+pub fn store_at_end(
+    response: Response<Body>,
+    later: StoredResponse,
+    access: &Access,
+    limit: usize,
+) -> Response<Body> {
     let Some(replay) = response.extensions().get::<Replay>().copied() else {
         return response;
     };
-    let mut fields = head(&response);
+    let mut fields = head(&response, access);
     response.map(|mut body| {
         let stream = async_stream::stream! {
             let mut whole = Some(Vec::new());
-            while let Some(Ok(frame)) = body.frame().await {
+            while let Some(frame) = body.frame().await {
+                let frame = match frame {
+                    Ok(frame) => frame,
+                    // The rest comes when its client joins the run again.
+                    Err(error) => {
+                        yield Err(error);
+                        return;
+                    }
+                };
                 if let (Some(data), Some(bytes)) = (frame.data_ref(), &mut whole) {
                     bytes.extend_from_slice(data);
                 }
-                if let Replay::Stream(_) = replay {
-                    whole = whole.filter(|bytes| bytes.len() <= STREAM_MAX);
-                }
+                whole = whole.filter(|bytes| bytes.len() <= limit);
                 yield Ok(frame);
             }
             let Some(whole) = whole else { return };

@@ -1,65 +1,32 @@
-//! Bodies and queries of requests about messages.
+//! The body of a request that posts messages.
 
 use std::sync::Arc;
 
-use hyper::StatusCode;
+mod incoming;
+mod page;
+mod send;
+
+pub(super) use page::read;
+pub(super) use send::send;
+
+use incoming::{incoming, too_large};
 
 use crate::{
     http::{
-        parse::{address, fields::Fields, ids, params::Query},
-        runs::{STRATEGIES, parse_run},
+        parse::{address, fields::Fields},
+        runs::parse_run,
         server::error::Error,
     },
-    message,
     runs::request,
-    threads::messages::{NewMessage, NewPost, first_duplicate, is_blank},
+    threads::messages::{NewPost, first_duplicate},
     tree::{
         AddressFields, AddressTarget,
-        address::parse_name,
         fork::Lineage,
-        messages::{
-            CONTENT_MAX, ID_MAX, Incoming, OnExisting, PAGE_MAX, POST_MAX, Post,
-            page::{PagePosition, PageRequest, PageView},
-            path::PathSelector,
-            send::SendTarget,
-        },
+        messages::{OnExisting, POST_MAX, Post},
         store::rows::Position,
     },
     value::Value,
 };
-
-const ON_EXISTING: &[(&str, OnExisting)] = &[
-    ("branch", OnExisting::Branch),
-    ("replace", OnExisting::Replace),
-    ("reject", OnExisting::Reject),
-];
-const ROLES: &[(&str, &str)] = &[
-    ("user", "human"),
-    ("assistant", "ai"),
-    ("system", "system"),
-    ("tool", "tool"),
-    ("human", "human"),
-    ("ai", "ai"),
-];
-/// Fields of a request that may stand beside those of its only message.
-const OF_REQUEST: [&str; 15] = [
-    "messages",
-    "parent_id",
-    "message_id",
-    "position",
-    "branch",
-    "tag",
-    "activate",
-    "on_existing",
-    "expected_head",
-    "as_node",
-    "run",
-    "forkedAtConversationId",
-    "forkedAtEntryId",
-    "forked_at_thread_id",
-    "forked_at_message_id",
-];
-const VIEWS: &[(&str, PageView)] = &[("path", PageView::Path), ("state", PageView::State)];
 
 /// The body of a post.
 pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Result<NewPost, Error> {
@@ -88,7 +55,15 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
         let reason = format!("The id `{id}` is that of two messages");
         return Err(fields.refuse("messages", reason));
     }
-    let (parent, branch) = behind(address::of_body(&fields)?)?;
+    let mut address = address::of_body(&fields)?;
+    let mut lineage = lineage(&fields)?;
+    if let Some(lineage) = lineage.as_mut().filter(|one| one.anchor.is_some())
+        && address.messages.is_empty()
+    {
+        // Of a post that goes beside no message, the position is that of the fork.
+        lineage.position = address.position.take().unwrap_or(lineage.position);
+    }
+    let (parent, branch) = behind(address)?;
     let as_node = fields.text("as_node")?.cloned();
     Ok(NewPost {
         post: Post {
@@ -96,12 +71,14 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
             parent,
             branch,
             activate: fields.flag("activate")?.unwrap_or(true),
-            on_existing: fields.word("on_existing", ON_EXISTING)?.unwrap_or_default(),
+            on_existing: fields
+                .word("on_existing", OnExisting::ALL)?
+                .unwrap_or_default(),
             expected_head: expected_head(body, &fields)?,
             as_node,
         },
         run: run(&fields, loopback_webhooks)?,
-        lineage: lineage(&fields)?,
+        lineage,
         by,
     })
 }
@@ -129,7 +106,8 @@ fn behind(address: AddressFields) -> Result<(Option<Beside>, Option<Arc<str>>), 
     })
 }
 
-/// The fork that a post requests; each of its fields has two names.
+/// The fork that a post requests, before the message that it names; each of its fields has two
+/// names.
 fn lineage(fields: &Fields<'_>) -> Result<Option<Lineage>, Error> {
     let either = |one: &str, other: &str| {
         let found = [fields.text(one)?, fields.text(other)?];
@@ -148,7 +126,11 @@ fn lineage(fields: &Fields<'_>) -> Result<Option<Lineage>, Error> {
                 Error::bad_request("Invalid forkedAtConversationId: must be a UUID")
                     .with_code("invalid_id")
             })?;
-            Ok(Some(Lineage { parent, anchor }))
+            Ok(Some(Lineage {
+                parent,
+                anchor,
+                position: Position::Before,
+            }))
         }
         (None, Some(_)) => Err(fields.required("forkedAtConversationId")),
         (None, None) => Ok(None),
@@ -181,159 +163,14 @@ fn run(fields: &Fields<'_>, loopback_webhooks: bool) -> Result<Option<request::R
     parse_run(body, false, loopback_webhooks).map(Some)
 }
 
-fn incoming(fields: &Fields<'_>) -> Result<Incoming, Error> {
-    let role = fields.word("role", ROLES)?;
-    let role = match role {
-        Some(role) => role,
-        None => {
-            let kind = fields.word("type", ROLES)?;
-            kind.ok_or_else(|| fields.required("role"))?
-        }
-    };
-    let id = fields.text("id")?.cloned();
-    if let Some(id) = &id {
-        check_id(fields, "id", id)?;
-    }
-    match fields.any("content") {
-        Some(content) => check_content(fields, content)?,
-        None if fields.list("tool_calls")?.is_some() => {}
-        None => return Err(fields.required("content")),
-    }
-    let mut map = fields.map_of().clone();
-    map.remove("role");
-    map.retain(|key, value| !value.is_null() && !OF_REQUEST.contains(&&**key));
-    map.insert("type", role);
-    let message = message::coerce(&Value::map(map));
-    let message = message.map_err(|error| Error::invalid(format!("Invalid message: {error}")))?;
-    Ok(Incoming { id, message })
-}
-
-fn check_id(fields: &Fields<'_>, field: &str, id: &str) -> Result<(), Error> {
-    let visible = id.chars().all(|c| !c.is_control() && !c.is_whitespace());
-    match visible && (1..=ID_MAX).contains(&id.chars().count()) {
-        true => Ok(()),
-        false => {
-            let reason = format!("The id of a message has 1 to {ID_MAX} visible characters");
-            Err(fields.refuse(field, reason))
-        }
-    }
-}
-
-fn check_content(fields: &Fields<'_>, content: &Value) -> Result<(), Error> {
-    let bytes = match content {
-        Value::Str(text) => text.len(),
-        Value::List(_) => content.to_json().len(),
-        _ => {
-            let reason = "The content of a message is a text or a list of parts";
-            return Err(fields.refuse("content", reason));
-        }
-    };
-    match bytes > CONTENT_MAX {
-        true => Err(too_large(format!(
-            "The content of a message may have {CONTENT_MAX} bytes, this one has {bytes}"
-        ))),
-        false => Ok(()),
-    }
-}
-
-/// The body of a message that a run replies to.
-pub(super) fn send(body: &Value) -> Result<NewMessage, Error> {
-    let fields = Fields::of(body)?;
-    let thread = fields.text("thread_id")?;
-    let thread = thread.ok_or_else(|| fields.required("thread_id"))?;
-    let thread = ids::thread(thread)?;
-    let content = match body.get("content") {
-        None => return Err(fields.required("content")),
-        Some(Value::Null) => Value::Null,
-        Some(content) => {
-            check_content(&fields, content)?;
-            content.clone()
-        }
-    };
-    if is_blank(&content) {
-        let detail = "The message says nothing: `content` is blank";
-        return Err(Error::bad_request(detail).with_code("blank_message"));
-    }
-    let id = fields.text("message_id")?.cloned();
-    if let Some(id) = &id {
-        check_id(&fields, "message_id", id)?;
-    }
-    let parent = fields.text("parent_id")?.cloned();
-    let (parent, branch) = behind(AddressFields {
-        // Here `message_id` is that of the new message.
-        messages: parent.into_iter().collect(),
-        ..address::of_body(&fields)?
-    })?;
-    let assistant = fields.text("assistant_id")?;
-    Ok(NewMessage {
-        thread,
-        content,
-        to: SendTarget { id, parent, branch },
-        assistant: assistant.map(|text| ids::assistant(text)),
-        strategy: fields
-            .word("multitask_strategy", STRATEGIES)?
-            .unwrap_or_default(),
-    })
-}
-
-/// The query of a page of messages.
-pub(super) fn read(query: &Query) -> Result<PageRequest, Error> {
-    let text = |name: &str| query.get(name).map(Arc::<str>::from);
-    let mut positions = vec![];
-    if let Some(id) = text("leaf_id") {
-        positions.push(PathSelector::Leaf(id));
-    }
-    if let Some(text) = query.get("branch") {
-        positions.push(PathSelector::Branch(parse_name(text)?));
-    }
-    if let Some(text) = query.get("checkpoint_id") {
-        let id = text.parse().map_err(|_| {
-            Error::bad_request("Invalid checkpoint ID: must be a UUID").with_code("invalid_id")
-        })?;
-        positions.push(PathSelector::Checkpoint(id));
-    }
-    if query.word("leaf", &[("latest", ())])?.is_some() {
-        positions.push(PathSelector::Latest);
-    }
-    if positions.len() > 1 {
-        return Err(Error::invalid(
-            "Give one of leaf_id, branch, checkpoint_id and leaf, not several",
-        ));
-    }
-    address::refuse_others(query, &["branch", "checkpoint_id", "leaf_id", "leaf"])?;
-    let mut cursors = vec![];
-    if let Some(text) = text("after") {
-        cursors.push(PagePosition::After(text));
-    }
-    if let Some(text) = text("before") {
-        cursors.push(PagePosition::Before(text));
-    }
-    if query.flag("tail")? {
-        cursors.push(PagePosition::Newest);
-    }
-    if cursors.len() > 1 {
-        let detail = "Give one of after, before and tail, not several";
-        return Err(Error::bad_request(detail).with_code("invalid_cursor"));
-    }
-    Ok(PageRequest {
-        at: positions.pop().unwrap_or_default(),
-        view: query.word("view", VIEWS)?.unwrap_or_default(),
-        from: cursors.pop().unwrap_or_default(),
-        limit: query.limit(PAGE_MAX, PAGE_MAX)?,
-        siblings: query.flag("siblings")?,
-    })
-}
-
-fn too_large(detail: String) -> Error {
-    Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail).with_code("too_large")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value;
+    use crate::{tree::messages::CONTENT_MAX, value};
 
-    fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> (u16, Option<&'static str>) {
+    pub(super) fn refused<T: std::fmt::Debug>(
+        result: Result<T, Error>,
+    ) -> (u16, Option<&'static str>) {
         let error = result.unwrap_err();
         (error.status.as_u16(), error.code)
     }
@@ -425,69 +262,5 @@ mod tests {
             {"role": "user", "content": "b", "id": "1"}
         ]});
         assert_eq!(refused(post(&twice, false, "local".into())).0, 422);
-    }
-
-    #[test]
-    fn a_page_is_asked_for_by_one_place_and_one_cursor() {
-        let query = |text: &str| read(&Query::of(Some(text)));
-        let plain = query("").unwrap();
-        assert_eq!(plain.at, PathSelector::Active);
-        assert_eq!(plain.from, PagePosition::Oldest);
-        assert_eq!(plain.limit, 1000);
-        let tail = query("leaf=latest&tail=true&limit=5&view=state&siblings=true").unwrap();
-        assert_eq!(tail.at, PathSelector::Latest);
-        assert_eq!(tail.from, PagePosition::Newest);
-        assert_eq!(
-            (tail.limit, tail.view, tail.siblings),
-            (5, PageView::State, true)
-        );
-        for (text, status, code) in [
-            ("after=a&before=b", 400, Some("invalid_cursor")),
-            ("after=a&tail=true", 400, Some("invalid_cursor")),
-            ("checkpoint_id=x", 400, Some("invalid_id")),
-            ("leaf_id=a&branch=main", 422, None),
-            ("leaf=oldest", 422, None),
-            ("branch=a//b", 422, Some("invalid_request")),
-            ("limit=0", 422, None),
-            ("limit=1001", 422, None),
-            ("limit=x", 422, None),
-            ("view=all", 422, None),
-            ("tail=maybe", 422, None),
-        ] {
-            assert_eq!(refused(query(text)), (status, code), "{text}");
-        }
-        assert_eq!(
-            query("tail=false&after=a").unwrap().from,
-            PagePosition::After("a".into())
-        );
-    }
-
-    #[test]
-    fn a_message_to_be_answered_says_something() {
-        let thread = "5a65802f-74fe-4e41-9a19-5fa219b2c04e";
-        let body = |content: Value| value!({"thread_id": thread, "content": content});
-        for blank in [
-            value!(""),
-            value!(" \n\t"),
-            value!([]),
-            value!(null),
-            value!([{"type": "text", "text": " "}]),
-        ] {
-            let refused = refused(send(&body(blank)));
-            assert_eq!(refused, (400, Some("blank_message")));
-        }
-        assert!(send(&body(value!("hi"))).is_ok());
-        assert!(send(&body(value!([{"type": "image_url", "image_url": "x"}]))).is_ok());
-        for wrong in [
-            value!({"content": "hi"}),
-            value!({"thread_id": "x", "content": "hi"}),
-            value!({"thread_id": thread}),
-            value!({"thread_id": thread, "content": 5}),
-            value!({"thread_id": thread, "content": "hi", "branch": "main", "parent_id": "a"}),
-            value!({"thread_id": thread, "content": "hi", "multitask_strategy": "x"}),
-            value!({"thread_id": thread, "content": "hi", "message_id": ""}),
-        ] {
-            assert_eq!(refused(send(&wrong)).0, 422, "{wrong:?}");
-        }
     }
 }

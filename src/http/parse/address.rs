@@ -11,9 +11,6 @@ use crate::{
     value::Map,
 };
 
-/// Words of `position`.
-pub const POSITIONS: &[(&str, Position)] = &[("at", Position::At), ("before", Position::Before)];
-
 /// Parameters of a query that are an address or belong to one.
 const ALL: [&str; 7] = [
     "branch",
@@ -54,7 +51,7 @@ fn with_checkpoints(
         messages: vec![],
         as_parent: fields.any("parent_id").is_some(),
         event: coded_field(fields.integer("event_number", 1, i64::MAX))?,
-        position: coded_field(fields.word("position", POSITIONS))?,
+        position: coded_field(fields.word("position", Position::ALL))?,
     };
     for name in ["message_id", "parent_id"] {
         found
@@ -71,7 +68,7 @@ pub fn coded_field<T>(read: Result<T, Error>) -> Result<T, Error> {
 
 /// Refuses address parameters that an operation does not read; `position=at` changes nothing.
 pub fn refuse_others(query: &Query, known: &[&str]) -> Result<(), Error> {
-    let position = query.word("position", POSITIONS)?;
+    let position = query.word("position", Position::ALL)?;
     let unknown = ALL.iter().find(|name| match **name {
         "position" => position == Some(Position::Before),
         name => query.get(name).is_some() && !known.contains(&name),
@@ -95,7 +92,7 @@ pub fn of_query(query: &Query) -> Result<AddressFields, Error> {
         messages: vec![],
         as_parent: query.get("parent_id").is_some(),
         event: coded_field(query.integer("event_number"))?,
-        position: coded_field(query.word("position", POSITIONS))?,
+        position: coded_field(query.word("position", Position::ALL))?,
     };
     for name in ["message_id", "parent_id"] {
         found.messages.extend(text(name));

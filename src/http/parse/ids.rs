@@ -2,7 +2,7 @@
 
 use crate::{
     http::server::error::Error,
-    id::{CheckpointId, ThreadId},
+    id::{AssistantId, CheckpointId, ThreadId},
     runs::request::Assistant,
 };
 
@@ -18,10 +18,16 @@ pub fn checkpoint(text: &str) -> Result<CheckpointId, Error> {
         .map_err(|_| Error::invalid("Invalid checkpoint ID"))
 }
 
+/// The id of an assistant, in the form with hyphens alone.
+pub fn hyphenated(text: &str) -> Option<AssistantId> {
+    let id: uuid::fmt::Hyphenated = text.parse().ok()?;
+    Some(AssistantId(id.into_uuid()))
+}
+
 /// An assistant by id or by the name of its graph.
 pub fn assistant(text: &str) -> Assistant {
-    match text.parse() {
-        Ok(id) => Assistant::Id(id),
-        Err(_) => Assistant::Graph(text.into()),
+    match hyphenated(text) {
+        Some(id) => Assistant::Id(id),
+        None => Assistant::Graph(text.into()),
     }
 }

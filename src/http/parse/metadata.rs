@@ -1,30 +1,26 @@
 //! Metadata of threads, runs and assistants, within its limits.
 
 use super::fields::Fields;
-use crate::{
-    http::server::error::Error,
-    value::{Map, Value},
-};
-
-/// Most keys of metadata.
-const KEYS_MAX: usize = 64;
-/// Most bytes of metadata, as JSON.
-const BYTES_MAX: usize = 16_000;
+use crate::{http::server::error::Error, tree::metadata::excess, value::Map};
 
 /// The field `metadata`; absent is empty.
 pub fn metadata(fields: &Fields<'_>) -> Result<Map, Error> {
     let map = fields.map("metadata")?.cloned().unwrap_or_default();
-    if map.len() > KEYS_MAX {
-        let reason = format!(
-            "Metadata has {} keys, at most {KEYS_MAX} are allowed",
-            map.len()
-        );
-        return Err(fields.refuse("metadata", reason));
+    match excess(&map) {
+        Some(excess) => Err(fields.refuse("metadata", excess)),
+        None => Ok(map),
     }
-    let bytes = Value::map(map.clone()).to_json().len();
-    if bytes > BYTES_MAX {
-        let reason = format!("Metadata has {bytes} bytes, at most {BYTES_MAX} are allowed");
-        return Err(fields.refuse("metadata", reason));
+}
+
+/// Checks what a run has of `metadata` in its config and of its own together.
+pub fn check_with_config(fields: &Fields<'_>, config: &Map, own: &Map) -> Result<(), Error> {
+    let Some(of_config) = config.get("metadata").and_then(|value| value.as_map()) else {
+        return Ok(());
+    };
+    let mut all = of_config.clone();
+    all.extend(own.clone());
+    match excess(&all) {
+        Some(excess) => Err(fields.refuse("config", format!("With that of the config: {excess}"))),
+        None => Ok(()),
     }
-    Ok(map)
 }

@@ -46,7 +46,9 @@ impl Path {
     }
 
     pub fn assistant(&self) -> Result<AssistantId, Error> {
-        self.id("assistant_id", "assistant")
+        let id = self.get("assistant_id");
+        let id = id.and_then(|text| ids::hyphenated(&text));
+        id.ok_or_else(|| Error::invalid("Invalid assistant ID: must be a UUID"))
     }
 
     /// The checkpoint as written, which need not be an id.

@@ -2,20 +2,27 @@
 
 use futures::FutureExt;
 use hyper::Response;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     location::{path, put_join, put_stream, target},
     parse,
 };
 use crate::{
-    http::server::{body::Body, call::Call, deferred, error::Error, sse},
+    http::server::{
+        body::Body,
+        call::{Call, StreamSlot},
+        deferred,
+        error::Error,
+        sse,
+        withdrawal::until_withdrawn,
+    },
     id::ThreadId,
     runs::{
         RunResult,
         request::{CancelAction, Join, OnDisconnect, Target},
     },
     stream::FrameSource,
+    tree::members::{Access, Level},
 };
 
 /// Marks a response that takes as long as its run: how the run is joined when the same request
@@ -26,6 +33,15 @@ pub(in crate::http) enum Replay {
     Stream(Target),
     /// By its end.
     Wait(Target),
+}
+
+impl Replay {
+    /// The run.
+    pub(in crate::http) fn run(self) -> Target {
+        match self {
+            Self::Stream(run) | Self::Wait(run) => run,
+        }
+    }
 }
 
 /// `POST /threads/{thread_id}/runs/stream`
@@ -53,7 +69,9 @@ async fn begin_stream(mut call: Call, thread: Option<ThreadId>) -> Result<Respon
         None => Box::new(None),
     };
     let leave = on_disconnect(&call, run, cancels);
-    let mut response = stream_response(&call, frames, leave, slot, &path(thread, run));
+    let watch = call.runs().watch_access(&call.access, run.thread);
+    let response = stream_response(&call, frames, leave, slot, &path(thread, run));
+    let mut response = until_withdrawn(response, watch);
     response.extensions_mut().insert(Replay::Stream(run));
     Ok(response)
 }
@@ -83,7 +101,9 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
     let result = result.map(|result| result.to_value());
     let leave = on_disconnect(&call, run, cancels);
     let heartbeat = call.shared.options.heartbeat;
-    let mut response = deferred::respond(result.boxed(), leave, heartbeat, slot);
+    let watch = call.runs().watch_access(&call.access, run.thread);
+    let response = deferred::respond(result.boxed(), leave, heartbeat, slot);
+    let mut response = until_withdrawn(response, watch);
     response.extensions_mut().insert(Replay::Wait(run));
     put_join(response.headers_mut(), run);
     Ok(response)
@@ -93,22 +113,25 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
 pub(in crate::http) async fn join(call: Call) -> Result<Response<Body>, Error> {
     let run = target(&call)?;
     let cancel = call.query.flag("cancel_on_disconnect")?;
-    join_run(&call, run, cancel).await
+    join_run(&call, &joining(&call, cancel), run, cancel).await
 }
 
 /// Waits for the end of a run that exists.
 pub(in crate::http) async fn join_run(
     call: &Call,
+    access: &Access,
     run: Target,
     cancel: bool,
 ) -> Result<Response<Body>, Error> {
     let slot = call.stream_slot()?;
-    let result = call.runs().join(run).await?;
+    let result = call.runs().join(access, run).await?;
     let leave = on_disconnect(call, run, cancel && result.is_some());
     let result = result.unwrap_or_else(RunResult::ready_not_found);
     let result = result.map(|result| result.to_value()).boxed();
     let heartbeat = call.shared.options.heartbeat;
-    let mut response = deferred::respond(result, leave, heartbeat, slot);
+    let watch = call.runs().watch_access(&call.access, run.thread);
+    let response = deferred::respond(result, leave, heartbeat, slot);
+    let mut response = until_withdrawn(response, watch);
     put_join(response.headers_mut(), run);
     Ok(response)
 }
@@ -121,21 +144,34 @@ pub(in crate::http) async fn join_stream(call: Call) -> Result<Response<Body>, E
         last_event_id: call.last_event_id().map(Into::into),
         cancel_on_disconnect: call.query.flag("cancel_on_disconnect")?,
     };
-    watch(&call, run, join).await
+    let access = joining(&call, join.cancel_on_disconnect);
+    watch(&call, &access, run, join).await
 }
 
 /// Watches a run that exists.
 pub(in crate::http) async fn watch(
     call: &Call,
+    access: &Access,
     run: Target,
     join: Join,
 ) -> Result<Response<Body>, Error> {
     let slot = call.stream_slot()?;
     let cancels = join.cancel_on_disconnect;
-    let (frames, ended) = call.runs().join_stream(run, join).await?;
+    let (frames, ended) = call.runs().join_stream(access, run, join).await?;
     let leave = on_disconnect(call, run, cancels && !ended);
     let path = path(Some(run.thread), run);
-    Ok(stream_response(call, frames, leave, slot, &path))
+    let watch = call.runs().watch_access(&call.access, run.thread);
+    let response = stream_response(call, frames, leave, slot, &path);
+    Ok(until_withdrawn(response, watch))
+}
+
+/// On whose behalf a run is watched: who cancels it by leaving must be a writer.
+fn joining(call: &Call, cancels: bool) -> Access {
+    if cancels {
+        call.access.at(Level::Writer)
+    } else {
+        call.access.clone()
+    }
 }
 
 /// The response that streams a run, whose path is `path`.
@@ -143,12 +179,13 @@ fn stream_response(
     call: &Call,
     frames: Box<dyn FrameSource>,
     on_disconnect: Option<sse::OnDisconnect>,
-    slot: OwnedSemaphorePermit,
+    slot: StreamSlot,
     path: &str,
 ) -> Response<Body> {
     let heartbeat = call.shared.options.heartbeat;
-    let drain = call.shared.drain.clone();
-    let mut response = sse::respond(frames, on_disconnect, heartbeat, drain, slot);
+    let memory = call.runs().stream_memory().clone();
+    let cut = call.shared.cut.clone();
+    let mut response = sse::respond(frames, on_disconnect, heartbeat, memory, cut, slot);
     put_stream(response.headers_mut(), path);
     response
 }
@@ -157,10 +194,11 @@ fn stream_response(
 fn on_disconnect(call: &Call, run: Target, cancels: bool) -> Option<sse::OnDisconnect> {
     cancels.then(|| {
         let runs = call.runs().clone();
+        let access = joining(call, true);
         let leave: sse::OnDisconnect = Box::new(move || {
             tokio::spawn(async move {
                 let reason = "client disconnected from the run stream (on_disconnect=cancel)";
-                let cancelled = runs.cancel_run(run, CancelAction::Interrupt, reason);
+                let cancelled = runs.cancel_run(&access, run, CancelAction::Interrupt, reason);
                 if let Err(error) = cancelled.await {
                     tracing::warn!(%error, "a run whose client left could not be cancelled");
                 }

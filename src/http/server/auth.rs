@@ -5,9 +5,8 @@ use std::{fmt, sync::Arc};
 use hyper::{HeaderMap, StatusCode};
 
 use super::error::Error;
+use crate::tree::members::LOCAL_PRINCIPAL;
 
-/// The principal of every request while nobody authenticates.
-pub const LOCAL: &str = "local";
 /// Paths that need no key.
 const FREE: [&str; 4] = ["/", "/ok", "/live", "/ready"];
 
@@ -70,7 +69,7 @@ pub struct Client {
 pub fn client(keys: &Keys, headers: &HeaderMap, path: &str) -> Result<Client, Error> {
     if keys.is_open() || FREE.contains(&path) {
         return Ok(Client {
-            principal: LOCAL.into(),
+            principal: LOCAL_PRINCIPAL.into(),
             is_known: false,
         });
     }
@@ -133,7 +132,7 @@ mod tests {
             assert!(client(&keys, &HeaderMap::new(), path).is_err(), "{path}");
         }
         let open = client(&Keys::default(), &presenting(&["any"]), "/threads").unwrap();
-        assert_eq!((&*open.principal, open.is_known), (LOCAL, false));
+        assert_eq!((&*open.principal, open.is_known), (LOCAL_PRINCIPAL, false));
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Bodies of responses: whole ones, empty ones, texts and JSON.
 
-use std::convert::Infallible;
-
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::{
@@ -12,11 +10,19 @@ use hyper::{
 use crate::value::Value;
 
 /// Body of a response.
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub type Body = UnsyncBoxBody<Bytes, BrokenOff>;
+
+/// A body ends here without being complete. The connection shows it to the client, who may come
+/// back for the rest.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the body was broken off")]
+pub struct BrokenOff;
 
 /// A body that is there as a whole.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).boxed_unsync()
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }
 
 /// A response without a body.

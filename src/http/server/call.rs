@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use hyper::{HeaderMap, Response};
+use hyper::{HeaderMap, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -12,16 +12,20 @@ use super::{
     body::Body,
     error::Error,
     options::Options,
-    request_body::{self, Source},
+    request_body::{self, Limits, Received, Source},
+    slots::{Slot, Slots},
 };
 use crate::{
     assistants,
+    budget::{Budget, Reservation},
+    contention::shares::{Share, Shares},
     http::{
         Services,
         parse::params::{Path, Query},
     },
     id::RunId,
-    idempotency, runs, threads,
+    idempotency, runs, store, threads,
+    tree::members::Access,
     value::{Map, Value},
 };
 
@@ -29,9 +33,25 @@ use crate::{
 pub struct Shared {
     pub services: Services,
     pub options: Options,
+    /// Slots for running handlers.
+    pub slots: Slots,
+    /// Memory for bodies of requests.
+    pub bodies: Arc<Budget>,
+    /// Memory for responses that are being made.
+    pub responses: Arc<Budget>,
     /// Slots for event streams and deferred responses.
     pub streams: Arc<Semaphore>,
+    /// The shares of principals in them.
+    pub stream_shares: Shares,
     pub drain: CancellationToken,
+    /// Breaks off event streams: the drain is over.
+    pub cut: CancellationToken,
+}
+
+/// An event stream or a deferred response that is open.
+pub struct StreamSlot {
+    _slot: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 /// What answers a request.
@@ -42,10 +62,20 @@ pub struct Call {
     pub shared: Arc<Shared>,
     /// Who sent the request.
     pub client: Client,
+    /// On whose behalf its operations are carried out, with the level that the route takes.
+    pub access: Access,
+    /// Its id in the log: `x-request-id`, or a new one.
+    pub id: Arc<str>,
     pub path: Path,
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Option<Source>,
+    /// Whose share of the memory for requests its body takes.
+    pub payer: Arc<str>,
+    /// The memory of its head, and of its body once that is parsed.
+    pub memory: Vec<Reservation>,
+    /// In which it is carried out.
+    pub slot: Arc<Slot>,
     /// The id a run is to have that the request creates; `None` for a new one.
     pub run_id: Option<RunId>,
 }
@@ -55,12 +85,18 @@ impl Call {
         self.shared.services.runs()
     }
 
-    pub fn threads(&self) -> &threads::Service {
-        self.shared.services.threads()
+    /// The service of threads, acting on behalf of the client.
+    pub fn threads(&self) -> threads::Service {
+        let threads = self.shared.services.threads();
+        threads.on_behalf_of(self.access.clone())
     }
 
     pub fn idempotency(&self) -> &idempotency::Service {
         self.shared.services.idempotency()
+    }
+
+    pub fn items(&self) -> &store::Service {
+        self.shared.services.items()
     }
 
     pub fn assistants(&self) -> &assistants::Service {
@@ -74,7 +110,7 @@ impl Call {
 
     /// Whose threads lists show; `None` for all.
     pub fn viewer(&self) -> Option<Arc<str>> {
-        self.client.is_known.then(|| self.principal())
+        self.access.principal().cloned()
     }
 
     /// The JSON body.
@@ -87,9 +123,8 @@ impl Call {
         let Some(body) = self.body.take() else {
             return Err(Error::invalid("Invalid JSON in request body"));
         };
-        let grace = self.shared.options.body_grace;
-        let bytes = body.read(&self.headers, limit, grace).await?;
-        request_body::parse(&bytes)
+        let body = self.receive(body, limit).await?;
+        self.parse(body)
     }
 
     /// The JSON body of an operation that needs none: an absent one is an empty object.
@@ -98,11 +133,34 @@ impl Call {
         let Some(body) = self.body.take() else {
             return Ok(Value::map(Map::new()));
         };
-        let grace = self.shared.options.body_grace;
-        let bytes = body.read(&self.headers, limit, grace).await?;
-        match bytes.is_empty() {
-            true => Ok(Value::map(Map::new())),
-            false => request_body::parse(&bytes),
+        let body = self.receive(body, limit).await?;
+        if body.bytes.is_empty() {
+            Ok(Value::map(Map::new()))
+        } else {
+            self.parse(body)
+        }
+    }
+
+    /// Reads a body of at most `limit` bytes.
+    pub async fn receive(&self, body: Source, limit: usize) -> Result<Received, Error> {
+        let limits = self.limits();
+        self.slot
+            .lend(body.read(&self.headers, limit, &limits))
+            .await
+    }
+
+    fn parse(&mut self, body: Received) -> Result<Value, Error> {
+        let (value, memory) = request_body::parse(body, &self.limits())?;
+        self.memory.push(memory);
+        Ok(value)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            grace: self.shared.options.body_grace,
+            values: self.shared.options.body_values,
+            budget: self.shared.bodies.clone(),
+            payer: self.payer.clone(),
         }
     }
 
@@ -117,8 +175,19 @@ impl Call {
     }
 
     /// A slot for an event stream or a deferred response; it is free again once dropped.
-    pub fn stream_slot(&self) -> Result<OwnedSemaphorePermit, Error> {
+    pub fn stream_slot(&self) -> Result<StreamSlot, Error> {
+        let share = self.shared.stream_shares.take(self.viewer().as_ref());
+        let share = share.map_err(|_| {
+            let detail = "Half of the event streams that this server has are yours already: close \
+                          some, or let the operator raise BACKSTITCH_MAX_STREAMS";
+            Error::new(StatusCode::TOO_MANY_REQUESTS, detail).with_code("too_many_streams")
+        })?;
         let slot = self.shared.streams.clone().try_acquire_owned();
-        slot.map_err(|_| Error::unavailable("Too many event streams are open. Try again later."))
+        let slot = slot
+            .map_err(|_| Error::unavailable("Too many event streams are open. Try again later."))?;
+        Ok(StreamSlot {
+            _slot: slot,
+            _share: share,
+        })
     }
 }

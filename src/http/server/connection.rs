@@ -12,16 +12,31 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::Semaphore,
     time::{Instant, Sleep, sleep},
 };
 
-use super::options::Options;
+use super::{options::Options, progress::Progress};
+
+/// What the requests of one connection share.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub activity: Arc<Activity>,
+    /// The address at its other end, without the port.
+    pub peer: Arc<str>,
+    /// Slots for its running handlers.
+    pub slots: Arc<Semaphore>,
+}
 
 /// What happens on a connection. hyper's own head timeout starts before the first byte of a
 /// head and so would also end idle connections, and it does not cover the bytes by which the
 /// protocol version is recognised; hence this.
 #[derive(Debug)]
-pub struct Activity(Mutex<State>);
+pub struct Activity {
+    state: Mutex<State>,
+    /// That of the response in HTTP/1, where one follows the other.
+    progress: Arc<Progress>,
+}
 
 #[derive(Debug)]
 struct State {
@@ -46,18 +61,26 @@ pub enum Due {
 
 impl Activity {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State {
-            requests: 0,
-            served: false,
-            multiplexed: false,
-            quiet_since: Instant::now(),
-            head_since: None,
-        })))
+        Arc::new(Self {
+            state: Mutex::new(State {
+                requests: 0,
+                served: false,
+                multiplexed: false,
+                quiet_since: Instant::now(),
+                head_since: None,
+            }),
+            progress: Arc::default(),
+        })
+    }
+
+    /// The progress of the response in HTTP/1.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
     }
 
     /// A request begins; it ends when the guard is dropped.
     pub fn enter(self: &Arc<Self>, multiplexed: bool) -> Busy {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.requests += 1;
         state.served = true;
         state.multiplexed |= multiplexed;
@@ -66,15 +89,19 @@ impl Activity {
     }
 
     fn bytes_came(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state.requests == 0 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
         }
     }
 
     pub fn due(&self, options: &Options) -> Due {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let now = Instant::now();
+        let deadline = self.progress.deadline();
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return Due::HangUp;
+        }
         let (time, due) = if state.requests > 0 {
             (now + options.header_timeout, Due::Shutdown)
         } else if !state.served {
@@ -99,7 +126,7 @@ pub struct Busy(Arc<Activity>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut state = self.0.0.lock();
+        let mut state = self.0.state.lock();
         state.requests -= 1;
         state.quiet_since = Instant::now();
     }

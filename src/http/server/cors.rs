@@ -9,15 +9,23 @@ use hyper::{
     },
 };
 
-use super::body::{self, Body};
+use super::{
+    body::{self, Body},
+    hosts::Origin,
+};
+
+/// The setting that lists origins.
+pub const ORIGINS_SETTING: &str = "BACKSTITCH_CORS_ORIGINS";
 
 /// Which origins may call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cors {
     /// Any page.
     Any,
-    /// Pages of these origins, such as `https://app.example`.
-    Origins(Vec<String>),
+    /// Pages of the loopback interface, at any port.
+    Loopback,
+    /// Pages of these origins.
+    Origins(Vec<Origin>),
 }
 
 const METHODS: HeaderValue =
@@ -31,27 +39,51 @@ const VARY_PREFLIGHT: HeaderValue = HeaderValue::from_static(
 );
 
 impl Cors {
-    fn allows(&self, origin: &HeaderValue) -> Option<HeaderValue> {
+    /// Parses `*` or `https://app.example,http://localhost:3000`.
+    ///
+    /// # Errors
+    /// An entry that is no origin.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.trim() == "*" {
+            return Ok(Self::Any);
+        }
+        let origins = text.split(',').map(|entry| {
+            let entry = entry.trim();
+            let wrong = || {
+                format!(
+                    "`{entry}` is no origin; write `https://name`, `http://name:port` or only `*`"
+                )
+            };
+            Origin::parse(entry).ok_or_else(wrong)
+        });
+        Ok(Self::Origins(origins.collect::<Result<_, _>>()?))
+    }
+
+    /// Whether pages of an origin may call. `null`, which pages without an origin send, is allowed
+    /// only where all are.
+    pub fn allows(&self, origin: &HeaderValue) -> bool {
         match self {
-            Self::Any => Some(HeaderValue::from_static("*")),
-            Self::Origins(list) => list
-                .iter()
-                .any(|allowed| allowed.as_bytes() == origin.as_bytes())
-                .then(|| origin.clone()),
+            Self::Any => true,
+            Self::Loopback => Origin::of(origin).is_some_and(|origin| origin.is_loopback()),
+            Self::Origins(list) => Origin::of(origin)
+                .is_some_and(|origin| list.iter().any(|listed| listed.is_equal(&origin))),
         }
     }
 
-    /// The response to a preflight; `None` if the request is not one.
+    fn allowed(&self, origin: &HeaderValue) -> Option<HeaderValue> {
+        match self {
+            Self::Any => Some(HeaderValue::from_static("*")),
+            _ => self.allows(origin).then(|| origin.clone()),
+        }
+    }
+
+    /// The response to a preflight of an allowed page; `None` if the request is not one.
     pub fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response<Body>> {
         let origin = headers.get(ORIGIN)?;
         if method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             return None;
         }
-        let Some(allowed) = self.allows(origin) else {
-            let mut refusal = body::text(StatusCode::BAD_REQUEST, "Disallowed CORS origin");
-            refusal.headers_mut().insert(VARY, VARY_PREFLIGHT);
-            return Some(refusal);
-        };
+        let allowed = self.allowed(origin)?;
         let mut response = body::text(StatusCode::OK, "OK");
         let out = response.headers_mut();
         out.insert(VARY, VARY_PREFLIGHT);
@@ -61,10 +93,9 @@ impl Cors {
         if let Some(requested) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
             out.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         }
-        if *self == Self::Any {
-            let name = HeaderName::from_static("access-control-allow-private-network");
-            out.insert(name, HeaderValue::from_static("true"));
-        }
+        // Browsers may ask before a page reaches into a private network, as this machine is one.
+        let name = HeaderName::from_static("access-control-allow-private-network");
+        out.insert(name, HeaderValue::from_static("true"));
         Some(response)
     }
 
@@ -72,7 +103,7 @@ impl Cors {
     pub fn mark(&self, origin: Option<&HeaderValue>, out: &mut HeaderMap) {
         out.entry(VARY)
             .or_insert(HeaderValue::from_static("Origin"));
-        if let Some(allowed) = origin.and_then(|origin| self.allows(origin)) {
+        if let Some(allowed) = origin.and_then(|origin| self.allowed(origin)) {
             out.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
             out.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
         }

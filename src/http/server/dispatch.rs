@@ -1,36 +1,45 @@
 //! One request, from its parsed head to its response.
 
-use std::{
-    convert::Infallible,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
 use hyper::{
-    Method, Request, Response, StatusCode, Version,
-    body::{Body as _, Frame, Incoming, SizeHint},
+    HeaderMap, Method, Request, Response, StatusCode, Version,
+    body::{Body as _, Incoming},
     header::{CONNECTION, CONTENT_LENGTH, HeaderValue, LOCATION, ORIGIN},
     http::{request::Parts, uri::PathAndQuery},
 };
 use tokio::task::JoinError;
+use uuid::Uuid;
 
 use super::{
-    access, auth,
+    auth::{self, Client},
     body::{self, Body},
     call::{Call, Shared},
-    connection::{Activity, Busy},
+    callers::Callers,
+    connection::Connection,
     error::Error,
+    hosts,
+    progress::{Guarded, Progress},
     request_body::Source,
     router::{Found, Routes},
+    slots::{self, Slot},
+    weigh::weigh,
 };
-use crate::http::{idempotency, parse::params::Query};
+use crate::{
+    budget::Reservation,
+    contention::shares::on_behalf_of,
+    http::{idempotency, parse::params::Query},
+};
+
+/// About what a request takes in memory besides its head and its body.
+const REQUEST_MEMORY: usize = 16 << 10;
 
 /// Takes each request to its handler.
 pub struct Dispatcher {
     shared: Arc<Shared>,
     routes: Routes,
+    callers: Callers,
 }
 
 impl Dispatcher {
@@ -38,6 +47,7 @@ impl Dispatcher {
         Self {
             shared: Arc::new(shared),
             routes: Routes::new(),
+            callers: Callers::default(),
         }
     }
 
@@ -48,11 +58,12 @@ impl Dispatcher {
     /// The response to a request.
     pub async fn handle(
         self: Arc<Self>,
-        activity: Arc<Activity>,
+        connection: Connection,
         request: Request<Incoming>,
     ) -> Result<Response<Guarded>, Infallible> {
         let version = request.version();
-        let busy = activity.enter(version == Version::HTTP_2);
+        let of_connection = connection.activity.progress().clone();
+        let busy = connection.activity.enter(version == Version::HTTP_2);
         let origin = request.headers().get(ORIGIN).cloned();
         let is_head = request.method() == Method::HEAD;
         let closes = request
@@ -61,9 +72,12 @@ impl Dispatcher {
             .is_some_and(|value| value == "close");
 
         let cors = &self.shared.options.cors;
-        let mut response = match cors.preflight(request.method(), request.headers()) {
-            Some(response) => response,
-            None => self.respond(request).await,
+        let mut response = if let Err(error) = self.callers.check(&self.shared.options, &request) {
+            error.into_response()
+        } else if let Some(response) = cors.preflight(request.method(), request.headers()) {
+            response
+        } else {
+            self.respond(connection, request).await
         };
         cors.mark(origin.as_ref(), response.headers_mut());
         if closes || version == Version::HTTP_2 {
@@ -76,18 +90,20 @@ impl Dispatcher {
             }
             *response.body_mut() = body::full(Bytes::new());
         }
-        Ok(response.map(|body| Guarded { body, _busy: busy }))
+        let progress = Progress::of_stream().unwrap_or(of_connection);
+        let limit = self.shared.options.stall_timeout;
+        Ok(response.map(|body| Guarded::new(body, busy, progress, limit)))
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn respond(&self, connection: Connection, request: Request<Incoming>) -> Response<Body> {
         let (parts, incoming) = request.into_parts();
         let client = match auth::client(&self.shared.options.keys, &parts.headers, parts.uri.path())
         {
             Ok(client) => client,
             Err(error) => return error.into_response(),
         };
-        let (handler, path) = match self.routes.find(&parts.method, parts.uri.path()) {
-            Found::Route(handler, path) => (handler, path),
+        let (route, path) = match self.routes.find(&parts.method, parts.uri.path()) {
+            Found::Route(route, path) => (route, path),
             Found::Nothing => {
                 let there = without_slash(&self.routes, &parts);
                 return there.unwrap_or_else(|| Error::not_found().into_response());
@@ -101,9 +117,30 @@ impl Dispatcher {
                 return response;
             }
         };
+        let id = request_id(&parts.headers);
+        let admins = &self.shared.options.admins;
+        let access = match route.right.access(&client, &id, admins) {
+            Ok(access) => access,
+            Err(error) => return error.into_response(),
+        };
+        let handler = route.handler;
+        let payer = if client.is_known {
+            client.principal.clone()
+        } else {
+            connection.peer.clone()
+        };
+        let (slot, memory) = match self.admit(&connection, &client, &payer, &parts).await {
+            Ok(admitted) => admitted,
+            Err(error) => return error.into_response(),
+        };
         let call = Call {
             shared: self.shared.clone(),
+            payer: payer.clone(),
+            memory,
+            slot: slot.clone(),
             client,
+            access,
+            id,
             path,
             query: Query::of(parts.uri.query()),
             headers: parts.headers,
@@ -119,11 +156,10 @@ impl Dispatcher {
             Ok(key) => key,
             Err(error) => return error.into_response(),
         };
-        // On a task of its own: a client that hangs up must not cut off what the request has begun
-        // (a run claimed and never executed), and a panic must end here.
+        let only_reads = slots::only_reads(&parts.method, parts.uri.path());
         let services = self.shared.services.clone();
+        let viewer = call.viewer();
         let work = async move {
-            access::admit(&call, &parts.method, parts.uri.path()).await?;
             let response = match key {
                 None => handler(call).await,
                 Some(key) => {
@@ -137,7 +173,45 @@ impl Dispatcher {
             }
             response
         };
-        finish(tokio::spawn(work).await)
+        let ended = slots::execute(slot, only_reads, on_behalf_of(viewer, work)).await;
+        weigh(finish(ended), &self.shared.responses, &payer, only_reads).await
+    }
+
+    /// Waits until a request may be worked on. While it waits, its head takes memory.
+    async fn admit(
+        &self,
+        connection: &Connection,
+        client: &Client,
+        payer: &Arc<str>,
+        parts: &Parts,
+    ) -> Result<(Arc<Slot>, Vec<Reservation>), Error> {
+        let slots = &self.shared.slots;
+        if hosts::is_probe(parts.uri.path()) {
+            return Ok((
+                slots.take_for_probe(&connection.slots).await?.into(),
+                vec![],
+            ));
+        }
+        let headers = parts.headers.iter();
+        let head: usize = headers
+            .map(|(name, value)| name.as_str().len() + value.len())
+            .sum();
+        let bytes = REQUEST_MEMORY + 2 * (head + parts.uri.path().len());
+        let memory = self.shared.bodies.reserve(payer, bytes);
+        let memory =
+            memory.map_err(|_| Error::unavailable("Too many requests. Try again later."))?;
+        let principal = client.is_known.then_some(&client.principal);
+        let slot = slots.take(&connection.slots, principal).await?;
+        Ok((slot.into(), vec![memory]))
+    }
+}
+
+/// The id of a request in the log.
+fn request_id(headers: &HeaderMap) -> Arc<str> {
+    let named = headers.get("x-request-id").and_then(|id| id.to_str().ok());
+    match named.filter(|id| !id.is_empty()) {
+        Some(id) => id.into(),
+        None => Uuid::new_v4().to_string().into(),
     }
 }
 
@@ -175,30 +249,4 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let owned = || panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(owned).unwrap_or("no text")
-}
-
-/// The body of a response; its request is in progress until the body is written or dropped.
-pub struct Guarded {
-    body: Body,
-    _busy: Busy,
-}
-
-impl hyper::body::Body for Guarded {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::body::{self, Body};
 use crate::{
-    assistants, checkpoint, engine,
+    checkpoint, engine,
     id::{RunId, ThreadId},
     runs, tree,
     value::{Map, Value},
@@ -145,9 +145,10 @@ impl Error {
         ))
     }
 
-    /// 501: this server cannot do that.
+    /// 404: this server does not have the operation yet. Clients repeat a 501, and nothing comes of it.
     pub fn unsupported() -> Self {
-        Self::new(StatusCode::NOT_IMPLEMENTED, "Not Implemented")
+        let detail = "Not Found: this server does not have this operation yet";
+        Self::new(StatusCode::NOT_FOUND, detail)
     }
 
     /// 503: the client may try again later.
@@ -202,6 +203,10 @@ impl From<checkpoint::Error> for Error {
                 tracing::warn!(%error, "the database is not available");
                 Self::unavailable("The database is not available. Try again.")
             }
+            E::Crowded(_) => Self::unavailable(
+                "Too many requests wait for each other to change this thread or its relatives. \
+                 Try again.",
+            ),
             E::Corrupt(_) | E::Database(_) => Self::internal(&error),
         }
     }
@@ -222,6 +227,9 @@ impl From<runs::Error> for Error {
             E::ThreadExists(id) => Self::thread_exists(id),
             E::RunExists(id) => Self::run_exists(id),
             E::Busy => Self::busy(),
+            E::QueueFull(_) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()).with_code("queue_full")
+            }
             E::InFlight(_) => Self::conflict(error.to_string()).with_code("branch_busy"),
             E::NoGraph(_) | E::Invalid(_) => Self::bad_request(error.to_string()),
             E::NothingToCancel { known } => Self::nothing_to_cancel(known),
@@ -232,12 +240,6 @@ impl From<runs::Error> for Error {
             E::Storage(error) => error.into(),
             E::Engine(error) => error.into(),
         }
-    }
-}
-
-impl From<assistants::Error> for Error {
-    fn from(error: assistants::Error) -> Self {
-        runs::Error::from(error).into()
     }
 }
 

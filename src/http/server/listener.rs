@@ -1,26 +1,28 @@
 //! Accepts connections, keeps them within their limits and drains them at the end.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use hyper::service::service_fn;
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, sleep_until, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     call::Shared,
-    connection::{Activity, Due, Socket},
+    connection::{Activity, Connection, Due, Socket},
     dispatch::Dispatcher,
     options::Options,
+    progress::StreamExecutor,
+    slots::Slots,
 };
-use crate::http::Services;
+use crate::{budget::Budget, contention::shares::Shares, http::Services};
 
 /// Most bytes in the head of a request.
 const HEAD_LIMIT: usize = 32 << 10;
@@ -30,7 +32,7 @@ const HEADERS: usize = 100;
 /// The HTTP server.
 pub struct Server {
     dispatcher: Arc<Dispatcher>,
-    builder: Arc<auto::Builder<TokioExecutor>>,
+    builder: Arc<auto::Builder<StreamExecutor>>,
     /// Hangs up what is left when the time to drain is over.
     abort: CancellationToken,
 }
@@ -38,10 +40,18 @@ pub struct Server {
 impl Server {
     /// A server whose handlers call `services`.
     ///
-    /// When `drain` is cancelled it accepts no more connections, event streams end after what
-    /// is ready to be sent, and other requests have [`Options::drain_limit`] to finish.
-    pub fn new(services: Services, options: Options, drain: CancellationToken) -> Self {
-        let mut builder = auto::Builder::new(TokioExecutor::new());
+    /// When `drain` is cancelled it accepts no more connections, and requests have
+    /// [`Options::drain_limit`] to finish. When `cut` is cancelled event streams break off after
+    /// what is ready to be sent.
+    pub fn new(
+        services: Services,
+        options: Options,
+        drain: CancellationToken,
+        cut: CancellationToken,
+    ) -> Self {
+        let mut builder = auto::Builder::new(StreamExecutor {
+            limit: options.stall_timeout,
+        });
         builder
             .http1()
             .timer(TokioTimer::new())
@@ -53,13 +63,23 @@ impl Server {
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(128)
+            // What a client sends and no handler has read, and what the server sends and no client
+            // has taken, of one connection.
+            .initial_stream_window_size(128 << 10)
+            .initial_connection_window_size(256 << 10)
+            .max_send_buf_size(32 << 10)
             .max_header_list_size(HEAD_LIMIT as u32)
             .keep_alive_interval(Duration::from_secs(20))
             .keep_alive_timeout(Duration::from_secs(20));
         let shared = Shared {
+            responses: services.runs().memory().clone(),
             services,
+            slots: Slots::new(options.max_requests),
+            bodies: Budget::new(options.body_memory),
             streams: Arc::new(Semaphore::new(options.max_streams)),
+            stream_shares: Shares::of(options.max_streams),
             drain,
+            cut,
             options,
         };
         Self {
@@ -82,9 +102,9 @@ impl Server {
                 accepted = accept(&listener, &slots) => accepted,
             };
             match accepted {
-                Ok((stream, slot)) => {
+                Ok((stream, peer, slot)) => {
                     pause = PAUSE_MIN;
-                    let connection = self.serve_connection(stream);
+                    let connection = self.serve_connection(stream, peer);
                     connections.spawn(async move {
                         connection.await;
                         drop(slot);
@@ -110,7 +130,12 @@ impl Server {
     }
 
     /// One connection to its end.
-    fn serve_connection(&self, stream: TcpStream) -> impl Future<Output = ()> + Send + use<> {
+    fn serve_connection(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let peer: Arc<str> = peer.ip().to_canonical().to_string().into();
         let (dispatcher, builder) = (self.dispatcher.clone(), self.builder.clone());
         let shared = dispatcher.shared().clone();
         let abort = self.abort.clone();
@@ -124,16 +149,23 @@ impl Server {
             let stall = shared.options.stall_timeout;
             let socket = TokioIo::new(Socket::new(stream, activity.clone(), stall));
             let service = {
-                let activity = activity.clone();
-                service_fn(move |request| dispatcher.clone().handle(activity.clone(), request))
+                let connection = Connection {
+                    activity: activity.clone(),
+                    peer,
+                    slots: Arc::new(Semaphore::new(shared.options.connection_requests)),
+                };
+                service_fn(move |request| dispatcher.clone().handle(connection.clone(), request))
             };
             let mut connection = pin!(builder.serve_connection(socket, service));
-            let mut leaving = false;
+            let (mut leaving, mut idle) = (false, false);
             loop {
                 let next = match activity.due(&shared.options) {
                     Due::Wait(time) => time,
                     Due::HangUp => return,
+                    // What is left of responses is not taken.
+                    Due::Shutdown if idle => return,
                     Due::Shutdown => {
+                        idle = true;
                         leaving = true;
                         connection.as_mut().graceful_shutdown();
                         tokio::time::Instant::now() + shared.options.header_timeout
@@ -164,11 +196,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let slot = slots.clone().acquire_owned().await;
     let slot = slot.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, slot))
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer, slot))
 }
 
 /// Errors of one connection that ended before it was accepted.

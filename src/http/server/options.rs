@@ -1,8 +1,8 @@
 //! Limits and switches of the server.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use super::{auth::Keys, cors::Cors};
+use super::{auth::Keys, cors::Cors, hosts::Hosts};
 
 /// Limits and switches of the server. [`Options::default`] is fit for production.
 #[derive(Clone, Debug)]
@@ -14,7 +14,15 @@ pub struct Options {
     /// From the connection to the end of the first request's head, and from the first byte of
     /// any later head to its end.
     pub header_timeout: Duration,
-    /// How long a body may take before it must have come at 1 kB/s.
+    /// Most values in the JSON of a request body.
+    pub body_values: usize,
+    /// Most bytes of a response that are stored for an idempotency key.
+    pub stored_response: usize,
+    /// Bytes that the bodies of requests in progress may take, half of them those of one client.
+    pub body_memory: usize,
+    /// Bytes of content at which pages of messages and of events end.
+    pub page_bytes: usize,
+    /// How long a body may take before it must have come at 64 kB/s.
     pub body_grace: Duration,
     /// How long a connection without requests stays open.
     pub idle_timeout: Duration,
@@ -22,6 +30,10 @@ pub struct Options {
     pub stall_timeout: Duration,
     /// Connections at the same time; more wait to be accepted.
     pub max_connections: usize,
+    /// Handlers that run at the same time; more requests wait. One principal has at most half.
+    pub max_requests: usize,
+    /// Those of one connection.
+    pub connection_requests: usize,
     /// Event streams and deferred responses at the same time; more are refused with 503.
     pub max_streams: usize,
     /// How often a silent stream emits a heartbeat.
@@ -30,8 +42,12 @@ pub struct Options {
     pub drain_limit: Duration,
     /// Which web pages may call.
     pub cors: Cors,
+    /// By which names clients may call while no key is needed.
+    pub hosts: Hosts,
     /// Keys that clients must present; without any everybody may call.
     pub keys: Keys,
+    /// Principals who may administer; while there are no keys everybody may.
+    pub admins: BTreeSet<Arc<str>>,
     /// Allow webhooks to loopback and private addresses.
     pub webhook_allow_loopback: bool,
 }
@@ -42,15 +58,23 @@ impl Default for Options {
             body_limit: 4 << 20,
             edit_limit: 16 << 20,
             header_timeout: Duration::from_secs(10),
-            body_grace: Duration::from_secs(10),
+            body_values: 500_000,
+            stored_response: 1 << 20,
+            body_memory: 256 << 20,
+            page_bytes: 8 << 20,
+            body_grace: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(30),
             max_connections: 20_000,
+            max_requests: 512,
+            connection_requests: 16,
             max_streams: 10_000,
             heartbeat: Duration::from_secs(5),
             drain_limit: Duration::from_secs(30),
-            cors: Cors::Any,
+            cors: Cors::Loopback,
+            hosts: Hosts::Listed(vec![]),
             keys: Keys::default(),
+            admins: BTreeSet::new(),
             webhook_allow_loopback: false,
         }
     }

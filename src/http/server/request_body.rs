@@ -1,6 +1,6 @@
-//! Bodies of requests: read within limits of size and time, then parsed.
+//! Bodies of requests: read within limits of size, time and memory, then parsed.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -11,18 +11,42 @@ use hyper::{
 };
 use tokio::time::Instant;
 
-use super::error::Error;
-use crate::value::{JsonError, Value};
+use super::{error::Error, json_size::JsonSize};
+use crate::{
+    budget::{Budget, Refusal, Reservation},
+    value::{JsonError, Value},
+};
 
 /// The slowest a body may come once the grace is over.
-const BYTES_PER_SECOND: f64 = 1000.0;
+const BYTES_PER_SECOND: f64 = 64_000.0;
+
+/// What bounds the body of a request.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long it may take before it must have come at [`BYTES_PER_SECOND`].
+    pub grace: Duration,
+    /// Most values that it may have as JSON.
+    pub values: usize,
+    /// What its bytes and its values are reserved from.
+    pub budget: Arc<Budget>,
+    /// Whose share they are.
+    pub payer: Arc<str>,
+}
+
+/// A body that was read, and the memory that it takes.
+#[derive(Debug)]
+pub struct Received {
+    /// All of it.
+    pub bytes: Bytes,
+    reservation: Reservation,
+}
 
 /// Where the body of a request is.
 pub enum Source {
     /// Still to be read.
     Coming(Incoming),
     /// Read already.
-    Read(Bytes),
+    Read(Received),
 }
 
 impl Source {
@@ -34,12 +58,12 @@ impl Source {
         self,
         headers: &HeaderMap,
         limit: usize,
-        grace: Duration,
-    ) -> Result<Bytes, Error> {
+        limits: &Limits,
+    ) -> Result<Received, Error> {
         match self {
-            Self::Coming(body) => read(headers, body, limit, grace).await,
-            Self::Read(bytes) if bytes.len() > limit => Err(too_large(limit)),
-            Self::Read(bytes) => Ok(bytes),
+            Self::Coming(body) => read(headers, body, limit, limits).await,
+            Self::Read(body) if body.bytes.len() > limit => Err(too_large(limit)),
+            Self::Read(body) => Ok(body),
         }
     }
 }
@@ -51,29 +75,45 @@ fn too_large(limit: usize) -> Error {
     )
 }
 
+/// The error for a body that finds no memory.
+fn no_memory(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Exhausted => {
+            Error::unavailable("Too many large requests are being read. Try again later.")
+        }
+        Refusal::TooLarge => Error::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "The request body takes more memory than this server has for one client",
+        ),
+    }
+}
+
 /// Reads a body of at most `limit` bytes.
 ///
 /// # Errors
-/// 413 as soon as the size is known to be too large, 408 when it comes too slowly, 400 when the
-/// connection breaks.
+/// 413 as soon as the size is known to be too large, 408 when it comes too slowly, 503 when the
+/// bodies that are being read take too much memory, 400 when the connection breaks.
 async fn read(
     headers: &HeaderMap,
     mut body: Incoming,
     limit: usize,
-    grace: Duration,
-) -> Result<Bytes, Error> {
+    limits: &Limits,
+) -> Result<Received, Error> {
     let announced = headers
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));
     }
+    let reservation = limits.budget.reserve(&limits.payer, 0);
+    let mut reservation = reservation.map_err(no_memory)?;
     let begin = Instant::now();
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while !body.is_end_stream() {
         let read = first.len() + rest.len();
-        let deadline = begin + grace + Duration::from_secs_f64(read as f64 / BYTES_PER_SECOND);
+        let time = Duration::from_secs_f64(read as f64 / BYTES_PER_SECOND);
+        let deadline = begin + limits.grace + time;
         let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
             Ok(None) => break,
             Ok(Some(Ok(frame))) => frame,
@@ -91,26 +131,57 @@ async fn read(
         }
         // Most bodies come in one frame, which is then not copied.
         if read == 0 {
+            reservation.resize(data.len()).map_err(no_memory)?;
             first = data;
             continue;
         }
+        // The buffer grows by doubling.
+        let grown = (read + data.len()).next_power_of_two();
+        reservation
+            .resize(rest.capacity().max(grown))
+            .map_err(no_memory)?;
         if rest.is_empty() {
+            rest.reserve(grown);
             rest.extend_from_slice(&std::mem::take(&mut first));
         }
         rest.extend_from_slice(&data);
     }
-    Ok(if rest.is_empty() {
+    let bytes = if rest.is_empty() {
         first
     } else {
         rest.freeze()
-    })
+    };
+    Ok(Received { bytes, reservation })
 }
 
-/// Parses a JSON body; its content type does not matter.
+/// Parses a JSON body; its content type does not matter. Its memory is reserved until the
+/// reservation is dropped.
 ///
 /// # Errors
-/// 422.
-pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
+/// 422; 413 when it has too many values, 503 when there is no memory for them now.
+pub fn parse(body: Received, limits: &Limits) -> Result<(Value, Reservation), Error> {
+    let Received {
+        bytes,
+        mut reservation,
+    } = body;
+    let size = JsonSize::of(&bytes);
+    if size.values > limits.values {
+        let most = limits.values;
+        return Err(Error::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("JSON in the request body has more values than the limit of {most}"),
+        ));
+    }
+    reservation
+        .resize(reservation.bytes() + size.bytes)
+        .map_err(no_memory)?;
+    let value = parse_json(&bytes)?;
+    drop(bytes);
+    reservation.resize(size.bytes).map_err(no_memory)?;
+    Ok((value, reservation))
+}
+
+fn parse_json(bytes: &[u8]) -> Result<Value, Error> {
     Value::from_json_slice(bytes).map_err(|error| match error {
         JsonError::IntegerTooLarge { .. } => Error::invalid(sentence(&error.to_string())),
         JsonError::Syntax { ref message, .. } if message.contains("recursion limit") => {
@@ -134,7 +205,7 @@ mod tests {
     #[test]
     fn json_that_cannot_be_kept_is_refused_with_the_reason() {
         let detail = |text: &[u8]| {
-            let error = parse(text).unwrap_err();
+            let error = parse_json(text).unwrap_err();
             assert_eq!(error.status, 422);
             error.detail.into_owned()
         };
@@ -144,6 +215,6 @@ mod tests {
         let deep = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();
         assert!(detail(&deep).contains("nested too deeply"));
         assert!(detail(b"{\"a\": 18446744073709551616}").contains("does not fit 64 bits"));
-        assert_eq!(parse(b" {\"a\":1.0}").unwrap()["a"], Value::Float(1.0));
+        assert_eq!(parse_json(b" {\"a\":1.0}").unwrap()["a"], Value::Float(1.0));
     }
 }

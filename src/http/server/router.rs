@@ -1,113 +1,133 @@
-//! The table of routes: which handler a path and a method belong to.
+//! The table of routes: which handler a path and a method belong to, and who may call it.
 
 use hyper::Method;
 
-use super::call::RequestHandler;
+use super::{access::Right, call::RequestHandler};
 use crate::http::{
     assistants, branches, diff, events, forks, members, messages, parse::params::Path, runs, state,
-    system, tags, threads, tree_view,
+    store, system, tags, threads, tree_view,
 };
 
 /// The table of routes.
-pub struct Routes(matchit::Router<Vec<(Method, RequestHandler)>>);
+pub struct Routes(matchit::Router<Vec<Route>>);
 
 /// What the table has for a request.
 pub enum Found {
-    /// Its handler and the parameters of its path.
-    Route(RequestHandler, Path),
+    /// Its route and the parameters of its path.
+    Route(Route, Path),
     /// The path exists, for these methods.
     OtherMethods(String),
     /// No such path.
     Nothing,
 }
 
+/// A method of a path.
+#[derive(Clone)]
+pub struct Route {
+    method: Method,
+    /// What answers it.
+    pub handler: RequestHandler,
+    /// Who may call it.
+    pub right: Right,
+}
+
 macro_rules! routes {
-    ($($path:literal { $($method:ident $handler:path),* $(,)? })*) => {
-        &[$(($path, &[$((Method::$method, (|call| Box::pin($handler(call))) as RequestHandler)),*])),*]
+    ($($path:literal { $($method:ident $handler:path: $right:ident),* $(,)? })*) => {
+        &[$(($path, &[$(Route {
+            method: Method::$method,
+            handler: |call| Box::pin($handler(call)),
+            right: Right::$right,
+        }),*])),*]
     };
 }
 
-type Table = &'static [(&'static str, &'static [(Method, RequestHandler)])];
+type Table = &'static [(&'static str, &'static [Route])];
 
 const TABLE: Table = routes! {
-    "/" { GET system::ok, HEAD system::ok }
-    "/ok" { GET system::ok, HEAD system::ok }
-    "/live" { GET system::live, HEAD system::live }
-    "/ready" { GET system::ready, HEAD system::ready }
-    "/info" { GET system::info, HEAD system::info }
-    "/assistants/search" { POST assistants::search }
-    "/assistants" { POST assistants::create }
-    "/assistants/count" { POST assistants::count }
+    "/" { GET system::ok: Public, HEAD system::ok: Public }
+    "/ok" { GET system::ok: Public, HEAD system::ok: Public }
+    "/live" { GET system::live: Public, HEAD system::live: Public }
+    "/ready" { GET system::ready: Public, HEAD system::ready: Public }
+    "/info" { GET system::info: Anyone, HEAD system::info: Anyone }
+    "/assistants/search" { POST assistants::search: Anyone }
+    "/assistants" { POST assistants::create: Anyone }
+    "/assistants/count" { POST assistants::count: Anyone }
     "/assistants/{assistant_id}" {
-        GET assistants::get, HEAD assistants::get,
-        PATCH assistants::patch, DELETE assistants::delete
+        GET assistants::get: Anyone, HEAD assistants::get: Anyone,
+        PATCH assistants::patch: Anyone, DELETE assistants::delete: Anyone
     }
-    "/assistants/{assistant_id}/versions" { POST assistants::versions }
-    "/assistants/{assistant_id}/latest" { POST assistants::latest }
+    "/assistants/{assistant_id}/versions" { POST assistants::versions: Anyone }
+    "/assistants/{assistant_id}/latest" { POST assistants::latest: Anyone }
     "/assistants/{assistant_id}/subgraphs" {
-        GET assistants::subgraphs, HEAD assistants::subgraphs
+        GET assistants::subgraphs: Anyone, HEAD assistants::subgraphs: Anyone
     }
     "/assistants/{assistant_id}/subgraphs/{namespace}" {
-        GET assistants::subgraphs, HEAD assistants::subgraphs
+        GET assistants::subgraphs: Anyone, HEAD assistants::subgraphs: Anyone
     }
-    "/assistants/{assistant_id}/graph" { GET assistants::graph, HEAD assistants::graph }
-    "/assistants/{assistant_id}/schemas" { GET assistants::schemas, HEAD assistants::schemas }
-    "/threads" { GET threads::search::list, HEAD threads::search::list, POST threads::create }
-    "/threads/search" { POST threads::search::search }
-    "/threads/count" { POST threads::search::count }
-    "/threads/prune" { POST threads::prune }
-    "/commands/create-thread" { POST forks::create_thread }
-    "/commands/fork-thread" { POST forks::fork_thread }
-    "/threads/{thread_id}/fork" { POST forks::fork }
-    "/threads/{thread_id}/forks" { GET forks::list, HEAD forks::list }
-    "/threads/{thread_id}/members" { GET members::list, HEAD members::list }
-    "/threads/{thread_id}/members/{principal}" { PUT members::put, DELETE members::delete }
-    "/threads/{thread_id}/copy" { POST threads::copy }
-    "/threads/{thread_id}/stream" { GET threads::stream::watch }
+    "/assistants/{assistant_id}/graph" { GET assistants::graph: Anyone, HEAD assistants::graph: Anyone }
+    "/assistants/{assistant_id}/schemas" { GET assistants::schemas: Anyone, HEAD assistants::schemas: Anyone }
+    "/threads" { GET threads::search::list: Anyone, HEAD threads::search::list: Anyone, POST threads::create: Anyone }
+    "/threads/search" { POST threads::search::search: Anyone }
+    "/threads/count" { POST threads::search::count: Anyone }
+    "/threads/prune" { POST threads::prune: Writer }
+    "/commands/create-thread" { POST forks::create_thread: Anyone }
+    "/commands/fork-thread" { POST forks::fork_thread: Writer }
+    "/threads/{thread_id}/fork" { POST forks::fork: Writer }
+    "/threads/{thread_id}/forks" { GET forks::list: Reader, HEAD forks::list: Reader }
+    "/threads/{thread_id}/members" { GET members::list: Reader, HEAD members::list: Reader }
+    "/threads/{thread_id}/members/{principal}" { PUT members::put: Manager, DELETE members::delete: Manager }
+    "/threads/{thread_id}/copy" { POST threads::copy: Reader }
+    "/threads/{thread_id}/stream" { GET threads::stream::watch: Reader }
     "/threads/{thread_id}" {
-        GET threads::get, HEAD threads::get, PATCH threads::patch, DELETE threads::delete
+        GET threads::get: Reader, HEAD threads::get: Reader, PATCH threads::patch: Writer, DELETE threads::delete: Owner
     }
-    "/threads/{thread_id}/state" { GET state::latest, HEAD state::latest, POST state::edit }
-    "/threads/{thread_id}/state/checkpoint" { POST state::by_object }
-    "/threads/{thread_id}/state/{checkpoint_id}" { GET state::by_id, HEAD state::by_id }
+    "/threads/{thread_id}/state" { GET state::latest: Reader, HEAD state::latest: Reader, POST state::edit: Writer }
+    "/threads/{thread_id}/state/checkpoint" { POST state::by_object: Reader }
+    "/threads/{thread_id}/state/{checkpoint_id}" { GET state::by_id: Reader, HEAD state::by_id: Reader }
     "/threads/{thread_id}/history" {
-        GET state::history_by_query, HEAD state::history_by_query, POST state::history_by_body
+        GET state::history_by_query: Reader, HEAD state::history_by_query: Reader, POST state::history_by_body: Reader
     }
     "/threads/{thread_id}/messages" {
-        GET messages::list, HEAD messages::list, POST messages::post
+        GET messages::list: Reader, HEAD messages::list: Reader, POST messages::post: Writer
     }
-    "/commands/send-message" { POST messages::send }
-    "/threads/{thread_id}/runs" { GET runs::list, HEAD runs::list, POST runs::create }
-    "/threads/{thread_id}/runs/stream" { POST runs::join::stream }
-    "/threads/{thread_id}/runs/wait" { POST runs::join::wait }
-    "/threads/{thread_id}/runs/{run_id}" { GET runs::get, HEAD runs::get, DELETE runs::delete }
-    "/threads/{thread_id}/runs/{run_id}/join" { GET runs::join::join }
-    "/threads/{thread_id}/runs/{run_id}/stream" { GET runs::join::join_stream }
-    "/threads/{thread_id}/runs/{run_id}/cancel" { POST runs::cancel }
+    "/commands/send-message" { POST messages::send: Writer }
+    "/threads/{thread_id}/runs" { GET runs::list: Reader, HEAD runs::list: Reader, POST runs::create: Writer }
+    "/threads/{thread_id}/runs/stream" { POST runs::join::stream: Writer }
+    "/threads/{thread_id}/runs/wait" { POST runs::join::wait: Writer }
+    "/threads/{thread_id}/runs/{run_id}" { GET runs::get: Reader, HEAD runs::get: Reader, DELETE runs::delete: Writer }
+    "/threads/{thread_id}/runs/{run_id}/join" { GET runs::join::join: Reader }
+    "/threads/{thread_id}/runs/{run_id}/stream" { GET runs::join::join_stream: Reader }
+    "/threads/{thread_id}/runs/{run_id}/cancel" { POST runs::cancel: Writer }
     "/threads/{thread_id}/branches" {
-        GET branches::list, HEAD branches::list, POST branches::create
+        GET branches::list: Reader, HEAD branches::list: Reader, POST branches::create: Writer
     }
     "/threads/{thread_id}/branches/{name}" {
-        PATCH branches::rename, DELETE branches::delete
+        PATCH branches::rename: Writer, DELETE branches::delete: Writer
     }
-    "/threads/{thread_id}/branches/{name}/activate" { POST branches::activate }
-    "/threads/{thread_id}/rewind" { POST branches::rewind }
-    "/threads/{thread_id}/btw" { POST branches::btw }
-    "/threads/{thread_id}/restore" { POST branches::restore }
-    "/threads/{thread_id}/tags" { GET tags::list, HEAD tags::list }
+    "/threads/{thread_id}/branches/{name}/activate" { POST branches::activate: Writer }
+    "/threads/{thread_id}/rewind" { POST branches::rewind: Writer }
+    "/threads/{thread_id}/btw" { POST branches::btw: Writer }
+    "/threads/{thread_id}/restore" { POST branches::restore: Writer }
+    "/threads/{thread_id}/tags" { GET tags::list: Reader, HEAD tags::list: Reader }
     "/threads/{thread_id}/tags/{name}" {
-        GET tags::get, HEAD tags::get, PUT tags::put, DELETE tags::delete
+        GET tags::get: Reader, HEAD tags::get: Reader, PUT tags::put: Writer, DELETE tags::delete: Writer
     }
-    "/threads/{thread_id}/events" { GET events::list, HEAD events::list }
-    "/threads/{thread_id}/head" { GET tree_view::head, HEAD tree_view::head }
-    "/threads/{thread_id}/diff" { GET diff::diff, HEAD diff::diff }
-    "/threads/{thread_id}/tree" { GET tree_view::tree, HEAD tree_view::tree }
-    "/admin/projections/rebuild" { POST events::rebuild }
-    "/runs" { POST runs::create_stateless }
-    "/runs/stream" { POST runs::join::stream_stateless }
-    "/runs/batch" { POST runs::create_batch }
-    "/runs/cancel" { POST runs::cancel_many }
-    "/runs/wait" { POST runs::join::wait_stateless }
+    "/threads/{thread_id}/events" { GET events::list: Reader, HEAD events::list: Reader }
+    "/threads/{thread_id}/head" { GET tree_view::head: Reader, HEAD tree_view::head: Reader }
+    "/threads/{thread_id}/diff" { GET diff::diff: Reader, HEAD diff::diff: Reader }
+    "/threads/{thread_id}/tree" { GET tree_view::tree: Reader, HEAD tree_view::tree: Reader }
+    "/admin/projections/rebuild" { POST events::rebuild: Admin }
+    "/store/items" {
+        GET store::get: Anyone, HEAD store::get: Anyone,
+        PUT store::put: Anyone, DELETE store::delete: Anyone
+    }
+    "/store/items/search" { POST store::search: Anyone }
+    "/store/namespaces" { POST store::namespaces: Anyone }
+    "/runs" { POST runs::create_stateless: Anyone }
+    "/runs/stream" { POST runs::join::stream_stateless: Anyone }
+    "/runs/batch" { POST runs::create_batch: Anyone }
+    "/runs/cancel" { POST runs::cancel_many: Writer }
+    "/runs/wait" { POST runs::join::wait_stateless: Anyone }
 };
 
 impl Routes {
@@ -126,13 +146,13 @@ impl Routes {
             return Found::Nothing;
         };
         let methods = matched.value;
-        let Some((_, handler)) = methods.iter().find(|(name, _)| name == method) else {
-            let names: Vec<_> = methods.iter().map(|(name, _)| name.as_str()).collect();
+        let Some(route) = methods.iter().find(|route| route.method == *method) else {
+            let names: Vec<_> = methods.iter().map(|route| route.method.as_str()).collect();
             return Found::OtherMethods(names.join(", "));
         };
         let params = matched.params.iter();
         let params = params.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Found::Route(*handler, Path(params.collect()))
+        Found::Route(route.clone(), Path(params.collect()))
     }
 }
 
@@ -145,13 +165,33 @@ mod tests {
         let routes = Routes::new();
         for (path, methods) in TABLE {
             let example = path.replace(['{', '}'], "");
-            for (method, _) in *methods {
+            for Route { method, .. } in *methods {
                 assert!(
                     matches!(routes.find(method, &example), Found::Route(..)),
                     "{method} {path}"
                 );
             }
         }
+    }
+
+    /// The tests that run servers take the routes from this file, so that they miss none.
+    #[test]
+    fn tests_know_every_route_and_who_may_call_it() {
+        let mut listed = String::new();
+        for (path, methods) in TABLE {
+            for Route { method, right, .. } in *methods {
+                listed.push_str(&format!("{method} {path} {right:?}\n"));
+            }
+        }
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/routes.txt");
+        if std::env::var_os("UPDATE_ROUTES").is_some() {
+            std::fs::write(file, &listed).unwrap();
+        }
+        let known = std::fs::read_to_string(file).unwrap_or_default();
+        assert!(
+            known == listed,
+            "run this test with UPDATE_ROUTES=1 and read the difference"
+        );
     }
 
     #[test]

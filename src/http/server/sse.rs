@@ -1,6 +1,6 @@
 //! Server-sent events: the response that sends the frames of a stream.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
@@ -13,8 +13,8 @@ use hyper::{
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::body::Body;
-use crate::stream::FrameSource;
+use super::body::{Body, BrokenOff};
+use crate::stream::{FrameSource, Memory};
 
 /// Called when the client is gone before the stream ended.
 pub type OnDisconnect = Box<dyn FnOnce() + Send>;
@@ -24,6 +24,13 @@ pub const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// As many bytes are gathered into one chunk when more is ready at once.
 const CHUNK: usize = 64 << 10;
+
+/// When clients may come back to a stream that broke off, in milliseconds. Without the blank line
+/// that would make it an event.
+const RETRY: &[u8] = b"retry: 1000\r\n";
+
+/// Between the last bytes and the break.
+const FLUSH: Duration = Duration::from_millis(100);
 
 /// Runs the callback unless the stream ended first.
 pub struct Departure(Option<OnDisconnect>);
@@ -46,18 +53,20 @@ impl Drop for Departure {
     }
 }
 
-/// The response that streams `source` until it ends or the server drains.
+/// The response that streams `source` until it ends.
 ///
-/// `guard` lives as long as the stream does.
+/// Once `cut` is cancelled, the body breaks off unfinished: to the official clients a body that ends
+/// is a run that has ended, while they come back for the rest of one that broke off. `guard` lives as long as the stream does.
 pub fn respond(
     source: Box<dyn FrameSource>,
     on_disconnect: Option<OnDisconnect>,
     heartbeat: Duration,
-    drain: CancellationToken,
+    memory: Arc<Memory>,
+    cut: CancellationToken,
     guard: impl Send + 'static,
 ) -> Response<Body> {
     let departure = Departure::new(on_disconnect);
-    let body = body(source, departure, heartbeat, drain, guard);
+    let body = body(source, departure, heartbeat, memory, cut, guard);
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -72,7 +81,8 @@ fn body(
     mut source: Box<dyn FrameSource>,
     mut departure: Departure,
     heartbeat: Duration,
-    drain: CancellationToken,
+    memory: Arc<Memory>,
+    cut: CancellationToken,
     guard: impl Send + 'static,
 ) -> Body {
     let stream = async_stream::stream! {
@@ -83,7 +93,14 @@ fn body(
             let first = tokio::select! {
                 biased;
                 frames = source.next() => frames,
-                () = drain.cancelled() => None,
+                () = cut.cancelled() => {
+                    departure.ended();
+                    yield Ok(Frame::data(Bytes::from_static(RETRY)));
+                    // What was written before must reach the connection before it breaks.
+                    tokio::time::sleep(FLUSH).await;
+                    yield Err(BrokenOff);
+                    return;
+                }
                 _ = beats.tick() => Some(Bytes::from_static(b": heartbeat\r\n\r\n")),
             };
             let Some(first) = first else {
@@ -94,7 +111,10 @@ fn body(
             if !more {
                 departure.ended();
             }
+            // The next one is wanted once the connection has taken this one.
+            let unread = memory.in_flight(chunk.len());
             yield Ok(Frame::data(chunk));
+            drop(unread);
             if !more {
                 return;
             }
@@ -154,13 +174,13 @@ mod tests {
     struct Fixture {
         send: Option<mpsc::UnboundedSender<Bytes>>,
         body: Body,
-        drain: CancellationToken,
+        cut: CancellationToken,
         gone: Arc<AtomicBool>,
     }
 
     fn fixture() -> Fixture {
         let (send, receive) = mpsc::unbounded_channel();
-        let drain = CancellationToken::new();
+        let cut = CancellationToken::new();
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
         let callback: OnDisconnect = Box::new(move || flag.store(true, Ordering::SeqCst));
@@ -168,14 +188,15 @@ mod tests {
             Box::new(Channel(receive)),
             Some(callback),
             Duration::from_secs(5),
-            drain.clone(),
+            Memory::new(1 << 20),
+            cut.clone(),
             (),
         )
         .into_body();
         Fixture {
             send: Some(send),
             body,
-            drain,
+            cut,
             gone,
         }
     }
@@ -213,13 +234,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn draining_sends_what_is_left_and_ends_without_counting_as_a_lost_client() {
+    async fn a_cut_sends_what_is_left_and_breaks_off_without_counting_as_a_lost_client() {
         let mut fixture = fixture();
         let send = fixture.send.take().unwrap();
         send.send(Bytes::from("last")).unwrap();
-        fixture.drain.cancel();
+        fixture.cut.cancel();
         assert_eq!(chunk(&mut fixture.body).await.unwrap(), "last");
-        assert_eq!(chunk(&mut fixture.body).await, None);
+        assert_eq!(chunk(&mut fixture.body).await.unwrap(), "retry: 1000\r\n");
+        assert!(fixture.body.frame().await.unwrap().is_err());
         drop(fixture.body);
         assert!(!fixture.gone.load(Ordering::SeqCst));
     }

@@ -52,7 +52,7 @@ async fn a_second_head_that_drips_is_cut_off_while_an_idle_connection_stays() {
     let mut idle = running.connect().await;
     for socket in [&mut dripping, &mut idle] {
         socket
-            .write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n")
+            .write_all(b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .await
             .unwrap();
         read_until(socket, "{}}").await;
@@ -65,7 +65,7 @@ async fn a_second_head_that_drips_is_cut_off_while_an_idle_connection_stays() {
         "{:?}",
         begin.elapsed()
     );
-    idle.write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n")
+    idle.write_all(b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
         .unwrap();
     assert!(
@@ -83,7 +83,7 @@ async fn a_second_head_that_drips_is_cut_off_while_an_idle_connection_stays() {
 async fn a_body_that_drips_is_a_408() {
     let running = Running::start(impatient()).await;
     let mut socket = running.connect().await;
-    let head = "POST /threads HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{";
+    let head = "POST /threads HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{";
     socket.write_all(head.as_bytes()).await.unwrap();
     let response = rest(&mut socket).await;
     assert!(response.starts_with("HTTP/1.1 408"), "{response}");
@@ -100,7 +100,7 @@ async fn a_body_beyond_the_limit_is_a_413_before_it_is_read() {
     let path = "/threads/search";
     // Announced: nothing of the body is sent at all.
     let mut socket = running.connect().await;
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 101\r\n\r\n");
+    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 101\r\n\r\n");
     socket.write_all(head.as_bytes()).await.unwrap();
     assert!(
         read_until(&mut socket, "}")
@@ -109,7 +109,8 @@ async fn a_body_beyond_the_limit_is_a_413_before_it_is_read() {
     );
     // Not announced.
     let mut socket = running.connect().await;
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
     socket.write_all(head.as_bytes()).await.unwrap();
     let chunk = format!("3c\r\n{}\r\n", " ".repeat(60));
     socket.write_all(chunk.repeat(2).as_bytes()).await.unwrap();
@@ -175,7 +176,7 @@ async fn connections_beyond_the_cap_wait_for_a_place() {
     let running = Running::start(options).await;
     let mut first = running.connect().await;
     first
-        .write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n")
+        .write_all(b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
         .unwrap();
     read_until(&mut first, "{}}").await;
@@ -216,7 +217,7 @@ async fn draining_lets_requests_finish_and_accepts_no_more() {
     let running = Running::start(Options::default()).await;
     let closed = running.gate.clone().write_owned().await;
     let mut idle = running.connect().await;
-    idle.write_all(b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n")
+    idle.write_all(b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
         .unwrap();
     read_until(&mut idle, "{}}").await;

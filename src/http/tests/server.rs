@@ -4,6 +4,7 @@
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::{
     net::TcpListener,
@@ -26,7 +27,7 @@ use crate::{
     },
     storage::sqlite,
     threads::request::Create,
-    tree::IfExists,
+    tree::{IfExists, members::Access},
     value,
 };
 
@@ -39,6 +40,7 @@ pub struct Running {
     /// While a test holds it for writing, requests with an idempotency key wait.
     pub gate: Arc<RwLock<()>>,
     pub drain: CancellationToken,
+    pub cut: CancellationToken,
     pub server: JoinHandle<()>,
     feeds: Feeds,
 }
@@ -51,7 +53,14 @@ impl Running {
             saver: store.clone(),
             tree: store.clone(),
             runs: store.clone(),
-            items: None,
+            assistants: store.clone(),
+            defaults: Default::default(),
+            assistant_limits: Default::default(),
+            items: crate::store::Service::new(
+                store.clone(),
+                crate::store::Limits::default(),
+                Vec::new(),
+            ),
             projections: store.clone(),
         };
         let keys = Arc::new(Gated {
@@ -69,12 +78,14 @@ impl Running {
         services.start().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = Server::new(services.clone(), options, drain.clone());
+        let cut = CancellationToken::new();
+        let server = Server::new(services.clone(), options, drain.clone(), cut.clone());
         let running = Self {
             address,
             services,
             gate,
             drain,
+            cut,
             server: tokio::spawn(server.serve(listener)),
             feeds,
         };
@@ -147,12 +158,12 @@ impl Running {
 
     /// Statuses of the runs of [`THREAD`], the newest first; none once it is deleted.
     pub async fn statuses(&self) -> Vec<Status> {
-        let thread = THREAD.parse().unwrap();
-        let runs = self.services.runs().list(thread, None, 100, 0).await;
-        runs.unwrap_or_default()
-            .iter()
-            .map(|run| run.status)
-            .collect()
+        let (access, thread) = (Access::unrestricted(), THREAD.parse().unwrap());
+        let runs = self.services.runs();
+        match runs.list(&access, thread, None, (100, 0), false).await {
+            Ok(found) => found.items.map(|run| run.unwrap().status).collect().await,
+            Err(_) => vec![],
+        }
     }
 
     pub async fn connect(&self) -> TcpStream {

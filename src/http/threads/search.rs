@@ -12,33 +12,16 @@ use crate::{
             body::{self, Body},
             call::Call,
             error::Error,
+            rows,
         },
     },
     id::ThreadId,
-    threads::request::{Filter, ForkMode, Search, SortBy, ThreadStatus},
+    threads::{
+        request::{Filter, ForkMode, Search, SortBy, ThreadStatus, View},
+        search::FoundThreads,
+    },
     value::{Map, Value},
 };
-
-const STATUSES: &[(&str, ThreadStatus)] = &[
-    ("idle", ThreadStatus::Idle),
-    ("busy", ThreadStatus::Busy),
-    ("interrupted", ThreadStatus::Interrupted),
-    ("error", ThreadStatus::Error),
-];
-
-const MODES: &[(&str, ForkMode)] = &[
-    ("all", ForkMode::All),
-    ("roots", ForkMode::Roots),
-    ("latest-fork", ForkMode::LatestFork),
-];
-
-const SORTS: &[(&str, SortBy)] = &[
-    ("thread_id", SortBy::ThreadId),
-    ("status", SortBy::Status),
-    ("created_at", SortBy::CreatedAt),
-    ("updated_at", SortBy::UpdatedAt),
-    ("state_updated_at", SortBy::StateUpdatedAt),
-];
 
 const COLUMNS: &[(&str, &str)] = &[
     ("thread_id", "thread_id"),
@@ -76,15 +59,15 @@ pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Er
         filter: filter(&fields, &call)?,
         limit: limit + 1,
         offset,
-        sort_by: fields.word("sort_by", SORTS)?.unwrap_or_default(),
+        sort_by: fields.word("sort_by", SortBy::ALL)?.unwrap_or_default(),
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
         with_values: ["values", "interrupts"]
             .iter()
             .any(|name| shows(name) || extracts(name)),
     };
     let found = call.threads().search(&search).await?;
-    let rendered = found.iter().map(|view| {
-        let whole = render::thread(view);
+    let render = move |view: View| {
+        let whole = render::thread(&view);
         let extracted: Map = extract
             .iter()
             .map(|(alias, path)| (alias.as_str().into(), render::extract(&whole, path)))
@@ -94,8 +77,15 @@ pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Er
             map.insert("extracted", Value::map(extracted));
         }
         Value::map(map)
-    });
-    Ok(page::respond(rendered.collect(), limit, offset))
+    };
+    respond(
+        &call,
+        found,
+        (limit, offset),
+        Some("values and interrupts"),
+        render,
+    )
+    .await
 }
 
 /// `GET /threads`
@@ -121,8 +111,8 @@ async fn listed(call: &Call) -> Result<Response<Body>, Error> {
     }
     let search = Search {
         filter: Filter {
-            status: query.word("status", STATUSES)?,
-            mode: query.word("mode", MODES)?.unwrap_or_default(),
+            status: query.word("status", ThreadStatus::ALL)?,
+            mode: query.word("mode", ForkMode::ALL)?.unwrap_or_default(),
             min_event: wanted,
             principal: call.viewer(),
             ..Filter::default()
@@ -134,8 +124,25 @@ async fn listed(call: &Call) -> Result<Response<Body>, Error> {
         with_values: true,
     };
     let found = call.threads().search(&search).await?;
-    let shown = found.iter().map(|view| Value::map(render::thread(view)));
-    Ok(page::respond(shown.collect(), limit, offset))
+    let render = |view: View| Value::map(render::thread(&view));
+    respond(call, found, (limit, offset), None, render).await
+}
+
+/// The response with a page of threads. `found` has one more than the limit when more follow.
+async fn respond(
+    call: &Call,
+    mut found: FoundThreads,
+    (limit, offset): (usize, usize),
+    large: Option<&str>,
+    render: impl FnMut(View) -> Value + Send + 'static,
+) -> Result<Response<Body>, Error> {
+    let more = found.count() > limit;
+    found.truncate(limit);
+    let count = found.count();
+    let threads = found.listing(call.threads()).map(render);
+    let mut response = rows::respond(call, threads, large).await?;
+    page::mark(&mut response, more, offset.saturating_add(count));
+    Ok(response)
 }
 
 /// `POST /threads/count`
@@ -160,10 +167,10 @@ fn filter(fields: &Fields<'_>, call: &Call) -> Result<Filter, Error> {
         ids: ids.transpose()?,
         metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
         values: fields.map("values")?.cloned().unwrap_or_default(),
-        status: fields.word("status", STATUSES)?,
+        status: fields.word("status", ThreadStatus::ALL)?,
         // Fields that LangGraph does not have.
         mode: fields
-            .word("mode", MODES)
+            .word("mode", ForkMode::ALL)
             .map_err(Error::coded)?
             .unwrap_or_default(),
         min_event: min_event(fields).map_err(Error::coded)?,

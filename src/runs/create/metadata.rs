@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    runs::request::{self, Ids},
+    runs::request::{self, Ids, identity},
     value::{Map, Value},
 };
 
@@ -15,10 +15,20 @@ pub fn thread_metadata(ids: &Ids) -> Map {
     map
 }
 
+/// Fields of a config that a thread collects.
+const COLLECTED: [&str; 5] = [
+    "tags",
+    "metadata",
+    "recursion_limit",
+    "run_name",
+    "max_concurrency",
+];
+
 /// What a thread collects of its runs' config: everything but `configurable`.
 pub fn thread_config(request: &request::Run) -> Map {
     let mut config = request.config.clone();
-    config.remove("configurable");
+    // Other fields are configurable, and would add up from run to run.
+    config.retain(|key, _| COLLECTED.contains(&&**key));
     config.insert("configurable", Value::map(Map::new()));
     config
 }
@@ -31,8 +41,8 @@ fn request_metadata(request: &request::Run) -> Map {
     let of_config = request.config.get("metadata").and_then(Value::as_map);
     let all = of_config.into_iter().chain([&request.metadata]).flatten();
     let own = all.filter(|(key, _)| !IDS.contains(&&***key));
-    own.map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+    let own = own.map(|(key, value)| (key.clone(), value.clone()));
+    identity::without_servers(&own.collect())
 }
 
 /// Keys of a run's metadata that it does not inherit from its thread.
@@ -43,9 +53,9 @@ pub fn own_keys(request: &request::Run) -> Vec<Arc<str>> {
 }
 
 /// Metadata of a run: assistant's, the request's, ids. The storage adds the thread's.
-pub fn run_metadata(request: &request::Run, ids: &Ids, temporary: bool) -> Map {
-    let mut map = Map::new();
-    map.insert("created_by", "system");
+pub fn run_metadata(request: &request::Run, ids: &Ids, assistant: &Map, temporary: bool) -> Map {
+    let mut map = identity::without_servers(assistant);
+    map.retain(|key, _| !IDS.contains(&&**key));
     map.extend(request_metadata(request));
     if !temporary {
         map.insert("graph_id", Value::Str(ids.graph.clone()));

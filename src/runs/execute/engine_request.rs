@@ -3,12 +3,12 @@
 use serde_json::Value as Json;
 
 use crate::{
-    engine::{Command, Input},
+    engine::{ClientCommand, Input},
     extract::RunConfig,
     graph::{Compiled, Goto, Names},
     runs::{
         Error, Run,
-        request::{self, Kwargs, Nodes},
+        request::{self, Kwargs, Nodes, identity},
     },
     value::{Map, Value},
 };
@@ -43,11 +43,15 @@ pub fn config_of(run: &Run, kwargs: &Kwargs, graph: &Compiled, limit: u32) -> Ru
         }
     }
     configurable.insert("checkpoint_ns", "");
-    configurable.remove("checkpoint_id");
+    let addressed = configurable.remove("checkpoint_id");
     configurable.remove("checkpoint_map");
-    let mut metadata = map("metadata");
+    // That of the thread is among it.
+    let mut metadata = identity::without_servers(&map("metadata"));
     metadata.insert("run_attempt", i64::from(run.attempt));
     metadata.insert("run_id", run.id.to_string());
+    if let Some(checkpoint) = addressed {
+        metadata.insert("checkpoint_id", checkpoint);
+    }
     let tags = kwargs
         .config
         .get("tags")
@@ -91,7 +95,7 @@ pub fn input_of(kwargs: &Kwargs) -> Result<Input, Error> {
 }
 
 /// A command as the engine takes it.
-pub fn command_of(command: &Value) -> Result<Command, Error> {
+pub fn command_of(command: &Value) -> Result<ClientCommand, Error> {
     let command = request::Command::parse(command).map_err(Error::Invalid)?;
     let goto = command.goto.into_iter().map(|goto| match goto {
         request::Goto::Node(node) => Goto { node, arg: None },
@@ -100,7 +104,7 @@ pub fn command_of(command: &Value) -> Result<Command, Error> {
             arg: Some(input),
         },
     });
-    Ok(Command {
+    Ok(ClientCommand {
         resume: command.resume,
         update: command.update.unwrap_or_default(),
         goto: goto.collect(),

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Address, Durability, Mode, Nodes, Run};
+use super::{Address, Durability, Mode, Nodes, Run, identity};
 use crate::{
     id::{AssistantId, CheckpointId, RunId, ThreadId},
     value::{DecodeError, EncodeError, Map, Value, from_value, to_value},
@@ -84,24 +84,24 @@ impl Kwargs {
         temporary: bool,
     ) -> Self {
         let configurable_in = match request.config.get("configurable") {
-            Some(Value::Map(map)) => map.as_ref().clone(),
+            Some(Value::Map(map)) => identity::without_servers(map),
             _ => Map::default(),
         };
-        let context = if request.context.is_empty() {
+        let requested_context = identity::without_servers(&request.context);
+        let context = if requested_context.is_empty() {
             configurable_in.clone()
         } else {
-            request.context.clone()
+            requested_context.clone()
         };
         let mut configurable = if configurable_in.is_empty() {
-            let mut context = request.context.clone();
+            let mut context = requested_context;
             context.retain(|key, _| known.is_none_or(|known| known.contains_key(&**key)));
             context
         } else {
             configurable_in
         };
-        configurable.insert("langgraph_auth_user", Value::Null);
-        configurable.insert("langgraph_auth_user_id", "");
-        configurable.insert("langgraph_auth_permissions", Value::list(Vec::new()));
+        let user = request.user.as_ref();
+        identity::put_account(&mut configurable, user);
         configurable.insert(
             "langgraph_request_id",
             Value::Str(request.request_id.clone()),
@@ -110,10 +110,10 @@ impl Kwargs {
         configurable.insert("thread_id", ids.thread.to_string());
         configurable.insert("graph_id", Value::Str(ids.graph.clone()));
         configurable.insert("assistant_id", ids.assistant.to_string());
-        configurable.insert("user_id", "");
+        identity::put_user(&mut configurable, &request.config, user);
         put_address(&mut configurable, &request.address);
 
-        let mut config = request.config.clone();
+        let mut config = identity::without_servers(&request.config);
         config.insert("configurable", Value::map(configurable));
         config.insert("metadata", Value::map(metadata.clone()));
         let durability = request.durability.unwrap_or(if temporary {

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
+use tokio::sync::oneshot;
 
 use super::RunResult;
 use crate::{
-    id::RunId,
     runs::{Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target},
-    tree::read::head::Head,
+    tree::{members::Access, read::head::Head},
 };
 
 /// How often the row of a run is read that another process executes.
@@ -41,26 +41,43 @@ impl Service {
     /// The result of a run, whichever process executes it, once it has ended.
     ///
     /// # Errors
-    /// The storage failed before the wait began.
-    pub async fn join(&self, run: Target) -> Result<Option<BoxFuture<'static, RunResult>>, Error> {
+    /// No such thread, or none of the client's; or the storage failed before the wait began.
+    pub async fn join(
+        &self,
+        access: &Access,
+        run: Target,
+    ) -> Result<Option<BoxFuture<'static, RunResult>>, Error> {
+        self.authorize(access, run.thread).await?;
         let service = self.clone();
-        if let Some(handle) = self.handle(run.run) {
+        // From here on no run that begins here is missed, however soon it ends.
+        let mut begun = self.awaited(run);
+        if let Ok(handle) = begun.try_recv() {
             let result = async move { service.result(run, false, handle).await };
             return Ok(Some(result.boxed()));
         }
         let Some(row) = self.find_run(run.thread, run.run).await? else {
-            return Ok(None);
+            let handle = begun.try_recv().ok();
+            return Ok(
+                handle.map(|handle| async move { service.result(run, true, handle).await }.boxed())
+            );
         };
-        let is_past = row.status.is_final();
         Ok(Some(
-            async move { service.remote_result(run, is_past).await }.boxed(),
+            async move { service.remote_result(run, row, begun).await }.boxed(),
         ))
     }
 
-    /// The result of a run that this process does not execute: its row is read until it is final.
-    async fn remote_result(&self, run: Target, is_past: bool) -> RunResult {
+    /// The result of a run that this process did not execute when its `row` was read: the row is read
+    /// until it is final, or until this process takes the run over, as `begun` tells.
+    async fn remote_result(
+        &self,
+        run: Target,
+        row: Run,
+        mut begun: oneshot::Receiver<RunHandle>,
+    ) -> RunResult {
+        let is_past = row.status.is_final();
         loop {
-            match self.find_run(run.thread, run.run).await {
+            let found = self.find_run(run.thread, run.run).await;
+            let pause = match found {
                 Ok(Some(row)) if row.status.is_final() => {
                     let result = self.result_of_row(&row).await;
                     return RunResult {
@@ -70,33 +87,20 @@ impl Service {
                         ..result
                     };
                 }
-                Ok(Some(row)) => {
-                    // Once this process has taken the run over it knows the end, also of a temporary
-                    // run, which leaves no row when it ends between two polls.
-                    let taken_over = tokio::time::timeout(POLL, self.begun_here(run.run));
-                    if let Ok(handle) = taken_over.await {
-                        return self.result(run, row.temporary, handle).await;
-                    }
-                }
-                Ok(None) => return RunResult::not_found(),
-                Err(error) => {
+                Ok(Some(_)) => POLL,
+                // A temporary run leaves no row.
+                Ok(None) => Duration::ZERO,
+                Err(ref error) => {
                     tracing::warn!(%error, "a run could not be read");
-                    tokio::time::sleep(PAUSE).await;
+                    PAUSE
                 }
+            };
+            if let Ok(Ok(handle)) = tokio::time::timeout(pause, &mut begun).await {
+                return self.result(run, row.temporary, handle).await;
             }
-        }
-    }
-
-    /// Waits until this process executes a run.
-    async fn begun_here(&self, run: RunId) -> RunHandle {
-        loop {
-            let mut begun = std::pin::pin!(self.inner.begun.notified());
-            // From here on no run that begins is missed.
-            begun.as_mut().enable();
-            if let Some(handle) = self.handle(run) {
-                return handle;
+            if let Ok(None) = found {
+                return RunResult::not_found();
             }
-            begun.await;
         }
     }
 

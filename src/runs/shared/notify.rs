@@ -14,8 +14,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    checkpoint::{BlobRow, Commit, Error, Flush, List, Query, Saver, Stored, Version},
-    id::{ThreadId, TreeId},
+    checkpoint::{
+        BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
+    },
+    id::{CheckpointId, ThreadId, TreeId},
 };
 
 /// Passes on that a thread may have new events.
@@ -108,6 +110,20 @@ impl Saver for NotifyingSaver {
 
     async fn list(&self, list: List) -> Result<Vec<Stored>, Error> {
         self.saver.list(list).await
+    }
+
+    async fn page(&self, list: List, scope: PageScope) -> Result<Page, Error> {
+        self.saver.page(list, scope).await
+    }
+
+    async fn page_of(
+        &self,
+        tree: TreeId,
+        ns: Arc<str>,
+        ids: Vec<CheckpointId>,
+        scope: PageScope,
+    ) -> Result<Page, Error> {
+        self.saver.page_of(tree, ns, ids, scope).await
     }
 
     async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {

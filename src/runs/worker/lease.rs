@@ -1,31 +1,78 @@
-//! Renewing the lease of this process.
+//! The lease of this process, renewed on a thread of its own: nodes that compute for long, or a busy
+//! runtime, must not make a healthy process look dead.
 
-use tokio::time::MissedTickBehavior;
+use std::{thread, time::Duration};
 
-use crate::runs::Service;
+use tokio::{runtime, sync::oneshot, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    checkpoint,
+    runs::{Error, Service},
+};
+
+/// The longest pause after a failure to renew.
+const PAUSE: Duration = Duration::from_millis(500);
 
 impl Service {
-    /// Renews the lease, and nothing else: what takes long must not make a healthy process look
-    /// dead.
-    pub(super) async fn renew_lease(self) {
-        let inner = &self.inner;
-        let mut renew = tokio::time::interval(inner.options.lease / 3);
-        renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick is now, and the lease is fresh.
-        renew.tick().await;
+    /// Registers this process, and renews its lease from now on.
+    ///
+    /// # Errors
+    /// The storage failed, or the system allows no further thread.
+    pub(super) async fn begin_lease(&self) -> Result<(), Error> {
+        let failed = |error| checkpoint::Error::Unavailable(format!("no thread: {error}"));
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let ended = CancellationToken::new();
+        let guard = ended.clone().drop_guard();
+        let hand_over = self.inner.hand_over.clone();
+        // Ends with the runtime of the service, if nothing else ends it.
+        tokio::spawn(async move {
+            let _guard = guard;
+            // The lease is about to be returned.
+            hand_over.cancelled().await;
+        });
+        let (registered, is_registered) = oneshot::channel();
+        let service = self.clone();
+        thread::Builder::new()
+            .name("lease".into())
+            .spawn(move || {
+                runtime.block_on(async {
+                    let first = service.renew().await;
+                    let goes_on = first.is_ok();
+                    let waits = registered.send(first).is_ok();
+                    if goes_on && waits {
+                        tokio::select! {
+                            () = ended.cancelled() => {}
+                            () = service.renew_lease() => {}
+                        }
+                    }
+                });
+            })
+            .map_err(failed)?;
+        let lost = |_| checkpoint::Error::Unavailable("the thread of the lease ended".into());
+        Ok(is_registered.await.map_err(lost)??)
+    }
+
+    async fn renew(&self) -> Result<(), checkpoint::Error> {
+        let runs = &self.shared.parts.runs;
+        runs.renew(self.shared.worker, self.inner.options.lease)
+            .await
+    }
+
+    /// Renews the lease, and nothing else, until the server has drained.
+    async fn renew_lease(&self) {
+        let pause = self.inner.options.lease / 3;
+        let mut next = Instant::now() + pause;
         loop {
-            tokio::select! {
-                // It is about to be returned.
-                () = inner.hand_over.cancelled() => return,
-                _ = renew.tick() => {}
-            }
+            tokio::time::sleep_until(next).await;
             if self.is_drained() {
                 return;
             }
-            let runs = &self.shared.parts.runs;
-            let renewed = runs.renew(self.shared.worker, inner.options.lease);
-            if let Err(error) = renewed.await {
+            next = Instant::now() + pause;
+            if let Err(error) = self.renew().await {
                 tracing::warn!(%error, "the lease could not be renewed");
+                next = next.min(Instant::now() + PAUSE.min(pause / 2));
             }
         }
     }

@@ -1,9 +1,17 @@
 //! Taking runs from the queue.
 
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
+
 use tokio::time::MissedTickBehavior;
 
 use super::AT_ONCE;
-use crate::runs::Service;
+use crate::runs::{QueueClaim, Service};
+
+/// Ticks of the poll after which all of the queue is gone through, also when no run waits here.
+const ROUND: u32 = 5;
 
 impl Service {
     /// Executes queued runs as slots become free, until the server drains.
@@ -11,27 +19,60 @@ impl Service {
         let inner = &self.inner;
         let mut poll = tokio::time::interval(inner.options.poll);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = 0;
         loop {
             tokio::select! {
                 () = self.shared.drain.cancelled() => return,
                 () = inner.wake.notified() => {}
-                _ = poll.tick() => {}
+                _ = poll.tick() => {
+                    ticks += 1;
+                    // Runs that another process ended may have been in the way of those here.
+                    if ticks % ROUND == 1 || !inner.active.lock().pending.is_empty() {
+                        inner.freed.lock().anywhere = true;
+                    }
+                }
             }
             loop {
                 let free = self.free_slots();
                 if free == 0 {
+                    inner.contended.store(true, Ordering::Relaxed);
                     break;
                 }
-                let runs = &self.shared.parts.runs;
-                match runs.claim(self.shared.worker, free.min(AT_ONCE)).await {
-                    Ok(claimed) if claimed.is_empty() => break,
-                    Ok(claimed) => self.execute_claimed(claimed),
+                let limit = free.min(AT_ONCE);
+                let claim = QueueClaim {
+                    worker: self.shared.worker,
+                    limit,
+                    busy: self.busy(),
+                    freed: inner.freed.lock().take(),
+                };
+                match self.shared.parts.runs.claim(claim).await {
+                    Ok(claimed) => {
+                        // Whoever reads less than the limit has read all.
+                        let more = claimed.len() >= limit;
+                        inner.contended.store(more, Ordering::Relaxed);
+                        self.execute_claimed(claimed);
+                        if !more {
+                            break;
+                        }
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "the queue could not be read");
+                        // What was freed is not known any more.
+                        inner.freed.lock().anywhere = true;
                         break;
                     }
                 }
             }
         }
+    }
+
+    /// How many runs of each principal are executed here.
+    fn busy(&self) -> Vec<(Arc<str>, usize)> {
+        let mut busy: HashMap<Arc<str>, usize> = HashMap::new();
+        for handle in self.inner.active.lock().running.values() {
+            let principal = handle.principal.clone().unwrap_or_default();
+            *busy.entry(principal).or_default() += 1;
+        }
+        busy.into_iter().collect()
     }
 }

@@ -34,6 +34,7 @@ impl Service {
                 tracing::warn!(%error, "nobody knows which runs this process still holds");
             }
             self.end_pending_elsewhere().await;
+            inner.active.lock().forget_gone();
             inner.hub.sweep();
         }
     }

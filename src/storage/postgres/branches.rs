@@ -10,6 +10,10 @@ use crate::{
     tree::opening::{self, Opening},
 };
 
+const EXISTS: &str = "SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2";
+
+const SHARE_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR SHARE";
+
 /// Waits for flushes to the source in flight and checks that this writer still owns it.
 const LOCK_SOURCE: &str = "
 SELECT name FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR NO KEY UPDATE";
@@ -42,15 +46,16 @@ const COPY_WRITES: &str = "
 INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
 SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
   FROM (SELECT w.*,
-          EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
-              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0) AS finished,
-          EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
-              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = -3) AS interrupted,
+          (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
+              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0) IS NOT NULL AS finished,
+          (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
+              AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = -3) IS NOT NULL AS interrupted,
           EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.head_checkpoint_id = $4) AS present
-          FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2
-           AND ((w.checkpoint_ns = '' AND w.checkpoint_id = $4)
-             OR (w.checkpoint_ns, w.checkpoint_id) IN (SELECT s.checkpoint_ns, s.checkpoint_id FROM checkpoints s
-                  WHERE s.tree_id = $1 AND s.root_checkpoint_id = $4 AND s.checkpoint_ns <> ''))) w
+          FROM (SELECT '' AS ns, $4::uuid AS id
+                UNION ALL SELECT s.checkpoint_ns, s.checkpoint_id FROM checkpoints s
+                  WHERE s.tree_id = $1 AND s.root_checkpoint_id = $4 AND s.checkpoint_ns <> '') c
+         CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = c.ns COLLATE \"C\"
+             AND w.checkpoint_id = c.id AND w.branch_id = $2 OFFSET 0) w) w
  WHERE CASE w.channel
          WHEN '__interrupt__' THEN true
          WHEN '__step__' THEN true
@@ -64,25 +69,18 @@ const ACTIVATE: &str =
 
 const MOVE_RUN: &str = "
 UPDATE runs SET branch_id = $3, opened_branch = true, epoch = 1, base_checkpoint_id = $4, updated_at = now()
- WHERE tree_id = $1 AND run_id = $2 AND status = 'running' AND epoch = $5";
+ WHERE tree_id = $1 AND run_id = $2 AND CASE WHEN status = 'running' THEN epoch = $5 END";
 
 /// Creates the branch in the caller's transaction, unless it is there already. False when
 /// somebody else took over the source; `Pruned` when its base is gone.
 pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Result<bool, Failure> {
     let tree = slot.tree.0;
-    let exists = client
-        .query_opt(
-            "SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2",
-            &[&tree, &new.id.0],
-        )
-        .await?;
+    let exists = client.query_opt(EXISTS, &[&tree, &new.id.0]).await?;
     if exists.is_some() {
         return Ok(true);
     }
     // A new branch pins its base: no deletion may be under way.
-    client
-        .query_opt("SELECT 1 FROM trees WHERE tree_id = $1 FOR SHARE", &[&tree])
-        .await?;
+    client.query_opt(SHARE_TREE, &[&tree]).await?;
     let source = new.source.branch.0;
     let locked = client
         .query_opt(LOCK_SOURCE, &[&tree, &source, &new.source.epoch])
@@ -170,3 +168,16 @@ pub(super) async fn creation_id(
     let creation = opening::creation_id(CheckpointId(base), id("resumed")?, id("newest")?);
     Ok(creation.0)
 }
+
+statements!(
+    EXISTS,
+    SHARE_TREE,
+    LOCK_SOURCE,
+    BASE,
+    NAMES,
+    INSERT,
+    CREATION,
+    COPY_WRITES,
+    ACTIVATE,
+    MOVE_RUN
+);

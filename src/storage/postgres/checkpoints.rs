@@ -47,5 +47,14 @@ pub(crate) mod commit;
 mod flush;
 mod list;
 mod load;
+mod page;
 
-pub(super) use self::{blobs::blobs, flush::flush, list::list, load::load};
+pub(super) use self::{
+    blobs::blobs,
+    flush::flush,
+    list::list,
+    load::load,
+    page::{page, page_of},
+};
+
+statements!(; blobs, commit, flush, list, load, page);

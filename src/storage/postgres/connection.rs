@@ -2,16 +2,26 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, RecyclingMethod, Runtime,
+};
+use futures::future::BoxFuture;
 use tokio_postgres::{
     Config, NoTls, Statement,
     config::{Host, SslMode},
 };
 
 use super::error::Error;
-use crate::checkpoint;
+use crate::{
+    abandon, checkpoint,
+    contention::{
+        Patience,
+        shares::{Share, Shares},
+    },
+};
 
 mod failure;
+pub(crate) mod hot;
 pub(crate) mod transaction;
 
 pub(crate) use failure::Failure;
@@ -22,13 +32,17 @@ use failure::describe;
 pub struct Options {
     /// `postgres://user:password@host:port/database?...` or a `key=value` connection string.
     pub url: String,
-    /// Connections reserved for claims, commits, leases and the ends of runs.
+    /// Connections reserved for claims, commits and the ends of runs. The lease has one of its own.
     pub critical: usize,
     /// Connections for everything else. They never starve the critical ones.
     pub reads: usize,
+    /// How long a search or another read may take in the database.
+    pub read_limit: Duration,
     /// Connections for operations on trees, which need theirs for several round trips; further
     /// ones wait for their turn.
     pub trees: usize,
+    /// How many may wait for one thread or tree, and for how long.
+    pub patience: Patience,
 }
 
 impl Options {
@@ -38,7 +52,22 @@ impl Options {
             url: url.into(),
             critical: 8,
             reads: 8,
+            read_limit: Duration::from_secs(5),
             trees: 4,
+            patience: Patience::default(),
+        }
+    }
+
+    /// The same with so many connections in all, besides the one of the lease.
+    #[must_use]
+    pub fn with_connections(self, connections: usize) -> Self {
+        let trees = (connections / 5).max(1);
+        let reads = ((connections - trees) / 2).max(1);
+        Self {
+            critical: connections.saturating_sub(trees + reads).max(1),
+            reads,
+            trees,
+            ..self
         }
     }
 }
@@ -58,6 +87,8 @@ impl fmt::Debug for Options {
 const ACQUIRE: Duration = Duration::from_secs(1);
 /// How long opening one connection may take, unless the URL sets another limit.
 const CONNECT: Duration = Duration::from_secs(3);
+/// How long a connection is used: plans are made once per connection, and tables grow.
+const PLAN_AGE: Duration = Duration::from_secs(300);
 /// Pauses before further tries of a statement; together well below two seconds.
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(50),
@@ -66,23 +97,53 @@ const PAUSES: [Duration; 3] = [
 ];
 /// Limits of a statement, and two choices of the planner: statements are few, fixed and look rows
 /// up by key, so planning each execution anew for its parameters costs more than it finds, and a
-/// plan made while a table was empty must not scan it for the rest of the connection's life.
-const SESSION: &str = "-c statement_timeout=5000 -c lock_timeout=1000 \
+/// plan made while a table was empty must not scan it for the rest of the connection's life. A page of
+/// a list is read in the order of its index: a bitmap would fetch all rows first.
+pub(super) const SESSION: &str = "-c statement_timeout=5000 -c lock_timeout=1000 \
     -c idle_in_transaction_session_timeout=10000 -c plan_cache_mode=force_generic_plan \
-    -c enable_seqscan=off -c jit=off";
+    -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off";
 
 /// Operations on one tree wait for each other; a commit never waits for all of that.
-const PATIENT: &str = "-c statement_timeout=15000 -c lock_timeout=10000";
+pub(super) const PATIENT: &str = "-c statement_timeout=15000 -c lock_timeout=10000";
 
 /// The statements of runs join a few rows they bring along with rows they name by key: any other
 /// join than by looking each up would read whole tables.
-const KEYED: &str = "-c enable_hashjoin=off -c enable_mergejoin=off";
+pub(super) const KEYED: &str = "-c enable_hashjoin=off -c enable_mergejoin=off";
+
+/// How long a principal may wait for its share of the connections.
+const SHARE: Duration = Duration::from_secs(10);
+
+/// Some of the connections; one principal has at most half of them at a time.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    connections: deadpool_postgres::Pool,
+    shares: Shares,
+}
+
+impl Pool {
+    /// How many connections there are at most.
+    pub(crate) fn max_size(&self) -> usize {
+        self.connections.status().max_size
+    }
+
+    /// A turn of the principal that this task works for, without which it must not take a
+    /// connection.
+    pub(crate) async fn share(&self) -> Result<Share, Failure> {
+        let share = self.shares.wait(SHARE).await;
+        share.map_err(|_| {
+            let reason = "other requests of the same principal use its share of the connections";
+            Failure::Final(checkpoint::Error::Unavailable(reason.to_owned()))
+        })
+    }
+}
 
 /// The connections of one process.
 #[derive(Clone)]
 pub(crate) struct Pools {
-    /// For claims, commits, leases and the ends of runs.
+    /// For claims, commits and the ends of runs.
     pub(crate) critical: Pool,
+    /// One connection, for the lease alone: whatever all others do, this process does not look dead.
+    pub(crate) lease: Pool,
     /// For everything else.
     pub(crate) reads: Pool,
     /// For transactions on trees.
@@ -92,6 +153,9 @@ pub(crate) struct Pools {
 impl Pools {
     pub(crate) async fn connect(options: &Options) -> Result<Self, Error> {
         let config = configure(&options.url, SESSION)?;
+        let limit = options.read_limit.as_millis();
+        let reading = format!("{SESSION} -c statement_timeout={limit}");
+        let reading = configure(&options.url, &reading)?;
         let patient = configure(&options.url, &format!("{SESSION} {PATIENT}"))?;
         let pool = |size: usize, config: &Config| {
             let manager = Manager::from_config(
@@ -101,22 +165,34 @@ impl Pools {
                     recycling_method: RecyclingMethod::Fast,
                 },
             );
-            Pool::builder(manager)
+            let connections = deadpool_postgres::Pool::builder(manager)
                 .max_size(size.max(1))
                 .wait_timeout(Some(ACQUIRE))
                 .create_timeout(Some(CONNECT))
                 .recycle_timeout(Some(ACQUIRE))
                 .runtime(Runtime::Tokio1)
+                .pre_recycle(Hook::sync_fn(|_, metrics| {
+                    if metrics.age() < PLAN_AGE {
+                        Ok(())
+                    } else {
+                        Err(HookError::message("its plans are old"))
+                    }
+                }))
                 .build()
-                .map_err(|error| unreachable_at(config, &error.to_string()))
+                .map_err(|error| unreachable_at(config, &error.to_string()))?;
+            Ok(Pool {
+                connections,
+                shares: Shares::of(size),
+            })
         };
         let keyed = configure(&options.url, &format!("{SESSION} {KEYED}"))?;
         let pools = Self {
             critical: pool(options.critical, &keyed)?,
-            reads: pool(options.reads, &config)?,
+            lease: pool(1, &keyed)?,
+            reads: pool(options.reads, &reading)?,
             trees: pool(options.trees, &patient)?,
         };
-        match pools.critical.get().await {
+        match pools.critical.connections.get().await {
             Ok(_) => Ok(pools),
             Err(error) => Err(unreachable_at(&config, &reason(&error))),
         }
@@ -207,7 +283,7 @@ pub(crate) fn connection_reason(error: &tokio_postgres::Error) -> String {
 
 /// A connection from the pool.
 pub(crate) async fn acquire(pool: &Pool) -> Result<Object, Failure> {
-    pool.get().await.map_err(|error| match error {
+    pool.connections.get().await.map_err(|error| match error {
         deadpool_postgres::PoolError::Backend(error) => Failure::Database(error),
         other => Failure::Final(checkpoint::Error::Unavailable(reason(&other))),
     })
@@ -222,18 +298,37 @@ where
     W: Future<Output = Result<T, Failure>>,
 {
     let mut pauses = PAUSES.iter();
+    let _share = pool.share().await.map_err(Failure::into_error)?;
     loop {
         let result = match acquire(pool).await {
-            Ok(client) => work(client).await,
+            Ok(client) => abandon::statement(work(client)).await,
             Err(failure) => Err(failure),
         };
         match result {
             Ok(value) => return Ok(value),
-            Err(failure) if failure.is_transient() => match pauses.next() {
+            Err(failure) if failure.may_be_retried() => match pauses.next() {
                 Some(pause) => tokio::time::sleep(jitter(*pause)).await,
                 None => return Err(failure.into_error()),
             },
             Err(failure) => return Err(failure.into_error()),
+        }
+    }
+}
+
+/// Runs `work` on a connection for at most `limit`. A connection that takes longer is closed, and the
+/// next call opens another one.
+pub(crate) async fn within<T>(
+    pool: &Pool,
+    limit: Duration,
+    work: impl for<'a> FnOnce(&'a Object) -> BoxFuture<'a, Result<T, Failure>>,
+) -> Result<T, checkpoint::Error> {
+    let client = acquire(pool).await.map_err(Failure::into_error)?;
+    match tokio::time::timeout(limit, work(&client)).await {
+        Ok(result) => result.map_err(Failure::into_error),
+        Err(_) => {
+            drop(Object::take(client));
+            let reason = "a connection gave no answer in time";
+            Err(checkpoint::Error::Unavailable(reason.to_owned()))
         }
     }
 }
@@ -244,6 +339,7 @@ where
     F: FnOnce(Object) -> W,
     W: Future<Output = Result<T, Failure>>,
 {
+    let _share = pool.share().await.map_err(Failure::into_error)?;
     let client = acquire(pool).await.map_err(Failure::into_error)?;
     work(client).await.map_err(Failure::into_error)
 }
@@ -258,3 +354,5 @@ fn jitter(pause: Duration) -> Duration {
 pub(crate) async fn prepare(client: &Object, text: &'static str) -> Result<Statement, Failure> {
     Ok(client.prepare_cached(text).await?)
 }
+
+statements!(; transaction);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     checkpoints::commit::queue::CommitQueue,
-    connection::{Options, Pools, transaction::Turns},
+    connection::{Options, Pools, hot::Hot, transaction::Turns},
     error::Error,
 };
 
@@ -14,6 +14,7 @@ pub struct Store {
     pub(super) pools: Pools,
     pub(super) commits: CommitQueue,
     pub(super) turns: Turns,
+    pub(super) hot: Hot,
 }
 
 impl Store {
@@ -24,9 +25,11 @@ impl Store {
     /// Within a few seconds, when the database does not answer or the URL cannot be used.
     pub async fn connect(options: Options) -> Result<Self, Error> {
         let pools = Pools::connect(&options).await?;
+        let hot = Hot::new(options.patience);
         Ok(Self {
             commits: CommitQueue::start(&pools.critical),
-            turns: Turns::new(pools.trees.clone()),
+            turns: Turns::new(pools.trees.clone(), hot.clone()),
+            hot,
             pools,
         })
     }

@@ -26,7 +26,7 @@ macro_rules! append_rows {
     () => {
         "
 e AS (
-  UPDATE threads t SET last_event_number = t.last_event_number + k.k FROM (SELECT thread_id, max(i) AS k FROM x GROUP BY thread_id) k
+  UPDATE threads t SET last_event_number = t.last_event_number + k.k, updated_at = clock_timestamp() FROM (SELECT thread_id, max(i) AS k FROM x GROUP BY thread_id) k
    WHERE t.thread_id = k.thread_id RETURNING t.thread_id, t.last_event_number - k.k AS before),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoint_id, run_id, payload)
@@ -43,8 +43,10 @@ macro_rules! ended {
         concat!(
             "
 m AS (
-  UPDATE message_nodes m SET settled_checkpoint_id = d.head FROM d JOIN checkpoints c ON c.tree_id = d.tree_id AND c.checkpoint_ns = '' AND c.checkpoint_id = d.head
-   WHERE m.tree_id = d.tree_id AND m.node_id = c.last_node_id AND m.run_id = d.run_id),
+  UPDATE message_nodes m SET settled_checkpoint_id = k.head FROM (
+      SELECT d.tree_id, d.run_id, d.head, (SELECT c.last_node_id FROM checkpoints c
+        WHERE c.tree_id = d.tree_id AND c.checkpoint_ns = '' AND c.checkpoint_id = d.head) AS node_id FROM d OFFSET 0) k
+   WHERE m.tree_id = k.tree_id AND m.node_id = k.node_id AND m.run_id = k.run_id),
 x AS (
   SELECT d.tree_id, d.thread_id, row_number() OVER (PARTITION BY d.thread_id ORDER BY d.seq, k.is_end) AS i, k.kind, d.branch_id, d.head AS checkpoint_id,
          CASE WHEN k.is_end THEN d.run_id END AS run_id, CASE WHEN k.is_end AND d.status <> 'success' THEN jsonb_build_object('status', d.status) END AS payload
@@ -75,7 +77,7 @@ x AS (
 pub(super) use started;
 
 const APPEND: &str = "
-WITH e AS (UPDATE threads SET last_event_number = last_event_number + $3 WHERE thread_id = $2 RETURNING last_event_number AS n),
+WITH e AS (UPDATE threads SET last_event_number = last_event_number + $3, updated_at = clock_timestamp() WHERE thread_id = $2 RETURNING last_event_number AS n),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, created_at, kind, payload, branch_id, checkpoint_id, run_id, message_id)
   SELECT $1, $2, e.n - $3 + x.i, clock_timestamp(), x.kind, x.payload, x.branch, x.checkpoint, x.run, x.message
@@ -84,7 +86,8 @@ ev AS (
 SELECT n FROM e";
 
 /// Appends events to a thread's log in the caller's transaction and returns the number of the
-/// last one. This is the last thing a transaction locks.
+/// last one. Lists show a thread as changed by whatever is logged of it. This is the last thing a
+/// transaction locks.
 pub(super) async fn append(
     client: &Client,
     tree: TreeId,
@@ -202,3 +205,5 @@ fn event_of(row: &Row) -> Result<ThreadEvent, Error> {
         created_at: column::<Time>(row, "created_at")?.0,
     })
 }
+
+statements!(APPEND, AFTER, NAMING);

@@ -85,3 +85,5 @@ pub(super) async fn expire_keys(db: &Object) -> Result<u64, Failure> {
     let statement = prepare(db, EXPIRE).await?;
     Ok(db.execute(&statement, &[&RETENTION.as_secs_f64()]).await?)
 }
+
+statements!(CLAIM, FIND, STORE_RESPONSE, RELEASE, EXPIRE);

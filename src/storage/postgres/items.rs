@@ -1,86 +1,306 @@
-//! Items of long-term memory by namespace and key. Times are those of the database.
+//! Items of long-term memory by owner, namespace and key. Times are those of the database.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use deadpool_postgres::Object;
+use tokio_postgres::Row;
 
 use super::{
-    columns::{Time, column, name},
+    columns::{Params, Time, all, column, name, one, unname},
     connection::{Failure, prepare},
 };
 use crate::{
     checkpoint::{Error, codec},
-    store::{Item, Namespace, Put, ttl_micros},
+    store::{
+        Item, Namespace, Put,
+        namespace::Bound,
+        search::{Found, ListScan, Listing, Next, Scan, Search},
+        ttl_micros,
+    },
 };
 
 const SELECT: &str = "
-SELECT type, value, created_at, updated_at, ttl FROM store_items
- WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > now())";
+SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items
+ WHERE owner = $1 AND namespace = $2 AND key = $3 AND (expires_at IS NULL OR expires_at > now())";
 
-/// Who lets things expire pays for clearing them away; what others clear is left to them.
-const SWEEP: &str = "
-DELETE FROM store_items WHERE (namespace, key) IN (
-  SELECT namespace, key FROM store_items WHERE expires_at <= now()
-   ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED)";
+/// The next items of a range, from a namespace and a key on.
+const PAGE: &str = "
+SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items
+ WHERE owner = $1 AND (namespace, key) >= ($2, $3) AND namespace < $4
+   AND (expires_at IS NULL OR expires_at > now())
+ ORDER BY namespace, key LIMIT $5";
+
+/// As [`PAGE`], without what an offset passes over.
+const NAMES: &str = "
+SELECT namespace, key FROM store_items
+ WHERE owner = $1 AND (namespace, key) >= ($2, $3) AND namespace < $4
+   AND (expires_at IS NULL OR expires_at > now())
+ ORDER BY namespace, key LIMIT $5";
+
+/// Namespaces of a range that have items, one probe of the index each. From a namespace of $4 labels
+/// or more the next one is behind all that have its first $4 labels.
+const NAMESPACES: &str = "
+WITH RECURSIVE found (namespace) AS (
+  (SELECT namespace FROM store_items
+    WHERE owner = $1 AND namespace >= $2 AND namespace < $3 AND (expires_at IS NULL OR expires_at > now())
+    ORDER BY namespace, key LIMIT 1)
+  UNION ALL
+  SELECT (SELECT s.namespace FROM store_items s
+           WHERE s.owner = $1 AND s.namespace < $3 AND (s.expires_at IS NULL OR s.expires_at > now())
+             AND s.namespace >= CASE WHEN cardinality(f.namespace) >= $4
+                   THEN f.namespace[:$4 - 1] || (f.namespace[$4] || chr(1))
+                   ELSE f.namespace || ''::text END
+           ORDER BY s.namespace, s.key LIMIT 1)
+    FROM found f WHERE f.namespace IS NOT NULL)
+SELECT namespace FROM found WHERE namespace IS NOT NULL LIMIT $5";
 
 const PUT: &str = "
-INSERT INTO store_items AS old (namespace, key, type, value, ttl, expires_at)
-VALUES ($1, $2, $3, $4, $5::bigint, now() + $5::bigint * interval '1 microsecond')
-ON CONFLICT (namespace, key) DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value,
+INSERT INTO store_items AS old (owner, namespace, key, type, value, ttl, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6::bigint, now() + $6::bigint * interval '1 microsecond')
+ON CONFLICT (owner, namespace, key) DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value,
   updated_at = now(), ttl = EXCLUDED.ttl, expires_at = EXCLUDED.expires_at,
   created_at = CASE WHEN old.expires_at <= now() THEN now() ELSE old.created_at END";
 
-const DELETE: &str = "DELETE FROM store_items WHERE namespace = $1 AND key = $2";
+const DELETE: &str = "
+DELETE FROM store_items WHERE owner = $1 AND namespace = $2 AND key = $3
+RETURNING expires_at IS NULL OR expires_at > now() AS was_there";
+
+/// A row that somebody else has locked is being written or refreshed. Labels have no periods. Each
+/// item is looked up by its key: a condition on the time that an index could serve would tempt the
+/// planner to walk all items that expire.
+const REFRESH: &str = "
+UPDATE store_items s SET expires_at = now() + s.ttl * interval '1 microsecond'
+ WHERE s.ctid = ANY (ARRAY(
+   SELECT found.ctid
+     FROM unnest($1::text[], $2::text[], $3::text[]) AS n (owner, labels, key)
+    CROSS JOIN LATERAL (
+      SELECT o.ctid FROM store_items o
+       WHERE o.owner = n.owner AND o.namespace = string_to_array(n.labels, '.') AND o.key = n.key
+         AND o.ttl IS NOT NULL AND COALESCE(o.expires_at > now(), false)
+       LIMIT 1 FOR UPDATE SKIP LOCKED) found))";
+
+/// What another process deletes is left to it.
+const SWEEP: &str = "
+DELETE FROM store_items WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM store_items WHERE expires_at <= now()
+   ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))";
+
+/// Items that are read before it is known how large they are.
+const FIRST_BATCH: usize = 16;
+/// Most items that one statement reads.
+const MOST: usize = 1000;
+/// Bytes of values that one statement reads, more or less.
+const BATCH_BYTES: usize = 4 << 20;
+
+fn names(namespace: &[String]) -> Vec<Cow<'_, str>> {
+    namespace.iter().map(|label| name(label)).collect()
+}
+
+fn namespace_of(row: &Row) -> Result<Namespace, Error> {
+    let labels: Vec<&str> = column(row, "namespace")?;
+    Ok(labels
+        .into_iter()
+        .map(|label| unname(label).to_string())
+        .collect())
+}
+
+/// The text right behind another one, in the order of the database.
+fn behind(text: &str) -> String {
+    format!("{text}\u{1}")
+}
+
+/// A bound of namespaces. Behind all of them comes a label longer than any, of the last character.
+fn bound(bound: &Bound) -> Vec<String> {
+    let stored = |namespace: &[String]| -> Vec<String> {
+        namespace
+            .iter()
+            .map(|label| name(label).into_owned())
+            .collect()
+    };
+    match bound {
+        Bound::Before(namespace) => stored(namespace),
+        Bound::Behind(namespace) => {
+            let mut labels = stored(namespace);
+            match labels.last_mut() {
+                Some(last) => *last = behind(last),
+                None => labels.push("\u{10FFFF}".repeat(1000)),
+            }
+            labels
+        }
+    }
+}
+
+fn item_of(row: &Row, owner: &Arc<str>) -> Result<Item, Error> {
+    let bytes: &[u8] = column(row, "value")?;
+    let ttl: Option<i64> = column(row, "ttl")?;
+    Ok(Item {
+        owner: owner.clone(),
+        namespace: namespace_of(row)?,
+        key: unname(column(row, "key")?).to_string(),
+        value: codec::decode(column(row, "type")?, bytes)
+            .map_err(|error| Error::Corrupt(error.to_string()))?,
+        created_at: column::<Time>(row, "created_at")?.0,
+        updated_at: column::<Time>(row, "updated_at")?.0,
+        ttl: ttl.map(|micros| Duration::from_micros(micros.unsigned_abs())),
+    })
+}
 
 pub(super) async fn item(
     db: &Object,
+    owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
 ) -> Result<Option<Item>, Failure> {
-    let statement = prepare(db, SELECT).await?;
-    let row = db
-        .query_opt(&statement, &[&names(namespace), &name(key)])
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    let bytes: &[u8] = column(&row, "value")?;
-    Ok(Some(Item {
-        value: codec::decode(column(&row, "type")?, bytes)
-            .map_err(|error| Error::Corrupt(error.to_string()))?,
-        created_at: column::<Time>(&row, "created_at")?.0,
-        updated_at: column::<Time>(&row, "updated_at")?.0,
-        ttl: column::<Option<i64>>(&row, "ttl")?
-            .map(|micros| Duration::from_micros(micros.unsigned_abs())),
-        namespace: namespace.clone(),
-        key: key.to_owned(),
-    }))
+    let (labels, stored) = (names(namespace), name(key));
+    let params: Params<'_, 3> = [&&**owner, &labels, &stored];
+    one(db, SELECT, &params, |row| item_of(row, owner)).await
 }
 
 pub(super) async fn put_item(db: &Object, put: &Put) -> Result<(), Failure> {
-    let (tag, bytes) = codec::encode_tagged(&put.value, codec::Format::default());
-    let ttl = put.ttl.map(ttl_micros);
-    if ttl.is_some() {
-        let statement = prepare(db, SWEEP).await?;
-        db.execute(&statement, &[]).await?;
-    }
-    let statement = prepare(db, PUT).await?;
     let (labels, key) = (names(&put.namespace), name(&put.key));
-    db.execute(&statement, &[&labels, &key, &&*tag, &bytes, &ttl])
-        .await?;
+    let ttl = put.ttl.map(ttl_micros);
+    let params: Params<'_, 6> = [&&*put.owner, &labels, &key, &&*put.tag, &put.bytes, &ttl];
+    let statement = prepare(db, PUT).await?;
+    db.execute(&statement, &params).await?;
     Ok(())
 }
 
 pub(super) async fn delete_item(
     db: &Object,
+    owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
 ) -> Result<bool, Failure> {
-    let statement = prepare(db, DELETE).await?;
-    let deleted = db
-        .execute(&statement, &[&names(namespace), &name(key)])
-        .await?;
-    Ok(deleted > 0)
+    let (labels, stored) = (names(namespace), name(key));
+    let params: Params<'_, 3> = [&&**owner, &labels, &stored];
+    let was_there = one(db, DELETE, &params, |row| column::<bool>(row, "was_there"));
+    Ok(was_there.await?.unwrap_or(false))
 }
 
-fn names(namespace: &[String]) -> Vec<Cow<'_, str>> {
-    namespace.iter().map(|label| name(label)).collect()
+/// Where a search goes on in a range.
+struct Position {
+    namespace: Vec<String>,
+    key: String,
 }
+
+impl Position {
+    fn behind(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            namespace: column(row, "namespace")?,
+            key: behind(column(row, "key")?),
+        })
+    }
+}
+
+pub(super) async fn search_items(db: &Object, search: &Search) -> Result<Found, Failure> {
+    let mut scan = Scan::new(search);
+    let (mut read_rows, mut read_bytes) = (0_usize, 0_usize);
+    for range in &search.ranges {
+        let mut at = Position {
+            namespace: bound(&range.from),
+            key: String::new(),
+        };
+        let to = bound(&range.to);
+        while !scan.is_over() {
+            let skip = scan.unread();
+            let (text, batch) = if skip > 0 {
+                (NAMES, skip.min(MOST))
+            } else if let Some(bytes_each) = read_bytes.checked_div(read_rows) {
+                let fits = BATCH_BYTES / bytes_each.max(1);
+                (PAGE, fits.clamp(1, MOST))
+            } else {
+                (PAGE, FIRST_BATCH)
+            };
+            let batch = if search.filter.is_empty() {
+                batch.min(search.limit.saturating_add(skip))
+            } else {
+                batch
+            };
+            let most = i64::try_from(batch).unwrap_or(i64::MAX);
+            let params: Params<'_, 5> = [&&*range.owner, &at.namespace, &at.key, &to, &most];
+            let statement = prepare(db, text).await?;
+            let rows = db.query(&statement, &params).await?;
+            for row in &rows {
+                let bytes = if skip > 0 {
+                    0
+                } else {
+                    column::<&[u8]>(row, "value")?.len()
+                };
+                match scan.next(bytes) {
+                    Next::Skip => {}
+                    Next::Read => {
+                        (read_rows, read_bytes) = (read_rows + 1, read_bytes + bytes);
+                        scan.offer(item_of(row, &range.owner)?, bytes);
+                    }
+                    Next::Stop => break,
+                }
+            }
+            match rows.last() {
+                Some(last) if rows.len() == batch => at = Position::behind(last)?,
+                _ => break,
+            }
+        }
+    }
+    Ok(scan.finish())
+}
+
+pub(super) async fn item_namespaces(
+    db: &Object,
+    listing: &Listing,
+) -> Result<Option<Vec<Namespace>>, Failure> {
+    let depth = listing.depth();
+    let depth = depth.map_or(i32::MAX, |depth| i32::try_from(depth).unwrap_or(i32::MAX));
+    let mut scan = ListScan::new(listing);
+    for range in &listing.ranges {
+        let (mut from, to) = (bound(&range.from), bound(&range.to));
+        while !scan.is_over() {
+            let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+            let params: Params<'_, 5> = [&&*range.owner, &from, &to, &depth, &most];
+            let found = all(db, NAMESPACES, &params, namespace_of).await?;
+            let last = found.last().cloned();
+            let is_full = found.len() == MOST;
+            for namespace in found {
+                scan.offer(namespace);
+            }
+            match last {
+                Some(last) if is_full => {
+                    from = match listing.depth() {
+                        Some(depth) if depth <= last.len() => {
+                            bound(&Bound::Behind(last[..depth].to_vec()))
+                        }
+                        _ => {
+                            let mut labels = bound(&Bound::Before(last));
+                            labels.push(String::new());
+                            labels
+                        }
+                    };
+                }
+                _ => break,
+            }
+        }
+    }
+    Ok(scan.finish())
+}
+
+pub(super) async fn refresh_items(
+    db: &Object,
+    items: &[(Arc<str>, Namespace, String)],
+) -> Result<(), Failure> {
+    let owners: Vec<&str> = items.iter().map(|(owner, ..)| &**owner).collect();
+    let labels: Vec<String> = items
+        .iter()
+        .map(|(_, namespace, _)| names(namespace).join("."))
+        .collect();
+    let keys: Vec<Cow<'_, str>> = items.iter().map(|(.., key)| name(key)).collect();
+    let statement = prepare(db, REFRESH).await?;
+    db.execute(&statement, &[&owners, &labels, &keys]).await?;
+    Ok(())
+}
+
+pub(super) async fn sweep_items(db: &Object, limit: usize) -> Result<u64, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let statement = prepare(db, SWEEP).await?;
+    Ok(db.execute(&statement, &[&limit]).await?)
+}
+
+statements!(SELECT, PAGE, NAMES, NAMESPACES, PUT, DELETE, REFRESH, SWEEP);

@@ -19,7 +19,7 @@ const BEHIND: &str = "
 SELECT t.thread_id, t.deleted_at IS NULL AND t.last_event_number > 0
        AND (SELECT count(*) FROM projection_offsets o WHERE o.thread_id = t.thread_id
              AND o.last_event_number >= t.last_event_number) < $3 AS behind
-  FROM threads t WHERE $1::uuid IS NULL OR t.thread_id > $1 ORDER BY t.thread_id LIMIT $2";
+  FROM threads t WHERE t.thread_id > COALESCE($1, '00000000-0000-0000-0000-000000000000'::uuid) ORDER BY t.thread_id LIMIT $2";
 
 const PROGRESS: &str = "
 SELECT t.thread_id, t.tree_id, t.last_event_number AS last, o.projection, o.last_event_number AS number
@@ -171,7 +171,11 @@ pub(super) async fn reset(
     let mut tables = Vec::new();
     for one in Projection::ALL {
         if projection.is_none_or(|only| only == one) {
-            tables.push((one, prepare(db, delete(one)).await?));
+            let text = match thread {
+                Some(_) => delete_of_thread(one),
+                None => delete_all(one),
+            };
+            tables.push((one, prepare(db, text).await?));
         }
     }
     let transaction = db.transaction().await?;
@@ -180,19 +184,42 @@ pub(super) async fn reset(
         transaction
             .execute(&offsets, &[&one.as_str(), &thread])
             .await?;
-        transaction.execute(statement, &[&thread]).await?;
+        match &thread {
+            Some(thread) => transaction.execute(statement, &[thread]).await?,
+            None => transaction.execute(statement, &[]).await?,
+        };
     }
     Ok(transaction.commit().await?)
 }
 
-fn delete(projection: Projection) -> &'static str {
+const DELETE_OF_THREAD: [&str; 4] = [
+    "DELETE FROM fork_index WHERE thread_id = $1",
+    "DELETE FROM search WHERE thread_id = $1",
+    "DELETE FROM thread_heads WHERE thread_id = $1",
+    "DELETE FROM thread_timeline WHERE thread_id = $1",
+];
+
+const DELETE_ALL: [&str; 4] = [
+    "DELETE FROM fork_index",
+    "DELETE FROM search",
+    "DELETE FROM thread_heads",
+    "DELETE FROM thread_timeline",
+];
+
+fn delete_of_thread(projection: Projection) -> &'static str {
+    DELETE_OF_THREAD[position(projection)]
+}
+
+fn delete_all(projection: Projection) -> &'static str {
+    DELETE_ALL[position(projection)]
+}
+
+fn position(projection: Projection) -> usize {
     match projection {
-        Projection::Forks => "DELETE FROM fork_index WHERE $1::uuid IS NULL OR thread_id = $1",
-        Projection::Search => "DELETE FROM search WHERE $1::uuid IS NULL OR thread_id = $1",
-        Projection::Heads => "DELETE FROM thread_heads WHERE $1::uuid IS NULL OR thread_id = $1",
-        Projection::Timeline => {
-            "DELETE FROM thread_timeline WHERE $1::uuid IS NULL OR thread_id = $1"
-        }
+        Projection::Forks => 0,
+        Projection::Search => 1,
+        Projection::Heads => 2,
+        Projection::Timeline => 3,
     }
 }
 
@@ -282,3 +309,18 @@ async fn send(
         ),
     })
 }
+
+statements!(
+    BEHIND,
+    PROGRESS,
+    HEADS,
+    TREES,
+    TIMELINE,
+    HEAD,
+    FORKS,
+    SEARCH,
+    LOCK,
+    RESET,
+    DELETE_OF_THREAD,
+    DELETE_ALL
+);

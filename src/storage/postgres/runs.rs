@@ -2,25 +2,35 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
+use deadpool_postgres::Object;
 use rows::run_of;
+use tokio_postgres::Row;
 
 use super::{
     Store,
-    connection::{self, prepare},
+    columns::column,
+    connection::{self, Failure, prepare},
 };
 use crate::{
     checkpoint::Error,
-    id::{RunId, ThreadId, TreeId, WorkerId},
-    runs::{self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Undo},
-    value::Value,
+    id::{RunId, ThreadId, WorkerId},
+    runs::{Run, Status},
 };
 
 /// The columns of a run, of the row `r`.
 macro_rules! run_columns {
     () => {
         " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type, r.kwargs, r.address, r.strategy,
-          r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, r.base_checkpoint_id "
+          r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, r.base_checkpoint_id, r.principal "
+    };
+}
+
+/// Whether the principal of the run `r` may still write to its thread. A change of rights that
+/// commits while a run is claimed comes after the claim.
+macro_rules! permitted {
+    () => {
+        " r.principal IS NULL OR EXISTS (SELECT 1 FROM trees o WHERE o.tree_id = r.tree_id AND o.owner = r.principal)
+          OR EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = r.tree_id AND m.principal = r.principal AND m.level <> 'reader') "
     };
 }
 
@@ -29,11 +39,19 @@ mod claim;
 pub(super) mod create;
 mod finish;
 mod open_runs;
+mod reclaim;
 mod recover;
 mod rows;
 mod undo;
 
 pub(super) use cancel::{CANCEL, LOCK_SLOTS};
+pub(super) use claim::claim;
+pub(super) use create::create_run;
+pub(super) use finish::finish;
+pub(super) use open_runs::open;
+pub(super) use reclaim::reclaim;
+pub(super) use recover::{recover, running};
+pub(super) use undo::remove_within;
 
 const RENEW: &str = "
 INSERT INTO workers (worker_id, lease, lease_until)
@@ -55,99 +73,105 @@ const RUNS: &str = concat!(
       ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
 );
 
-#[async_trait]
-impl runs::Store for Store {
-    async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
-        create::create(self, new).await
-    }
+/// [`RUNS`] with what is not read of them left out.
+const RUNS_WITHOUT_REQUESTS: &str = "
+SELECT r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type, NULL::bytea AS kwargs,
+       r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at,
+       r.base_checkpoint_id, r.principal
+  FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
+ ORDER BY r.seq DESC LIMIT $3 OFFSET $4";
 
-    async fn claim(&self, worker: WorkerId, limit: usize) -> Result<Vec<Claimed>, Error> {
-        claim::claim(self, worker, limit).await
-    }
+const RUN_SIZES: &str = "
+SELECT r.run_id, (COALESCE(octet_length(r.kwargs), 0) + COALESCE(octet_length(r.metadata::text), 0))::bigint AS bytes
+  FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
+ ORDER BY r.seq DESC LIMIT $3 OFFSET $4";
 
-    async fn finish(&self, finish: Finish) -> Result<(), Error> {
-        finish::finish(self, &finish).await
-    }
+pub(super) async fn run(db: &Object, thread: ThreadId, run: RunId) -> Result<Option<Run>, Failure> {
+    let statement = prepare(db, RUN).await?;
+    let row = db.query_opt(&statement, &[&thread.0, &run.0]).await?;
+    Ok(row.as_ref().map(run_of).transpose()?)
+}
 
-    async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
-        let row = connection::retry(&self.pools.reads, |client| async move {
-            let client = &client;
-            let statement = prepare(client, RUN).await?;
-            Ok(client.query_opt(&statement, &[&thread.0, &run.0]).await?)
-        })
-        .await?;
-        row.as_ref().map(run_of).transpose()
-    }
+pub(super) async fn runs(
+    db: &Object,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<Run>, Failure> {
+    let rows = of_thread(db, RUNS, thread, status, limit, offset).await?;
+    Ok(rows.iter().map(run_of).collect::<Result<_, _>>()?)
+}
 
-    async fn runs(
-        &self,
-        thread: ThreadId,
-        status: Option<Status>,
-        limit: usize,
-        offset: usize,
-    ) -> Result<Vec<Run>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        let rows = connection::retry(&self.pools.reads, |client| async move {
-            let client = &client;
-            let statement = prepare(client, RUNS).await?;
-            let status = status.map(Status::as_str);
-            Ok(client
-                .query(&statement, &[&thread.0, &status, &limit, &offset])
-                .await?)
-        })
-        .await?;
-        rows.iter().map(run_of).collect()
-    }
+pub(super) async fn runs_without_requests(
+    db: &Object,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<Run>, Failure> {
+    let rows = of_thread(db, RUNS_WITHOUT_REQUESTS, thread, status, limit, offset).await?;
+    Ok(rows.iter().map(run_of).collect::<Result<_, _>>()?)
+}
 
-    async fn cancel(
-        &self,
-        thread: ThreadId,
-        run: Option<RunId>,
-        error: Option<Value>,
-    ) -> Result<Vec<RunId>, Error> {
-        cancel::cancel(self, thread, run, error.as_ref()).await
-    }
+pub(super) async fn run_sizes(
+    db: &Object,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<(RunId, u64)>, Failure> {
+    let rows = of_thread(db, RUN_SIZES, thread, status, limit, offset).await?;
+    let sizes = rows.iter().map(|row| {
+        let bytes: i64 = column(row, "bytes")?;
+        let bytes = u64::try_from(bytes).unwrap_or(0);
+        Ok((RunId(column(row, "run_id")?), bytes))
+    });
+    Ok(sizes.collect::<Result<_, Error>>()?)
+}
 
-    async fn remove(&self, what: Undo) -> Result<bool, Error> {
-        undo::remove(self, &what).await
-    }
+async fn of_thread(
+    db: &Object,
+    text: &'static str,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<Row>, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    let statement = prepare(db, text).await?;
+    let status = status.map(Status::as_str);
+    Ok(db
+        .query(&statement, &[&thread.0, &status, &limit, &offset])
+        .await?)
+}
 
-    async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error> {
-        open_runs::everywhere(self, status).await
-    }
+/// How long the one connection for the lease may take to write it; whoever renews tries again.
+const LEASE_LIMIT: Duration = Duration::from_secs(2);
 
-    async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error> {
-        connection::retry(&self.pools.critical, |client| async move {
-            let client = &client;
-            let statement = prepare(client, RENEW).await?;
-            client
-                .execute(&statement, &[&worker.0, &lease.as_secs_f64()])
+pub(super) async fn renew(store: &Store, worker: WorkerId, lease: Duration) -> Result<(), Error> {
+    let limit = (lease / 3).clamp(LEASE_LIMIT / 4, LEASE_LIMIT);
+    connection::within(&store.pools.lease, limit, |db| {
+        Box::pin(async move {
+            let statement = prepare(db, RENEW).await?;
+            db.execute(&statement, &[&worker.0, &lease.as_secs_f64()])
                 .await?;
             Ok(())
         })
-        .await
-    }
+    })
+    .await
+}
 
-    async fn retire(&self, worker: WorkerId) -> Result<(), Error> {
-        connection::retry(&self.pools.critical, |client| async move {
-            let client = &client;
-            let statement = prepare(client, RETIRE).await?;
-            client.execute(&statement, &[&worker.0]).await?;
+pub(super) async fn retire(store: &Store, worker: WorkerId) -> Result<(), Error> {
+    connection::within(&store.pools.lease, LEASE_LIMIT, |db| {
+        Box::pin(async move {
+            let statement = prepare(db, RETIRE).await?;
+            db.execute(&statement, &[&worker.0]).await?;
             Ok(())
         })
-        .await
-    }
-
-    async fn recover(&self, by: Recover) -> Result<Recovered, Error> {
-        recover::recover(self, by).await
-    }
-
-    async fn running(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
-        recover::running(self, worker).await
-    }
-
-    async fn begin(&self, tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {
-        self.transaction(tree).await
-    }
+    })
+    .await
 }
+
+statements!(RENEW, RETIRE, RUN, RUNS, RUNS_WITHOUT_REQUESTS, RUN_SIZES; cancel, claim, create, finish, open_runs, reclaim, recover, undo);

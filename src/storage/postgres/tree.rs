@@ -18,8 +18,13 @@ macro_rules! point_columns {
 
 mod changes;
 mod index;
+mod lifecycle;
 mod lookup;
 mod members;
 mod outline;
 mod paths;
 mod session;
+
+pub(super) use members::{LEVEL_ON_THREAD, level_on_thread, withdrawn};
+
+statements!(; changes, index, lifecycle, lookup, members, outline, paths);

@@ -21,8 +21,16 @@ pub(crate) mod commit;
 mod flush;
 mod list;
 mod load;
+mod page;
 
-pub(super) use self::{blobs::blobs, commit::commit, flush::flush, list::list, load::load};
+pub(super) use self::{
+    blobs::blobs,
+    commit::commit,
+    flush::flush,
+    list::list,
+    load::load,
+    page::{page, page_of},
+};
 
 /// Statements whose plans a test checks.
 #[cfg(test)]
@@ -41,5 +49,7 @@ pub(super) mod planned {
         load::OF_HEAD,
         load::WRITES,
         super::list::LIST_ALL,
+        super::page::LINK,
+        super::page::WRITTEN,
     ];
 }

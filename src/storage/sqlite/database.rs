@@ -46,6 +46,13 @@ impl Store {
         Self::start(&options, None)
     }
 
+    /// Sets how long one read may take; it fails then, and the client is told that it is too much.
+    #[must_use]
+    pub fn with_read_limit(self, limit: std::time::Duration) -> Self {
+        self.readers.set_limit(limit);
+        self
+    }
+
     /// A database of this process alone, in a temporary directory that goes with it (`--memory`).
     ///
     /// # Errors

@@ -74,6 +74,9 @@ pub enum Error {
     Thread(io::Error),
 }
 
+/// What is said of a read that ran into its time limit.
+const TOO_LONG: &str = "the read took longer than this server allows: ask for less at once";
+
 /// Full disks, locks and unreadable files pass or can be repaired; the rest is a fault of the
 /// data or of this program.
 impl From<rusqlite::Error> for checkpoint::Error {
@@ -89,8 +92,8 @@ impl From<rusqlite::Error> for checkpoint::Error {
                 | ErrorCode::OutOfMemory
                 | ErrorCode::ReadOnly
                 | ErrorCode::PermissionDenied
-                | ErrorCode::FileLockingProtocolFailed
-                | ErrorCode::OperationInterrupted => Self::Unavailable(error.to_string()),
+                | ErrorCode::FileLockingProtocolFailed => Self::Unavailable(error.to_string()),
+                ErrorCode::OperationInterrupted => Self::Unavailable(TOO_LONG.to_owned()),
                 ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
                     Self::Corrupt(error.to_string())
                 }

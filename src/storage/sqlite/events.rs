@@ -14,8 +14,8 @@ use crate::{
     value::Map,
 };
 
-/// Appends events to a thread's log and returns the number of the last one. This is the last
-/// thing a transaction locks.
+/// Appends events to a thread's log and returns the number of the last one. Lists show a thread
+/// as changed by whatever is logged of it. This is the last thing a transaction locks.
 pub(super) fn append(
     db: &Connection,
     tree: TreeId,
@@ -26,10 +26,10 @@ pub(super) fn append(
     let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
     let last: i64 = db
         .prepare_cached(
-            "UPDATE threads SET last_event_number = last_event_number + ?1 \
+            "UPDATE threads SET last_event_number = last_event_number + ?1, updated_at = ?3 \
              WHERE thread_id = ?2 RETURNING last_event_number",
         )?
-        .query_row(params![count, thread.0.as_bytes()], |row| row.get(0))
+        .query_row(params![count, thread.0.as_bytes(), now.0], |row| row.get(0))
         .optional()?
         .ok_or_else(|| Error::Database(format!("there is no thread {thread} to log events of")))?;
     let mut insert = db.prepare_cached(

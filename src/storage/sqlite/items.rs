@@ -1,91 +1,304 @@
-//! Items of long-term memory by namespace and key.
+//! Items of long-term memory by owner, namespace and key.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::columns::unreadable;
 use crate::{
     checkpoint::{Error, codec},
-    store::{Item, Namespace, Put, ttl_micros},
+    store::{
+        Item, Namespace, Put,
+        namespace::Bound,
+        search::{Found, ListScan, Listing, Next, Scan, Search},
+        ttl_micros,
+    },
     time::Timestamp,
-    value::Value,
 };
 
-/// The stored form of a namespace.
-fn text(namespace: &[String]) -> String {
-    Value::from_iter(namespace.iter().map(String::as_str)).to_json()
+const SELECT: &str = "SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items \
+  WHERE owner = ?1 AND namespace = ?2 AND key = ?3 AND (expires_at IS NULL OR expires_at > ?4)";
+
+/// The items of a range. Its reader reads the values of only those that it wants.
+const PAGE: &str = "SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items \
+  WHERE owner = ?1 AND namespace >= ?2 AND namespace < ?3 \
+    AND (expires_at IS NULL OR expires_at > ?4) \
+  ORDER BY namespace, key";
+
+/// The first namespace of a range that has an item.
+const NAMESPACE: &str = "SELECT namespace FROM store_items \
+  WHERE owner = ?1 AND namespace >= ?2 AND namespace < ?3 \
+    AND (expires_at IS NULL OR expires_at > ?4) \
+  ORDER BY namespace, key LIMIT 1";
+
+const PUT: &str = "INSERT INTO store_items \
+    (owner, namespace, key, type, value, created_at, updated_at, ttl, expires_at) \
+  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?6 + ?7) \
+  ON CONFLICT (owner, namespace, key) DO UPDATE SET type = excluded.type, \
+    value = excluded.value, updated_at = excluded.updated_at, ttl = excluded.ttl, \
+    expires_at = excluded.expires_at, \
+    created_at = CASE WHEN expires_at <= excluded.updated_at \
+      THEN excluded.created_at ELSE created_at END";
+
+const DELETE: &str = "DELETE FROM store_items WHERE owner = ?1 AND namespace = ?2 AND key = ?3 \
+  RETURNING expires_at IS NULL OR expires_at > ?4";
+
+const REFRESH: &str = "UPDATE store_items SET expires_at = ?4 + ttl \
+  WHERE owner = ?1 AND namespace = ?2 AND key = ?3 AND ttl IS NOT NULL AND expires_at > ?4";
+
+const SWEEP: &str = "DELETE FROM store_items WHERE (owner, namespace, key) IN ( \
+  SELECT owner, namespace, key FROM store_items WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+
+/// The stored form of a namespace: bytes that sort as lists of labels do.
+fn bytes(namespace: &[String]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for label in namespace {
+        for byte in label.bytes() {
+            bytes.push(byte);
+            if byte == 0 {
+                bytes.push(u8::MAX);
+            }
+        }
+        bytes.push(0);
+    }
+    bytes
+}
+
+/// The namespace of a stored form.
+fn labels(bytes: &[u8]) -> Option<Namespace> {
+    let mut labels = Vec::new();
+    let mut label = Vec::new();
+    let mut rest = bytes.iter().copied().peekable();
+    while let Some(byte) = rest.next() {
+        if byte != 0 {
+            label.push(byte);
+        } else if rest.next_if_eq(&u8::MAX).is_some() {
+            label.push(0);
+        } else {
+            labels.push(String::from_utf8(std::mem::take(&mut label)).ok()?);
+        }
+    }
+    label.is_empty().then_some(labels)
+}
+
+/// No text has the byte 255, so it comes behind every label.
+fn bound(bound: &Bound) -> Vec<u8> {
+    match bound {
+        Bound::Before(namespace) => bytes(namespace),
+        Bound::Behind(namespace) => {
+            let mut bytes = bytes(namespace);
+            bytes.push(u8::MAX);
+            bytes
+        }
+    }
+}
+
+fn namespace_of(row: &Row<'_>) -> rusqlite::Result<Namespace> {
+    let stored = row.get_ref(0)?.as_blob()?;
+    labels(stored).ok_or_else(|| unreadable(0, "not a namespace"))
+}
+
+fn item_of(row: &Row<'_>, owner: &Arc<str>) -> Result<Item, Error> {
+    let (tag, value) = (row.get_ref(2)?.as_str(), row.get_ref(3)?.as_blob());
+    let corrupt = |error: &dyn std::fmt::Display| Error::Corrupt(error.to_string());
+    let tag = tag.map_err(|error| corrupt(&error))?;
+    let value = value.map_err(|error| corrupt(&error))?;
+    let ttl: Option<i64> = row.get(6)?;
+    Ok(Item {
+        owner: owner.clone(),
+        namespace: namespace_of(row)?,
+        key: row.get(1)?,
+        value: codec::decode(tag, value).map_err(|error| corrupt(&error))?,
+        created_at: Timestamp(row.get(4)?),
+        updated_at: Timestamp(row.get(5)?),
+        ttl: ttl.map(|micros| Duration::from_micros(micros.unsigned_abs())),
+    })
 }
 
 pub(super) fn item(
     db: &Connection,
+    owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
 ) -> Result<Option<Item>, Error> {
-    let found = db
-        .prepare_cached(
-            "SELECT type, value, created_at, updated_at, ttl FROM store_items \
-             WHERE namespace = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?3)",
-        )?
-        .query_row(params![text(namespace), key, Timestamp::now().0], |row| {
-            Ok((
-                row.get::<_, String>(0)?,
-                row.get::<_, Vec<u8>>(1)?,
-                Timestamp(row.get(2)?),
-                Timestamp(row.get(3)?),
-                row.get::<_, Option<i64>>(4)?,
-            ))
-        })
-        .optional()?;
-    let Some((tag, bytes, created_at, updated_at, ttl)) = found else {
-        return Ok(None);
-    };
-    Ok(Some(Item {
-        value: codec::decode(&tag, &bytes).map_err(|error| Error::Corrupt(error.to_string()))?,
-        namespace: namespace.clone(),
-        key: key.to_owned(),
-        created_at,
-        updated_at,
-        ttl: ttl.map(|micros| Duration::from_micros(micros.unsigned_abs())),
-    }))
+    let mut statement = db.prepare_cached(SELECT)?;
+    let now = Timestamp::now().0;
+    let mut rows = statement.query(params![&**owner, bytes(namespace), key, now])?;
+    rows.next()?.map(|row| item_of(row, owner)).transpose()
 }
 
 pub(super) fn put_item(db: &Connection, put: &Put) -> Result<(), Error> {
-    let (tag, bytes) = codec::encode_tagged(&put.value, codec::Format::default());
-    let now = Timestamp::now();
-    let ttl = put.ttl.map(ttl_micros);
-    // Who lets things expire pays for clearing them away.
-    if ttl.is_some() {
-        db.prepare_cached("DELETE FROM store_items WHERE expires_at <= ?1")?
-            .execute([now.0])?;
-    }
-    db.prepare_cached(
-        "INSERT INTO store_items \
-         (namespace, key, type, value, created_at, updated_at, ttl, expires_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?5 + ?6) \
-         ON CONFLICT (namespace, key) DO UPDATE SET type = excluded.type, \
-           value = excluded.value, updated_at = excluded.updated_at, ttl = excluded.ttl, \
-           expires_at = excluded.expires_at, \
-           created_at = CASE WHEN expires_at <= excluded.updated_at \
-             THEN excluded.created_at ELSE created_at END",
-    )?
-    .execute(params![
-        text(&put.namespace),
+    db.prepare_cached(PUT)?.execute(params![
+        &*put.owner,
+        bytes(&put.namespace),
         put.key,
-        tag,
-        bytes,
-        now.0,
-        ttl
+        &*put.tag,
+        put.bytes,
+        Timestamp::now().0,
+        put.ttl.map(ttl_micros)
     ])?;
     Ok(())
 }
 
 pub(super) fn delete_item(
     db: &Connection,
+    owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
 ) -> Result<bool, Error> {
+    let now = Timestamp::now().0;
+    let was_there = db
+        .prepare_cached(DELETE)?
+        .query_row(params![&**owner, bytes(namespace), key, now], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    Ok(was_there.unwrap_or(false))
+}
+
+pub(super) fn search_items(db: &Connection, search: &Search) -> Result<Found, Error> {
+    let now = Timestamp::now().0;
+    let mut scan = Scan::new(search);
+    let mut statement = db.prepare_cached(PAGE)?;
+    for range in &search.ranges {
+        let (from, to) = (bound(&range.from), bound(&range.to));
+        let mut rows = statement.query(params![&*range.owner, from, to, now])?;
+        while !scan.is_over()
+            && let Some(row) = rows.next()?
+        {
+            let bytes = if scan.unread() > 0 {
+                0
+            } else {
+                row.get_ref(3)?.as_blob().map_or(0, <[u8]>::len)
+            };
+            match scan.next(bytes) {
+                Next::Skip => {}
+                Next::Read => scan.offer(item_of(row, &range.owner)?, bytes),
+                Next::Stop => break,
+            }
+        }
+    }
+    Ok(scan.finish())
+}
+
+pub(super) fn item_namespaces(
+    db: &Connection,
+    listing: &Listing,
+) -> Result<Option<Vec<Namespace>>, Error> {
+    let now = Timestamp::now().0;
+    let mut scan = ListScan::new(listing);
+    let mut statement = db.prepare_cached(NAMESPACE)?;
+    for range in &listing.ranges {
+        let (mut from, to) = (bound(&range.from), bound(&range.to));
+        while !scan.is_over() {
+            let next = statement
+                .query_row(params![&*range.owner, from, to, now], namespace_of)
+                .optional()?;
+            let Some(namespace) = next else { break };
+            from = match listing.depth() {
+                Some(depth) if depth <= namespace.len() => {
+                    bound(&Bound::Behind(namespace[..depth].to_vec()))
+                }
+                _ => {
+                    // Right behind the namespace itself, before those below it.
+                    let mut bytes = bytes(&namespace);
+                    bytes.push(0);
+                    bytes
+                }
+            };
+            scan.offer(namespace);
+        }
+    }
+    Ok(scan.finish())
+}
+
+pub(super) fn refresh_items(
+    db: &Connection,
+    names: &[(Arc<str>, Namespace, String)],
+) -> Result<(), Error> {
+    let now = Timestamp::now().0;
+    let mut statement = db.prepare_cached(REFRESH)?;
+    for (owner, namespace, key) in names {
+        statement.execute(params![&**owner, bytes(namespace), key, now])?;
+    }
+    Ok(())
+}
+
+pub(super) fn sweep_items(db: &Connection, limit: usize) -> Result<u64, Error> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let deleted = db
-        .prepare_cached("DELETE FROM store_items WHERE namespace = ?1 AND key = ?2")?
-        .execute(params![text(namespace), key])?;
-    Ok(deleted > 0)
+        .prepare_cached(SWEEP)?
+        .execute(params![Timestamp::now().0, limit])?;
+    Ok(deleted as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_namespaces_sort_as_lists_of_labels_do() {
+        let mut all: Vec<Namespace> = [
+            &["a"][..],
+            &["a", "b"],
+            &["a", "\0"],
+            &["a\0"],
+            &["a\0", "z"],
+            &["a!"],
+            &["b"],
+            &["\0"],
+            &["\0\0", "\u{1}"],
+            &["é", "\u{10FFFF}"],
+        ]
+        .iter()
+        .map(|labels| labels.iter().map(|label| (*label).to_owned()).collect())
+        .collect();
+        for namespace in &all {
+            assert_eq!(labels(&bytes(namespace)).as_ref(), Some(namespace));
+        }
+        all.sort();
+        let stored: Vec<_> = all.iter().map(|namespace| bytes(namespace)).collect();
+        assert!(stored.is_sorted());
+        for prefix in &all {
+            let below = |namespace: &Namespace| {
+                let stored = bytes(namespace);
+                stored >= bound(&Bound::Before(prefix.clone()))
+                    && stored < bound(&Bound::Behind(prefix.clone()))
+            };
+            for namespace in &all {
+                let starts = namespace.starts_with(prefix);
+                assert_eq!(below(namespace), starts, "{namespace:?} {prefix:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn items_of_before_belong_to_the_principal_of_servers_without_keys() {
+        let db = Connection::open_in_memory().unwrap();
+        let migration = |text: &str| db.execute_batch(text).unwrap();
+        migration(include_str!("../../../sql/sqlite/V005__store_items.sql"));
+        let all: [&[&str]; 5] = [
+            &["a"],
+            &["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"],
+            &["é", "\",\""],
+            &["a\0", "z"],
+            &["\0\0"],
+        ];
+        for (number, namespace) in all.iter().enumerate() {
+            let text = crate::value::Value::from_iter(namespace.iter().copied()).to_json();
+            let insert = "INSERT INTO store_items VALUES (?1, 'k', 'json', ?2, 1, 2, 3, ?3)";
+            let value = number.to_string().into_bytes();
+            db.execute(insert, params![text, value, i64::MAX]).unwrap();
+        }
+        migration(include_str!("../../../sql/sqlite/V021__owned_items.sql"));
+        for (number, namespace) in all.iter().enumerate() {
+            let namespace: Namespace = namespace.iter().map(|label| (*label).to_owned()).collect();
+            let item = item(&db, &"local".into(), &namespace, "k")
+                .unwrap()
+                .unwrap();
+            assert_eq!(item.value.as_i64(), i64::try_from(number).ok());
+            assert_eq!((item.created_at.0, item.updated_at.0), (1, 2));
+            assert_eq!(item.ttl, Some(Duration::from_micros(3)));
+        }
+    }
 }

@@ -31,9 +31,10 @@ pub(super) fn behind(
             |row| Ok((id(row, 0)?, row.get(1)?)),
         )?
         .collect::<Result<_, _>>()?;
-    let last = match rows.len() < limit {
-        true => None,
-        false => rows.last().map(|(thread, _)| *thread),
+    let last = if rows.len() < limit {
+        None
+    } else {
+        rows.last().map(|(thread, _)| *thread)
     };
     let behind = rows.into_iter().filter(|(_, behind)| *behind);
     Ok((behind.map(|(thread, _)| thread).collect(), last))

@@ -2,21 +2,15 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use rows::read_run;
 
-use super::Store;
 use crate::{
     checkpoint::Error,
-    id::{RunId, ThreadId, TreeId, WorkerId},
-    runs::{
-        self, Claimed, Created, Finish, NewRun, Recover, Recovered, Run, Status, Undo,
-        request::codec as request_codec,
-    },
-    time::Timestamp,
-    value::Value,
+    id::{RunId, ThreadId, WorkerId},
+    runs::{Run, Status},
+    storage::sqlite::columns::id,
 };
 
 /// A query for runs, the modules below included.
@@ -26,7 +20,7 @@ macro_rules! select {
             "SELECT r.run_id, r.tree_id, r.thread_id, r.branch_id, r.assistant_id, r.status, \
              r.metadata, r.type, r.kwargs, r.address, r.strategy, r.attempt, r.temporary, \
              r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, \
-             r.base_checkpoint_id ",
+             r.base_checkpoint_id, r.principal ",
             $($rest),+
         )
     };
@@ -37,20 +31,34 @@ mod claim;
 mod create;
 mod finish;
 mod open_runs;
+mod reclaim;
 mod recover;
 mod rows;
 mod undo;
 
 pub(super) use cancel::{cancel, end_running};
+pub(super) use claim::claim;
 #[cfg(test)]
-pub(super) use claim::CLAIM;
+pub(super) use claim::{BEHIND, PRINCIPAL, READY};
 pub(super) use create::create;
+pub(super) use finish::finish;
+pub(super) use open_runs::open;
+pub(super) use reclaim::reclaim;
+pub(super) use recover::{recover, running};
+pub(super) use undo::remove;
 
 /// What a test plans.
 #[cfg(test)]
 pub(super) const PLANNED: &[&str] = &[
-    CLAIM,
+    claim::ADVANCE,
+    claim::BEHIND,
+    claim::CLAIM,
+    claim::PRINCIPAL,
+    claim::READY,
+    create::QUEUE,
     OF_THREAD,
+    WITHOUT_REQUESTS,
+    SIZES,
     open_runs::EVERYWHERE,
     open_runs::OPEN,
     recover::LOST,
@@ -63,126 +71,89 @@ pub(super) const OF_THREAD: &str = select!(
      ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
 );
 
-#[async_trait]
-impl runs::Store for Store {
-    async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
-        let kwargs = request_codec::encode(&new.kwargs, new.columns());
-        self.writer
-            .submit(move |db| create(db, new, &kwargs, Timestamp::now()))
-            .await
-    }
+/// [`OF_THREAD`] with what is not read of them left out.
+pub(super) const WITHOUT_REQUESTS: &str = "SELECT r.run_id, r.tree_id, r.thread_id, \
+    r.branch_id, r.assistant_id, r.status, r.metadata, r.type, NULL, r.address, r.strategy, \
+    r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, \
+    r.updated_at, r.base_checkpoint_id, r.principal FROM runs r \
+    WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
+    ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4";
 
-    async fn claim(&self, worker: WorkerId, limit: usize) -> Result<Vec<Claimed>, Error> {
-        self.writer
-            .submit(move |db| claim::claim(db, worker, limit, Timestamp::now()))
-            .await
-    }
+pub(super) const SIZES: &str = "SELECT r.run_id, \
+    coalesce(octet_length(r.kwargs), 0) + coalesce(octet_length(r.metadata), 0) FROM runs r \
+    WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
+    ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4";
 
-    async fn finish(&self, finish: Finish) -> Result<(), Error> {
-        self.writer
-            .submit(move |db| finish::finish(db, &finish, Timestamp::now()))
-            .await
-    }
+pub(super) fn run(db: &Connection, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
+    Ok(db
+        .prepare_cached(select!(
+            "FROM runs r WHERE r.run_id = ?1 AND r.thread_id = ?2"
+        ))?
+        .query_row(params![run.0.as_bytes(), thread.0.as_bytes()], read_run)
+        .optional()?)
+}
 
-    async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
-        self.readers
-            .read(move |db| {
-                Ok(db
-                    .prepare_cached(select!(
-                        "FROM runs r WHERE r.run_id = ?1 AND r.thread_id = ?2"
-                    ))?
-                    .query_row(params![run.0.as_bytes(), thread.0.as_bytes()], read_run)
-                    .optional()?)
-            })
-            .await
-    }
+pub(super) fn runs(
+    db: &Connection,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<Run>, Error> {
+    of_thread(db, OF_THREAD, (thread, status, limit, offset), read_run)
+}
 
-    async fn runs(
-        &self,
-        thread: ThreadId,
-        status: Option<Status>,
-        limit: usize,
-        offset: usize,
-    ) -> Result<Vec<Run>, Error> {
-        self.readers
-            .read(move |db| {
-                let mut statement = db.prepare_cached(OF_THREAD)?;
-                let rows = statement.query_map(
-                    params![
-                        thread.0.as_bytes(),
-                        status.map(Status::as_str),
-                        i64::try_from(limit).unwrap_or(i64::MAX),
-                        i64::try_from(offset).unwrap_or(i64::MAX),
-                    ],
-                    read_run,
-                )?;
-                rows.map(|row| row.map_err(Error::from)).collect()
-            })
-            .await
-    }
+pub(super) fn runs_without_requests(
+    db: &Connection,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<Run>, Error> {
+    let page = (thread, status, limit, offset);
+    of_thread(db, WITHOUT_REQUESTS, page, read_run)
+}
 
-    async fn cancel(
-        &self,
-        thread: ThreadId,
-        run: Option<RunId>,
-        error: Option<Value>,
-    ) -> Result<Vec<RunId>, Error> {
-        self.writer
-            .submit(move |db| {
-                let meant = |open| run.is_none_or(|run| run == open);
-                cancel(db, thread, meant, error.as_ref())
-            })
-            .await
-    }
+pub(super) fn run_sizes(
+    db: &Connection,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<(RunId, u64)>, Error> {
+    of_thread(db, SIZES, (thread, status, limit, offset), |row| {
+        Ok((id(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs()))
+    })
+}
 
-    async fn remove(&self, what: Undo) -> Result<bool, Error> {
-        self.writer
-            .submit(move |db| undo::remove(db, &what, Timestamp::now()))
-            .await
-    }
+fn of_thread<T>(
+    db: &Connection,
+    text: &'static str,
+    (thread, status, limit, offset): (ThreadId, Option<Status>, usize, usize),
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Error> {
+    let mut statement = db.prepare_cached(text)?;
+    let rows = statement.query_map(
+        params![
+            thread.0.as_bytes(),
+            status.map(Status::as_str),
+            i64::try_from(limit).unwrap_or(i64::MAX),
+            i64::try_from(offset).unwrap_or(i64::MAX),
+        ],
+        read,
+    )?;
+    rows.map(|row| row.map_err(Error::from)).collect()
+}
 
-    async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error> {
-        self.readers
-            .read(move |db| open_runs::everywhere(db, status))
-            .await
-    }
+/// One process uses a database: nobody has to see how long it has been silent.
+pub(super) fn renew(db: &Connection, worker: WorkerId, _lease: Duration) -> Result<(), Error> {
+    db.prepare_cached("INSERT INTO workers (worker_id) VALUES (?1) ON CONFLICT DO NOTHING")?
+        .execute([worker.0.as_bytes()])?;
+    Ok(())
+}
 
-    // One process uses a database: nobody has to see how long it has been silent.
-    async fn renew(&self, worker: WorkerId, _lease: Duration) -> Result<(), Error> {
-        self.writer
-            .submit(move |db| {
-                db.prepare_cached(
-                    "INSERT INTO workers (worker_id) VALUES (?1) ON CONFLICT DO NOTHING",
-                )?
-                .execute([worker.0.as_bytes()])?;
-                Ok(())
-            })
-            .await
-    }
-
-    async fn retire(&self, worker: WorkerId) -> Result<(), Error> {
-        self.writer
-            .submit(move |db| {
-                db.prepare_cached("DELETE FROM workers WHERE worker_id = ?1")?
-                    .execute([worker.0.as_bytes()])?;
-                Ok(())
-            })
-            .await
-    }
-
-    async fn recover(&self, by: Recover) -> Result<Recovered, Error> {
-        self.writer
-            .submit(move |db| recover::recover(db, &by, Timestamp::now()))
-            .await
-    }
-
-    async fn running(&self, worker: WorkerId) -> Result<Vec<RunId>, Error> {
-        self.readers
-            .read(move |db| recover::running(db, worker))
-            .await
-    }
-
-    async fn begin(&self, _tree: TreeId) -> Result<Box<dyn runs::Tx>, Error> {
-        Ok(Box::new(self.transaction().await?))
-    }
+pub(super) fn retire(db: &Connection, worker: WorkerId) -> Result<(), Error> {
+    db.prepare_cached("DELETE FROM workers WHERE worker_id = ?1")?
+        .execute([worker.0.as_bytes()])?;
+    Ok(())
 }

@@ -136,3 +136,19 @@ fn events_cannot_be_changed_or_removed() {
     db.execute("UPDATE purge_switch SET open = 1", []).unwrap();
     assert_eq!(db.execute("DELETE FROM events", []).unwrap(), 1);
 }
+
+#[tokio::test]
+async fn a_read_that_takes_too_long_is_ended() {
+    let store = Store::private().unwrap();
+    let store = store.with_read_limit(std::time::Duration::from_millis(50));
+    let endless =
+        "WITH RECURSIVE c (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELECT count(*) FROM c";
+    let counted = store
+        .readers
+        .read(move |db| Ok(db.query_row(endless, [], |row| row.get::<_, i64>(0))?))
+        .await;
+    let text = counted.unwrap_err().to_string();
+    assert!(text.contains("longer than this server allows"), "{text}");
+    let id = ThreadId::mint();
+    assert!(store.thread(id).await.unwrap().is_none());
+}

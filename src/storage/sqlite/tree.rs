@@ -19,18 +19,19 @@ macro_rules! point_columns {
 
 mod changes;
 mod index;
+mod lifecycle;
 mod lookup;
 mod members;
 mod outline;
 mod paths;
 mod session;
 
-pub(super) use members::level;
+pub(super) use members::{level, level_on_thread, withdrawn};
 
 /// Statements whose plans a test checks.
 #[cfg(test)]
 pub(super) mod planned {
-    use super::{changes, index, lookup, members, outline, paths};
+    use super::{changes, index, lifecycle, lookup, members, outline, paths};
 
     /// These search by an index.
     pub(crate) const SEARCHING: &[&str] = &[
@@ -48,6 +49,8 @@ pub(super) mod planned {
         index::NODE,
         index::OF_MESSAGE,
         index::SEGMENT,
+        lifecycle::METADATA,
+        lifecycle::PATCH,
         lookup::BRANCH,
         lookup::BRANCHES,
         lookup::OPEN_RUNS,
@@ -56,6 +59,8 @@ pub(super) mod planned {
         lookup::TAGS,
         lookup::THREAD,
         members::LEVEL,
+        members::LEVEL_ON_THREAD,
+        members::WITHDRAWN,
         outline::OWN_POINTS,
         paths::FORK_BASE,
         paths::IS_INTERRUPTED,

@@ -15,7 +15,7 @@ fn kept() -> Arc<Publisher> {
 
 #[tokio::test(start_paused = true)]
 async fn finished_streams_are_kept_for_a_while_if_they_can_be_resumed() {
-    let hub = Hub::new(Retention::default());
+    let hub = Hub::new(Retention::default(), Memory::new(1 << 30));
     let (passing, lasting) = (Publisher::new(options(&[])), kept());
     for publisher in [&passing, &lasting] {
         hub.insert(publisher.clone());
@@ -34,10 +34,13 @@ async fn finished_streams_are_kept_for_a_while_if_they_can_be_resumed() {
 
 #[tokio::test]
 async fn the_oldest_finished_streams_make_room() {
-    let hub = Hub::new(Retention {
-        bytes: 3000,
-        ..Retention::default()
-    });
+    let hub = Hub::new(
+        Retention {
+            bytes: 3000,
+            ..Retention::default()
+        },
+        Memory::new(1 << 30),
+    );
     let all = [kept(), kept(), kept(), kept()];
     for publisher in &all {
         hub.insert(publisher.clone());
@@ -55,7 +58,7 @@ async fn the_oldest_finished_streams_make_room() {
 
 #[tokio::test]
 async fn another_attempt_takes_the_place_of_a_run() {
-    let hub = Hub::new(Retention::default());
+    let hub = Hub::new(Retention::default(), Memory::new(1 << 30));
     let old = kept();
     hub.insert(old.clone());
     let mut again = options(&[Mode::Custom]);

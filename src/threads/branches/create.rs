@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Begin, Branched, NewBranch};
+use super::{BranchStart, Branched, NewBranch};
 use crate::{
     checkpoint::At,
     engine::snapshot::snapshot,
@@ -38,11 +38,9 @@ impl Service {
     /// 404: no such thread or address. 409: the name is taken, nothing to branch off, too many.
     /// Or the storage failed.
     pub async fn make_branch(&self, id: ThreadId, new: NewBranch) -> Result<Branched, Error> {
-        let store = &self.shared.parts.tree;
         let mut known: HashMap<CheckpointId, Content> = HashMap::new();
         for _ in 0..TRIES {
-            let mut reader = store.reader().await?;
-            let thread = resolve::thread(&mut *reader, id).await?;
+            let (mut reader, thread) = self.reader(id).await?;
             let resolved = self.resolve_start(&mut *reader, &thread, &new.from).await?;
             drop(reader);
             let prefill = match resolved.prefill() {
@@ -57,11 +55,12 @@ impl Service {
             {
                 known.insert(base, self.content(&thread, base).await?);
             }
-            let mut tx = store.begin(thread.tree).await?;
-            let thread = resolve::thread(&mut *tx, id).await?;
+            let (mut tx, thread) = self.begin_in(thread.tree, id).await?;
             let current = match &new.from {
-                Begin::Address(address) => Some(tree::resolve(&mut *tx, &thread, address).await?),
-                Begin::Side => if_present(&mut *tx, &thread, &resolved).await?,
+                BranchStart::Address(address) => {
+                    Some(tree::resolve(&mut *tx, &thread, address).await?)
+                }
+                BranchStart::Side => if_present(&mut *tx, &thread, &resolved).await?,
             };
             let Some(current) = current.filter(|current| current.base.id() == resolved.base.id())
             else {
@@ -124,11 +123,11 @@ impl Service {
         &self,
         read: &mut dyn Read,
         thread: &ThreadRow,
-        from: &Begin,
+        from: &BranchStart,
     ) -> Result<Resolved, Error> {
         let address = match from {
-            Begin::Address(address) => return Ok(tree::resolve(read, thread, address).await?),
-            Begin::Side => Address::default(),
+            BranchStart::Address(address) => return Ok(tree::resolve(read, thread, address).await?),
+            BranchStart::Side => Address::default(),
         };
         let mut resolved = tree::resolve(read, thread, &address).await?;
         let (Some(head), Some(active)) = (resolved.base.id(), thread.active_branch) else {
@@ -171,7 +170,7 @@ impl Service {
         let messages = messages.and_then(Value::as_list).map(<[_]>::to_vec);
         let waits = match &registered {
             Some(registered) => {
-                let state = snapshot(&registered.wiring, &"".into(), &decoded, false);
+                let state = snapshot(&registered.topology, &"".into(), &decoded, false);
                 state.is_ok_and(|state| !state.next.is_empty())
             }
             None => false,

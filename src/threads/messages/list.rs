@@ -3,10 +3,7 @@
 use crate::{
     id::ThreadId,
     threads::{Error, Service},
-    tree::{
-        messages::page::{self, MessagePage},
-        resolve,
-    },
+    tree::messages::page::{self, MessagePage},
 };
 
 impl Service {
@@ -20,8 +17,7 @@ impl Service {
         id: ThreadId,
         request: &page::PageRequest,
     ) -> Result<MessagePage, Error> {
-        let mut reader = self.shared.parts.tree.reader().await?;
-        let thread = resolve::thread(&mut *reader, id).await?;
+        let (mut reader, thread) = self.reader(id).await?;
         let target = self.shared.message_graph(&thread, None)?;
         let values = self.shared.conversation_in(&thread, target.channel);
         Ok(page::read_page(&mut *reader, &values, &thread, request).await?)

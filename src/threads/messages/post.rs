@@ -66,8 +66,12 @@ impl Service {
         let Some(request) = &new.run else {
             return Ok(self.store_post(id, &new, None).await?.0);
         };
-        let prepared = self.runs.prepare(id, request)?;
+        let mut request = request.clone();
+        // Whose assistants it may name.
+        request.access = self.access.clone();
+        let prepared = self.runs.prepare(id, &mut request).await?;
         let run = prepared.id;
+        let request = &request;
         match self.store_post(id, &new, Some((request, prepared))).await {
             Ok((mut stored, created)) => {
                 match created {
@@ -95,27 +99,24 @@ impl Service {
         let new = &request.post;
         let lineage = request.lineage.as_ref();
         let mut reader = self.shared.parts.tree.reader().await?;
-        let tree = fork::tree_of(&mut *reader, id, lineage).await?;
+        let tree = fork::tree_of(&mut *reader, id, lineage, &self.access).await?;
         drop(reader);
-        let _lock = self.shared.tree_locks.lock(tree).await;
+        let _lock = self.shared.turn(tree).await?;
         let mut tx = self.shared.parts.runs.begin(tree).await?;
-        let (thread, forked) = fork::find_or_create(&mut *tx, id, lineage, &request.by).await?;
+        let found = fork::find_or_create(&mut *tx, id, lineage, &self.access, &request.by);
+        let (thread, forked) = found.await?;
+        if thread.tree != tree {
+            // Another request created it meanwhile, in a tree that is not locked.
+            return Err(fork::already_exists(id).into());
+        }
         if let Some((branch, base)) = forked {
             self.shared
                 .trim_branch(&mut *tx, &thread, branch, &base)
                 .await?;
         }
-        let graph = match &run {
-            Some((request, _)) => Some(
-                self.shared
-                    .assistants
-                    .find(&request.assistant)?
-                    .1
-                    .graph
-                    .clone(),
-            ),
-            None => None,
-        };
+        let graph = run
+            .as_ref()
+            .map(|(_, prepared)| prepared.registered.graph.clone());
         let target = self.shared.message_graph(&thread, graph)?;
         if let Some(node) = &new.as_node
             && &**node != START
@@ -141,7 +142,7 @@ impl Service {
             self.shared.cache.insert(tree, state);
         }
         // Runs that float may have found a free slot.
-        self.runs.wake();
+        self.runs.wake_thread(id);
         self.shared.notifier.notify(id);
         let stored = StoredPost {
             branch: posted.branch.name,

@@ -31,6 +31,8 @@ pub struct NewMessage {
     pub assistant: Option<Assistant>,
     /// What to do with other runs of the slot.
     pub strategy: Strategy,
+    /// Who authenticated for the request; `None` where nobody does.
+    pub user: Option<Arc<str>>,
 }
 
 /// A message that waits for its run.
@@ -59,19 +61,17 @@ impl Service {
     /// assistant; the slot is taken and the strategy is `reject`; the storage failed.
     pub async fn send_message(&self, new: NewMessage) -> Result<QueuedMessage, Error> {
         let tree = self.tree_of(new.thread).await?;
-        let lock = self.shared.tree_locks.lock(tree).await;
+        let lock = self.shared.turn(tree).await?;
         let mut tx = self.shared.parts.runs.begin(tree).await?;
-        let thread = resolve::thread(&mut *tx, new.thread).await?;
+        let thread = self.checked(&mut *tx, tree, new.thread).await?;
         let assistant = assistant_of(&new, &thread)?;
-        let (_, registered) =
-            self.shared
-                .assistants
-                .find(&assistant)
-                .map_err(|error| match error {
-                    assistants::Error::NoAssistant => no_assistant(),
-                    other => other.into(),
-                })?;
-        let graph = registered.graph.clone();
+        let viewer = self.access.principal();
+        let resolved = self.shared.assistants.resolve(viewer, &assistant).await;
+        let resolved = resolved.map_err(|error| match error {
+            assistants::Error::NoAssistant => no_assistant(),
+            other => other.into(),
+        })?;
+        let graph = resolved.registered.graph.clone();
         let target = self.shared.message_graph(&thread, Some(graph))?;
         if !target.graph.input.contains(&target.channel) {
             return Err(no_channel());
@@ -89,8 +89,10 @@ impl Service {
         };
         let mut request = request::Run::of(assistant);
         request.multitask_strategy = new.strategy;
+        request.user = new.user.clone();
         request.input = Some(input(channel, &message, new.content));
-        let mut prepared = self.runs.prepare(thread.id, &request)?;
+        request.access = self.access.clone();
+        let mut prepared = self.runs.prepare(thread.id, &mut request).await?;
         prepared.new.branch = aim.pinned.then_some(aim.branch.id);
         let run = prepared.id;
         let added = NewEvent {

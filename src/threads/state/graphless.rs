@@ -9,17 +9,17 @@ use crate::{
         snapshot::{Snapshot, snapshot},
         topology::Topology,
     },
-    runs::request::Address,
+    runs::{Listing, request::Address},
     threads::{Error, Service, request::History},
     tree::{Thread, read::graphless},
     value::Value,
 };
 
 /// A state without a graph: the stored values, and whether input waits for a graph.
-fn graphless_snapshot(wiring: &Topology, decoded: &Decoded, live: bool) -> Snapshot {
+fn graphless_snapshot(topology: &Topology, decoded: &Decoded, live: bool) -> Snapshot {
     let ns: Arc<str> = "".into();
     // Values of another graph may not fit.
-    let (next, tasks) = match snapshot(wiring, &ns, decoded, live) {
+    let (next, tasks) = match snapshot(topology, &ns, decoded, live) {
         Ok(snapshot) => (snapshot.next, snapshot.tasks),
         Err(_) => (vec![], vec![]),
     };
@@ -45,11 +45,13 @@ impl Service {
         } else {
             None
         };
-        let (Some(decoded), Some(wiring)) = (found, graphless::wiring()) else {
+        let (Some(decoded), Some(topology)) = (found, graphless::topology()) else {
             return Ok(empty(thread.id, at));
         };
-        let snapshot = graphless_snapshot(wiring, &decoded, selection.live);
-        Ok(json::state(thread.id, &wiring.graph, &snapshot, &|_| None))
+        let snapshot = graphless_snapshot(topology, &decoded, selection.live);
+        Ok(json::state(thread.id, &topology.graph, &snapshot, &|_| {
+            None
+        }))
     }
 
     /// States of a thread without a graph, as [`history`](Service::history).
@@ -57,15 +59,15 @@ impl Service {
         &self,
         thread: &Thread,
         page: &History,
-    ) -> Result<Vec<Value>, Error> {
-        let Some(wiring) = graphless::wiring().filter(|_| page.at.ns.is_empty()) else {
-            return Ok(vec![]);
+    ) -> Result<Listing<Value>, Error> {
+        let Some(topology) = graphless::topology().filter(|_| page.at.ns.is_empty()) else {
+            return Ok(Listing::empty());
         };
+        let id = thread.id;
         let found = self.history_page(thread, page).await?;
-        let states = found.iter().map(|decoded| {
-            let snapshot = graphless_snapshot(wiring, decoded, false);
-            json::state(thread.id, &wiring.graph, &snapshot, &|_| None)
-        });
-        Ok(states.collect())
+        Ok(found.render(Box::new(move |decoded| {
+            let snapshot = graphless_snapshot(topology, decoded, false);
+            Ok(json::state(id, &topology.graph, &snapshot, &|_| None))
+        })))
     }
 }

@@ -1,29 +1,32 @@
 //! The checkpoints of a page of history: those that a thread wrote, those that a fork inherits, and
-//! those of one path.
+//! those of one path. Which ones there are, and how large they are, is known before any is read.
 
-use super::json;
+use super::{json, stored::StoredStates};
 use crate::{
-    checkpoint::{
-        At, List,
-        frame::{self, Decoded},
-    },
+    checkpoint::{At, List, Page, PageScope, SizedCheckpoint, StoredRows},
     engine::run::CREATED_BY,
     id::{BranchId, CheckpointId, TreeId},
+    runs::listing::BATCH_BYTES,
     threads::{Error, Service, request::History},
-    tree::{
-        Thread,
-        load::{self, keep_first_writes, keep_own_writes},
-        resolve,
-        store::rows::Point,
-    },
+    tree::{Thread, resolve, store::rows::Point},
     value::{Map, Value, contains_map},
 };
 
-/// Rows of a path read at once.
+/// Checkpoints that are measured at once, and rows of a path read at once.
 const PAGE: usize = 256;
 
+/// A checkpoint of a page of history.
+pub(super) struct Listed {
+    pub id: CheckpointId,
+    /// Bytes that are stored of it.
+    pub bytes: u64,
+    /// The branch whose pending writes it shows; without one those that a record of all lineages
+    /// shows.
+    pub owner: Option<BranchId>,
+}
+
 impl Service {
-    /// States to list, newest first, with the pending writes that each shows.
+    /// States to list, newest first.
     ///
     /// # Errors
     /// 404 for an address that is not visible in the thread, or the storage failed.
@@ -31,22 +34,29 @@ impl Service {
         &self,
         thread: &Thread,
         page: &History,
-    ) -> Result<Vec<Decoded>, Error> {
+    ) -> Result<StoredStates, Error> {
         if page.at.tree_address.is_some() {
-            return self.history_of_path(thread, page).await;
+            let listed = self.history_of_path(thread, page).await?;
+            return Ok(self.stored_states(thread, page, listed, None));
         }
-        let mut found = self.own_history(thread, page).await?;
-        if thread.tree != TreeId::of_root(thread.id) && page.at.ns.is_empty() {
+        let inherits = thread.tree != TreeId::of_root(thread.id) && page.at.ns.is_empty();
+        let (mut listed, rows) = self.own_history(thread, page, !inherits).await?;
+        if inherits {
             // A fork shows what it inherits too.
-            found.extend(self.inherited_history(thread, page).await?);
-            found.sort_by_key(|decoded| std::cmp::Reverse(decoded.checkpoint.id));
-            found.truncate(page.limit);
+            listed.extend(self.inherited_history(thread, page).await?);
+            listed.sort_by_key(|listed| std::cmp::Reverse(listed.id));
+            listed.truncate(page.limit);
         }
-        Ok(found)
+        Ok(self.stored_states(thread, page, listed, rows))
     }
 
-    /// States to list that the thread wrote itself.
-    async fn own_history(&self, thread: &Thread, page: &History) -> Result<Vec<Decoded>, Error> {
+    /// States to list that the thread wrote itself. With `alone`, a small page is read at once.
+    async fn own_history(
+        &self,
+        thread: &Thread,
+        page: &History,
+        alone: bool,
+    ) -> Result<(Vec<Listed>, Option<StoredRows>), Error> {
         let (stored_filter, mut implied) = match &page.metadata {
             Some(wanted) => split_filter(wanted),
             None => (None, Map::new()),
@@ -54,7 +64,7 @@ impl Service {
         if let Some(id) = implied.remove("thread_id")
             && id != *thread.id.to_string()
         {
-            return Ok(vec![]);
+            return Ok((vec![], None));
         }
         let mut list = List {
             tree: thread.tree,
@@ -63,34 +73,43 @@ impl Service {
             before: page.before,
             id: page.at.checkpoint,
             metadata: stored_filter,
-            limit: page.limit,
+            limit: PAGE,
         };
-        if !implied.is_empty() {
-            list.limit = list.limit.max(PAGE);
+        if implied.is_empty() {
+            list.limit = page.limit.min(PAGE);
         }
+        let is_whole = alone && implied.is_empty() && page.limit <= PAGE;
+        let scope = PageScope {
+            most: if is_whole { BATCH_BYTES } else { 0 },
+            metadata: !implied.is_empty(),
+        };
         let saver = &self.shared.parts.saver;
-        let mut found: Vec<Decoded> = vec![];
+        let mut found: Vec<Listed> = vec![];
         loop {
-            let rows = saver.list(list.clone()).await?;
-            for row in &rows {
-                let decoded = frame::decode(row)?;
-                if contains_map(&json::metadata(thread.id, &decoded.checkpoint), &implied) {
-                    found.push(decoded);
+            let sizes = match saver.page(list.clone(), scope).await? {
+                Page::Rows(rows) if is_whole => return Ok((listed_rows(&rows), Some(rows))),
+                // Nothing is small enough for none.
+                Page::Rows(_) => break,
+                Page::Sizes(sizes) => sizes,
+            };
+            for row in &sizes {
+                if implied.is_empty() || contains_map(&metadata_of(thread, row)?, &implied) {
+                    found.push(Listed {
+                        id: row.id,
+                        bytes: row.bytes,
+                        owner: None,
+                    });
                 }
             }
-            match rows.last() {
-                Some(last) if rows.len() == list.limit && found.len() < page.limit => {
-                    list.before = Some(last.row.id);
+            match sizes.last() {
+                Some(last) if sizes.len() == list.limit && found.len() < page.limit => {
+                    list.before = Some(last.id);
                 }
                 _ => break,
             }
         }
         found.truncate(page.limit);
-        load::resolve_references_of_page(saver, thread.tree, &page.at.ns, &mut found).await?;
-        for decoded in &mut found {
-            retain_recorded_writes(thread, decoded);
-        }
-        Ok(found)
+        Ok((found, None))
     }
 
     /// States to list that a fork inherits from its parents.
@@ -98,7 +117,7 @@ impl Service {
         &self,
         thread: &Thread,
         page: &History,
-    ) -> Result<Vec<Decoded>, Error> {
+    ) -> Result<Vec<Listed>, Error> {
         let mut reader = self.shared.parts.tree.reader().await?;
         let row = resolve::thread(&mut *reader, thread.id).await?;
         drop(reader);
@@ -109,11 +128,7 @@ impl Service {
     }
 
     /// States of one path: each shows the writes of the branch that continued from it.
-    async fn history_of_path(
-        &self,
-        thread: &Thread,
-        page: &History,
-    ) -> Result<Vec<Decoded>, Error> {
+    async fn history_of_path(&self, thread: &Thread, page: &History) -> Result<Vec<Listed>, Error> {
         let selection = self.select(thread, &page.at).await?;
         let start = match selection.at {
             Some(At::Id(id) | At::Subgraph { start: id, .. }) => id,
@@ -131,64 +146,106 @@ impl Service {
         page: &History,
         start: CheckpointId,
         mut owner: Option<BranchId>,
-    ) -> Result<Vec<Decoded>, Error> {
-        let (mut found, mut owners) = (vec![], vec![]);
+    ) -> Result<Vec<Listed>, Error> {
+        let mut found: Vec<Listed> = vec![];
         let mut next = Some(start);
         // Beside an address in the tree the checkpoint is a part of that.
         let only = page
             .at
             .checkpoint
             .filter(|_| page.at.tree_address.is_none());
-        let saver = &self.shared.parts.saver;
-        let root = "".into();
-        'path: while let Some(from) = next.take() {
+        while let Some(from) = next.take() {
             let mut reader = self.shared.parts.tree.reader().await?;
             let points: Vec<Point> = reader.path(thread.tree, from, PAGE).await?;
             drop(reader);
+            let mut candidates = Vec::with_capacity(points.len());
             for point in points {
                 next = point.parent;
                 let child = owner.is_some().then_some(point.branch);
                 let own = std::mem::replace(&mut owner, child);
-                if page.before.is_some_and(|before| point.id >= before)
-                    || only.is_some_and(|id| point.id != id)
-                {
-                    continue;
-                }
-                let at = At::Id(point.id);
-                let loaded = load::unresolved_checkpoint(saver, thread.tree, thread.id, &root, at);
-                let Some(decoded) = loaded.await? else {
-                    continue;
-                };
-                if let Some(wanted) = &page.metadata
-                    && !contains_map(&json::metadata(thread.id, &decoded.checkpoint), wanted)
-                {
-                    continue;
-                }
-                found.push(decoded);
-                owners.push(own);
-                if found.len() == page.limit {
-                    break 'path;
+                let is_older = page.before.is_none_or(|before| point.id < before);
+                if is_older && only.is_none_or(|id| point.id == id) {
+                    candidates.push((point.id, own));
                 }
             }
-        }
-        load::resolve_references_of_page(saver, thread.tree, &root, &mut found).await?;
-        for (decoded, owner) in found.iter_mut().zip(owners) {
-            match owner {
-                Some(owner) => decoded.writes.retain(|(branch, _)| *branch == owner),
-                None => retain_recorded_writes(thread, decoded),
+            self.measure(thread, page, &candidates, &mut found).await?;
+            if found.len() >= page.limit {
+                break;
             }
         }
         Ok(found)
     }
+
+    /// Adds those of some checkpoints to a page that pass its filter, until it is full.
+    async fn measure(
+        &self,
+        thread: &Thread,
+        page: &History,
+        candidates: &[(CheckpointId, Option<BranchId>)],
+        found: &mut Vec<Listed>,
+    ) -> Result<(), Error> {
+        let candidates = if page.metadata.is_some() {
+            candidates
+        } else {
+            let left = page.limit.saturating_sub(found.len());
+            candidates.get(..left).unwrap_or(candidates)
+        };
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        let ids = candidates.iter().map(|(id, _)| *id).collect();
+        let scope = PageScope {
+            most: 0,
+            metadata: page.metadata.is_some(),
+        };
+        let saver = &self.shared.parts.saver;
+        let sizes = saver.page_of(thread.tree, "".into(), ids, scope).await?;
+        let Page::Sizes(sizes) = sizes else {
+            return Ok(());
+        };
+        let mut owners = candidates.iter();
+        for row in sizes {
+            // Both are in one order, and some checkpoints may be gone.
+            let owner = owners.find(|(id, _)| *id == row.id);
+            if let Some(wanted) = &page.metadata
+                && !contains_map(&metadata_of(thread, &row)?, wanted)
+            {
+                continue;
+            }
+            found.push(Listed {
+                id: row.id,
+                bytes: row.bytes,
+                owner: owner.and_then(|(_, owner)| *owner),
+            });
+            if found.len() == page.limit {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Retains the writes of a checkpoint that a record of all lineages shows.
-fn retain_recorded_writes(thread: &Thread, decoded: &mut Decoded) {
-    if thread.head == Some(decoded.checkpoint.id) {
-        keep_own_writes(decoded, thread.active_branch);
-    } else {
-        keep_first_writes(decoded);
-    }
+/// The entries of a page that came whole.
+fn listed_rows(rows: &StoredRows) -> Vec<Listed> {
+    let rows = rows.rows.iter();
+    rows.map(|(row, _)| Listed {
+        id: row.id,
+        bytes: 0,
+        owner: None,
+    })
+    .collect()
+}
+
+/// The metadata of a checkpoint as clients see it.
+fn metadata_of(thread: &Thread, row: &SizedCheckpoint) -> Result<Map, Error> {
+    let stored = row.metadata.as_deref().unwrap_or("{}");
+    let stored = Value::from_json_slice(stored.as_bytes()).map_err(|error| {
+        crate::checkpoint::Error::Corrupt(format!("checkpoint {}: metadata: {error}", row.id))
+    })?;
+    let stored = stored.as_map().cloned().unwrap_or_default();
+    Ok(json::metadata_of(
+        thread.id, stored, row.run, row.source, row.step,
+    ))
 }
 
 /// A filter of metadata as two: what checkpoints store (`None` for any), and what is implied for

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::{
-    checkpoint::Checkpoint,
+    checkpoint::{Checkpoint, Source},
     engine::{
         event::{Interrupt, TaskState},
         run::{CREATED_BY, FIRST_ATTEMPT},
         snapshot::Snapshot,
     },
-    graph::Compiled,
-    id::{CheckpointId, ThreadId},
+    graph::{Compiled, START},
+    id::{CheckpointId, RunId, ThreadId},
     tree::read::head::displayed_values,
     value::{Map, Value},
 };
@@ -32,8 +32,20 @@ pub fn address(thread: ThreadId, ns: &str, id: CheckpointId, parents: Option<&Ma
 /// The metadata of a checkpoint: what it stores, what every checkpoint has, and defaults of what it
 /// does not store.
 pub fn metadata(thread: ThreadId, checkpoint: &Checkpoint) -> Map {
-    let mut metadata = checkpoint.metadata.clone();
-    if let Some(run) = checkpoint.run {
+    let stored = checkpoint.metadata.clone();
+    let (run, source) = (checkpoint.run, checkpoint.source);
+    metadata_of(thread, stored, run, source, checkpoint.step)
+}
+
+/// [`metadata`] of a checkpoint of which nothing else was read.
+pub fn metadata_of(
+    thread: ThreadId,
+    mut metadata: Map,
+    run: Option<RunId>,
+    source: Source,
+    step: i64,
+) -> Map {
+    if let Some(run) = run {
         let defaults = [
             ("created_by", Value::from(CREATED_BY)),
             ("run_attempt", Value::from(FIRST_ATTEMPT)),
@@ -46,8 +58,8 @@ pub fn metadata(thread: ThreadId, checkpoint: &Checkpoint) -> Map {
         metadata.insert("run_id", run.to_string());
     }
     metadata.insert("thread_id", thread.to_string());
-    metadata.insert("source", checkpoint.source.as_str());
-    metadata.insert("step", checkpoint.step);
+    metadata.insert("source", source.as_str());
+    metadata.insert("step", step);
     let parents = metadata
         .get("parents")
         .is_some_and(|parents| parents.as_map().is_some());
@@ -167,12 +179,12 @@ fn task(
     );
     map.insert("checkpoint", checkpoint);
     map.insert("state", state);
-    map.insert(
-        "result",
-        task.result
-            .as_ref()
-            .map(|result| displayed_values(graph, result)),
-    );
+    // The input is shown as it came.
+    let result = task.result.as_ref().map(|result| match &*task.name {
+        START => result.clone(),
+        _ => displayed_values(graph, result),
+    });
+    map.insert("result", result);
     Value::map(map)
 }
 
@@ -186,9 +198,10 @@ fn error_text(error: &Value) -> Value {
             .to_owned()
     };
     let message = part("message").replace('\\', "\\\\");
-    let quoted = match message.contains('\'') && !message.contains('"') {
-        true => format!("\"{message}\""),
-        false => format!("'{}'", message.replace('\'', "\\'")),
+    let quoted = if message.contains('\'') && !message.contains('"') {
+        format!("\"{message}\"")
+    } else {
+        format!("'{}'", message.replace('\'', "\\'"))
     };
     format!("{}({quoted})", part("error")).into()
 }

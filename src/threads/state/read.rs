@@ -13,7 +13,7 @@ use crate::{
     },
     graph::Compiled,
     id::{BranchId, ThreadId},
-    runs::request::Address,
+    runs::{Listing, request::Address},
     threads::{Error, Service, request::History},
     tree::{
         Thread,
@@ -34,34 +34,32 @@ impl Service {
         let Some(registered) = self.shared.required_graph_of(&thread.metadata)? else {
             return self.graphless_state(&thread, at, &selection).await;
         };
-        let (graph, wiring) = match at.ns.is_empty() {
-            true => (registered.graph.clone(), registered.wiring.clone()),
-            false => {
-                let Some(graph) = graph_at(&registered.graph, &at.ns) else {
-                    return Ok(empty(id, at));
-                };
-                (graph.clone(), Arc::new(Topology::new(graph)))
-            }
+        let (graph, topology) = if at.ns.is_empty() {
+            (registered.graph.clone(), registered.topology.clone())
+        } else {
+            let Some(graph) = graph_at(&registered.graph, &at.ns) else {
+                return Ok(empty(id, at));
+            };
+            (graph.clone(), Arc::new(Topology::new(graph)))
         };
         let Some(decoded) = self.load_selected(&thread, &at.ns, &selection).await? else {
             return Ok(empty(id, at));
         };
-        let snapshot = snapshot(&wiring, &at.ns, &decoded, selection.live)?;
-        let nested = match subgraphs {
-            true => {
-                let checkpoint = &decoded.checkpoint;
-                let first = decoded.writes.first().map(|(branch, _)| *branch);
-                let branch = selection.owner.or(first).unwrap_or(thread.active_branch);
-                let inside = At::Subgraph {
-                    start: checkpoint.root.unwrap_or(checkpoint.id),
-                    branch,
-                    before: None,
-                };
-                let position = (inside, branch);
-                self.nested_states(&thread, &graph, &snapshot, &position)
-                    .await?
-            }
-            false => HashMap::new(),
+        let snapshot = snapshot(&topology, &at.ns, &decoded, selection.live)?;
+        let nested = if subgraphs {
+            let checkpoint = &decoded.checkpoint;
+            let first = decoded.writes.first().map(|(branch, _)| *branch);
+            let branch = selection.owner.or(first).unwrap_or(thread.active_branch);
+            let inside = At::Subgraph {
+                start: checkpoint.root.unwrap_or(checkpoint.id),
+                branch,
+                before: None,
+            };
+            let position = (inside, branch);
+            self.nested_states(&thread, &graph, &snapshot, &position)
+                .await?
+        } else {
+            HashMap::new()
         };
         Ok(json::state(id, &graph, &snapshot, &|ns| {
             nested.get(ns).cloned()
@@ -96,8 +94,8 @@ impl Service {
                 };
                 let owner = owner_of_writes(&decoded, *branch);
                 decoded.writes.retain(|(branch, _)| *branch == owner);
-                let wiring = Topology::new(child.clone());
-                let inner = snapshot(&wiring, &stored_ns, &decoded, true)?;
+                let topology = Topology::new(child.clone());
+                let inner = snapshot(&topology, &stored_ns, &decoded, true)?;
                 let deeper = self.nested_states(thread, &child, &inner, position).await?;
                 let state = json::state(thread.id, &child, &inner, &|ns| deeper.get(ns).cloned());
                 states.insert(ns.to_string(), state);
@@ -107,37 +105,37 @@ impl Service {
         .boxed()
     }
 
-    /// States of a thread, newest first, in the form clients see.
+    /// States of a thread, newest first, in the form clients see. They are read as the list is.
     ///
     /// # Errors
-    /// No such thread, stored values that do not fit the graph, or the storage failed.
-    pub async fn history(&self, id: ThreadId, page: &History) -> Result<Vec<Value>, Error> {
+    /// No such thread, or the storage failed; then also the list ends with an error, as it does at
+    /// stored values that do not fit the graph.
+    pub async fn history(&self, id: ThreadId, page: &History) -> Result<Listing<Value>, Error> {
         let thread = self.row(id).await?;
         if page.at.tree_address.is_some() {
             // An address that is not visible is refused before anything else is read.
             self.select(&thread, &page.at).await?;
         }
         if page.limit == 0 {
-            return Ok(vec![]);
+            return Ok(Listing::empty());
         }
         let Some(registered) = self.shared.required_graph_of(&thread.metadata)? else {
             return self.graphless_history(&thread, page).await;
         };
         let Some(graph) = graph_at(&registered.graph, &page.at.ns) else {
-            return Ok(vec![]);
+            return Ok(Listing::empty());
         };
-        let wiring = if page.at.ns.is_empty() {
-            registered.wiring.clone()
+        let topology = if page.at.ns.is_empty() {
+            registered.topology.clone()
         } else {
             Arc::new(Topology::new(graph.clone()))
         };
+        let ns = page.at.ns.clone();
         let found = self.history_page(&thread, page).await?;
-        let mut states = Vec::with_capacity(found.len());
-        for decoded in &found {
-            let snapshot = snapshot(&wiring, &page.at.ns, decoded, false)?;
-            states.push(json::state(id, &graph, &snapshot, &|_| None));
-        }
-        Ok(states)
+        Ok(found.render(Box::new(move |decoded| {
+            let snapshot = snapshot(&topology, &ns, decoded, false)?;
+            Ok(json::state(id, &graph, &snapshot, &|_| None))
+        })))
     }
 }
 

@@ -62,13 +62,16 @@ impl Service {
         let id = found.base.id();
         let head_of_active = (id == thread.head).then_some(thread.active_branch);
         let owner = named.as_ref().map(|branch| branch.id).or(head_of_active);
-        let selected = id.map(|id| match at.ns.is_empty() {
-            true => At::Id(id),
-            false => At::Subgraph {
-                start: id,
-                branch: owner.unwrap_or(thread.active_branch),
-                before: None,
-            },
+        let selected = id.map(|id| {
+            if at.ns.is_empty() {
+                At::Id(id)
+            } else {
+                At::Subgraph {
+                    start: id,
+                    branch: owner.unwrap_or(thread.active_branch),
+                    before: None,
+                }
+            }
         });
         Ok(Selection {
             at: selected,

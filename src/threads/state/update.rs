@@ -5,10 +5,7 @@ use std::sync::Arc;
 use super::json;
 use crate::{
     checkpoint::{self, At, Slot, buffered::BufferedSaver},
-    engine::{
-        self, StateUpdate, StateUpdater,
-        update::{COPY, UpdateOutcome},
-    },
+    engine::{self, StateUpdate, StateUpdater, update::COPY},
     id::{CheckpointId, ThreadId},
     runs::{command_of, request::Address},
     threads::{
@@ -63,7 +60,8 @@ impl Service {
     /// checkpoint. An edit of an older checkpoint opens a branch.
     ///
     /// # Errors
-    /// No such thread or checkpoint; the thread has no graph yet, or runs; an update that makes
+    /// No such thread or checkpoint; the thread has no graph yet, or a run of the branch is pending
+    /// or running; an update that makes
     /// no sense; the storage failed.
     pub async fn edit(&self, id: ThreadId, edit: request::Edit) -> Result<Value, Error> {
         let thread = self.row(id).await?;
@@ -166,7 +164,8 @@ impl Service {
                 other => other.into(),
             })?;
         }
-        if branch::is_running(&read.open_runs(row.tree, row.id).await?, target.slot.branch) {
+        let open = read.open_runs(row.tree, row.id).await?;
+        if branch::is_busy(&open, &row, target.slot.branch) {
             return Err(Error::InFlight(thread.id));
         }
         let elsewhere = match target.start {
@@ -218,11 +217,11 @@ impl Service {
         for commit in buffer.take() {
             tx.put(commit).await?;
         }
-        let outcome = outcome(&edited);
+        let outcome = Outcome::left_with(&edited.next);
         tx.set_outcome(row.tree, branch.id, outcome).await?;
         tx.commit().await?;
         // Runs that float may have found a free slot.
-        self.runs.wake();
+        self.runs.wake_thread(thread.id);
         self.shared.notifier.notify(thread.id);
         Ok(edited.checkpoint)
     }
@@ -299,8 +298,10 @@ impl Service {
         if let Some(value) = thread.metadata.get("graph_id") {
             metadata.insert("graph_id", value.clone());
         }
+        // Written in one transaction, in which the client still has its level.
+        let buffer = BufferedSaver::new(parts.saver.clone());
         let edit = StateUpdater {
-            saver: parts.saver.clone(),
+            saver: buffer.clone(),
             slot,
             ns: ns.clone(),
             graph,
@@ -314,23 +315,20 @@ impl Service {
             Ok(edited) => edited,
             Err(error) => return Err(self.edit_error(thread.id, slot, error).await),
         };
-        if root {
-            let outcome = outcome(&edited);
-            match parts.tree.record_outcome(edited.slot, outcome, None).await {
-                // The edit is stored, and another writer builds on it already.
-                Ok(()) | Err(checkpoint::Error::Fenced) => {}
-                Err(error) => return Err(error.into()),
+        let (mut tx, _) = self.begin_in(slot.tree, thread.id).await?;
+        for commit in buffer.take() {
+            if let Err(error) = tx.put(commit).await {
+                drop(tx);
+                return Err(self.edit_error(thread.id, slot, error.into()).await);
             }
         }
+        if root {
+            let outcome = Outcome::left_with(&edited.next);
+            tx.set_outcome(slot.tree, edited.slot.branch, outcome)
+                .await?;
+        }
+        tx.commit().await?;
+        self.shared.notifier.notify(thread.id);
         Ok((ns, edited.checkpoint, parents.unwrap_or_default()))
-    }
-}
-
-/// The outcome of the branch after an edit.
-fn outcome(edited: &UpdateOutcome) -> Outcome {
-    if edited.next.is_empty() {
-        Outcome::Idle
-    } else {
-        Outcome::Interrupted
     }
 }

@@ -1,53 +1,28 @@
 //! Levels of access to a tree, and the members who have one.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::sync::Arc;
 
-/// What a principal may do with a tree; each level includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Read.
-    Reader,
-    /// Post, run, branch, tag and fork.
-    Writer,
-    /// Share, up to this level.
-    Manager,
-    /// Delete, and share without a limit.
-    Owner,
+use crate::words::words;
+
+words! {
+    /// What a principal may do with a tree; each level includes those before it.
+    pub enum Level, "level" {
+        /// Read.
+        Reader = "reader",
+        /// Post, run, branch, tag and fork.
+        Writer = "writer",
+        /// Share, up to this level.
+        Manager = "manager",
+        /// Delete, and share without a limit.
+        Owner = "owner",
+    }
 }
 
 impl Level {
-    /// Every word with its meaning.
-    pub const ALL: &[(&'static str, Self)] = &[
-        ("reader", Self::Reader),
-        ("writer", Self::Writer),
-        ("manager", Self::Manager),
-        ("owner", Self::Owner),
-    ];
-
-    /// The word stored and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Reader => "reader",
-            Self::Writer => "writer",
-            Self::Manager => "manager",
-            Self::Owner => "owner",
-        }
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Level {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|(word, _)| *word == text);
-        found
-            .map(|(_, level)| *level)
-            .ok_or_else(|| format!("`{text}` is not a level"))
+    /// The words of this level and those above it.
+    pub fn and_above(self) -> Vec<&'static str> {
+        let all = Self::ALL.iter().filter(|(_, level)| *level >= self);
+        all.map(|(word, _)| *word).collect()
     }
 }
 
@@ -135,6 +110,7 @@ mod tests {
             assert_eq!(word.parse(), Ok(*level));
             assert_eq!(level.to_string(), *word);
         }
+        assert_eq!(Level::Manager.and_above(), ["manager", "owner"]);
         assert!("admin".parse::<Level>().is_err());
     }
 }

@@ -15,19 +15,23 @@ use crate::{
         resolve,
         store::{MessageChange, MessageNode, Read, ThreadRow},
     },
+    value::Value,
+    words::words,
 };
 
 /// Messages of a path that a request may walk.
 const WALK_MAX: i32 = 100_000;
 
-/// Which messages of a path a page shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PageView {
-    /// The whole conversation, removed messages too.
-    #[default]
-    Path,
-    /// The messages in the state, which the model sees.
-    State,
+words! {
+    /// Which messages of a path a page shows.
+    #[derive(Default)]
+    pub enum PageView, "view of messages" {
+        /// The whole conversation, removed messages too.
+        #[default]
+        Path = "path",
+        /// The messages in the state, which the model sees.
+        State = "state",
+    }
 }
 
 /// Where on the path a page is.
@@ -62,6 +66,8 @@ pub struct PageRequest {
     pub from: PagePosition,
     /// Most messages of it.
     pub limit: usize,
+    /// Most bytes of their content, unless one alone has more.
+    pub bytes: usize,
     /// Whether to list other messages with the same parent.
     pub siblings: bool,
 }
@@ -100,11 +106,13 @@ pub async fn read_page(
         Some(point) => values.messages(point.id).await?.unwrap_or_default(),
         None => MessageList::default(),
     };
-    let part = match request.view {
+    let mut part = match request.view {
         PageView::Path => on_path(read, thread, &path, request).await?,
         PageView::State => in_state(read, thread, &path, &state, request).await?,
     };
-    let mut items = item::items(read, values, thread, &path, &state, part.nodes).await?;
+    let nodes = std::mem::take(&mut part.nodes);
+    let mut items = item::items(read, values, thread, &path, &state, nodes).await?;
+    part.fit(&mut items, &path, request);
     if request.siblings {
         item::siblings(read, thread, &mut items).await?;
     }
@@ -126,6 +134,51 @@ struct Part {
     next: Option<String>,
     prev: Option<String>,
     splits: bool,
+}
+
+impl Part {
+    /// Ends the page early when its messages have more bytes than requested, with a cursor for the
+    /// rest.
+    fn fit(&mut self, items: &mut Vec<MessageItem>, path: &MessagePath, request: &PageRequest) {
+        let mut left = request.bytes;
+        let mut fits = |item: &MessageItem| {
+            let bytes = item.message.as_ref().map_or(0, Value::rough_size);
+            let fits = bytes <= left;
+            left = left.saturating_sub(bytes);
+            fits
+        };
+        let is_forward = request.from.is_forward();
+        let count = if is_forward {
+            items.iter().take_while(|item| fits(item)).count()
+        } else {
+            items.iter().rev().take_while(|item| fits(item)).count()
+        };
+        let count = count.max(1);
+        if count >= items.len() {
+            return;
+        }
+        let is_tool = |item: &MessageItem| {
+            let role = item.node.as_ref().and_then(|node| node.role.as_deref());
+            let kind = item
+                .message
+                .as_ref()
+                .and_then(|message| message.get("type"));
+            role.or(kind.and_then(Value::as_str)) == Some("tool")
+        };
+        let cursor = |item: &MessageItem| match (&item.node, &path.last) {
+            (Some(node), Some(end)) => Cursor::new(end, node.id).text(),
+            _ => item.id.to_string(),
+        };
+        if is_forward {
+            self.splits = items.get(count).is_some_and(is_tool);
+            items.truncate(count);
+            self.next = items.last().map(cursor);
+        } else {
+            items.drain(..items.len() - count);
+            self.splits = items.first().is_some_and(is_tool);
+            self.prev = items.first().map(cursor);
+        }
+    }
 }
 
 async fn on_path(

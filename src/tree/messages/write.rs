@@ -137,11 +137,7 @@ pub(super) async fn write(
             error => error.into(),
         })?;
     }
-    let outcome = if edited.next.is_empty() {
-        Outcome::Idle
-    } else {
-        Outcome::Interrupted
-    };
+    let outcome = Outcome::left_with(&edited.next);
     tx.set_outcome(values.tree, slot.branch, outcome).await?;
     Ok(state)
 }

@@ -33,7 +33,7 @@ fn state(root: u128, ns: &str, by: u128) -> SubgraphState {
     }
 }
 
-fn doomed(plan: &PrunePlan) -> Vec<u128> {
+fn removed(plan: &PrunePlan) -> Vec<u128> {
     plan.removed.iter().map(|id| id.0.as_u128()).collect()
 }
 
@@ -56,7 +56,7 @@ fn pins_stay_and_follow_the_nearest_one_above() {
         (7, 5, 1, true),
     ]);
     let plan = plan(&rows, &[]);
-    assert_eq!(doomed(&plan), [1, 3, 4]);
+    assert_eq!(removed(&plan), [1, 3, 4]);
     assert_eq!(moved(&plan), [(2, 0), (5, 2), (6, 2)]);
 }
 
@@ -73,7 +73,7 @@ fn the_bare_input_above_a_pin_stays() {
         rows[at].input = true;
     }
     let plan = plan(&rows, &[]);
-    assert_eq!(doomed(&plan), [1, 5]);
+    assert_eq!(removed(&plan), [1, 5]);
     assert_eq!(moved(&plan), [(2, 0)]);
 }
 
@@ -81,7 +81,7 @@ fn the_bare_input_above_a_pin_stays() {
 fn what_is_inherited_stays() {
     let rows = rows(&[(10, 3, 1, false), (11, 10, 1, true)]);
     let plan = plan(&rows, &[]);
-    assert_eq!(doomed(&plan), [10]);
+    assert_eq!(removed(&plan), [10]);
     assert_eq!(moved(&plan), [(11, 3)]);
 }
 
@@ -106,7 +106,7 @@ fn the_newest_lasting_state_of_a_graph_inside_stays() {
         state(1, "other", 1),
     ];
     let plan = plan(&rows, &inner);
-    assert_eq!(doomed(&plan), [3]);
+    assert_eq!(removed(&plan), [3]);
     assert_eq!(moved(&plan), [(4, 2)]);
 }
 
@@ -121,6 +121,6 @@ fn a_state_of_another_branch_does_not_end_the_search() {
     ]);
     let inner = [state(2, "child", 1), state(1, "child", 1)];
     let plan = plan(&rows, &inner);
-    assert_eq!(doomed(&plan), [3]);
+    assert_eq!(removed(&plan), [3]);
     assert_eq!(moved(&plan), [(4, 2)]);
 }

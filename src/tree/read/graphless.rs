@@ -11,7 +11,7 @@ use crate::{
     value::Map,
 };
 
-static WIRING: LazyLock<Option<Topology>> = LazyLock::new(|| {
+static TOPOLOGY: LazyLock<Option<Topology>> = LazyLock::new(|| {
     let graph = Graph::untyped()
         .channel("messages", Kind::Aggregate(Reducer::messages()))
         .node("none", |_| async { Ok(Output::default()) })
@@ -20,14 +20,14 @@ static WIRING: LazyLock<Option<Topology>> = LazyLock::new(|| {
     graph.ok().map(Topology::new)
 });
 
-/// The wiring of the graph that replaces a missing one.
-pub fn wiring() -> Option<&'static Topology> {
-    WIRING.as_ref()
+/// The topology of the graph that replaces a missing one.
+pub fn topology() -> Option<&'static Topology> {
+    TOPOLOGY.as_ref()
 }
 
 /// The graph that replaces a missing one: it has messages.
 pub fn graph() -> Option<Arc<Compiled>> {
-    wiring().map(|wiring| wiring.graph.clone())
+    topology().map(|topology| topology.graph.clone())
 }
 
 /// The channels of a state that a client named.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::graphless;
 use crate::{
-    checkpoint::{At, Saver, frame::Decoded},
+    checkpoint::{
+        At, Saver, StoredRows,
+        frame::{self, Chains, Decoded},
+    },
     engine::{
         self, Interrupt,
         snapshot::{Snapshot, snapshot},
@@ -26,7 +29,7 @@ pub struct Head {
     pub interrupts: Map,
 }
 
-/// The head of a thread, read with the wiring of its graph if it has one. A thread whose values no
+/// The head of a thread, read with the topology of its graph if it has one. A thread whose values no
 /// longer fit its graph shows nothing: lists include it all the same.
 ///
 /// # Errors
@@ -34,30 +37,50 @@ pub struct Head {
 pub async fn head(
     saver: &Arc<dyn Saver>,
     thread: &Thread,
-    wiring: Option<&Topology>,
+    topology: Option<&Topology>,
 ) -> Result<Head, Error> {
     if thread.head.is_none() {
         return Ok(Head::default());
     }
     let found = load::checkpoint(saver, thread.tree, thread.id, &"".into(), At::ActiveHead).await?;
-    let Some(mut decoded) = found else {
+    Ok(found.map_or_else(Head::default, |decoded| shown(thread, topology, decoded)))
+}
+
+/// [`head`] out of what is stored of it.
+///
+/// # Errors
+/// The storage failed.
+pub async fn head_of_rows(
+    saver: &Arc<dyn Saver>,
+    thread: &Thread,
+    topology: Option<&Topology>,
+    rows: &StoredRows,
+) -> Result<Head, Error> {
+    let Some((row, writes)) = rows.rows.first() else {
         return Ok(Head::default());
     };
-    let Some(wiring) = wiring else {
+    let mut decoded = frame::decode_row(row, writes, &Chains::new(&rows.blobs))?;
+    decoded.retain_writes(|branch, _| branch == thread.active_branch);
+    let decoded = load::resolve_references(saver, thread.tree, &"".into(), decoded).await?;
+    Ok(shown(thread, topology, decoded))
+}
+
+fn shown(thread: &Thread, topology: Option<&Topology>, mut decoded: Decoded) -> Head {
+    let Some(topology) = topology else {
         let values = graphless::graph()
             .map(|graph| displayed_values(&graph, &Value::map(graphless::values(&decoded))));
-        return Ok(Head {
+        return Head {
             values: values.unwrap_or_default(),
             interrupts: Map::new(),
-        });
+        };
     };
     let active = thread.active_branch;
     decoded.writes.retain(|(branch, _)| *branch == active);
-    let (live, values) = match live_and_finished(wiring, decoded) {
+    let (live, values) = match live_and_finished(topology, decoded) {
         Ok(states) => states,
         Err(error) => {
             tracing::warn!(thread = %thread.id, %error, "a thread's values cannot be shown");
-            return Ok(Head::default());
+            return Head::default();
         }
     };
     let mut interrupts = Map::new();
@@ -65,24 +88,24 @@ pub async fn head(
         let open = task.interrupts.iter().map(Interrupt::to_value).collect();
         interrupts.insert(task.id.to_string(), Value::list(open));
     }
-    Ok(Head {
-        values: displayed_values(&wiring.graph, &values),
+    Head {
+        values: displayed_values(&topology.graph, &values),
         interrupts,
-    })
+    }
 }
 
 /// The live state of a checkpoint, which has its open interrupts, and the values of the last
 /// superstep with what clients wrote since, without results that wait for siblings.
 fn live_and_finished(
-    wiring: &Topology,
+    topology: &Topology,
     mut decoded: Decoded,
 ) -> Result<(Snapshot, Value), engine::Error> {
     let ns = "".into();
-    let live = snapshot(wiring, &ns, &decoded, true)?;
+    let live = snapshot(topology, &ns, &decoded, true)?;
     decoded
         .writes
         .retain(|(_, write)| write.task == TaskId::NULL);
-    Ok((live, snapshot(wiring, &ns, &decoded, false)?.values))
+    Ok((live, snapshot(topology, &ns, &decoded, false)?.values))
 }
 
 /// Values of a state with LangChain's defaults filled in for the messages of message channels.

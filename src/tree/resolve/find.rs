@@ -11,6 +11,10 @@ use crate::{
     },
 };
 
+/// How often the active branch is looked for. Each look after the first one follows a rollback that
+/// ended within the moment between two reads.
+const ATTEMPTS: usize = 5;
+
 /// Finds a thread that is not deleted.
 ///
 /// # Errors
@@ -28,14 +32,21 @@ pub(crate) fn thread_not_found(id: ThreadId) -> Error {
 
 /// Finds the active branch of a thread.
 ///
+/// A rollback may make another branch the active one and remove this one after the row of the
+/// thread was read; then the row is read anew.
+///
 /// # Errors
 /// 404 for a thread that is being deleted, or the storage failed.
 pub async fn active(read: &mut dyn Read, thread: &ThreadRow) -> Result<Branch, Error> {
-    let found = match thread.active_branch {
-        Some(id) => read.branch(thread.tree, id).await?,
-        None => None,
-    };
-    found.ok_or_else(|| thread_not_found(thread.id))
+    let mut id = thread.active_branch;
+    for _ in 0..ATTEMPTS {
+        let Some(branch) = id else { break };
+        if let Some(found) = read.branch(thread.tree, branch).await? {
+            return Ok(found);
+        }
+        id = self::thread(read, thread.id).await?.active_branch;
+    }
+    Err(thread_not_found(thread.id))
 }
 
 /// Finds a branch by its name.

@@ -8,7 +8,7 @@ use super::rows::{Branch, MessageNode, OpenRun, Point, Tag, ThreadEvent, ThreadR
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
-    tree::members::level::Members,
+    tree::members::level::{Level, Members},
 };
 
 /// Reads rows. Nothing here loads channel values: see [`Saver`](crate::checkpoint::Saver).
@@ -132,6 +132,8 @@ pub trait Read: Send {
 
     /// Everybody who has a level on a tree.
     async fn members(&mut self, tree: TreeId) -> Result<Members, Error>;
+    /// The level of a principal on a tree.
+    async fn level(&mut self, tree: TreeId, principal: Arc<str>) -> Result<Option<Level>, Error>;
 
     // For pages of messages.
 

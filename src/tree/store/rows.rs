@@ -1,72 +1,45 @@
 //! Rows of the tree's tables, without channel values.
 
-use std::{str::FromStr, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     checkpoint::{Slot, Source},
     id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId},
     time::Timestamp,
     value::{Map, Value},
+    words::words,
 };
 
-/// The outcome of the last finished run or state update on a branch. `busy` is computed from runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// No node waits to run.
-    Idle,
-    /// The head has nodes that wait to run.
-    Interrupted,
-    /// The last run failed.
-    Error,
+words! {
+    /// The outcome of the last finished run or state update on a branch. `busy` is computed from runs.
+    pub enum Outcome, "branch outcome" {
+        /// No node waits to run.
+        Idle = "idle",
+        /// The head has nodes that wait to run.
+        Interrupted = "interrupted",
+        /// The last run failed.
+        Error = "error",
+    }
 }
 
 impl Outcome {
-    /// The word stored and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Interrupted => "interrupted",
-            Self::Error => "error",
+    /// What a head leaves at which these nodes wait to run.
+    pub fn left_with(next: &[Arc<str>]) -> Self {
+        if next.is_empty() {
+            Self::Idle
+        } else {
+            Self::Interrupted
         }
     }
 }
 
-impl FromStr for Outcome {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Idle, Self::Interrupted, Self::Error]
-            .into_iter()
-            .find(|outcome| outcome.as_str() == text)
-            .ok_or_else(|| format!("`{text}` is not an outcome"))
-    }
-}
-
-/// Whether an address means a thing itself or the point before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// Inclusive.
-    At,
-    /// Exclusive.
-    Before,
-}
-
-impl Position {
-    /// The word stored and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::At => "at",
-            Self::Before => "before",
-        }
-    }
-}
-
-impl FromStr for Position {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        [Self::At, Self::Before]
-            .into_iter()
-            .find(|position| position.as_str() == text)
-            .ok_or_else(|| format!("`{text}` is not a position"))
+words! {
+    /// Whether an address means a thing itself or the point before it.
+    pub enum Position, "position" {
+        /// Inclusive.
+        At = "at",
+        /// Exclusive.
+        Before = "before",
     }
 }
 
@@ -199,35 +172,15 @@ pub struct Point {
     pub created_at: Timestamp,
 }
 
-/// The change of a message that a row of the message index records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageChange {
-    /// It appears on the path.
-    Add,
-    /// Its content changes on the path.
-    Edit,
-    /// It leaves the state on the path.
-    Remove,
-}
-
-impl MessageChange {
-    /// The word stored.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::Edit => "edit",
-            Self::Remove => "remove",
-        }
-    }
-}
-
-impl FromStr for MessageChange {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Add, Self::Edit, Self::Remove]
-            .into_iter()
-            .find(|change| change.as_str() == text)
-            .ok_or_else(|| format!("`{text}` is not a change of a message"))
+words! {
+    /// The change of a message that a row of the message index records.
+    pub enum MessageChange, "change of a message" {
+        /// It appears on the path.
+        Add = "add",
+        /// Its content changes on the path.
+        Edit = "edit",
+        /// It leaves the state on the path.
+        Remove = "remove",
     }
 }
 

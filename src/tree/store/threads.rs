@@ -15,6 +15,7 @@ use crate::{
     time::Timestamp,
     tree::{members::level::Level, search},
     value::{Map, Value},
+    words::words,
 };
 
 /// A row of `threads` with columns of its active branch.
@@ -50,14 +51,16 @@ pub struct Thread {
     pub busy: bool,
 }
 
-/// What to do when a thread id is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum IfExists {
-    /// Refuse.
-    #[default]
-    Raise,
-    /// Return the thread that exists.
-    DoNothing,
+words! {
+    /// What to do when a thread id is taken.
+    #[derive(Default)]
+    pub enum IfExists, "treatment of a thread that exists" {
+        /// Refuse.
+        #[default]
+        Raise = "raise",
+        /// Return the thread that exists.
+        DoNothing = "do_nothing",
+    }
 }
 
 /// A thread to create, with its tree and its branch `main`.
@@ -80,6 +83,8 @@ pub struct NewCopy {
     pub id: ThreadId,
     /// Owner of the new tree.
     pub owner: String,
+    /// The principal who must have a level on the thread to copy; nobody without one.
+    pub reader: Option<Arc<str>>,
     /// Most root checkpoints that may be copied.
     pub limit: usize,
     /// The first events of its log.
@@ -91,7 +96,7 @@ pub struct NewCopy {
 pub enum Copied {
     /// The copy was created.
     Done(Box<Thread>),
-    /// The thread to copy does not exist.
+    /// The thread to copy does not exist, or the reader has no level on it.
     Missing,
     /// The new id is taken.
     Taken,
@@ -137,7 +142,19 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<(), Error>;
 
     /// The level of a principal on a thread; `None` also when there is no such thread.
-    async fn level(&self, id: ThreadId, principal: Arc<str>) -> Result<Option<Level>, Error>;
+    async fn level_on_thread(
+        &self,
+        id: ThreadId,
+        principal: Arc<str>,
+    ) -> Result<Option<Level>, Error>;
+
+    /// Of pairs of a living thread and a principal those without a level, by their index. A thread
+    /// that is gone counts for nobody.
+    async fn withdrawn(
+        &self,
+        threads: Vec<ThreadId>,
+        principals: Vec<Arc<str>>,
+    ) -> Result<Vec<usize>, Error>;
 
     /// A page of living threads.
     async fn search(&self, page: search::ThreadPage) -> Result<Vec<Thread>, Error>;

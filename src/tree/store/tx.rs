@@ -146,6 +146,15 @@ pub trait Tx: Read {
     /// Makes a principal the owner of a tree.
     async fn set_owner(&mut self, tree: TreeId, principal: Arc<str>) -> Result<(), Error>;
 
+    /// Merges `metadata` into the thread's (top level keys, later wins).
+    async fn patch_thread(&mut self, thread: ThreadId, metadata: Map) -> Result<(), Error>;
+    /// [`Store::delete_thread`](super::threads::Store::delete_thread) inside this transaction.
+    async fn delete_thread(&mut self, tree: TreeId, thread: ThreadId) -> Result<(), Error>;
+    /// [`Store::delete_tree`](super::threads::Store::delete_tree) inside this transaction.
+    async fn delete_tree(&mut self, tree: TreeId) -> Result<Vec<ThreadId>, Error>;
+    /// [`Store::prune_thread`](super::threads::Store::prune_thread) inside this transaction.
+    async fn prune_thread(&mut self, tree: TreeId, thread: ThreadId) -> Result<usize, Error>;
+
     /// Commits the transaction.
     async fn commit(self: Box<Self>) -> Result<(), Error>;
 }

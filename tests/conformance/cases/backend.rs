@@ -55,6 +55,23 @@ pub fn unknown<T: From<Uuid>>() -> T {
 }
 
 impl Backend {
+    /// Ends the open runs of a thread from outside, or one of them: those that it ended.
+    pub async fn cancel(&self, thread: ThreadId, run: Option<RunId>) -> Vec<RunId> {
+        let Some(row) = self.trees.thread(thread).await.unwrap() else {
+            return vec![];
+        };
+        let mut tx = self.runs.begin(row.tree).await.unwrap();
+        let open = tx.open_runs(row.tree, thread).await.unwrap();
+        let mut ended = vec![];
+        for one in run.map_or_else(|| open.iter().map(|run| run.id).collect(), |run| vec![run]) {
+            if tx.end_run(thread, one, Value::Null).await.unwrap() {
+                ended.push(one);
+            }
+        }
+        tx.commit().await.unwrap();
+        ended
+    }
+
     /// A new thread, taken over by the caller.
     pub async fn slot(&self) -> Slot {
         let id = self.thread().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstitch::{
-    checkpoint::{At, Error, EventRow, NodeRow, Source, Version, WriteRow},
+    checkpoint::{At, Error, EventRow, NodeRow, Source, WriteRow},
     id::{CheckpointId, NodeId, RunId},
     value,
     value::{Map, Value},
@@ -17,7 +17,7 @@ pub async fn a_checkpoint_comes_back_with_every_field(b: &Backend) {
     let parent = first.checkpoint.id;
     b.commit(first).await;
 
-    let version = Version::after(41);
+    let version = version_after(41);
     let mut commit = superstep(&slot, Some(parent), 7);
     let row = &mut commit.checkpoint;
     row.run = Some(RunId::mint());
@@ -92,7 +92,7 @@ fn json(text: &str) -> Value {
 async fn round_trip_of_names(b: &Backend, name: &str) {
     let slot = b.slot().await;
     let root = b.line(&slot, None, 1).await[0];
-    let version = Version::after(0);
+    let version = version_after(0);
     let mut commit = substep(&slot, name, root, None);
     let id = commit.checkpoint.id;
     commit.checkpoint.envelope = envelope(&[(name, version)]);
@@ -162,7 +162,7 @@ pub async fn a_stale_head_is_refused_and_writes_nothing(b: &Backend) {
     let before = b.rows(&slot).await;
     for parent in [None, Some(ids[0]), Some(unknown())] {
         let mut commit = superstep(&slot, parent, 1);
-        commit.blobs = vec![blob("c", Version::after(1), None, b"x")];
+        commit.blobs = vec![blob("c", version_after(1), None, b"x")];
         commit.writes = vec![result(ids[0], 1, b"x")];
         commit.events = vec![event("MessageAdded")];
         let refused = b.try_commit(commit).await;
@@ -185,7 +185,7 @@ pub async fn a_stale_epoch_is_refused_and_writes_nothing(b: &Backend) {
     assert!(new.epoch > old.epoch);
     let before = b.rows(&old).await;
     let mut commit = superstep(&old, Some(head), 1);
-    commit.blobs = vec![blob("c", Version::after(1), None, b"x")];
+    commit.blobs = vec![blob("c", version_after(1), None, b"x")];
     commit.writes = vec![result(head, 1, b"x")];
     assert!(matches!(b.try_commit(commit).await, Err(Error::Fenced)));
     let commit = substep(&old, "sub", head, None);
@@ -201,7 +201,7 @@ pub async fn of_eight_writers_on_one_head_one_wins(b: &Backend) {
     let mut head = b.line(&slot, None, 1).await[0];
     for _ in 0..10 {
         let writers = (0..8u8).map(|writer| {
-            let version = Version::after(5);
+            let version = version_after(5);
             let mut commit = superstep(&slot, Some(head), 1);
             commit.checkpoint.envelope = envelope(&[("c", version)]);
             commit.blobs = vec![blob("c", version, None, &[writer])];
@@ -233,7 +233,7 @@ pub async fn a_commit_sent_again_is_answered_and_not_repeated(b: &Backend) {
     let slot = b.slot().await;
     let root = b.line(&slot, None, 1).await[0];
     let mut commit = superstep(&slot, Some(root), 1);
-    commit.blobs = vec![blob("c", Version::after(1), None, b"x")];
+    commit.blobs = vec![blob("c", version_after(1), None, b"x")];
     commit.events = vec![event("MessageAdded")];
     let sub = substep(&slot, "sub", root, None);
     for commit in [commit, sub] {
@@ -298,7 +298,7 @@ pub async fn many_threads_commit_at_once(b: &Backend) {
             tokio::spawn(async move {
                 let mut parent = None;
                 for step in 0..10 {
-                    let version = Version::after(step);
+                    let version = version_after(step);
                     let mut commit = superstep(&slot, parent, step as i64);
                     commit.checkpoint.envelope = envelope(&[("c", version)]);
                     commit.blobs = vec![blob("c", version, None, &[step as u8])];

@@ -258,6 +258,7 @@ fn new_copy() -> NewCopy {
     NewCopy {
         id: ThreadId::mint(),
         owner: "somebody".into(),
+        reader: None,
         limit: 5000,
         events: vec![NewEvent {
             kind: event::THREAD_CREATED,

@@ -1,7 +1,7 @@
 //! Several checkpoints, newest first.
 
 use backstitch::{
-    checkpoint::{List, Slot, Source, Version},
+    checkpoint::{List, Slot, Source},
     id::{CheckpointId, RunId},
     value,
     value::Value,
@@ -210,7 +210,7 @@ pub async fn a_list_is_filtered_by_containment_in_metadata(b: &Backend) {
 
 pub async fn listed_checkpoints_have_values_and_writes(b: &Backend) {
     let slot = b.slot().await;
-    let versions = [Version::after(0), Version::after(1)];
+    let versions = [version_after(0), version_after(1)];
     let mut first = superstep(&slot, None, 0);
     let id = first.checkpoint.id;
     first.checkpoint.envelope = envelope(&[("c", versions[0])]);

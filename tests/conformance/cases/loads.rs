@@ -63,7 +63,7 @@ pub async fn a_checkpoint_is_found_by_id_head_activity_and_age(b: &Backend) {
 
 pub async fn without_values_there_are_writes_but_no_blobs(b: &Backend) {
     let slot = b.slot().await;
-    let version = Version::after(0);
+    let version = version_after(0);
     let mut commit = superstep(&slot, None, 0);
     let id = commit.checkpoint.id;
     commit.checkpoint.envelope = envelope(&[("c", version)]);

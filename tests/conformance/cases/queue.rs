@@ -5,16 +5,29 @@ use std::{sync::Arc, time::Duration};
 use backstitch::{
     checkpoint::Error,
     id::{RunId, ThreadId, WorkerId},
-    runs::{NewRun, Recover, Recovered, Status},
-    tree::Outcome,
+    runs::{Created, NewRun, QueueClaim, Recover, Recovered, Status},
+    tree::{
+        Outcome,
+        members::{Access, Level},
+    },
     value,
 };
 
 use super::backend::*;
 
+/// A claim of runs of any thread by a process that executes none.
+fn anything(limit: usize) -> QueueClaim {
+    QueueClaim {
+        worker: WorkerId::mint(),
+        limit,
+        busy: vec![],
+        freed: None,
+    }
+}
+
 /// The runs of a claim, for one thread or a few.
 async fn claim(b: &Backend, limit: usize) -> Vec<RunId> {
-    let claimed = b.runs.claim(WorkerId::mint(), limit).await.unwrap();
+    let claimed = b.runs.claim(anything(limit)).await.unwrap();
     claimed.iter().map(|claimed| claimed.run.id).collect()
 }
 
@@ -29,7 +42,7 @@ pub async fn runs_of_a_slot_are_claimed_one_by_one_in_order(b: &Backend) {
 
     let [next] = b
         .runs
-        .claim(WorkerId::mint(), 10)
+        .claim(anything(10))
         .await
         .unwrap()
         .try_into()
@@ -67,7 +80,7 @@ pub async fn a_run_is_claimed_once_however_many_ask(b: &Backend) {
         claimers.push(tokio::spawn(async move {
             let mut mine = Vec::new();
             loop {
-                let claimed = runs.claim(WorkerId::mint(), 3).await.unwrap();
+                let claimed = runs.claim(anything(3)).await.unwrap();
                 if claimed.is_empty() {
                     return mine;
                 }
@@ -128,7 +141,7 @@ pub async fn a_cancelled_run_is_fenced_off(b: &Backend) {
     let (run, slot) = b.start(new_run(thread)).await;
     let waiting = b.queue(new_run(thread)).await;
     let head = b.line(&slot, None, 1).await[0];
-    let ended = b.runs.cancel(thread, None, None).await.unwrap();
+    let ended = b.cancel(thread, None).await;
     assert_eq!(ended, [run.id, waiting.id]);
     for run in [&run, &waiting] {
         assert_eq!(b.run(run).await.status, Status::Interrupted);
@@ -139,14 +152,8 @@ pub async fn a_cancelled_run_is_fenced_off(b: &Backend) {
     let state = b.trees.thread(thread).await.unwrap().unwrap();
     assert_eq!((state.busy, state.head), (false, Some(head)));
     assert_eq!(state.outcome, Outcome::Interrupted);
-    assert!(b.runs.cancel(thread, None, None).await.unwrap().is_empty());
-    assert!(
-        b.runs
-            .cancel(unknown(), None, None)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(b.cancel(thread, None).await.is_empty());
+    assert!(b.cancel(unknown(), None).await.is_empty());
     assert!(claim(b, 10).await.is_empty());
 }
 
@@ -155,33 +162,15 @@ pub async fn cancelling_one_run_leaves_the_others(b: &Backend) {
     let (running, slot) = b.start(new_run(thread)).await;
     let second = b.queue(new_run(thread)).await;
     let third = b.queue(new_run(thread)).await;
-    assert_eq!(
-        b.runs.cancel(thread, Some(second.id), None).await.unwrap(),
-        [second.id]
-    );
-    assert!(
-        b.runs
-            .cancel(thread, Some(second.id), None)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert!(
-        b.runs
-            .cancel(thread, Some(unknown()), None)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert_eq!(b.cancel(thread, Some(second.id)).await, [second.id]);
+    assert!(b.cancel(thread, Some(second.id)).await.is_empty());
+    assert!(b.cancel(thread, Some(unknown())).await.is_empty());
     assert_eq!(b.run(&running).await.status, Status::Running);
     b.line(&slot, None, 1).await;
     b.finish(running.id, slot).await;
     assert_eq!(claim(b, 10).await, [third.id]);
     // Nothing was done yet: the branch stays as the run before left it.
-    assert_eq!(
-        b.runs.cancel(thread, Some(third.id), None).await.unwrap(),
-        [third.id]
-    );
+    assert_eq!(b.cancel(thread, Some(third.id)).await, [third.id]);
     let state = b.trees.thread(thread).await.unwrap().unwrap();
     assert_eq!((state.busy, state.outcome), (false, Outcome::Idle));
 }
@@ -369,5 +358,72 @@ pub async fn a_run_that_moves_on_between_deaths_is_not_given_up(b: &Backend) {
         assert_eq!(taken.run.id, lost.id);
         head = b.line(&taken.slot, Some(head), 1).await[0];
         b.runs.renew(worker, Duration::ZERO).await.unwrap();
+    }
+}
+
+/// Sets bob's level on the tree of a thread.
+async fn share(b: &Backend, thread: ThreadId, level: Option<Level>) {
+    let row = b.trees.thread(thread).await.unwrap().unwrap();
+    let mut tx = b.trees.begin(row.tree).await.unwrap();
+    tx.put_member(row.tree, "bob".into(), level).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// A run of bob's.
+fn of_bob(thread: ThreadId, worker: Option<WorkerId>) -> NewRun {
+    NewRun {
+        claim: worker,
+        access: Access::of("bob".into(), "request".into(), Level::Writer),
+        ..new_run(thread)
+    }
+}
+
+pub async fn the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed(b: &Backend) {
+    let thread = b.thread().await;
+    for level in [None, Some(Level::Reader)] {
+        share(b, thread, level).await;
+        let refused = b.runs.create_run(of_bob(thread, None)).await.unwrap();
+        assert!(matches!(refused, Created::Denied(_)), "{refused:?}");
+    }
+    share(b, thread, Some(Level::Writer)).await;
+    let [first, second] = [
+        b.queue(of_bob(thread, None)).await,
+        b.queue(of_bob(thread, None)).await,
+    ];
+    assert_eq!(first.principal.as_deref(), Some("bob"));
+    let claim = async || {
+        let claimed = b.runs.claim(anything(10)).await.unwrap();
+        let [claimed] = claimed.try_into().unwrap();
+        claimed
+    };
+    let claimed = claim().await;
+    assert_eq!((claimed.run.id, claimed.is_permitted), (first.id, true));
+    b.finish(first.id, claimed.slot).await;
+    share(b, thread, Some(Level::Reader)).await;
+    let claimed = claim().await;
+    assert_eq!((claimed.run.id, claimed.is_permitted), (second.id, false));
+    b.finish(second.id, claimed.slot).await;
+    // One of the server itself needs no level.
+    let own = NewRun {
+        claim: None,
+        ..new_run(thread)
+    };
+    let own = b.queue(own).await;
+    let claimed = claim().await;
+    assert_eq!((claimed.run.id, claimed.is_permitted), (own.id, true));
+}
+
+pub async fn the_right_of_a_runs_principal_is_read_when_it_is_taken_over(b: &Backend) {
+    for (level, is_permitted) in [(Some(Level::Owner), true), (None, false)] {
+        let (dead, me) = (dead(b).await, WorkerId::mint());
+        b.runs.renew(me, Duration::from_secs(60)).await.unwrap();
+        let thread = b.thread().await;
+        share(b, thread, Some(Level::Writer)).await;
+        let (run, _) = b.start(of_bob(thread, Some(dead))).await;
+        share(b, thread, level).await;
+        let found = recover(b, me, 10).await;
+        let [taken] = found.taken.try_into().unwrap();
+        assert_eq!((taken.run.id, taken.is_permitted), (run.id, is_permitted));
+        b.finish(run.id, taken.slot).await;
     }
 }

@@ -182,7 +182,7 @@ pub async fn a_run_ends_once(b: &Backend) {
 pub async fn an_end_by_a_fenced_writer_is_refused(b: &Backend) {
     let thread = b.thread().await;
     let (run, slot) = b.start(new_run(thread)).await;
-    assert_eq!(b.runs.cancel(thread, None, None).await.unwrap(), [run.id]);
+    assert_eq!(b.cancel(thread, None).await, [run.id]);
     for delete_thread in [false, true] {
         let late = Finish {
             delete_thread,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstitch::{
-    checkpoint::{At, Error, Slot, Version},
+    checkpoint::{At, Error, Slot},
     id::{CheckpointId, RunId, ThreadId},
     runs::{Created, NewRun, Run, Status, Strategy},
     tree::Outcome,
@@ -38,7 +38,7 @@ pub async fn reject_refuses_while_another_run_is_open(b: &Backend) {
     let waiting = b.queue(new_run(thread)).await;
     b.finish(run.id, slot).await;
     assert!(refused().await, "one is pending");
-    b.runs.cancel(thread, Some(waiting.id), None).await.unwrap();
+    b.cancel(thread, Some(waiting.id)).await;
     assert!(!refused().await);
 }
 
@@ -143,7 +143,7 @@ pub async fn interrupt_ends_others_and_keeps_what_they_did(b: &Backend) {
 pub async fn rollback_undoes_what_the_others_did(b: &Backend) {
     let scene = scene(b).await;
     // Values, results and subgraph rows of the run go too.
-    let version = Version::after(9);
+    let version = version_after(9);
     let mut commit = superstep(&scene.slot, Some(scene.ids[1]), 3);
     let last = commit.checkpoint.id;
     commit.checkpoint.envelope = envelope(&[("c", version)]);
@@ -186,7 +186,7 @@ pub async fn rollback_undoes_what_the_others_did(b: &Backend) {
 
 pub async fn rollback_keeps_what_a_branch_stands_on(b: &Backend) {
     let scene = scene(b).await;
-    let version = Version::after(9);
+    let version = version_after(9);
     let (mut open, btw) = fork(&scene.slot, Some((scene.ids[0], 1)));
     open.activate = false;
     let mut commit = superstep(&btw, Some(scene.ids[0]), 2);
@@ -215,6 +215,9 @@ pub async fn rollback_removes_a_branch_the_run_opened(b: &Backend) {
     open.run = Some(run.id);
     let mut commit = superstep(&branch, Some(ids[0]), 1);
     commit.open = Some(open);
+    let mut interrupt = result(ids[0], 1, b"?");
+    (interrupt.idx, interrupt.channel) = (-3, Some("__interrupt__".into()));
+    commit.writes = vec![result(ids[0], 2, b"x"), interrupt];
     b.commit(commit).await;
     let id: RunId = run.id;
     let (next, slot) = b.start(with(thread, Strategy::Rollback)).await;
@@ -222,6 +225,18 @@ pub async fn rollback_removes_a_branch_the_run_opened(b: &Backend) {
     assert_eq!(slot.branch, source.branch, "the source is active again");
     assert_eq!(slot.head, Some(ids[2]));
     assert_eq!(b.probe.branch_names(thread).await, ["main"]);
-    assert_eq!(b.rows(&slot).await["checkpoints"], 3);
+    let rows = b.rows(&slot).await;
+    assert_eq!(rows["checkpoints"], 3);
+    assert!(!rows.contains_key("checkpoint_writes"), "{rows:?}");
     b.line(&slot, Some(ids[2]), 1).await;
+}
+
+pub async fn the_log_of_a_rollback_ends_every_run_before_it_resets_the_head(b: &Backend) {
+    let scene = scene(b).await;
+    let before = b.probe.events(scene.thread).await.len();
+    b.start(with(scene.thread, Strategy::Rollback)).await;
+    let events = b.probe.events(scene.thread).await;
+    let kinds: Vec<&str> = events[before..].iter().map(|(_, kind)| &**kind).collect();
+    let ended = ["RunFinished", "RunFinished", "BranchHeadReset"];
+    assert_eq!(kinds[..3], ended, "{kinds:?}");
 }

@@ -1,7 +1,7 @@
 //! Threads, their metadata, their slots, and their end.
 
 use backstitch::{
-    checkpoint::{At, Error, EventRow, NewBranch, NodeRow, Version},
+    checkpoint::{At, Error, EventRow, NewBranch, NodeRow},
     id::{BranchId, ThreadId, TreeId},
     tree::{IfExists, NewThread, Outcome, Thread},
     value,
@@ -133,6 +133,19 @@ pub async fn a_writer_says_how_it_left_the_branch(b: &Backend) {
     assert_eq!(read(b, slot.thread).await.outcome, Outcome::Interrupted);
 }
 
+pub async fn the_time_of_the_state_is_that_of_the_active_branch(b: &Backend) {
+    let slot = b.slot().await;
+    let base = b.line(&slot, None, 1).await[0];
+    let before = read(b, slot.thread).await;
+    let (mut open, aside) = fork(&slot, Some((base, 0)));
+    open.activate = false;
+    let mut commit = superstep(&aside, Some(base), 1);
+    commit.open = Some(open);
+    b.commit(commit).await;
+    let after = read(b, slot.thread).await;
+    assert_eq!(after.state_updated_at, before.state_updated_at);
+}
+
 pub async fn state_changes_move_the_times(b: &Backend) {
     let slot = b.slot().await;
     let before = read(b, slot.thread).await;
@@ -148,7 +161,7 @@ pub async fn state_changes_move_the_times(b: &Backend) {
 async fn full_thread(b: &Backend) -> backstitch::checkpoint::Slot {
     let thread = b.thread().await;
     let (run, slot) = b.start(new_run(thread)).await;
-    let version = Version::after(0);
+    let version = version_after(0);
     let mut commit = superstep(&slot, None, 0);
     let root = commit.checkpoint.id;
     commit.checkpoint.run = Some(run.id);

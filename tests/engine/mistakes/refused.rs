@@ -123,9 +123,9 @@ async fn a_command_that_a_channel_refuses_names_its_checkpoint(storage: &Storage
             "InvalidUpdateError",
         ),
     ] {
-        let command = Command {
+        let command = ClientCommand {
             update,
-            ..Command::default()
+            ..ClientCommand::default()
         };
         let error = run(&thread, Input::Command(command)).await.result;
         names(&error.unwrap_err(), class, &thread, &[]).await;

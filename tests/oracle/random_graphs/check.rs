@@ -8,8 +8,10 @@ use std::sync::{
 use async_trait::async_trait;
 use backstitch::{
     Local,
-    checkpoint::{BlobRow, Commit, Error, Flush, List, Query, Saver, Stored, Version},
-    id::{ThreadId, TreeId},
+    checkpoint::{
+        BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
+    },
+    id::{CheckpointId, ThreadId, TreeId},
     local::Parts,
     storage, tree,
 };
@@ -80,6 +82,20 @@ impl<S: Saver> Saver for Faulty<Arc<S>> {
 
     async fn list(&self, list: List) -> Result<Vec<Stored>, Error> {
         self.saver.list(list).await
+    }
+
+    async fn page(&self, list: List, scope: PageScope) -> Result<Page, Error> {
+        self.saver.page(list, scope).await
+    }
+
+    async fn page_of(
+        &self,
+        tree: TreeId,
+        ns: Arc<str>,
+        ids: Vec<CheckpointId>,
+        scope: PageScope,
+    ) -> Result<Page, Error> {
+        self.saver.page_of(tree, ns, ids, scope).await
     }
 
     async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstitch::{
-    engine::{Command, Durability, Ended, Error, Input, StateUpdate, Tolerance},
+    engine::{ClientCommand, Durability, Ended, Error, Input, StateUpdate, Tolerance},
     id::ThreadId,
     local::{self, History, RunOptions, Thread},
     tree::ThreadState,
@@ -250,9 +250,9 @@ impl Pair<'_> {
 }
 
 fn resume(answers: Value) -> Input {
-    Input::Command(Command {
+    Input::Command(ClientCommand {
         resume: Some(answers),
-        ..Command::default()
+        ..ClientCommand::default()
     })
 }
 

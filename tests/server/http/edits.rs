@@ -2,13 +2,14 @@
 
 use super::*;
 use test_support::on_both_storages;
-use test_support::talk::{create, ok, until};
+use test_support::talk::{background, code, create, extend, ok, turn, until, user};
 
 on_both_storages!(
     supersteps_take_commands_in_place_of_values,
     edits_that_meet_are_all_stored,
     a_thread_whose_graph_is_not_here_says_so,
     a_copy_of_a_checkpoint_is_no_runs,
+    a_state_is_not_edited_while_a_run_waits_on_its_branch,
 );
 
 fn made(client: &Client, updates: Value) -> test_support::client::Answer {
@@ -144,4 +145,47 @@ fn a_copy_of_a_checkpoint_is_no_runs(place: &Place) {
     until("the copy is what is left to see", || {
         client.state(&thread)["metadata"] == wanted
     });
+}
+
+fn a_state_is_not_edited_while_a_run_waits_on_its_branch(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    client.run(&thread, &turn("hi"));
+    let btw = format!("/threads/{thread}/btw");
+    ok(client.post(&btw, &json!({"name": "side"})), 201);
+    let edit = |at: Value| {
+        let path = format!("/threads/{thread}/state");
+        let values = json!({"values": {"messages": []}, "as_node": "model"});
+        client.post(&path, &extend(values, at))
+    };
+    let history = || client.get(&format!("/threads/{thread}/history")).json();
+    let before = history();
+    // A run without an address goes to the branch that is active when it begins.
+    let later = |at: Value| extend(turn("later"), extend(json!({"after_seconds": 1000}), at));
+    let floating = background(&client, &thread, &later(json!({})));
+    let old = before[1]["checkpoint_id"].clone();
+    for at in [
+        json!({}),
+        json!({"branch": "main"}),
+        json!({"checkpoint_id": old}),
+        json!({"as_node": "__copy__", "values": null}),
+    ] {
+        assert_eq!(code(edit(at.clone()), 409), "branch_busy", "{at}");
+    }
+    assert_eq!(history(), before, "nothing was written");
+    ok(edit(json!({"branch": "side"})), 200);
+    let cancel = |run: &str| {
+        let path = format!("/threads/{thread}/runs/{run}/cancel");
+        assert_eq!(client.post(&path, &json!({})).status, 202);
+    };
+    cancel(&floating);
+    let pinned = background(&client, &thread, &later(json!({"branch": "side"})));
+    assert_eq!(code(edit(json!({"branch": "side"})), 409), "branch_busy");
+    ok(edit(json!({})), 200);
+    // Messages may be posted while runs only wait.
+    let path = format!("/threads/{thread}/messages");
+    let post = json!({"branch": "side", "activate": false});
+    ok(client.post(&path, &extend(user("and"), post)), 201);
+    cancel(&pinned);
+    ok(edit(json!({"branch": "side"})), 200);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use test_support::on_both_storages;
-use test_support::talk::{background, until};
+use test_support::talk::{background, ok, until};
 
 on_both_storages!(
     who_waits_for_a_run_that_is_taken_away_is_told_that_there_is_none,
@@ -10,6 +10,8 @@ on_both_storages!(
     a_run_that_ended_with_a_question_answers_the_question,
     who_ended_a_run_is_said_as_langgraph_says_it,
     what_was_streamed_before_a_cancel_is_stored,
+    a_run_that_never_began_leaves_the_thread_as_it_was,
+    a_breakpoint_after_the_last_node_leaves_the_thread_idle,
 );
 
 fn gone() -> Value {
@@ -131,5 +133,84 @@ fn what_was_streamed_before_a_cancel_is_stored(place: &Place) {
         assert_eq!(state["metadata"]["source"], "loop");
         let row = client.get(&format!("/threads/{thread}")).json();
         assert_eq!(row["status"], "interrupted");
+    }
+}
+
+fn a_run_that_never_began_leaves_the_thread_as_it_was(place: &Place) {
+    let (_server, client) = serve(place);
+    let row = |thread: &str| {
+        let row = ok(client.get(&format!("/threads/{thread}")), 200);
+        let keep = ["status", "error", "interrupts", "values"];
+        json!(keep.map(|key| row[key].clone()))
+    };
+    for (graph, input, status) in [
+        ("counter", Value::Null, "idle"),
+        ("counter", json!({"count": 0}), "idle"),
+        ("approve", json!({"request": "pay"}), "interrupted"),
+        ("failing", json!({"fail": true}), "error"),
+    ] {
+        for how in [
+            "interrupt",
+            "rollback",
+            "wait",
+            "delete",
+            "many",
+            "superseded",
+        ] {
+            let thread = client.thread();
+            if !input.is_null() {
+                client.run(&thread, &json!({"assistant_id": graph, "input": input}));
+            }
+            let before = row(&thread);
+            assert_eq!(before[0], status, "{graph}");
+            let later = json!({"assistant_id": graph, "input": {}, "after_seconds": 1000});
+            let run = background(&client, &thread, &later);
+            assert_eq!(row(&thread)[0], "busy");
+            let edit = client.post(&format!("/threads/{thread}/state"), &json!({"values": {}}));
+            assert_eq!(edit.status, 409, "{}", edit.text());
+            let path = format!("/threads/{thread}/runs/{run}");
+            let ended = match how {
+                "delete" => client.delete(&path),
+                "wait" => client.post(&format!("{path}/cancel?wait=1"), &json!({})),
+                "many" => {
+                    let runs = json!({"thread_id": thread, "run_ids": [run]});
+                    client.post("/runs/cancel", &runs)
+                }
+                "superseded" => {
+                    let next = with(later, "multitask_strategy", "rollback");
+                    let next = background(&client, &thread, &next);
+                    client.delete(&format!("/threads/{thread}/runs/{next}"))
+                }
+                action => client.post(&format!("{path}/cancel?action={action}"), &json!({})),
+            };
+            assert!((200..=204).contains(&ended.status), "{}", ended.text());
+            assert_eq!(row(&thread), before, "{graph}, {how}");
+        }
+    }
+}
+
+fn a_breakpoint_after_the_last_node_leaves_the_thread_idle(place: &Place) {
+    let (_server, client) = serve(place);
+    for durability in ["async", "exit"] {
+        for (after, next) in [
+            (json!(["last"]), json!([])),
+            (json!(["left"]), json!(["last"])),
+            (json!(["first"]), json!(["left", "right"])),
+        ] {
+            let thread = client.thread();
+            let body = with(counter(), "interrupt_after", after.clone());
+            client.run(&thread, &with(body, "durability", durability));
+            let status = match next == json!([]) {
+                true => "idle",
+                false => "interrupted",
+            };
+            let row = ok(client.get(&format!("/threads/{thread}")), 200);
+            assert_eq!(row["status"], status, "{durability} {after}");
+            assert_eq!(client.state(&thread)["next"], next, "{durability} {after}");
+            let page = format!("/threads?status={status}&limit=100");
+            let listed = ok(client.get(&page), 200);
+            let mut listed = listed.as_array().unwrap().iter();
+            assert!(listed.any(|row| row["thread_id"] == *thread), "{after}");
+        }
     }
 }

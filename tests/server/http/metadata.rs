@@ -9,6 +9,9 @@ on_both_storages!(
     history_is_filtered_by_all_that_states_say_of_themselves,
     nodes_are_told_which_task_they_are,
     what_a_request_asks_for_is_kept_as_it_was_given,
+    states_inside_say_which_task_they_are_of,
+    a_run_from_a_checkpoint_says_which,
+    the_input_is_shown_as_it_came,
 );
 
 fn newest(client: &Client, thread: &str) -> Value {
@@ -197,4 +200,126 @@ fn what_a_request_asks_for_is_kept_as_it_was_given(place: &Place) {
         let thread = row["thread_id"].as_str().unwrap();
         client.get(&format!("/threads/{thread}")).status == 404
     });
+}
+
+fn states_inside_say_which_task_they_are_of(place: &Place) {
+    let (_server, client) = serve(place);
+    for durability in ["async", "exit"] {
+        let thread = client.thread();
+        let body = json!({"assistant_id": "subgraph", "input": {"pause": true}});
+        client.run(&thread, &with(body, "durability", durability));
+        let path = format!("/threads/{thread}/state?subgraphs=true");
+        let root = client.get(&path).json();
+        let mut state = &root;
+        let mut around = String::new();
+        for (node, step) in [("child", 2), ("grand", 2)] {
+            let task = &state["tasks"][0];
+            assert_eq!(task["name"], node);
+            let ns = format!("{around}{node}:{}", task["id"].as_str().unwrap());
+            state = &task["state"];
+            let own = json!({
+                "langgraph_node": node, "langgraph_step": step, "langgraph_checkpoint_ns": ns,
+                "langgraph_path": ["__pregel_pull", node],
+                "langgraph_triggers": [format!("branch:to:{node}")],
+            });
+            for (key, value) in own.as_object().unwrap() {
+                assert_eq!(&state["metadata"][key], value, "{node} {key}");
+            }
+            // All states of the graph do, and they are found by it.
+            let page = json!({
+                "limit": 100, "checkpoint": {"checkpoint_ns": ns}, "metadata": {"langgraph_node": node},
+            });
+            let found = client
+                .post(&format!("/threads/{thread}/history"), &page)
+                .json();
+            let all = json!({"limit": 100, "checkpoint": {"checkpoint_ns": ns}});
+            let all = client
+                .post(&format!("/threads/{thread}/history"), &all)
+                .json();
+            assert_eq!(found, all, "{durability} {node}");
+            assert!(!all.as_array().unwrap().is_empty());
+            around = format!("{ns}|");
+        }
+        // The graph around them runs in no task.
+        for state in client.history(&thread) {
+            let metadata = state["metadata"].as_object().unwrap();
+            let of_task = metadata.keys().find(|key| key.starts_with("langgraph_"));
+            assert_eq!(of_task, None);
+        }
+    }
+}
+
+fn a_run_from_a_checkpoint_says_which(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    client.run(
+        &thread,
+        &json!({"assistant_id": "ctx", "input": {"text": "x"}}),
+    );
+    let before = client.history(&thread);
+    let from = before[1]["checkpoint_id"].clone();
+    for (input, at) in [
+        (Value::Null, json!({"checkpoint_id": from})),
+        (
+            json!({"text": "y"}),
+            json!({"checkpoint": {"checkpoint_id": from}}),
+        ),
+        (
+            json!({"text": "y"}),
+            json!({"config": {"configurable": {"checkpoint_id": from}}}),
+        ),
+    ] {
+        let known: Vec<Value> = client.history(&thread);
+        let body =
+            json!({"assistant_id": "ctx", "input": input, "metadata": {"checkpoint_id": "x"}});
+        let out = client.run(&thread, &test_support::talk::extend(body, at.clone()))["out"].clone();
+        assert_eq!(out["metadata"]["checkpoint_id"], from, "{at}");
+        assert_eq!(out["configurable"].get("checkpoint_id"), None, "{at}");
+        let all = client.history(&thread);
+        let new: Vec<&Value> = all.iter().filter(|state| !known.contains(state)).collect();
+        assert!(new.len() >= 2, "{at}");
+        for state in new {
+            assert_eq!(state["metadata"]["checkpoint_id"], from, "{at}");
+        }
+    }
+    client.run(
+        &thread,
+        &json!({"assistant_id": "ctx", "input": {"text": "z"}}),
+    );
+    assert_eq!(client.state(&thread)["metadata"].get("checkpoint_id"), None);
+}
+
+fn the_input_is_shown_as_it_came(place: &Place) {
+    let (_server, client) = serve(place);
+    let parts = json!([{"type": "text", "text": "hi"}]);
+    for messages in [
+        json!("hi"),
+        json!(["hi"]),
+        json!([["user", "hi"]]),
+        json!({"role": "user", "content": "hi"}),
+        json!([{"role": "user", "content": parts, "extra": 5, "name": null}]),
+        json!([{"type": "human", "content": "hi", "id": "m1"}]),
+    ] {
+        let thread = client.thread();
+        let input = json!({"messages": messages, "unknown": 1});
+        client.run(&thread, &json!({"assistant_id": "agent", "input": input}));
+        let history = client.history(&thread);
+        let first = history.last().unwrap();
+        assert_eq!(first["next"], json!(["__start__"]));
+        assert_eq!(first["tasks"][0]["result"], json!({"messages": messages}));
+        // What nodes make of it is what the state has.
+        let message = &history[0]["values"]["messages"][0];
+        assert_eq!(message["type"], "human");
+        assert!(message["id"].is_string());
+        let answer = &history[1]["tasks"][0];
+        assert_eq!(answer["result"]["messages"][0]["type"], "ai", "{answer}");
+    }
+    let thread = client.thread();
+    let input = json!({"count": 1.5, "log": ["a", "b"], "unknown": 1});
+    client.run(&thread, &json!({"assistant_id": "counter", "input": input}));
+    let first = client.history(&thread).pop().unwrap();
+    assert_eq!(
+        first["tasks"][0]["result"],
+        json!({"count": 1.5, "log": ["a", "b"]})
+    );
 }

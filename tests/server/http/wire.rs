@@ -1,5 +1,7 @@
 //! Frames and headers, byte by byte.
 
+use test_support::server::Setup;
+
 use super::*;
 
 #[test]
@@ -117,7 +119,9 @@ fn a_silent_stream_and_a_silent_wait_show_that_they_live() {
 
 #[test]
 fn pages_of_other_origins_may_call_and_read_where_a_run_is() {
-    let (_server, client) = serve(&Place::sqlite());
+    let setup = Setup::example("reference_server").env("BACKSTITCH_CORS_ORIGINS", "*");
+    let server = setup.start();
+    let client = Client::of(&server);
     let preflight = client.send(
         "OPTIONS",
         "/threads",
@@ -162,6 +166,25 @@ fn pages_of_other_origins_may_call_and_read_where_a_run_is() {
     }
 }
 
+/// The JavaScript SDK repeats a 501 for twenty seconds.
+#[test]
+fn operations_that_do_not_exist_yet_are_not_found() {
+    let (_server, client) = serve(&Place::sqlite());
+    let thread = client.thread();
+    for (method, path, body) in [
+        ("GET", format!("/threads/{thread}/stream"), ""),
+        ("POST", "/runs/crons/search".to_owned(), "{}"),
+        ("POST", "/runs/crons".to_owned(), "{}"),
+        ("POST", format!("/threads/{thread}/commands"), "{}"),
+        ("POST", format!("/threads/{thread}/stream/events"), "{}"),
+        ("POST", "/mcp".to_owned(), "{}"),
+        ("GET", "/metrics".to_owned(), ""),
+    ] {
+        let answer = client.send(method, &path, &[], body.as_bytes());
+        assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text());
+    }
+}
+
 #[test]
 fn health_and_facts_are_there() {
     let (_server, client) = serve(&Place::sqlite());
@@ -172,6 +195,17 @@ fn health_and_facts_are_there() {
         info["version"].is_string() && info["flags"].is_object(),
         "{info}"
     );
+    // What it says of itself is so.
+    assert_eq!(info["flags"]["assistants"], true);
+    let found = client.post("/assistants/search", &json!({})).json();
+    assert!(!found.as_array().unwrap().is_empty());
+    let claims_crons = info["flags"]["crons"] == true;
+    let has_crons = client.post("/runs/crons/search", &json!({})).status == 200;
+    assert_eq!(claims_crons, has_crons, "{info}");
+    for (flag, claimed) in info["flags"].as_object().unwrap() {
+        let there = ["assistants", "crons"].contains(&flag.as_str());
+        assert!(there || claimed == false, "{flag}: {info}");
+    }
     assert_eq!(client.get("/nothing").refused(404), "Not Found");
     let put = client.send("PUT", "/threads", &[], b"{}");
     assert_eq!(put.refused(405), "Method Not Allowed");

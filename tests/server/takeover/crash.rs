@@ -110,7 +110,7 @@ struct Shown {
 /// A server that is made to die.
 pub struct Rig {
     server: RefCell<Server>,
-    /// On Postgres a lease has to lapse after each crash, so only some points are tried.
+    /// Whether only some points are tried.
     few: bool,
 }
 
@@ -126,7 +126,17 @@ impl Rig {
         let setup = Setup::example("faulty_server").env("BACKSTITCH_LEASE", "1");
         Self {
             server: RefCell::new(place.start(setup)),
+            // On Postgres a lease has to lapse after each crash.
             few: place.is_postgres(),
+        }
+    }
+
+    /// A server on which only some points are tried, whatever its storage.
+    pub fn of_few(place: &Place) -> Self {
+        let few = true;
+        Self {
+            few,
+            ..Self::new(place)
         }
     }
 

@@ -40,6 +40,14 @@ pub struct Open {
     body: Chunks,
 }
 
+/// A request whose last byte is held back; the server has begun to read its body.
+#[derive(Debug)]
+pub struct Held {
+    reader: BufReader<TcpStream>,
+    method: String,
+    last: u8,
+}
+
 /// One server-sent event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
@@ -118,6 +126,37 @@ impl Client {
         Open::read(stream, method)
     }
 
+    /// Any request with a body, all of which is sent but the last byte. The server asks for the body
+    /// when it begins to read it, so its head has been looked at when this returns.
+    pub fn hold(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Held {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nexpect: 100-continue\r\n\
+             content-length: {}\r\n",
+            self.address,
+            body.len()
+        );
+        let key = self.key.as_deref().map(|key| ("x-api-key", key));
+        for (name, value) in headers.iter().copied().chain(key) {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        (&stream).write_all(head.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let first = line(&mut reader);
+        assert!(first.contains(" 100 "), "{method} {path}: {first}");
+        assert_eq!(line(&mut reader), "");
+        let (last, rest) = body.split_last().expect("a body to hold back");
+        reader.get_mut().write_all(rest).unwrap();
+        Held {
+            reader,
+            method: method.to_owned(),
+            last: *last,
+        }
+    }
+
     /// A POST of a body in chunks that are written as given and never ended.
     pub fn open_chunked(&self, path: &str, chunks: &[u8]) -> Open {
         let stream = TcpStream::connect(&self.address).unwrap();
@@ -194,6 +233,20 @@ impl Client {
     }
 }
 
+impl Held {
+    /// Sends the last byte, and gives the whole answer.
+    pub fn finish(mut self) -> Answer {
+        self.reader.get_mut().write_all(&[self.last]).unwrap();
+        let mut open = Open::of(self.reader, &self.method);
+        let body = open.rest();
+        Answer {
+            status: open.status,
+            headers: open.headers,
+            body,
+        }
+    }
+}
+
 impl Answer {
     /// The body as text.
     pub fn text(&self) -> &str {
@@ -224,7 +277,10 @@ impl Answer {
 
 impl Open {
     fn read(stream: TcpStream, method: &str) -> Self {
-        let mut reader = BufReader::new(stream);
+        Self::of(BufReader::new(stream), method)
+    }
+
+    fn of(mut reader: BufReader<TcpStream>, method: &str) -> Self {
         let first = line(&mut reader);
         let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no status line: {first:?}"));
@@ -293,6 +349,11 @@ impl Open {
     pub fn run(&self) -> String {
         let location = self.header("content-location").unwrap();
         location.rsplit('/').next().unwrap().to_owned()
+    }
+
+    /// The next piece of the body; none at its clean end, and none when the connection breaks.
+    pub fn chunk_or_break(&mut self) -> Option<Vec<u8>> {
+        self.body.next().ok().flatten()
     }
 
     /// Whether the connection breaks before the body's end.

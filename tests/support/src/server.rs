@@ -16,14 +16,38 @@ use crate::{postgres::Database, programs};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings a developer's shell may hold and a test must not see.
-const FOREIGN: [&str; 14] = [
+const FOREIGN: &[&str] = &[
     "DATABASE_URL",
     "BACKSTITCH_DATA",
     "BACKSTITCH_CONFIG",
     "BACKSTITCH_MEMORY",
     "BACKSTITCH_API_KEYS",
+    "BACKSTITCH_ADMINS",
     "BACKSTITCH_LEASE",
     "BACKSTITCH_DRAIN",
+    "BACKSTITCH_MAX_TASKS",
+    "BACKSTITCH_MAX_STREAMS",
+    "BACKSTITCH_SLOTS",
+    "BACKSTITCH_MAX_QUEUED",
+    "BACKSTITCH_CONNECTIONS",
+    "BACKSTITCH_MAX_WAITING",
+    "BACKSTITCH_ALLOW_OPEN",
+    "BACKSTITCH_HOSTS",
+    "BACKSTITCH_CORS_ORIGINS",
+    "BACKSTITCH_MEMORY_BUDGET",
+    "BACKSTITCH_BODY_VALUES",
+    "LANGGRAPH_CONFIG",
+    "BACKSTITCH_ASSISTANT_BYTES",
+    "BACKSTITCH_ASSISTANT_VERSIONS",
+    "BACKSTITCH_STORED_ANSWER",
+    "BACKSTITCH_STORE_ITEM_BYTES",
+    "BACKSTITCH_STORE_SCAN_ITEMS",
+    "BACKSTITCH_STORE_SCAN_BYTES",
+    "BACKSTITCH_STORE_PAGE_BYTES",
+    "BACKSTITCH_BODY_GRACE",
+    "BACKSTITCH_STALL",
+    "BACKSTITCH_REQUESTS",
+    "BACKSTITCH_CONNECTION_REQUESTS",
     "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
@@ -156,6 +180,15 @@ impl Server {
         self.folder.path()
     }
 
+    /// Processor time it has used, in ticks of the kernel's clock (as a rule of 10 ms).
+    pub fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        // The name of the program is in brackets and may hold anything.
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+
     /// Everything it wrote so far, of all its lives.
     pub fn output(&self) -> String {
         self.log.text()
@@ -180,6 +213,11 @@ impl Server {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the server runs").id()
     }
 
     /// Asks it to end (SIGTERM) and waits for that.

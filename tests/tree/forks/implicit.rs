@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use test_support::on_both_storages;
+use test_support::server::Setup;
 
 on_both_storages!(
     scenario_10_a_first_post_forks_before_its_entry,
@@ -13,6 +14,8 @@ on_both_storages!(
     both_spellings_mean_the_same,
     a_first_post_that_makes_no_sense_writes_nothing,
     a_run_can_answer_the_first_post,
+    a_first_post_at_an_entry_keeps_it,
+    a_late_first_post_to_a_deleted_fork_says_so_to_those_who_could_see_it,
 );
 
 fn first_post(client: &Client, id: &str, parent: &str, anchor: Option<&str>, text: &str) -> Answer {
@@ -258,4 +261,115 @@ fn a_run_can_answer_the_first_post(place: &Place) {
     assert_eq!(all["messages"].as_array().unwrap().len(), 3);
     assert_eq!(all["messages"][2]["content"], "echo: other");
     assert_eq!(path(&client, &thread).len(), 2);
+}
+
+fn a_first_post_at_an_entry_keeps_it(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = thread_of(&client, &["u1", "a2", "u3", "a4"]);
+    // Two messages of one checkpoint: what is behind the entry is cut off.
+    let both = json!({"messages": [
+        {"role": "user", "content": "u5", "id": "u5"}, {"role": "user", "content": "u6", "id": "u6"},
+    ]});
+    let posted = client.post(&format!("/threads/{thread}/messages"), &both);
+    assert_eq!(posted.status, 201, "{}", posted.text());
+    let first = |id: &str, anchor: &str, position: Option<&str>| {
+        let mut body = json!({"role": "user", "content": "x", "forkedAtConversationId": thread,
+            "forkedAtEntryId": anchor});
+        if let Some(position) = position {
+            body["position"] = json!(position);
+        }
+        client.post(&format!("/threads/{id}/messages"), &body)
+    };
+    for (anchor, position, shared) in [
+        ("a2", Some("at"), &["u1", "a2"][..]),
+        ("u1", Some("at"), &["u1"]),
+        ("u5", Some("at"), &["u1", "a2", "u3", "a4", "u5"]),
+        ("u6", Some("at"), &["u1", "a2", "u3", "a4", "u5", "u6"]),
+        ("a2", Some("before"), &["u1"]),
+        ("a2", None, &["u1"]),
+    ] {
+        let id = new_id();
+        let answer = first(&id, anchor, position);
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let own = answer.json()["messages"][0]["message_id"].clone();
+        let mut expected = shared.to_vec();
+        expected.push(own.as_str().unwrap());
+        assert_eq!(path(&client, &id), expected, "{anchor} {position:?}");
+        let all = family(&client, &id);
+        let row = relative(&all, &id);
+        assert_eq!(row["forked_at_message_id"], anchor);
+        assert_eq!(row["position"], position.unwrap_or("before"));
+        // It is the same lineage only with the same position.
+        assert_eq!(first(&id, anchor, position).status, 201);
+        let other = match position {
+            Some("at") => None,
+            _ => Some("at"),
+        };
+        assert_eq!(code(first(&id, anchor, other), 409), "lineage_conflict");
+    }
+    assert_eq!(path(&client, &thread).len(), 6);
+    assert_eq!(
+        code(first(&new_id(), "u1", Some("after")), 422),
+        "invalid_request"
+    );
+    // With a parent the position is about that.
+    let id = new_id();
+    let body = json!({"role": "user", "content": "x", "id": "own", "parent_id": "u1", "position": "at",
+        "forkedAtConversationId": thread, "forkedAtEntryId": "u3"});
+    let answer = client.post(&format!("/threads/{id}/messages"), &body);
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(path(&client, &id), ["u1", "own"]);
+    let all = family(&client, &id);
+    assert_eq!(relative(&all, &id)["position"], "before");
+}
+
+fn a_late_first_post_to_a_deleted_fork_says_so_to_those_who_could_see_it(place: &Place) {
+    let keys = "ann=key-a,bob=key-b,cid=key-c";
+    let setup = Setup::example("reference_server").env("BACKSTITCH_API_KEYS", keys);
+    let server = place.start(setup);
+    let [ann, bob, cid] = ["key-a", "key-b", "key-c"].map(|key| Client::of(&server).with_key(key));
+    let thread = create(&ann, &json!({}));
+    for id in ["u1", "a2"] {
+        note(&ann, &thread, id);
+    }
+    let grant = |who: &str| {
+        let path = format!("/threads/{thread}/members/{who}");
+        let body = json!({"level": "writer"}).to_string();
+        let granted = ann.send("PUT", &path, &[], body.as_bytes());
+        assert_eq!(granted.status, 201, "{}", granted.text());
+    };
+    grant("bob");
+    // Cid has a thread and a fork of his own, which ann and bob know nothing of.
+    let others = create(&cid, &json!({}));
+    note(&cid, &others, "c1");
+    let other = new_id();
+    assert_eq!(
+        first_post(&cid, &other, &others, Some("c1"), "x").status,
+        201
+    );
+    assert_eq!(cid.delete(&format!("/threads/{other}")).status, 204);
+    for leaves_rows in [true, false] {
+        let id = new_id();
+        assert_eq!(first_post(&bob, &id, &thread, Some("a2"), "x").status, 201);
+        if leaves_rows {
+            let nested = new_id();
+            let own = first_post(&bob, &nested, &id, Some("u1"), "y");
+            assert_eq!(own.status, 201, "{}", own.text());
+        }
+        assert_eq!(ann.delete(&format!("/threads/{id}")).status, 204);
+        for client in [&ann, &bob] {
+            let late = first_post(client, &id, &thread, Some("a2"), "late");
+            assert_eq!(code(&late, 409), "thread_deleted");
+        }
+        let late = first_post(&cid, &id, &thread, Some("a2"), "late");
+        assert_eq!(code(&late, 404), "thread_not_found");
+        // To those who could never see it, the thread is one that is not there.
+        let late = first_post(&cid, &id, &others, Some("c1"), "late");
+        assert_eq!(code(&late, 404), "thread_not_found");
+        let late = first_post(&ann, &other, &thread, Some("a2"), "late");
+        assert_eq!(code(&late, 404), "thread_not_found");
+        let plain = json!({"role": "user", "content": "x"});
+        let plain = bob.post(&format!("/threads/{id}/messages"), &plain);
+        assert_eq!(code(&plain, 404), "thread_not_found");
+    }
 }

@@ -47,11 +47,6 @@ fn what_is_not_ones_own_is_refused_with_a_code_but_as_langgraph_does_there(place
                 "/commands/fork-thread".into(),
                 json!({"source_thread_id": thread}),
             ),
-            (
-                "POST",
-                "/admin/projections/rebuild".into(),
-                json!({"thread_id": thread}),
-            ),
         ] {
             let answer = bob.send(method, &path, &body);
             assert_eq!(code(answer, 404), "thread_not_found", "{method} {path}");

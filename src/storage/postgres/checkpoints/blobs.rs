@@ -87,3 +87,5 @@ fn blob_of(row: &Row, ns: &str) -> Result<BlobRow, Error> {
         bytes: column(row, "blob")?,
     })
 }
+
+statements!(BLOBS);

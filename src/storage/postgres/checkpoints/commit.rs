@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use deadpool_postgres::{Object, Pool};
+use deadpool_postgres::Object;
 use futures::future::join_all;
 use tokio_postgres::{Client, Statement, types::ToSql};
 use uuid::Uuid;
@@ -13,7 +13,7 @@ use crate::{
     storage::postgres::{
         branches,
         columns::{Json, Time, name},
-        connection::{self, Failure, prepare},
+        connection::{self, Failure, Pool, prepare},
     },
 };
 
@@ -42,7 +42,8 @@ w AS (
   ON CONFLICT DO NOTHING)
 SELECT head_depth FROM f";
 
-/// Any superstep of the root graph.
+/// Any superstep of the root graph. Within a run the time of the thread stays, for which lists have an
+/// index: the end of the run moves it. A post or an edit is a change of its own.
 const FULL: &str = concat!(
     "
 WITH f AS (
@@ -50,7 +51,8 @@ WITH f AS (
    WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 AND head_checkpoint_id IS NOT DISTINCT FROM $4
   RETURNING thread_id, head_depth),
 e AS (
-  UPDATE threads t SET last_event_number = t.last_event_number + $29, updated_at = now()
+  UPDATE threads t SET last_event_number = t.last_event_number + $29,
+         updated_at = CASE WHEN $8::uuid IS NULL THEN clock_timestamp() ELSE t.updated_at END
     FROM f WHERE t.thread_id = f.thread_id AND $29::bigint > 0 RETURNING t.last_event_number AS n),
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
@@ -379,3 +381,5 @@ async fn resolve_lost_reply(
     }
     Ok(())
 }
+
+statements!(LIGHT, FULL, SUBGRAPH, HEAD; batch);

@@ -71,3 +71,5 @@ async fn send_flush(
         .await?;
     Ok(row.is_some())
 }
+
+statements!(FLUSH);

@@ -22,17 +22,16 @@ use crate::{
 
 /// Completes a page of rows: the blobs of all of them, each once, come with the first.
 macro_rules! list {
-    ($ns:expr, $order:expr) => {
+    ($rows:expr, $order:expr) => {
         concat!(
             "WITH RECURSIVE page AS (
-  SELECT", columns!(), ", row_number() OVER (", $order, ") AS n FROM checkpoints c
-   WHERE c.tree_id = $1 AND c.thread_id = $2", $ns, "
+  SELECT", columns!(), ", row_number() OVER (", $order, ") AS n FROM ", $rows, "
      AND c.checkpoint_id < COALESCE($3, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.checkpoint_id >= COALESCE($4, '00000000-0000-0000-0000-000000000000'::uuid)
      AND c.checkpoint_id <= COALESCE($4, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.source = COALESCE($5, c.source) AND c.step = COALESCE($6, c.step)
      AND ($7::uuid IS NULL OR c.run_id = $7) AND ($8::jsonb IS NULL OR c.metadata @> $8)
-     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id)
+     AND (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id) IS NULL
    ", $order, " LIMIT $9),
 chain AS (
   SELECT b.* FROM (SELECT DISTINCT p.checkpoint_ns, v.key, v.value FROM page p
@@ -58,12 +57,15 @@ SELECT p.*, w.*, b.* FROM page p", writes!(), "
 
 /// One namespace, in the order of its index.
 const LIST: &str = list!(
-    " AND c.checkpoint_ns = $10",
+    "checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = $10",
     "ORDER BY c.checkpoint_id DESC"
 );
 
 /// All namespaces of the thread.
-const LIST_ALL: &str = list!("", "ORDER BY c.checkpoint_id DESC, c.checkpoint_ns");
+const LIST_ALL: &str = list!(
+    "(SELECT * FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 OFFSET 0) c WHERE true",
+    "ORDER BY c.checkpoint_id DESC, c.checkpoint_ns"
+);
 
 /// Several checkpoints, newest first.
 pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>, Failure> {
@@ -140,3 +142,5 @@ fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
         })
         .collect()
 }
+
+statements!(LIST, LIST_ALL);

@@ -100,14 +100,14 @@ const BY_ID: &str = load!(concat!(
 const BY_BRANCH: &str = load!(concat!(
     "SELECT",
     columns!(),
-    "FROM branches h JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = $3
-        AND c.checkpoint_id = h.head_checkpoint_id WHERE h.tree_id = $1 AND h.branch_id = $4"
+    "FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $3
+        AND c.checkpoint_id = (SELECT h.head_checkpoint_id FROM branches h WHERE h.tree_id = $1 AND h.branch_id = $4)"
 ));
 
 const BY_THREAD: &str = load!(concat!(
-    "SELECT", columns!(), "FROM threads t JOIN branches h ON h.tree_id = $1 AND h.branch_id = t.active_branch_id
-       JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_id = h.head_checkpoint_id
-      WHERE t.thread_id = $4 AND t.tree_id = $1 AND t.deleted_at IS NULL"
+    "SELECT", columns!(), "FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $3
+        AND c.checkpoint_id = (SELECT h.head_checkpoint_id FROM branches h WHERE h.tree_id = $1
+          AND h.branch_id = (SELECT t.active_branch_id FROM threads t WHERE t.thread_id = $4 AND t.deleted_at IS NULL))"
 ));
 
 const NEWEST: &str = load!(concat!(
@@ -119,18 +119,27 @@ const NEWEST: &str = load!(concat!(
 
 /// Walks the path from the root checkpoint `$4` and stops at the first row of the namespace that
 /// belongs to it. `owner` is the branch whose subgraph rows count: that of the child on the path.
+/// Where no thread above wrote in the namespace, which is the usual case, there is no walk.
 const SUBGRAPH: &str = load!(concat!(
     "SELECT * FROM (WITH RECURSIVE path AS (
        SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, $5::uuid AS owner, 1 AS n
          FROM checkpoints r WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = $4
-          AND EXISTS (SELECT 1 FROM checkpoints s WHERE s.tree_id = $1 AND s.checkpoint_ns = $3)
+          AND EXISTS (
+            WITH RECURSIVE above AS (
+              SELECT r.thread_id
+              UNION ALL
+              SELECT t.parent_thread_id FROM above a CROSS JOIN LATERAL (
+                SELECT t.parent_thread_id FROM threads t WHERE t.thread_id = a.thread_id LIMIT 1) t WHERE t.parent_thread_id IS NOT NULL)
+            SELECT 1 FROM above a CROSS JOIN LATERAL (
+              SELECT 1 FROM checkpoints s WHERE s.tree_id = $1 AND s.checkpoint_ns = $3 AND s.thread_id = a.thread_id LIMIT 1) s)
        UNION ALL
        SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, p.branch_id, p.n + 1
-         FROM path p JOIN checkpoints r ON r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = p.parent_checkpoint_id
+         FROM path p CROSS JOIN LATERAL (SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id FROM checkpoints r
+                WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = p.parent_checkpoint_id LIMIT 1) r
         WHERE p.n < 100000)
      SELECT c.* FROM path p CROSS JOIN LATERAL (
        SELECT", columns!(), "FROM checkpoints c LEFT JOIN branches o ON o.tree_id = $1 AND o.branch_id = p.owner
-        WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.root_checkpoint_id = p.checkpoint_id
+        WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = p.checkpoint_id
           AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
           AND (c.branch_id = p.owner OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id))
         ORDER BY c.checkpoint_id DESC LIMIT 1) c
@@ -168,3 +177,5 @@ pub(crate) async fn load(db: &Object, query: &Query) -> Result<Option<Stored>, F
         row: stored,
     }))
 }
+
+statements!(BY_ID, BY_BRANCH, BY_THREAD, NEWEST, SUBGRAPH);

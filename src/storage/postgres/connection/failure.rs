@@ -1,6 +1,11 @@
 //! What a failed statement means: whether it may succeed in a moment, and the error of the caller.
 
+use tokio_postgres::error::SqlState;
+
 use crate::checkpoint;
+
+/// What is said of a statement that ran into its time limit.
+const TOO_LONG: &str = "the statement took longer than this server allows: ask for less at once";
 
 /// Unique keys that only a race can violate: two new branches chose one name, or two claims one
 /// branch. The next attempt sees the winner.
@@ -39,6 +44,16 @@ impl Failure {
         }
     }
 
+    /// Whether another try is worth it: what ran into its time limit would do so again, and load the
+    /// database once more.
+    pub(crate) fn may_be_retried(&self) -> bool {
+        self.is_transient() && !self.is_over_time()
+    }
+
+    fn is_over_time(&self) -> bool {
+        matches!(self, Self::Database(error) if error.code() == Some(&SqlState::QUERY_CANCELED))
+    }
+
     /// Whether the connection is gone.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
@@ -50,6 +65,9 @@ impl Failure {
     pub(crate) fn into_error(self) -> checkpoint::Error {
         match self {
             Self::Final(error) => error,
+            Self::Database(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                checkpoint::Error::Unavailable(format!("{TOO_LONG} ({})", describe(&error)))
+            }
             Self::Database(error) if is_transient(&error) => {
                 checkpoint::Error::Unavailable(describe(&error))
             }

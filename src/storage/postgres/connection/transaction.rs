@@ -2,12 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use deadpool_postgres::{Object, Pool};
+use deadpool_postgres::Object;
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Failure, acquire, prepare};
-use crate::{checkpoint::Error, id::TreeId, storage::postgres::columns::Params};
+use super::{Failure, Pool, acquire, hot::Hot, prepare};
+use crate::{
+    checkpoint::Error,
+    contention::{Turn, shares::Share},
+    id::TreeId,
+    storage::postgres::columns::Params,
+};
 
 /// How long to wait for a turn before the caller gets an error.
 const TURN: Duration = Duration::from_secs(10);
@@ -23,22 +28,27 @@ const LOCK_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE";
 /// The result of one statement or of several.
 pub(crate) type Work<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
-/// Lets as many transactions go on at once as there are connections for them; the others wait.
+/// Lets as many transactions go on at once as there are connections for them, and one at a time on
+/// each tree; the others wait.
 #[derive(Clone)]
 pub(crate) struct Turns {
     pool: Pool,
     free: Arc<Semaphore>,
+    hot: Hot,
 }
 
 impl Turns {
-    pub(crate) fn new(pool: Pool) -> Self {
-        let free = Arc::new(Semaphore::new(pool.status().max_size));
-        Self { pool, free }
+    pub(crate) fn new(pool: Pool, hot: Hot) -> Self {
+        let free = Arc::new(Semaphore::new(pool.max_size()));
+        Self { pool, free, hot }
     }
 
     /// A transaction that has locked the row of the tree.
     pub(crate) async fn begin(&self, tree: TreeId) -> Result<OpenTransaction, Error> {
-        self.open(|client| lock(client, tree).boxed()).await
+        let alone = self.hot.tree(tree).await?;
+        let mut open = self.open(|client| lock(client, tree).boxed()).await?;
+        open.alone = Some(alone);
+        Ok(open)
     }
 
     /// A transaction whose statements all read one snapshot. It locks no tree.
@@ -51,6 +61,7 @@ impl Turns {
     where
         F: for<'a> Fn(&'a Object) -> Work<'a, ()> + Send + Sync,
     {
+        let share = self.pool.share().await.map_err(Failure::into_error)?;
         let turn = tokio::time::timeout(TURN, self.free.clone().acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
             return Err(Error::Unavailable(
@@ -59,7 +70,8 @@ impl Turns {
         };
         let mut open = OpenTransaction {
             client: None,
-            turn: Some(turn),
+            turn: Some((turn, share)),
+            alone: None,
             broken: true,
         };
         // A connection that was lost while nobody used it is replaced once.
@@ -96,7 +108,9 @@ async fn lock(client: &Object, tree: TreeId) -> Result<(), Failure> {
 /// An open transaction. Dropping it rolls it back.
 pub(crate) struct OpenTransaction {
     client: Option<Object>,
-    turn: Option<OwnedSemaphorePermit>,
+    turn: Option<(OwnedSemaphorePermit, Share)>,
+    /// Its turn at the tree that it has locked.
+    alone: Option<Turn<TreeId>>,
     /// A statement failed or was not waited for, so nothing more can be done.
     broken: bool,
 }
@@ -159,7 +173,8 @@ fn broken() -> Error {
 
 impl Drop for OpenTransaction {
     fn drop(&mut self) {
-        let (Some(client), turn) = (self.client.take(), self.turn.take()) else {
+        let turns = (self.turn.take(), self.alone.take());
+        let Some(client) = self.client.take() else {
             return;
         };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -173,7 +188,9 @@ impl Drop for OpenTransaction {
             if !matches!(rolled_back, Ok(Ok(()))) {
                 drop(Object::take(client));
             }
-            drop(turn);
+            drop(turns);
         });
     }
 }
+
+statements!(LOCK_TREE);

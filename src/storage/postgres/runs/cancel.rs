@@ -1,19 +1,6 @@
 //! Cancelling runs: requests, and other runs, end them from outside.
 
-use super::{
-    super::{
-        Store,
-        columns::{Json, Params},
-        connection::{self, prepare},
-        events::{append_rows, ended},
-    },
-    rows::ids,
-};
-use crate::{
-    checkpoint::Error,
-    id::{RunId, ThreadId},
-    value::Value,
-};
+use super::super::events::{append_rows, ended};
 
 /// Branches first, then runs: the order in which everybody locks.
 pub(in super::super) const LOCK_SLOTS: &str = "
@@ -75,34 +62,4 @@ SELECT o.tree_id, o.run_id, o.status, o.branch_id, o.base_checkpoint_id, (SELECT
   FROM o ORDER BY o.seq"
 );
 
-/// See [`runs::Store::cancel`](crate::runs::Store::cancel).
-pub(super) async fn cancel(
-    store: &Store,
-    thread: ThreadId,
-    run: Option<RunId>,
-    error: Option<&Value>,
-) -> Result<Vec<RunId>, Error> {
-    let rows = connection::retry(&store.pools.critical, |client| async move {
-        let client = &client;
-        let lock = prepare(client, LOCK_SLOTS).await?;
-        let cancel = prepare(client, CANCEL).await?;
-        let run = run.map(|run| run.0);
-        let error = error.map(Json::of_value);
-        let slots: Params<'_, 2> = [&thread.0, &run];
-        let params: Params<'_, 3> = [&thread.0, &run, &error];
-        let (begin, locked, rows, end) = tokio::join!(
-            biased;
-            client.batch_execute("BEGIN"),
-            client.query(&lock, &slots),
-            client.query(&cancel, &params),
-            client.batch_execute("COMMIT"),
-        );
-        begin?;
-        locked?;
-        let rows = rows?;
-        end?;
-        Ok(rows)
-    })
-    .await?;
-    ids(&rows)
-}
+statements!(LOCK_SLOTS, CANCEL, END_OTHERS);

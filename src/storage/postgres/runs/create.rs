@@ -7,12 +7,13 @@ use uuid::Uuid;
 use super::{
     super::{
         Store,
-        columns::{Json, JsonText, Params, column, name},
+        columns::{Json, JsonText, Params, column, name, word},
         connection::{self, Failure, prepare},
         threads::{
             create::{CREATE as CREATE_THREAD, make_room, send_create},
             rows::slot_of,
         },
+        tree::LEVEL_ON_THREAD,
     },
     cancel::END_OTHERS,
     rows::run_of,
@@ -22,7 +23,7 @@ use crate::{
     checkpoint::{Error, codec},
     id::BranchId,
     runs::{Created, NewRun, Strategy, request::codec as request_codec},
-    tree::event::codes::event_code,
+    tree::{event::codes::event_code, members::Level},
 };
 
 /// Makes those who create runs in one slot take turns. The statements after it see what the
@@ -31,31 +32,43 @@ pub(in super::super) const LOCK: &str = "
 SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = COALESCE($2::uuid, t.active_branch_id)
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE OF b";
 
-/// Keeps deletions out until the run's row keeps the checkpoint it starts from.
+/// Keeps deletions out until the run's row keeps the checkpoint it starts from, and changes of rights
+/// until the run is there.
 const SHARE_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR SHARE";
+
+const LOCK_TREE: &str = "
+SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR UPDATE";
 
 /// One row when the thread exists; without a run's columns when none was inserted. The log records
 /// its creation and start, unless the thread goes with the run.
 const CREATE: &str = concat!(
     "
 WITH b AS (
-  SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth, t.metadata - $16::text[] AS inherited,
-         EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
-                    AND COALESCE(r.branch_id, t.active_branch_id) = b.branch_id) AS taken,
+  SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth, t.metadata - $16::text[] AS inherited, q.queued,
+         q.queued > 0 OR EXISTS (SELECT 1 FROM runs r WHERE r.branch_id = b.branch_id AND r.thread_id = t.thread_id AND r.tree_id = t.tree_id
+                    AND r.status = 'running') AS taken,
+         (SELECT CASE WHEN o.owner = $17::text THEN 'owner' ELSE (SELECT m.level FROM tree_members m WHERE m.tree_id = o.tree_id AND m.principal = $17) END
+            FROM trees o WHERE o.tree_id = t.tree_id AND $17 IS NOT NULL) AS level,
          $7::jsonb IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.checkpoint_ns = ''
                     AND c.checkpoint_id = ($7::jsonb->>'checkpoint_id')::uuid) AS gone
     FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.thread_id = t.thread_id
      AND b.branch_id = COALESCE($15::uuid, t.active_branch_id)
+    CROSS JOIN LATERAL (SELECT count(*) AS queued FROM (
+      (SELECT 1 FROM runs r WHERE r.thread_id = t.thread_id AND r.branch_id = b.branch_id AND r.tree_id = t.tree_id AND r.status = 'pending' LIMIT $19)
+      UNION ALL
+      (SELECT 1 FROM runs r WHERE r.thread_id = t.thread_id AND r.branch_id IS NULL AND r.tree_id = t.tree_id AND r.status = 'pending'
+          AND b.branch_id = t.active_branch_id LIMIT $19)) w) q
    WHERE t.thread_id = $2 AND t.deleted_at IS NULL),
-n AS (SELECT b.*, NOT b.taken AND $11::uuid IS NOT NULL AND $10::float8 <= 0 AS starts FROM b WHERE NOT (b.taken AND $12) AND NOT b.gone),
+n AS (SELECT b.*, NOT b.taken AND $11::uuid IS NOT NULL AND $10::float8 <= 0 AS starts FROM b WHERE NOT (b.taken AND $12) AND NOT b.gone AND b.queued < $19
+       AND ($17 IS NULL OR b.level = ANY ($18::text[]))),
 r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
-         run_at, base_checkpoint_id, epoch, worker_id, attempt)
+         run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind)
   SELECT n.tree_id, $1, n.thread_id, CASE WHEN n.starts THEN n.branch_id ELSE $15::uuid END, $3, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
          $4, $5, CASE WHEN n.inherited <> '{}' THEN n.inherited ELSE $6 END, $7, $8, $9, now() + make_interval(secs => $10),
          CASE WHEN n.starts THEN n.head_checkpoint_id END, CASE WHEN n.starts THEN n.writer_epoch + 1 END,
-         CASE WHEN n.starts THEN $11::uuid END, CASE WHEN n.starts THEN 1 ELSE 0 END
+         CASE WHEN n.starts THEN $11::uuid END, CASE WHEN n.starts THEN 1 ELSE 0 END, $17, n.taken
     FROM n ON CONFLICT (run_id) DO NOTHING RETURNING *),
 f AS (
   UPDATE branches x SET writer_epoch = x.writer_epoch + 1 FROM r
@@ -64,7 +77,7 @@ t AS (
   UPDATE threads x SET last_event_number = x.last_event_number + CASE WHEN r.temporary THEN 0 WHEN r.status = 'running' THEN 2 ELSE 1 END,
          metadata = CASE WHEN x.metadata @> $13 THEN x.metadata ELSE x.metadata || $13 END,
          config = CASE WHEN x.config @> $14 THEN x.config ELSE x.config || $14 END,
-         updated_at = CASE WHEN x.metadata @> $13 AND x.config @> $14 THEN x.updated_at ELSE now() END
+         updated_at = clock_timestamp()
     FROM r WHERE x.thread_id = r.thread_id AND NOT (r.temporary AND x.metadata @> $13 AND x.config @> $14) RETURNING x.last_event_number AS n),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, run_id)
@@ -77,7 +90,7 @@ ev AS (
     event_code!(RUN_ENQUEUED),
     ")) k(starts, after, kind) ON k.starts = (r.status = 'running')
    WHERE NOT r.temporary)
-SELECT b.branch_id AS active_branch_id, b.gone, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,",
+SELECT b.branch_id AS active_branch_id, b.gone, b.level, b.queued >= $19 AS is_full, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,",
     run_columns!(),
     "FROM b LEFT JOIN r ON true"
 );
@@ -95,14 +108,17 @@ const EXISTING: &str = concat!(
 const DELETE_RUN: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 
 /// See [`runs::Store::create_run`](crate::runs::Store::create_run).
-pub(super) async fn create(store: &Store, new: NewRun) -> Result<Created, Error> {
-    let created = create_once(store, &new).await?;
+pub(in super::super) async fn create_run(store: &Store, new: &NewRun) -> Result<Created, Error> {
+    let created = create_once(store, new).await?;
+    if let Created::Started(run, _) | Created::Queued(run) = &created {
+        store.hot.remember(run.thread, run.tree);
+    }
     // The id may be that of a tombstone.
     if matches!(created, Created::NoThread)
         && new.create_thread.is_some()
         && make_room(store, new.thread).await?
     {
-        return create_once(store, &new).await;
+        return create_once(store, new).await;
     }
     Ok(created)
 }
@@ -112,6 +128,7 @@ async fn create_once(store: &Store, new: &NewRun) -> Result<Created, Error> {
     let kwargs = request_codec::encode(&new.kwargs, new.columns());
     let attempts = std::sync::atomic::AtomicU32::new(0);
     let (kwargs, attempts) = (&kwargs, &attempts);
+    let _turn = store.hot.thread(new.thread).await?;
     connection::retry(&store.pools.critical, |mut client| async move {
         let client = &mut client;
         let is_retry = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
@@ -176,9 +193,10 @@ async fn pipeline(
 ) -> Result<Option<Row>, Failure> {
     let lock = prepare(client, LOCK).await?;
     let create = prepare(client, CREATE).await?;
-    let share_tree = match new.address {
-        Some(_) => Some(prepare(client, SHARE_TREE).await?),
-        None => None,
+    let share_tree = if shares_tree(new) {
+        Some(prepare(client, SHARE_TREE).await?)
+    } else {
+        None
     };
     let thread = match &new.create_thread {
         Some(thread) => Some((thread, prepare(client, CREATE_THREAD).await?)),
@@ -208,18 +226,18 @@ async fn pipeline(
     };
     let pinned = new.branch.map(|branch| branch.0);
     let id: Params<'_, 2> = [&new.thread.0, &pinned];
-    let (begin, share_tree, thread, lock, row, end) = tokio::join!(
+    let (begin, thread, share_tree, lock, row, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
-        share_tree,
         create_thread,
+        share_tree,
         client.query_opt(&lock, &id),
         insert(client, &create, new, kwargs),
         client.batch_execute("COMMIT"),
     );
     begin?;
-    share_tree?;
     thread?;
+    share_tree?;
     lock?;
     let row = row?;
     end?;
@@ -289,24 +307,22 @@ async fn clear_and_insert(
     }
     // The rows of a rollback pin nothing new while they go, and none of theirs may be pinned.
     if new.strategy == Strategy::Rollback {
-        connection
-            .query(
-                "SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR UPDATE",
-                &[&new.thread.0],
-            )
-            .await?;
-    } else if new.address.is_some() {
+        connection.query(LOCK_TREE, &[&new.thread.0]).await?;
+    } else if shares_tree(new) {
         connection.query(SHARE_TREE, &[&new.thread.0]).await?;
     }
+    if ends_others(new) && !may_create(connection, new).await? {
+        // It ends nobody's runs; what inserts none says why.
+        return Ok(insert(connection, &prepared.create, new, kwargs).await?);
+    }
     let keep = new.strategy != Strategy::Rollback;
-    let ends_others = matches!(new.strategy, Strategy::Interrupt | Strategy::Rollback);
     // Rolling a run back may make another branch active, and so mean another slot.
     let pinned = new.branch.map(|branch| branch.0);
     loop {
         connection
             .query_opt(&prepared.lock, &[&new.thread.0, &pinned])
             .await?;
-        if !ends_others {
+        if !ends_others(new) {
             break;
         }
         let ended = connection
@@ -326,6 +342,31 @@ async fn clear_and_insert(
     Ok(insert(connection, &prepared.create, new, kwargs).await?)
 }
 
+/// Whether the row of the tree is locked against deletions and changes of rights.
+fn shares_tree(new: &NewRun) -> bool {
+    new.address.is_some() || new.access.principal().is_some()
+}
+
+fn ends_others(new: &NewRun) -> bool {
+    matches!(new.strategy, Strategy::Interrupt | Strategy::Rollback)
+}
+
+/// Whether the client has the level that the run takes, behind the lock of the tree.
+async fn may_create(client: &Client, new: &NewRun) -> Result<bool, Failure> {
+    let Some(principal) = new.access.principal() else {
+        return Ok(true);
+    };
+    let row = client
+        .query_opt(LEVEL_ON_THREAD, &[&new.thread.0, &&**principal])
+        .await?;
+    let level = match &row {
+        Some(row) => column::<Option<&str>>(row, "level")?,
+        None => None,
+    };
+    let level = level.map(word::<Level>).transpose()?;
+    Ok(level >= Some(new.access.needed()))
+}
+
 /// Creates a run in the caller's transaction, which the caller rolls back to where it was when the run is
 /// neither started nor queued.
 pub(in super::super) async fn within(client: &Object, new: &NewRun) -> Result<Created, Failure> {
@@ -342,11 +383,21 @@ async fn outcome(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Crea
     if column::<Option<Uuid>>(&row, "run_id")?.is_some() {
         return Ok(created(&row)?);
     }
+    if new.access.principal().is_some() {
+        let level = column::<Option<&str>>(&row, "level")?;
+        let level = level.map(word).transpose()?;
+        if let Err(denied) = new.access.check(new.thread, level) {
+            return Ok(Created::Denied(denied));
+        }
+    }
     let statement = prepare(client, EXISTING).await?;
     let exists = client.query_opt(&statement, &[&new.id.0]).await?;
     match (exists, new.address) {
         (Some(_), _) => Ok(Created::Exists),
         (None, Some(id)) if column(&row, "gone")? => Err(Error::Pruned(id).into()),
+        _ if new.strategy != Strategy::Reject && column(&row, "is_full")? => {
+            Ok(Created::QueueFull(new.max_queued))
+        }
         _ => Ok(Created::Busy),
     }
 }
@@ -368,6 +419,9 @@ async fn insert(
     };
     let own = new.own_metadata.as_ref();
     let own: Option<Vec<_>> = own.map(|keys| keys.iter().map(|key| name(key)).collect());
+    let principal = new.access.principal().map(|principal| &**principal);
+    let max_queued = i64::try_from(new.max_queued).unwrap_or(i64::MAX);
+    let levels = new.access.needed().and_above();
     let thread_metadata = Json::of_map(&new.thread_metadata);
     let thread_config = Json::of_map(&new.thread_config);
     client
@@ -390,7 +444,12 @@ async fn insert(
                 &thread_config,
                 &new.branch.map(|branch| branch.0),
                 &own,
+                &principal,
+                &levels,
+                &max_queued,
             ],
         )
         .await
 }
+
+statements!(LOCK, SHARE_TREE, LOCK_TREE, CREATE, EXISTING, DELETE_RUN);

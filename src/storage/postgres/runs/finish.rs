@@ -1,9 +1,10 @@
 //! Finishing runs: writes the final row of a run that ended by itself.
 
+use deadpool_postgres::Object;
+
 use super::super::{
-    Store,
     columns::{Json, Params},
-    connection::{self, prepare},
+    connection::{Failure, prepare},
     threads::delete,
 };
 use crate::{checkpoint::Error, runs::Finish, tree::event::codes::event_code};
@@ -15,18 +16,18 @@ const FINISH: &str = concat!(
 WITH f AS (
   UPDATE branches b SET outcome = $5, error = $6, updated_at = now()
    WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.writer_epoch = $3
-     AND EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = $1 AND r.run_id = $4 AND r.status = 'running' AND r.epoch = $3)
+     AND (SELECT CASE WHEN r.status = 'running' THEN r.epoch = $3 END FROM runs r WHERE r.tree_id = $1 AND r.run_id = $4)
   RETURNING b.thread_id, b.head_checkpoint_id),
 r AS (
   UPDATE runs r SET status = $7, error = $6, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
     FROM f WHERE r.tree_id = $1 AND r.run_id = $4
   RETURNING f.head_checkpoint_id IS DISTINCT FROM r.base_checkpoint_id AS moved),
 m AS (
-  UPDATE message_nodes m SET settled_checkpoint_id = f.head_checkpoint_id
-    FROM f JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = f.head_checkpoint_id
-   WHERE m.tree_id = $1 AND m.node_id = c.last_node_id AND m.run_id = $4),
+  UPDATE message_nodes m SET settled_checkpoint_id = (SELECT f.head_checkpoint_id FROM f)
+   WHERE m.tree_id = $1 AND m.run_id = $4 AND m.node_id = (SELECT c.last_node_id FROM checkpoints c
+         WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = (SELECT f.head_checkpoint_id FROM f))),
 e AS (
-  UPDATE threads t SET last_event_number = t.last_event_number + 1 + r.moved::int FROM f, r WHERE t.thread_id = f.thread_id AND $8
+  UPDATE threads t SET last_event_number = t.last_event_number + 1 + r.moved::int, updated_at = clock_timestamp() FROM f, r WHERE t.thread_id = f.thread_id AND $8
   RETURNING t.last_event_number AS n),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoint_id, run_id, payload)
@@ -45,42 +46,39 @@ const FINISHED: &str = "
 SELECT 1 FROM runs WHERE tree_id = $1 AND run_id = $2 AND epoch = $3 AND status = $4";
 
 /// See [`runs::Store::finish`](crate::runs::Store::finish).
-pub(super) async fn finish(store: &Store, finish: &Finish) -> Result<(), Error> {
-    let done = connection::retry(&store.pools.critical, |mut client| async move {
-        let client = &mut client;
-        let statement = prepare(client, FINISH).await?;
-        let error = finish.error.as_ref().map(Json::of_value);
-        let (tree, run, epoch) = (finish.slot.tree.0, finish.run.0, finish.slot.epoch);
-        let outcome = finish.outcome.as_str();
-        let status = finish.status.as_str();
-        let log = !finish.delete_thread;
-        let params: Params<'_, 8> = [
-            &tree,
-            &finish.slot.branch.0,
-            &epoch,
-            &run,
-            &outcome,
-            &error,
-            &status,
-            &log,
-        ];
-        if finish.delete_thread {
-            let transaction = client.transaction().await?;
-            let row = transaction.query_opt(&statement, &params).await?;
-            if row.is_some() {
-                delete::purge(&transaction, tree, finish.slot.thread.0).await?;
-                transaction.commit().await?;
-                return Ok(true);
-            }
-        } else if client.query_opt(&statement, &params).await?.is_some() {
-            return Ok(true);
+pub(in super::super) async fn finish(db: &mut Object, finish: &Finish) -> Result<(), Failure> {
+    let statement = prepare(db, FINISH).await?;
+    let error = finish.error.as_ref().map(Json::of_value);
+    let (tree, run, epoch) = (finish.slot.tree.0, finish.run.0, finish.slot.epoch);
+    let outcome = finish.outcome.as_str();
+    let status = finish.status.as_str();
+    let log = !finish.delete_thread;
+    let params: Params<'_, 8> = [
+        &tree,
+        &finish.slot.branch.0,
+        &epoch,
+        &run,
+        &outcome,
+        &error,
+        &status,
+        &log,
+    ];
+    if finish.delete_thread {
+        let transaction = db.transaction().await?;
+        let row = transaction.query_opt(&statement, &params).await?;
+        if row.is_some() {
+            delete::purge(&transaction, tree, finish.slot.thread.0).await?;
+            transaction.commit().await?;
+            return Ok(());
         }
-        let statement = prepare(client, FINISHED).await?;
-        let before = client
-            .query_opt(&statement, &[&tree, &run, &epoch, &status])
-            .await?;
-        Ok(before.is_some())
-    })
-    .await?;
-    if done { Ok(()) } else { Err(Error::Fenced) }
+    } else if db.query_opt(&statement, &params).await?.is_some() {
+        return Ok(());
+    }
+    let statement = prepare(db, FINISHED).await?;
+    let before = db
+        .query_opt(&statement, &[&tree, &run, &epoch, &status])
+        .await?;
+    before.map(drop).ok_or_else(|| Error::Fenced.into())
 }
+
+statements!(FINISH, FINISHED);

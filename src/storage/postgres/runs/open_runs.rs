@@ -1,12 +1,12 @@
 //! Runs that are pending or running.
 
+use deadpool_postgres::Object;
+
 use super::super::{
-    Store,
     columns::column,
-    connection::{self, prepare},
+    connection::{Failure, prepare},
 };
 use crate::{
-    checkpoint::Error,
     id::{RunId, ThreadId},
     runs::Status,
 };
@@ -15,17 +15,12 @@ const EVERYWHERE: &str = "
 SELECT thread_id, run_id FROM runs WHERE status IN ('pending', 'running') AND ($1::text IS NULL OR status = $1) ORDER BY seq";
 
 /// Pending and running runs of all threads, oldest first.
-pub(super) async fn everywhere(
-    store: &Store,
+pub(in super::super) async fn open(
+    db: &Object,
     status: Option<Status>,
-) -> Result<Vec<(ThreadId, RunId)>, Error> {
-    let rows = connection::retry(&store.pools.reads, |client| async move {
-        let statement = prepare(&client, EVERYWHERE).await?;
-        Ok(client
-            .query(&statement, &[&status.map(Status::as_str)])
-            .await?)
-    })
-    .await?;
+) -> Result<Vec<(ThreadId, RunId)>, Failure> {
+    let statement = prepare(db, EVERYWHERE).await?;
+    let rows = db.query(&statement, &[&status.map(Status::as_str)]).await?;
     rows.iter()
         .map(|row| {
             let thread = ThreadId(column(row, "thread_id")?);
@@ -33,3 +28,5 @@ pub(super) async fn everywhere(
         })
         .collect()
 }
+
+statements!(EVERYWHERE);

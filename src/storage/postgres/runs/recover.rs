@@ -1,13 +1,13 @@
 //! Recovering runs of dead processes: they are taken over, or ended when that has happened too often.
 
+use deadpool_postgres::Object;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     super::{
-        Store,
         columns::{Json, column, id_if},
-        connection::{self, prepare},
+        connection::{Failure, prepare},
         events::{append_rows, ended, started},
         threads::delete,
     },
@@ -36,11 +36,11 @@ WITH l AS MATERIALIZED (
      AND CASE WHEN r.worker_id = $1 THEN r.updated_at + w.lease < now()
               ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END)
 SELECT r.run_id, b.head_checkpoint_id, r.losses, r.lost_at, l.died
-  FROM l JOIN runs r ON r.tree_id = l.tree_id AND r.run_id = l.run_id AND r.epoch = l.epoch AND r.status = 'running'
+  FROM l JOIN runs r ON r.tree_id = l.tree_id AND r.run_id = l.run_id AND CASE WHEN r.status = 'running' THEN r.epoch = l.epoch END
     JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
  ORDER BY l.seq LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED";
 
-const TAKE_OVER: &str = concat!(
+pub(super) const TAKE_OVER: &str = concat!(
     "
 WITH o AS (
   SELECT r.tree_id, r.run_id, r.branch_id, x.losses, x.lost_at FROM unnest($2::uuid[], $3::int[], $4::uuid[]) x(run_id, losses, lost_at) JOIN runs r USING (run_id)),
@@ -50,7 +50,9 @@ f AS (
 u AS (
   UPDATE runs r SET epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1, losses = o.losses, lost_at = o.lost_at, updated_at = now()
     FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
-  RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq,",
+  RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq, (",
+    permitted!(),
+    ") AS is_permitted,",
     run_columns!(),
     "),",
     started!(),
@@ -78,61 +80,54 @@ SELECT tree_id, run_id, thread_id, temporary FROM d"
 /// Workers whose lease lapsed long ago and that execute no run.
 const FORGET: &str = "
 DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
-   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.worker_id = w.worker_id AND r.status = 'running')";
+   AND (SELECT 1 FROM runs r WHERE r.worker_id = w.worker_id AND r.status = 'running' LIMIT 1) IS NULL";
 
 /// The `running` runs of a worker.
 const OF_WORKER: &str = "SELECT run_id FROM runs WHERE status = 'running' AND worker_id = $1";
 
 /// See [`runs::Store::running`](crate::runs::Store::running).
-pub(super) async fn running(store: &Store, worker: WorkerId) -> Result<Vec<RunId>, Error> {
-    let rows = connection::retry(&store.pools.critical, |client| async move {
-        let client = &client;
-        let statement = prepare(client, OF_WORKER).await?;
-        Ok(client.query(&statement, &[&worker.0]).await?)
-    })
-    .await?;
-    ids(&rows)
+pub(in super::super) async fn running(
+    db: &Object,
+    worker: WorkerId,
+) -> Result<Vec<RunId>, Failure> {
+    let statement = prepare(db, OF_WORKER).await?;
+    Ok(ids(&db.query(&statement, &[&worker.0]).await?)?)
 }
 
 /// See [`runs::Store::recover`](crate::runs::Store::recover).
-pub(super) async fn recover(store: &Store, by: Recover) -> Result<Recovered, Error> {
+pub(in super::super) async fn recover(db: &mut Object, by: &Recover) -> Result<Recovered, Failure> {
     let busy: Vec<_> = by.busy.iter().map(|run| run.0).collect();
     let limit = i64::try_from(by.limit).unwrap_or(i64::MAX);
-    let (worker, busy) = (by.worker.0, &busy);
-    let (mut taken, ended) = connection::retry(&store.pools.critical, |mut client| async move {
-        let client = &mut client;
-        let lost = prepare(client, LOST).await?;
-        let transaction = client.transaction().await?;
-        let lost = transaction.query(&lost, &[&worker, busy, &limit]).await?;
-        let lost = Lost::of(&lost)?;
-        let (mut taken, mut ended) = (vec![], vec![]);
-        if !lost.taken.is_empty() {
-            let statement = transaction.prepare_cached(TAKE_OVER).await?;
-            taken = transaction
-                .query(
-                    &statement,
-                    &[&worker, &lost.taken, &lost.losses, &lost.lost_at],
-                )
-                .await?;
+    let worker = by.worker.0;
+    let lost = prepare(db, LOST).await?;
+    let transaction = db.transaction().await?;
+    let lost = transaction.query(&lost, &[&worker, &busy, &limit]).await?;
+    let lost = Lost::of(&lost)?;
+    let (mut taken, mut ended) = (vec![], vec![]);
+    if !lost.taken.is_empty() {
+        let statement = transaction.prepare_cached(TAKE_OVER).await?;
+        taken = transaction
+            .query(
+                &statement,
+                &[&worker, &lost.taken, &lost.losses, &lost.lost_at],
+            )
+            .await?;
+    }
+    if !lost.ended.is_empty() {
+        let statement = transaction.prepare_cached(END).await?;
+        let error = Json::of_value(&Undo::lost());
+        ended = transaction
+            .query(&statement, &[&lost.ended, &error])
+            .await?;
+    }
+    for row in &ended {
+        if row.try_get("temporary")? {
+            let (tree, thread) = (row.try_get("tree_id")?, row.try_get("thread_id")?);
+            delete::purge(&transaction, tree, thread).await?;
         }
-        if !lost.ended.is_empty() {
-            let statement = transaction.prepare_cached(END).await?;
-            let error = Json::of_value(&Undo::lost());
-            ended = transaction
-                .query(&statement, &[&lost.ended, &error])
-                .await?;
-        }
-        for row in &ended {
-            if row.try_get("temporary")? {
-                let (tree, thread) = (row.try_get("tree_id")?, row.try_get("thread_id")?);
-                delete::purge(&transaction, tree, thread).await?;
-            }
-        }
-        transaction.execute(FORGET, &[]).await?;
-        transaction.commit().await?;
-        Ok((taken, ended))
-    })
-    .await?;
+    }
+    transaction.execute(FORGET, &[]).await?;
+    transaction.commit().await?;
     Ok(Recovered {
         taken: claimed(&mut taken)?,
         ended: ids(&ended)?,
@@ -172,3 +167,5 @@ impl Lost {
         Ok(lost)
     }
 }
+
+statements!(LOST, TAKE_OVER, END, FORGET, OF_WORKER);

@@ -44,6 +44,7 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
         strategy: word(column(row, "strategy")?)?,
         attempt: column(row, "attempt")?,
         temporary: column(row, "temporary")?,
+        principal: column::<Option<&str>>(row, "principal")?.map(Into::into),
         error: column::<Option<JsonText>>(row, "error")?
             .map(|json| json.value())
             .transpose()?,

@@ -1,16 +1,14 @@
 //! Deleting runs, and rolling back or hiding what they wrote.
 
-use deadpool_postgres::Transaction;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::super::{
-    Store,
     columns::{Json, Params, column, id_if, word},
-    connection::{self, Failure},
+    connection::Failure,
     events,
     threads::{
-        blobs::{Named, forget_results},
+        blobs::{MadeValues, forget_results},
         delete::DROP_CHECKPOINTS,
         event_facts,
     },
@@ -28,10 +26,6 @@ use crate::{
     tree::rollback::{self, Opened},
 };
 
-/// No checkpoint of a tree may be pinned while rows of the tree are deleted.
-const LOCK_TREE: &str = "
-SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR UPDATE";
-
 /// Branches first, then runs: the order in which everybody locks.
 const LOCK_BRANCH: &str = "
 SELECT 1 FROM branches b WHERE (b.tree_id, b.branch_id) IN (
@@ -43,8 +37,8 @@ SELECT r.tree_id, r.status, COALESCE(r.branch_id, t.active_branch_id) AS branch_
        b.head_checkpoint_id,
        r.base_checkpoint_id IS NULL OR EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = r.tree_id AND c.checkpoint_ns = ''
                   AND c.checkpoint_id = r.base_checkpoint_id) AS base_is_stored,
-       EXISTS (SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id AND o.branch_id = r.branch_id
-                  AND o.status = 'running') AS branch_is_busy
+       EXISTS (SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id AND o.status IN ('pending', 'running')
+                  AND CASE WHEN o.status = 'running' THEN o.branch_id = r.branch_id END) AS branch_is_busy
   FROM runs r JOIN threads t ON t.thread_id = r.thread_id
   LEFT JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = COALESCE(r.branch_id, t.active_branch_id)
  WHERE r.thread_id = $1 AND r.run_id = $2 FOR UPDATE OF r";
@@ -63,33 +57,22 @@ INSERT INTO deleted_runs (tree_id, run_id) VALUES ($1, $2) ON CONFLICT DO NOTHIN
 
 const DELETE: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 
-/// See [`runs::Store::remove`](crate::runs::Store::remove).
-pub(super) async fn remove(store: &Store, what: &Undo) -> Result<bool, Error> {
-    let was_tried = &std::sync::atomic::AtomicBool::new(false);
-    connection::retry(&store.pools.critical, |mut client| async move {
-        // An attempt whose response was lost may have deleted it.
-        let was_tried = was_tried.swap(true, std::sync::atomic::Ordering::Relaxed);
-        let transaction = client.transaction().await?;
-        transaction.query(LOCK_TREE, &[&what.thread.0]).await?;
-        transaction
-            .query(LOCK_BRANCH, &[&what.thread.0, &what.run.0])
-            .await?;
-        let row = transaction
-            .query_opt(RUN, &[&what.thread.0, &what.run.0])
-            .await?;
-        let Some(row) = row else {
-            return Ok(was_tried);
-        };
-        if !apply(&transaction, what, &row).await? {
-            return Ok(false);
-        }
-        transaction.commit().await?;
-        Ok(true)
-    })
-    .await
+/// See [`runs::Tx::remove_run`](crate::runs::Tx::remove_run).
+pub(in super::super) async fn remove_within(client: &Client, what: &Undo) -> Result<bool, Failure> {
+    match lock(client, what).await? {
+        Some(row) => apply(client, what, &row).await,
+        None => Ok(false),
+    }
 }
 
-async fn apply(transaction: &Transaction<'_>, what: &Undo, row: &Row) -> Result<bool, Failure> {
+/// Locks the branch of a run, then the run.
+async fn lock(client: &Client, what: &Undo) -> Result<Option<Row>, Failure> {
+    let key: Params<'_, 2> = [&what.thread.0, &what.run.0];
+    client.query(LOCK_BRANCH, &key).await?;
+    Ok(client.query_opt(RUN, &key).await?)
+}
+
+async fn apply(client: &Client, what: &Undo, row: &Row) -> Result<bool, Failure> {
     let run = RolledBack::of(row, what.thread)?;
     let deleted = DeletedRun {
         status: word(column(row, "status")?)?,
@@ -103,7 +86,6 @@ async fn apply(transaction: &Transaction<'_>, what: &Undo, row: &Row) -> Result<
     if has_ended && !what.ended {
         return Ok(false);
     }
-    let client = transaction.client();
     if !has_ended && !column::<bool>(row, "temporary")? {
         let ended = EndedRun {
             id: what.run,
@@ -118,24 +100,22 @@ async fn apply(transaction: &Transaction<'_>, what: &Undo, row: &Row) -> Result<
     match deleted.removal() {
         Removal::Nothing => {}
         Removal::RollBack => {
-            transaction.execute(FENCE, &branch).await?;
+            client.execute(FENCE, &branch).await?;
             roll_back(client, what.run.0, &run).await?;
             if has_ended {
-                transaction.execute(RECOMPUTE_OUTCOME, &branch).await?;
+                client.execute(RECOMPUTE_OUTCOME, &branch).await?;
             } else if let Some(error) = &what.error {
                 let error = Json::of_value(error);
-                transaction
+                client
                     .execute(SET_ERROR, &[&run.tree, &run.branch, &what.thread.0, &error])
                     .await?;
             }
         }
         Removal::Hide => {
-            transaction.execute(HIDE, &[&run.tree, &what.run.0]).await?;
+            client.execute(HIDE, &[&run.tree, &what.run.0]).await?;
         }
     }
-    transaction
-        .execute(DELETE, &[&run.tree, &what.run.0])
-        .await?;
+    client.execute(DELETE, &[&run.tree, &what.run.0]).await?;
     Ok(true)
 }
 
@@ -147,15 +127,18 @@ run_rows AS (
    WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $2 AND $2::uuid IS DISTINCT FROM $3::uuid
   UNION ALL
   SELECT c.checkpoint_id, c.parent_checkpoint_id FROM run_rows r
-    JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = r.parent_checkpoint_id
+   CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id FROM checkpoints c
+      WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = r.parent_checkpoint_id LIMIT 1) c
    WHERE r.parent_checkpoint_id IS DISTINCT FROM $3),
 keep AS (
   SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM pins p
-    JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = p.checkpoint_id
+   CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
+      WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = p.checkpoint_id LIMIT 1) c
    WHERE p.tree_id = $1 AND p.depth > (SELECT depth FROM base)
   UNION
   SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM keep k
-    JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = k.parent_checkpoint_id
+   CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
+      WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = k.parent_checkpoint_id LIMIT 1) c
    WHERE c.depth > (SELECT depth FROM base))
 SELECT array_agg(checkpoint_id) AS ids FROM run_rows r WHERE NOT EXISTS (SELECT 1 FROM keep k WHERE k.checkpoint_id = r.checkpoint_id)";
 
@@ -180,54 +163,23 @@ DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2 AND w.
    AND (w.task_id = $4 OR (w.idx = 0 AND EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.branch_id = $2
           AND o.checkpoint_ns = '' AND o.checkpoint_id = $3 AND o.task_id = w.task_id AND o.idx = -3)))";
 
-/// Versions that the checkpoints to be deleted name.
-const NAMED: &str = "
-SELECT array_agg(x.checkpoint_ns) AS nss, array_agg(x.key) AS channels, array_agg(x.value) AS versions FROM (
-  SELECT DISTINCT c.checkpoint_ns, v.key, v.value FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
-   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($2)
-  UNION SELECT c.checkpoint_ns, v.key, v.value FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
-   WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)) x";
-
-/// Results at checkpoints that stay, whose superstep's checkpoint is to be deleted. Those of the
-/// branch itself at the base are deleted too.
-const RESULTS_ABOVE: &str = "
-SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoints c
-  JOIN checkpoint_writes w ON w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.parent_checkpoint_id AND w.idx = 0
- WHERE c.tree_id = $1 AND ((c.checkpoint_ns = '' AND c.checkpoint_id = ANY($2) AND c.parent_checkpoint_id <> ALL($2))
-    OR (c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)))
-   AND NOT (w.checkpoint_ns = '' AND w.branch_id = $4 AND w.checkpoint_id IS NOT DISTINCT FROM $3)";
-
-/// Those of them that nothing else names. A version made after the base is named by checkpoints
-/// after it alone, so the base and what is deeper are all there is to look at.
-const DROP_NAMED: &str = "
-WITH RECURSIVE gone AS (SELECT x.ns COLLATE \"C\" AS ns, x.channel COLLATE \"C\" AS channel, x.version COLLATE \"C\" AS version
-    FROM unnest($2::text[], $3::text[], $4::text[]) x(ns, channel, version)),
-live AS (
-  SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
-    FROM checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint->'channel_versions') v
-   WHERE c.tree_id = $1 AND (c.checkpoint_ns <> '' OR c.depth >=
-         COALESCE((SELECT b.depth FROM checkpoints b WHERE b.tree_id = $1 AND b.checkpoint_ns = '' AND b.checkpoint_id = $5), 0))
-  UNION
-  SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($6::text[], $7::text[], $8::text[]) x(ns, channel, version)
-  UNION
-  SELECT b.checkpoint_ns, b.channel, b.base_version FROM live l CROSS JOIN LATERAL (
-    SELECT b.* FROM checkpoint_blobs b WHERE b.tree_id = $1 AND b.checkpoint_ns = l.checkpoint_ns AND b.channel = l.channel
-       AND b.version = l.version LIMIT 1) b WHERE b.base_version IS NOT NULL)
-DELETE FROM checkpoint_blobs b USING gone g WHERE b.tree_id = $1 AND b.checkpoint_ns = g.ns AND b.channel = g.channel AND b.version = g.version
-   AND NOT EXISTS (SELECT 1 FROM live l WHERE l.checkpoint_ns = g.ns AND l.channel = g.channel AND l.version = g.version)";
-
 /// Deletes the branch that a run opened, and makes its source `$4` active in its place. Runs that
 /// waited on it wait for the active branch again.
 const CLOSE_BRANCH: &str = "
 WITH b AS (DELETE FROM branches WHERE tree_id = $1 AND branch_id = $2),
-r AS (UPDATE runs SET branch_id = NULL WHERE tree_id = $1 AND thread_id = $3 AND branch_id = $2 AND status = 'pending')
+r AS (UPDATE runs SET branch_id = NULL WHERE tree_id = $1 AND thread_id = $3 AND status IN ('pending', 'running')
+      AND CASE WHEN status = 'pending' THEN branch_id = $2 END)
 UPDATE threads SET active_branch_id = $4, updated_at = now() WHERE thread_id = $3 AND active_branch_id = $2";
+
+/// What was decided on a branch that is closed, where it began.
+const CLEAN_CLOSED: &str = "
+DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2 AND w.checkpoint_ns = '' AND w.checkpoint_id = $3";
 
 /// The branch that a run opened, with its source.
 const OPENED: &str = "
 SELECT b.name, s.branch_id AS source_id, s.name AS source FROM runs r
-  JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
-  JOIN branches s ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id
+ CROSS JOIN LATERAL (SELECT b.* FROM branches b WHERE b.tree_id = r.tree_id AND b.branch_id = r.branch_id LIMIT 1) b
+ CROSS JOIN LATERAL (SELECT s.* FROM branches s WHERE s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id LIMIT 1) s
  WHERE r.tree_id = $1 AND r.run_id = $2 AND r.opened_branch";
 
 /// Where a run that is rolled back has worked.
@@ -269,6 +221,9 @@ pub(super) async fn roll_back(
         client
             .execute(CLOSE_BRANCH, &[&tree, &branch, &run.thread, &source.0])
             .await?;
+        client
+            .execute(CLEAN_CLOSED, &[&tree, &branch, &base])
+            .await?;
     } else {
         client.execute(RESET_HEAD, &[&tree, &branch, &base]).await?;
         client
@@ -301,34 +256,27 @@ async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failur
         }
         return forget_results(client, tree, branch, base).await;
     };
-    let named = client.query_one(NAMED, &[&tree, &unpinned]).await?;
-    let above = client
-        .query(RESULTS_ABOVE, &[&tree, &unpinned, &base, &branch])
-        .await?;
-    let retained = Named::by(&above)?;
+    let made = MadeValues::by(client, tree, &unpinned, Some((branch, base))).await?;
     event_facts::store(client, tree, &unpinned, true).await?;
     client
         .execute(DROP_CHECKPOINTS, &[&tree, &unpinned, &true])
         .await?;
-    let nss: Option<Vec<&str>> = named.try_get("nss")?;
-    let channels: Option<Vec<&str>> = named.try_get("channels")?;
-    let versions: Option<Vec<&str>> = named.try_get("versions")?;
-    if nss.is_some() {
-        client
-            .execute(
-                DROP_NAMED,
-                &[
-                    &tree,
-                    &nss,
-                    &channels,
-                    &versions,
-                    &base,
-                    &retained.nss,
-                    &retained.channels,
-                    &retained.versions,
-                ],
-            )
-            .await?;
-    }
+    made.drop(client, tree, run.thread, base).await?;
     forget_results(client, tree, branch, base).await
 }
+
+statements!(
+    LOCK_BRANCH,
+    RUN,
+    FENCE,
+    SET_ERROR,
+    HIDE,
+    DELETE,
+    UNPINNED,
+    RESET_HEAD,
+    RECOMPUTE_OUTCOME,
+    CLEAN_BASE,
+    CLEAN_CLOSED,
+    CLOSE_BRANCH,
+    OPENED
+);

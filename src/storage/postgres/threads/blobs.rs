@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::super::{
@@ -13,27 +13,33 @@ use crate::checkpoint::frame;
 
 /// Results whose superstep's checkpoint, which named the same values, is gone.
 const ORPHANS: &str = "
-WITH o AS MATERIALIZED (
-  SELECT w.checkpoint_ns, w.checkpoint_id, w.branch_id, p.depth + 1 AS depth FROM checkpoint_writes w
-    JOIN checkpoints p ON p.tree_id = $1 AND p.checkpoint_ns = w.checkpoint_ns AND p.checkpoint_id = w.checkpoint_id
-   WHERE w.tree_id = $1 AND w.idx = 0
-  EXCEPT SELECT checkpoint_ns, parent_checkpoint_id, branch_id, depth FROM checkpoints WHERE tree_id = $1)
-SELECT w.checkpoint_ns, w.type, w.writes FROM o JOIN checkpoint_writes w ON w.tree_id = $1 AND w.checkpoint_ns = o.checkpoint_ns
-   AND w.checkpoint_id = o.checkpoint_id AND w.branch_id = o.branch_id AND w.idx = 0";
+WITH c AS MATERIALIZED (
+  SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.depth FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1))),
+o AS MATERIALIZED (
+  SELECT w.checkpoint_ns, w.checkpoint_id, w.branch_id, c.depth + 1 AS depth FROM c CROSS JOIN LATERAL (
+    SELECT w.checkpoint_ns, w.checkpoint_id, w.branch_id FROM checkpoint_writes w
+     WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id AND w.idx = 0 OFFSET 0) w
+  EXCEPT SELECT checkpoint_ns, parent_checkpoint_id, branch_id, depth FROM c)
+SELECT w.checkpoint_ns, w.type, w.writes FROM o CROSS JOIN LATERAL (
+    SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = o.checkpoint_ns
+       AND w.checkpoint_id = o.checkpoint_id AND w.branch_id = o.branch_id AND w.idx = 0 OFFSET 0) w";
 
 /// Channel values that no checkpoint and no such result (`$2`, `$3`, `$4`) names any more, directly
 /// or by a chain of deltas.
 const DROP_BLOBS: &str = "
 WITH RECURSIVE live AS (
   SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
-    FROM checkpoints c, jsonb_each_text(c.checkpoint->'channel_versions') v WHERE c.tree_id = $1
+    FROM checkpoints c, jsonb_each_text(c.checkpoint->'channel_versions') v
+   WHERE c.tree_id = $1 AND c.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1))
   UNION
   SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($2::text[], $3::text[], $4::text[]) x(ns, channel, version)
   UNION
-  SELECT b.checkpoint_ns, b.channel, b.base_version FROM live l JOIN checkpoint_blobs b ON b.tree_id = $1
-     AND b.checkpoint_ns = l.checkpoint_ns AND b.channel = l.channel AND b.version = l.version WHERE b.base_version IS NOT NULL)
+  SELECT b.checkpoint_ns, b.channel, b.base_version FROM live l CROSS JOIN LATERAL (
+    SELECT b.checkpoint_ns, b.channel, b.base_version FROM checkpoint_blobs b WHERE b.tree_id = $1
+       AND b.checkpoint_ns = l.checkpoint_ns AND b.channel = l.channel AND b.version = l.version LIMIT 1) b WHERE b.base_version IS NOT NULL)
 DELETE FROM checkpoint_blobs b WHERE b.tree_id = $1
-   AND NOT EXISTS (SELECT 1 FROM live l WHERE l.checkpoint_ns = b.checkpoint_ns AND l.channel = b.channel AND l.version = b.version)";
+   AND (b.checkpoint_ns, b.channel, b.version) NOT IN (SELECT l.checkpoint_ns, l.channel, l.version FROM live l)";
 
 /// Deletes the values of a tree that nobody names any more.
 pub(super) async fn drop_blobs(client: &Client, tree: Uuid) -> Result<(), Failure> {
@@ -58,7 +64,7 @@ pub(in super::super) struct Named<'a> {
 
 impl<'a> Named<'a> {
     /// Of rows of results.
-    pub(in super::super) fn by(rows: &'a [tokio_postgres::Row]) -> Result<Self, Failure> {
+    pub(in super::super) fn by(rows: &'a [Row]) -> Result<Self, Failure> {
         let mut named = Self::default();
         for row in rows {
             let ns = column(row, "checkpoint_ns")?;
@@ -71,6 +77,144 @@ impl<'a> Named<'a> {
             }
         }
         Ok(named)
+    }
+}
+
+/// Versions that the checkpoints to be deleted made: those they name and the ones before them do not.
+const MADE: &str = "
+WITH d AS MATERIALIZED (
+  SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.checkpoint->'channel_versions' AS named FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($2)
+  UNION ALL
+  SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.checkpoint->'channel_versions' FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)),
+above AS (
+  SELECT p.checkpoint_ns, p.checkpoint->'channel_versions' AS named
+    FROM (SELECT checkpoint_ns, parent_checkpoint_id FROM d EXCEPT SELECT checkpoint_ns, checkpoint_id FROM d) d
+   CROSS JOIN LATERAL (SELECT p.* FROM checkpoints p WHERE p.tree_id = $1 AND p.checkpoint_ns = d.checkpoint_ns
+       AND p.checkpoint_id = d.parent_checkpoint_id LIMIT 1) p)
+SELECT array_agg(x.checkpoint_ns) AS nss, array_agg(x.key) AS channels, array_agg(x.value) AS versions FROM (
+  SELECT d.checkpoint_ns, v.key, v.value FROM d CROSS JOIN LATERAL jsonb_each_text(d.named) v
+  EXCEPT SELECT a.checkpoint_ns, v.key, v.value FROM above a CROSS JOIN LATERAL jsonb_each_text(a.named) v) x";
+
+/// Results at checkpoints that stay, whose superstep's checkpoint is to be deleted. Those of the
+/// branch itself at the base are deleted too.
+const RESULTS_ABOVE: &str = "
+SELECT w.checkpoint_ns, w.type, w.writes FROM (
+    SELECT c.checkpoint_ns, c.parent_checkpoint_id FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($2) AND c.parent_checkpoint_id <> ALL($2)
+    UNION ALL
+    SELECT c.checkpoint_ns, c.parent_checkpoint_id FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)) c
+ CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w
+    WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.parent_checkpoint_id AND w.idx = 0 OFFSET 0) w
+ WHERE NOT (w.checkpoint_ns = '' AND w.branch_id IS NOT DISTINCT FROM $4 AND w.checkpoint_id IS NOT DISTINCT FROM $3)";
+
+/// Those of them that nothing else names. Only checkpoints that descend from the one that made a
+/// version name it. Whoever descends from a deleted one was written by the same thread, since the base of
+/// a fork keeps its whole path, and has a greater id than the base `$5`.
+/// Values are looked up one by one and never change, so that rows can be named by where they lie.
+const DROP_MADE: &str = "
+WITH RECURSIVE gone AS (SELECT x.ns COLLATE \"C\" AS ns, x.channel COLLATE \"C\" AS channel, x.version COLLATE \"C\" AS version
+    FROM unnest($2::text[], $3::text[], $4::text[]) x(ns, channel, version)),
+newer AS MATERIALIZED (
+  SELECT c.checkpoint_ns, c.checkpoint_id, c.checkpoint->'channel_versions' AS named FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.thread_id = $9 AND c.checkpoint_ns = '' AND c.checkpoint_id >= COALESCE($5, '00000000-0000-0000-0000-000000000000'::uuid)),
+live AS (
+  SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
+    FROM (SELECT n.checkpoint_ns, n.named FROM newer n
+          UNION ALL
+          SELECT s.checkpoint_ns, s.named FROM newer n CROSS JOIN LATERAL (
+            SELECT s.checkpoint_ns, s.checkpoint->'channel_versions' AS named FROM checkpoints s
+             WHERE s.tree_id = $1 AND s.root_checkpoint_id = n.checkpoint_id AND s.checkpoint_ns <> '' OFFSET 0) s) c
+   CROSS JOIN LATERAL jsonb_each_text(c.named) v
+  UNION
+  SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($6::text[], $7::text[], $8::text[]) x(ns, channel, version)
+  UNION
+  SELECT b.checkpoint_ns, b.channel, b.base_version FROM live l CROSS JOIN LATERAL (
+    SELECT b.* FROM checkpoint_blobs b WHERE b.tree_id = $1 AND b.checkpoint_ns = l.checkpoint_ns AND b.channel = l.channel
+       AND b.version = l.version LIMIT 1) b WHERE b.base_version IS NOT NULL)
+DELETE FROM checkpoint_blobs WHERE ctid = ANY (ARRAY(
+  SELECT b.ctid FROM gone g CROSS JOIN LATERAL (SELECT b.ctid FROM checkpoint_blobs b
+    WHERE b.tree_id = $1 AND b.checkpoint_ns = g.ns AND b.channel = g.channel AND b.version = g.version LIMIT 1) b
+   WHERE (g.ns, g.channel, g.version) NOT IN (SELECT l.checkpoint_ns, l.channel, l.version FROM live l)))";
+
+/// Results that go with the checkpoints. What one of them points to may have lost its superstep's
+/// checkpoint before.
+const RESULTS_OF: &str = "
+SELECT w.checkpoint_ns, w.type, w.writes FROM (
+    SELECT '' COLLATE \"C\" AS ns, unnest($2::uuid[]) AS id
+    UNION ALL
+    SELECT c.checkpoint_ns, c.checkpoint_id FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)) c
+ CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w
+    WHERE w.tree_id = $1 AND w.checkpoint_ns = c.ns AND w.checkpoint_id = c.id AND w.idx = 0 OFFSET 0) w";
+
+/// Values that came with checkpoints and results which are about to be deleted.
+pub(in super::super) struct MadeValues {
+    made: Row,
+    results: Vec<Row>,
+    /// Results that stay and may point to the same values.
+    retained: Vec<Row>,
+}
+
+impl MadeValues {
+    /// Of the root checkpoints. A branch that is rolled back loses its results at the base too.
+    pub(in super::super) async fn by(
+        client: &Client,
+        tree: Uuid,
+        checkpoints: &[Uuid],
+        rolled_back: Option<(Uuid, Option<Uuid>)>,
+    ) -> Result<Self, Failure> {
+        let (branch, base) = rolled_back.unzip();
+        Ok(Self {
+            made: client.query_one(MADE, &[&tree, &checkpoints]).await?,
+            results: client.query(RESULTS_OF, &[&tree, &checkpoints]).await?,
+            retained: client
+                .query(
+                    RESULTS_ABOVE,
+                    &[&tree, &checkpoints, &base.flatten(), &branch],
+                )
+                .await?,
+        })
+    }
+
+    /// Deletes those that nothing names, once the checkpoints are gone. See [`DROP_MADE`].
+    pub(in super::super) async fn drop(
+        &self,
+        client: &Client,
+        tree: Uuid,
+        thread: Uuid,
+        base: Option<Uuid>,
+    ) -> Result<(), Failure> {
+        let mut gone = Named::by(&self.results)?;
+        let nss: Option<Vec<&str>> = column(&self.made, "nss")?;
+        let channels: Option<Vec<String>> = column(&self.made, "channels")?;
+        let versions: Option<Vec<String>> = column(&self.made, "versions")?;
+        gone.nss.extend(nss.into_iter().flatten());
+        gone.channels.extend(channels.into_iter().flatten());
+        gone.versions.extend(versions.into_iter().flatten());
+        if gone.nss.is_empty() {
+            return Ok(());
+        }
+        let retained = Named::by(&self.retained)?;
+        client
+            .execute(
+                DROP_MADE,
+                &[
+                    &tree,
+                    &gone.nss,
+                    &gone.channels,
+                    &gone.versions,
+                    &base,
+                    &retained.nss,
+                    &retained.channels,
+                    &retained.versions,
+                    &thread,
+                ],
+            )
+            .await?;
+        Ok(())
     }
 }
 
@@ -104,3 +248,14 @@ pub(in super::super) async fn forget_results(
     }
     Ok(())
 }
+
+statements!(
+    ORPHANS,
+    DROP_BLOBS,
+    MADE,
+    RESULTS_ABOVE,
+    DROP_MADE,
+    RESULTS_OF,
+    RESULTS,
+    FORGET
+);

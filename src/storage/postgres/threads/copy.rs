@@ -20,17 +20,20 @@ use crate::{
 
 /// A copy pins what it reads until it is done.
 const SOURCE: &str = "
-SELECT t.tree_id FROM threads t JOIN trees x ON x.tree_id = t.tree_id WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR SHARE OF x";
+SELECT t.tree_id FROM threads t JOIN trees x ON x.tree_id = t.tree_id WHERE t.thread_id = $1 AND t.deleted_at IS NULL
+   AND ($2::text IS NULL OR x.owner = $2 OR EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = x.tree_id AND m.principal = $2))
+   FOR SHARE OF x";
 
 const IS_TAKEN: &str = "SELECT 1 FROM threads WHERE thread_id = $1";
 
 /// Own root checkpoints and the path of the fork base.
 const VISIBLE: &str = "
 WITH RECURSIVE up AS (
-  SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t JOIN checkpoints c
-    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id WHERE t.thread_id = $2
-  UNION ALL SELECT c.checkpoint_id, c.parent_checkpoint_id FROM up u JOIN checkpoints c
-    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id),
+  SELECT c.checkpoint_id, c.parent_checkpoint_id FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = (SELECT t.fork_checkpoint_id FROM threads t WHERE t.thread_id = $2)
+  UNION ALL SELECT c.checkpoint_id, c.parent_checkpoint_id FROM up u CROSS JOIN LATERAL (
+    SELECT c.checkpoint_id, c.parent_checkpoint_id FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id LIMIT 1) c),
 x AS (SELECT checkpoint_id FROM up UNION SELECT checkpoint_id FROM checkpoints WHERE tree_id = $1 AND thread_id = $2 AND checkpoint_ns = '')
 SELECT COALESCE(array_agg(checkpoint_id), '{}') AS ids FROM x";
 
@@ -42,22 +45,26 @@ SELECT COALESCE(array_agg(branch_id), '{}') AS ids FROM (
 
 const THREAD: &str = "
 WITH x AS (INSERT INTO trees (tree_id, owner) VALUES ($1, $2))
-INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, config)
-SELECT $1, $1, active_branch_id, metadata, config FROM threads WHERE thread_id = $3";
+INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, config, owner)
+SELECT $1, $1, active_branch_id, metadata, config, $2 FROM threads WHERE thread_id = $3";
 
 const CHECKPOINTS: &str = "
 INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id,
        last_node_id, run_id, source, step, checkpoint, metadata, created_at, run_supersteps)
 SELECT $2, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, $2, c.branch_id, c.root_checkpoint_id,
-       c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.metadata, c.created_at, c.run_supersteps FROM checkpoints c
- WHERE c.tree_id = $1 AND ((c.checkpoint_ns = '' AND c.checkpoint_id = ANY($3))
-    OR (c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($3) AND c.branch_id = ANY($4)))";
+       c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.metadata, c.created_at, c.run_supersteps FROM (
+    SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($3)
+    UNION ALL
+    SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($3)
+       AND CASE WHEN c.branch_id IN (SELECT unnest($4::uuid[])) THEN true END) c";
 
+/// The copy is a tree of one thread, whose id is that of the tree.
 const WRITES: &str = "
 INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
 SELECT $2, w.checkpoint_ns, w.checkpoint_id, w.branch_id, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
-  FROM checkpoints c JOIN checkpoint_writes w ON w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
- WHERE c.tree_id = $2 AND w.branch_id = ANY($3)";
+  FROM checkpoints c CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w
+    WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id OFFSET 0) w
+ WHERE c.tree_id = $2 AND c.thread_id = $2 AND CASE WHEN w.branch_id IN (SELECT unnest($3::uuid[])) THEN true END";
 
 const BRANCHES: &str = "
 INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, version, outcome, error, origin,
@@ -73,35 +80,48 @@ SELECT $3, $3, name, checkpoint_id, depth, message_id, created_at, updated_at FR
 /// Messages whose checkpoint was pruned stay in the chain.
 const NODES: &str = "
 WITH RECURSIVE chain AS (
-  SELECT c.last_node_id AS id FROM threads t JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id
-   WHERE t.thread_id = $2
-  UNION SELECT m.parent_node_id FROM chain k JOIN message_nodes m ON m.tree_id = $1 AND m.node_id = k.id)
+  SELECT c.last_node_id AS id FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = (SELECT t.fork_checkpoint_id FROM threads t WHERE t.thread_id = $2)
+  UNION ALL SELECT m.parent_node_id FROM chain k CROSS JOIN LATERAL (
+    SELECT m.parent_node_id FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = k.id LIMIT 1) m),
+nodes AS (
+  SELECT id FROM chain
+  UNION SELECT m.node_id FROM message_nodes m WHERE m.tree_id = $1 AND m.thread_id = $2
+  UNION SELECT m.node_id FROM message_nodes m WHERE m.tree_id = $1 AND m.checkpoint_id = ANY($4))
 INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, depth, seq,
        settled_checkpoint_id, thread_id, branch_id, run_id, role, created_at)
-SELECT $3, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, depth, seq,
-       settled_checkpoint_id, $3, branch_id, run_id, role, created_at
-  FROM message_nodes WHERE tree_id = $1 AND (thread_id = $2 OR node_id IN (SELECT id FROM chain) OR checkpoint_id = ANY($4))";
+SELECT $3, m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, m.depth, m.seq,
+       m.settled_checkpoint_id, $3, m.branch_id, m.run_id, m.role, m.created_at
+  FROM nodes n CROSS JOIN LATERAL (SELECT m.* FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = n.id LIMIT 1) m";
 
 const RESULTS: &str = "
-SELECT checkpoint_ns, type, writes FROM checkpoint_writes WHERE tree_id = $1 AND idx = 0";
+SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoints c CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w
+    WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id AND w.idx = 0 OFFSET 0) w
+ WHERE c.tree_id = $1 AND c.thread_id = $1";
 
 /// What the copied checkpoints and results name, with the chains of deltas.
 const BLOBS: &str = "
 WITH RECURSIVE named AS (
   SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
-    FROM checkpoints c, jsonb_each_text(c.checkpoint->'channel_versions') v WHERE c.tree_id = $2
+    FROM checkpoints c, jsonb_each_text(c.checkpoint->'channel_versions') v WHERE c.tree_id = $2 AND c.thread_id = $2
   UNION
   SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($3::text[], $4::text[], $5::text[]) x(ns, channel, version)
   UNION
-  SELECT b.checkpoint_ns, b.channel, b.base_version FROM named n JOIN checkpoint_blobs b ON b.tree_id = $1
-     AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel AND b.version = n.version WHERE b.base_version IS NOT NULL)
+  SELECT b.checkpoint_ns, b.channel, b.base_version FROM named n CROSS JOIN LATERAL (
+    SELECT b.checkpoint_ns, b.channel, b.base_version FROM checkpoint_blobs b WHERE b.tree_id = $1
+       AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel AND b.version = n.version LIMIT 1) b WHERE b.base_version IS NOT NULL)
 INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
 SELECT $2, b.checkpoint_ns, b.channel, b.version, b.base_version, b.chain_bytes, b.type, b.blob
-  FROM named n JOIN checkpoint_blobs b ON b.tree_id = $1 AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel AND b.version = n.version";
+  FROM named n CROSS JOIN LATERAL (SELECT b.* FROM checkpoint_blobs b WHERE b.tree_id = $1
+    AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel AND b.version = n.version LIMIT 1) b";
 
 /// See [`tree::Store::copy_thread`](crate::tree::Store::copy_thread).
-pub(super) async fn copy(store: &Store, from: ThreadId, new: NewCopy) -> Result<Copied, Error> {
-    let new = &Arc::new(new);
+pub(in super::super) async fn copy_thread(
+    store: &Store,
+    from: ThreadId,
+    new: &NewCopy,
+) -> Result<Copied, Error> {
+    let new = &Arc::new(new.clone());
     let mut transaction = store.turns.snapshot().await?;
     let copied = transaction
         .run(move |client| {
@@ -116,7 +136,8 @@ pub(super) async fn copy(store: &Store, from: ThreadId, new: NewCopy) -> Result<
 }
 
 async fn copy_rows(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Copied, Failure> {
-    let Some(row) = client.query_opt(SOURCE, &[&from.0]).await? else {
+    let reader = new.reader.as_deref();
+    let Some(row) = client.query_opt(SOURCE, &[&from.0, &reader]).await? else {
         return Ok(Copied::Missing);
     };
     let tree: Uuid = column(&row, "tree_id")?;
@@ -159,3 +180,18 @@ async fn copy_rows(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Cop
     let row = client.query_one(SELECT, &[&new.id.0]).await?;
     Ok(Copied::Done(Box::new(thread_of(&row)?)))
 }
+
+statements!(
+    SOURCE,
+    IS_TAKEN,
+    VISIBLE,
+    OWNERS,
+    THREAD,
+    CHECKPOINTS,
+    WRITES,
+    BRANCHES,
+    TAGS,
+    NODES,
+    RESULTS,
+    BLOBS
+);

@@ -22,8 +22,8 @@ use crate::{
 pub(in super::super) const CREATE: &str = concat!(
     "
 WITH t AS (
-  INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number)
-  SELECT $1, $1, $2, $4, $6::bool::int WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
+  INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number, owner)
+  SELECT $1, $1, $2, $4, $6::bool::int, $3 WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
   ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id),
 tr AS (INSERT INTO trees (tree_id, owner) SELECT thread_id, $3 FROM t ON CONFLICT DO NOTHING),
 b AS (
@@ -38,13 +38,16 @@ SELECT 1 FROM t"
 /// Makes room for a thread where a tombstone is that nothing refers to.
 pub(super) const MAKE_ROOM: &str = "
 DELETE FROM threads t WHERE t.thread_id = $1 AND t.deleted_at IS NOT NULL
-   AND NOT EXISTS (SELECT 1 FROM trees x WHERE x.tree_id = t.thread_id)
-   AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id)
-   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id)
-   AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id)";
+   AND (SELECT 1 FROM trees x WHERE x.tree_id = t.thread_id) IS NULL
+   AND (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id LIMIT 1) IS NULL
+   AND (SELECT 1 FROM events e WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id LIMIT 1) IS NULL
+   AND (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id LIMIT 1) IS NULL";
 
 /// See [`tree::Store::create_thread`](crate::tree::Store::create_thread).
-pub(super) async fn create(store: &Store, new: &NewThread) -> Result<Option<Thread>, Error> {
+pub(in super::super) async fn create_thread(
+    store: &Store,
+    new: &NewThread,
+) -> Result<Option<Thread>, Error> {
     let branch = BranchId::mint();
     let row = connection::retry(&store.pools.reads, |client| async move {
         let client = &client;
@@ -63,7 +66,7 @@ pub(super) async fn create(store: &Store, new: &NewThread) -> Result<Option<Thre
     let (created, Some(row)) = row else {
         // The id is that of a tombstone.
         return if make_room(store, new.id).await? {
-            Box::pin(create(store, new)).await
+            Box::pin(create_thread(store, new)).await
         } else {
             Ok(None)
         };
@@ -104,3 +107,5 @@ pub(in super::super) async fn send_create(
         .await?;
     Ok(row.is_some())
 }
+
+statements!(CREATE, MAKE_ROOM);

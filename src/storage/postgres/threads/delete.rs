@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     super::{Store, columns::Params, connection::Failure},
-    blobs::drop_blobs,
+    blobs::MadeValues,
     event_facts,
     rows::tree_of,
 };
@@ -22,28 +22,32 @@ SELECT thread_id, deleted_at IS NULL AS alive FROM threads WHERE tree_id = $1 OR
 
 const LOCK_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE";
 
-/// Everything goes by the key of the tree. Rows of branches go first, which fences every writer.
+/// Everything goes by the threads of the tree, results by its checkpoints. Rows of branches go first,
+/// which fences every writer.
 const WIPE: &str = "
-WITH b AS (DELETE FROM branches WHERE tree_id = $1),
-r AS (DELETE FROM runs WHERE tree_id = $1),
+WITH t AS MATERIALIZED (SELECT array_agg(t.thread_id) AS ids FROM threads t WHERE t.tree_id = $1),
+b AS (DELETE FROM branches WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
+r AS (DELETE FROM runs WHERE tree_id = $1 AND run_id = ANY (ARRAY(
+  SELECT r.run_id FROM unnest((SELECT ids FROM t)::uuid[]) i(id) CROSS JOIN LATERAL (SELECT r.run_id FROM runs r WHERE r.thread_id = i.id OFFSET 0) r))),
+g AS (DELETE FROM tags WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
 x AS (DELETE FROM deleted_runs WHERE tree_id = $1),
-g AS (DELETE FROM tags WHERE tree_id = $1),
-c AS (DELETE FROM checkpoints WHERE tree_id = $1),
+w AS (DELETE FROM checkpoint_writes WHERE tree_id = $1 AND checkpoint_id = ANY (ARRAY(
+  SELECT c.checkpoint_id FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = ANY ((SELECT ids FROM t)::uuid[])))),
+c AS (DELETE FROM checkpoints WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
 v AS (DELETE FROM checkpoint_blobs WHERE tree_id = $1),
-w AS (DELETE FROM checkpoint_writes WHERE tree_id = $1),
-m AS (DELETE FROM message_nodes WHERE tree_id = $1),
-e AS (DELETE FROM events WHERE tree_id = $1),
-f AS (DELETE FROM event_facts WHERE tree_id = $1),
-t AS (DELETE FROM trees WHERE tree_id = $1)
+m AS (DELETE FROM message_nodes WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
+e AS (DELETE FROM events WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
+f AS (DELETE FROM event_facts WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
+o AS (DELETE FROM trees WHERE tree_id = $1)
 SELECT 1";
 
 /// What is derived from one thread of a tree, or from all of them, while their rows are there.
 const FORGET_DERIVED: [&str; 5] = [
-    "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2))",
-    "DELETE FROM thread_timeline WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
-    "DELETE FROM thread_heads WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
-    "DELETE FROM fork_index WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
-    "DELETE FROM search WHERE tree_id = $1 AND ($2::uuid IS NULL OR thread_id = $2)",
+    "DELETE FROM projection_offsets WHERE thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND ($2::uuid IS NULL OR t.thread_id = $2)))",
+    "DELETE FROM thread_timeline WHERE tree_id = $1 AND thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND ($2::uuid IS NULL OR t.thread_id = $2)))",
+    "DELETE FROM thread_heads WHERE tree_id = $1 AND thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND ($2::uuid IS NULL OR t.thread_id = $2)))",
+    "DELETE FROM fork_index WHERE tree_id = $1 AND thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND ($2::uuid IS NULL OR t.thread_id = $2)))",
+    "DELETE FROM search WHERE tree_id = $1 AND thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND ($2::uuid IS NULL OR t.thread_id = $2)))",
 ];
 
 /// Leaves no tombstone.
@@ -57,7 +61,7 @@ UPDATE threads SET tree_id = thread_id, parent_thread_id = NULL, fork_checkpoint
  WHERE tree_id = $1";
 
 /// A thread with relatives becomes a tombstone; what they inherit is the path of their base.
-const BURY: [&str; 4] = [
+const DELETE_OWN_ROWS: [&str; 4] = [
     "DELETE FROM tags WHERE tree_id = $1 AND thread_id = $2",
     "DELETE FROM branches WHERE tree_id = $1 AND thread_id = $2",
     "DELETE FROM runs WHERE tree_id = $1 AND thread_id = $2",
@@ -66,51 +70,60 @@ const BURY: [&str; 4] = [
 ];
 
 /// Rows of dead threads that are on no live thread's path.
-const DOOMED: &str = "
+const UNREACHABLE: &str = "
 WITH RECURSIVE keep AS (
-  SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t
-    JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id WHERE t.tree_id = $1 AND t.deleted_at IS NULL
-  UNION SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k
-    JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = k.parent_checkpoint_id),
-doomed AS MATERIALIZED (
-  SELECT c.checkpoint_id FROM checkpoints c JOIN threads t ON t.thread_id = c.thread_id AND t.deleted_at IS NOT NULL
-   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND NOT EXISTS (SELECT 1 FROM keep k WHERE k.checkpoint_id = c.checkpoint_id))
-SELECT array_agg(checkpoint_id) AS ids FROM doomed";
+  SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t CROSS JOIN LATERAL (
+    SELECT c.checkpoint_id, c.parent_checkpoint_id FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id LIMIT 1) c
+   WHERE t.tree_id = $1 AND t.deleted_at IS NULL
+  UNION SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k CROSS JOIN LATERAL (
+    SELECT c.checkpoint_id, c.parent_checkpoint_id FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = k.parent_checkpoint_id LIMIT 1) c)
+SELECT array_agg(c.checkpoint_id) AS ids FROM threads t CROSS JOIN LATERAL (
+    SELECT c.checkpoint_id FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = t.thread_id AND c.checkpoint_ns = '' OFFSET 0) c
+ WHERE t.tree_id = $1 AND CASE WHEN t.deleted_at IS NOT NULL THEN true END AND c.checkpoint_id NOT IN (SELECT k.checkpoint_id FROM keep k)";
 
 /// Checkpoints of the root graph with all rows that belong to them; with `$3` messages that
 /// begin there too.
 pub(in super::super) const DROP_CHECKPOINTS: &str = "
-WITH d AS (SELECT unnest($2::uuid[]) AS id),
-w AS (DELETE FROM checkpoint_writes w USING d WHERE w.tree_id = $1 AND w.checkpoint_ns = '' AND w.checkpoint_id = d.id),
-m AS (DELETE FROM message_nodes m USING d WHERE $3 AND m.tree_id = $1 AND m.checkpoint_id = d.id),
-s AS (DELETE FROM checkpoints s USING d WHERE s.tree_id = $1 AND s.checkpoint_ns <> '' AND s.root_checkpoint_id = d.id
-      RETURNING s.checkpoint_ns, s.checkpoint_id),
-sw AS (DELETE FROM checkpoint_writes w USING s WHERE w.tree_id = $1 AND w.checkpoint_ns = s.checkpoint_ns AND w.checkpoint_id = s.checkpoint_id)
-DELETE FROM checkpoints c USING d WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = d.id";
+WITH w AS (DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = '' AND w.checkpoint_id = ANY ($2)),
+m AS (DELETE FROM message_nodes m WHERE $3 AND m.tree_id = $1 AND m.checkpoint_id = ANY ($2)),
+sw AS (DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns <> '' AND w.checkpoint_id = ANY (ARRAY(
+  SELECT s.checkpoint_id FROM checkpoints s WHERE s.tree_id = $1 AND s.checkpoint_ns <> '' AND s.root_checkpoint_id = ANY ($2)))),
+s AS (DELETE FROM checkpoints s WHERE s.tree_id = $1 AND s.checkpoint_ns <> '' AND s.root_checkpoint_id = ANY ($2))
+DELETE FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY ($2)";
 
 /// Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it lives.
 const DROP_EVENTS: &str = "
 WITH RECURSIVE needed AS (
   SELECT thread_id, parent_thread_id, fork_event_number FROM threads WHERE tree_id = $1 AND deleted_at IS NULL
-  UNION SELECT t.thread_id, t.parent_thread_id, t.fork_event_number FROM needed n JOIN threads t ON t.thread_id = n.parent_thread_id)
-DELETE FROM events e USING threads t WHERE t.tree_id = $1 AND t.deleted_at IS NOT NULL AND e.tree_id = $1 AND e.thread_id = t.thread_id
-   AND e.event_number > (SELECT COALESCE(max(n.fork_event_number), 0) FROM needed n WHERE n.parent_thread_id = t.thread_id)";
+  UNION SELECT t.thread_id, t.parent_thread_id, t.fork_event_number FROM needed n CROSS JOIN LATERAL (
+    SELECT t.* FROM threads t WHERE t.thread_id = n.parent_thread_id LIMIT 1) t),
+dead AS MATERIALIZED (
+  SELECT t.thread_id, COALESCE(max(n.fork_event_number), 0) AS upto FROM threads t LEFT JOIN needed n ON n.parent_thread_id = t.thread_id
+   WHERE t.tree_id = $1 AND CASE WHEN t.deleted_at IS NOT NULL THEN true END GROUP BY t.thread_id)
+DELETE FROM events e USING dead d WHERE e.tree_id = $1 AND e.thread_id = d.thread_id AND e.event_number > d.upto
+   AND e.thread_id = ANY (ARRAY(SELECT thread_id FROM dead))";
 
 const DROP_FACTS: &str = "
 DELETE FROM event_facts f WHERE f.tree_id = $1
-   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = $1 AND e.thread_id = f.thread_id AND e.event_number = f.event_number)";
+   AND f.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND CASE WHEN t.deleted_at IS NOT NULL THEN true END))
+   AND (SELECT 1 FROM events e WHERE e.tree_id = $1 AND e.thread_id = f.thread_id AND e.event_number = f.event_number) IS NULL";
 
 /// Tombstones that are old and that nothing refers to.
 const FORGET: &str = "
 DELETE FROM threads WHERE thread_id IN (
   SELECT t.thread_id FROM threads t WHERE t.deleted_at < now() - interval '30 days'
-     AND NOT EXISTS (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id)
-     AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id)
-     AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id)
+     AND (SELECT 1 FROM threads k WHERE k.parent_thread_id = t.thread_id LIMIT 1) IS NULL
+     AND (SELECT 1 FROM events e WHERE e.tree_id = t.tree_id AND e.thread_id = t.thread_id LIMIT 1) IS NULL
+     AND (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id LIMIT 1) IS NULL
    LIMIT 100 FOR UPDATE SKIP LOCKED)";
 
 /// See [`tree::Store::delete_thread`](crate::tree::Store::delete_thread).
-pub(super) async fn delete_thread(store: &Store, thread: ThreadId) -> Result<bool, Error> {
+pub(in super::super) async fn delete_thread(
+    store: &Store,
+    thread: ThreadId,
+) -> Result<bool, Error> {
     let Some(tree) = tree_of(store, thread).await? else {
         return Ok(false);
     };
@@ -123,23 +136,29 @@ pub(super) async fn delete_thread(store: &Store, thread: ThreadId) -> Result<boo
 }
 
 /// See [`tree::Store::delete_tree`](crate::tree::Store::delete_tree).
-pub(super) async fn delete_tree(store: &Store, thread: ThreadId) -> Result<Vec<ThreadId>, Error> {
+pub(in super::super) async fn delete_tree(
+    store: &Store,
+    thread: ThreadId,
+) -> Result<Vec<ThreadId>, Error> {
     let Some(tree) = tree_of(store, thread).await? else {
         return Ok(Vec::new());
     };
     let mut transaction = store.turns.begin(tree).await?;
     let living = transaction
-        .run(move |client| {
-            async move {
-                client.query(ALLOW_PURGE, &[]).await?;
-                let living = living(client, tree.0).await?;
-                wipe(client, tree.0).await?;
-                Ok(living)
-            }
-            .boxed()
-        })
+        .run(move |client| delete_all(client, tree.0).boxed())
         .await?;
     transaction.commit().await?;
+    Ok(living)
+}
+
+/// Deletes a tree in a transaction that holds it; returns the threads that were not deleted before.
+pub(in super::super) async fn delete_all(
+    client: &Client,
+    tree: Uuid,
+) -> Result<Vec<ThreadId>, Failure> {
+    client.query(ALLOW_PURGE, &[]).await?;
+    let living = living(client, tree).await?;
+    wipe(client, tree).await?;
     Ok(living)
 }
 
@@ -155,7 +174,11 @@ async fn living(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>, Failure> {
 }
 
 /// Deletes a thread in a transaction that holds the tree. False when somebody else was first.
-async fn delete(client: &Client, tree: Uuid, thread: Uuid) -> Result<bool, Failure> {
+pub(in super::super) async fn delete(
+    client: &Client,
+    tree: Uuid,
+    thread: Uuid,
+) -> Result<bool, Failure> {
     client.query(ALLOW_PURGE, &[]).await?;
     let living = living(client, tree).await?;
     if !living.contains(&ThreadId(thread)) {
@@ -164,7 +187,7 @@ async fn delete(client: &Client, tree: Uuid, thread: Uuid) -> Result<bool, Failu
     if living.len() == 1 {
         wipe(client, tree).await?;
     } else {
-        bury(client, tree, thread).await?;
+        leave_tombstone(client, tree, thread).await?;
     }
     Ok(true)
 }
@@ -179,23 +202,26 @@ async fn wipe(client: &Client, tree: Uuid) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn bury(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> {
+async fn leave_tombstone(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> {
     for text in FORGET_DERIVED {
         client.execute(text, &[&tree, &Some(thread)]).await?;
     }
-    for text in BURY {
+    for text in DELETE_OWN_ROWS {
         client.execute(text, &[&tree, &thread]).await?;
     }
     client.execute(DROP_EVENTS, &[&tree]).await?;
     client.execute(DROP_FACTS, &[&tree]).await?;
-    let row = client.query_one(DOOMED, &[&tree]).await?;
-    if let Some(doomed) = row.try_get::<_, Option<Vec<Uuid>>>("ids")? {
-        event_facts::store(client, tree, &doomed, true).await?;
+    let row = client.query_one(UNREACHABLE, &[&tree]).await?;
+    if let Some(unreachable) = row.try_get::<_, Option<Vec<Uuid>>>("ids")? {
+        let made = MadeValues::by(client, tree, &unreachable, None).await?;
+        event_facts::store(client, tree, &unreachable, true).await?;
         client
-            .execute(DROP_CHECKPOINTS, &[&tree, &doomed, &true])
+            .execute(DROP_CHECKPOINTS, &[&tree, &unreachable, &true])
             .await?;
+        // What stays descends from none of them, or they would be on a living thread's path.
+        let newest = Some(Uuid::max());
+        made.drop(client, tree, thread, newest).await?;
     }
-    drop_blobs(client, tree).await?;
     client.execute(FORGET, &[]).await?;
     Ok(())
 }
@@ -234,3 +260,19 @@ pub(in super::super) async fn purge(
     threads?;
     Ok(())
 }
+
+statements!(
+    ALLOW_PURGE,
+    FAMILY,
+    LOCK_TREE,
+    WIPE,
+    FORGET_DERIVED,
+    WIPE_THREADS,
+    WIPE_CONTENT,
+    DELETE_OWN_ROWS,
+    UNREACHABLE,
+    DROP_CHECKPOINTS,
+    DROP_EVENTS,
+    DROP_FACTS,
+    FORGET
+);

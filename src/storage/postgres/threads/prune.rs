@@ -23,27 +23,34 @@ use crate::{
 
 /// Pins, bases of open runs, and checkpoints with an open interrupt, also in a subgraph.
 const ROWS: &str = "
-WITH kept AS MATERIALIZED (
+WITH own AS MATERIALIZED (
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.source FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = ''),
+kept AS MATERIALIZED (
   SELECT checkpoint_id AS id FROM pins WHERE tree_id = $1
   UNION SELECT base_checkpoint_id FROM runs WHERE tree_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') AND base_checkpoint_id IS NOT NULL
-  UNION SELECT COALESCE(c.root_checkpoint_id, c.checkpoint_id) FROM checkpoint_writes w
-    JOIN checkpoints c ON c.tree_id = $1 AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
-   WHERE w.tree_id = $1 AND w.idx = -3
-     AND NOT EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id
-                        AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0))
+  UNION SELECT c.root FROM (
+      SELECT '' AS ns, c.checkpoint_id AS id, c.checkpoint_id AS root FROM own c
+      UNION ALL SELECT s.* FROM own c CROSS JOIN LATERAL (SELECT s.checkpoint_ns, s.checkpoint_id, s.root_checkpoint_id FROM checkpoints s
+        WHERE s.tree_id = $1 AND s.root_checkpoint_id = c.checkpoint_id AND s.checkpoint_ns <> '' OFFSET 0) s) c
+   CROSS JOIN LATERAL (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = c.ns COLLATE \"C\" AND w.checkpoint_id = c.id AND w.idx = -3
+       AND (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id
+               AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0) IS NULL LIMIT 1) w)
 SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.checkpoint_id IN (SELECT id FROM kept) AS kept, c.source = 'input' AS input
-  FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = ''";
+  FROM own c";
 
 const INNER: &str = "
 SELECT DISTINCT root_checkpoint_id, checkpoint_ns, branch_id FROM checkpoints
- WHERE tree_id = $1 AND thread_id = $2 AND checkpoint_ns <> '' AND root_checkpoint_id IS NOT NULL AND strpos(checkpoint_ns, ':') = 0";
+ WHERE tree_id = $1 AND thread_id = $2 AND CASE WHEN checkpoint_ns <> '' AND root_checkpoint_id IS NOT NULL THEN strpos(checkpoint_ns, ':') = 0 END";
 
 const FOLLOW: &str = "
 UPDATE checkpoints c SET parent_checkpoint_id = x.above FROM unnest($2::uuid[], $3::uuid[]) x(id, above)
- WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = x.id";
+ WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = x.id AND c.checkpoint_id = ANY($2)";
 
 /// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
-pub(super) async fn prune(store: &Store, thread: ThreadId) -> Result<Option<usize>, Error> {
+pub(in super::super) async fn prune_thread(
+    store: &Store,
+    thread: ThreadId,
+) -> Result<Option<usize>, Error> {
     let Some(tree) = tree_of(store, thread).await? else {
         return Ok(None);
     };
@@ -55,7 +62,12 @@ pub(super) async fn prune(store: &Store, thread: ThreadId) -> Result<Option<usiz
     Ok(Some(removed))
 }
 
-async fn prune_rows(client: &Client, tree: TreeId, thread: ThreadId) -> Result<usize, Failure> {
+/// Prunes a thread in a transaction that holds the tree.
+pub(in super::super) async fn prune_rows(
+    client: &Client,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<usize, Failure> {
     let rows = client.query(ROWS, &[&tree.0, &thread.0]).await?;
     let rows = rows.iter().map(row_of).collect::<Result<Vec<_>, _>>()?;
     let inner = client.query(INNER, &[&tree.0, &thread.0]).await?;
@@ -66,18 +78,18 @@ async fn prune_rows(client: &Client, tree: TreeId, thread: ThreadId) -> Result<u
         .iter()
         .map(|(child, parent)| (child.0, parent.map(|id| id.0)))
         .unzip();
-    let doomed: Vec<Uuid> = plan.removed.iter().map(|id| id.0).collect();
-    event_facts::store(client, tree.0, &[&*doomed, &*children].concat(), false).await?;
+    let removed: Vec<Uuid> = plan.removed.iter().map(|id| id.0).collect();
+    event_facts::store(client, tree.0, &[&*removed, &*children].concat(), false).await?;
     client
         .execute(FOLLOW, &[&tree.0, &children, &parents])
         .await?;
-    if !doomed.is_empty() {
+    if !removed.is_empty() {
         client
-            .execute(DROP_CHECKPOINTS, &[&tree.0, &doomed, &false])
+            .execute(DROP_CHECKPOINTS, &[&tree.0, &removed, &false])
             .await?;
         drop_blobs(client, tree.0).await?;
     }
-    Ok(doomed.len())
+    Ok(removed.len())
 }
 
 fn row_of(row: &Row) -> Result<Checkpoint, Error> {
@@ -97,3 +109,5 @@ fn inner_of(row: &Row) -> Result<SubgraphState, Error> {
         branch: BranchId(column(row, "branch_id")?),
     })
 }
+
+statements!(ROWS, INNER, FOLLOW);

@@ -68,3 +68,5 @@ pub(super) async fn tree_of(store: &Store, thread: ThreadId) -> Result<Option<Tr
     row.map(|row| Ok(TreeId(column(&row, "tree_id")?)))
         .transpose()
 }
+
+statements!(SELECT, TREE_OF);

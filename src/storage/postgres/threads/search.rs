@@ -1,65 +1,249 @@
 //! Searching and counting the threads that are not deleted.
 
+use deadpool_postgres::Object;
+
 use uuid::Uuid;
 
 use super::{
     super::{
-        Store,
-        columns::{Json, Params},
-        connection::{self, prepare},
+        columns::{Json, Params, Time},
+        connection::{Failure, prepare},
     },
     rows::thread_of,
 };
 use crate::{
-    checkpoint::Error,
+    time::Timestamp,
     tree::{
         Thread,
-        search::{ThreadFilter, ThreadPage},
+        search::{SortBy, ThreadFilter, ThreadPage},
     },
 };
 
-/// Living threads that pass the filter, as the table `y`.
-macro_rules! found {
-    ($rest:expr) => {
-        concat!(
-            "
-WITH x AS (
-  SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
-         b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error,
-         EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
-                    AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy
-    FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
-   WHERE t.deleted_at IS NULL
-     AND ($1::uuid[] IS NULL OR t.thread_id = ANY($1))
-     AND ($2::jsonb IS NULL OR t.metadata @> $2)
-     AND ($4::text IS NULL OR EXISTS (SELECT 1 FROM trees o WHERE o.tree_id = t.tree_id AND o.owner = $4)
-          OR EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = t.tree_id AND m.principal = $4))
+/// The thread `t` with its active branch `b`.
+macro_rules! with_branch {
+    () => {
+        "
+ CROSS JOIN LATERAL (
+    SELECT b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error, b.updated_at,
+           EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
+                      AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy
+      FROM branches b WHERE b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id LIMIT 1) b "
+    };
+}
+
+/// The columns of a page, of a thread `t` and its branch `b`.
+macro_rules! thread_columns {
+    () => {
+        " t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
+          b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error, b.busy "
+    };
+}
+
+/// Threads with a run that is executed: the times of their branches move on while their own stay.
+macro_rules! active {
+    () => {
+        "
+act AS MATERIALIZED (
+  SELECT DISTINCT t.thread_id, t.tree_id, GREATEST(t.updated_at, b.updated_at) AS updated_at FROM runs r
+   CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.thread_id = r.thread_id AND t.deleted_at IS NULL LIMIT 1) t
+   CROSS JOIN LATERAL (SELECT b.updated_at FROM branches b WHERE b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id LIMIT 1) b
+   WHERE r.status = 'running') "
+    };
+}
+
+/// What a thread `t` with its branch `b` must pass. The newest of a family of forks is the first
+/// one by the index of the tree, or one that has a running run.
+macro_rules! passes {
+    () => {
+        "
+     t.deleted_at IS NULL AND ($2::jsonb IS NULL OR t.metadata @> $2)
      AND ($5 <> 'roots' OR t.parent_thread_id IS NULL)
-     AND ($5 <> 'latest-fork' OR NOT EXISTS (
-       SELECT 1 FROM threads o JOIN branches ob ON ob.tree_id = o.tree_id AND ob.branch_id = o.active_branch_id
-        WHERE o.tree_id = t.tree_id AND o.deleted_at IS NULL AND o.thread_id <> t.thread_id
-          AND (GREATEST(o.updated_at, ob.updated_at), o.thread_id) > (GREATEST(t.updated_at, b.updated_at), t.thread_id)))),
-y AS (SELECT x.*, CASE WHEN x.busy THEN 'busy' ELSE x.outcome END AS status FROM x) ",
-            $rest
+     AND ($3::text IS NULL OR CASE WHEN b.busy THEN 'busy' ELSE b.outcome END = $3)
+     AND ($5 <> 'latest-fork' OR t.thread_id = (SELECT n.thread_id FROM (
+        (SELECT o.thread_id, o.updated_at FROM threads o WHERE o.tree_id = t.tree_id AND CASE WHEN o.deleted_at IS NULL THEN true END
+          ORDER BY o.updated_at DESC, o.thread_id DESC LIMIT 1)
+        UNION ALL
+        SELECT a.thread_id, a.updated_at FROM act a WHERE a.tree_id = t.tree_id) n ORDER BY n.updated_at DESC, n.thread_id DESC LIMIT 1)) "
+    };
+}
+
+/// Every text has all parameters, whether it needs them or not.
+macro_rules! parameters {
+    () => {
+        " ($1::uuid[] IS NULL OR $4::text IS NULL OR $6::text IS NULL OR $9::timestamptz IS NULL OR $10::uuid IS NULL OR true) "
+    };
+}
+
+/// Threads that were shared with the principal.
+macro_rules! shared {
+    () => {
+        "tree_members m CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.tree_id = m.tree_id OFFSET 0) t"
+    };
+}
+
+/// By the last change, in the order of an index, behind `($9, $10)`.
+macro_rules! recent {
+    ($own:literal, $shared:expr, $may_see:literal, $order:literal, $behind:literal) => {
+        concat!(
+            "WITH", active!(), "
+SELECT * FROM (
+  (SELECT", thread_columns!(), "FROM threads t", with_branch!(), "
+    WHERE (t.updated_at, t.thread_id) ", $behind, " ($9, $10) AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND ", $own, passes!(), "
+    ORDER BY t.updated_at ", $order, ", t.thread_id ", $order, " LIMIT $7::bigint + $8::bigint)",
+            $shared, "
+  UNION ALL
+  (SELECT", thread_columns!(), "FROM act a CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.thread_id = a.thread_id LIMIT 1) t", with_branch!(), "
+    WHERE (a.updated_at, a.thread_id) ", $behind, " ($9, $10) AND ", $may_see, passes!(), ")) y
+ WHERE", parameters!(), "
+ ORDER BY y.updated_at ", $order, ", y.thread_id ", $order, " LIMIT $7 OFFSET $8"
+        )
+    };
+    (all $order:literal, $behind:literal) => {
+        recent!("", "", "", $order, $behind)
+    };
+    (of $order:literal, $behind:literal) => {
+        recent!(
+            "t.owner = $4 AND",
+            concat!(
+                "
+  UNION ALL
+  (SELECT", thread_columns!(), "FROM ", shared!(), with_branch!(), "
+    WHERE m.principal = $4 AND t.owner <> $4 AND (t.updated_at, t.thread_id) ", $behind, " ($9, $10)
+      AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND", passes!(), "
+    ORDER BY t.updated_at ", $order, ", t.thread_id ", $order, " LIMIT $7::bigint + $8::bigint)"
+            ),
+            "(t.owner = $4 OR EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = t.tree_id AND m.principal = $4)) AND",
+            $order,
+            $behind
         )
     };
 }
 
-macro_rules! page {
-    ($order:literal) => {
-        found!(concat!(
+const RECENT_LAST: &str = recent!(all "ASC", ">");
+const RECENT_FIRST: &str = recent!(all "DESC", "<");
+const RECENT_LAST_OF: &str = recent!(of "ASC", ">");
+const RECENT_FIRST_OF: &str = recent!(of "DESC", "<");
+
+/// By what never changes, in the order of an index, behind `$9` and `$10`.
+macro_rules! in_order {
+    ($behind:literal, $by:literal) => {
+        concat!(
+            "WITH",
+            active!(),
             "
-SELECT * FROM y WHERE ($3::text IS NULL OR y.status = $3)
- ORDER BY CASE WHEN $6 = 'status' THEN y.status END COLLATE \"C\" ", $order, ",
-  CASE $6 WHEN 'created_at' THEN y.created_at WHEN 'updated_at' THEN y.updated_at WHEN 'state_updated_at' THEN y.state_updated_at END ",
-            $order, ", y.thread_id ", $order, " LIMIT $7 OFFSET $8"
-        ))
+SELECT",
+            thread_columns!(),
+            "FROM threads t",
+            with_branch!(),
+            "
+ WHERE ",
+            $behind,
+            " AND",
+            passes!(),
+            " AND",
+            parameters!(),
+            "
+ ORDER BY ",
+            $by,
+            " LIMIT $7 OFFSET $8"
+        )
     };
 }
 
-const ASCENDING: &str = page!("ASC");
-const DESCENDING: &str = page!("DESC");
-const COUNT: &str = found!("SELECT count(*) FROM y WHERE ($3::text IS NULL OR y.status = $3)");
+const CREATED_LAST: &str = in_order!(
+    "(t.created_at, t.thread_id) > ($9, $10)",
+    "t.created_at, t.thread_id"
+);
+const CREATED_FIRST: &str = in_order!(
+    "(t.created_at, t.thread_id) < ($9, $10)",
+    "t.created_at DESC, t.thread_id DESC"
+);
+const BY_ID: &str = in_order!("t.thread_id > $10", "t.thread_id");
+const BY_ID_BACKWARDS: &str = in_order!("t.thread_id < $10", "t.thread_id DESC");
+
+/// Threads with these ids, those of a principal, or all of them.
+macro_rules! source {
+    (ids) => {
+        "(SELECT t.* FROM (SELECT DISTINCT unnest($1::uuid[]) AS id) i CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.thread_id = i.id LIMIT 1) t
+    WHERE $4::text IS NULL OR t.owner = $4 OR EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = t.tree_id AND m.principal = $4)) t"
+    };
+    (of) => {
+        concat!(
+            "(SELECT t.* FROM threads t WHERE t.owner = $4 AND t.deleted_at IS NULL
+    UNION ALL SELECT t.* FROM ", shared!(), " WHERE m.principal = $4 AND t.owner <> $4) t"
+        )
+    };
+    (all) => {
+        "(SELECT t.* FROM threads t WHERE t.deleted_at IS NULL OFFSET 0) t"
+    };
+}
+
+/// In any order: all are read.
+macro_rules! sorted {
+    ($source:ident $order:literal) => {
+        concat!(
+            "WITH", active!(), ",
+y AS (SELECT", thread_columns!(), "FROM ", source!($source), with_branch!(), "WHERE", passes!(), ")
+SELECT * FROM y WHERE", parameters!(), "
+ ORDER BY CASE WHEN $6 = 'status' THEN CASE WHEN y.busy THEN 'busy' ELSE y.outcome END END COLLATE \"C\" ", $order, ",
+  CASE $6 WHEN 'created_at' THEN y.created_at WHEN 'updated_at' THEN y.updated_at WHEN 'state_updated_at' THEN y.state_updated_at END ",
+            $order, ", y.thread_id ", $order, " LIMIT $7 OFFSET $8"
+        )
+    };
+}
+
+const SORTED: [&str; 6] = [
+    sorted!(all "ASC"),
+    sorted!(all "DESC"),
+    sorted!(of "ASC"),
+    sorted!(of "DESC"),
+    sorted!(ids "ASC"),
+    sorted!(ids "DESC"),
+];
+
+macro_rules! count {
+    ($source:ident) => {
+        concat!(
+            "WITH",
+            active!(),
+            "
+SELECT count(*) FROM ",
+            source!($source),
+            with_branch!(),
+            "WHERE",
+            passes!(),
+            " AND ($1::uuid[] IS NULL OR $4::text IS NULL OR true)"
+        )
+    };
+}
+
+const COUNT: [&str; 3] = [count!(all), count!(of), count!(ids)];
+
+/// The place of a filter's threads in [`SORTED`], by twos, and in [`COUNT`].
+fn source(filter: &ThreadFilter) -> usize {
+    match (&filter.ids, &filter.principal) {
+        (Some(_), _) => 2,
+        (None, Some(_)) => 1,
+        (None, None) => 0,
+    }
+}
+
+fn text(page: &ThreadPage) -> &'static str {
+    let is_of = page.filter.principal.is_some();
+    if !page.is_in_order() {
+        return SORTED[2 * source(&page.filter) + usize::from(!page.ascending)];
+    }
+    match (page.sort_by, page.ascending, is_of) {
+        (SortBy::ThreadId, true, _) => BY_ID,
+        (SortBy::ThreadId, false, _) => BY_ID_BACKWARDS,
+        (SortBy::CreatedAt, true, _) => CREATED_LAST,
+        (SortBy::CreatedAt, false, _) => CREATED_FIRST,
+        (_, true, true) => RECENT_LAST_OF,
+        (_, true, false) => RECENT_LAST,
+        (_, false, true) => RECENT_FIRST_OF,
+        (_, false, false) => RECENT_FIRST,
+    }
+}
 
 /// The values of a filter as they are bound.
 struct Bound<'a> {
@@ -84,48 +268,67 @@ impl<'a> Bound<'a> {
 }
 
 /// A page of living threads.
-pub(super) async fn search(store: &Store, page: &ThreadPage) -> Result<Vec<Thread>, Error> {
-    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
-    let offset = i64::try_from(page.offset).unwrap_or(i64::MAX);
-    let rows = connection::retry(&store.pools.reads, |client| async move {
-        let text = if page.ascending {
-            ASCENDING
-        } else {
-            DESCENDING
-        };
-        let statement = prepare(&client, text).await?;
-        let bound = Bound::of(&page.filter);
-        let sort_by = page.sort_by.as_str();
-        let params: Params<'_, 8> = [
-            &bound.ids,
-            &bound.metadata,
-            &bound.status,
-            &bound.principal,
-            &bound.mode,
-            &sort_by,
-            &limit,
-            &offset,
-        ];
-        Ok(client.query(&statement, &params).await?)
-    })
-    .await?;
-    rows.iter().map(thread_of).collect()
+pub(in super::super) async fn search(
+    db: &Object,
+    page: &ThreadPage,
+) -> Result<Vec<Thread>, Failure> {
+    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX / 2);
+    let offset = i64::try_from(page.offset).unwrap_or(i64::MAX / 2);
+    let statement = prepare(db, text(page)).await?;
+    let bound = Bound::of(&page.filter);
+    let sort_by = page.sort_by.as_str();
+    let (at, id) = match &page.after {
+        Some(after) => (after.at, after.id.0),
+        // Before the first of any order.
+        None if page.ascending => (EARLIEST, Uuid::nil()),
+        None => (LATEST, Uuid::max()),
+    };
+    let at = Time(at);
+    let params: Params<'_, 10> = [
+        &bound.ids,
+        &bound.metadata,
+        &bound.status,
+        &bound.principal,
+        &bound.mode,
+        &sort_by,
+        &limit,
+        &offset,
+        &at,
+        &id,
+    ];
+    let rows = db.query(&statement, &params).await?;
+    Ok(rows.iter().map(thread_of).collect::<Result<_, _>>()?)
 }
 
 /// How many living threads there are.
-pub(super) async fn count(store: &Store, filter: &ThreadFilter) -> Result<u64, Error> {
-    let count: i64 = connection::retry(&store.pools.reads, |client| async move {
-        let statement = prepare(&client, COUNT).await?;
-        let bound = Bound::of(filter);
-        let params: Params<'_, 5> = [
-            &bound.ids,
-            &bound.metadata,
-            &bound.status,
-            &bound.principal,
-            &bound.mode,
-        ];
-        Ok(client.query_one(&statement, &params).await?.try_get(0)?)
-    })
-    .await?;
+pub(in super::super) async fn count(db: &Object, filter: &ThreadFilter) -> Result<u64, Failure> {
+    let statement = prepare(db, COUNT[source(filter)]).await?;
+    let bound = Bound::of(filter);
+    let params: Params<'_, 5> = [
+        &bound.ids,
+        &bound.metadata,
+        &bound.status,
+        &bound.principal,
+        &bound.mode,
+    ];
+    let row = db.query_one(&statement, &params).await?;
+    let count: i64 = row.try_get(0)?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
+
+/// Times beyond any that is stored, and within what Postgres has.
+const EARLIEST: Timestamp = Timestamp(0);
+const LATEST: Timestamp = Timestamp(250_000_000_000_000_000);
+
+statements!(
+    RECENT_LAST,
+    RECENT_FIRST,
+    RECENT_LAST_OF,
+    RECENT_FIRST_OF,
+    CREATED_LAST,
+    CREATED_FIRST,
+    BY_ID,
+    BY_ID_BACKWARDS,
+    SORTED,
+    COUNT
+);

@@ -32,6 +32,25 @@ async fn execute(
     Ok(db.execute(&statement, params).await?)
 }
 
+const LOCK_BRANCH: &str =
+    "SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 FOR NO KEY UPDATE";
+
+const SET_CREATION: &str =
+    "UPDATE branches SET creation_id = $3 WHERE tree_id = $1 AND branch_id = $2";
+
+const RENAME_BRANCH: &str = "
+UPDATE branches SET name = $3, updated_at = clock_timestamp() WHERE tree_id = $1 AND branch_id = $2";
+
+const DELETE_BRANCH: &str = "DELETE FROM branches WHERE tree_id = $1 AND branch_id = $2";
+
+const ACTIVATE: &str = "
+UPDATE threads SET active_branch_id = $2, updated_at = clock_timestamp() WHERE thread_id = $1";
+
+const DELETE_TAG: &str = "DELETE FROM tags WHERE tree_id = $1 AND thread_id = $2 AND name = $3";
+
+const SET_OUTCOME: &str = "
+UPDATE branches SET outcome = $3, error = NULL, updated_at = clock_timestamp() WHERE tree_id = $1 AND branch_id = $2";
+
 const INSERT_BRANCH: &str = "
 INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, outcome, origin, source_branch_id, created_at, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, clock_timestamp(), clock_timestamp())";
@@ -62,20 +81,10 @@ pub(super) async fn copy_writes(
     to: BranchId,
 ) -> Result<(), Failure> {
     // Flushes in flight end first.
-    execute(
-        db,
-        "SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 FOR NO KEY UPDATE",
-        &[&tree.0, &from.0],
-    )
-    .await?;
+    execute(db, LOCK_BRANCH, &[&tree.0, &from.0]).await?;
     let creation = branches::creation_id(db, tree.0, from.0, base.0).await?;
     branches::copy_writes(db, tree.0, base.0, from.0, to.0).await?;
-    execute(
-        db,
-        "UPDATE branches SET creation_id = $3 WHERE tree_id = $1 AND branch_id = $2",
-        &[&tree.0, &to.0, &creation],
-    )
-    .await?;
+    execute(db, SET_CREATION, &[&tree.0, &to.0, &creation]).await?;
     Ok(())
 }
 
@@ -85,22 +94,12 @@ pub(super) async fn rename_branch(
     id: BranchId,
     name: &str,
 ) -> Result<(), Failure> {
-    execute(
-        db,
-        "UPDATE branches SET name = $3, updated_at = clock_timestamp() WHERE tree_id = $1 AND branch_id = $2",
-        &[&tree.0, &id.0, &name],
-    )
-    .await?;
+    execute(db, RENAME_BRANCH, &[&tree.0, &id.0, &name]).await?;
     Ok(())
 }
 
 pub(super) async fn delete_branch(db: &Object, tree: TreeId, id: BranchId) -> Result<(), Failure> {
-    execute(
-        db,
-        "DELETE FROM branches WHERE tree_id = $1 AND branch_id = $2",
-        &[&tree.0, &id.0],
-    )
-    .await?;
+    execute(db, DELETE_BRANCH, &[&tree.0, &id.0]).await?;
     Ok(())
 }
 
@@ -109,12 +108,7 @@ pub(super) async fn activate(
     thread: ThreadId,
     branch: BranchId,
 ) -> Result<(), Failure> {
-    execute(
-        db,
-        "UPDATE threads SET active_branch_id = $2, updated_at = clock_timestamp() WHERE thread_id = $1",
-        &[&thread.0, &branch.0],
-    )
-    .await?;
+    execute(db, ACTIVATE, &[&thread.0, &branch.0]).await?;
     Ok(())
 }
 
@@ -153,12 +147,7 @@ pub(super) async fn delete_tag(
     thread: ThreadId,
     name: &str,
 ) -> Result<bool, Failure> {
-    let deleted = execute(
-        db,
-        "DELETE FROM tags WHERE tree_id = $1 AND thread_id = $2 AND name = $3",
-        &[&tree.0, &thread.0, &name],
-    )
-    .await?;
+    let deleted = execute(db, DELETE_TAG, &[&tree.0, &thread.0, &name]).await?;
     Ok(deleted > 0)
 }
 
@@ -180,7 +169,7 @@ pub(super) async fn cancel_runs(
 
 const PIN_RUNS: &str = "
 UPDATE runs SET branch_id = $2, updated_at = clock_timestamp()
- WHERE run_id = ANY($1) AND status = 'pending' AND branch_id IS NULL";
+ WHERE run_id = ANY($1) AND CASE WHEN status = 'pending' THEN branch_id IS NULL END";
 
 pub(super) async fn pin_runs(db: &Object, runs: &[RunId], branch: BranchId) -> Result<(), Failure> {
     let runs: Vec<_> = runs.iter().map(|run| run.0).collect();
@@ -190,8 +179,8 @@ pub(super) async fn pin_runs(db: &Object, runs: &[RunId], branch: BranchId) -> R
 
 const INSERT_FORK: &str = "
 INSERT INTO threads (thread_id, tree_id, parent_thread_id, fork_checkpoint_id, fork_checkpoint_depth, fork_anchor, fork_position,
-       fork_event_number, fork_level, active_branch_id, last_event_number, metadata, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $8, $11, clock_timestamp(), clock_timestamp())";
+       fork_event_number, fork_level, active_branch_id, last_event_number, metadata, created_at, updated_at, owner)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $8, $11, clock_timestamp(), clock_timestamp(), o.owner FROM trees o WHERE o.tree_id = $2";
 
 pub(super) async fn insert_fork(db: &Object, new: &InsertFork) -> Result<(), Failure> {
     let checkpoint = new.checkpoint.map(|id| id.0);
@@ -240,12 +229,7 @@ pub(super) async fn set_outcome(
     branch: BranchId,
     outcome: Outcome,
 ) -> Result<(), Failure> {
-    execute(
-        db,
-        "UPDATE branches SET outcome = $3, error = NULL, updated_at = clock_timestamp() WHERE tree_id = $1 AND branch_id = $2",
-        &[&tree.0, &branch.0, &outcome.as_str()],
-    )
-    .await?;
+    execute(db, SET_OUTCOME, &[&tree.0, &branch.0, &outcome.as_str()]).await?;
     Ok(())
 }
 
@@ -269,8 +253,27 @@ pub(super) async fn create_run(db: &Object, new: NewRun) -> Result<Created, Fail
     let end = match &created {
         Created::Started(..) | Created::Queued(_) => "RELEASE run",
         // What was done to make room for it is rolled back.
-        Created::Busy | Created::NoThread | Created::Exists => "ROLLBACK TO run; RELEASE run",
+        Created::Busy
+        | Created::NoThread
+        | Created::Exists
+        | Created::Denied(_)
+        | Created::QueueFull(_) => "ROLLBACK TO run; RELEASE run",
     };
     db.batch_execute(end).await?;
     Ok(created)
 }
+
+statements!(
+    LOCK_BRANCH,
+    SET_CREATION,
+    RENAME_BRANCH,
+    DELETE_BRANCH,
+    ACTIVATE,
+    DELETE_TAG,
+    SET_OUTCOME,
+    INSERT_BRANCH,
+    PUT_TAG,
+    PIN_RUNS,
+    INSERT_FORK,
+    TOUCH
+);

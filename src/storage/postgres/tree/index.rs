@@ -36,8 +36,8 @@ const CHAIN: &str = concat!(
   UNION ALL
   SELECT",
     node_columns!(),
-    ", k.n + 1 FROM chain k JOIN message_nodes m
-    ON m.tree_id = $1 AND m.node_id = k.parent_node_id WHERE k.n < $3)
+    ", k.n + 1 FROM chain k CROSS JOIN LATERAL (SELECT m.* FROM message_nodes m
+     WHERE m.tree_id = $1 AND m.node_id = k.parent_node_id LIMIT 1) m WHERE k.n < $3)
 SELECT * FROM chain ORDER BY n"
 );
 
@@ -116,11 +116,12 @@ const SEGMENT: &str = concat!(
 WITH RECURSIVE up AS (
   SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes WHERE tree_id = $1 AND node_id = $2
   UNION ALL
-  SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1
-    FROM up u JOIN message_nodes m ON m.tree_id = $1 AND m.node_id = u.parent_node_id WHERE u.ordinal > $3 + 1 AND u.n < $5)
+  SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1 FROM up u CROSS JOIN LATERAL (
+    SELECT m.node_id, m.parent_node_id, m.ordinal FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = u.parent_node_id LIMIT 1) m
+   WHERE u.ordinal > $3 + 1 AND u.n < $5)
 SELECT",
     node_columns!(),
-    "FROM up u JOIN message_nodes m ON m.tree_id = $1 AND m.node_id = u.node_id
+    "FROM up u CROSS JOIN LATERAL (SELECT m.* FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = u.node_id LIMIT 1) m
  WHERE u.ordinal > $3 AND u.ordinal <= $4 ORDER BY u.ordinal"
 );
 
@@ -155,3 +156,5 @@ pub(super) async fn followers(
     let parents: Vec<_> = parents.iter().map(|id| id.0).collect();
     all(db, FOLLOWERS, &[&tree.0, &parents], node_of).await
 }
+
+statements!(NODE, NODES_OF, CHAIN, CHILDREN, FIRST, SEGMENT, FOLLOWERS);

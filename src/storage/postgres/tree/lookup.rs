@@ -26,6 +26,9 @@ macro_rules! threads {
     };
 }
 
+const THREAD: &str = threads!("WHERE thread_id = $1");
+const RELATIVES: &str = threads!("WHERE tree_id = $1 ORDER BY created_at, thread_id");
+
 fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
     Ok(ThreadRow {
         id: ThreadId(column(row, "thread_id")?),
@@ -49,17 +52,11 @@ fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
 }
 
 pub(super) async fn thread_row(db: &Object, id: ThreadId) -> Result<Option<ThreadRow>, Failure> {
-    one(db, threads!("WHERE thread_id = $1"), &[&id.0], thread_of).await
+    one(db, THREAD, &[&id.0], thread_of).await
 }
 
 pub(super) async fn relatives(db: &Object, tree: TreeId) -> Result<Vec<ThreadRow>, Failure> {
-    all(
-        db,
-        threads!("WHERE tree_id = $1 ORDER BY created_at, thread_id"),
-        &[&tree.0],
-        thread_of,
-    )
-    .await
+    all(db, RELATIVES, &[&tree.0], thread_of).await
 }
 
 macro_rules! branches {
@@ -72,6 +69,10 @@ macro_rules! branches {
         )
     };
 }
+
+const BRANCHES: &str = branches!("AND b.thread_id = $2 ORDER BY b.created_at, b.branch_id");
+const BRANCH: &str = branches!("AND b.branch_id = $2");
+const LOCK_BRANCH: &str = branches!("AND b.branch_id = $2 FOR UPDATE OF b");
 
 fn branch_of(row: &Row) -> Result<Branch, Error> {
     Ok(Branch {
@@ -100,13 +101,7 @@ pub(super) async fn branches(
     tree: TreeId,
     thread: ThreadId,
 ) -> Result<Vec<Branch>, Failure> {
-    all(
-        db,
-        branches!("AND b.thread_id = $2 ORDER BY b.created_at, b.branch_id"),
-        &[&tree.0, &thread.0],
-        branch_of,
-    )
-    .await
+    all(db, BRANCHES, &[&tree.0, &thread.0], branch_of).await
 }
 
 pub(super) async fn branch(
@@ -114,13 +109,7 @@ pub(super) async fn branch(
     tree: TreeId,
     id: BranchId,
 ) -> Result<Option<Branch>, Failure> {
-    one(
-        db,
-        branches!("AND b.branch_id = $2"),
-        &[&tree.0, &id.0],
-        branch_of,
-    )
-    .await
+    one(db, BRANCH, &[&tree.0, &id.0], branch_of).await
 }
 
 pub(super) async fn lock_branch(
@@ -128,13 +117,7 @@ pub(super) async fn lock_branch(
     tree: TreeId,
     id: BranchId,
 ) -> Result<Option<Branch>, Failure> {
-    one(
-        db,
-        branches!("AND b.branch_id = $2 FOR UPDATE OF b"),
-        &[&tree.0, &id.0],
-        branch_of,
-    )
-    .await
+    one(db, LOCK_BRANCH, &[&tree.0, &id.0], branch_of).await
 }
 
 macro_rules! tags {
@@ -145,6 +128,9 @@ macro_rules! tags {
         )
     };
 }
+
+const TAGS: &str = tags!("ORDER BY name");
+const TAG: &str = tags!("AND name = $3");
 
 fn tag_of(row: &Row) -> Result<Tag, Error> {
     Ok(Tag {
@@ -158,7 +144,7 @@ fn tag_of(row: &Row) -> Result<Tag, Error> {
 }
 
 pub(super) async fn tags(db: &Object, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Failure> {
-    all(db, tags!("ORDER BY name"), &[&tree.0, &thread.0], tag_of).await
+    all(db, TAGS, &[&tree.0, &thread.0], tag_of).await
 }
 
 pub(super) async fn tag(
@@ -167,13 +153,7 @@ pub(super) async fn tag(
     thread: ThreadId,
     name: &str,
 ) -> Result<Option<Tag>, Failure> {
-    one(
-        db,
-        tags!("AND name = $3"),
-        &[&tree.0, &thread.0, &name],
-        tag_of,
-    )
-    .await
+    one(db, TAG, &[&tree.0, &thread.0, &name], tag_of).await
 }
 
 const OPEN_RUNS: &str = "
@@ -194,3 +174,14 @@ pub(super) async fn open_runs(
     })
     .await
 }
+
+statements!(
+    THREAD,
+    RELATIVES,
+    BRANCHES,
+    BRANCH,
+    LOCK_BRANCH,
+    TAGS,
+    TAG,
+    OPEN_RUNS
+);

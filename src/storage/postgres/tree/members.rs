@@ -8,9 +8,8 @@ use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
     storage::postgres::{
-        Store,
         columns::{column, word},
-        connection::{self, Failure, prepare},
+        connection::{Failure, prepare},
     },
     tree::members::{Level, Member, Members},
 };
@@ -26,9 +25,16 @@ ON CONFLICT (tree_id, principal) DO UPDATE SET level = EXCLUDED.level";
 
 const DELETE: &str = "DELETE FROM tree_members WHERE tree_id = $1 AND principal = $2";
 
-const SET_OWNER: &str = "UPDATE trees SET owner = $2 WHERE tree_id = $1";
+/// Lists of threads find them by their owner.
+const SET_OWNER: &str = "
+WITH t AS (UPDATE threads SET owner = $2 WHERE tree_id = $1)
+UPDATE trees SET owner = $2 WHERE tree_id = $1";
 
 const LEVEL: &str = "
+SELECT CASE WHEN o.owner = $2 THEN 'owner' ELSE m.level END AS level
+  FROM trees o LEFT JOIN tree_members m ON m.tree_id = o.tree_id AND m.principal = $2 WHERE o.tree_id = $1";
+
+pub(in super::super) const LEVEL_ON_THREAD: &str = "
 SELECT CASE WHEN o.owner = $2 THEN 'owner' ELSE m.level END AS level
   FROM threads t JOIN trees o ON o.tree_id = t.tree_id LEFT JOIN tree_members m ON m.tree_id = t.tree_id AND m.principal = $2
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL";
@@ -52,6 +58,20 @@ pub(super) async fn members(db: &Object, tree: TreeId) -> Result<Members, Failur
         owner: owner.into(),
         rows: rows.collect::<Result<_, Error>>()?,
     })
+}
+
+pub(super) async fn level(
+    db: &Object,
+    tree: TreeId,
+    principal: &str,
+) -> Result<Option<Level>, Failure> {
+    let statement = prepare(db, LEVEL).await?;
+    let row = db.query_opt(&statement, &[&tree.0, &principal]).await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let word_of = column::<Option<&str>>(&row, "level")?;
+    Ok(word_of.map(word).transpose()?)
 }
 
 pub(super) async fn put_member(
@@ -80,24 +100,50 @@ pub(super) async fn set_owner(db: &Object, tree: TreeId, principal: &str) -> Res
     Ok(())
 }
 
-impl Store {
-    /// What somebody may do with a living thread.
-    pub(crate) async fn level_of(
-        &self,
-        thread: ThreadId,
-        principal: Arc<str>,
-    ) -> Result<Option<Level>, Error> {
-        let principal = &*principal;
-        let row = connection::retry(&self.pools.reads, |client| async move {
-            let statement = prepare(&client, LEVEL).await?;
-            Ok(client
-                .query_opt(&statement, &[&thread.0, &principal])
-                .await?)
-        })
-        .await?;
-        let Some(row) = row else {
-            return Ok(None);
-        };
-        column::<Option<&str>>(&row, "level")?.map(word).transpose()
-    }
+/// What somebody may do with a living thread.
+pub(in super::super) async fn level_on_thread(
+    db: &Object,
+    thread: ThreadId,
+    principal: &str,
+) -> Result<Option<Level>, Failure> {
+    let statement = prepare(db, LEVEL_ON_THREAD).await?;
+    let row = db.query_opt(&statement, &[&thread.0, &principal]).await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let level = column::<Option<&str>>(&row, "level")?.map(word);
+    Ok(level.transpose()?)
 }
+
+const WITHDRAWN: &str = "
+SELECT x.n FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY x(thread_id, principal, n)
+  JOIN threads t ON t.thread_id = x.thread_id AND t.deleted_at IS NULL JOIN trees o ON o.tree_id = t.tree_id
+ WHERE o.owner <> x.principal AND NOT EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = o.tree_id AND m.principal = x.principal)";
+
+/// See [`tree::Store::withdrawn`](crate::tree::Store::withdrawn).
+pub(in super::super) async fn withdrawn(
+    db: &Object,
+    threads: &[ThreadId],
+    principals: &[Arc<str>],
+) -> Result<Vec<usize>, Failure> {
+    let statement = prepare(db, WITHDRAWN).await?;
+    let threads: Vec<_> = threads.iter().map(|thread| thread.0).collect();
+    let principals: Vec<_> = principals.iter().map(|principal| &**principal).collect();
+    let rows = db.query(&statement, &[&threads, &principals]).await?;
+    let found = rows.iter().map(|row| {
+        let n: i64 = column(row, "n")?;
+        Ok(usize::try_from(n - 1).unwrap_or(usize::MAX))
+    });
+    Ok(found.collect::<Result<_, Error>>()?)
+}
+
+statements!(
+    OWNER,
+    MEMBERS,
+    PUT,
+    DELETE,
+    SET_OWNER,
+    LEVEL,
+    LEVEL_ON_THREAD,
+    WITHDRAWN
+);

@@ -22,7 +22,7 @@ const OWN_POINTS: &str = concat!(
 const OWN_NODES: &str = concat!(
     "SELECT",
     node_columns!(),
-    "FROM message_nodes m WHERE m.tree_id = $1 AND m.thread_id = $2 AND m.kind = 'add' AND m.ordinal > $3
+    "FROM message_nodes m WHERE m.tree_id = $1 AND m.thread_id = $2 AND m.ordinal > $3 AND CASE WHEN m.kind = 'add' THEN true END
  ORDER BY m.ordinal, m.checkpoint_id, m.seq LIMIT $4"
 );
 
@@ -57,3 +57,5 @@ pub(super) async fn own_nodes(
     )
     .await
 }
+
+statements!(OWN_POINTS, OWN_NODES);

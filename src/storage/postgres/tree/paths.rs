@@ -32,8 +32,8 @@ const PATH: &str = concat!(
   SELECT", point_columns!(), ", 1 AS n FROM checkpoints c
    WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2 AND $3 > 0
   UNION ALL
-  SELECT", point_columns!(), ", p.n + 1 FROM path p JOIN checkpoints c
-    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < $3)
+  SELECT", point_columns!(), ", p.n + 1 FROM path p CROSS JOIN LATERAL (SELECT", point_columns!(), "FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = p.parent_checkpoint_id LIMIT 1) c WHERE p.n < $3)
 SELECT * FROM path ORDER BY n"
 );
 
@@ -44,20 +44,24 @@ up AS (
   SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, 1 AS n FROM checkpoints c
    WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2
   UNION ALL
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u JOIN checkpoints c
-    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u CROSS JOIN LATERAL (
+    SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id LIMIT 1) c
    WHERE u.depth > (SELECT depth FROM x) AND u.n < 100000)
 SELECT EXISTS (SELECT 1 FROM up WHERE checkpoint_id = $3) AS found";
 
 const VISIBLE: &str = "
 WITH RECURSIVE x AS (SELECT checkpoint_id, thread_id, depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3),
 up AS (
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, 1 AS n FROM threads t, x, checkpoints c
-   WHERE t.thread_id = $2 AND t.tree_id = $1 AND x.thread_id <> t.thread_id AND x.depth <= t.fork_checkpoint_depth
-     AND c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, 1 AS n FROM x CROSS JOIN LATERAL (
+    SELECT t.fork_checkpoint_id FROM threads t WHERE t.thread_id = $2 AND t.tree_id = $1 AND x.thread_id <> t.thread_id
+       AND x.depth <= t.fork_checkpoint_depth LIMIT 1) t
+   CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id LIMIT 1) c
   UNION ALL
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u JOIN checkpoints c
-    ON c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u CROSS JOIN LATERAL (
+    SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id LIMIT 1) c
    WHERE u.depth > (SELECT depth FROM x) AND u.n < 100000)
 SELECT EXISTS (SELECT 1 FROM x WHERE thread_id = $2) OR EXISTS (SELECT 1 FROM up JOIN x USING (checkpoint_id)) AS found";
 
@@ -139,3 +143,5 @@ pub(super) async fn is_interrupted(
         .await?;
     Ok(column(&row, "found")?)
 }
+
+statements!(POINT, PATH, ON_PATH, VISIBLE, IS_INTERRUPTED);

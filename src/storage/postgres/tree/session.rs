@@ -1,16 +1,14 @@
 //! Rows of the tree for its operations: read by themselves, or read and changed in a transaction
 //! on a connection of its own.
 
-use deadpool_postgres::Pool;
-
-use super::{super::events, changes, index, lookup, members, outline, paths};
+use super::{super::events, changes, index, lifecycle, lookup, members, outline, paths};
 use crate::{
     checkpoint::Error,
     id::TreeId,
     runs,
     storage::postgres::{
         Store,
-        connection::{self, transaction::OpenTransaction},
+        connection::{self, Pool, transaction::OpenTransaction},
     },
     tree,
 };

@@ -112,7 +112,7 @@ impl<'a> Chains<'a> {
     }
 }
 
-fn version_of(text: &str) -> Result<Version, Error> {
+pub(super) fn version_of(text: &str) -> Result<Version, Error> {
     text.parse()
         .map_err(|why: crate::checkpoint::BadVersion| Error::Corrupt(why.to_string()))
 }

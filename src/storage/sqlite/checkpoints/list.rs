@@ -31,11 +31,25 @@ pub(super) const LIST_ALL: &str = select!(
 
 /// Several checkpoints, newest first.
 pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
+    let mut found = Vec::new();
+    each(db, list, |row| {
+        found.push(stored(db, list.tree, read_checkpoint(row)?, true)?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Calls `visit` with the row of every checkpoint that a list selects, newest first.
+pub(super) fn each(
+    db: &Connection,
+    list: &List,
+    mut visit: impl FnMut(&Row<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
     if list.limit == 0 {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let Some(filter) = MetadataFilter::of(list.metadata.as_ref()) else {
-        return Ok(Vec::new());
+        return Ok(());
     };
     let tree = list.tree.0.as_bytes();
     let thread = list.thread.0.as_bytes();
@@ -56,7 +70,7 @@ pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
             all.query(params![tree, thread, before])?
         }
     };
-    let mut found = Vec::new();
+    let mut count = 0;
     while let Some(row) = rows.next()? {
         if let Some(wanted) = list.id {
             let here: CheckpointId = id(row, 1)?;
@@ -70,12 +84,13 @@ pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
         if !is_accepted(&filter, row)? {
             continue;
         }
-        found.push(stored(db, list.tree, read_checkpoint(row)?, true)?);
-        if found.len() == list.limit {
+        visit(row)?;
+        count += 1;
+        if count == list.limit {
             break;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Whether the row of a checkpoint passes a filter.

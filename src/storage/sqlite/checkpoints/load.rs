@@ -196,7 +196,7 @@ pub(super) const WRITES: &str = "SELECT branch_id, task_id, idx, task_path, chan
     WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 \
     ORDER BY task_path, task_id, idx, branch_id";
 
-fn writes_at(
+pub(super) fn writes_at(
     db: &Connection,
     tree: TreeId,
     ns: &Arc<str>,

@@ -2,45 +2,72 @@
 
 use std::{
     io,
-    sync::{Arc, Weak, mpsc},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
-use crate::checkpoint::Error;
+use crate::{checkpoint::Error, contention::shares::Shares};
 
 /// How many reads go on at once.
 pub(crate) const COUNT: usize = 3;
 
+/// How long a principal may wait for its share of the threads.
+const SHARE: Duration = Duration::from_secs(10);
+
 type Job = Box<dyn FnOnce(&Connection) + Send>;
+
+/// Milliseconds that one read may take, unless a setting says otherwise.
+const LIMIT: u64 = 5000;
+
+/// Steps of SQLite's machine between two looks at the clock: less than a millisecond.
+const STEPS: i32 = 10_000;
 
 /// A handle on the reading threads.
 #[derive(Debug)]
 pub(crate) struct Readers {
     queue: Option<Arc<mpsc::Sender<Job>>>,
+    shares: Shares,
     threads: Vec<JoinHandle<()>>,
+    /// Milliseconds that one read may take.
+    limit: Arc<AtomicU64>,
 }
 
 impl Readers {
     pub(crate) fn start(connections: Vec<Connection>) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel::<Job>();
         let jobs = Arc::new(Mutex::new(jobs));
+        let limit = Arc::new(AtomicU64::new(LIMIT));
+        let shares = Shares::of(connections.len());
         let threads = connections
             .into_iter()
-            .map(|db| {
-                let jobs = Arc::clone(&jobs);
+            .map(|mut db| {
+                let (jobs, limit) = (Arc::clone(&jobs), Arc::clone(&limit));
                 thread::Builder::new()
                     .name("sqlite-reader".into())
-                    .spawn(move || serve(&db, &jobs))
+                    .spawn(move || serve(&mut db, &jobs, &limit))
             })
             .collect::<io::Result<_>>()?;
         Ok(Self {
             queue: Some(Arc::new(queue)),
+            shares,
             threads,
+            limit,
         })
+    }
+
+    /// Sets how long one read may take; it fails then.
+    pub(crate) fn set_limit(&self, limit: Duration) {
+        let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Runs `work` in one read transaction: all its statements read one snapshot.
@@ -49,6 +76,12 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
+        // Whoever has its share waits outside the queue, in which others are.
+        let share = self.shares.wait(SHARE).await;
+        let _share = share.map_err(|_| {
+            let reason = "other requests of the same principal use its share of the readers";
+            Error::Unavailable(reason.into())
+        })?;
         self.handle().run(work).await
     }
 
@@ -71,6 +104,10 @@ impl Handle {
     {
         let (reply, result) = oneshot::channel();
         let job: Job = Box::new(move |db| {
+            if reply.is_closed() {
+                // Nobody waits for it any more.
+                return;
+            }
             let _ = reply.send(in_snapshot(db, work));
         });
         if let Some(queue) = self.0.upgrade() {
@@ -96,14 +133,21 @@ impl Drop for Readers {
     }
 }
 
-fn serve(db: &Connection, jobs: &Mutex<mpsc::Receiver<Job>>) {
+fn serve(db: &mut Connection, jobs: &Mutex<mpsc::Receiver<Job>>, limit: &AtomicU64) {
+    let deadline = Arc::new(Mutex::new(None));
+    let now = Arc::clone(&deadline);
+    let is_over = move || now.lock().is_some_and(|at: Instant| at < Instant::now());
+    if let Err(error) = db.progress_handler(STEPS, Some(is_over)) {
+        tracing::warn!(%error, "reads have no time limit");
+    }
     loop {
         // Whoever holds the lock waits for the queue, the others for the lock.
         let job = jobs.lock().recv();
-        match job {
-            Ok(job) => job(db),
-            Err(_) => return,
-        }
+        let Ok(job) = job else { return };
+        let limit = Duration::from_millis(limit.load(Ordering::Relaxed));
+        *deadline.lock() = Instant::now().checked_add(limit);
+        job(&*db);
+        *deadline.lock() = None;
     }
 }
 

@@ -127,10 +127,11 @@ fn alone<T>(
 /// SQLite ends the whole transaction by itself when, for example, the disk is full: what follows
 /// must not be written without it.
 fn check(db: &Connection) -> Result<(), Error> {
-    match db.is_autocommit() {
-        false => Ok(()),
-        true => Err(Error::Unavailable(
+    if db.is_autocommit() {
+        Err(Error::Unavailable(
             "the database ended the transaction after a failure".into(),
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }

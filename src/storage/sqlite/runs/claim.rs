@@ -1,76 +1,203 @@
-//! Claiming runs: takes pending runs from the queue.
+//! Claiming runs: takes pending runs from the queue, in fair shares.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
-    super::{events, threads::slots},
+    super::{columns::id, events, threads::slots, tree::level},
     rows::{read_run, slot_of},
 };
 use crate::{
     checkpoint::{Error, Slot},
-    id::WorkerId,
-    runs::{Claimed, Run, Status, transitions::run_events},
+    id::{RunId, ThreadId, WorkerId},
+    runs::{ClaimedRun, QueueClaim, Run, Status, transitions::run_events},
     time::Timestamp,
+    tree::members::Level,
 };
 
-/// Pending runs whose time has come and whose slot is free, oldest first.
-pub(in super::super) const CLAIM: &str = select!(
-    ", b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth FROM runs r \
+/// Whether a run `r` of a thread `t` waits for others of its branch `b`.
+macro_rules! waits {
+    () => {
+        "(EXISTS (SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id \
+             AND o.branch_id = b.branch_id AND o.status = 'running') \
+          OR EXISTS (SELECT 1 FROM runs o INDEXED BY runs_waiting WHERE o.thread_id = r.thread_id \
+             AND o.branch_id = b.branch_id AND o.status = 'pending' AND o.seq < r.seq) \
+          OR b.branch_id = t.active_branch_id AND EXISTS (SELECT 1 FROM runs o \
+             INDEXED BY runs_waiting WHERE o.thread_id = r.thread_id AND o.branch_id IS NULL \
+             AND o.status = 'pending' AND o.seq < r.seq))"
+    };
+}
+
+/// The next thread by the index with runs that were behind others.
+pub(in super::super) const BEHIND: &str = "SELECT thread_id FROM runs INDEXED BY runs_behind \
+     WHERE status = 'pending' AND behind = 1 AND (?1 IS NULL OR thread_id > ?1) \
+     ORDER BY thread_id LIMIT 1";
+
+/// Runs of a thread that were behind others and are first now.
+pub(super) const ADVANCE: &str = concat!(
+    "UPDATE runs SET behind = 0 WHERE run_id IN ( \
+     SELECT r.run_id FROM runs r INDEXED BY runs_behind \
+       JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL \
+       JOIN branches b ON b.tree_id = r.tree_id \
+        AND b.branch_id = coalesce(r.branch_id, t.active_branch_id) \
+      WHERE r.thread_id = ?1 AND r.status = 'pending' AND r.behind = 1 AND NOT ",
+    waits!(),
+    ")"
+);
+
+/// The next principal by the index that has runs whose turn has come.
+pub(in super::super) const PRINCIPAL: &str = "SELECT coalesce(principal, '') FROM runs \
+     INDEXED BY runs_ready WHERE status = 'pending' AND behind = 0 \
+      AND (?1 IS NULL OR coalesce(principal, '') > ?1) ORDER BY coalesce(principal, '') LIMIT 1";
+
+/// The oldest runs of a principal whose turn may have come.
+pub(in super::super) const READY: &str = "SELECT run_id, run_at, seq FROM runs INDEXED BY runs_ready \
+     WHERE status = 'pending' AND behind = 0 AND coalesce(principal, '') = ?1 AND run_at <= ?2 \
+     ORDER BY run_at, seq LIMIT ?3";
+
+/// A run whose time has come and whose slot is free.
+pub(super) const CLAIM: &str = concat!(
+    select!(
+        ", b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth FROM runs r \
      JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL \
      JOIN branches b ON b.tree_id = r.tree_id \
       AND b.branch_id = coalesce(r.branch_id, t.active_branch_id) \
-     WHERE r.status = 'pending' AND r.run_at <= ?1 AND NOT EXISTS ( \
-       SELECT 1 FROM runs o WHERE o.tree_id = r.tree_id AND o.thread_id = r.thread_id \
-          AND o.status IN ('pending', 'running') \
-          AND coalesce(o.branch_id, t.active_branch_id) = b.branch_id \
-          AND (o.status = 'running' OR o.seq < r.seq)) \
-     ORDER BY r.run_at, r.seq LIMIT ?2"
+     WHERE r.run_id = ?1 AND r.status = 'pending' AND NOT "
+    ),
+    waits!()
 );
 
+const PUT_BACK: &str = "UPDATE runs SET behind = 1 WHERE run_id = ?1 AND status = 'pending'";
+
 /// See [`runs::Store::claim`](crate::runs::Store::claim).
-pub(super) fn claim(
+pub(in super::super) fn claim(
     db: &Connection,
-    worker: WorkerId,
+    claim: &QueueClaim,
+) -> Result<Vec<ClaimedRun>, Error> {
+    match &claim.freed {
+        Some(threads) => {
+            for thread in threads {
+                advance(db, *thread)?;
+            }
+        }
+        None => {
+            let mut last: Option<ThreadId> = None;
+            while let Some(thread) = after(db, last)? {
+                advance(db, thread)?;
+                last = Some(thread);
+            }
+        }
+    }
+    let now = Timestamp::now();
+    let mut claimed = vec![];
+    loop {
+        let ready = ready(db, claim, claim.limit - claimed.len(), now)?;
+        if ready.is_empty() {
+            return Ok(claimed);
+        }
+        for run in ready {
+            let found = db
+                .prepare_cached(CLAIM)?
+                .query_row([run.0.as_bytes()], |row| {
+                    let run = read_run(row)?;
+                    let slot = slot_of(&run, row)?;
+                    Ok((run, slot))
+                })
+                .optional()?;
+            match found {
+                Some((run, slot)) => claimed.push(take(db, run, slot, claim.worker, now)?),
+                // It waits for others after all: another branch became the active one.
+                None => {
+                    db.prepare_cached(PUT_BACK)?.execute([run.0.as_bytes()])?;
+                }
+            }
+        }
+    }
+}
+
+fn after(db: &Connection, last: Option<ThreadId>) -> Result<Option<ThreadId>, Error> {
+    let last = last.as_ref().map(|thread| thread.0.as_bytes());
+    let mut statement = db.prepare_cached(BEHIND)?;
+    Ok(statement.query_row([last], |row| id(row, 0)).optional()?)
+}
+
+fn advance(db: &Connection, thread: ThreadId) -> Result<(), Error> {
+    db.prepare_cached(ADVANCE)?.execute([thread.0.as_bytes()])?;
+    Ok(())
+}
+
+/// At most so many runs whose turn may have come: of every principal the oldest ones, and first those of
+/// principals of which fewer are executed.
+fn ready(
+    db: &Connection,
+    claim: &QueueClaim,
     limit: usize,
     now: Timestamp,
-) -> Result<Vec<Claimed>, Error> {
-    let waiting: Vec<(Run, Slot)> = db
-        .prepare_cached(CLAIM)?
-        .query_map(
-            params![now.0, i64::try_from(limit).unwrap_or(i64::MAX)],
-            |row| {
-                let run = read_run(row)?;
-                let slot = slot_of(&run, row)?;
-                Ok((run, slot))
-            },
-        )?
-        .collect::<Result<_, _>>()?;
-    let mut claimed = Vec::with_capacity(waiting.len());
-    for (mut run, mut slot) in waiting {
-        slot.epoch = slots::raise_epoch(db, slot.tree, slot.branch)?;
-        db.prepare_cached(
-            "UPDATE runs SET status = 'running', branch_id = ?2, epoch = ?3, worker_id = ?4, \
-             attempt = attempt + 1, base_checkpoint_id = coalesce(base_checkpoint_id, ?5), \
-             updated_at = ?6 WHERE run_id = ?1",
-        )?
-        .execute(params![
-            run.id.0.as_bytes(),
-            slot.branch.0.as_bytes(),
-            slot.epoch,
-            worker.0.as_bytes(),
-            slot.head.as_ref().map(|id| id.0.as_bytes()),
-            now.0,
-        ])?;
-        run.status = Status::Running;
-        run.branch = Some(slot.branch);
-        run.base = run.base.or(slot.head);
-        run.attempt += 1;
-        run.updated_at = now;
-        if !run.temporary {
-            let started = run_events::started(run.id, slot.branch);
-            events::append(db, run.tree, run.thread, &[started], now)?;
+) -> Result<Vec<RunId>, Error> {
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut found: Vec<(usize, i64, i64, RunId)> = vec![];
+    let mut last: Option<String> = None;
+    while let Some(principal) = db
+        .prepare_cached(PRINCIPAL)?
+        .query_row([&last], |row| row.get::<_, String>(0))
+        .optional()?
+    {
+        let mut busy = claim.busy.iter();
+        let busy = busy.find(|(name, _)| **name == *principal);
+        let mut turn = busy.map_or(0, |(_, runs)| *runs);
+        let mut statement = db.prepare_cached(READY)?;
+        let mut rows = statement.query(params![principal, now.0, most])?;
+        while let Some(row) = rows.next()? {
+            found.push((turn, row.get(1)?, row.get(2)?, id(row, 0)?));
+            turn += 1;
         }
-        claimed.push(Claimed { run, slot });
+        last = Some(principal);
     }
-    Ok(claimed)
+    found.sort_unstable_by_key(|(turn, at, seq, _)| (*turn, *at, *seq));
+    let runs = found.into_iter().map(|(.., run)| run);
+    Ok(runs.take(limit).collect())
+}
+
+fn take(
+    db: &Connection,
+    mut run: Run,
+    mut slot: Slot,
+    worker: WorkerId,
+    now: Timestamp,
+) -> Result<ClaimedRun, Error> {
+    slot.epoch = slots::raise_epoch(db, slot.tree, slot.branch)?;
+    db.prepare_cached(
+        "UPDATE runs SET status = 'running', branch_id = ?2, epoch = ?3, worker_id = ?4, \
+         attempt = attempt + 1, base_checkpoint_id = coalesce(base_checkpoint_id, ?5), \
+         updated_at = ?6 WHERE run_id = ?1",
+    )?
+    .execute(params![
+        run.id.0.as_bytes(),
+        slot.branch.0.as_bytes(),
+        slot.epoch,
+        worker.0.as_bytes(),
+        slot.head.as_ref().map(|id| id.0.as_bytes()),
+        now.0,
+    ])?;
+    run.status = Status::Running;
+    run.branch = Some(slot.branch);
+    run.base = run.base.or(slot.head);
+    run.attempt += 1;
+    run.updated_at = now;
+    if !run.temporary {
+        let started = run_events::started(run.id, slot.branch);
+        events::append(db, run.tree, run.thread, &[started], now)?;
+    }
+    Ok(ClaimedRun {
+        is_permitted: is_permitted(db, &run)?,
+        run,
+        slot,
+    })
+}
+
+/// Whether the principal of a run may still write to its thread.
+pub(super) fn is_permitted(db: &Connection, run: &Run) -> Result<bool, Error> {
+    match &run.principal {
+        Some(principal) => Ok(level(db, run.tree, principal)? >= Some(Level::Writer)),
+        None => Ok(true),
+    }
 }

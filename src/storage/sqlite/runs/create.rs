@@ -13,6 +13,7 @@ use super::{
             create::{insert as insert_thread, is_free},
             slots::{raise_epoch, slot as slot_of},
         },
+        tree::level,
     },
     cancel::interrupt,
     open_runs::open_runs,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     checkpoint::{Error, Slot, codec},
-    id::WorkerId,
+    id::{ThreadId, WorkerId},
     runs::{
         Created, NewRun, Run, Status, Strategy, request::codec as request_codec,
         transitions::run_events,
@@ -58,23 +59,38 @@ pub(in super::super) fn create(
             }
         }
     };
-    let mut others = open_runs(db, new.thread, Some(slot.branch))?;
+    if let Some(principal) = new.access.principal() {
+        let level = level(db, slot.tree, principal)?;
+        if let Err(denied) = new.access.check(new.thread, level) {
+            return Ok(Created::Denied(denied));
+        }
+    }
+    let mut taken = false;
     match new.strategy {
-        Strategy::Reject if !others.is_empty() => return Ok(Created::Busy),
-        Strategy::Reject | Strategy::Enqueue => {}
+        Strategy::Reject | Strategy::Enqueue => {
+            let (executes, queued) = queue_of(db, new.thread, &slot, new.max_queued)?;
+            taken = executes || queued > 0;
+            if taken && new.strategy == Strategy::Reject {
+                return Ok(Created::Busy);
+            }
+            if queued >= new.max_queued {
+                return Ok(Created::QueueFull(new.max_queued));
+            }
+        }
         Strategy::Interrupt | Strategy::Rollback => {
+            let mut others = open_runs(db, new.thread, Some(slot.branch))?;
             // Rolling a run back may make another branch active, and so mean another slot.
             while !others.is_empty() {
                 let keep = new.strategy == Strategy::Interrupt;
                 for open in &others {
                     interrupt(db, open, keep, now)?;
-                    if open.is_running() && !keep {
+                }
+                for open in others.iter().filter(|_| !keep) {
+                    if open.is_running() {
                         roll_back(db, open, now)?;
                     }
-                    if !keep {
-                        db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?
-                            .execute([open.id.0.as_bytes()])?;
-                    }
+                    db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?
+                        .execute([open.id.0.as_bytes()])?;
                 }
                 match slot_of(db, new.thread, new.branch)? {
                     Some(next) => slot = next,
@@ -96,9 +112,7 @@ pub(in super::super) fn create(
     } else {
         Some(map_text(&inherited))
     };
-    let claim = new
-        .claim
-        .filter(|_| others.is_empty() && new.after.is_zero());
+    let claim = new.claim.filter(|_| !taken && new.after.is_zero());
     let (mut metadata, mut request) = (new.metadata, new.kwargs);
     if !inherited.is_empty() {
         metadata = request_codec::metadata(Some(inherited), &mut request);
@@ -117,6 +131,7 @@ pub(in super::super) fn create(
         strategy: new.strategy,
         attempt: 0,
         temporary: new.temporary,
+        principal: new.access.principal().cloned(),
         error: None,
         last_checkpoint: None,
         run_at: later(now, new.after),
@@ -131,7 +146,7 @@ pub(in super::super) fn create(
         run.attempt = 1;
     }
     let claimed = claim.map(|worker| (worker, &slot));
-    insert(db, &run, (own, kwargs), claimed)?;
+    insert(db, &run, (own, kwargs), claimed, taken)?;
     if !run.temporary {
         let mut events = vec![run_events::enqueued(run.id, run.branch)];
         if claim.is_some() {
@@ -145,6 +160,35 @@ pub(in super::super) fn create(
     })
 }
 
+/// How many runs wait in a slot, and whether one is executed there.
+pub(super) const QUEUE: &str = "SELECT \
+     EXISTS (SELECT 1 FROM runs o WHERE o.tree_id = ?1 AND o.thread_id = ?2 AND o.branch_id = ?3 \
+       AND o.status = 'running'), \
+     (SELECT count(*) FROM (SELECT 1 FROM runs o INDEXED BY runs_waiting WHERE o.thread_id = ?2 \
+       AND o.branch_id = ?3 AND o.status = 'pending' LIMIT ?4)) \
+     + (SELECT count(*) FROM (SELECT 1 FROM runs o INDEXED BY runs_waiting WHERE o.thread_id = ?2 \
+       AND o.branch_id IS NULL AND o.status = 'pending' \
+       AND ?3 = (SELECT t.active_branch_id FROM threads t WHERE t.thread_id = ?2) LIMIT ?4))";
+
+fn queue_of(
+    db: &Connection,
+    thread: ThreadId,
+    slot: &Slot,
+    most: usize,
+) -> Result<(bool, usize), Error> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let mut statement = db.prepare_cached(QUEUE)?;
+    let slot = params![
+        slot.tree.0.as_bytes(),
+        thread.0.as_bytes(),
+        slot.branch.0.as_bytes(),
+        most,
+    ];
+    let (executes, queued): (bool, i64) =
+        statement.query_row(slot, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok((executes, usize::try_from(queued).unwrap_or(usize::MAX)))
+}
+
 fn later(time: Timestamp, by: Duration) -> Timestamp {
     let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
     Timestamp(time.0.saturating_add(micros))
@@ -155,13 +199,14 @@ fn insert(
     run: &Run,
     (metadata, kwargs): (Option<String>, &[u8]),
     claimed: Option<(WorkerId, &Slot)>,
+    behind: bool,
 ) -> Result<(), Error> {
     db.prepare_cached(
         "INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, \
          temporary, address, base_checkpoint_id, epoch, worker_id, attempt, run_at, created_at, \
-         updated_at, metadata, type, kwargs) \
+         updated_at, metadata, type, kwargs, principal, behind) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16, ?17, \
-         ?18)",
+         ?18, ?19, ?20)",
     )?
     .execute(params![
         run.tree.0.as_bytes(),
@@ -182,6 +227,8 @@ fn insert(
         metadata.unwrap_or_else(|| "null".into()),
         codec::BINCODE,
         kwargs,
+        run.principal,
+        behind,
     ])?;
     Ok(())
 }

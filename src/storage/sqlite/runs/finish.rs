@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// See [`runs::Store::finish`](crate::runs::Store::finish).
-pub(super) fn finish(db: &Connection, finish: &Finish, now: Timestamp) -> Result<(), Error> {
+pub(in super::super) fn finish(db: &Connection, finish: &Finish) -> Result<(), Error> {
+    let now = Timestamp::now();
     let slot = &finish.slot;
     slots::record_outcome(db, slot, finish.outcome, finish.error.as_ref(), now)?;
     let base = db

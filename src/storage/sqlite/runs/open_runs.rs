@@ -69,7 +69,7 @@ pub(super) const EVERYWHERE: &str = "SELECT thread_id, run_id FROM runs INDEXED 
     WHERE status IN ('pending', 'running') AND (?1 IS NULL OR status = ?1) ORDER BY seq";
 
 /// Pending and running runs of all threads, oldest first.
-pub(super) fn everywhere(
+pub(in super::super) fn open(
     db: &Connection,
     status: Option<Status>,
 ) -> Result<Vec<(ThreadId, RunId)>, Error> {

@@ -8,6 +8,7 @@ use super::{
         events,
         threads::{delete, slots},
     },
+    claim::is_permitted,
     finish::log_end,
     rows::{read_run, slot_of},
 };
@@ -15,7 +16,7 @@ use crate::{
     checkpoint::{Error, Slot},
     id::{CheckpointId, RunId, WorkerId},
     runs::{
-        Claimed, Recover, Recovered, Run, Status, Undo,
+        ClaimedRun, Recover, Recovered, Run, Status, Undo,
         transitions::{
             recovery::{LostRun, Recovery},
             run_events::{self, EndedRun},
@@ -24,30 +25,41 @@ use crate::{
     time::Timestamp,
 };
 
-/// Runs that another worker than this one left `running`, oldest first.
+/// Microseconds that a run of this worker may be unknown to it: its claim may be on its way.
+const REFUSED: i64 = 15_000_000;
+
+/// Runs that another worker than this one left `running`, oldest first; and those of this worker
+/// that it does not execute, since the storage refused their ends.
 pub(super) const LOST: &str = select!(
     ", b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth, \
       r.losses, r.lost_at, EXISTS (SELECT 1 FROM workers w WHERE w.worker_id = r.worker_id) \
      FROM runs r INDEXED BY one_running_per_branch \
      JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id \
-     WHERE r.status = 'running' AND r.worker_id IS NOT ?1 ORDER BY r.seq LIMIT ?2"
+     WHERE r.status = 'running' AND (r.worker_id IS NOT ?1 OR (r.updated_at < ?3 \
+       AND NOT EXISTS (SELECT 1 FROM json_each(?4) x WHERE unhex(x.value) = r.run_id))) \
+     ORDER BY r.seq LIMIT ?2"
 );
 
 /// See [`runs::Store::recover`](crate::runs::Store::recover). One process uses a database, so
 /// whatever another one left `running` is dead.
-pub(super) fn recover(db: &Connection, by: &Recover, now: Timestamp) -> Result<Recovered, Error> {
-    let lost: Vec<(Claimed, LostRun)> = db
+pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recovered, Error> {
+    let now = Timestamp::now();
+    let busy = by.busy.iter().map(|run| format!("\"{}\"", run.0.simple()));
+    let busy = format!("[{}]", busy.collect::<Vec<_>>().join(","));
+    let lost: Vec<(ClaimedRun, LostRun)> = db
         .prepare_cached(LOST)?
         .query_map(
             params![
                 by.worker.0.as_bytes(),
-                i64::try_from(by.limit).unwrap_or(i64::MAX)
+                i64::try_from(by.limit).unwrap_or(i64::MAX),
+                now.0 - REFUSED,
+                busy,
             ],
             read_lost,
         )?
         .collect::<Result<_, _>>()?;
     let mut recovered = Recovered::default();
-    for (Claimed { run, slot }, lost) in lost {
+    for (ClaimedRun { run, slot, .. }, lost) in lost {
         match lost.recovery() {
             Recovery::End => {
                 end(db, &run, &slot, now)?;
@@ -68,26 +80,31 @@ pub(super) fn recover(db: &Connection, by: &Recover, now: Timestamp) -> Result<R
     Ok(recovered)
 }
 
-fn read_lost(row: &Row<'_>) -> rusqlite::Result<(Claimed, LostRun)> {
+pub(super) fn read_lost(row: &Row<'_>) -> rusqlite::Result<(ClaimedRun, LostRun)> {
     let run = read_run(row)?;
     let slot = slot_of(&run, row)?;
     let lost = LostRun {
-        losses: row.get(23)?,
-        lost_at: id_if(row, 24)?,
-        died: row.get(25)?,
+        losses: row.get(24)?,
+        lost_at: id_if(row, 25)?,
+        died: row.get(26)?,
         head: slot.head,
     };
-    Ok((Claimed { run, slot }, lost))
+    let claimed = ClaimedRun {
+        run,
+        slot,
+        is_permitted: true,
+    };
+    Ok((claimed, lost))
 }
 
-fn take_over(
+pub(super) fn take_over(
     db: &Connection,
     worker: WorkerId,
     mut run: Run,
     mut slot: Slot,
     (losses, lost_at): (i32, Option<CheckpointId>),
     now: Timestamp,
-) -> Result<Claimed, Error> {
+) -> Result<ClaimedRun, Error> {
     slot.epoch = slots::raise_epoch(db, slot.tree, slot.branch)?;
     db.prepare_cached(
         "UPDATE runs SET epoch = ?2, worker_id = ?3, attempt = attempt + 1, updated_at = ?4, \
@@ -107,7 +124,11 @@ fn take_over(
         let started = run_events::started(run.id, slot.branch);
         events::append(db, run.tree, run.thread, &[started], now)?;
     }
-    Ok(Claimed { run, slot })
+    Ok(ClaimedRun {
+        is_permitted: is_permitted(db, &run)?,
+        run,
+        slot,
+    })
 }
 
 /// Ends a run with an error; its thread goes too when it was made for the run.
@@ -148,7 +169,7 @@ fn end(db: &Connection, run: &Run, slot: &Slot, now: Timestamp) -> Result<(), Er
 }
 
 /// The runs that are `running` in the name of a worker.
-pub(super) fn running(db: &Connection, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+pub(in super::super) fn running(db: &Connection, worker: WorkerId) -> Result<Vec<RunId>, Error> {
     let mut statement = db.prepare_cached(
         "SELECT run_id FROM runs INDEXED BY one_running_per_branch \
          WHERE status = 'running' AND worker_id = ?1",

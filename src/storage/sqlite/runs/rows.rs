@@ -10,6 +10,7 @@ use crate::{
     },
     storage::sqlite::columns::{id, id_if, json_if, json_map_if, parsed, unreadable},
     time::Timestamp,
+    value::Value,
 };
 
 /// A run, out of the columns that `select!` begins with.
@@ -20,8 +21,11 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         thread: id(row, 2)?,
         assistant: id(row, 4)?,
     };
-    let mut kwargs = request_codec::decode(tag, row.get_ref(8)?.as_blob()?, columns)
-        .map_err(|why| unreadable(8, why.to_string()))?;
+    let mut kwargs = match row.get_ref(8)?.as_blob_or_null()? {
+        Some(bytes) => request_codec::decode(tag, bytes, columns)
+            .map_err(|why| unreadable(8, why.to_string()))?,
+        None => Value::Null,
+    };
     Ok(Run {
         id: columns.run,
         tree: id(row, 1)?,
@@ -36,6 +40,7 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         strategy: parsed(row, 10)?,
         attempt: row.get(11)?,
         temporary: row.get(12)?,
+        principal: row.get::<_, Option<String>>(19)?.map(Into::into),
         error: json_if(row, 13)?,
         last_checkpoint: id_if(row, 14)?,
         run_at: Timestamp(row.get(15)?),
@@ -49,9 +54,9 @@ pub(super) fn slot_of(run: &Run, row: &Row<'_>) -> rusqlite::Result<Slot> {
     Ok(Slot {
         tree: run.tree,
         thread: run.thread,
-        branch: id(row, 19)?,
-        epoch: row.get(20)?,
-        head: id_if(row, 21)?,
-        head_depth: row.get(22)?,
+        branch: id(row, 20)?,
+        epoch: row.get(21)?,
+        head: id_if(row, 22)?,
+        head_depth: row.get(23)?,
     })
 }

@@ -22,8 +22,9 @@ use crate::{
     tree::rollback::{self, Opened},
 };
 
-/// See [`runs::Store::remove`](crate::runs::Store::remove).
-pub(super) fn remove(db: &Connection, what: &Undo, now: Timestamp) -> Result<bool, Error> {
+/// See [`runs::Tx::remove_run`](crate::runs::Tx::remove_run).
+pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<bool, Error> {
+    let now = Timestamp::now();
     let found = db
         .prepare_cached(RUN)?
         .query_row(
@@ -154,7 +155,7 @@ pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Re
     remove_unpinned(db, run, head)
 }
 
-/// Deletes the branch that a run opened, and makes its source active in its place. Runs that
+/// Deletes the branch that a run opened with what it decided where it began, and makes its source active in its place. Runs that
 /// waited on it wait for the active branch again.
 fn close_branch(
     db: &Connection,
@@ -176,6 +177,15 @@ fn close_branch(
     .execute(params![tree, branch, thread])?;
     db.prepare_cached("DELETE FROM branches WHERE tree_id = ?1 AND branch_id = ?2")?
         .execute(params![tree, branch])?;
+    db.prepare_cached(
+        "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND branch_id = ?2 \
+         AND checkpoint_ns = '' AND checkpoint_id = ?3",
+    )?
+    .execute(params![
+        tree,
+        branch,
+        run.base.as_ref().map(|id| id.0.as_bytes())
+    ])?;
     Ok(())
 }
 

@@ -17,7 +17,13 @@ const LARGE: [&str; 4] = [
     "message_nodes",
 ];
 /// Indexes that hold runs which wait or are executed, and no others.
-const OPEN_RUNS: [&str; 3] = ["one_running_per_branch", "runs_open", "runs_queue"];
+const OPEN_RUNS: [&str; 5] = [
+    "one_running_per_branch",
+    "runs_open",
+    "runs_ready",
+    "runs_waiting",
+    "runs_behind",
+];
 
 struct Plans {
     db: Connection,
@@ -153,7 +159,9 @@ fn what_is_asked_often_comes_in_the_order_of_an_index() {
     for sql in [
         checkpoints::planned::LIST_OF_NAMESPACE,
         checkpoints::planned::NEWEST,
-        runs::CLAIM,
+        runs::BEHIND,
+        runs::PRINCIPAL,
+        runs::READY,
         runs::OF_THREAD,
     ] {
         let steps = plans.steps(sql);

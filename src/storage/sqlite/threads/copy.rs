@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::{
-    super::events,
+    super::{events, tree::level},
     create::is_free,
     rows::{thread, tree_of},
 };
@@ -15,10 +15,19 @@ use crate::{
 };
 
 /// See [`tree::Store::copy_thread`](crate::tree::Store::copy_thread).
-pub(super) fn copy(db: &Connection, from: ThreadId, new: &NewCopy) -> Result<Copied, Error> {
+pub(in super::super) fn copy_thread(
+    db: &Connection,
+    from: ThreadId,
+    new: &NewCopy,
+) -> Result<Copied, Error> {
     let Some(tree) = tree_of(db, from)? else {
         return Ok(Copied::Missing);
     };
+    if let Some(reader) = &new.reader
+        && level(db, tree, reader)?.is_none()
+    {
+        return Ok(Copied::Missing);
+    }
     if !is_free(db, new.id)? {
         return Ok(Copied::Taken);
     }
@@ -98,10 +107,15 @@ fn insert_thread(
         .execute(params![to.0.as_bytes(), new.owner, now.0])?;
     db.prepare_cached(
         "INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, config, created_at, \
-         updated_at) SELECT ?1, ?1, active_branch_id, metadata, config, ?3, ?3 FROM threads \
-          WHERE thread_id = ?2",
+         updated_at, owner) SELECT ?1, ?1, active_branch_id, metadata, config, ?3, ?3, ?4 \
+           FROM threads WHERE thread_id = ?2",
     )?
-    .execute(params![new.id.0.as_bytes(), from.0.as_bytes(), now.0])?;
+    .execute(params![
+        new.id.0.as_bytes(),
+        from.0.as_bytes(),
+        now.0,
+        new.owner
+    ])?;
     Ok(())
 }
 

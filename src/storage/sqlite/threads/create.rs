@@ -2,13 +2,29 @@
 
 use rusqlite::{Connection, params};
 
-use super::super::{columns::map_text, events};
+use super::{
+    super::{columns::map_text, events},
+    rows::thread,
+};
 use crate::{
     checkpoint::Error,
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
-    tree::{NewThread, event, store::rows::NewEvent},
+    tree::{IfExists, NewThread, Thread, event, store::rows::NewEvent},
 };
+
+/// See [`tree::Store::create_thread`](crate::tree::Store::create_thread).
+pub(in super::super) fn create_thread(
+    db: &Connection,
+    new: &NewThread,
+) -> Result<Option<Thread>, Error> {
+    if is_free(db, new.id)? {
+        insert(db, new.id, new, true, Timestamp::now())?;
+    } else if new.if_exists == IfExists::Raise {
+        return Ok(None);
+    }
+    thread(db, new.id)
+}
 
 /// Whether a thread can be created with this id. A tombstone that nothing refers to makes room.
 pub(in super::super) fn is_free(db: &Connection, id: ThreadId) -> Result<bool, Error> {
@@ -46,7 +62,7 @@ pub(in super::super) fn insert(
         .execute(params![tree.0.as_bytes(), new.owner, now.0])?;
     db.prepare_cached(
         "INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, created_at, \
-         updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+         updated_at, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)",
     )?
     .execute(params![
         id.0.as_bytes(),
@@ -54,6 +70,7 @@ pub(in super::super) fn insert(
         branch.0.as_bytes(),
         map_text(&new.metadata),
         now.0,
+        new.owner,
     ])?;
     db.prepare_cached(
         "INSERT INTO branches (tree_id, branch_id, thread_id, name, origin, created_at, \

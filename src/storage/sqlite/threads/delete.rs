@@ -12,11 +12,11 @@ use crate::{
 /// What a test plans.
 #[cfg(test)]
 pub(super) const PLANNED: &[&str] = &[
-    DOOMED,
+    UNREACHABLE,
     FORGET,
-    OF_THREAD[0],
-    OF_THREAD[1],
-    OF_THREAD[2],
+    DELETE_OWN_ROWS[0],
+    DELETE_OWN_ROWS[1],
+    DELETE_OWN_ROWS[2],
     REMOVE[0],
     REMOVE[1],
     REMOVE[2],
@@ -26,6 +26,14 @@ pub(super) const PLANNED: &[&str] = &[
 
 /// How long a tombstone without content stays, in microseconds: 30 days.
 const TOMBSTONE: i64 = 30 * 24 * 3600 * 1_000_000;
+
+/// See [`tree::Store::delete_thread`](crate::tree::Store::delete_thread).
+pub(in super::super) fn delete_thread(db: &Connection, id: ThreadId) -> Result<bool, Error> {
+    match tree_of(db, id)? {
+        Some(tree) => thread(db, tree, id, true).map(|()| true),
+        None => Ok(false),
+    }
+}
 
 /// Deletes a thread: everything of the tree with its last living thread, else all that no other
 /// thread inherits. With `trace` a tombstone is left.
@@ -50,10 +58,15 @@ pub(in super::super) fn thread(
 }
 
 /// Deletes the tree of a living thread; returns the threads that were not deleted before.
-pub(super) fn tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>, Error> {
-    let Some(tree) = tree_of(db, of)? else {
-        return Ok(Vec::new());
-    };
+pub(in super::super) fn delete_tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>, Error> {
+    match tree_of(db, of)? {
+        Some(tree) => all(db, tree),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Deletes a tree; returns the threads that were not deleted before.
+pub(in super::super) fn all(db: &Connection, tree: TreeId) -> Result<Vec<ThreadId>, Error> {
     let living = db
         .prepare_cached(
             "SELECT thread_id FROM threads WHERE tree_id = ?1 AND deleted_at IS NULL \
@@ -141,14 +154,14 @@ fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
     forget(db, now)
 }
 
-const OF_THREAD: [&str; 3] = [
+const DELETE_OWN_ROWS: [&str; 3] = [
     "DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2",
     "DELETE FROM branches INDEXED BY sqlite_autoindex_branches_2 \
      WHERE tree_id = ?1 AND thread_id = ?2",
     "DELETE FROM runs WHERE tree_id = ?1 AND thread_id = ?2",
 ];
 
-const DOOMED: &str = "WITH RECURSIVE keep (checkpoint_id, parent_checkpoint_id) AS ( \
+const UNREACHABLE: &str = "WITH RECURSIVE keep (checkpoint_id, parent_checkpoint_id) AS ( \
       SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t \
         JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = t.fork_checkpoint_id \
@@ -168,7 +181,7 @@ const DOOMED: &str = "WITH RECURSIVE keep (checkpoint_id, parent_checkpoint_id) 
 fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Error> {
     let id = tree.0.as_bytes();
     forget_derived(db, tree, Some(thread))?;
-    for sql in OF_THREAD {
+    for sql in DELETE_OWN_ROWS {
         db.prepare_cached(sql)?
             .execute(params![id, thread.0.as_bytes()])?;
     }
@@ -178,7 +191,7 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
          active_branch_id = NULL WHERE thread_id = ?2",
     )?
     .execute(params![now.0, thread.0.as_bytes()])?;
-    let doomed = ids(db, DOOMED, named_params! { ":tree": id })?;
+    let unreachable = ids(db, UNREACHABLE, named_params! { ":tree": id })?;
     // Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it
     // lives.
     db.prepare_cached(
@@ -200,8 +213,8 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
              AND e.event_number = event_facts.event_number)",
     )?
     .execute([id])?;
-    event_facts::store(db, tree, &doomed, true)?;
-    remove(db, tree, &doomed, true)?;
+    event_facts::store(db, tree, &unreachable, true)?;
+    remove(db, tree, &unreachable, true)?;
     collect(db, tree)?;
     forget(db, now)
 }
@@ -251,10 +264,10 @@ const REMOVE_MESSAGES: &str = "DELETE FROM message_nodes INDEXED BY message_node
 pub(in super::super) fn remove(
     db: &Connection,
     tree: TreeId,
-    doomed: &[[u8; 16]],
+    unreachable: &[[u8; 16]],
     messages: bool,
 ) -> Result<(), Error> {
-    for checkpoint in doomed {
+    for checkpoint in unreachable {
         for sql in REMOVE {
             db.prepare_cached(sql)?
                 .execute(params![tree.0.as_bytes(), checkpoint])?;

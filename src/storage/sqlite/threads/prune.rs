@@ -16,10 +16,22 @@ use crate::{
 };
 
 /// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
-pub(super) fn prune(db: &Connection, thread: ThreadId) -> Result<Option<usize>, Error> {
-    let Some(tree) = tree_of(db, thread)? else {
-        return Ok(None);
-    };
+pub(in super::super) fn prune_thread(
+    db: &Connection,
+    thread: ThreadId,
+) -> Result<Option<usize>, Error> {
+    match tree_of(db, thread)? {
+        Some(tree) => within(db, tree, thread).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Prunes a thread of a tree.
+pub(in super::super) fn within(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<usize, Error> {
     let plan = plan(&rows(db, tree, thread)?, &inner(db, tree, thread)?);
     let moved = plan.reparented.iter().map(|(child, _)| child);
     let changing: Vec<_> = plan.removed.iter().chain(moved).collect();
@@ -36,12 +48,12 @@ pub(super) fn prune(db: &Connection, thread: ThreadId) -> Result<Option<usize>, 
             parent.as_ref().map(|id| id.0.as_bytes())
         ])?;
     }
-    let doomed: Vec<_> = plan.removed.iter().map(|id| *id.0.as_bytes()).collect();
-    if !doomed.is_empty() {
-        remove(db, tree, &doomed, false)?;
+    let removed: Vec<_> = plan.removed.iter().map(|id| *id.0.as_bytes()).collect();
+    if !removed.is_empty() {
+        remove(db, tree, &removed, false)?;
         collect(db, tree)?;
     }
-    Ok(Some(doomed.len()))
+    Ok(removed.len())
 }
 
 pub(super) const ROWS: &str = "WITH kept (id) AS ( \

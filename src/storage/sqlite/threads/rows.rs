@@ -19,10 +19,7 @@ pub(super) fn tree_of(db: &Connection, thread: ThreadId) -> Result<Option<TreeId
 }
 
 pub(super) const THREAD: &str = "SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \
-     (SELECT max(s.updated_at) FROM branches s \
-        INDEXED BY sqlite_autoindex_branches_2 \
-       WHERE s.tree_id = t.tree_id AND s.thread_id = t.thread_id), \
-     b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, \
+     b.updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, \
      b.error, \
      EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
        AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running') \
@@ -31,9 +28,8 @@ pub(super) const THREAD: &str = "SELECT t.thread_id, t.tree_id, t.metadata, t.co
       ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
     WHERE t.thread_id = ?1 AND t.deleted_at IS NULL";
 
-/// A living thread. Its branches are found by the index of the constraint that their names are unique: the key
-/// would walk those of every fork.
-pub(super) fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
+/// A living thread.
+pub(in super::super) fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
     Ok(db
         .prepare_cached(THREAD)?
         .query_row([thread.0.as_bytes()], read_thread)

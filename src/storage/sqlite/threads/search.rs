@@ -1,69 +1,282 @@
 //! Searching and counting the threads that are not deleted.
 
-use std::collections::HashSet;
-
 use rusqlite::{Connection, Row, params};
 
-use super::{
-    super::columns::{id, json_map},
-    rows::read_thread,
-};
+use super::{super::columns::json_map, rows::read_thread};
 use crate::{
     checkpoint::Error,
-    id::ThreadId,
     tree::{
         Thread,
-        search::{ThreadFilter, ThreadPage},
+        search::{SortBy, ThreadFilter, ThreadPage},
     },
     value::contains_map,
 };
 
-/// Threads in one order. What SQL cannot decide (ids, containment) is decided row by row.
-macro_rules! threads {
-    ($order:literal) => {
+/// The columns of [`read_thread`] and those that follow: the key of a page.
+macro_rules! columns {
+    ($at:literal) => {
         concat!(
-            "WITH x AS ( \
-               SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \
-                (SELECT max(s.updated_at) FROM branches s \
-                 INDEXED BY sqlite_autoindex_branches_2 \
-                  WHERE s.tree_id = t.tree_id AND s.thread_id = t.thread_id) AS state_updated_at, \
-                b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, \
-                b.error, \
-                EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
-                  AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running') \
-                  AND coalesce(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy, \
-                t.parent_thread_id \
-               FROM threads t JOIN branches b \
-                 ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
-               WHERE t.deleted_at IS NULL \
-                 AND (?1 IS NULL \
-                   OR EXISTS (SELECT 1 FROM trees o WHERE o.tree_id = t.tree_id AND o.owner = ?1) \
-                   OR EXISTS (SELECT 1 FROM tree_members m \
-                     WHERE m.tree_id = t.tree_id AND m.principal = ?1))), \
-             y AS ( \
-               SELECT x.*, max(x.updated_at, x.state_updated_at) AS changed_at, \
-                CASE WHEN x.busy THEN 'busy' ELSE x.outcome END AS status FROM x), \
-             z AS ( \
-               SELECT y.*, row_number() OVER (PARTITION BY y.tree_id \
-                 ORDER BY y.changed_at DESC, y.thread_id DESC) AS place FROM y) \
-             SELECT * FROM z WHERE (?2 IS NULL OR z.status = ?2) \
-               AND (?3 <> 'roots' OR z.parent_thread_id IS NULL) \
-               AND (?3 <> 'latest-fork' OR z.place = 1) \
-             ORDER BY CASE ?4 WHEN 'thread_id' THEN z.thread_id WHEN 'status' THEN z.status \
-               WHEN 'created_at' THEN z.created_at WHEN 'updated_at' THEN z.changed_at \
-               ELSE z.state_updated_at END ",
+            "t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \
+             b.updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, \
+             b.outcome, b.error, \
+             EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
+               AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running') \
+               AND coalesce(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy, ",
+            $at,
+            " AS at, t.thread_id AS id "
+        )
+    };
+}
+
+macro_rules! branch {
+    () => {
+        "CROSS JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id "
+    };
+}
+
+/// Threads with a run that is executed: the times of their branches move on while their own stay.
+macro_rules! active {
+    () => {
+        "WITH act AS MATERIALIZED ( \
+           SELECT DISTINCT t.thread_id, t.tree_id, max(t.updated_at, b.updated_at) AS at \
+             FROM runs r INDEXED BY one_running_per_branch \
+             CROSS JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL \
+             CROSS JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
+            WHERE r.status = 'running') "
+    };
+}
+
+/// What SQL decides: `?2` is a status and `?3` says which of a family of forks. Its newest is the
+/// first one by the index of the tree, or one that has a running run.
+macro_rules! passes {
+    () => {
+        "t.deleted_at IS NULL \
+         AND (?2 IS NULL OR CASE WHEN busy THEN 'busy' ELSE b.outcome END = ?2) \
+         AND (?3 <> 'roots' OR t.parent_thread_id IS NULL) \
+         AND (?3 <> 'latest-fork' OR t.thread_id = (SELECT n.thread_id FROM ( \
+           SELECT * FROM (SELECT o.thread_id, o.updated_at AS at FROM threads o INDEXED BY threads_tree \
+             WHERE o.tree_id = t.tree_id AND o.deleted_at IS NULL \
+             ORDER BY o.updated_at DESC, o.thread_id DESC LIMIT 1) \
+           UNION ALL \
+           SELECT a.thread_id, a.at FROM act a WHERE a.tree_id = t.tree_id) n \
+           ORDER BY n.at DESC, n.thread_id DESC LIMIT 1)) "
+    };
+}
+
+macro_rules! may_see {
+    () => {
+        "(?1 IS NULL OR t.owner = ?1 OR EXISTS (SELECT 1 FROM tree_members m \
+           WHERE m.tree_id = t.tree_id AND m.principal = ?1)) "
+    };
+}
+
+/// By the last change, in the order of an index, behind `(?4, ?5)`.
+macro_rules! recent {
+    ($index:literal, $own:literal, $behind:literal, $order:literal) => {
+        concat!(
+            active!(),
+            "SELECT ",
+            columns!("t.updated_at"),
+            "FROM threads t INDEXED BY ",
+            $index,
+            " ",
+            branch!(),
+            "WHERE ",
+            $own,
+            "(t.updated_at, t.thread_id) ",
+            $behind,
+            " (?4, ?5) \
+               AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND ",
+            passes!(),
+            "UNION ALL \
+             SELECT ",
+            columns!("a.at"),
+            "FROM act a CROSS JOIN threads t ON t.thread_id = a.thread_id ",
+            branch!(),
+            "WHERE (a.at, a.thread_id) ",
+            $behind,
+            " (?4, ?5) AND ",
+            may_see!(),
+            "AND ",
+            passes!(),
+            "ORDER BY at ",
             $order,
-            ", z.thread_id ",
+            ", id ",
+            $order
+        )
+    };
+    ($index:literal, $own:literal, $behind:literal, $order:literal, shared) => {
+        concat!(
+            active!(),
+            "SELECT ",
+            columns!("t.updated_at"),
+            "FROM threads t INDEXED BY ",
+            $index,
+            " ",
+            branch!(),
+            "WHERE ",
+            $own,
+            "(t.updated_at, t.thread_id) ",
+            $behind,
+            " (?4, ?5) \
+               AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND ",
+            passes!(),
+            "UNION ALL \
+             SELECT ",
+            columns!("t.updated_at"),
+            "FROM tree_members m INDEXED BY tree_members_principal \
+               CROSS JOIN threads t INDEXED BY threads_tree ON t.tree_id = m.tree_id ",
+            branch!(),
+            "WHERE m.principal = ?1 AND t.owner <> ?1 AND (t.updated_at, t.thread_id) ",
+            $behind,
+            " (?4, ?5) \
+               AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND ",
+            passes!(),
+            "UNION ALL \
+             SELECT ",
+            columns!("a.at"),
+            "FROM act a CROSS JOIN threads t ON t.thread_id = a.thread_id ",
+            branch!(),
+            "WHERE (a.at, a.thread_id) ",
+            $behind,
+            " (?4, ?5) AND ",
+            may_see!(),
+            "AND ",
+            passes!(),
+            "ORDER BY at ",
+            $order,
+            ", id ",
             $order
         )
     };
 }
 
-pub(super) const ASCENDING: &str = threads!("ASC");
-pub(super) const DESCENDING: &str = threads!("DESC");
+pub(super) const RECENT: [&str; 4] = [
+    recent!("threads_recent", "", ">", "ASC"),
+    recent!("threads_recent", "", "<", "DESC"),
+    recent!("threads_of_owner", "t.owner = ?1 AND ", ">", "ASC", shared),
+    recent!("threads_of_owner", "t.owner = ?1 AND ", "<", "DESC", shared),
+];
+
+/// By what never changes, in the order of an index, behind `?4` and `?5`.
+macro_rules! in_order {
+    ($from:literal, $behind:literal, $by:literal) => {
+        concat!(
+            active!(),
+            "SELECT ",
+            columns!("t.created_at"),
+            "FROM ",
+            $from,
+            " ",
+            branch!(),
+            "WHERE ",
+            $behind,
+            " AND ",
+            may_see!(),
+            "AND ",
+            passes!(),
+            "ORDER BY ",
+            $by
+        )
+    };
+}
+
+pub(super) const CREATED: [&str; 2] = [
+    in_order!(
+        "threads t INDEXED BY threads_created",
+        "(t.created_at, t.thread_id) > (?4, ?5)",
+        "t.created_at, t.thread_id"
+    ),
+    in_order!(
+        "threads t INDEXED BY threads_created",
+        "(t.created_at, t.thread_id) < (?4, ?5)",
+        "t.created_at DESC, t.thread_id DESC"
+    ),
+];
+pub(super) const BY_ID: [&str; 2] = [
+    in_order!(
+        "threads t",
+        "?4 IS NOT NULL AND t.thread_id > ?5",
+        "t.thread_id"
+    ),
+    in_order!(
+        "threads t",
+        "?4 IS NOT NULL AND t.thread_id < ?5",
+        "t.thread_id DESC"
+    ),
+];
+
+/// In any order: all are read. `?4` is the order, and `?5` the ids, if only those are wanted.
+macro_rules! sorted {
+    ($source:literal, $order:literal) => {
+        concat!(
+            active!(),
+            "SELECT ",
+            columns!("max(t.updated_at, b.updated_at)"),
+            "FROM ",
+            $source,
+            " ",
+            branch!(),
+            "WHERE ?5 IS NOT 0 AND ",
+            may_see!(),
+            "AND ",
+            passes!(),
+            "ORDER BY CASE ?4 WHEN 'thread_id' THEN t.thread_id \
+               WHEN 'status' THEN CASE WHEN busy THEN 'busy' ELSE b.outcome END \
+               WHEN 'created_at' THEN t.created_at WHEN 'updated_at' THEN at \
+               ELSE b.updated_at END ",
+            $order,
+            ", t.thread_id ",
+            $order
+        )
+    };
+}
+
+pub(super) const SORTED: [&str; 2] = [sorted!("threads t", "ASC"), sorted!("threads t", "DESC")];
+pub(super) const SORTED_OF: [&str; 2] = [
+    sorted!(
+        "(SELECT o.thread_id AS of FROM threads o INDEXED BY threads_of_owner WHERE o.owner = ?1 AND o.deleted_at IS NULL \
+       UNION SELECT o.thread_id FROM tree_members m CROSS JOIN threads o INDEXED BY threads_tree ON o.tree_id = m.tree_id \
+       WHERE m.principal = ?1) x CROSS JOIN threads t ON t.thread_id = x.of",
+        "ASC"
+    ),
+    sorted!(
+        "(SELECT o.thread_id AS of FROM threads o INDEXED BY threads_of_owner WHERE o.owner = ?1 AND o.deleted_at IS NULL \
+       UNION SELECT o.thread_id FROM tree_members m CROSS JOIN threads o INDEXED BY threads_tree ON o.tree_id = m.tree_id \
+       WHERE m.principal = ?1) x CROSS JOIN threads t ON t.thread_id = x.of",
+        "DESC"
+    ),
+];
+pub(super) const SORTED_IDS: [&str; 2] = [
+    sorted!(
+        "(SELECT DISTINCT unhex(j.value) AS id FROM json_each(?5) j) x CROSS JOIN threads t ON t.thread_id = x.id",
+        "ASC"
+    ),
+    sorted!(
+        "(SELECT DISTINCT unhex(j.value) AS id FROM json_each(?5) j) x CROSS JOIN threads t ON t.thread_id = x.id",
+        "DESC"
+    ),
+];
+
+fn text(page: &ThreadPage) -> &'static str {
+    let backwards = usize::from(!page.ascending);
+    let is_of = page.filter.principal.is_some();
+    if !page.is_in_order() {
+        return match (&page.filter.ids, is_of) {
+            (Some(_), _) => SORTED_IDS,
+            (None, true) => SORTED_OF,
+            (None, false) => SORTED,
+        }[backwards];
+    }
+    match page.sort_by {
+        SortBy::ThreadId => BY_ID[backwards],
+        SortBy::CreatedAt => CREATED[backwards],
+        _ => RECENT[2 * usize::from(is_of) + backwards],
+    }
+}
 
 /// A page of living threads.
-pub(super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec<Thread>, Error> {
+pub(in super::super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec<Thread>, Error> {
     let mut found = Vec::new();
     let mut skip = page.offset;
     each(db, page, |row| {
@@ -80,7 +293,7 @@ pub(super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec<Thread>, 
 }
 
 /// How many living threads there are.
-pub(super) fn count(db: &Connection, filter: &ThreadFilter) -> Result<u64, Error> {
+pub(in super::super) fn count(db: &Connection, filter: &ThreadFilter) -> Result<u64, Error> {
     let page = ThreadPage {
         filter: filter.clone(),
         ..ThreadPage::default()
@@ -100,25 +313,26 @@ fn each(
     mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<bool>,
 ) -> Result<(), Error> {
     let filter = &page.filter;
-    let ids: Option<HashSet<ThreadId>> = filter.ids.clone().map(HashSet::from_iter);
-    let text = if page.ascending {
-        ASCENDING
+    let mut statement = db.prepare_cached(text(page))?;
+    let principal = filter.principal.as_deref();
+    let status = filter.status.map(|status| status.as_str());
+    let mode = filter.mode.as_str();
+    let mut rows = if page.is_in_order() {
+        let (at, id) = match &page.after {
+            Some(after) => (after.at.0, *after.id.0.as_bytes()),
+            // Before the first of any order.
+            None if page.ascending => (i64::MIN, [0; 16]),
+            None => (i64::MAX, [255; 16]),
+        };
+        statement.query(params![principal, status, mode, at, id])?
     } else {
-        DESCENDING
+        let ids = filter.ids.as_ref().map(|ids| {
+            let ids = ids.iter().map(|id| format!("\"{}\"", id.0.simple()));
+            format!("[{}]", ids.collect::<Vec<_>>().join(","))
+        });
+        statement.query(params![principal, status, mode, page.sort_by.as_str(), ids])?
     };
-    let mut statement = db.prepare_cached(text)?;
-    let mut rows = statement.query(params![
-        filter.principal.as_deref(),
-        filter.status.map(|status| status.as_str()),
-        filter.mode.as_str(),
-        page.sort_by.as_str(),
-    ])?;
     while let Some(row) = rows.next()? {
-        if let Some(ids) = &ids
-            && !ids.contains(&id::<ThreadId>(row, 0)?)
-        {
-            continue;
-        }
         if !filter.metadata.is_empty() && !contains_map(&json_map(row, 2)?, &filter.metadata) {
             continue;
         }

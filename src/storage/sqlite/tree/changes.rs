@@ -169,8 +169,9 @@ pub(super) fn insert_fork(db: &Connection, new: &InsertFork) -> Result<(), Error
     db.prepare_cached(
         "INSERT INTO threads (thread_id, tree_id, parent_thread_id, fork_checkpoint_id, \
          fork_checkpoint_depth, fork_anchor, fork_position, fork_event_number, fork_level, \
-         active_branch_id, last_event_number, metadata, created_at, updated_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?8, ?11, ?12, ?12)",
+         active_branch_id, last_event_number, metadata, created_at, updated_at, owner) \
+         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?8, ?11, ?12, ?12, o.owner \
+           FROM trees o WHERE o.tree_id = ?2",
     )?
     .execute(params![
         new.id.0.as_bytes(),

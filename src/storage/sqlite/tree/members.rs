@@ -1,6 +1,9 @@
 //! Who a tree belongs to and who it is shared with.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
 
 use crate::{
     checkpoint::Error,
@@ -49,31 +52,80 @@ pub(super) fn put_member(
     Ok(())
 }
 
+const SET_OWNER: [&str; 2] = [
+    "UPDATE trees SET owner = ?2 WHERE tree_id = ?1",
+    "UPDATE threads SET owner = ?2 WHERE tree_id = ?1",
+];
+
 pub(super) fn set_owner(db: &Connection, tree: TreeId, principal: &str) -> Result<(), Error> {
-    db.prepare_cached("UPDATE trees SET owner = ?2 WHERE tree_id = ?1")?
-        .execute(params![tree.0.as_bytes(), principal])?;
+    // Lists of threads find them by their owner.
+    for sql in SET_OWNER {
+        db.prepare_cached(sql)?
+            .execute(params![tree.0.as_bytes(), principal])?;
+    }
     Ok(())
 }
 
-pub(super) const LEVEL: &str = "SELECT o.owner = ?2, m.level FROM threads t JOIN trees o ON o.tree_id = t.tree_id \
+pub(super) const LEVEL: &str = "SELECT o.owner = ?2, m.level FROM trees o \
+    LEFT JOIN tree_members m ON m.tree_id = o.tree_id AND m.principal = ?2 WHERE o.tree_id = ?1";
+
+/// The level of a principal on a tree.
+pub(crate) fn level(
+    db: &Connection,
+    tree: TreeId,
+    principal: &str,
+) -> Result<Option<Level>, Error> {
+    level_by(db, LEVEL, tree.0, principal)
+}
+
+pub(super) const LEVEL_ON_THREAD: &str = "SELECT o.owner = ?2, m.level FROM threads t JOIN trees o ON o.tree_id = t.tree_id \
     LEFT JOIN tree_members m ON m.tree_id = t.tree_id AND m.principal = ?2 \
     WHERE t.thread_id = ?1 AND t.deleted_at IS NULL";
 
 /// What somebody may do with a living thread.
-pub(crate) fn level(
+pub(crate) fn level_on_thread(
     db: &Connection,
     thread: ThreadId,
     principal: &str,
 ) -> Result<Option<Level>, Error> {
-    let tree: Option<(bool, Option<Level>)> = db
-        .prepare_cached(LEVEL)?
-        .query_row(params![thread.0.as_bytes(), principal], |row| {
+    level_by(db, LEVEL_ON_THREAD, thread.0, principal)
+}
+
+fn level_by(
+    db: &Connection,
+    text: &'static str,
+    id: Uuid,
+    principal: &str,
+) -> Result<Option<Level>, Error> {
+    let found: Option<(bool, Option<Level>)> = db
+        .prepare_cached(text)?
+        .query_row(params![id.as_bytes(), principal], |row| {
             Ok((row.get(0)?, parsed_if(row, 1)?))
         })
         .optional()?;
-    Ok(match tree {
+    Ok(match found {
         Some((true, _)) => Some(Level::Owner),
         Some((false, level)) => level,
         None => None,
     })
+}
+
+pub(super) const WITHDRAWN: &str = "SELECT 1 FROM threads t JOIN trees o ON o.tree_id = t.tree_id \
+    WHERE t.thread_id = ?1 AND t.deleted_at IS NULL AND o.owner <> ?2 \
+    AND NOT EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = o.tree_id AND m.principal = ?2)";
+
+/// See [`tree::Store::withdrawn`](crate::tree::Store::withdrawn).
+pub(crate) fn withdrawn(
+    db: &Connection,
+    threads: &[ThreadId],
+    principals: &[Arc<str>],
+) -> Result<Vec<usize>, Error> {
+    let mut statement = db.prepare_cached(WITHDRAWN)?;
+    let mut found = vec![];
+    for (at, (thread, principal)) in threads.iter().zip(principals).enumerate() {
+        if statement.exists(params![thread.0.as_bytes(), &**principal])? {
+            found.push(at);
+        }
+    }
+    Ok(found)
 }

@@ -141,3 +141,5 @@ pub(super) async fn send(
     }
     Ok(depths)
 }
+
+statements!(MANY);

@@ -1,11 +1,13 @@
 //! Group commit: supersteps of many runs that wait at one time share a transaction, and so
 //! its round trip and its wait for the disk.
 
-use deadpool_postgres::Pool;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::{together, together_once};
-use crate::checkpoint::{Commit, Error};
+use crate::{
+    checkpoint::{Commit, Error},
+    storage::postgres::connection::Pool,
+};
 
 /// Most commits of one transaction.
 const MOST: usize = 32;

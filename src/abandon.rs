@@ -1,0 +1,105 @@
+//! Work that nobody waits for any more: it stops, but not within a statement of the database.
+//!
+//! A dropped future does not stop the statement that it waits for: the database executes it, and
+//! whoever gets its connection next waits behind it. A client that opens and resets requests would
+//! leave thousands. So abandoned work ends behind its statement, and its slot stays taken until then.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+};
+
+use tokio_util::sync::CancellationToken;
+
+tokio::task_local! {
+    static WORK: Work;
+}
+
+#[derive(Clone)]
+struct Work {
+    abandoned: CancellationToken,
+    /// Statements that it waits for.
+    statements: Arc<AtomicUsize>,
+}
+
+/// Does `work` until it is abandoned; `None` if it was.
+pub async fn unless_abandoned<T>(
+    abandoned: CancellationToken,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let statements = Arc::new(AtomicUsize::new(0));
+    let scope = Work {
+        abandoned: abandoned.clone(),
+        statements: statements.clone(),
+    };
+    let mut work = pin!(WORK.scope(scope, work));
+    let mut left = pin!(abandoned.cancelled());
+    poll_fn(|cx| {
+        if let Poll::Ready(result) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(result));
+        }
+        if left.as_mut().poll(cx).is_ready() && statements.load(Ordering::Acquire) == 0 {
+            return Poll::Ready(None);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// A statement of the database, to whose end even abandoned work goes on.
+pub async fn statement<T>(statement: impl Future<Output = T>) -> T {
+    let Ok(work) = WORK.try_with(Work::clone) else {
+        return statement.await;
+    };
+    work.statements.fetch_add(1, Ordering::AcqRel);
+    let result = statement.await;
+    work.statements.fetch_sub(1, Ordering::AcqRel);
+    if work.abandoned.is_cancelled() {
+        // The work ends here.
+        std::future::pending::<()>().await;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn abandoned_work_ends_between_statements_and_not_within_one() {
+        let abandoned = CancellationToken::new();
+        let (end, ended) = oneshot::channel::<()>();
+        let mut went_on = false;
+        {
+            let work = async {
+                statement(ended).await.unwrap();
+                went_on = true;
+            };
+            let mut work = pin!(unless_abandoned(abandoned.clone(), work));
+            assert!(work.as_mut().now_or_never().is_none());
+            abandoned.cancel();
+            assert!(work.as_mut().now_or_never().is_none(), "the statement");
+            end.send(()).unwrap();
+            assert_eq!(work.await, None);
+        }
+        assert!(!went_on);
+        let waits = unless_abandoned(abandoned, std::future::pending::<()>());
+        assert_eq!(waits.await, None);
+    }
+
+    #[tokio::test]
+    async fn work_that_is_waited_for_has_its_result() {
+        let work = async { statement(async { 7 }).await };
+        let done = unless_abandoned(CancellationToken::new(), work).await;
+        assert_eq!(done, Some(7));
+        assert_eq!(statement(async { 7 }).await, 7, "outside of a request");
+    }
+}

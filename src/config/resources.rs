@@ -1,0 +1,43 @@
+//! Settings of assistants and of long-term memory.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Error, layers::Layers, values::count};
+use crate::{assistants, store, value::Value};
+
+/// `{"graph": {"config"?: {...}, "context"?: {...}}}`.
+pub fn graph_defaults(text: &str) -> Result<BTreeMap<Arc<str>, assistants::Defaults>, String> {
+    let form = || "write JSON: {\"graph\": {\"config\": {...}, \"context\": {...}}}".to_owned();
+    let value = Value::from_json_slice(text.as_bytes()).map_err(|_| form())?;
+    let graphs = value.as_map().ok_or_else(form)?;
+    graphs
+        .iter()
+        .map(|(graph, defaults)| {
+            let defaults = defaults.as_map().ok_or_else(form)?;
+            let field = |name| defaults.get(name).cloned().unwrap_or_default();
+            let defaults = assistants::Defaults::of(&field("config"), &field("context"));
+            let defaults = defaults.map_err(|reason| format!("graph {graph}: {reason}"))?;
+            Ok((graph.clone(), defaults))
+        })
+        .collect()
+}
+
+/// How much an assistant may take.
+pub fn assistants(layers: &Layers) -> Result<assistants::Limits, Error> {
+    let number = |name, most| layers.required(name, |text| count(text, 1, most));
+    Ok(assistants::Limits {
+        bytes: number("assistant_bytes", 1 << 24)?,
+        versions: number("assistant_versions", 1 << 20)?,
+    })
+}
+
+/// How much items of long-term memory may take.
+pub fn items(layers: &Layers) -> Result<store::Limits, Error> {
+    let number = |name| layers.required(name, |text| count(text, 1, 1 << 30));
+    Ok(store::Limits {
+        item_bytes: number("store_item_bytes")?,
+        scan_rows: number("store_scan_items")?,
+        scan_bytes: number("store_scan_bytes")?,
+        page_bytes: number("store_page_bytes")?,
+    })
+}

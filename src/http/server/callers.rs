@@ -1,0 +1,89 @@
+//! Which web pages may call, and by which names of the server, decided by the head of a request.
+
+use std::collections::HashSet;
+
+use hyper::{
+    Request, StatusCode,
+    header::{HOST, HeaderValue, ORIGIN},
+};
+use parking_lot::Mutex;
+
+use super::{
+    cors::{Cors, ORIGINS_SETTING},
+    error::Error,
+    hosts::{self, HOSTS_SETTING, Origin},
+    options::Options,
+};
+use crate::http::parse::params::Query;
+
+/// As many refused names are remembered, so that each is logged once.
+const REMEMBERED: usize = 100;
+
+/// Refuses requests of pages and by names that are not allowed.
+#[derive(Debug, Default)]
+pub struct Callers {
+    logged: Mutex<HashSet<(&'static str, String)>>,
+}
+
+impl Callers {
+    /// Checks the head of a request, whatever its method and whether or not it asks for another
+    /// protocol.
+    ///
+    /// # Errors
+    /// 400 when the request names several hosts, 403 when it is refused.
+    pub fn check<B>(&self, options: &Options, request: &Request<B>) -> Result<(), Error> {
+        let headers = request.headers();
+        let host = hosts::of_request(request.uri(), headers)?;
+        let path = request.uri().path();
+        if options.keys.is_open() && !options.hosts.allow(host.as_ref(), path) {
+            let named = match request.uri().authority() {
+                Some(authority) => authority.as_str().to_owned(),
+                None => headers.get(HOST).map(text).unwrap_or_default(),
+            };
+            self.log(HOSTS_SETTING, named);
+            let detail = "Without keys this server is called as localhost only, or by a name that \
+                          its setting BACKSTITCH_HOSTS lists";
+            return Err(Error::new(StatusCode::FORBIDDEN, detail));
+        }
+        for origin in headers.get_all(ORIGIN) {
+            let is_own = |page: Origin| host.as_ref().is_some_and(|host| page.is_of(host));
+            if !options.cors.allows(origin) && !Origin::of(origin).is_some_and(is_own) {
+                self.log(ORIGINS_SETTING, text(origin));
+                let detail = "Pages of this origin may not call this server: its setting \
+                              BACKSTITCH_CORS_ORIGINS does not allow them";
+                return Err(Error::new(StatusCode::FORBIDDEN, detail));
+            }
+        }
+        if options.cors != Cors::Any && is_embedded_elsewhere(request) {
+            let detail = "A page of another site may link to this server, but neither embed it nor \
+                          cancel a run by leaving: its setting BACKSTITCH_CORS_ORIGINS does not allow it";
+            return Err(Error::new(StatusCode::FORBIDDEN, detail));
+        }
+        Ok(())
+    }
+
+    fn log(&self, setting: &'static str, refused: String) {
+        let mut logged = self.logged.lock();
+        if logged.len() < REMEMBERED && logged.insert((setting, refused.clone())) {
+            tracing::warn!(%refused, "a request was refused; {setting} lists what is allowed");
+        }
+    }
+}
+
+/// Whether a browser sends the request for a page of another site without the page's origin, as it
+/// does for images and scripts. Links are not meant, unless following and leaving one cancels a run.
+fn is_embedded_elsewhere<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
+    let query = Query::of(request.uri().query());
+    is("sec-fetch-site", "cross-site")
+        && !headers.contains_key(ORIGIN)
+        && (!is("sec-fetch-mode", "navigate") || query.get("cancel_on_disconnect").is_some())
+}
+
+fn text(header: &HeaderValue) -> String {
+    String::from_utf8_lossy(header.as_bytes())
+        .chars()
+        .take(100)
+        .collect()
+}

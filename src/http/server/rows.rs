@@ -1,0 +1,221 @@
+//! Lists as JSON arrays that are written row by row while the client reads. A short one is there as
+//! a whole, with its length; a long one waits with its next row until the last ones were taken.
+
+use std::fmt;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream::BoxStream};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::{
+    Response, StatusCode,
+    body::Frame,
+    header::{CONTENT_TYPE, HeaderValue},
+};
+
+use super::{
+    body::{self, Body, BrokenOff},
+    call::Call,
+    error::Error,
+};
+use crate::{
+    budget::{Refusal, Reservation},
+    runs::{Listing, listing::IN_MEMORY},
+    value::Value,
+};
+
+/// Rows are gathered until they have as many bytes.
+const CHUNK: usize = 64 << 10;
+
+/// The response with an array of rows. The memory for it is reserved until its last byte was taken.
+/// `large` names the fields that a request can leave out with `select`.
+///
+/// # Errors
+/// 413 when one row alone is too large, 503 when too many lists are being read; or a row failed
+/// before the head of the response was there. One that fails later breaks the body off, so that no
+/// client takes it for a shorter list.
+pub async fn respond(
+    call: &Call,
+    rows: Listing<Value>,
+    large: Option<&str>,
+) -> Result<Response<Body>, Error> {
+    let memory = reserve(call, rows.largest, rows.at_once, large)?;
+    array(rows.items, memory).await
+}
+
+fn reserve(
+    call: &Call,
+    largest: u64,
+    at_once: u64,
+    large: Option<&str>,
+) -> Result<Reservation, Error> {
+    let budget = &call.shared.responses;
+    let bytes =
+        |stored: u64| usize::try_from(stored.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
+    let refusal = match budget.reserve(&call.payer, bytes(largest.max(at_once))) {
+        Ok(memory) => return Ok(memory),
+        // What was read together can be read less together, but not one alone.
+        Err(Refusal::TooLarge) if bytes(largest) <= budget.share() => {
+            budget.reserve(&call.payer, budget.share())
+        }
+        Err(refusal) => Err(refusal),
+    };
+    refusal.map_err(|refusal| match refusal {
+        Refusal::Exhausted => Error::unavailable("Too many lists are being read. Try again later."),
+        Refusal::TooLarge => {
+            let most = budget.share() as u64 / IN_MEMORY;
+            let hint = large.map_or_else(String::new, |fields| {
+                format!(": leave out {fields} with `select`")
+            });
+            let detail = format!(
+                "One item of the list has {largest} bytes, more than the limit of {most}{hint}"
+            );
+            Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        }
+    })
+}
+
+async fn array<E>(
+    rows: BoxStream<'static, Result<Value, E>>,
+    guard: impl Send + 'static,
+) -> Result<Response<Body>, Error>
+where
+    Error: From<E>,
+    E: fmt::Display + Send + 'static,
+{
+    let mut array = Array { rows, any: false };
+    let mut first = vec![b'['];
+    let body = if array.gather(&mut first).await? {
+        StreamBody::new(rest(array, first, guard)).boxed_unsync()
+    } else {
+        body::full(first)
+    };
+    let mut response = Response::new(body);
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+fn rest<E>(
+    mut array: Array<E>,
+    first: Vec<u8>,
+    guard: impl Send + 'static,
+) -> impl Stream<Item = Result<Frame<Bytes>, BrokenOff>> + Send
+where
+    E: fmt::Display + Send + 'static,
+{
+    async_stream::try_stream! {
+        let _guard = guard;
+        yield Frame::data(Bytes::from(first));
+        loop {
+            let mut chunk = vec![];
+            let more = array.gather(&mut chunk).await.map_err(|error| {
+                tracing::error!(%error, "a list breaks off");
+                BrokenOff
+            })?;
+            yield Frame::data(Bytes::from(chunk));
+            if !more {
+                return;
+            }
+        }
+    }
+}
+
+/// The rows that are not written yet.
+struct Array<E> {
+    rows: BoxStream<'static, Result<Value, E>>,
+    /// A row was written.
+    any: bool,
+}
+
+impl<E> Array<E> {
+    /// Appends rows until a chunk is full, and the end of the array when there are no more; false
+    /// after that.
+    async fn gather(&mut self, chunk: &mut Vec<u8>) -> Result<bool, E> {
+        while chunk.len() < CHUNK {
+            let Some(row) = self.rows.next().await else {
+                chunk.push(b']');
+                return Ok(false);
+            };
+            let row = row?;
+            if std::mem::replace(&mut self.any, true) {
+                chunk.push(b',');
+            }
+            row.write_json(chunk);
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use futures::stream;
+    use hyper::body::Body as _;
+
+    use super::*;
+    use crate::value;
+
+    fn failure() -> Error {
+        Error::unavailable("no more")
+    }
+
+    fn rows(
+        count: usize,
+        size: usize,
+        made: &Arc<AtomicUsize>,
+    ) -> BoxStream<'static, Result<Value, Error>> {
+        let made = made.clone();
+        let row = move |at: usize| {
+            made.fetch_add(1, Ordering::SeqCst);
+            Ok(value!({"at": at as i64, "text": "x".repeat(size)}))
+        };
+        stream::iter((0..count).map(row)).boxed()
+    }
+
+    async fn text(response: Response<Body>) -> String {
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn short_lists_are_there_as_a_whole() {
+        let made = Arc::default();
+        for (count, expected) in [
+            (0, "[]"),
+            (1, r#"[{"at":0,"text":""}]"#),
+            (2, r#"[{"at":0,"text":""},{"at":1,"text":""}]"#),
+        ] {
+            let response = array(rows(count, 0, &made), ()).await.unwrap();
+            let length = response.body().size_hint().exact();
+            assert_eq!(length, Some(expected.len() as u64));
+            assert_eq!(text(response).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn long_lists_are_complete_and_wait_for_their_reader() {
+        let made = Arc::default();
+        let mut response = array(rows(50, 40_000, &made), ()).await.unwrap();
+        response.body_mut().frame().await.unwrap().unwrap();
+        assert!(made.load(Ordering::SeqCst) <= 4, "{made:?}");
+
+        let response = array(rows(50, 40_000, &made), ()).await.unwrap();
+        let whole: serde_json::Value = serde_json::from_str(&text(response).await).unwrap();
+        let ats = whole.as_array().unwrap().iter().map(|row| &row["at"]);
+        assert!(ats.eq(&(0..50).map(serde_json::Value::from).collect::<Vec<_>>()));
+    }
+
+    #[tokio::test]
+    async fn a_late_failure_breaks_the_body_off_and_an_early_one_is_an_error() {
+        let made = Arc::default();
+        let failing = |count| rows(count, 40_000, &made).chain(stream::iter([Err(failure())]));
+        let early = array(failing(0).boxed(), ()).await;
+        assert_eq!(early.unwrap_err(), failure());
+        let late = array(failing(10).boxed(), ()).await.unwrap();
+        late.into_body().collect().await.unwrap_err();
+    }
+}

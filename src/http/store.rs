@@ -1,0 +1,228 @@
+//! Items of long-term memory: stored, read, deleted, searched, and listed by namespace.
+
+use std::time::Duration;
+
+use hyper::{Response, StatusCode};
+
+use super::{
+    page::{LIST_DEFAULT, LIST_MAX},
+    parse::fields::Fields,
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
+};
+use crate::{
+    store::{
+        self, Item, ItemQuery, Namespace, NamespaceQuery,
+        filter::Filter,
+        namespace::{LABELS_MAX, Refused},
+    },
+    value::{Map, Value},
+};
+
+/// Length of a page of namespaces whose request does not name one.
+const NAMESPACES_DEFAULT: i64 = 100;
+
+/// `PUT /store/items`
+pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let namespace = labels(&fields, "namespace")?.ok_or_else(|| fields.required("namespace"))?;
+    let key = key(&fields)?;
+    let value = fields
+        .map("value")?
+        .ok_or_else(|| fields.required("value"))?;
+    check_index(&fields)?;
+    let ttl = ttl(&fields)?;
+    let value = Value::map(value.clone());
+    let owner = call.principal();
+    let stored = call.items().put(&owner, namespace, key, value, ttl).await;
+    stored?;
+    Ok(body::empty(StatusCode::NO_CONTENT))
+}
+
+/// `GET /store/items`
+pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
+    let namespace = call.query.get("namespace").unwrap_or_default();
+    let namespace: Namespace = namespace.split('.').map(str::to_owned).collect();
+    refuse_nul(&namespace)?;
+    store::namespace::check_labels(&namespace).map_err(store::Error::from)?;
+    let key = call.query.get("key").filter(|key| !key.is_empty());
+    let Some(key) = key else {
+        // The form that LangGraph's server has for this one error.
+        let error = Map::from([("error", Value::str("Key is required"))]);
+        return Ok(body::json(StatusCode::BAD_REQUEST, &Value::map(error)));
+    };
+    let refresh = match call.query.get("refresh_ttl") {
+        None => true,
+        Some(_) => call.query.flag("refresh_ttl")?,
+    };
+    let owner = call.principal();
+    let found = call.items().get(&owner, namespace, key.to_owned(), refresh);
+    let item = found.await?.map(|item| Value::map(shown(item)));
+    Ok(body::json(StatusCode::OK, &item.unwrap_or_default()))
+}
+
+/// `DELETE /store/items`
+pub(super) async fn delete(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let namespace = labels(&fields, "namespace")?.unwrap_or_default();
+    let key = key(&fields)?;
+    // Nothing is stored without a namespace.
+    if !namespace.is_empty() {
+        let owner = call.principal();
+        call.items().delete(&owner, namespace, key).await?;
+    }
+    Ok(body::empty(StatusCode::NO_CONTENT))
+}
+
+/// `POST /store/items/search`
+pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let filter = fields.map("filter")?.map(Filter::read).transpose();
+    let (limit, offset) = page(&fields, LIST_DEFAULT)?;
+    // No embedding exists that it could be compared by.
+    fields.text("query")?;
+    let query = ItemQuery {
+        prefix: labels(&fields, "namespace_prefix")?.unwrap_or_default(),
+        filter: filter
+            .map_err(|reason| fields.refuse("filter", reason))?
+            .unwrap_or_default(),
+        limit,
+        offset,
+        refresh: fields.flag("refresh_ttl")?.unwrap_or(true),
+    };
+    let found = call.items().search(&call.principal(), query).await?;
+    let items = found.into_iter().map(|item| {
+        let mut map = shown(item);
+        map.insert("score", Value::Null);
+        Value::map(map)
+    });
+    let items = Map::from([("items", Value::list(items.collect()))]);
+    Ok(body::json(StatusCode::OK, &Value::map(items)))
+}
+
+/// `POST /store/namespaces`
+pub(super) async fn namespaces(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let (limit, offset) = page(&fields, NAMESPACES_DEFAULT)?;
+    let max_depth = fields.integer("max_depth", 1, i64::MAX)?;
+    let query = NamespaceQuery {
+        prefix: labels(&fields, "prefix")?.unwrap_or_default(),
+        suffix: labels(&fields, "suffix")?.unwrap_or_default(),
+        max_depth: max_depth.map(|depth| usize::try_from(depth).unwrap_or(LABELS_MAX)),
+        limit,
+        offset,
+    };
+    let found = call.items().namespaces(&call.principal(), query).await?;
+    let found = found.into_iter().map(Value::from_iter);
+    let found = Map::from([("namespaces", Value::list(found.collect()))]);
+    Ok(body::json(StatusCode::OK, &Value::map(found)))
+}
+
+fn page(fields: &Fields<'_>, default: i64) -> Result<(usize, usize), Error> {
+    let limit = fields.integer("limit", 1, LIST_MAX)?.unwrap_or(default);
+    let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0);
+    let whole = |number| usize::try_from(number).unwrap_or(usize::MAX);
+    Ok((whole(limit), whole(offset)))
+}
+
+fn labels(fields: &Fields<'_>, name: &str) -> Result<Option<Namespace>, Error> {
+    let labels = fields.texts(name)?;
+    let labels: Option<Namespace> =
+        labels.map(|labels| labels.iter().map(|label| label.to_string()).collect());
+    refuse_nul(labels.as_deref().unwrap_or_default())?;
+    Ok(labels)
+}
+
+/// Labels of nodes may have it; clients know it as an error of LangGraph's server.
+fn refuse_nul(labels: &[String]) -> Result<(), Error> {
+    if labels.iter().any(|label| label.contains('\0')) {
+        return Err(Error::bad_request("Namespace labels cannot contain NUL"));
+    }
+    Ok(())
+}
+
+fn key(fields: &Fields<'_>) -> Result<String, Error> {
+    let key = fields.text("key")?;
+    Ok(key.ok_or_else(|| fields.required("key"))?.to_string())
+}
+
+/// Minutes, and fractions of them.
+fn ttl(fields: &Fields<'_>) -> Result<Option<Duration>, Error> {
+    let Some(minutes) = fields.number("ttl")? else {
+        return Ok(None);
+    };
+    if !minutes.is_finite() || minutes <= 0.0 {
+        let reason = "A time to live is a number of minutes above 0";
+        return Err(fields.refuse("ttl", reason));
+    }
+    // Longer ones are cut, where they are stored, to what databases know.
+    Ok(Some(
+        Duration::try_from_secs_f64(minutes * 60.0).unwrap_or(Duration::MAX),
+    ))
+}
+
+/// Accepted without effect, as no embedding exists: false, or a list of paths.
+fn check_index(fields: &Fields<'_>) -> Result<(), Error> {
+    match fields.any("index") {
+        None | Some(Value::Bool(false)) => Ok(()),
+        Some(Value::List(_)) => fields.texts("index").map(drop),
+        Some(_) => Err(fields.refuse("index", "It must be false or a list of paths")),
+    }
+}
+
+fn shown(item: Item) -> Map {
+    Map::from([
+        ("namespace", Value::from_iter(item.namespace)),
+        ("key", item.key.into()),
+        ("value", item.value),
+        ("created_at", item.created_at.to_string().into()),
+        ("updated_at", item.updated_at.to_string().into()),
+    ])
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        use store::Error as E;
+        match &error {
+            E::Namespace(Refused::Empty) => Self::bad_request("Namespace cannot be empty."),
+            E::Namespace(Refused::Reserved(namespace)) => reserved(namespace),
+            E::Namespace(Refused::EmptyLabel) => bad_label(""),
+            E::Namespace(Refused::Period(label)) => bad_label(label),
+            E::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+            E::TooMuchToReturn { .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+            }
+            E::Namespace(_) | E::TooDeep | E::TooMuchToRead { .. } => {
+                Self::invalid(error.to_string())
+            }
+            E::Storage(_) => match error {
+                E::Storage(error) => error.into(),
+                other => Self::internal(&other),
+            },
+        }
+    }
+}
+
+/// In the words of LangGraph's server, which shows the labels as Python does.
+fn reserved(namespace: &[String]) -> Error {
+    let labels: Vec<_> = namespace.iter().map(|label| format!("'{label}'")).collect();
+    let comma = if labels.len() == 1 { "," } else { "" };
+    let shown = format!("({}{comma})", labels.join(", "));
+    Error::bad_request(format!(
+        "Root label for namespace cannot be \"langgraph\". Got: {shown}"
+    ))
+}
+
+fn bad_label(label: &str) -> Error {
+    let label: String = label.chars().take(80).collect();
+    Error::invalid(format!(
+        "Namespace label '{label}' must be a non-empty string without periods"
+    ))
+}

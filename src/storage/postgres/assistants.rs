@@ -1,0 +1,451 @@
+//! Assistants with their versions.
+
+mod rows;
+
+use std::sync::Arc;
+
+use deadpool_postgres::Object;
+
+use self::rows::{Bound, assistant_of, content_of, version_of};
+use super::{
+    columns::{Json, Params, all, column, name, one},
+    connection::{Failure, prepare},
+};
+use crate::{
+    assistants::{
+        Change, Limits,
+        request::{Filter, Search, SortBy},
+        store::{
+            AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
+            VersionQuery, VersionRow, next_content,
+        },
+    },
+    checkpoint::Error,
+    id::AssistantId,
+};
+
+macro_rules! columns {
+    () => {
+        "assistant_id, owner, graph_id, version, name, description, metadata, type, config, context, created_at, updated_at"
+    };
+}
+
+const PUT_SYSTEM: &str = "
+INSERT INTO assistants AS a (assistant_id, owner, graph_id, version, name, description, metadata, type, config, context)
+VALUES ($1, '', $2, 1, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (assistant_id) DO UPDATE
+   SET owner = '', graph_id = EXCLUDED.graph_id, version = 1, name = EXCLUDED.name, description = EXCLUDED.description,
+       metadata = EXCLUDED.metadata, type = EXCLUDED.type, config = EXCLUDED.config, context = EXCLUDED.context, updated_at = now()
+ WHERE a.owner <> '' OR a.config <> EXCLUDED.config OR a.context <> EXCLUDED.context OR a.type <> EXCLUDED.type
+RETURNING assistant_id";
+
+const DELETE_VERSIONS: &str = "DELETE FROM assistant_versions WHERE assistant_id = $1";
+
+const CREATE: &str = concat!(
+    "
+INSERT INTO assistants (assistant_id, owner, graph_id, version, name, description, metadata, type, config, context)
+VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (assistant_id) DO NOTHING
+RETURNING ",
+    columns!()
+);
+
+const INSERT_VERSION: &str = "
+INSERT INTO assistant_versions (assistant_id, version, graph_id, name, description, metadata, type, config, context)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+const BY_ID: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM assistants WHERE assistant_id = $1"
+);
+
+/// An assistant that its viewer sees.
+macro_rules! visible {
+    ($lock:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM assistants
+ WHERE assistant_id = $1 AND ($2::text IS NULL OR owner = $2 OR owner = '') AND graph_id = ANY($3)",
+            $lock
+        )
+    };
+}
+
+const VISIBLE: &str = visible!("");
+const LOCK: &str = visible!(" FOR UPDATE");
+
+const LATEST_VERSION: &str = "
+SELECT max(version) AS latest, count(*) AS versions FROM assistant_versions WHERE assistant_id = $1";
+
+const VERSION: &str = "
+SELECT version, graph_id, name, description, metadata, type, config, context, created_at FROM assistant_versions
+ WHERE assistant_id = $1 AND version = $2";
+
+const ACTIVATE: &str = concat!(
+    "
+UPDATE assistants SET version = $2, graph_id = $3, name = $4, description = $5, metadata = $6, type = $7, config = $8,
+       context = $9, updated_at = now()
+ WHERE assistant_id = $1
+RETURNING ",
+    columns!()
+);
+
+const DELETE: &str = "DELETE FROM assistants WHERE assistant_id = $1";
+
+const VERSIONS: &str = "
+SELECT version, graph_id, name, description, metadata, type, config, context, created_at FROM assistant_versions
+ WHERE assistant_id = $1 AND ($2::jsonb IS NULL OR metadata @> $2)
+ ORDER BY version DESC LIMIT $3 OFFSET $4";
+
+/// What of the filter every list has: graphs, metadata, a part of the name.
+macro_rules! filtered {
+    ($owner:literal, $rest:expr) => {
+        concat!(
+            " FROM assistants
+ WHERE ",
+            $owner,
+            " AND graph_id = ANY($2) AND ($3::jsonb IS NULL OR metadata @> $3)
+   AND ($4::text IS NULL OR position(lower($4) IN lower(name)) > 0)",
+            $rest
+        )
+    };
+}
+
+macro_rules! page {
+    ($owner:literal, $column:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            filtered!(
+                $owner,
+                concat!(
+                    "
+ ORDER BY ",
+                    $column,
+                    " ",
+                    $order,
+                    ", assistant_id ",
+                    $order,
+                    " LIMIT $5 OFFSET $6"
+                )
+            )
+        )
+    };
+}
+
+/// Pages in each order, falling and rising.
+macro_rules! pages {
+    ($owner:literal) => {
+        [
+            page!($owner, "created_at", "DESC"),
+            page!($owner, "created_at", "ASC"),
+            page!($owner, "updated_at", "DESC"),
+            page!($owner, "updated_at", "ASC"),
+            page!($owner, "name", "DESC"),
+            page!($owner, "name", "ASC"),
+            page!($owner, "graph_id", "DESC"),
+            page!($owner, "graph_id", "ASC"),
+            page!($owner, "assistant_id", "DESC"),
+            page!($owner, "assistant_id", "ASC"),
+        ]
+    };
+}
+
+const ALL: [&str; 10] = pages!("$1::text IS NULL");
+const OWNED: [&str; 10] = pages!("owner IN ($1, '')");
+const COUNT_ALL: &str = concat!("SELECT count(*)", filtered!("$1::text IS NULL", ""));
+const COUNT_OWNED: &str = concat!("SELECT count(*)", filtered!("owner IN ($1, '')", ""));
+
+fn order(search: &Search) -> usize {
+    let column = match search.sort_by {
+        SortBy::CreatedAt => 0,
+        SortBy::UpdatedAt => 1,
+        SortBy::Name => 2,
+        SortBy::GraphId => 3,
+        SortBy::AssistantId => 4,
+    };
+    2 * column + usize::from(search.ascending)
+}
+
+/// What a subject is bound as: its id, its viewer and the graphs that are seen.
+fn names(graphs: &[Arc<str>]) -> Vec<&str> {
+    graphs.iter().map(|graph| &**graph).collect()
+}
+
+async fn insert_version(
+    db: &tokio_postgres::Transaction<'_>,
+    statement: &tokio_postgres::Statement,
+    id: AssistantId,
+    version: i32,
+    bound: &Bound<'_>,
+) -> Result<(), Failure> {
+    let params: Params<'_, 9> = [
+        &id.0,
+        &version,
+        &bound.graph,
+        &bound.name,
+        &bound.description,
+        &bound.metadata,
+        &&*bound.tag,
+        &bound.config,
+        &bound.context,
+    ];
+    db.execute(statement, &params).await?;
+    Ok(())
+}
+
+pub(super) async fn put_system(db: &mut Object, all: &[NewAssistant]) -> Result<(), Failure> {
+    let put = prepare(db, PUT_SYSTEM).await?;
+    let delete = prepare(db, DELETE_VERSIONS).await?;
+    let insert = prepare(db, INSERT_VERSION).await?;
+    // In one order, since replicas may start at once.
+    let mut all: Vec<_> = all.iter().collect();
+    all.sort_by_key(|new| new.id.0);
+    let transaction = db.transaction().await?;
+    for new in all {
+        let bound = Bound::of(&new.content);
+        let params: Params<'_, 8> = [
+            &new.id.0,
+            &bound.graph,
+            &bound.name,
+            &bound.description,
+            &bound.metadata,
+            &&*bound.tag,
+            &bound.config,
+            &bound.context,
+        ];
+        if transaction.query_opt(&put, &params).await?.is_some() {
+            transaction.execute(&delete, &[&new.id.0]).await?;
+            insert_version(&transaction, &insert, new.id, 1, &bound).await?;
+        }
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+pub(super) async fn create_assistant(
+    db: &mut Object,
+    new: &NewAssistant,
+) -> Result<CreatedAssistant, Failure> {
+    let create = prepare(db, CREATE).await?;
+    let insert = prepare(db, INSERT_VERSION).await?;
+    let find = prepare(db, BY_ID).await?;
+    let bound = Bound::of(&new.content);
+    let owner = name(&new.owner);
+    let transaction = db.transaction().await?;
+    let params: Params<'_, 9> = [
+        &new.id.0,
+        &owner,
+        &bound.graph,
+        &bound.name,
+        &bound.description,
+        &bound.metadata,
+        &&*bound.tag,
+        &bound.config,
+        &bound.context,
+    ];
+    let created = match transaction.query_opt(&create, &params).await? {
+        Some(row) => {
+            insert_version(&transaction, &insert, new.id, 1, &bound).await?;
+            CreatedAssistant::New(assistant_of(&row)?)
+        }
+        None => {
+            let row = transaction.query_opt(&find, &[&new.id.0]).await?;
+            // Deleted in between: the caller may try again.
+            let row = row.ok_or(Error::Fenced)?;
+            CreatedAssistant::Exists(assistant_of(&row)?)
+        }
+    };
+    transaction.commit().await?;
+    Ok(created)
+}
+
+pub(super) async fn assistant(
+    db: &Object,
+    subject: &Subject,
+) -> Result<Option<AssistantRow>, Failure> {
+    let viewer = subject.viewer.as_deref().map(name);
+    let params: Params<'_, 3> = [&subject.id.0, &viewer, &names(&subject.graphs)];
+    one(db, VISIBLE, &params, assistant_of).await
+}
+
+/// The assistant of a subject, locked.
+async fn locked(
+    db: &tokio_postgres::Transaction<'_>,
+    statement: &tokio_postgres::Statement,
+    subject: &Subject,
+) -> Result<Option<AssistantRow>, Failure> {
+    let viewer = subject.viewer.as_deref().map(name);
+    let params: Params<'_, 3> = [&subject.id.0, &viewer, &names(&subject.graphs)];
+    let row = db.query_opt(statement, &params).await?;
+    Ok(row.as_ref().map(assistant_of).transpose()?)
+}
+
+async fn activate(
+    db: &tokio_postgres::Transaction<'_>,
+    statement: &tokio_postgres::Statement,
+    id: AssistantId,
+    version: i32,
+    bound: &Bound<'_>,
+) -> Result<AssistantRow, Failure> {
+    let params: Params<'_, 9> = [
+        &id.0,
+        &version,
+        &bound.graph,
+        &bound.name,
+        &bound.description,
+        &bound.metadata,
+        &&*bound.tag,
+        &bound.config,
+        &bound.context,
+    ];
+    Ok(assistant_of(&db.query_one(statement, &params).await?)?)
+}
+
+pub(super) async fn change_assistant(
+    db: &mut Object,
+    subject: &Subject,
+    change: &Change,
+    limits: Limits,
+) -> Result<ChangedAssistant, Failure> {
+    let lock = prepare(db, LOCK).await?;
+    let latest = prepare(db, LATEST_VERSION).await?;
+    let insert = prepare(db, INSERT_VERSION).await?;
+    let update = prepare(db, ACTIVATE).await?;
+    let transaction = db.transaction().await?;
+    let Some(row) = locked(&transaction, &lock, subject).await? else {
+        return Ok(ChangedAssistant::Missing);
+    };
+    let numbers = transaction.query_one(&latest, &[&row.id.0]).await?;
+    let versions: i64 = column(&numbers, "versions")?;
+    let content = match next_content(&row, change, versions, limits) {
+        Ok(content) => content,
+        Err(refused) => return Ok(refused),
+    };
+    let version = column::<Option<i32>>(&numbers, "latest")?.unwrap_or(0) + 1;
+    let bound = Bound::of(&content);
+    insert_version(&transaction, &insert, row.id, version, &bound).await?;
+    let changed = activate(&transaction, &update, row.id, version, &bound).await?;
+    transaction.commit().await?;
+    Ok(ChangedAssistant::Done(Box::new(changed)))
+}
+
+pub(super) async fn activate_version(
+    db: &mut Object,
+    subject: &Subject,
+    version: i64,
+) -> Result<ChangedAssistant, Failure> {
+    let lock = prepare(db, LOCK).await?;
+    let find = prepare(db, VERSION).await?;
+    let update = prepare(db, ACTIVATE).await?;
+    let transaction = db.transaction().await?;
+    let Some(row) = locked(&transaction, &lock, subject).await? else {
+        return Ok(ChangedAssistant::Missing);
+    };
+    if &*row.owner == SYSTEM {
+        return Ok(ChangedAssistant::System);
+    }
+    let Ok(version) = i32::try_from(version) else {
+        return Ok(ChangedAssistant::NoVersion);
+    };
+    let Some(found) = transaction.query_opt(&find, &[&row.id.0, &version]).await? else {
+        return Ok(ChangedAssistant::NoVersion);
+    };
+    let content = content_of(&found)?;
+    let bound = Bound::of(&content);
+    let changed = activate(&transaction, &update, row.id, version, &bound).await?;
+    transaction.commit().await?;
+    Ok(ChangedAssistant::Done(Box::new(changed)))
+}
+
+pub(super) async fn delete_assistant(
+    db: &mut Object,
+    subject: &Subject,
+) -> Result<ChangedAssistant, Failure> {
+    let lock = prepare(db, LOCK).await?;
+    let delete = prepare(db, DELETE).await?;
+    let transaction = db.transaction().await?;
+    let Some(row) = locked(&transaction, &lock, subject).await? else {
+        return Ok(ChangedAssistant::Missing);
+    };
+    if &*row.owner == SYSTEM {
+        return Ok(ChangedAssistant::System);
+    }
+    transaction.execute(&delete, &[&row.id.0]).await?;
+    transaction.commit().await?;
+    Ok(ChangedAssistant::Done(Box::new(row)))
+}
+
+pub(super) async fn assistant_versions(
+    db: &Object,
+    subject: &Subject,
+    query: &VersionQuery,
+) -> Result<Option<Vec<VersionRow>>, Failure> {
+    if assistant(db, subject).await?.is_none() {
+        return Ok(None);
+    }
+    let metadata = (!query.metadata.is_empty()).then(|| Json::of_map(&query.metadata));
+    let (limit, offset) = (whole(query.limit), whole(query.offset));
+    let params: Params<'_, 4> = [&subject.id.0, &metadata, &limit, &offset];
+    Ok(Some(all(db, VERSIONS, &params, version_of).await?))
+}
+
+fn whole(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) async fn search_assistants(
+    db: &Object,
+    search: &Search,
+) -> Result<Vec<AssistantRow>, Failure> {
+    let filter = &search.filter;
+    let texts = if filter.viewer.is_some() { OWNED } else { ALL };
+    let metadata = (!filter.metadata.is_empty()).then(|| Json::of_map(&filter.metadata));
+    let params: Params<'_, 6> = [
+        &filter.viewer.as_deref().map(name),
+        &names(&filter.graphs),
+        &metadata,
+        &filter.name.as_deref().map(name),
+        &whole(search.limit),
+        &whole(search.offset),
+    ];
+    all(db, texts[order(search)], &params, assistant_of).await
+}
+
+pub(super) async fn count_assistants(db: &Object, filter: &Filter) -> Result<u64, Failure> {
+    let text = if filter.viewer.is_some() {
+        COUNT_OWNED
+    } else {
+        COUNT_ALL
+    };
+    let metadata = (!filter.metadata.is_empty()).then(|| Json::of_map(&filter.metadata));
+    let params: Params<'_, 4> = [
+        &filter.viewer.as_deref().map(name),
+        &names(&filter.graphs),
+        &metadata,
+        &filter.name.as_deref().map(name),
+    ];
+    let count = one(db, text, &params, |row| column::<i64>(row, "count")).await?;
+    Ok(u64::try_from(count.unwrap_or(0)).unwrap_or(0))
+}
+
+statements!(
+    PUT_SYSTEM,
+    DELETE_VERSIONS,
+    CREATE,
+    INSERT_VERSION,
+    BY_ID,
+    VISIBLE,
+    LOCK,
+    LATEST_VERSION,
+    VERSION,
+    ACTIVATE,
+    DELETE,
+    VERSIONS,
+    ALL,
+    OWNED,
+    COUNT_ALL,
+    COUNT_OWNED
+);

@@ -1,0 +1,82 @@
+//! Rows of assistants and of their versions, and what is bound to write them.
+
+use std::{borrow::Cow, sync::Arc};
+
+use tokio_postgres::Row;
+
+use super::super::columns::{Json, JsonText, Time, column, name, text_if, unname};
+use crate::{
+    assistants::{
+        Content,
+        store::{AssistantRow, VersionRow},
+    },
+    checkpoint::{Error, codec},
+    id::AssistantId,
+    value::{Map, Value},
+};
+
+/// A content as it is bound.
+pub(super) struct Bound<'a> {
+    pub(super) graph: &'a str,
+    pub(super) name: Cow<'a, str>,
+    pub(super) description: Option<Cow<'a, str>>,
+    pub(super) metadata: Json<'static>,
+    pub(super) tag: Arc<str>,
+    pub(super) config: Vec<u8>,
+    pub(super) context: Vec<u8>,
+}
+
+impl<'a> Bound<'a> {
+    pub(super) fn of(content: &'a Content) -> Self {
+        let encoded =
+            |map: &Map| codec::encode_tagged(&Value::map(map.clone()), codec::Format::default());
+        let (tag, config) = encoded(&content.config);
+        Self {
+            graph: &content.graph,
+            name: name(&content.name),
+            description: content.description.as_deref().map(name),
+            metadata: Json::of_map(&content.metadata),
+            tag,
+            config,
+            context: encoded(&content.context).1,
+        }
+    }
+}
+
+pub(super) fn content_of(row: &Row) -> Result<Content, Error> {
+    let tag: &str = column(row, "type")?;
+    let map = |name: &str| {
+        let decoded = codec::decode(tag, column(row, name)?);
+        match decoded.map_err(|error| Error::Corrupt(error.to_string()))? {
+            Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
+            _ => Err(Error::Corrupt(format!("column {name}: not a map"))),
+        }
+    };
+    Ok(Content {
+        graph: column::<&str>(row, "graph_id")?.into(),
+        name: unname(column(row, "name")?).to_string(),
+        description: text_if(row, "description")?.map(|text| text.to_string()),
+        metadata: column::<JsonText>(row, "metadata")?.map()?,
+        config: map("config")?,
+        context: map("context")?,
+    })
+}
+
+pub(super) fn assistant_of(row: &Row) -> Result<AssistantRow, Error> {
+    Ok(AssistantRow {
+        id: AssistantId(column(row, "assistant_id")?),
+        owner: unname(column(row, "owner")?),
+        version: column(row, "version")?,
+        content: content_of(row)?,
+        created_at: column::<Time>(row, "created_at")?.0,
+        updated_at: column::<Time>(row, "updated_at")?.0,
+    })
+}
+
+pub(super) fn version_of(row: &Row) -> Result<VersionRow, Error> {
+    Ok(VersionRow {
+        version: column(row, "version")?,
+        content: content_of(row)?,
+        created_at: column::<Time>(row, "created_at")?.0,
+    })
+}

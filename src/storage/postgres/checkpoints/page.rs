@@ -1,0 +1,198 @@
+//! Pages of checkpoints: whole when they are small, else their sizes. Measuring reads no values:
+//! Postgres knows the length of one without fetching it.
+
+use std::sync::Arc;
+
+use deadpool_postgres::Object;
+use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
+
+use super::{
+    blobs::blobs_of,
+    load::{row_of, writes_of},
+};
+use crate::{
+    checkpoint::{
+        Error, List, Page, PageScope, SizedCheckpoint, Source, StoredRows, chain_sizes::ChainSizes,
+        filter::MetadataFilter, frame::versions_of,
+    },
+    id::{CheckpointId, RunId, TreeId},
+    storage::postgres::{
+        columns::{Json, JsonText, column, name, unname, version, word},
+        connection::{Failure, prepare},
+    },
+};
+
+/// Completes `page`, checkpoints of the namespace `$2` numbered by `n`: with everything that is
+/// stored of them if that is at most `$3` bytes, else with sizes. `$4`: with metadata in any case.
+macro_rules! paged {
+    ($page:expr) => {
+        concat!(
+            "
+WITH RECURSIVE page AS (", $page, "),
+chain AS (
+  SELECT b.* FROM (SELECT DISTINCT v.key, v.value FROM page p
+     CROSS JOIN LATERAL jsonb_each_text(p.checkpoint->'channel_versions') v) v
+   CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, octet_length(b.blob) AS bytes FROM checkpoint_blobs b
+     WHERE b.tree_id = $1 AND b.checkpoint_ns = $2 AND b.channel = v.key AND b.version = v.value LIMIT 1) b
+  UNION
+  SELECT b.* FROM chain k
+   CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, octet_length(b.blob) AS bytes FROM checkpoint_blobs b
+     WHERE b.tree_id = $1 AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b),
+sized AS (
+  SELECT p.n, octet_length(p.checkpoint::text) + octet_length(p.metadata::text) + COALESCE(s.bytes, 0) AS bytes FROM page p
+   CROSS JOIN LATERAL (SELECT sum(octet_length(s.writes)) AS bytes FROM checkpoint_writes s WHERE s.tree_id = $1
+     AND s.checkpoint_ns = $2 AND s.checkpoint_id = p.checkpoint_id) s),
+fit AS (SELECT COALESCE((SELECT sum(bytes) FROM chain), 0) + COALESCE((SELECT sum(bytes) FROM sized), 0) <= $3::bigint AS whole)
+SELECT p.checkpoint_ns, p.checkpoint_id, p.parent_checkpoint_id, p.root_checkpoint_id, p.depth, p.thread_id, p.branch_id,
+       p.run_id, p.source, p.step, p.last_node_id, p.event_number, p.created_at, p.run_supersteps, f.whole, z.bytes::bigint AS bytes,
+       CASE WHEN f.whole THEN p.checkpoint END AS checkpoint, CASE WHEN f.whole OR $4 THEN p.metadata END AS metadata,
+       CASE WHEN NOT f.whole THEN p.checkpoint->'channel_versions' END AS versions, w.*, l.*, b.*
+  FROM page p CROSS JOIN fit f JOIN sized z ON z.n = p.n
+  LEFT JOIN LATERAL (
+    SELECT array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
+           array_agg(s.task_path) AS w_paths, array_agg(s.channel) AS w_channels, array_agg(s.type) AS w_types,
+           array_agg(s.writes) AS w_writes
+      FROM (SELECT * FROM checkpoint_writes s WHERE f.whole AND s.tree_id = $1 AND s.checkpoint_ns = $2
+               AND s.checkpoint_id = p.checkpoint_id ORDER BY s.task_path, s.task_id, s.idx, s.branch_id) s) w ON true
+  LEFT JOIN LATERAL (
+    SELECT array_agg(k.channel) AS l_channels, array_agg(k.version) AS l_versions, array_agg(k.base_version) AS l_bases,
+           array_agg(k.bytes) AS l_sizes FROM chain k WHERE p.n = 1 AND NOT f.whole) l ON true
+  LEFT JOIN LATERAL (
+    SELECT array_agg(k.channel) AS b_channels, array_agg(k.version) AS b_versions, array_agg(k.base_version) AS b_bases,
+           array_agg(x.chain_bytes) AS b_chains, array_agg(x.type) AS b_types, array_agg(x.blob) AS b_blobs
+      FROM chain k CROSS JOIN LATERAL (SELECT b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b WHERE b.tree_id = $1
+       AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.version LIMIT 1) x
+     WHERE p.n = 1 AND f.whole) b ON true
+ ORDER BY p.n"
+        )
+    };
+}
+
+/// One namespace of a thread, in the order of its index.
+const PAGE: &str = paged!(concat!(
+    "SELECT",
+    columns!(),
+    ", row_number() OVER (ORDER BY c.checkpoint_id DESC) AS n FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.checkpoint_ns = $2 AND c.thread_id = $5
+     AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+     AND c.checkpoint_id >= COALESCE($7, '00000000-0000-0000-0000-000000000000'::uuid)
+     AND c.checkpoint_id <= COALESCE($7, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+     AND c.source = COALESCE($8, c.source) AND c.step = COALESCE($9, c.step)
+     AND ($10::uuid IS NULL OR c.run_id = $10) AND ($11::jsonb IS NULL OR c.metadata @> $11)
+     AND (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id) IS NULL
+   ORDER BY c.checkpoint_id DESC LIMIT $12"
+));
+
+/// Checkpoints by their keys.
+const PAGE_OF: &str = paged!(
+    "SELECT c.*, i.n FROM unnest($5::uuid[]) WITH ORDINALITY i(id, n) CROSS JOIN LATERAL (
+     SELECT * FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $2 AND c.checkpoint_id = i.id LIMIT 1) c"
+);
+
+/// The checkpoints that a list selects, newest first.
+pub(crate) async fn page(db: &Object, list: &List, scope: PageScope) -> Result<Page, Failure> {
+    let Some(filter) = MetadataFilter::of(list.metadata.as_ref()) else {
+        return Ok(Page::Rows(StoredRows::default()));
+    };
+    let ns = name(list.ns.as_deref().unwrap_or_default());
+    let before = list.before.map(|id| id.0);
+    let id = list.id.map(|id| id.0);
+    let limit = i64::try_from(list.limit).unwrap_or(i64::MAX);
+    let source = filter.source.map(Source::as_str);
+    let run = filter.run.map(|id| id.0);
+    let metadata = (!filter.rest.is_empty()).then(|| Json::of_map(&filter.rest));
+    let most = i64::try_from(scope.most).unwrap_or(i64::MAX);
+    let params: [&(dyn ToSql + Sync); 12] = [
+        &list.tree.0,
+        &ns,
+        &most,
+        &scope.metadata,
+        &list.thread.0,
+        &before,
+        &id,
+        &source,
+        &filter.step,
+        &run,
+        &metadata,
+        &limit,
+    ];
+    let statement = prepare(db, PAGE).await?;
+    Ok(page_in(&db.query(&statement, &params).await?, scope)?)
+}
+
+/// Checkpoints by id.
+pub(crate) async fn page_of(
+    db: &Object,
+    tree: TreeId,
+    ns: &Arc<str>,
+    ids: &[CheckpointId],
+    scope: PageScope,
+) -> Result<Page, Failure> {
+    let ns = name(ns);
+    let most = i64::try_from(scope.most).unwrap_or(i64::MAX);
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let params: [&(dyn ToSql + Sync); 5] = [&tree.0, &ns, &most, &scope.metadata, &ids];
+    let statement = prepare(db, PAGE_OF).await?;
+    Ok(page_in(&db.query(&statement, &params).await?, scope)?)
+}
+
+fn page_in(rows: &[Row], scope: PageScope) -> Result<Page, Error> {
+    let Some(first) = rows.first() else {
+        return Ok(Page::Rows(StoredRows::default()));
+    };
+    if column(first, "whole")? {
+        let ns = unname(column(first, "checkpoint_ns")?);
+        let stored = rows.iter().map(|row| {
+            let stored = row_of(row)?;
+            Ok((stored.clone(), writes_of(row, &stored)?))
+        });
+        return Ok(Page::Rows(StoredRows {
+            rows: stored.collect::<Result<_, Error>>()?,
+            blobs: blobs_of(first, |_| ns.clone())?,
+        }));
+    }
+    let mut chains = chains_of(first)?;
+    let sizes = rows.iter().map(|row| {
+        let own: i64 = column(row, "bytes")?;
+        let mut bytes = u64::try_from(own).unwrap_or(0);
+        let versions = column::<Option<JsonText>>(row, "versions")?;
+        if let Some(versions) = versions {
+            for (channel, version) in versions_of(&versions.0)? {
+                bytes += chains.sum(&channel, version);
+            }
+        }
+        let metadata = column::<Option<JsonText>>(row, "metadata")?;
+        Ok(SizedCheckpoint {
+            id: CheckpointId(column(row, "checkpoint_id")?),
+            run: column::<Option<Uuid>>(row, "run_id")?.map(RunId),
+            source: word(column(row, "source")?)?,
+            step: column(row, "step")?,
+            metadata: metadata.map(|json| json.0).filter(|_| scope.metadata),
+            bytes,
+        })
+    });
+    Ok(Page::Sizes(sizes.collect::<Result<_, Error>>()?))
+}
+
+/// The sizes of all values of a page, which come with its first row.
+fn chains_of(row: &Row) -> Result<ChainSizes, Error> {
+    let mut chains = ChainSizes::default();
+    let Some(channels) = column::<Option<Vec<&str>>>(row, "l_channels")? else {
+        return Ok(chains);
+    };
+    let versions: Vec<&str> = column(row, "l_versions")?;
+    let bases: Vec<Option<&str>> = column(row, "l_bases")?;
+    let sizes: Vec<i32> = column(row, "l_sizes")?;
+    for (index, channel) in channels.into_iter().enumerate() {
+        chains.add(
+            unname(channel),
+            version(versions[index])?,
+            bases[index].map(version).transpose()?,
+            u64::try_from(sizes[index]).unwrap_or(0),
+        );
+    }
+    Ok(chains)
+}
+
+statements!(PAGE, PAGE_OF);

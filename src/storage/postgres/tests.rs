@@ -1,0 +1,3 @@
+//! Tests of how Postgres executes the statements of this room.
+
+mod plans;

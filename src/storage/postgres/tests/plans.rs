@@ -1,0 +1,293 @@
+//! The generic plans of all statements, on a database without rows and on one where most trees are
+//! small: every index on a table of conversations is entered by what is unique.
+
+use std::collections::HashMap;
+
+use serde_json::Value as Json;
+use test_support::postgres::{Database, empty_database};
+use tokio_postgres::{Client, NoTls};
+
+use super::super::{
+    connection::{KEYED, PATIENT, SESSION, configure},
+    migrate, statements,
+};
+use crate::storage::tests::Statement;
+
+/// Tables with many rows for one tree.
+const LARGE: [&str; 11] = [
+    "branches",
+    "checkpoint_blobs",
+    "checkpoint_writes",
+    "checkpoints",
+    "event_facts",
+    "events",
+    "message_nodes",
+    "runs",
+    "search",
+    "tags",
+    "thread_timeline",
+];
+
+/// Tables that no statement may read as a whole.
+const MANY: [&str; 5] = [
+    "fork_index",
+    "projection_offsets",
+    "thread_heads",
+    "threads",
+    "trees",
+];
+
+/// The table of items, which are found by namespace.
+const ITEMS: &str = "store_items";
+
+/// What walks more than its key on purpose: statement, the index it walks, why.
+const ON_PURPOSE: &[(&str, &str, &str)] = &[
+    (
+        "threads::blobs::DROP_BLOBS",
+        "checkpoint_blobs_pkey",
+        "a pruned tree is swept as a whole",
+    ),
+    (
+        "threads::delete::WIPE",
+        "checkpoint_blobs_pkey",
+        "a deleted tree goes as a whole",
+    ),
+    (
+        "runs::claim::READY",
+        "runs_ready",
+        "the first principal of those whose turn has come",
+    ),
+    (
+        "runs::claim::BEHIND",
+        "runs_behind",
+        "the first thread of those with runs behind others",
+    ),
+    (
+        "runs::open_runs::EVERYWHERE",
+        "runs_open",
+        "all open runs are wanted",
+    ),
+    (
+        "runs::recover::LOST",
+        "one_running_per_branch",
+        "holds what is executed",
+    ),
+    (
+        "projections::DELETE_ALL[0]",
+        "fork_index",
+        "a derived table is built anew",
+    ),
+    (
+        "projections::DELETE_ALL[1]",
+        "search",
+        "a derived table is built anew",
+    ),
+    (
+        "projections::DELETE_ALL[2]",
+        "thread_heads",
+        "a derived table is built anew",
+    ),
+    (
+        "projections::DELETE_ALL[3]",
+        "thread_timeline",
+        "a derived table is built anew",
+    ),
+    (
+        "projections::RESET",
+        "projection_offsets",
+        "a derived table is built anew",
+    ),
+    ("threads::search::COUNT", "threads_tree", "lists of threads"),
+    (
+        "items::SWEEP",
+        "store_items_expiry",
+        "what has expired goes as a whole",
+    ),
+    (
+        "threads::search::",
+        "one_running_per_branch",
+        "holds what is executed",
+    ),
+    (
+        "threads::search::SORTED[",
+        "threads",
+        "an order that no index has",
+    ),
+    ("threads::search::COUNT[", "threads", "all are counted"),
+    (
+        "projections::BEHIND",
+        "threads_pkey",
+        "goes over all threads in slices",
+    ),
+];
+
+async fn connect(url: &str, session: &str) -> Client {
+    let config = configure(url, session).unwrap();
+    let (client, connection) = config.connect(NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// The steps of a generic plan that enter a table otherwise than by its key.
+fn walks(plan: &Json, tables: &HashMap<String, String>, found: &mut Vec<(String, String)>) {
+    let text = |name: &str| plan.get(name).and_then(Json::as_str).unwrap_or_default();
+    let (kind, table, index) = (text("Node Type"), text("Relation Name"), text("Index Name"));
+    let condition = text("Index Cond");
+    // What a bitmap is made of names no table, and the heap it is for no index.
+    let table = match kind {
+        "Bitmap Index Scan" => tables.get(index).map_or("", String::as_str),
+        _ => table,
+    };
+    let walk = match kind {
+        "Seq Scan" => LARGE.contains(&table) || MANY.contains(&table) || table == ITEMS,
+        "Index Scan" | "Index Only Scan" | "Bitmap Index Scan" => {
+            (LARGE.contains(&table) && !is_by_key(condition))
+                || (MANY.contains(&table) && condition.is_empty())
+                || (table == ITEMS && !condition.contains("namespace"))
+        }
+        _ => false,
+    };
+    if walk {
+        let by = if kind == "Seq Scan" { table } else { index };
+        found.push((
+            by.to_owned(),
+            format!("{kind} {table} {index}: {condition}"),
+        ));
+    }
+    for child in plan
+        .get("Plans")
+        .and_then(Json::as_array)
+        .into_iter()
+        .flatten()
+    {
+        walks(child, tables, found);
+    }
+}
+
+/// Whether a condition names a row, or the rows of one thread, branch, checkpoint or message.
+fn is_by_key(condition: &str) -> bool {
+    const KEYS: [&str; 11] = [
+        "branch_id",
+        "checkpoint_id",
+        "message_id",
+        "node_id",
+        "parent_node_id",
+        "root_checkpoint_id",
+        "run_id",
+        "thread_id",
+        "version",
+        "worker_id",
+        "channel",
+    ];
+    condition
+        .trim_matches(['(', ')'])
+        .split(") AND (")
+        .any(|term| {
+            let column = term.split_whitespace().next().unwrap_or_default();
+            let binds = term.contains(" = ") || term.ends_with(" IS NULL");
+            binds && KEYS.contains(&column.trim_start_matches('('))
+        })
+}
+
+/// The generic plan under the settings of a pool; `None` of what has no plan.
+async fn plan(client: &Client, text: &str) -> Option<Json> {
+    let statement = client
+        .prepare(text)
+        .await
+        .unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    let count = statement.params().len();
+    let nulls = vec!["NULL"; count].join(", ");
+    let nulls = if count == 0 {
+        String::new()
+    } else {
+        format!("({nulls})")
+    };
+    client
+        .batch_execute(&format!("DEALLOCATE ALL; PREPARE planned AS {text}"))
+        .await
+        .ok()?;
+    let explain = format!("EXPLAIN (FORMAT JSON) EXECUTE planned{nulls}");
+    let rows = client.simple_query(&explain).await.unwrap();
+    let json = rows.iter().find_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    let plans: Json = serde_json::from_str(&json.unwrap()).unwrap();
+    Some(plans[0]["Plan"].clone())
+}
+
+/// Statements that walk, except on purpose, under the settings of each pool.
+async fn walking(database: &Database) -> Vec<String> {
+    let mut found = Vec::new();
+    let pools = [
+        ("critical", format!("{SESSION} {KEYED}")),
+        ("reads", SESSION.to_owned()),
+        ("trees", format!("{SESSION} {PATIENT}")),
+    ];
+    for (pool, session) in pools {
+        let client = connect(&database.url, &session).await;
+        let indexes = "SELECT indexname::text, tablename::text FROM pg_indexes";
+        let indexes = client.query(indexes, &[]).await.unwrap();
+        let tables = indexes.iter().map(|row| (row.get(0), row.get(1))).collect();
+        for Statement { name, text } in statements() {
+            let Some(plan) = plan(&client, text).await else {
+                let planless = ["LOCK TABLE", "TRUNCATE"];
+                assert!(
+                    planless.iter().any(|word| text.starts_with(word)),
+                    "{name} has no plan"
+                );
+                continue;
+            };
+            let name = name.trim_start_matches("postgres::");
+            let mut steps = Vec::new();
+            walks(&plan, &tables, &mut steps);
+            steps.retain(|(by, _)| {
+                let known = |entry: &&(&str, &str, &str)| {
+                    name.starts_with(entry.0) && by.starts_with(entry.1)
+                };
+                !ON_PURPOSE.iter().any(|entry| known(&entry))
+            });
+            found.extend(
+                steps
+                    .iter()
+                    .map(|(_, step)| format!("{pool} {name}: {step}")),
+            );
+        }
+    }
+    found
+}
+
+async fn migrated() -> Database {
+    let database = empty_database().await;
+    migrate(&database.url).await.unwrap();
+    database
+}
+
+#[tokio::test]
+async fn no_statement_walks_a_tree_of_a_new_database() {
+    let database = migrated().await;
+    let walking = walking(&database).await;
+    assert!(
+        walking.is_empty(),
+        "{}:\n{}",
+        walking.len(),
+        walking.join("\n")
+    );
+}
+
+#[tokio::test]
+async fn no_statement_walks_a_tree_where_most_are_small() {
+    let database = migrated().await;
+    let client = connect(&database.url, "-c statement_timeout=0").await;
+    client
+        .batch_execute(include_str!("trees.sql"))
+        .await
+        .unwrap();
+    let walking = walking(&database).await;
+    assert!(
+        walking.is_empty(),
+        "{}:\n{}",
+        walking.len(),
+        walking.join("\n")
+    );
+}

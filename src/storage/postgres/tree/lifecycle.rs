@@ -1,0 +1,76 @@
+//! Whole threads and runs that operations change and delete.
+
+use deadpool_postgres::Object;
+
+use crate::{
+    id::{RunId, ThreadId, TreeId},
+    runs::Undo,
+    storage::postgres::{
+        columns::{Json, Params},
+        connection::{Failure, prepare},
+        runs::{CANCEL, LOCK_SLOTS, remove_within},
+        threads::{delete, prune},
+    },
+    value::{Map, Value},
+};
+
+const PATCH: &str = "
+UPDATE threads SET metadata = metadata || $2, updated_at = clock_timestamp() WHERE thread_id = $1";
+
+pub(super) async fn patch_thread(
+    db: &Object,
+    thread: ThreadId,
+    metadata: &Map,
+) -> Result<(), Failure> {
+    let statement = prepare(db, PATCH).await?;
+    db.execute(&statement, &[&thread.0, &Json::of_map(metadata)])
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn delete_thread(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<(), Failure> {
+    delete::delete(db, tree.0, thread.0).await?;
+    Ok(())
+}
+
+pub(super) async fn delete_tree(db: &Object, tree: TreeId) -> Result<Vec<ThreadId>, Failure> {
+    delete::delete_all(db, tree.0).await
+}
+
+pub(super) async fn prune_thread(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<usize, Failure> {
+    prune::prune_rows(db, tree, thread).await
+}
+
+pub(super) async fn end_run(
+    db: &Object,
+    thread: ThreadId,
+    run: RunId,
+    error: &Value,
+) -> Result<bool, Failure> {
+    let lock = prepare(db, LOCK_SLOTS).await?;
+    let cancel = prepare(db, CANCEL).await?;
+    let (run, error) = (Some(run.0), Some(Json::of_value(error)));
+    let slots: Params<'_, 2> = [&thread.0, &run];
+    let params: Params<'_, 3> = [&thread.0, &run, &error];
+    let (locked, ended) = tokio::join!(
+        biased;
+        db.query(&lock, &slots),
+        db.query(&cancel, &params),
+    );
+    locked?;
+    Ok(!ended?.is_empty())
+}
+
+pub(super) async fn remove_run(db: &Object, what: &Undo) -> Result<bool, Failure> {
+    remove_within(db, what).await
+}
+
+statements!(PATCH);

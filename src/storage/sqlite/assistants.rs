@@ -1,0 +1,419 @@
+//! Assistants with their versions.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::columns::{id, json_map, map_text, one, unreadable};
+use crate::{
+    assistants::{
+        Change, Content, Limits,
+        request::{Filter, Search, SortBy},
+        store::{
+            AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
+            VersionQuery, VersionRow, next_content,
+        },
+    },
+    checkpoint::{Error, codec},
+    id::AssistantId,
+    time::Timestamp,
+    value::{Map, Value, contains_map},
+};
+
+/// What a row of either table has, in the order in which it is read.
+macro_rules! columns {
+    () => {
+        "version, graph_id, name, description, metadata, type, config, context, created_at"
+    };
+}
+
+const BY_ID: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", updated_at, assistant_id, owner FROM assistants WHERE assistant_id = ?1"
+);
+
+const INSERT: &str = concat!(
+    "INSERT INTO assistants (",
+    columns!(),
+    ", updated_at, assistant_id, owner) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11)"
+);
+
+const INSERT_VERSION: &str = concat!(
+    "INSERT INTO assistant_versions (",
+    columns!(),
+    ", assistant_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+);
+
+const ACTIVATE: &str = "UPDATE assistants SET version = ?1, graph_id = ?2, name = ?3, \
+     description = ?4, metadata = ?5, type = ?6, config = ?7, context = ?8, updated_at = ?9 \
+     WHERE assistant_id = ?10";
+
+const OWN: &str = "UPDATE assistants SET owner = '' WHERE assistant_id = ?1";
+
+const DELETE: &str = "DELETE FROM assistants WHERE assistant_id = ?1";
+
+const DELETE_VERSIONS: &str = "DELETE FROM assistant_versions WHERE assistant_id = ?1";
+
+const LATEST_VERSION: &str =
+    "SELECT max(version), count(*) FROM assistant_versions WHERE assistant_id = ?1";
+
+const VERSION: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM assistant_versions WHERE assistant_id = ?1 AND version = ?2"
+);
+
+const VERSIONS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM assistant_versions WHERE assistant_id = ?1 ORDER BY version DESC"
+);
+
+/// Assistants in one order. What SQL cannot decide (containment, letters) is decided row by row.
+macro_rules! page {
+    ($owner:literal, $column:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            ", updated_at, assistant_id, owner FROM assistants WHERE ",
+            $owner,
+            " ORDER BY ",
+            $column,
+            " ",
+            $order,
+            ", assistant_id ",
+            $order
+        )
+    };
+}
+
+macro_rules! pages {
+    ($owner:literal) => {
+        [
+            page!($owner, "created_at", "DESC"),
+            page!($owner, "created_at", "ASC"),
+            page!($owner, "updated_at", "DESC"),
+            page!($owner, "updated_at", "ASC"),
+            page!($owner, "name", "DESC"),
+            page!($owner, "name", "ASC"),
+            page!($owner, "graph_id", "DESC"),
+            page!($owner, "graph_id", "ASC"),
+            page!($owner, "assistant_id", "DESC"),
+            page!($owner, "assistant_id", "ASC"),
+        ]
+    };
+}
+
+const ALL: [&str; 10] = pages!("?1 IS NULL");
+const OWNED: [&str; 10] = pages!("owner IN (?1, '')");
+
+fn order(sort_by: SortBy, ascending: bool) -> usize {
+    let column = match sort_by {
+        SortBy::CreatedAt => 0,
+        SortBy::UpdatedAt => 1,
+        SortBy::Name => 2,
+        SortBy::GraphId => 3,
+        SortBy::AssistantId => 4,
+    };
+    2 * column + usize::from(ascending)
+}
+
+/// The stored form of config and context, with its codec.
+fn encoded(content: &Content) -> (Arc<str>, Vec<u8>, Vec<u8>) {
+    let bytes =
+        |map: &Map| codec::encode_tagged(&Value::map(map.clone()), codec::Format::default());
+    let (tag, config) = bytes(&content.config);
+    (tag, config, bytes(&content.context).1)
+}
+
+fn version_of(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
+    let tag = row.get_ref(5)?.as_str()?;
+    let map = |column: usize| {
+        let decoded = codec::decode(tag, row.get_ref(column)?.as_blob()?);
+        match decoded.map_err(|error| unreadable(column, error))? {
+            Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
+            _ => Err(unreadable(column, "not a map")),
+        }
+    };
+    Ok(VersionRow {
+        version: row.get(0)?,
+        content: Content {
+            graph: row.get_ref(1)?.as_str()?.into(),
+            name: row.get(2)?,
+            description: row.get(3)?,
+            metadata: json_map(row, 4)?,
+            config: map(6)?,
+            context: map(7)?,
+        },
+        created_at: Timestamp(row.get(8)?),
+    })
+}
+
+fn assistant_of(row: &Row<'_>) -> rusqlite::Result<AssistantRow> {
+    let version = version_of(row)?;
+    Ok(AssistantRow {
+        id: id(row, 10)?,
+        owner: row.get_ref(11)?.as_str()?.into(),
+        version: version.version,
+        content: version.content,
+        created_at: version.created_at,
+        updated_at: Timestamp(row.get(9)?),
+    })
+}
+
+fn by_id(db: &Connection, id: AssistantId) -> Result<Option<AssistantRow>, Error> {
+    one(db, BY_ID, [id.0.as_bytes()], assistant_of)
+}
+
+fn insert_version(
+    db: &Connection,
+    id: AssistantId,
+    version: i32,
+    content: &Content,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let (tag, config, context) = encoded(content);
+    db.prepare_cached(INSERT_VERSION)?.execute(params![
+        version,
+        &*content.graph,
+        content.name,
+        content.description,
+        map_text(&content.metadata),
+        &*tag,
+        config,
+        context,
+        now.0,
+        id.0.as_bytes()
+    ])?;
+    Ok(())
+}
+
+fn activate(
+    db: &Connection,
+    id: AssistantId,
+    version: i32,
+    content: &Content,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let (tag, config, context) = encoded(content);
+    db.prepare_cached(ACTIVATE)?.execute(params![
+        version,
+        &*content.graph,
+        content.name,
+        content.description,
+        map_text(&content.metadata),
+        &*tag,
+        config,
+        context,
+        now.0,
+        id.0.as_bytes()
+    ])?;
+    Ok(())
+}
+
+fn insert(db: &Connection, new: &NewAssistant, now: Timestamp) -> Result<(), Error> {
+    let (tag, config, context) = encoded(&new.content);
+    db.prepare_cached(INSERT)?.execute(params![
+        1,
+        &*new.content.graph,
+        new.content.name,
+        new.content.description,
+        map_text(&new.content.metadata),
+        &*tag,
+        config,
+        context,
+        now.0,
+        new.id.0.as_bytes(),
+        &*new.owner
+    ])?;
+    insert_version(db, new.id, 1, &new.content, now)
+}
+
+pub(super) fn put_system(db: &Connection, new: &[NewAssistant]) -> Result<(), Error> {
+    let now = Timestamp::now();
+    for new in new {
+        match by_id(db, new.id)? {
+            None => insert(db, new, now)?,
+            Some(row) if row.owner == new.owner && row.content == new.content => {}
+            Some(_) => {
+                let id = new.id.0.as_bytes();
+                db.prepare_cached(DELETE_VERSIONS)?.execute([id])?;
+                db.prepare_cached(OWN)?.execute([id])?;
+                insert_version(db, new.id, 1, &new.content, now)?;
+                activate(db, new.id, 1, &new.content, now)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn create_assistant(
+    db: &Connection,
+    new: &NewAssistant,
+) -> Result<CreatedAssistant, Error> {
+    if let Some(row) = by_id(db, new.id)? {
+        return Ok(CreatedAssistant::Exists(row));
+    }
+    insert(db, new, Timestamp::now())?;
+    let row = by_id(db, new.id)?.ok_or(Error::Fenced)?;
+    Ok(CreatedAssistant::New(row))
+}
+
+pub(super) fn assistant(db: &Connection, subject: &Subject) -> Result<Option<AssistantRow>, Error> {
+    let sees = |row: &AssistantRow| {
+        let viewer = subject.viewer.as_ref();
+        viewer.is_none_or(|viewer| *viewer == row.owner || &*row.owner == SYSTEM)
+            && subject.graphs.contains(&row.content.graph)
+    };
+    Ok(by_id(db, subject.id)?.filter(sees))
+}
+
+pub(super) fn change_assistant(
+    db: &Connection,
+    subject: &Subject,
+    change: &Change,
+    limits: Limits,
+) -> Result<ChangedAssistant, Error> {
+    let Some(row) = assistant(db, subject)? else {
+        return Ok(ChangedAssistant::Missing);
+    };
+    let (latest, versions): (Option<i32>, i64) = db
+        .prepare_cached(LATEST_VERSION)?
+        .query_row([row.id.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let content = match next_content(&row, change, versions, limits) {
+        Ok(content) => content,
+        Err(refused) => return Ok(refused),
+    };
+    let (version, now) = (latest.unwrap_or(0) + 1, Timestamp::now());
+    insert_version(db, row.id, version, &content, now)?;
+    activate(db, row.id, version, &content, now)?;
+    let changed = by_id(db, row.id)?.ok_or(Error::Fenced)?;
+    Ok(ChangedAssistant::Done(Box::new(changed)))
+}
+
+pub(super) fn activate_version(
+    db: &Connection,
+    subject: &Subject,
+    version: i64,
+) -> Result<ChangedAssistant, Error> {
+    let Some(row) = assistant(db, subject)? else {
+        return Ok(ChangedAssistant::Missing);
+    };
+    if &*row.owner == SYSTEM {
+        return Ok(ChangedAssistant::System);
+    }
+    let found = db
+        .prepare_cached(VERSION)?
+        .query_row(params![row.id.0.as_bytes(), version], version_of)
+        .optional()?;
+    let Some(found) = found else {
+        return Ok(ChangedAssistant::NoVersion);
+    };
+    activate(db, row.id, found.version, &found.content, Timestamp::now())?;
+    let changed = by_id(db, row.id)?.ok_or(Error::Fenced)?;
+    Ok(ChangedAssistant::Done(Box::new(changed)))
+}
+
+pub(super) fn delete_assistant(
+    db: &Connection,
+    subject: &Subject,
+) -> Result<ChangedAssistant, Error> {
+    let Some(row) = assistant(db, subject)? else {
+        return Ok(ChangedAssistant::Missing);
+    };
+    if &*row.owner == SYSTEM {
+        return Ok(ChangedAssistant::System);
+    }
+    db.prepare_cached(DELETE_VERSIONS)?
+        .execute([row.id.0.as_bytes()])?;
+    db.prepare_cached(DELETE)?.execute([row.id.0.as_bytes()])?;
+    Ok(ChangedAssistant::Done(Box::new(row)))
+}
+
+pub(super) fn assistant_versions(
+    db: &Connection,
+    subject: &Subject,
+    query: &VersionQuery,
+) -> Result<Option<Vec<VersionRow>>, Error> {
+    if assistant(db, subject)?.is_none() {
+        return Ok(None);
+    }
+    let mut statement = db.prepare_cached(VERSIONS)?;
+    let mut rows = statement.query([subject.id.0.as_bytes()])?;
+    let (mut found, mut skip) = (Vec::new(), query.offset);
+    while found.len() < query.limit
+        && let Some(row) = rows.next()?
+    {
+        if !query.metadata.is_empty() && !contains_map(&json_map(row, 4)?, &query.metadata) {
+            continue;
+        }
+        if skip > 0 {
+            skip -= 1;
+        } else {
+            found.push(version_of(row)?);
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Calls `visit` with every assistant that passes the filter, until `visit` returns false.
+fn each(
+    db: &Connection,
+    filter: &Filter,
+    order: usize,
+    mut visit: impl FnMut(&Row<'_>) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let texts = if filter.viewer.is_some() { OWNED } else { ALL };
+    let part = filter.name.as_ref().map(|name| name.to_lowercase());
+    let mut statement = db.prepare_cached(texts[order])?;
+    let mut rows = statement.query([filter.viewer.as_deref()])?;
+    while let Some(row) = rows.next()? {
+        let corrupt = |error: rusqlite::types::FromSqlError| Error::Corrupt(error.to_string());
+        let graph = row.get_ref(1)?.as_str().map_err(corrupt)?;
+        if !filter.graphs.iter().any(|known| **known == *graph) {
+            continue;
+        }
+        if let Some(part) = &part {
+            let name = row.get_ref(2)?.as_str().map_err(corrupt)?;
+            if !name.to_lowercase().contains(part) {
+                continue;
+            }
+        }
+        if !filter.metadata.is_empty() && !contains_map(&json_map(row, 4)?, &filter.metadata) {
+            continue;
+        }
+        if !visit(row)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn search_assistants(
+    db: &Connection,
+    search: &Search,
+) -> Result<Vec<AssistantRow>, Error> {
+    let mut found = Vec::new();
+    let mut skip = search.offset;
+    let order = order(search.sort_by, search.ascending);
+    each(db, &search.filter, order, |row| {
+        if skip > 0 {
+            skip -= 1;
+        } else if found.len() < search.limit {
+            found.push(assistant_of(row)?);
+        }
+        Ok(found.len() < search.limit)
+    })?;
+    Ok(found)
+}
+
+pub(super) fn count_assistants(db: &Connection, filter: &Filter) -> Result<u64, Error> {
+    let mut count = 0;
+    each(db, filter, 0, |_| {
+        count += 1;
+        Ok(true)
+    })?;
+    Ok(count)
+}

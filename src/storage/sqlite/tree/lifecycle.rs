@@ -1,0 +1,61 @@
+//! Whole threads and runs that operations change and delete.
+
+use rusqlite::{Connection, params};
+
+use crate::{
+    checkpoint::Error,
+    id::{RunId, ThreadId, TreeId},
+    runs::Undo,
+    storage::sqlite::{
+        columns::{json_map, map_text},
+        runs,
+        threads::{delete, prune},
+    },
+    time::Timestamp,
+    value::{Map, Value},
+};
+
+pub(super) const METADATA: &str = "SELECT metadata FROM threads WHERE thread_id = ?1";
+pub(super) const PATCH: &str =
+    "UPDATE threads SET metadata = ?2, updated_at = ?3 WHERE thread_id = ?1";
+
+pub(super) fn patch_thread(db: &Connection, thread: ThreadId, metadata: &Map) -> Result<(), Error> {
+    let id = thread.0.as_bytes();
+    let mut merged = db
+        .prepare_cached(METADATA)?
+        .query_row([id], |row| json_map(row, 0))?;
+    merged.extend(metadata.clone());
+    db.prepare_cached(PATCH)?
+        .execute(params![id, map_text(&merged), Timestamp::now().0])?;
+    Ok(())
+}
+
+pub(super) fn delete_thread(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Error> {
+    delete::thread(db, tree, thread, true)
+}
+
+pub(super) fn delete_tree(db: &Connection, tree: TreeId) -> Result<Vec<ThreadId>, Error> {
+    delete::all(db, tree)
+}
+
+pub(super) fn prune_thread(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<usize, Error> {
+    prune::within(db, tree, thread)
+}
+
+pub(super) fn end_run(
+    db: &Connection,
+    thread: ThreadId,
+    run: RunId,
+    error: &Value,
+) -> Result<bool, Error> {
+    let ended = runs::cancel(db, thread, |open| open == run, Some(error))?;
+    Ok(!ended.is_empty())
+}
+
+pub(super) fn remove_run(db: &Connection, what: &Undo) -> Result<bool, Error> {
+    runs::remove(db, what)
+}

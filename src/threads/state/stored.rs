@@ -1,0 +1,156 @@
+//! States of a page of history as they are read: a few at a time, while the response is written.
+
+use std::sync::Arc;
+
+use futures::Stream;
+
+use super::history::Listed;
+use crate::{
+    checkpoint::{
+        CheckpointId, Page, PageScope, Saver, StoredRows,
+        frame::{self, Chains, Decoded},
+    },
+    id::{BranchId, TreeId},
+    runs::{Listing, listing::BATCH_BYTES},
+    threads::{Error, Service, request::History},
+    tree::{
+        Thread,
+        load::{self, keep_first_writes, keep_own_writes},
+    },
+    value::Value,
+};
+
+/// How a decoded checkpoint becomes the state that clients see.
+pub(super) type Render = Box<dyn Fn(&Decoded) -> Result<Value, Error> + Send + Sync>;
+
+/// The states of a page, not read yet or only if they are small.
+pub(super) struct StoredStates {
+    saver: Arc<dyn Saver>,
+    thread: Thread,
+    ns: Arc<str>,
+    listed: Vec<Listed>,
+    /// Everything that is stored of all of them.
+    rows: Option<StoredRows>,
+}
+
+impl Service {
+    /// The states of a page; `rows` is everything that is stored of them if that was read already.
+    pub(super) fn stored_states(
+        &self,
+        thread: &Thread,
+        page: &History,
+        listed: Vec<Listed>,
+        rows: Option<StoredRows>,
+    ) -> StoredStates {
+        StoredStates {
+            saver: self.shared.parts.saver.clone(),
+            thread: thread.clone(),
+            ns: page.at.ns.clone(),
+            listed,
+            rows,
+        }
+    }
+}
+
+impl StoredStates {
+    /// The states as `render` makes them.
+    pub(super) fn render(self, render: Render) -> Listing<Value> {
+        let sum = |batch: &[Listed]| batch.iter().map(|one| one.bytes).sum();
+        let read = self.rows.as_ref().map(StoredRows::bytes);
+        let batches = batches(&self.listed, false);
+        Listing {
+            largest: self.listed.iter().map(|one| one.bytes).max().unwrap_or(0),
+            at_once: read.or(batches.into_iter().map(sum).max()).unwrap_or(0),
+            items: Box::pin(self.values(render)),
+        }
+    }
+
+    /// Reads a batch, makes a value of each of its checkpoints, and reads the next one when these
+    /// were taken.
+    fn values(self, render: Render) -> impl Stream<Item = Result<Value, Error>> + Send {
+        async_stream::try_stream! {
+            let Self { saver, thread, ns, listed, rows: mut read } = self;
+            for batch in batches(&listed, read.is_some()) {
+                let rows = match read.take() {
+                    Some(rows) => rows,
+                    None => read_batch(&saver, thread.tree, &ns, batch).await?,
+                };
+                let mut pending = pending_writes(&thread, batch, &rows)?;
+                load::resolve_references_of_page(&saver, thread.tree, &ns, &mut pending).await?;
+                let chains = Chains::new(&rows.blobs);
+                for ((row, _), pending) in rows.rows.iter().zip(pending) {
+                    let mut decoded = frame::decode_row(row, &[], &chains)?;
+                    decoded.writes = pending.writes;
+                    let value = render(&decoded)?;
+                    drop(decoded);
+                    yield value;
+                }
+            }
+        }
+    }
+}
+
+/// Parts of a list that are read together; all of it is one when it was read already.
+fn batches(listed: &[Listed], is_one: bool) -> Vec<&[Listed]> {
+    let mut batches = vec![];
+    let (mut start, mut bytes) = (0, 0);
+    for (at, one) in listed.iter().enumerate() {
+        if !is_one && at > start && bytes + one.bytes > BATCH_BYTES {
+            batches.push(&listed[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += one.bytes;
+    }
+    batches.push(&listed[start..]);
+    batches
+}
+
+async fn read_batch(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    ns: &Arc<str>,
+    batch: &[Listed],
+) -> Result<StoredRows, Error> {
+    if batch.is_empty() {
+        return Ok(StoredRows::default());
+    }
+    let ids: Vec<CheckpointId> = batch.iter().map(|one| one.id).collect();
+    let scope = PageScope {
+        most: u64::MAX,
+        metadata: false,
+    };
+    match saver.page_of(tree, ns.clone(), ids, scope).await? {
+        Page::Rows(rows) => Ok(rows),
+        // Nothing is larger than that.
+        Page::Sizes(_) => Ok(StoredRows::default()),
+    }
+}
+
+/// The checkpoints of a batch without values that are blobs, with the pending writes that each shows.
+fn pending_writes(
+    thread: &Thread,
+    batch: &[Listed],
+    rows: &StoredRows,
+) -> Result<Vec<Decoded>, Error> {
+    let chains = Chains::new(&[]);
+    let mut owners = batch.iter();
+    let pending = rows.rows.iter().map(|(row, writes)| {
+        // Both are in one order, and some checkpoints may be gone.
+        let owner = owners.find(|listed| listed.id == row.id);
+        let mut decoded = frame::decode_row(row, writes, &chains)?;
+        retain_writes(thread, &mut decoded, owner.and_then(|listed| listed.owner));
+        Ok(decoded)
+    });
+    pending.collect()
+}
+
+/// Retains the writes of `owner`, or without one those that a record of all lineages shows.
+fn retain_writes(thread: &Thread, decoded: &mut Decoded, owner: Option<BranchId>) {
+    match owner {
+        Some(owner) => decoded.retain_writes(|branch, _| branch == owner),
+        None if thread.head == Some(decoded.checkpoint.id) => {
+            keep_own_writes(decoded, thread.active_branch);
+        }
+        None => keep_first_writes(decoded),
+    }
+}

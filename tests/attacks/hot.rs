@@ -1,0 +1,152 @@
+//! Many clients that change one thread at once: nobody else waits for them, and no process looks dead.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::{Place, block_on};
+use test_support::server::Setup;
+use test_support::tables::connect;
+use test_support::talk::{background, slow, with};
+
+use crate::siege::{Waits, rounds};
+
+on_both_storages!(
+    sixty_clients_on_one_thread_hold_up_nobody_else,
+    more_waiters_than_allowed_are_told_to_come_back,
+);
+
+/// Clients post to one thread until `work` is done; how many got which status.
+fn storm(client: &Client, thread: &str, work: impl FnOnce()) -> Vec<(u16, usize)> {
+    let done = AtomicBool::new(false);
+    let statuses: Vec<AtomicUsize> = (0..600).map(|_| AtomicUsize::new(0)).collect();
+    std::thread::scope(|scope| {
+        for number in 0..60 {
+            let (done, statuses) = (&done, &statuses);
+            scope.spawn(move || {
+                let strategy = ["enqueue", "reject", "interrupt", "rollback"][number % 4];
+                let body = with(slow(1, 1), "multitask_strategy", strategy);
+                while !done.load(Ordering::Relaxed) {
+                    let path = format!("/threads/{thread}/runs");
+                    let answer = client.post(&path, &body);
+                    statuses[usize::from(answer.status)].fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        work();
+        done.store(true, Ordering::Relaxed);
+    });
+    let counts = statuses.iter().enumerate();
+    let counts = counts.map(|(status, count)| (status as u16, count.load(Ordering::Relaxed)));
+    counts.filter(|(_, count)| *count > 0).collect()
+}
+
+fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_LEASE", "1")
+        .env("BACKSTITCH_CONNECTIONS", "6");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    // Somebody who would take over the runs of a process that looks dead.
+    let watching = place.is_postgres().then(|| server.replica());
+    for _ in 0..rounds() {
+        // Other threads, whose runs last longer than the lease.
+        let others: Vec<(String, String)> = (0..10)
+            .map(|_| {
+                let thread = client.thread();
+                let run = background(&client, &thread, &with(slow(100, 40), "durability", "sync"));
+                (thread, run)
+            })
+            .collect();
+        let hot = client.thread();
+        let mut waits = None;
+        // Another process that is slow with the thread, for as long as the others run.
+        let slow_process = place.url().map(|url| locked(url, &hot));
+        let statuses = storm(&client, &hot, || {
+            waits = Some(Waits::of(&client, 200));
+            for (thread, run) in &others {
+                assert_eq!(client.end_of(thread, run), "success");
+            }
+        });
+        drop(slow_process);
+        let p99 = waits.unwrap().p99();
+        println!("{statuses:?}, another client's p99 {p99:?}");
+        assert!(p99 < Duration::from_secs(2), "{p99:?}");
+        for (status, _) in statuses {
+            assert!(matches!(status, 200 | 409 | 429 | 503), "{status}");
+        }
+        if let Some(url) = place.url() {
+            let moved = "SELECT count(*) FROM runs WHERE run_id = ANY ($1::text[]::uuid[]) AND attempt <> 1";
+            let runs: Vec<&str> = others.iter().map(|(_, run)| &**run).collect();
+            let moved = block_on(async {
+                let row = connect(url).await.query_one(moved, &[&runs]).await;
+                row.unwrap().get::<_, i64>(0)
+            });
+            assert_eq!(moved, 0, "runs of a healthy process were taken over");
+        }
+    }
+    if let Some(watching) = watching {
+        let text = watching.output();
+        assert!(!text.contains("took over"), "{text}");
+    }
+}
+
+/// A transaction that has locked the branches of a thread, until it is dropped.
+fn locked(url: &str, thread: &str) -> (tokio::runtime::Runtime, tokio_postgres::Client) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let client = runtime.block_on(async {
+        let client = connect(url).await;
+        let lock = format!("BEGIN; SELECT 1 FROM branches WHERE thread_id = '{thread}' FOR UPDATE");
+        client.batch_execute(&lock).await.unwrap();
+        client
+    });
+    (runtime, client)
+}
+
+fn more_waiters_than_allowed_are_told_to_come_back(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MAX_WAITING", "1");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let mut refused = 0;
+    let path = format!("/threads/{thread}/messages");
+    std::thread::scope(|scope| {
+        let posts: Vec<_> = (0..60)
+            .map(|number| {
+                let (client, path) = (&client, &path);
+                let body = json!({"role": "user", "content": format!("number {number}")});
+                scope.spawn(move || client.post(path, &body))
+            })
+            .collect();
+        for post in posts {
+            let answer = post.join().unwrap();
+            if answer.status == 503 {
+                refused += 1;
+                assert!(answer.header("retry-after").is_some());
+                assert!(
+                    answer.text().contains("wait for each other"),
+                    "{}",
+                    answer.text()
+                );
+            } else {
+                assert!(answer.status < 300, "{}", answer.text());
+            }
+        }
+    });
+    println!("{refused} of 60 were refused");
+    assert!(refused > 0);
+    // Those who came in time are there, each once.
+    let stored = client
+        .get(&format!("/threads/{thread}/messages?limit=100"))
+        .json();
+    assert_eq!(stored["messages"].as_array().unwrap().len(), 60 - refused);
+    // And later there is room.
+    let late = json!({"role": "user", "content": "late"});
+    assert!(client.post(&path, &late).status < 300);
+}

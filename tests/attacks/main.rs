@@ -1,0 +1,20 @@
+//! Attacks of one client on a real server, and what another client and the machine notice of them.
+//!
+//! Every attack runs in seconds; `BACKSTITCH_ATTACKS=n` repeats it n times, for a longer siege.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a panic is the failure of the test, and child processes live in real time"
+)]
+
+mod bodies;
+mod hot;
+mod http2;
+mod lists;
+mod pages;
+mod queues;
+mod readers;
+mod resets;
+mod siege;

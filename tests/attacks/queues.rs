@@ -1,0 +1,248 @@
+//! Long queues: what a run costs behind them, who has to wait, and where they end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::{Place, serve};
+use test_support::server::Setup;
+use test_support::talk::{background, slow, until, with};
+
+use crate::siege::{Waits, rounds};
+
+on_both_storages!(
+    a_run_costs_the_same_however_many_are_queued,
+    a_branch_queues_so_many_runs_and_no_more,
+    a_principal_with_many_runs_keeps_nobody_from_a_slot,
+    what_waits_behind_a_run_goes_on_however_that_ends,
+    a_principal_has_half_of_the_streams,
+    requests_of_one_principal_leave_connections_to_another,
+);
+
+/// Queues runs behind one that lasts, on each of so many threads.
+fn fill(client: &Client, threads: usize, queued: usize) {
+    std::thread::scope(|scope| {
+        for worker in 0..8 {
+            scope.spawn(move || {
+                for _ in (worker..threads).step_by(8) {
+                    let thread = client.thread();
+                    background(client, &thread, &slow(3_600_000, 1));
+                    for _ in 0..queued {
+                        background(client, &thread, &slow(1, 1));
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// The median of creating a run that waits, and the time in which a queue of fifty runs is worked off.
+fn cost(client: &Client) -> (Duration, Duration) {
+    let mut creations: Vec<Duration> = (0..50)
+        .map(|_| {
+            let thread = client.thread();
+            let later = with(slow(1, 1), "after_seconds", 3600);
+            let begin = Instant::now();
+            background(client, &thread, &later);
+            begin.elapsed()
+        })
+        .collect();
+    creations.sort_unstable();
+    let thread = client.thread();
+    let gate = background(client, &thread, &slow(300, 1));
+    let runs: Vec<String> = (0..50)
+        .map(|_| background(client, &thread, &slow(0, 0)))
+        .collect();
+    client.end_of(&thread, &gate);
+    let begin = Instant::now();
+    for run in &runs {
+        assert_eq!(client.end_of(&thread, run), "success");
+    }
+    (creations[25], begin.elapsed())
+}
+
+fn a_run_costs_the_same_however_many_are_queued(place: &Place) {
+    let (_server, client) = serve(place);
+    // What the first ones alone have to pay.
+    cost(&client);
+    let (create, drain) = cost(&client);
+    let threads = 20 * rounds();
+    fill(&client, threads, 100);
+    let (late_create, late_drain) = cost(&client);
+    println!(
+        "{} queued: a creation took {create:?} before and {late_create:?} now, fifty runs {drain:?} and {late_drain:?}",
+        100 * threads
+    );
+    let limit = |before: Duration| 4 * before.max(Duration::from_millis(3));
+    assert!(late_create < limit(create));
+    assert!(late_drain < limit(drain).max(Duration::from_secs(1)));
+}
+
+fn a_branch_queues_so_many_runs_and_no_more(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MAX_QUEUED", "3");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let path = format!("/threads/{thread}/runs");
+    let gate = background(&client, &thread, &slow(3_600_000, 1));
+    let queued: Vec<String> = (0..3)
+        .map(|_| background(&client, &thread, &slow(1, 1)))
+        .collect();
+    for path in [&path, &format!("{path}/wait"), &format!("{path}/stream")] {
+        let answer = client.post(path, &slow(1, 1));
+        let detail = answer.refused(429);
+        assert!(detail.contains("BACKSTITCH_MAX_QUEUED"), "{detail}");
+        assert_eq!(answer.json()["code"], "queue_full");
+    }
+    // Those that end others wait behind nobody, and another thread has a queue of its own.
+    background(&client, &client.thread(), &slow(1, 1));
+    let runs = client.get(&path).json();
+    assert_eq!(runs.as_array().unwrap().len(), 4);
+    let cancel = format!("{path}/{}/cancel", queued[0]);
+    assert_eq!(client.send("POST", &cancel, &[], b"").status, 202);
+    let last = background(&client, &thread, &slow(1, 1));
+    let cancel = format!("{path}/{gate}/cancel");
+    assert_eq!(client.send("POST", &cancel, &[], b"").status, 202);
+    assert_eq!(client.end_of(&thread, &last), "success");
+    let body = with(slow(1, 1), "multitask_strategy", "interrupt");
+    assert_eq!(client.post(&path, &body).status, 200);
+}
+
+fn a_principal_with_many_runs_keeps_nobody_from_a_slot(place: &Place) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        .env("BACKSTITCH_SLOTS", "4");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let (ann, bob) = (client.with_key("key-a"), client.with_key("key-b"));
+    // All slots are taken until everybody's runs wait.
+    let gates: Vec<(String, String)> = (0..4).map(|_| begin(&ann, &slow(3_600_000, 1))).collect();
+    for (thread, run) in &gates {
+        until("a run that lasts has its slot", || {
+            ann.get(&format!("/threads/{thread}/runs/{run}")).json()["status"] == "running"
+        });
+    }
+    let many: Vec<(String, String)> = (0..80).map(|_| begin(&ann, &slow(20, 1))).collect();
+    let few: Vec<(String, String)> = (0..4).map(|_| begin(&bob, &slow(20, 1))).collect();
+    for (thread, run) in &gates {
+        let path = format!("/threads/{thread}/runs/{run}/cancel");
+        assert_eq!(ann.send("POST", &path, &[], b"").status, 202);
+    }
+    // When a run ended stands in its row, however slowly this test asks for it.
+    let ends = |client: &Client, runs: &[(String, String)]| -> Vec<String> {
+        runs.iter()
+            .map(|(thread, run)| {
+                assert_eq!(client.end_of(thread, run), "success");
+                let run = client.get(&format!("/threads/{thread}/runs/{run}")).json();
+                run["updated_at"].as_str().unwrap().to_owned()
+            })
+            .collect()
+    };
+    let last = ends(&bob, &few).into_iter().max().unwrap();
+    let ends = ends(&ann, &many);
+    let later = ends.iter().filter(|end| **end > last).count();
+    println!("{later} runs of the other ended later");
+    assert!(later > 40, "{later}");
+}
+
+/// Queues a run on a thread of its own.
+fn begin(client: &Client, body: &serde_json::Value) -> (String, String) {
+    let thread = client.thread();
+    let run = background(client, &thread, body);
+    (thread, run)
+}
+
+fn what_waits_behind_a_run_goes_on_however_that_ends(place: &Place) {
+    let (_server, client) = serve(place);
+    let ends = |path: &str, method: &str, query: &str| {
+        let thread = client.thread();
+        let gate = background(&client, &thread, &slow(3_600_000, 1));
+        let next = background(&client, &thread, &slow(1, 1));
+        let last = background(&client, &thread, &slow(1, 1));
+        let path = format!("/threads/{thread}/runs/{gate}{path}{query}");
+        let answer = client.send(method, &path, &[], b"");
+        assert!(answer.status < 300, "{} {}", answer.status, answer.text());
+        assert_eq!(client.end_of(&thread, &next), "success");
+        assert_eq!(client.end_of(&thread, &last), "success");
+    };
+    ends("/cancel", "POST", "");
+    ends("/cancel", "POST", "?action=rollback");
+    ends("", "DELETE", "");
+
+    // The queue of a branch goes on when the branch is made the active one, and a run that floats
+    // follows it.
+    let thread = client.thread();
+    client.run(&thread, &slow(1, 1));
+    let gate = background(&client, &thread, &slow(3_600_000, 1));
+    let floats = background(&client, &thread, &slow(1, 1));
+    let head = client.state(&thread)["checkpoint"]["checkpoint_id"].clone();
+    let other = json!({"checkpoint_id": head, "activate": true});
+    let made = client.post(&format!("/threads/{thread}/branches"), &other);
+    assert!(made.status < 300, "{}", made.text());
+    until("the run that floats goes on", || {
+        client.end_of(&thread, &floats) == "success"
+    });
+    let gate = client.get(&format!("/threads/{thread}/runs/{gate}")).json();
+    assert_eq!(gate["status"], "running");
+}
+
+fn a_principal_has_half_of_the_streams(place: &Place) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        .env("BACKSTITCH_MAX_STREAMS", "4");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let (ann, bob) = (client.with_key("key-a"), client.with_key("key-b"));
+    let open = |client: &Client| client.open_stream(&client.thread(), &slow(3_600_000, 1));
+    let mut held = vec![open(&ann), open(&ann)];
+    let path = format!("/threads/{}/runs/stream", ann.thread());
+    let refused = ann.post(&path, &slow(1, 1));
+    let detail = refused.refused(429);
+    assert!(detail.contains("BACKSTITCH_MAX_STREAMS"), "{detail}");
+    let others = [open(&bob), open(&bob)];
+    held.pop();
+    until("a stream that was closed leaves room for another", || {
+        ann.post(&path, &slow(1, 1)).status == 200
+    });
+    drop((held, others));
+
+    // Without keys there is nobody to leave any to.
+    let server = place.start(Setup::example("reference_server").env("BACKSTITCH_MAX_STREAMS", "4"));
+    let client = Client::of(&server);
+    let all: Vec<_> = (0..4).map(|_| open(&client)).collect();
+    let path = format!("/threads/{}/runs/stream", client.thread());
+    client.post(&path, &slow(1, 1)).refused(503);
+    drop(all);
+}
+
+fn requests_of_one_principal_leave_connections_to_another(place: &Place) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        .env("BACKSTITCH_CONNECTIONS", "6");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let (ann, bob) = (client.with_key("key-a"), client.with_key("key-b"));
+    let thread = ann.thread();
+    for _ in 0..20 {
+        ann.run(&thread, &slow(0, 0));
+    }
+    let done = AtomicBool::new(false);
+    let waits = std::thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| {
+                let path = format!("/threads/{thread}/history?limit=100");
+                while !done.load(Ordering::Relaxed) {
+                    let status = ann.get(&path).status;
+                    assert!(matches!(status, 200 | 429 | 503), "{status}");
+                }
+            });
+        }
+        let waits = Waits::of(&bob, 100 * rounds());
+        done.store(true, Ordering::Relaxed);
+        waits
+    });
+    println!("p99 of the other {:?}", waits.p99());
+    assert!(waits.p99() < Duration::from_secs(2), "{:?}", waits.p99());
+}

@@ -1,0 +1,90 @@
+//! Clients that do not read what they asked for.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use test_support::client::{Client, Open};
+use test_support::on_both_storages;
+use test_support::place::{Place, block_on};
+use test_support::server::Setup;
+use test_support::talk::{agent_thread, ok, turn, until, user, with};
+
+use crate::http2::Connection;
+use crate::siege::{MIB, Memory, Waits, rounds};
+
+on_both_storages!(
+    unread_streams_are_cut_off_before_they_take_the_memory,
+    streams_with_a_window_of_zero_do_not_stay,
+);
+
+/// A run whose events take several times its input.
+fn loud(size: usize) -> Value {
+    let modes = json!(["values", "updates", "tasks", "checkpoints", "debug"]);
+    with(turn(&"x".repeat(size)), "stream_mode", modes)
+}
+
+fn unread_streams_are_cut_off_before_they_take_the_memory(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "64");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let memory = Memory::of(&server);
+    let streams: Vec<(Open, String)> = (0..30 * rounds())
+        .map(|_| {
+            let thread = agent_thread(&client);
+            (client.open_stream(&thread, &loud(800_000)), thread)
+        })
+        .collect();
+    // The runs go on without their readers.
+    for (stream, thread) in &streams {
+        assert_eq!(client.end_of(thread, &stream.run()), "success");
+    }
+    println!("peak of unread streams: {} MiB", memory.peak() / MIB);
+    until("a stream was cut", || {
+        server.output().contains("a stream lost frames")
+    });
+    // Who reads gets all of it, and nobody else waits.
+    let mut read = client.open_stream(&agent_thread(&client), &loud(100_000));
+    let events: Vec<_> = std::iter::from_fn(|| read.event()).collect();
+    assert!(events.iter().all(|event| event.name != "error"));
+    let waits = Waits::of(&client, 30);
+    assert!(waits.p99() < Duration::from_secs(5), "{:?}", waits.p99());
+    let cut = streams
+        .into_iter()
+        .filter_map(|(mut stream, _)| std::iter::from_fn(|| stream.chunk_or_break()).last())
+        .filter(|last| String::from_utf8_lossy(last).contains("SlowReader"))
+        .count();
+    assert!(cut > 0, "somebody was cut off, and was told");
+    memory.held("unread streams", 300 * MIB);
+}
+
+fn streams_with_a_window_of_zero_do_not_stay(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_STALL", "1");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = agent_thread(&client);
+    for number in 0..5 {
+        let message = with(user(&"x".repeat(100_000)), "id", format!("m{number}"));
+        let edit = json!({"values": {"messages": [message]}});
+        ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
+    }
+    let memory = Memory::of(&server);
+    block_on(async {
+        let mut connection = Connection::open(&server, 0).await;
+        let path = format!("/threads/{thread}/history");
+        let mut open = Vec::new();
+        for _ in 0..50 {
+            let response = connection.request("POST", &path, "{\"limit\":5}").await;
+            open.push(response.unwrap());
+        }
+        for response in open {
+            let mut body = response.await.unwrap().into_body();
+            let ended = async { while let Some(Ok(_)) = body.data().await {} };
+            let limit = Duration::from_secs(20);
+            tokio::time::timeout(limit, ended).await.unwrap();
+        }
+        // Only the streams that nobody read have gone.
+        let response = connection.request("HEAD", "/ok", "").await.unwrap();
+        assert_eq!(response.await.unwrap().status(), 200);
+    });
+    memory.held("windows of zero", 256 * MIB);
+}

@@ -1,0 +1,197 @@
+//! Ids of one principal in requests of another: each is looked up together with the others.
+
+use test_support::on_both_storages;
+
+use super::routes::{Names, naming_threads};
+use super::*;
+
+on_both_storages!(
+    ids_of_somebody_else_below_ones_own_thread_name_nothing,
+    a_run_is_joined_below_its_own_thread_only,
+    runs_without_a_thread_are_joined_by_nobody_else,
+    an_id_of_somebody_else_is_taken_and_no_more,
+    the_number_of_an_event_says_nothing_of_foreign_threads,
+);
+
+fn ids_of_somebody_else_below_ones_own_thread_name_nothing(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let hers = furnished(&ann, SECRET);
+    let own = furnished(&bob, "of-bob");
+    let before = seen(&ann, &hers.thread);
+    let mixed = [
+        Names {
+            thread: own.thread.clone(),
+            ..hers.clone()
+        },
+        Names {
+            thread: hers.thread.clone(),
+            ..own.clone()
+        },
+        Names {
+            run: hers.run.clone(),
+            ..own.clone()
+        },
+        Names {
+            checkpoint: hers.checkpoint.clone(),
+            ..own.clone()
+        },
+    ];
+    let (checkpoint, thread) = (&hers.checkpoint, &hers.thread);
+    let more = [
+        json!({"checkpoint_id": checkpoint}),
+        json!({"checkpoint": {"thread_id": thread, "checkpoint_id": checkpoint}}),
+        json!({"config": {"configurable": {"thread_id": thread, "checkpoint_id": checkpoint}}}),
+        json!({"forkedAtConversationId": thread}),
+        json!({"before": checkpoint}),
+    ];
+    let mut routes = naming_threads();
+    routes.retain(|route| route.method != "HEAD");
+    for route in routes {
+        for names in &mixed {
+            let path = route.path(names);
+            let body = route.body(names);
+            if route.method == "DELETE" && path == format!("/threads/{}", own.thread) {
+                continue;
+            }
+            let mut bodies = vec![body.clone()];
+            if body.is_object() {
+                let extended = more
+                    .iter()
+                    .map(|more| talk::extend(body.clone(), more.clone()));
+                bodies.extend(extended);
+            }
+            for body in bodies {
+                let text = body.to_string();
+                let text = if body.is_null() { "" } else { &*text };
+                let after = [("last-event-id", "0")];
+                let answer = bob.send(route.method, &path, &after, text.as_bytes());
+                let shown = answer.text();
+                assert!(
+                    !shown.contains(SECRET),
+                    "{} {path} {body}: {shown}",
+                    route.method
+                );
+            }
+        }
+    }
+    assert_eq!(seen(&ann, &hers.thread), before);
+}
+
+fn a_run_is_joined_below_its_own_thread_only(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let (hers, own) = (ann.thread(), bob.thread());
+    let body = talk::with(talk::slow(50, 400), "stream_resumable", true);
+    let run = talk::background(&ann, &hers, &body);
+    let missing = json!({"error": "HTTPException", "message": "404: Run not found"});
+    for _ in 0..2 {
+        let path = format!("/threads/{own}/runs/{run}");
+        let joined = ok(bob.get(&format!("{path}/join")), 200);
+        assert_eq!(joined, json!({"__error__": missing}));
+        for after in [None, Some("-"), Some("0"), Some("1")] {
+            let after = after.map(|id| ("last-event-id", id));
+            let headers: Vec<_> = after.into_iter().collect();
+            let mut open = bob.open("GET", &format!("{path}/stream"), &headers, b"");
+            let event = open.event().unwrap();
+            assert_eq!((&*event.name, &event.data), ("error", &missing));
+            assert_eq!(open.event(), None);
+        }
+        bob.get(&path).refused(404);
+        bob.send("POST", &format!("{path}/cancel"), &[], b"")
+            .refused(404);
+        bob.delete(&path).refused(404);
+        // Once more when it has ended.
+        let cancel = format!("/threads/{hers}/runs/{run}/cancel?wait=true");
+        ann.send("POST", &cancel, &[], b"");
+    }
+    assert_eq!(ann.end_of(&hers, &run), "interrupted");
+}
+
+fn runs_without_a_thread_are_joined_by_nobody_else(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let own = bob.thread();
+    let row = ok(ann.post("/runs", &talk::slow(50, 100)), 200);
+    let (thread, run) = (
+        row["thread_id"].as_str().unwrap(),
+        row["run_id"].as_str().unwrap(),
+    );
+    let below = format!("/threads/{own}/runs/{run}");
+    let joined = ok(bob.get(&format!("{below}/join")), 200);
+    assert_eq!(joined["__error__"]["message"], "404: Run not found");
+    let mut open = bob.open("GET", &format!("{below}/stream"), &[], b"");
+    assert_eq!(
+        open.event_named("error").data["message"],
+        "404: Run not found"
+    );
+    for end in ["", "/join", "/stream"] {
+        bob.get(&format!("/threads/{thread}/runs/{run}{end}"))
+            .refused(404);
+    }
+    // Its creator watches it.
+    let mut open = ann.open(
+        "GET",
+        &format!("/threads/{thread}/runs/{run}/stream"),
+        &[],
+        b"",
+    );
+    open.event_named("custom");
+}
+
+fn an_id_of_somebody_else_is_taken_and_no_more(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let names = furnished(&ann, SECRET);
+    let own = furnished(&bob, "of-bob");
+    let before = seen(&ann, &names.thread);
+    let detail = format!("Thread with ID {} already exists", names.thread);
+    let id = json!({"thread_id": names.thread});
+    let steps = json!([{"updates": [{"values": {"messages": []}, "as_node": "agent"}]}]);
+    for more in [
+        json!({}),
+        json!({"if_exists": "do_nothing"}),
+        json!({"if_exists": "raise"}),
+        json!({"if_exists": "do_nothing", "supersteps": steps}),
+    ] {
+        let body = talk::extend(id.clone(), more);
+        for path in ["/threads", "/commands/create-thread"] {
+            let answer = bob.post(path, &body);
+            assert_eq!(answer.refused(409), detail, "{path} {body}");
+        }
+    }
+    for path in [
+        format!("/threads/{}/fork", own.thread),
+        "/commands/fork-thread".into(),
+    ] {
+        let body = talk::with(id.clone(), "source_thread_id", own.thread.clone());
+        let answer = bob.post(&path, &body);
+        assert_eq!(answer.refused(409), detail, "{path}");
+    }
+    // Who may read it only gets the row, and applies nothing to it.
+    grant(&ann, &names.thread, "bob", "reader");
+    let shown = talk::extend(id, json!({"if_exists": "do_nothing"}));
+    assert_eq!(
+        ok(bob.post("/threads", &shown), 200)["metadata"]["word"],
+        SECRET
+    );
+    let applied = talk::with(shown, "supersteps", steps);
+    bob.post("/threads", &applied).refused(403);
+    revoke(&ann, &names.thread, "bob");
+    assert_eq!(seen(&ann, &names.thread), before);
+}
+
+fn the_number_of_an_event_says_nothing_of_foreign_threads(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let hers = ann.thread();
+    let asked = |thread: &str| {
+        let answer = bob.get(&format!("/threads?min_event={thread}:1"));
+        (answer.status, answer.text().replace(thread, "THREAD"))
+    };
+    let nowhere = uuid::Uuid::now_v7().to_string();
+    let of_none = asked(&nowhere);
+    assert_eq!(of_none.0, 503, "{}", of_none.1);
+    assert_eq!(asked(&hers), of_none);
+    assert_eq!(asked(&bob.thread()).0, 200);
+}

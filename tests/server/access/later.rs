@@ -1,0 +1,207 @@
+//! Rights at the time of the act: of runs that wait, of answers that are repeated, of clients that
+//! leave; and what the log says of them.
+
+use test_support::on_both_storages;
+
+use super::*;
+
+on_both_storages!(
+    a_run_that_waits_is_refused_when_its_principal_may_not_write_any_more,
+    a_run_that_waits_through_a_restart_is_refused_too,
+    a_stored_answer_is_for_those_who_still_have_the_right,
+    a_refusal_is_not_repeated_to_those_who_have_the_right_by_then,
+    who_only_reads_cancels_nothing_by_leaving,
+    grants_and_refusals_are_logged_with_principal_and_request,
+);
+
+/// What a run shows that was refused when its turn came.
+fn permission_denied(client: &Client, thread: &str, run: &str) {
+    assert_eq!(client.end_of(thread, run), "error");
+    let joined = ok(
+        client.get(&format!("/threads/{thread}/runs/{run}/join")),
+        200,
+    );
+    assert_eq!(
+        joined["__error__"]["error"], "permission_denied",
+        "{joined}"
+    );
+}
+
+fn a_run_that_waits_is_refused_when_its_principal_may_not_write_any_more(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, cid] = people(&server);
+    let thread = ann.thread();
+    grant(&ann, &thread, "bob", "writer");
+    grant(&ann, &thread, "cid", "writer");
+    let mut first = ann.open_stream(&thread, &talk::slow(50, 400));
+    first.event_named("custom");
+    let queued = talk::background(&bob, &thread, &talk::slow(1, 1));
+    let delayed = talk::with(talk::slow(1, 1), "after_seconds", 1);
+    let delayed = talk::background(&bob, &thread, &delayed);
+    let lowered = talk::background(&cid, &thread, &talk::slow(1, 1));
+    let of_ann = talk::background(&ann, &thread, &talk::slow(1, 1));
+    revoke(&ann, &thread, "bob");
+    grant(&ann, &thread, "cid", "reader");
+    let cancel = format!("/threads/{thread}/runs/{}/cancel?wait=true", first.run());
+    ok(ann.send("POST", &cancel, &[], b""), 200);
+    for run in [&queued, &delayed, &lowered] {
+        permission_denied(&ann, &thread, run);
+    }
+    // Those behind them go on, and nothing of theirs was executed.
+    assert_eq!(ann.end_of(&thread, &of_ann), "success");
+    assert_eq!(
+        ann.run(&thread, &talk::slow(1, 1))["seen"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
+}
+
+fn a_run_that_waits_through_a_restart_is_refused_too(place: &Place) {
+    let mut server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let thread = ann.thread();
+    grant(&ann, &thread, "bob", "writer");
+    let mut first = ann.open_stream(&thread, &talk::slow(50, 400));
+    first.event_named("custom");
+    let run = first.run();
+    let queued = talk::background(&bob, &thread, &talk::slow(1, 1));
+    revoke(&ann, &thread, "bob");
+    server.restart();
+    let [ann, ..] = people(&server);
+    let cancel = format!("/threads/{thread}/runs/{run}/cancel?wait=true");
+    ok(ann.send("POST", &cancel, &[], b""), 200);
+    permission_denied(&ann, &thread, &queued);
+}
+
+fn a_stored_answer_is_for_those_who_still_have_the_right(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let names = furnished(&ann, SECRET);
+    let thread = &names.thread;
+    grant(&ann, thread, "bob", "writer");
+    let turn = talk::turn("hello");
+    let key = |n: usize| format!("key-{n}");
+    let requests = [
+        ("POST", format!("/threads/{thread}/runs/wait"), turn.clone()),
+        ("POST", format!("/threads/{thread}/runs/stream"), turn),
+        ("PUT", format!("/threads/{thread}/tags/new"), json!({})),
+        (
+            "POST",
+            "/commands/fork-thread".into(),
+            json!({"source_thread_id": thread}),
+        ),
+        (
+            "POST",
+            "/threads".into(),
+            json!({"thread_id": thread, "if_exists": "do_nothing"}),
+        ),
+        (
+            "POST",
+            "/commands/send-message".into(),
+            json!({"thread_id": thread, "content": "x", "assistant_id": "agent"}),
+        ),
+    ];
+    let ask = |n: usize| {
+        let (method, path, body) = &requests[n];
+        let key = key(n);
+        let headers = [("idempotency-key", &*key)];
+        bob.send(method, path, &headers, body.to_string().as_bytes())
+    };
+    for n in 0..requests.len() {
+        let (first, second) = (ask(n), ask(n));
+        assert!(first.status < 300, "{}", first.text());
+        assert_eq!(
+            (first.status, &first.body),
+            (second.status, &second.body),
+            "{n}"
+        );
+    }
+    revoke(&ann, thread, "bob");
+    for (n, request) in requests.iter().enumerate() {
+        let answer = ask(n);
+        assert_eq!(answer.status, 404, "{request:?}: {}", answer.text());
+        assert!(!answer.text().contains(SECRET));
+    }
+    // With the right the answer comes back, not a second effect.
+    grant(&ann, thread, "bob", "writer");
+    let events = get(&ann, thread, "head")["event_number"].clone();
+    for n in 0..requests.len() {
+        let answer = ask(n);
+        assert!(answer.status < 300, "{}", answer.text());
+        assert!(answer.header("idempotency-replayed").is_some(), "{n}");
+    }
+    assert_eq!(get(&ann, thread, "head")["event_number"], events);
+}
+
+fn a_refusal_is_not_repeated_to_those_who_have_the_right_by_then(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let thread = ann.thread();
+    let ask = || {
+        let path = format!("/threads/{thread}/runs/wait");
+        let headers = [("idempotency-key", "one")];
+        bob.send(
+            "POST",
+            &path,
+            &headers,
+            talk::turn("x").to_string().as_bytes(),
+        )
+    };
+    assert_eq!(ask().status, 404);
+    grant(&ann, &thread, "bob", "reader");
+    assert_eq!(ask().status, 403);
+    grant(&ann, &thread, "bob", "writer");
+    assert_eq!(ask().status, 200);
+}
+
+fn who_only_reads_cancels_nothing_by_leaving(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let thread = ann.thread();
+    grant(&ann, &thread, "bob", "reader");
+    let mut open = ann.open_stream(&thread, &talk::slow(20, 20));
+    open.event_named("custom");
+    let run = open.run();
+    for end in ["join", "stream"] {
+        let path = format!("/threads/{thread}/runs/{run}/{end}");
+        let answer = bob.get(&format!("{path}?cancel_on_disconnect=true"));
+        assert_eq!(talk::code(answer, 403), "forbidden");
+        drop(bob.open("GET", &path, &[], b""));
+    }
+    assert_eq!(ann.end_of(&thread, &run), "success");
+}
+
+fn grants_and_refusals_are_logged_with_principal_and_request(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let thread = ann.thread();
+    let logged = |what: &str, principal: &str, request: &str| {
+        talk::until("it is in the log", || {
+            server.output().lines().any(|line| {
+                line.contains(what)
+                    && line.contains(principal)
+                    && line.contains(request)
+                    && line.contains(&thread)
+            })
+        });
+    };
+    let as_request = |id: &'static str| [("x-request-id", id)];
+    let path = format!("/threads/{thread}/members/bob");
+    let body = br#"{"level":"reader"}"#;
+    assert_eq!(
+        ann.send("PUT", &path, &as_request("r-grant"), body).status,
+        201
+    );
+    logged("access was changed", "ann", "r-grant");
+    let own = format!("/threads/{thread}");
+    bob.send("DELETE", &own, &as_request("r-refused"), b"")
+        .refused(403);
+    logged("access was refused", "bob", "r-refused");
+    ok(ann.send("DELETE", &path, &as_request("r-revoke"), b""), 204);
+    logged("access was changed", "ann", "r-revoke");
+    bob.send("GET", &own, &as_request("r-foreign"), b"")
+        .refused(404);
+    logged("access was refused", "bob", "r-foreign");
+}

@@ -1,0 +1,168 @@
+//! The routes of the server, from the list that is made from its own table, each with a request.
+
+use serde_json::{Value, json};
+use test_support::talk::user;
+
+/// Every route and who may call it; a test of the server compares it with the table.
+const LISTED: &str = include_str!("../../routes.txt");
+
+/// Who may call a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    Public,
+    Anyone,
+    Reader,
+    Writer,
+    Manager,
+    Owner,
+    Admin,
+}
+
+/// What requests of a thread name.
+#[derive(Clone, Debug)]
+pub struct Names {
+    pub thread: String,
+    pub run: String,
+    pub checkpoint: String,
+}
+
+impl Names {
+    /// Ids that nothing has, below a thread.
+    pub fn of(thread: &str) -> Self {
+        let new = || uuid::Uuid::now_v7().to_string();
+        Self {
+            thread: thread.to_owned(),
+            run: new(),
+            checkpoint: "1f1e52d3-b51d-655d-8000-078d7d9aa83f".to_owned(),
+        }
+    }
+}
+
+/// A route.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub method: &'static str,
+    pub path: &'static str,
+    pub right: Right,
+}
+
+/// All routes.
+pub fn all() -> Vec<Route> {
+    LISTED.lines().map(parse).collect()
+}
+
+/// The routes that may name a thread, or create one with an id.
+pub fn naming_threads() -> Vec<Route> {
+    const ELSEWHERE: [&str; 4] = ["/runs", "/runs/stream", "/runs/wait", "/runs/batch"];
+    let mut routes = all();
+    routes.retain(|route| {
+        let rooms = ["/assistants", "/store", "/admin"];
+        !rooms.iter().any(|room| route.path.starts_with(room)) && !ELSEWHERE.contains(&route.path)
+    });
+    routes
+}
+
+/// The routes that are about a thread: only a level on it lets a client in.
+pub fn of_threads() -> Vec<Route> {
+    let mut routes = all();
+    routes.retain(|route| (Right::Reader..=Right::Owner).contains(&route.right));
+    routes
+}
+
+fn parse(line: &'static str) -> Route {
+    let mut words = line.split(' ');
+    let mut next = || words.next().unwrap();
+    Route {
+        method: next(),
+        path: next(),
+        right: match next() {
+            "Public" => Right::Public,
+            "Anyone" => Right::Anyone,
+            "Reader" => Right::Reader,
+            "Writer" => Right::Writer,
+            "Manager" => Right::Manager,
+            "Owner" => Right::Owner,
+            "Admin" => Right::Admin,
+            other => panic!("an unknown right: {other}"),
+        },
+    }
+}
+
+impl Route {
+    /// A path of it.
+    pub fn path(&self, names: &Names) -> String {
+        let name = match self.path.contains("/tags/") {
+            true => "t",
+            false => "main-v2",
+        };
+        let path = self
+            .path
+            .replace("{thread_id}", &names.thread)
+            .replace("{run_id}", &names.run)
+            .replace("{checkpoint_id}", &names.checkpoint)
+            .replace("{name}", name)
+            .replace("{principal}", "dora")
+            .replace("{assistant_id}", "agent")
+            .replace("{namespace}", "x");
+        match self.path.ends_with("/diff") {
+            true => path + "?from=branch:main&to=branch:main-v2",
+            false => path,
+        }
+    }
+
+    /// Whether it reads a body.
+    pub fn takes_body(&self) -> bool {
+        let bodiless = ["/copy", "/cancel"];
+        let is_cancel_of_many = self.path == "/runs/cancel";
+        matches!(self.method, "POST" | "PUT" | "PATCH")
+            && (is_cancel_of_many || !bodiless.iter().any(|end| self.path.ends_with(end)))
+    }
+
+    /// A body of it that the server accepts. There is one for each route that takes a body.
+    pub fn body(&self, names: &Names) -> Value {
+        if !self.takes_body() {
+            return Value::Null;
+        }
+        let thread = &names.thread;
+        let run = json!({"assistant_id": "agent", "input": {"messages": [user("x")]}});
+        match (self.method, self.path) {
+            ("POST", "/threads" | "/commands/create-thread") => json!({"thread_id": thread}),
+            ("POST", "/threads/search") => json!({"ids": [thread]}),
+            ("POST", "/threads/count") => json!({"metadata": {"word": super::SECRET}}),
+            ("POST", "/threads/prune") => {
+                json!({"thread_ids": [thread], "strategy": "keep_latest"})
+            }
+            ("POST", "/commands/fork-thread") => json!({"source_thread_id": thread}),
+            ("POST", "/commands/send-message") => {
+                json!({"thread_id": thread, "content": "x", "assistant_id": "agent"})
+            }
+            ("PUT", "/threads/{thread_id}/members/{principal}") => json!({"level": "reader"}),
+            ("PATCH", "/threads/{thread_id}") => json!({"metadata": {"x": 1}}),
+            ("POST", "/threads/{thread_id}/state") => json!({"values": {"messages": [user("x")]}}),
+            ("POST", "/threads/{thread_id}/state/checkpoint") => {
+                json!({"checkpoint": {"checkpoint_id": names.checkpoint}})
+            }
+            ("POST", "/threads/{thread_id}/messages") => user("x"),
+            ("POST", "/threads/{thread_id}/branches") => json!({"name": "new"}),
+            ("PATCH", "/threads/{thread_id}/branches/{name}") => json!({"name": "renamed"}),
+            ("POST", "/threads/{thread_id}/rewind") => json!({"message_id": "u1"}),
+            ("POST", "/threads/{thread_id}/restore") => json!({"tag": "t"}),
+            (
+                "POST",
+                "/threads/{thread_id}/fork"
+                | "/threads/{thread_id}/history"
+                | "/threads/{thread_id}/btw"
+                | "/threads/{thread_id}/branches/{name}/activate",
+            )
+            | ("PUT", "/threads/{thread_id}/tags/{name}") => json!({"message_id": null}),
+            ("POST", path) if path.starts_with("/threads/{thread_id}/runs") => run,
+            ("POST", "/runs/cancel") => json!({"thread_id": thread, "run_ids": [names.run]}),
+            ("POST", "/runs/batch") => json!([run]),
+            ("POST", "/runs" | "/runs/stream" | "/runs/wait") => run,
+            // Neither assistants nor items of the store belong to a thread.
+            (_, path) if path.starts_with("/assistants") || path.starts_with("/store") => json!({}),
+            ("POST", "/admin/projections/rebuild") => json!({"thread_id": thread}),
+            (method, path) => panic!("write a body for {method} {path}"),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Open streams whose client loses its access: they end soon, at every process.
+
+use std::time::{Duration, Instant};
+
+use test_support::client::Open;
+use test_support::on_both_storages;
+
+use super::*;
+
+on_both_storages!(
+    every_kind_of_stream_ends_when_access_is_withdrawn,
+    streams_of_others_go_on,
+);
+
+/// The longest that a stream may outlive the access of its client.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Streams of every kind on a thread whose run is executed.
+fn streams(client: &Client, thread: &str, run: &str) -> Vec<Open> {
+    let log = [("accept", "text/event-stream")];
+    let paths = [
+        (format!("/threads/{thread}/events"), &log[..]),
+        (format!("/threads/{thread}/runs/{run}/stream"), &[]),
+        (format!("/threads/{thread}/runs/{run}/join"), &[]),
+    ];
+    let open = paths.into_iter().map(|(path, headers)| {
+        let open = client.open("GET", &path, headers, b"");
+        assert_eq!(open.status, 200, "{path}");
+        open
+    });
+    open.collect()
+}
+
+fn every_kind_of_stream_ends_when_access_is_withdrawn(place: &Place) {
+    let server = serve(place);
+    // A second process, where there can be one: it is told of nothing.
+    let replica = place.is_postgres().then(|| server.replica());
+    let [ann, bob, _] = people(&server);
+    let other = replica.as_ref().map(people);
+    let thread = ann.thread();
+    grant(&ann, &thread, "bob", "writer");
+    let mut own = bob.open_stream(&thread, &talk::slow(100, 300));
+    own.event_named("custom");
+    let run = own.run();
+    let mut open = streams(&bob, &thread, &run);
+    if let Some([_, bob, _]) = &other {
+        open.extend(streams(bob, &thread, &run));
+    }
+    open.push(own);
+    revoke(&ann, &thread, "bob");
+    let begin = Instant::now();
+    for mut stream in open {
+        assert!(stream.breaks(), "it ended as if that were all");
+        assert!(begin.elapsed() < LIMIT, "{:?}", begin.elapsed());
+    }
+    // The run goes on: it was allowed when it began.
+    let status = get(&ann, &thread, "runs")[0]["status"].clone();
+    assert_eq!(status, "running");
+}
+
+fn streams_of_others_go_on(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, cid] = people(&server);
+    let thread = ann.thread();
+    grant(&ann, &thread, "bob", "writer");
+    grant(&ann, &thread, "cid", "reader");
+    let mut own = ann.open_stream(&thread, &talk::slow(100, 30));
+    own.event_named("custom");
+    let run = own.run();
+    let mut of_cid = streams(&cid, &thread, &run);
+    let mut of_bob = streams(&bob, &thread, &run);
+    // A lower level still reads.
+    grant(&ann, &thread, "bob", "reader");
+    revoke(&ann, &thread, "cid");
+    for stream in &mut of_cid {
+        assert!(stream.breaks());
+    }
+    let joined = of_bob.pop().unwrap().rest();
+    let joined: Value = serde_json::from_slice(&joined).unwrap();
+    assert_eq!(joined["seen"], json!(["work", "rest"]));
+    assert!(!of_bob.pop().unwrap().breaks());
+    while let Some(event) = own.event() {
+        assert_ne!(event.name, "error", "{event:?}");
+    }
+}

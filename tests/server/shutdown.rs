@@ -1,0 +1,102 @@
+//! A server that is asked to stop: its open streams, the clients that come back, and impatience.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::Setup;
+use test_support::talk::{slow, until, with};
+
+on_both_storages!(
+    a_stream_goes_on_while_the_server_drains_until_its_run_has_ended,
+    a_stream_of_a_run_that_is_handed_over_breaks_off_without_a_further_event,
+    the_python_client_comes_back_to_the_server_that_takes_over,
+);
+
+fn a_stream_goes_on_while_the_server_drains_until_its_run_has_ended(place: &Place) {
+    let mut server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let mut stream = client.open_stream(&client.thread(), &slow(50, 10));
+    stream.event_named("custom");
+    server.signal("TERM");
+    let rest: Vec<_> = std::iter::from_fn(|| stream.event()).collect();
+    let customs = rest.iter().filter(|event| event.name == "custom");
+    assert_eq!(customs.count(), 9, "{rest:?}");
+    let last = rest.last().unwrap();
+    assert_eq!(last.name, "values", "{last:?}");
+    assert!(server.wait().success());
+}
+
+fn a_stream_of_a_run_that_is_handed_over_breaks_off_without_a_further_event(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_DRAIN", "0");
+    let mut server = place.start(setup);
+    let client = Client::of(&server);
+    let body = with(slow(60_000, 3), "on_disconnect", "cancel");
+    let thread = client.thread();
+    let mut stream = client.open_stream(&thread, &body);
+    let run = stream.run();
+    let mut text = String::from_utf8(stream.chunk().unwrap()).unwrap();
+    server.signal("TERM");
+    while let Some(piece) = stream.chunk_or_break() {
+        text.push_str(&String::from_utf8(piece).unwrap());
+    }
+    assert!(text.ends_with("\r\n\r\nretry: 1000\r\n"), "{text}");
+    assert!(!text.contains("event: error"), "{text}");
+    assert!(server.wait().success());
+    // The client has not left, so that its run goes on.
+    server.restart();
+    let client = Client::of(&server);
+    let path = format!("/threads/{thread}/runs/{run}");
+    let row = client.get(&path).json();
+    assert_ne!(row["status"], json!("interrupted"), "{row}");
+}
+
+fn the_python_client_comes_back_to_the_server_that_takes_over(place: &Place) {
+    let Some(python) = test_support::python::python() else {
+        return;
+    };
+    let setup = Setup::example("reference_server").env("BACKSTITCH_LEASE", "2");
+    let mut server = place.start(setup.env("BACKSTITCH_DRAIN", "0"));
+    let url = server.base_url().to_owned();
+    let mut script = python.script("comes_back.py");
+    let mut script = script
+        .args([&*url, "20"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(script.stdout.take().unwrap()).lines();
+    let first = lines.next();
+    let ready = first.is_some_and(|line| line.unwrap() == "streaming");
+    if ready {
+        assert!(server.terminate().success());
+        // On the port that the client knows.
+        server.restart_with("PORT", url.rsplit(':').next().unwrap());
+    }
+    let last = lines.last().map(Result::unwrap);
+    let ended = script.wait().unwrap();
+    let mut errors = String::new();
+    let mut stderr = script.stderr.take().unwrap();
+    stderr.read_to_string(&mut errors).unwrap();
+    assert!(ended.success() && ready, "{errors}");
+    assert_eq!(last.as_deref(), Some("2 attempts"), "{errors}");
+}
+
+#[test]
+fn a_second_ctrl_c_ends_the_server_at_once() {
+    let mut server = Setup::example("reference_server").start();
+    let client = Client::of(&server);
+    let mut stream = client.open_stream(&client.thread(), &slow(60_000, 1));
+    stream.event();
+    server.signal("INT");
+    until("it drains", || server.output().contains("draining"));
+    assert!(server.is_alive(), "the run goes on");
+    let begin = Instant::now();
+    server.signal("INT");
+    assert_eq!(server.wait().code(), Some(130));
+    assert!(begin.elapsed() < Duration::from_secs(1));
+}

@@ -1,0 +1,178 @@
+//! Lists of very many threads: a page costs what it returns, and what reads all of them has a limit.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use test_support::{
+    client::Client,
+    place::{Place, block_on, serve},
+    server::{Server, Setup},
+    tables::{connect, file},
+    talk::{background, slow, until},
+};
+
+/// Adds threads with a branch each, changed one second after the other in the past: their own trees, or
+/// forks in that of `of`.
+fn add(place: &Place, server: &Server, count: usize, of: Option<&str>) {
+    match place.url() {
+        Some(url) => {
+            let tree = of.map_or("n.id".to_owned(), |id| format!("'{id}'::uuid"));
+            let sql = format!(
+                "CREATE TEMP TABLE n AS SELECT i, gen_random_uuid() AS id, gen_random_uuid() AS branch FROM generate_series(1, {count}) i;
+                 INSERT INTO trees (tree_id, owner) SELECT DISTINCT {tree}, 'local' FROM n ON CONFLICT DO NOTHING;
+                 INSERT INTO threads (thread_id, tree_id, parent_thread_id, active_branch_id, owner, created_at, updated_at)
+                 SELECT id, {tree}, NULLIF({tree}, id), branch, 'local', now() - interval '9 days' + i * interval '1 second',
+                        now() - interval '9 days' + i * interval '1 second' FROM n;
+                 INSERT INTO branches (tree_id, branch_id, thread_id, name, origin, updated_at)
+                 SELECT {tree}, branch, id, 'main', 'root', now() - interval '9 days' + i * interval '1 second' FROM n"
+            );
+            block_on(async { connect(url).await.batch_execute(&sql).await }).unwrap();
+        }
+        None => {
+            let tree = of.map_or("id".to_owned(), |id| format!("x'{}'", id.replace('-', "")));
+            let at = "unixepoch() * 1000000 - 777600000000 + i * 1000000";
+            let db = rusqlite::Connection::open(file(server)).unwrap();
+            db.execute_batch(&format!(
+                "BEGIN; CREATE TEMP TABLE n AS WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < {count})
+                   SELECT i, randomblob(16) AS id, randomblob(16) AS branch FROM c;
+                 INSERT OR IGNORE INTO trees (tree_id, owner, created_at) SELECT DISTINCT {tree}, 'local', 0 FROM n;
+                 INSERT INTO threads (thread_id, tree_id, parent_thread_id, active_branch_id, owner, created_at, updated_at)
+                 SELECT id, {tree}, nullif({tree}, id), branch, 'local', {at}, {at} FROM n;
+                 INSERT INTO branches (tree_id, branch_id, thread_id, name, origin, created_at, updated_at)
+                 SELECT {tree}, branch, id, 'main', 'root', {at}, {at} FROM n; COMMIT"
+            ))
+            .unwrap();
+        }
+    }
+}
+
+fn search(client: &Client, body: &Value) -> Vec<Value> {
+    let answer = client.post("/threads/search", body);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json().as_array().unwrap().clone()
+}
+
+/// The shortest of several tries, in milliseconds: other tests run at the same time.
+fn shortest(mut work: impl FnMut()) -> u128 {
+    let one = |_| {
+        let begin = Instant::now();
+        work();
+        begin.elapsed().as_millis()
+    };
+    (0..7).map(one).min().unwrap()
+}
+
+fn pages_of_many_threads_cost_what_they_return(place: &Place) {
+    let (server, client) = serve(place);
+    add(place, &server, 50_000, None);
+    let newest = client.thread();
+    let before = client.thread();
+    // A run that goes on makes its thread the newest with every superstep.
+    let run = background(&client, &newest, &slow(200, 2));
+    for (sort_by, sort_order) in [
+        ("updated_at", "desc"),
+        ("updated_at", "asc"),
+        ("created_at", "desc"),
+        ("created_at", "asc"),
+        ("thread_id", "asc"),
+    ] {
+        let body = json!({"limit": 1, "sort_by": sort_by, "sort_order": sort_order});
+        let time = shortest(|| assert_eq!(search(&client, &body).len(), 1));
+        assert!(time < 50, "{sort_by} {sort_order}: {time} ms");
+    }
+    assert_eq!(client.end_of(&newest, &run), "success");
+    let first = search(
+        &client,
+        &json!({"limit": 3, "sort_by": "updated_at", "sort_order": "desc"}),
+    );
+    let ids: Vec<&str> = first
+        .iter()
+        .map(|row| row["thread_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids[..2], [&*newest, &*before]);
+    // Pages follow each other, and the last is where the first of the other order is.
+    let page = |offset: usize, order: &str| {
+        let body =
+            json!({"limit": 2, "offset": offset, "sort_by": "updated_at", "sort_order": order});
+        let rows = search(&client, &body);
+        rows.iter()
+            .map(|row| row["thread_id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(page(1, "desc")[1], ids[2]);
+    let mut last = page(50_000, "desc");
+    last.reverse();
+    assert_eq!(page(0, "asc"), last);
+}
+
+#[test]
+fn pages_of_many_threads_cost_what_they_return_on_sqlite() {
+    pages_of_many_threads_cost_what_they_return(&Place::sqlite());
+}
+
+#[test]
+fn pages_of_many_threads_cost_what_they_return_on_postgres() {
+    pages_of_many_threads_cost_what_they_return(&Place::postgres());
+}
+
+fn the_newest_of_many_forks_is_found_at_once(place: &Place) {
+    let (server, client) = serve(place);
+    let root = client.thread();
+    add(place, &server, 6000, Some(&root));
+    let alone = client.thread();
+    let body =
+        json!({"limit": 10, "mode": "latest-fork", "sort_by": "updated_at", "sort_order": "desc"});
+    let newest = |body: &Value| -> Vec<String> {
+        let rows = search(&client, body);
+        rows.iter()
+            .map(|row| row["thread_id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let mut found = vec![];
+    let time = shortest(|| found = newest(&body));
+    assert_eq!(found, [alone.clone(), root]);
+    assert!(time < 1000, "{time} ms");
+    // A run makes its thread the newest of its family while it goes on.
+    let forks = search(
+        &client,
+        &json!({"limit": 1, "sort_by": "updated_at", "sort_order": "asc"}),
+    );
+    let oldest = forks[0]["thread_id"].as_str().unwrap();
+    let run = background(&client, oldest, &slow(300, 3));
+    until("the run's thread is the newest of its family", || {
+        newest(&body).contains(&oldest.to_owned())
+    });
+    assert_eq!(client.end_of(oldest, &run), "success");
+    assert_eq!(newest(&body), [oldest.to_owned(), alone]);
+}
+
+#[test]
+fn the_newest_of_many_forks_is_found_at_once_on_sqlite() {
+    the_newest_of_many_forks_is_found_at_once(&Place::sqlite());
+}
+
+#[test]
+fn the_newest_of_many_forks_is_found_at_once_on_postgres() {
+    the_newest_of_many_forks_is_found_at_once(&Place::postgres());
+}
+
+#[test]
+fn a_search_that_takes_too_long_is_ended_once() {
+    let place = Place::postgres();
+    let server = place.start(Setup::example("reference_server").env("BACKSTITCH_READ_LIMIT", "1"));
+    let client = Client::of(&server);
+    client.thread();
+    // Every thread takes its time.
+    let sql = "ALTER TABLE threads RENAME TO real_threads;
+         CREATE VIEW threads AS SELECT r.* FROM real_threads r, LATERAL (SELECT pg_sleep(3) IS NULL AND r.thread_id IS NULL AS no OFFSET 0) s WHERE NOT s.no";
+    block_on(async { connect(place.url().unwrap()).await.batch_execute(sql).await }).unwrap();
+    let begin = Instant::now();
+    client
+        .post("/threads/search", &json!({"limit": 1, "sort_by": "status"}))
+        .refused(503);
+    let took = begin.elapsed().as_millis();
+    assert!(
+        (900..2900).contains(&took),
+        "{took} ms: it was not ended, or tried again"
+    );
+}
