@@ -1,8 +1,6 @@
 //! Turns graphs into a server: command line, storage, run service, HTTP, drain.
 
-use std::{
-    collections::BTreeMap, io::Write, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration,
-};
+use std::{collections::BTreeMap, io::Write, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use tokio::{
@@ -319,16 +317,14 @@ async fn serve(
             .map(|name| name.as_str().into())
             .collect(),
         webhook_allow_loopback: settings.webhook_allow_loopback,
-        // Responses about runs that are handed over come last.
-        drain_limit: settings.drain + Duration::from_secs(7),
         ..http::Options::default()
     };
     let cut = CancellationToken::new();
     let server = http::Server::new(services.clone(), options, drain.clone(), cut.clone());
     let server = tokio::spawn(server.serve(listener));
     stop.requested().await;
-    tracing::info!("draining");
     drain.cancel();
+    tracing::info!("draining");
     let drained = async {
         services.runs().drain().await;
         // Of runs that end in time streams show the end; the others go on elsewhere.
@@ -337,10 +333,10 @@ async fn serve(
     };
     tokio::select! {
         ended = drained => Ok(ended?),
-        // Whoever presses Ctrl-C again does not want to wait. What is stored stays.
-        () = stop.insisted() => {
+        // Whoever asks again does not want to wait. What is stored stays.
+        signal = stop.requested() => {
             tracing::warn!("stopping at once");
-            std::process::exit(130)
+            std::process::exit(128 + signal.as_raw_value())
         }
     }
 }
@@ -387,16 +383,11 @@ impl Stop {
         })
     }
 
-    /// Waits for the first of them.
-    async fn requested(&mut self) {
+    /// Waits for one of them.
+    async fn requested(&mut self) -> SignalKind {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
         }
-    }
-
-    /// Waits for a further Ctrl-C.
-    async fn insisted(&mut self) {
-        self.interrupt.recv().await;
     }
 }

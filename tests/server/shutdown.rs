@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 use test_support::client::Client;
@@ -15,6 +14,7 @@ on_both_storages!(
     a_stream_goes_on_while_the_server_drains_until_its_run_has_ended,
     a_stream_of_a_run_that_is_handed_over_breaks_off_without_a_further_event,
     the_python_client_comes_back_to_the_server_that_takes_over,
+    while_it_drains_the_server_shows_what_it_has_and_takes_no_runs,
 );
 
 fn a_stream_goes_on_while_the_server_drains_until_its_run_has_ended(place: &Place) {
@@ -87,16 +87,42 @@ fn the_python_client_comes_back_to_the_server_that_takes_over(place: &Place) {
 }
 
 #[test]
-fn a_second_ctrl_c_ends_the_server_at_once() {
-    let mut server = Setup::example("reference_server").start();
+fn a_second_request_to_stop_ends_the_server_at_once() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let mut server = Setup::example("reference_server").start();
+        let client = Client::of(&server);
+        let mut stream = client.open_stream(&client.thread(), &slow(60_000, 1));
+        stream.event();
+        server.signal("TERM");
+        until("it drains", || server.output().contains("draining"));
+        assert!(server.is_alive(), "the run goes on");
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(code));
+    }
+}
+
+fn while_it_drains_the_server_shows_what_it_has_and_takes_no_runs(place: &Place) {
+    let mut server = place.start(Setup::example("reference_server"));
     let client = Client::of(&server);
-    let mut stream = client.open_stream(&client.thread(), &slow(60_000, 1));
+    let thread = client.thread();
+    let mut stream = client.open_stream(&thread, &slow(60_000, 1));
     stream.event();
-    server.signal("INT");
+    server.signal("TERM");
     until("it drains", || server.output().contains("draining"));
-    assert!(server.is_alive(), "the run goes on");
-    let begin = Instant::now();
-    server.signal("INT");
-    assert_eq!(server.wait().code(), Some(130));
-    assert!(begin.elapsed() < Duration::from_secs(1));
+    // Connections of before end with what they carry.
+    let client = Client::of(&server);
+    assert_eq!(client.get("/ready").status, 503);
+    assert_eq!(client.get("/ok").status, 200);
+    let path = format!("/threads/{thread}/runs");
+    let refused = client.post(&path, &slow(1, 1));
+    assert_eq!(
+        refused.refused(503),
+        "The server is shutting down. Try again."
+    );
+    assert_eq!(client.get(&path).json().as_array().unwrap().len(), 1);
+    drop(stream);
+    let run = client.get(&path).json()[0]["run_id"].clone();
+    let cancel = format!("{path}/{}/cancel", run.as_str().unwrap());
+    assert_eq!(client.send("POST", &cancel, &[], b"").status, 202);
+    assert!(server.wait().success());
 }

@@ -86,7 +86,8 @@ impl Origin {
         Self::parse(header.to_str().ok()?)
     }
 
-    /// Whether the page comes from this machine.
+    /// Whether the page comes from this machine. The scheme may be any: the pages that a desktop
+    /// program carries with it have origins such as `tauri://localhost`, and no page of the web can.
     pub fn is_loopback(&self) -> bool {
         self.host.is_loopback()
     }

@@ -33,16 +33,18 @@ const HEADERS: usize = 100;
 pub struct Server {
     dispatcher: Arc<Dispatcher>,
     builder: Arc<auto::Builder<StreamExecutor>>,
-    /// Hangs up what is left when the time to drain is over.
+    /// Hangs up what is left when the time for the last responses is over.
     abort: CancellationToken,
 }
 
 impl Server {
     /// A server whose handlers call `services`.
     ///
-    /// When `drain` is cancelled it accepts no more connections, and requests have
-    /// [`Options::drain_limit`] to finish. When `cut` is cancelled event streams break off after
-    /// what is ready to be sent.
+    /// When `drain` is cancelled connections end after the requests they carry, and new ones are
+    /// still accepted: a load balancer learns from `/ready` that it has to send no more, and until then
+    /// reads are answered and new runs are refused with a status that it tries elsewhere. When `cut` is cancelled nothing more is accepted, event streams
+    /// break off after what is ready to be sent, and requests have [`Options::last_responses`] to
+    /// finish.
     pub fn new(
         services: Services,
         options: Options,
@@ -89,7 +91,7 @@ impl Server {
         }
     }
 
-    /// Serves until drained: at the latest [`Options::drain_limit`] after `drain` was cancelled.
+    /// Serves until [`Options::last_responses`] after `cut` was cancelled at the latest.
     pub async fn serve(self, listener: TcpListener) {
         let shared = self.dispatcher.shared().clone();
         let slots = Arc::new(Semaphore::new(shared.options.max_connections));
@@ -98,7 +100,7 @@ impl Server {
         loop {
             let accepted = tokio::select! {
                 biased;
-                () = shared.drain.cancelled() => break,
+                () = shared.cut.cancelled() => break,
                 accepted = accept(&listener, &slots) => accepted,
             };
             match accepted {
@@ -121,7 +123,7 @@ impl Server {
         }
         drop(listener);
         connections.close();
-        let limit = shared.options.drain_limit;
+        let limit = shared.options.last_responses;
         if timeout(limit, connections.wait()).await.is_err() {
             tracing::warn!(open = connections.len(), "hanging up on slow requests");
             self.abort.cancel();
@@ -139,6 +141,12 @@ impl Server {
         let (dispatcher, builder) = (self.dispatcher.clone(), self.builder.clone());
         let shared = dispatcher.shared().clone();
         let abort = self.abort.clone();
+        // Who comes while the server drains has not sent a request yet.
+        let leave = if shared.drain.is_cancelled() {
+            shared.cut.clone()
+        } else {
+            shared.drain.clone()
+        };
         async move {
             // Events are small and must not wait for each other.
             if let Err(error) = stream.set_nodelay(true) {
@@ -180,7 +188,7 @@ impl Server {
                     }
                     () = sleep_until(next) => {}
                     () = abort.cancelled() => return,
-                    () = shared.drain.cancelled(), if !leaving => {
+                    () = leave.cancelled(), if !leaving => {
                         leaving = true;
                         connection.as_mut().graceful_shutdown();
                     }

@@ -38,8 +38,9 @@ pub struct Options {
     pub max_streams: usize,
     /// How often a silent stream emits a heartbeat.
     pub heartbeat: Duration,
-    /// How long requests may take to end once the server drains.
-    pub drain_limit: Duration,
+    /// How long requests may take to end after the drain: responses about runs that are handed over
+    /// come last.
+    pub last_responses: Duration,
     /// Which web pages may call.
     pub cors: Cors,
     /// By which names clients may call while no key is needed.
@@ -70,7 +71,7 @@ impl Default for Options {
             connection_requests: 16,
             max_streams: 10_000,
             heartbeat: Duration::from_secs(5),
-            drain_limit: Duration::from_secs(30),
+            last_responses: Duration::from_secs(3),
             cors: Cors::Loopback,
             hosts: Hosts::Listed(vec![]),
             keys: Keys::default(),

@@ -213,7 +213,7 @@ async fn a_request_goes_on_to_its_end_when_the_client_hangs_up() {
 }
 
 #[tokio::test]
-async fn draining_lets_requests_finish_and_accepts_no_more() {
+async fn a_drain_lets_requests_finish_and_its_end_accepts_no_more() {
     let running = Running::start(Options::default()).await;
     let closed = running.gate.clone().write_owned().await;
     let mut idle = running.connect().await;
@@ -227,8 +227,15 @@ async fn draining_lets_requests_finish_and_accepts_no_more() {
     sleep(Duration::from_millis(50)).await;
     running.drain.cancel();
     assert_eq!(rest(&mut idle).await, "");
+    // Whoever comes until the end of the drain is answered.
+    let mut late = running.connect().await;
+    let text = request("GET", "/ready", &[], None);
+    late.write_all(text.as_bytes()).await.unwrap();
+    read_until(&mut late, "HTTP/1.1 503").await;
     drop(closed);
     assert!(rest(&mut busy).await.starts_with("HTTP/1.1 200"));
+    running.cut.cancel();
+    rest(&mut late).await;
     timeout(Duration::from_secs(2), running.server)
         .await
         .unwrap()
@@ -237,9 +244,9 @@ async fn draining_lets_requests_finish_and_accepts_no_more() {
 }
 
 #[tokio::test]
-async fn draining_does_not_wait_longer_than_its_limit() {
+async fn what_does_not_end_soon_after_a_drain_is_hung_up_on() {
     let options = Options {
-        drain_limit: Duration::from_millis(100),
+        last_responses: Duration::from_millis(100),
         ..Options::default()
     };
     let running = Running::start(options).await;
@@ -249,6 +256,7 @@ async fn draining_does_not_wait_longer_than_its_limit() {
     busy.write_all(text.as_bytes()).await.unwrap();
     sleep(Duration::from_millis(50)).await;
     running.drain.cancel();
+    running.cut.cancel();
     timeout(Duration::from_secs(2), running.server)
         .await
         .unwrap()

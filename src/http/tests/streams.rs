@@ -62,6 +62,7 @@ async fn a_stream_whose_run_ends_during_a_drain_is_complete() {
     let end = rest(&mut socket).await;
     assert!(end.contains("data: 2"), "{end}");
     assert!(end.ends_with("\r\n0\r\n\r\n"), "{end}");
+    running.cut.cancel();
     timeout(Duration::from_secs(2), running.server)
         .await
         .unwrap()
