@@ -17,6 +17,7 @@ mod full_disk;
 mod harness;
 mod http;
 mod idempotency;
+mod limits;
 mod outage;
 mod quiet;
 mod replicas;

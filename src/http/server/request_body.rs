@@ -169,7 +169,9 @@ pub fn parse(body: Received, limits: &Limits) -> Result<(Value, Reservation), Er
         let most = limits.values;
         return Err(Error::new(
             StatusCode::PAYLOAD_TOO_LARGE,
-            format!("JSON in the request body has more values than the limit of {most}"),
+            format!(
+                "JSON in the request body has more values than the limit of {most} (BACKSTITCH_BODY_VALUES)"
+            ),
         ));
     }
     reservation
@@ -185,7 +187,7 @@ fn parse_json(bytes: &[u8]) -> Result<Value, Error> {
     Value::from_json_slice(bytes).map_err(|error| match error {
         JsonError::IntegerTooLarge { .. } => Error::invalid(sentence(&error.to_string())),
         JsonError::Syntax { ref message, .. } if message.contains("recursion limit") => {
-            Error::invalid("JSON in the request body is nested too deeply: at most 128 levels")
+            Error::invalid("JSON in the request body is nested too deeply: at most 127 levels")
         }
         JsonError::Syntax { .. } => Error::invalid("Invalid JSON in request body"),
     })

@@ -1,0 +1,204 @@
+//! The limits of the README's table and of the texts of errors: one below and the limit itself are
+//! accepted, one above is refused with the status and a text that names the limit.
+
+use serde_json::{Value, json};
+use test_support::client::{Answer, Client};
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::Setup;
+use test_support::talk::{agent_thread, ok, slow, with};
+
+on_both_storages!(
+    what_a_body_may_have,
+    what_fields_may_have,
+    what_settings_allow,
+    how_many_headers_a_request_may_have,
+);
+
+/// Sends something of three sizes around a limit, and checks that only the largest is refused.
+fn limit(name: &str, most: usize, status: u16, part: &str, send: impl Fn(usize) -> Answer) {
+    for size in [most - 1, most] {
+        let answer = send(size);
+        let text = answer.text();
+        assert!(
+            answer.status < 300,
+            "{name} {size}: {} {text}",
+            answer.status
+        );
+    }
+    let detail = send(most + 1).refused(status);
+    assert!(detail.contains(part), "{name} {}: {detail}", most + 1);
+}
+
+/// A list in a list in a list, so many deep.
+fn nested(depth: usize) -> String {
+    format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+}
+
+/// A JSON object with these members that has so many bytes.
+fn padded(members: &str, bytes: usize) -> String {
+    let rest = bytes - members.len() - r#"{"pad":"",}"#.len();
+    format!(r#"{{"pad":"{}",{members}}}"#, "x".repeat(rest))
+}
+
+/// So many members of an object.
+fn members(count: usize) -> Value {
+    let member = |number| (format!("k{number}"), json!(number));
+    (0..count)
+        .map(member)
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn what_a_body_may_have(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_BODY_VALUES", "1000");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = agent_thread(&client);
+    let search = |body: String| client.post_text("/threads/search", body);
+    limit("bytes", 4 << 20, 413, "4194304", |bytes| {
+        search(padded(r#""limit":1"#, bytes))
+    });
+    let state = format!("/threads/{thread}/state");
+    let edit = r#""values":{"messages":[]}"#;
+    limit("bytes of an edit", 16 << 20, 413, "16777216", |bytes| {
+        client.post_text(&state, padded(edit, bytes))
+    });
+    // The object around is a level too.
+    limit("depth", 126, 422, "127", |depth| {
+        search(format!(r#"{{"pad":{}}}"#, nested(depth)))
+    });
+    // The object, the list, and what is in it.
+    limit("values", 998, 413, "BACKSTITCH_BODY_VALUES", |count| {
+        search(json!({"pad": vec![1; count]}).to_string())
+    });
+}
+
+fn what_fields_may_have(place: &Place) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let path = |rest: &str| format!("/threads/{thread}/{rest}");
+    limit("keys of metadata", 64, 422, "64", |keys| {
+        client.post("/threads", &json!({"metadata": members(keys)}))
+    });
+    let around = r#"{"k":""}"#.len();
+    limit("bytes of metadata", 16_000, 422, "16000", |bytes| {
+        let metadata = json!({"k": "x".repeat(bytes - around)});
+        client.post("/threads", &json!({"metadata": metadata}))
+    });
+    limit("threads of a search", 1000, 422, "1000", |limit| {
+        client.post("/threads/search", &json!({"limit": limit}))
+    });
+    limit("runs of a list", 1000, 422, "1000", |limit| {
+        client.get(&path(&format!("runs?limit={limit}")))
+    });
+    limit("events of a page", 1000, 422, "1000", |limit| {
+        client.get(&path(&format!("events?limit={limit}")))
+    });
+    let stateless = |more: Value, key: &str| {
+        let body = json!({"assistant_id": "slow", "input": {"ms": 0, "ticks": 0}});
+        client.post("/runs", &with(body, key, more))
+    };
+    limit("supersteps", 10_000, 422, "10000", |limit| {
+        stateless(json!({"recursion_limit": limit}), "config")
+    });
+    limit("delay", 366 * 86_400, 422, "after_seconds", |seconds| {
+        stateless(json!(seconds), "after_seconds")
+    });
+    limit("idempotency key", 255, 422, "255", |length| {
+        let key = "k".repeat(length);
+        let headers = [
+            ("idempotency-key", &*key),
+            ("content-type", "application/json"),
+        ];
+        client.send("POST", "/threads", &headers, b"{}")
+    });
+    let point = client.run(&thread, &slow(0, 0));
+    assert!(point.is_object());
+    limit("name of a branch", 128, 422, "128", |length| {
+        let name = "b".repeat(length);
+        client.post(&path("branches"), &json!({"name": name}))
+    });
+    limit("name of a tag", 128, 422, "128", |length| {
+        let path = path(&format!("tags/{}", "t".repeat(length)));
+        let headers = [("content-type", "application/json")];
+        client.send("PUT", &path, &headers, b"{}")
+    });
+    let message = |length: usize, id: &str| {
+        let thread = agent_thread(&client);
+        let message = json!({"role": "user", "content": "x".repeat(length), "id": id});
+        let body = json!({"messages": [message]});
+        client.post(&format!("/threads/{thread}/messages"), &body)
+    };
+    limit("id of a message", 255, 422, "255", |length| {
+        message(1, &"i".repeat(length))
+    });
+    limit("content of a message", 1 << 20, 413, "1048576", |length| {
+        message(length, "one")
+    });
+    let item = |namespace: Vec<String>, key: String| {
+        let body = json!({"namespace": namespace, "key": key, "value": {}});
+        let headers = [("content-type", "application/json")];
+        client.send("PUT", "/store/items", &headers, body.to_string().as_bytes())
+    };
+    limit("labels of a namespace", 64, 422, "64", |labels| {
+        item(vec!["l".to_owned(); labels], "k".to_owned())
+    });
+    limit("bytes of a name", 1536, 422, "1536", |bytes| {
+        item(vec!["l".to_owned()], "k".repeat(bytes - 1))
+    });
+}
+
+fn what_settings_allow(place: &Place) {
+    let setup = Setup::example("faulty_server")
+        .env("BACKSTITCH_MAX_TASKS", "5")
+        .env("BACKSTITCH_MAX_QUEUED", "3")
+        .env("BACKSTITCH_ASSISTANT_VERSIONS", "3")
+        .env("BACKSTITCH_ASSISTANT_BYTES", "2000")
+        .env("BACKSTITCH_STORE_ITEM_BYTES", "1000");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    for (count, error) in [(4, None), (5, None), (6, Some("FanOutError"))] {
+        let wide = json!({"assistant_id": "wide", "input": {"count": count, "how": ""}});
+        let values = client.run(&client.thread(), &wide);
+        assert_eq!(
+            values["__error__"]["error"].as_str(),
+            error,
+            "{count} tasks"
+        );
+    }
+    // As it is stored the value takes one byte more than its JSON.
+    let around = r#"{"k":""}"#.len() + 1;
+    limit("bytes of an item", 1000, 413, "1000", |bytes| {
+        let value = json!({"k": "x".repeat(bytes - around)});
+        let body = json!({"namespace": ["a"], "key": "k", "value": value});
+        let headers = [("content-type", "application/json")];
+        client.send("PUT", "/store/items", &headers, body.to_string().as_bytes())
+    });
+    let assistant = json!({"graph_id": "wide"});
+    limit("versions", 3, 409, "3 versions", |versions| {
+        let row = ok(client.post("/assistants", &assistant), 200);
+        let path = format!("/assistants/{}", row["assistant_id"].as_str().unwrap());
+        let headers = [("content-type", "application/json")];
+        let patch = || client.send("PATCH", &path, &headers, br#"{"name":"n"}"#);
+        for _ in 2..versions {
+            ok(patch(), 200);
+        }
+        patch()
+    });
+}
+
+fn how_many_headers_a_request_may_have(place: &Place) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let send = |count: usize| {
+        let names: Vec<String> = (0..count).map(|number| format!("x-{number}")).collect();
+        let headers: Vec<(&str, &str)> = names.iter().map(|name| (&**name, "v")).collect();
+        client.send("GET", "/ok", &headers, b"").status
+    };
+    // The client sends some of its own.
+    let most = (60..110).find(|count| send(*count) != 200).unwrap();
+    assert!((90..=100).contains(&most), "{most}");
+    assert_eq!(send(most), 431);
+}
