@@ -9,9 +9,11 @@ mod forks;
 mod idempotency;
 mod members;
 mod messages;
+mod openapi;
 mod page;
 mod parse;
 mod render;
+mod routes;
 mod runs;
 mod server;
 mod services;
@@ -21,6 +23,11 @@ mod system;
 mod tags;
 mod threads;
 mod tree_view;
+#[allow(
+    dead_code,
+    reason = "the types describe what handlers read and write field by field"
+)]
+mod wire;
 
 #[cfg(test)]
 mod tests;

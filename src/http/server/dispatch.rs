@@ -29,7 +29,7 @@ use super::{
 use crate::{
     budget::Reservation,
     contention::shares::on_behalf_of,
-    http::{idempotency, parse::params::Query},
+    http::{idempotency, parse::params::Query, routes::TABLE},
 };
 
 /// About what a request takes in memory besides its head and its body.
@@ -46,7 +46,7 @@ impl Dispatcher {
     pub fn new(shared: Shared) -> Self {
         Self {
             shared: Arc::new(shared),
-            routes: Routes::new(),
+            routes: Routes::new(TABLE),
             callers: Callers::default(),
         }
     }
