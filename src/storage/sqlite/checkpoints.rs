@@ -32,24 +32,5 @@ pub(super) use self::{
     page::{page, page_of},
 };
 
-/// Statements whose plans a test checks.
 #[cfg(test)]
-pub(super) mod planned {
-    use super::load;
-    pub(crate) use super::{list::LIST_OF_NAMESPACE, load::NEWEST};
-
-    /// These search by an index.
-    pub(crate) const SEARCHING: &[&str] = &[
-        LIST_OF_NAMESPACE,
-        NEWEST,
-        load::BY_ID,
-        load::END_OF_STEP,
-        load::IN_SUBGRAPH,
-        load::OF_ACTIVE_HEAD,
-        load::OF_HEAD,
-        load::WRITES,
-        super::list::LIST_ALL,
-        super::page::LINK,
-        super::page::WRITTEN,
-    ];
-}
+pub(super) use {list::LIST_OF_NAMESPACE, load::NEWEST};

@@ -47,25 +47,6 @@ pub(super) use reclaim::reclaim;
 pub(super) use recover::{recover, running};
 pub(super) use undo::remove;
 
-/// What a test plans.
-#[cfg(test)]
-pub(super) const PLANNED: &[&str] = &[
-    claim::ADVANCE,
-    claim::BEHIND,
-    claim::CLAIM,
-    claim::PRINCIPAL,
-    claim::READY,
-    create::QUEUE,
-    OF_THREAD,
-    WITHOUT_REQUESTS,
-    SIZES,
-    open_runs::EVERYWHERE,
-    open_runs::OPEN,
-    recover::LOST,
-    undo::RUN,
-    undo::UNPINNED,
-];
-
 pub(super) const OF_THREAD: &str = select!(
     "FROM runs r WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
      ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"

@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub(super) mod blobs;
-mod copy;
+pub(super) mod copy;
 pub(super) mod create;
 pub(super) mod delete;
 pub(super) mod event_facts;
@@ -28,22 +28,6 @@ pub(super) use delete::{delete_thread, delete_tree};
 pub(super) use prune::prune_thread;
 pub(super) use rows::thread;
 pub(super) use search::{count, search};
-
-/// What a test plans.
-#[cfg(test)]
-pub(super) const PLANNED: &[&[&str]] = &[
-    &[rows::THREAD, prune::INNER],
-    delete::PLANNED,
-    event_facts::PLANNED,
-];
-/// Statements that walk a tree on purpose, and the alias of the table they walk: a resume value
-/// retains a checkpoint of the thread, whatever branch it is stored for.
-#[cfg(test)]
-pub(super) const WALKING: &[(&str, &str)] = &[
-    (search::SORTED[0], "t"),
-    (search::SORTED[1], "t"),
-    (prune::ROWS, "w"),
-];
 
 pub(super) fn patch_thread(
     db: &Connection,

@@ -11,7 +11,7 @@ use super::super::{
     connection::{KEYED, PATIENT, SESSION, configure},
     migrate, statements,
 };
-use crate::storage::tests::Statement;
+use crate::storage::tests::{Statement, source};
 
 /// Tables with many rows for one tree.
 const LARGE: [&str; 11] = [
@@ -289,5 +289,22 @@ async fn no_statement_walks_a_tree_where_most_are_small() {
         "{}:\n{}",
         walking.len(),
         walking.join("\n")
+    );
+}
+
+/// Files whose statements are no part of requests and runs.
+const APART: [&str; 1] = ["migrate.rs"];
+
+#[test]
+fn every_statement_is_listed_for_its_plan() {
+    let unlisted: Vec<String> = source::unlisted("src/storage/postgres")
+        .into_iter()
+        .filter(|found| !APART.contains(&&*found.file))
+        .map(|found| format!("{}: {}", found.file, found.text))
+        .collect();
+    assert!(
+        unlisted.is_empty(),
+        "name these in `statements!` of their files:\n{}",
+        unlisted.join("\n")
     );
 }

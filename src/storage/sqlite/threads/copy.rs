@@ -61,16 +61,17 @@ pub(in super::super) fn copy_thread(
         .ok_or_else(|| Error::Database("the copy is not there".into()))
 }
 
+/// Tables of one copy, empty.
+pub(in crate::storage::sqlite) const TABLES: &str = "CREATE TEMP TABLE IF NOT EXISTS copy_seen (id BLOB PRIMARY KEY) WITHOUT ROWID; \
+     CREATE TEMP TABLE IF NOT EXISTS copy_owners (id BLOB PRIMARY KEY) WITHOUT ROWID; \
+     CREATE TEMP TABLE IF NOT EXISTS copy_values (ns TEXT, channel TEXT, version TEXT, \
+       PRIMARY KEY (ns, channel, version)) WITHOUT ROWID; \
+     DELETE FROM temp.copy_seen; DELETE FROM temp.copy_owners; DELETE FROM temp.copy_values;";
+
 /// Collects the root checkpoints that the thread sees, and the branches of them and of the thread;
 /// returns how many checkpoints.
 fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize, Error> {
-    db.execute_batch(
-        "CREATE TEMP TABLE IF NOT EXISTS copy_seen (id BLOB PRIMARY KEY) WITHOUT ROWID; \
-         CREATE TEMP TABLE IF NOT EXISTS copy_owners (id BLOB PRIMARY KEY) WITHOUT ROWID; \
-         CREATE TEMP TABLE IF NOT EXISTS copy_values (ns TEXT, channel TEXT, version TEXT, \
-           PRIMARY KEY (ns, channel, version)) WITHOUT ROWID; \
-         DELETE FROM temp.copy_seen; DELETE FROM temp.copy_owners; DELETE FROM temp.copy_values;",
-    )?;
+    db.execute_batch(TABLES)?;
     for sql in [
         "INSERT INTO temp.copy_seen \
          WITH RECURSIVE up (id, parent) AS ( \
@@ -83,8 +84,9 @@ fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize, Err
          SELECT id FROM up UNION SELECT checkpoint_id FROM checkpoints \
           WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''",
         "INSERT INTO temp.copy_owners \
-         SELECT branch_id FROM branches WHERE tree_id = ?1 AND thread_id = ?2 \
-         UNION SELECT c.branch_id FROM temp.copy_seen s JOIN checkpoints c \
+         SELECT branch_id FROM branches INDEXED BY sqlite_autoindex_branches_2 \
+          WHERE tree_id = ?1 AND thread_id = ?2 \
+         UNION SELECT c.branch_id FROM temp.copy_seen s CROSS JOIN checkpoints c \
            ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = s.id",
     ] {
         db.prepare_cached(sql)?
@@ -120,21 +122,30 @@ fn insert_thread(
 }
 
 /// From the tree `?1` and its thread `?2` to the tree `?3`, at `?4`.
-const ROWS: [&str; 5] = [
+const ROWS: [&str; 6] = [
     "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, \
      thread_id, branch_id, root_checkpoint_id, last_node_id, run_id, source, step, checkpoint, \
      metadata, created_at, run_supersteps) \
      SELECT ?3, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, ?3, \
        c.branch_id, c.root_checkpoint_id, c.last_node_id, c.run_id, c.source, c.step, \
-       c.checkpoint, c.metadata, c.created_at, c.run_supersteps FROM checkpoints c \
-      WHERE c.tree_id = ?1 AND ?2 = ?2 AND ?4 = ?4 \
-        AND CASE c.checkpoint_ns WHEN '' THEN c.checkpoint_id IN (SELECT id FROM temp.copy_seen) \
-            ELSE c.root_checkpoint_id IN (SELECT id FROM temp.copy_seen) \
-             AND c.branch_id IN (SELECT id FROM temp.copy_owners) END",
+       c.checkpoint, c.metadata, c.created_at, c.run_supersteps \
+       FROM temp.copy_seen s CROSS JOIN checkpoints c \
+         ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = s.id \
+      WHERE ?2 = ?2 AND ?4 = ?4",
+    "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, \
+     thread_id, branch_id, root_checkpoint_id, last_node_id, run_id, source, step, checkpoint, \
+     metadata, created_at, run_supersteps) \
+     SELECT ?3, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, ?3, \
+       c.branch_id, c.root_checkpoint_id, c.last_node_id, c.run_id, c.source, c.step, \
+       c.checkpoint, c.metadata, c.created_at, c.run_supersteps \
+       FROM temp.copy_seen s CROSS JOIN checkpoints c INDEXED BY checkpoints_sub \
+         ON c.tree_id = ?1 AND c.root_checkpoint_id = s.id AND c.checkpoint_ns <> '' \
+        AND c.branch_id IN (SELECT id FROM temp.copy_owners) \
+      WHERE ?2 = ?2 AND ?4 = ?4",
     "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, \
      idx, task_path, channel, type, writes) \
      SELECT ?3, w.checkpoint_ns, w.checkpoint_id, w.branch_id, w.task_id, w.idx, w.task_path, \
-       w.channel, w.type, w.writes FROM checkpoints c JOIN checkpoint_writes w \
+       w.channel, w.type, w.writes FROM checkpoints c CROSS JOIN checkpoint_writes w \
        ON w.tree_id = ?1 AND w.checkpoint_ns = c.checkpoint_ns \
       AND w.checkpoint_id = c.checkpoint_id AND w.branch_id IN (SELECT id FROM temp.copy_owners) \
       WHERE c.tree_id = ?3 AND ?2 = ?2 AND ?4 = ?4",
@@ -142,27 +153,30 @@ const ROWS: [&str; 5] = [
      version, outcome, error, origin, source_branch_id, creation_id, created_at, updated_at) \
      SELECT ?3, branch_id, ?3, name, head_checkpoint_id, head_depth, version, outcome, error, \
        CASE origin WHEN 'fork' THEN 'root' ELSE origin END, source_branch_id, creation_id, \
-       created_at, ?4 FROM branches WHERE tree_id = ?1 AND thread_id = ?2",
+       created_at, ?4 FROM branches INDEXED BY sqlite_autoindex_branches_2 \
+      WHERE tree_id = ?1 AND thread_id = ?2",
     "INSERT INTO tags (tree_id, thread_id, name, checkpoint_id, depth, message_id, created_at, \
      updated_at) \
      SELECT ?3, ?3, name, checkpoint_id, depth, message_id, created_at, updated_at FROM tags \
       WHERE tree_id = ?1 AND thread_id = ?2 AND ?4 = ?4",
-    // Messages whose checkpoint was pruned stay in the chain.
+    // The messages of the checkpoints and those before them, whose checkpoints may be pruned.
     "INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, \
      edit_of, checkpoint_id, depth, seq, settled_checkpoint_id, thread_id, branch_id, run_id, \
      role, created_at) \
      WITH RECURSIVE chain (id) AS ( \
-       SELECT c.last_node_id FROM threads t JOIN checkpoints c ON c.tree_id = ?1 \
-          AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id \
-        WHERE t.thread_id = ?2 \
+       SELECT c.last_node_id FROM temp.copy_seen s CROSS JOIN checkpoints c \
+           ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = s.id \
+       UNION \
+       SELECT m.node_id FROM temp.copy_seen s CROSS JOIN message_nodes m \
+           ON m.tree_id = ?1 AND m.checkpoint_id = s.id \
        UNION \
        SELECT m.parent_node_id FROM chain k JOIN message_nodes m \
          ON m.tree_id = ?1 AND m.node_id = k.id) \
-     SELECT ?3, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, \
-       depth, seq, settled_checkpoint_id, ?3, branch_id, run_id, role, created_at \
-       FROM message_nodes WHERE tree_id = ?1 AND ?4 = ?4 AND (thread_id = ?2 \
-         OR node_id IN (SELECT id FROM chain) \
-         OR checkpoint_id IN (SELECT id FROM temp.copy_seen))",
+     SELECT ?3, m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, \
+       m.checkpoint_id, m.depth, m.seq, m.settled_checkpoint_id, ?3, m.branch_id, m.run_id, \
+       m.role, m.created_at \
+       FROM chain k CROSS JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = k.id \
+      WHERE ?2 = ?2 AND ?4 = ?4",
 ];
 
 /// From the tree `?1` to the tree `?2`: what its checkpoints and results name, with the chains of

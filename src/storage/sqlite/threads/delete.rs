@@ -9,21 +9,6 @@ use crate::{
     time::Timestamp,
 };
 
-/// What a test plans.
-#[cfg(test)]
-pub(super) const PLANNED: &[&str] = &[
-    UNREACHABLE,
-    FORGET,
-    DELETE_OWN_ROWS[0],
-    DELETE_OWN_ROWS[1],
-    DELETE_OWN_ROWS[2],
-    REMOVE[0],
-    REMOVE[1],
-    REMOVE[2],
-    REMOVE[3],
-    REMOVE_MESSAGES,
-];
-
 /// How long a tombstone without content stays, in microseconds: 30 days.
 const TOMBSTONE: i64 = 30 * 24 * 3600 * 1_000_000;
 

@@ -13,10 +13,6 @@ use crate::{
     value::{Map, Value},
 };
 
-/// What a test plans.
-#[cfg(test)]
-pub(super) const PLANNED: &[&str] = &[ADDED, POINT, USER_MESSAGE];
-
 /// Stores the facts of events about checkpoints, before these change; and, when their `messages` are
 /// deleted too, about those.
 pub(in super::super) fn store(
