@@ -83,6 +83,16 @@ macro_rules! minted_v7 {
 }
 minted_v7!(ThreadId BranchId RunId WorkerId NodeId AssistantId);
 
+impl RunId {
+    /// The id of the run at this place, from 0, in a list that begins with this one.
+    pub(crate) fn following(self, at: usize) -> Self {
+        match at {
+            0 => self,
+            at => Self(Uuid::new_v5(&self.0, at.to_string().as_bytes())),
+        }
+    }
+}
+
 impl ThreadId {
     /// The id of the thread that exists only for a run.
     pub(crate) fn of_run(run: RunId) -> Self {

@@ -29,6 +29,6 @@ pub use service::{Options, Service};
 pub use shared::{Parts, Shared};
 pub use store::transitions;
 pub use store::{
-    ClaimedRun, Created, DEATHS, Finish, NewRun, QueueClaim, Recover, Recovered, Run, Status,
-    Store, Strategy, Tx, Undo,
+    ClaimedRun, Created, CreatedBatch, DEATHS, Finish, NewRun, QueueClaim, Recover, Recovered, Run,
+    Status, Store, Strategy, Tx, Undo,
 };

@@ -219,6 +219,13 @@ impl Error {
         }
     }
 
+    /// Whether it is of the server's own making, so that its text is no client's business.
+    pub(crate) fn is_internal(&self) -> bool {
+        let shown =
+            |error: &saver::Error| matches!(error, saver::Error::Fenced | saver::Error::Pruned(_));
+        matches!(self, Self::Storage(error) if !shown(error))
+    }
+
     /// The message clients see.
     pub fn message(&self) -> String {
         match self {

@@ -215,6 +215,12 @@ pub(super) const TABLE: &[Route] = routes! {
     "/runs/cancel" {
         POST cancel_runs = runs::cancel_many: Writer {}
     }
+    "/runs/{run_id}/stream" {
+        GET join_stateless_run_stream = runs::by_id::stream: Reader { query wire::run_streams::StreamQuery, 200 wire::Nothing, 404, 422 }
+    }
+    "/runs/{run_id}/join" {
+        GET join_stateless_run = runs::by_id::join: Reader { query wire::run_streams::JoinQuery, 200 Map, 404, 422 }
+    }
     "/runs/wait" {
         POST wait_stateless_run = runs::join::wait_stateless: Anyone {}
     }

@@ -22,6 +22,7 @@ use crate::{
     value::Value,
 };
 
+pub(super) mod by_id;
 pub(super) mod join;
 pub(super) mod location;
 mod parse;
@@ -166,10 +167,12 @@ pub(super) async fn cancel_many(mut call: Call) -> Result<Response<Body>, Error>
 /// `POST /runs/batch`
 pub(super) async fn create_batch(mut call: Call) -> Result<Response<Body>, Error> {
     let requests = parse::batch(&mut call).await?;
-    let mut runs = Vec::with_capacity(requests.len());
-    for request in requests {
-        let run = create_run(&call, None, request).await?;
-        runs.push(Value::map(render::run(&run)));
-    }
+    let runs = call.runs().create_batch(requests).await?;
+    let shown = |run| {
+        // As at the creation of one.
+        let status = Status::Pending;
+        Value::map(render::run(&Run { status, ..run }))
+    };
+    let runs = runs.into_iter().map(shown).collect();
     Ok(body::json(StatusCode::OK, &Value::list(runs)))
 }

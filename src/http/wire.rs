@@ -1,6 +1,7 @@
 //! The bodies, queries and responses of the protocol as types, from which the OpenAPI document has its
 //! schemas. Handlers read bodies field by field, so that an error names the field that is wrong.
 
+pub mod run_streams;
 pub mod system;
 
 use std::borrow::Cow;

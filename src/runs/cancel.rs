@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use tokio::time::Instant;
+
 use super::{
     Error, Run, RunHandle, RunResult, Service, Status, Strategy, Tx, Undo,
     request::{self, Cancel, CancelAction, CancelStatus, Target},
@@ -16,6 +18,8 @@ use crate::{
 
 /// How long a cancelled run may take to store its work.
 const GRACE: Duration = Duration::from_secs(2);
+/// How often the row of a run is read that another process was to cancel.
+const POLL: Duration = Duration::from_millis(100);
 
 /// Why a run was cancelled by request: LangGraph's server names the path without ids.
 fn requested(action: CancelAction) -> String {
@@ -24,8 +28,8 @@ fn requested(action: CancelAction) -> String {
 }
 
 impl Service {
-    /// Cancels a run by request; its row is final, or gone, when this returns. With `wait` the
-    /// result is that of the run, if this process executed it.
+    /// Cancels a run by request; its row is final, or gone, when this returns. With `wait` there is
+    /// its result, whichever process executed it.
     ///
     /// # Errors
     /// There is no such run, or it had ended; the client may not; the storage failed.
@@ -37,6 +41,7 @@ impl Service {
         wait: bool,
     ) -> Result<Option<RunResult>, Error> {
         let handle = self.handle(run);
+        let is_here = self.inner.active.lock().running.contains_key(&run.run);
         let reason = requested(action);
         let cancelled = self.cancel_run(access, run, action, &reason);
         if !cancelled.await? {
@@ -46,17 +51,24 @@ impl Service {
         if !wait {
             return Ok(None);
         }
-        let result = match handle {
-            // Nothing is left of a run that was rolled back.
-            Some(handle) if action == CancelAction::Interrupt => handle.ended().await,
-            Some(handle) => {
-                handle.ended().await;
-                None
-            }
+        let ended = match handle {
+            Some(handle) => handle.ended().await,
             None => None,
         };
-        let empty = || RunResult::empty(Status::Interrupted);
-        Ok(Some(result.map_or_else(empty, |result| (*result).clone())))
+        let result = match action {
+            // Nothing is left of a run that was rolled back.
+            CancelAction::Rollback => None,
+            CancelAction::Interrupt if is_here => ended.map(|result| (*result).clone()),
+            // Of a run that another process executed its row and its thread tell. One that never began
+            // has left nothing.
+            CancelAction::Interrupt => match self.find_run(run.thread, run.run).await? {
+                Some(row) if row.attempt > 0 => Some(self.result_of_row(&row).await),
+                _ => None,
+            },
+        };
+        Ok(Some(
+            result.unwrap_or_else(|| RunResult::empty(Status::Interrupted)),
+        ))
     }
 
     /// Cancels several runs by request. Of all threads only those count that the client may write
@@ -82,7 +94,7 @@ impl Service {
         let (mut known, mut any) = (false, false);
         for (thread, run) in runs {
             let target = Target { thread, run };
-            if self.cancel_run(access, target, action, &reason).await? {
+            if self.end_run(access, target, action, &reason, None).await? {
                 any = true;
             } else if !any && !known {
                 known = self.find_run(thread, run).await?.is_some();
@@ -107,6 +119,21 @@ impl Service {
         action: CancelAction,
         reason: &str,
     ) -> Result<bool, Error> {
+        let patience = self.inner.options.poll + GRACE;
+        self.end_run(access, target, action, reason, Some(patience))
+            .await
+    }
+
+    /// [`cancel_run`](Self::cancel_run). If another process executes the run, it has `elsewhere` to store
+    /// the run's work and to end it; without that, or afterwards, the run is fenced off.
+    async fn end_run(
+        &self,
+        access: &Access,
+        target: Target,
+        action: CancelAction,
+        reason: &str,
+        elsewhere: Option<Duration>,
+    ) -> Result<bool, Error> {
         let Target { thread, run } = target;
         let Some(mut tx) = self.begin_as(access, thread).await? else {
             return Ok(false);
@@ -118,11 +145,26 @@ impl Service {
                 let error = Undo::reason("UserInterrupt", reason);
                 // What the run has streamed by now is stored first; a fence would cut it off.
                 let handle = self.inner.active.lock().running.get(&run).cloned();
-                if let Some(handle) = handle.filter(|handle| handle.publisher.thread() == thread) {
-                    handle.request_cancel(error.clone());
-                    // Its end may take the lock that the transaction has.
+                let handle = handle.filter(|handle| handle.publisher.thread() == thread);
+                let is_executed = row
+                    .as_ref()
+                    .is_some_and(|row| row.status == Status::Running);
+                let elsewhere = elsewhere.filter(|_| handle.is_none() && is_executed);
+                if handle.is_some() || elsewhere.is_some() {
+                    // The end of the run may take the lock that the transaction has.
                     drop(tx);
-                    if handle.wait_cancelled(GRACE).await {
+                    let has_ended = match (handle, elsewhere) {
+                        (Some(handle), _) => {
+                            handle.request_cancel(error.clone());
+                            handle.wait_cancelled(GRACE).await
+                        }
+                        (None, Some(limit)) if runs.request_cancel(run, error.clone()).await? => {
+                            self.wait_cancelled(target, limit).await?
+                        }
+                        _ => false,
+                    };
+                    if has_ended {
+                        self.cancel(&[run]);
                         return Ok(true);
                     }
                     let Some(second) = self.begin_as(access, thread).await? else {
@@ -159,6 +201,22 @@ impl Service {
             }
         }
         Ok(ended)
+    }
+
+    /// Waits until the row of a run says that it was cancelled, or a temporary one is gone; false when
+    /// that takes longer than `limit`, or it ended in another way.
+    async fn wait_cancelled(&self, run: Target, limit: Duration) -> Result<bool, Error> {
+        let end = Instant::now() + limit;
+        loop {
+            match self.find_run(run.thread, run.run).await? {
+                Some(row) if row.status.is_final() => {
+                    return Ok(row.status == Status::Interrupted);
+                }
+                Some(_) if Instant::now() < end => tokio::time::sleep(POLL).await,
+                Some(_) => return Ok(false),
+                None => return Ok(true),
+            }
+        }
     }
 
     /// Deletes a run, ending it first, with the checkpoints nobody else needs.

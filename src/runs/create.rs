@@ -1,6 +1,7 @@
 //! Creating runs: one builder makes the row, its stream and its handle; the run is launched once
 //! its row is durable.
 
+mod batch;
 mod metadata;
 
 use std::sync::Arc;
@@ -213,6 +214,7 @@ impl Service {
         let publisher = Publisher::new(stream::Options {
             modes: request.stream_mode.clone(),
             temporary,
+            principal: request.access.principal().cloned(),
             subgraphs: request.stream_subgraphs,
             resumable: request.stream_resumable,
             ..stream::Options::new(ids.run, ids.thread, registered.graph.clone())

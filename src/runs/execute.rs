@@ -106,6 +106,7 @@ impl Service {
                     after: earlier * FRAMES,
                     modes: kwargs.stream_mode,
                     temporary: run.temporary,
+                    principal: run.principal.clone(),
                     subgraphs: kwargs.subgraphs,
                     resumable: kwargs.resumable,
                     ..stream::Options::new(run.id, run.thread, graph)

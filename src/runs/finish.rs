@@ -92,7 +92,7 @@ impl Service {
                 });
             }
         }
-        let shown = error.as_ref().map(engine::Error::to_value);
+        let shown = error.as_ref().map(|failure| failure_of(run, failure));
         let stored = shown.clone().or(reason);
         // The engine may believe that it was fenced when a write only failed: the row decides.
         let mut row = self
@@ -119,8 +119,12 @@ impl Service {
             }
         }
         if let Some(failure) = &error {
-            tracing::warn!(run = %run.id, thread = %run.thread, error = %failure, "run failed");
-            handle.publisher.error(failure.class(), &failure.message());
+            let request_id = request_id(run);
+            tracing::warn!(run = %run.id, thread = %run.thread, request_id, error = %failure, "run failed");
+        }
+        if let Some(failure) = &shown {
+            let text = |key| failure.get(key).and_then(Value::as_str).unwrap_or_default();
+            handle.publisher.error(text("error"), text("message"));
         }
         Some(RunResult {
             status,
@@ -183,4 +187,30 @@ impl Service {
             wait = LAST_PAUSE.min(wait * 2);
         }
     }
+}
+
+/// What clients see of a failure, `{"error", "message"}`: what a node raised as it is, and of what this
+/// server is to blame for the id under which its log has it.
+fn failure_of(run: &Run, failure: &engine::Error) -> Value {
+    if !failure.is_internal() {
+        return failure.to_value();
+    }
+    let message = format!(
+        "An internal error occurred: the log of the server has it under the request id {}",
+        request_id(run)
+    );
+    let mut map = Map::with_capacity(2);
+    map.insert("error", failure.class());
+    map.insert("message", message);
+    Value::map(map)
+}
+
+/// The id of the request that created a run.
+fn request_id(run: &Run) -> &str {
+    let configurable = run
+        .kwargs
+        .get("config")
+        .and_then(|config| config.get("configurable"));
+    let id = configurable.and_then(|map| map.get("langgraph_request_id"));
+    id.and_then(Value::as_str).unwrap_or("unknown")
 }

@@ -87,7 +87,7 @@ impl Service {
         run: Target,
         join: Join,
     ) -> Result<(Box<dyn FrameSource>, bool), Error> {
-        self.authorize(access, run.thread).await?;
+        self.authorize_stream(access, run).await?;
         // From here on no run that begins here is missed.
         let begun = self.awaited(run);
         if let Some(publisher) = self.publisher(run) {

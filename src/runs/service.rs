@@ -212,6 +212,37 @@ impl Service {
         Ok(access.check(thread, level.await?)?)
     }
 
+    /// Where a run is that a client names by its id alone: as long as it exists, or its stream does.
+    ///
+    /// # Errors
+    /// There is no such run, or none of the client's; or the storage failed.
+    pub async fn locate(&self, access: &Access, run: RunId) -> Result<Target, Error> {
+        let thread = match self.inner.hub.get(run) {
+            Some(publisher) => publisher.thread(),
+            None => {
+                let thread = self.shared.parts.runs.thread_of_run(run).await?;
+                thread.ok_or(Error::NoRun(run))?
+            }
+        };
+        let target = Target { thread, run };
+        match self.authorize_stream(access, target).await {
+            Ok(()) => Ok(target),
+            Err(Error::NoThread(_)) => Err(Error::NoRun(run)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// [`authorize`](Self::authorize) for the stream of a run, which outlives the thread of a
+    /// temporary one.
+    pub(super) async fn authorize_stream(&self, access: &Access, run: Target) -> Result<(), Error> {
+        let publisher = self.publisher(run);
+        if publisher.is_some_and(|stream| stream.is_left_to(access.principal())) {
+            self.authorize_repeat(access, run.thread).await
+        } else {
+            self.authorize(access, run.thread).await
+        }
+    }
+
     /// One run, to be shown to a client.
     ///
     /// # Errors

@@ -183,6 +183,15 @@ pub enum Created {
     QueueFull(usize),
 }
 
+/// What became of runs that were to be created together. All of it is durable when the call returns.
+#[derive(Clone, Debug)]
+pub enum CreatedBatch {
+    /// Each occupies its slot or waits.
+    All(Vec<Created>),
+    /// None is there: the one at this index was refused, for this reason.
+    None(usize, Created),
+}
+
 /// A claim of runs from the queue.
 #[derive(Clone, Debug)]
 pub struct QueueClaim {
@@ -290,6 +299,17 @@ pub trait Store: Send + Sync + 'static {
     /// checkpoint it is to start from is gone; while the run is open, that checkpoint stays.
     async fn create_run(&self, new: NewRun) -> Result<Created, Error>;
 
+    /// Creates runs together, each with a thread of its own that is new, as
+    /// [`create_run`](Self::create_run) would: one transaction.
+    async fn create_runs(&self, new: Vec<NewRun>) -> Result<CreatedBatch, Error>;
+
+    /// The thread of a run.
+    async fn thread_of_run(&self, run: RunId) -> Result<Option<ThreadId>, Error>;
+
+    /// Lets the process that executes a run know that it is to be cancelled for this reason,
+    /// `{"error", "message"}`. False when no other process executes it.
+    async fn request_cancel(&self, run: RunId, reason: Value) -> Result<bool, Error>;
+
     /// Takes pending runs whose slot is free and whose time has come, oldest first per branch, and in
     /// fair shares of the principals. Each claim raises the branch's epoch.
     async fn claim(&self, claim: QueueClaim) -> Result<Vec<ClaimedRun>, Error>;
@@ -353,8 +373,9 @@ pub trait Store: Send + Sync + 'static {
     /// The storage cannot be written to: its disk is full, or it is not there.
     async fn probe(&self) -> Result<(), Error>;
 
-    /// The runs that are `running` in the name of a worker.
-    async fn running(&self, worker: WorkerId) -> Result<Vec<RunId>, Error>;
+    /// The runs that are `running` in the name of a worker, with the reasons for which others
+    /// [want them cancelled](Self::request_cancel).
+    async fn running(&self, worker: WorkerId) -> Result<Vec<(RunId, Option<Value>)>, Error>;
 
     /// A transaction on a tree in which runs can be created too.
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn Tx>, Error>;

@@ -43,6 +43,7 @@ impl Service {
         self.take_over().await?;
         tokio::spawn(self.clone().work_off_queue());
         tokio::spawn(self.clone().recover_lost());
+        tokio::spawn(self.clone().cancel_requested_elsewhere());
         Ok(())
     }
 
@@ -53,7 +54,7 @@ impl Service {
     }
 
     /// How many runs may be taken now: none while the server drains.
-    fn free_slots(&self) -> usize {
+    pub(super) fn free_slots(&self) -> usize {
         if self.shared.drain.is_cancelled() {
             return 0;
         }

@@ -28,7 +28,7 @@
 //!
 //! What does not fit a line is written out where the list is expanded, in braces behind the store:
 //! `commit` (its results are one per commit, and each database groups commits in its own way),
-//! `create_run` (a request is encoded before it waits for SQLite's writing thread), and the methods that
+//! `create_run` and `create_runs` (a request is encoded before it waits for SQLite's writing thread), and the methods that
 //! return a session.
 
 /// The types that the lists name.
@@ -50,7 +50,8 @@ pub(super) mod types {
         id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId, WorkerId},
         idempotency::{Claim, Claimed},
         runs::{
-            ClaimedRun, Created, Finish, NewRun, QueueClaim, Recover, Recovered, Run, Status, Undo,
+            ClaimedRun, Created, CreatedBatch, Finish, NewRun, QueueClaim, Recover, Recovered, Run,
+            Status, Undo,
         },
         store::{
             Item, Namespace, Put,
@@ -216,7 +217,9 @@ macro_rules! run_operations {
             store runs::retire(worker: WorkerId) -> ();
             critical runs::recover([&] by: Recover) -> Recovered;
             critical runs::reclaim(worker: WorkerId, run: RunId) -> Option<ClaimedRun>;
-            critical_read runs::running(worker: WorkerId) -> Vec<RunId>;
+            critical_read runs::running(worker: WorkerId) -> Vec<(RunId, Option<Value>)>;
+            read runs::thread_of_run(run: RunId) -> Option<ThreadId>;
+            critical runs::request_cancel(run: RunId, [&] reason: Value) -> bool;
         } { $($more)* }}
     };
 }

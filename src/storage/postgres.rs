@@ -69,6 +69,10 @@ run_operations!(run for Store {
         runs::create_run(self, &new).await
     }
 
+    async fn create_runs(&self, new: Vec<NewRun>) -> Result<CreatedBatch, Error> {
+        runs::create_runs(self, &new).await
+    }
+
     async fn probe(&self) -> Result<(), Error> {
         let probe = |mut client| async move { probe::probe(&mut client).await };
         connection::once(&self.pools.reads, probe).await

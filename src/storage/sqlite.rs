@@ -59,6 +59,14 @@ run_operations!(run for Store {
             .await
     }
 
+    async fn create_runs(&self, new: Vec<NewRun>) -> Result<CreatedBatch, Error> {
+        let encoded = |new: NewRun| (codec::encode(&new.kwargs, new.columns()), new);
+        let new: Vec<_> = new.into_iter().map(encoded).collect();
+        self.writer
+            .submit(move |db| runs::create_all(db, new, Timestamp::now()))
+            .await
+    }
+
     async fn probe(&self) -> Result<(), Error> {
         self.writer.submit(probe::fill).await?;
         self.writer.submit(probe::empty).await

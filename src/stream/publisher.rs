@@ -60,6 +60,8 @@ pub struct Options {
     pub modes: Vec<Mode>,
     /// The run's thread is deleted with it, so that its checkpoints are not announced.
     pub temporary: bool,
+    /// On whose behalf it executes; `None` for the server itself, and while nobody authenticates.
+    pub principal: Option<Arc<str>>,
     /// Events of graphs inside the graph are sent too.
     pub subgraphs: bool,
     /// Frames carry ids and are retained for readers who come back.
@@ -83,6 +85,7 @@ impl Options {
             attempt: 1,
             modes: vec![],
             temporary: false,
+            principal: None,
             subgraphs: false,
             resumable: false,
             graph,
@@ -98,6 +101,8 @@ pub struct Publisher {
     run: RunId,
     thread: ThreadId,
     resumable: bool,
+    /// Who may read it when its thread is gone; `None` for a thread that stays.
+    left_to: Option<Option<Arc<str>>>,
     limits: Limits,
     /// Kinds of events that are encoded, of the root graph and of graphs inside it, as bits.
     encoded: [u8; 2],
@@ -177,6 +182,7 @@ impl Publisher {
             run: options.run,
             thread: options.thread,
             resumable: options.resumable,
+            left_to: options.temporary.then_some(options.principal),
             limits: options.limits,
             encoded: [kinds(modes) & shown, inside & shown],
             grows: encoder.grows(),
@@ -208,6 +214,12 @@ impl Publisher {
     /// Whether frames carry ids and are retained for readers who come back.
     pub fn resumable(&self) -> bool {
         self.resumable
+    }
+
+    /// Whether a client may read it when its thread is gone: the one who created its run.
+    pub fn is_left_to(&self, principal: Option<&Arc<str>>) -> bool {
+        let left_to = self.left_to.as_ref();
+        left_to.is_some_and(|owner| owner.as_ref() == principal)
     }
 
     /// Sets the branch that the `metadata` event names, to be called before that is sent.

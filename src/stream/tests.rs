@@ -43,6 +43,7 @@ fn options(modes: &[Mode]) -> Options {
         thread: ThreadId::mint(),
         attempt: 1,
         modes: modes.to_vec(),
+        principal: None,
         temporary: false,
         subgraphs: false,
         resumable: false,

@@ -84,6 +84,8 @@ macro_rules! backend {
                 a_temporary_thread_goes_with_its_run
                 runs_are_listed_newest_first
                 the_end_of_a_run_settles_its_last_message
+                runs_created_together_are_all_there_or_none
+                a_run_is_found_by_its_id_alone
             );
             backend!(@room $open, queue:
                 runs_of_a_slot_are_claimed_one_by_one_in_order

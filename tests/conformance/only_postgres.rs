@@ -202,3 +202,36 @@ async fn lost_connections_are_replaced_without_the_writer_noticing() {
     }
     assert!(store.thread(slot.thread).await.unwrap().unwrap().head == parent);
 }
+
+#[tokio::test]
+async fn a_request_to_cancel_reaches_the_process_that_executes_the_run_while_it_lives() {
+    let (_database, store) = store().await;
+    let worker = WorkerId::mint();
+    store.renew(worker, Duration::from_secs(60)).await.unwrap();
+    let slot = slot(&store).await;
+    let new = NewRun {
+        claim: Some(worker),
+        ..new_run(slot.thread)
+    };
+    let run = new.id;
+    assert!(matches!(
+        store.create_run(new).await.unwrap(),
+        Created::Started(..)
+    ));
+    assert_eq!(store.running(worker).await.unwrap(), [(run, None)]);
+    let reason = backstitch::value!({"error": "UserInterrupt", "message": "nul \0 and ü"});
+    assert!(store.request_cancel(run, reason.clone()).await.unwrap());
+    assert_eq!(
+        store.running(worker).await.unwrap(),
+        [(run, Some(reason.clone()))]
+    );
+    assert!(
+        !store
+            .request_cancel(RunId::mint(), reason.clone())
+            .await
+            .unwrap()
+    );
+    // Nobody reads it any more.
+    store.retire(worker).await.unwrap();
+    assert!(!store.request_cancel(run, reason).await.unwrap());
+}

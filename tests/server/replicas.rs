@@ -167,3 +167,74 @@ fn a_stream_joined_at_another_process_tells_how_the_run_ends() {
     let mut joined = two.open("GET", &path, &[], b"");
     assert_eq!(joined.event(), None);
 }
+
+#[test]
+fn cancelling_at_another_process_waits_until_the_run_has_stored_its_work_and_ended() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    // Its state is stored when it ends and not before: a run that is cut off has none.
+    let body = with(talk::slow(6000, 1), "durability", "exit");
+    let body = with(
+        body,
+        "input",
+        json!({"ms": 6000, "ticks": 1, "seen": ["before"]}),
+    );
+    let mut open = one.open_stream(&thread, &body);
+    open.event_named("values");
+    let run = open.run();
+    let cancel = format!("/threads/{thread}/runs/{run}/cancel?wait=1");
+    let answer = two.send("POST", &cancel, &[], b"");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["seen"], json!(["before"]));
+    let row = two.get(&format!("/threads/{thread}/runs/{run}")).json();
+    assert_eq!(row["status"], "interrupted");
+    let shown = two.get(&format!("/threads/{thread}")).json();
+    assert_eq!(shown["error"]["error"], "UserInterrupt");
+    assert_eq!(two.state(&thread)["values"]["seen"], json!(["before"]));
+    assert_eq!(two.state(&thread)["next"], json!(["work"]));
+    while let Some(event) = open.event() {
+        assert!(["custom", "values"].contains(&&*event.name), "{event:?}");
+    }
+    two.send("POST", &cancel, &[], b"").refused(404);
+}
+
+#[test]
+fn a_run_of_a_frozen_process_is_cancelled_without_it() {
+    let (_place, servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(200, 1000));
+    open.event_named("custom");
+    let run = open.run();
+    servers[0].signal("STOP");
+    let cancel = format!("/threads/{thread}/runs/{run}/cancel?wait=1");
+    let answer = two.send("POST", &cancel, &[], b"");
+    servers[0].signal("CONT");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(two.end_of(&thread, &run), "interrupted");
+    // What it was about to write when it froze has no effect.
+    while let Some(event) = open.event() {
+        assert_ne!(event.name, "error", "{event:?}");
+    }
+    assert_eq!(one.end_of(&thread, &run), "interrupted");
+}
+
+#[test]
+fn a_run_is_rolled_back_from_another_process() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    one.run(&thread, &slow(1, 1));
+    let mut open = one.open_stream(&thread, &slow(100, 1000));
+    open.event_named("custom");
+    let run = open.run();
+    let cancel = format!("/threads/{thread}/runs/{run}/cancel?wait=1&action=rollback");
+    let answer = two.send("POST", &cancel, &[], b"");
+    assert_eq!((answer.status, answer.json()), (200, json!({})));
+    two.get(&format!("/threads/{thread}/runs/{run}"))
+        .refused(404);
+    assert_eq!(
+        two.state(&thread)["values"]["seen"],
+        json!(["work", "rest"])
+    );
+    // The process that executed it learns of that long before the run would have ended.
+    while open.event().is_some() {}
+}

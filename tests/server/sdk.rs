@@ -11,6 +11,7 @@ on_both_storages!(
     a_client_edits_the_state,
     a_client_stores_and_finds_items,
     a_client_has_assistants_of_its_own,
+    a_client_runs_in_batches_and_cancels_many,
 );
 
 fn drive(place: &Place, script: &str) {
@@ -43,4 +44,8 @@ fn a_client_stores_and_finds_items(place: &Place) {
 
 fn a_client_has_assistants_of_its_own(place: &Place) {
     drive(place, "assistants.py");
+}
+
+fn a_client_runs_in_batches_and_cancels_many(place: &Place) {
+    drive(place, "runs.py");
 }

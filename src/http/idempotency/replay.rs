@@ -16,7 +16,7 @@ use crate::{
         render,
         runs::{
             join::{Replay, join_run, watch},
-            location::put_run,
+            location::{path, put_run},
         },
         server::{
             body::{self, Body},
@@ -182,7 +182,8 @@ impl Replayed {
                 last_event_id: Some("-".into()),
                 ..Join::default()
             };
-            return watch(call, &access, run, join).await;
+            let path = path(Some(run.thread), run);
+            return watch(call, &access, run, join, &path).await;
         }
         let slot = call.stream_slot()?;
         let result = call.runs().join(&access, run).await?;

@@ -145,28 +145,29 @@ pub(in crate::http) async fn join_stream(call: Call) -> Result<Response<Body>, E
         cancel_on_disconnect: call.query.flag("cancel_on_disconnect")?,
     };
     let access = joining(&call, join.cancel_on_disconnect);
-    watch(&call, &access, run, join).await
+    let path = path(Some(run.thread), run);
+    watch(&call, &access, run, join, &path).await
 }
 
-/// Watches a run that exists.
+/// Watches a run that exists, whose path for the client is `path`.
 pub(in crate::http) async fn watch(
     call: &Call,
     access: &Access,
     run: Target,
     join: Join,
+    path: &str,
 ) -> Result<Response<Body>, Error> {
     let slot = call.stream_slot()?;
     let cancels = join.cancel_on_disconnect;
     let (frames, ended) = call.runs().join_stream(access, run, join).await?;
     let leave = on_disconnect(call, run, cancels && !ended);
-    let path = path(Some(run.thread), run);
     let watch = call.runs().watch_access(&call.access, run.thread);
-    let response = stream_response(call, frames, leave, slot, &path);
+    let response = stream_response(call, frames, leave, slot, path);
     Ok(until_withdrawn(response, watch))
 }
 
 /// On whose behalf a run is watched: who cancels it by leaving must be a writer.
-fn joining(call: &Call, cancels: bool) -> Access {
+pub(super) fn joining(call: &Call, cancels: bool) -> Access {
     if cancels {
         call.access.at(Level::Writer)
     } else {

@@ -63,8 +63,10 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
     let loopback = call.shared.options.webhook_allow_loopback;
     let (id, access) = (call.id.clone(), call.access.clone());
     let (principal, user) = (call.principal(), call.viewer());
-    let read = |item: &Value| {
+    let read = |(at, item): (usize, &Value)| {
         parse(item, true, loopback).map(|run| Run {
+            // A repeated request finds all of its runs.
+            id: call.run_id.map(|first| first.following(at)),
             request_id: id.clone(),
             principal: principal.clone(),
             user: user.clone(),
@@ -72,7 +74,7 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
             ..run
         })
     };
-    items.iter().map(read).collect()
+    items.iter().enumerate().map(read).collect()
 }
 
 pub(in crate::http) fn parse(

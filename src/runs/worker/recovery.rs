@@ -1,14 +1,13 @@
 //! Recovering runs of dead processes, and learning of the ends of runs that others execute.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_util::sync::CancellationToken;
 
 use super::AT_ONCE;
 use crate::{
     id::{RunId, ThreadId},
-    runs::{Error, Recover, Run, Service},
+    runs::{Error, Recover, Run, RunHandle, Service},
     value::Value,
 };
 
@@ -29,9 +28,6 @@ impl Service {
             }
             if let Err(error) = self.take_over().await {
                 tracing::warn!(%error, "lost runs could not be looked for");
-            }
-            if let Err(error) = self.cancel_lost().await {
-                tracing::warn!(%error, "nobody knows which runs this process still holds");
             }
             self.end_pending_elsewhere().await;
             inner.active.lock().forget_gone();
@@ -68,23 +64,46 @@ impl Service {
         }
     }
 
-    /// Cancels runs that others have ended or taken over: what they still do has no effect.
+    /// Polls for what other processes did to the runs that this one executes.
+    pub(super) async fn cancel_requested_elsewhere(self) {
+        let inner = &self.inner;
+        let mut poll = tokio::time::interval(inner.options.poll);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = inner.hand_over.cancelled() => return,
+                _ = poll.tick() => {}
+            }
+            if self.is_drained() {
+                return;
+            }
+            if let Err(error) = self.cancel_lost().await {
+                tracing::warn!(%error, "nobody knows which runs this process still holds");
+            }
+        }
+    }
+
+    /// Cancels runs that others have ended or taken over, since what they still do has no effect, and
+    /// those that others want cancelled.
     async fn cancel_lost(&self) -> Result<(), Error> {
-        let running: Vec<(RunId, CancellationToken)> = {
+        let running: Vec<(RunId, RunHandle)> = {
             let active = self.inner.active.lock();
             let running = active.running.iter();
             running
-                .map(|(run, handle)| (*run, handle.cancel.clone()))
+                .map(|(run, handle)| (*run, handle.clone()))
                 .collect()
         };
         if running.is_empty() {
             return Ok(());
         }
         let owned = self.shared.parts.runs.running(self.shared.worker).await?;
-        let owned: HashSet<RunId> = owned.into_iter().collect();
-        for (run, cancel) in running {
-            if !owned.contains(&run) {
-                cancel.cancel();
+        let mut owned: HashMap<RunId, Option<Value>> = owned.into_iter().collect();
+        for (run, handle) in running {
+            match owned.remove(&run) {
+                Some(None) => {}
+                Some(Some(reason)) if handle.cancel.is_cancelled() => drop(reason),
+                Some(Some(reason)) => handle.request_cancel(reason),
+                None => handle.cancel.cancel(),
             }
         }
         Ok(())

@@ -44,9 +44,9 @@ mod recover;
 mod rows;
 mod undo;
 
-pub(super) use cancel::{CANCEL, LOCK_SLOTS};
+pub(super) use cancel::{CANCEL, LOCK_SLOTS, request_cancel};
 pub(super) use claim::claim;
-pub(super) use create::create_run;
+pub(super) use create::{batch::create_runs, create_run};
 pub(super) use finish::finish;
 pub(super) use open_runs::open;
 pub(super) use reclaim::reclaim;
@@ -90,6 +90,15 @@ pub(super) async fn run(db: &Object, thread: ThreadId, run: RunId) -> Result<Opt
     let statement = prepare(db, RUN).await?;
     let row = db.query_opt(&statement, &[&thread.0, &run.0]).await?;
     Ok(row.as_ref().map(run_of).transpose()?)
+}
+
+const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = $1";
+
+pub(super) async fn thread_of_run(db: &Object, run: RunId) -> Result<Option<ThreadId>, Failure> {
+    let statement = prepare(db, THREAD).await?;
+    let row = db.query_opt(&statement, &[&run.0]).await?;
+    let thread = row.map(|row| column(&row, "thread_id").map(ThreadId));
+    Ok(thread.transpose()?)
 }
 
 pub(super) async fn runs(
@@ -174,4 +183,4 @@ pub(super) async fn retire(store: &Store, worker: WorkerId) -> Result<(), Error>
     .await
 }
 
-statements!(RENEW, RETIRE, RUN, RUNS, RUNS_WITHOUT_REQUESTS, RUN_SIZES; cancel, claim, create, finish, open_runs, reclaim, recover, undo);
+statements!(RENEW, RETIRE, RUN, THREAD, RUNS, RUNS_WITHOUT_REQUESTS, RUN_SIZES; cancel, claim, create, finish, open_runs, reclaim, recover, undo);

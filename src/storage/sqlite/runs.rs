@@ -36,11 +36,11 @@ mod recover;
 mod rows;
 mod undo;
 
-pub(super) use cancel::{cancel, end_running};
+pub(super) use cancel::{cancel, end_running, request_cancel};
 pub(super) use claim::claim;
 #[cfg(test)]
 pub(super) use claim::{BEHIND, PRINCIPAL, READY};
-pub(super) use create::create;
+pub(super) use create::{create, create_all};
 pub(super) use finish::finish;
 pub(super) use open_runs::open;
 pub(super) use reclaim::reclaim;
@@ -72,6 +72,14 @@ pub(super) fn run(db: &Connection, thread: ThreadId, run: RunId) -> Result<Optio
         ))?
         .query_row(params![run.0.as_bytes(), thread.0.as_bytes()], read_run)
         .optional()?)
+}
+
+pub(super) const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = ?1";
+
+pub(super) fn thread_of_run(db: &Connection, run: RunId) -> Result<Option<ThreadId>, Error> {
+    let mut statement = db.prepare_cached(THREAD)?;
+    let found = statement.query_row([run.0.as_bytes()], |row| id(row, 0));
+    Ok(found.optional()?)
 }
 
 pub(super) fn runs(

@@ -3,7 +3,7 @@
 use backstitch::{
     checkpoint::Error,
     id::{AssistantId, RunId, ThreadId},
-    runs::{Created, Finish, NewRun, Run, Status, Strategy},
+    runs::{Created, CreatedBatch, Finish, NewRun, Run, Status, Strategy},
     tree::{NewThread, Outcome},
     value,
 };
@@ -260,4 +260,60 @@ pub async fn the_end_of_a_run_settles_its_last_message(b: &Backend) {
     b.commit(commit).await;
     b.finish(next.id, slot).await;
     assert_eq!(b.probe.nodes(slot.tree).await[0].3, settled);
+}
+
+/// A run with a new thread of its own.
+fn stateless() -> NewRun {
+    let thread = ThreadId::mint();
+    NewRun {
+        create_thread: Some(new_thread(thread)),
+        temporary: true,
+        ..new_run(thread)
+    }
+}
+
+pub async fn runs_created_together_are_all_there_or_none(b: &Backend) {
+    let mut new: Vec<NewRun> = (0..60).map(|_| stateless()).collect();
+    new[7].claim = None;
+    let CreatedBatch::All(made) = b.runs.create_runs(new.clone()).await.unwrap() else {
+        panic!("they were refused");
+    };
+    assert_eq!(made.len(), 60);
+    for (at, (new, made)) in new.iter().zip(&made).enumerate() {
+        let (run, starts) = match made {
+            Created::Started(run, _) => (run, true),
+            Created::Queued(run) => (run, false),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((run.id, run.thread, starts), (new.id, new.thread, at != 7));
+        same(&b.run(run).await, run);
+    }
+    // One whose id is taken: those before it and after it are not there.
+    let mut again: Vec<NewRun> = (0..40).map(|_| stateless()).collect();
+    again[33].id = new[0].id;
+    match b.runs.create_runs(again.clone()).await.unwrap() {
+        CreatedBatch::None(33, Created::Exists) => {}
+        other => panic!("{other:?}"),
+    }
+    for new in again {
+        assert!(b.trees.thread(new.thread).await.unwrap().is_none());
+        assert!(b.runs.run(new.thread, new.id).await.unwrap().is_none());
+    }
+    match b.runs.create_runs(vec![]).await.unwrap() {
+        CreatedBatch::All(none) => assert!(none.is_empty()),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn a_run_is_found_by_its_id_alone(b: &Backend) {
+    let thread = b.thread().await;
+    let (run, slot) = b.start(new_run(thread)).await;
+    assert_eq!(b.runs.thread_of_run(run.id).await.unwrap(), Some(thread));
+    assert_eq!(b.runs.thread_of_run(RunId::mint()).await.unwrap(), None);
+    let temporary = stateless();
+    b.start(temporary.clone()).await;
+    let found = b.runs.thread_of_run(temporary.id).await.unwrap();
+    assert_eq!(found, Some(temporary.thread));
+    b.finish(run.id, slot).await;
+    assert_eq!(b.runs.thread_of_run(run.id).await.unwrap(), Some(thread));
 }

@@ -1,6 +1,29 @@
 //! Cancelling runs: requests, and other runs, end them from outside.
 
-use super::super::events::{append_rows, ended};
+use deadpool_postgres::Object;
+
+use super::super::{
+    columns::Json,
+    connection::{Failure, prepare},
+    events::{append_rows, ended},
+};
+use crate::{id::RunId, value::Value};
+
+/// Of a process that is silent nobody expects anything.
+const REQUEST_CANCEL: &str = "
+UPDATE runs r SET cancel = $2 WHERE r.run_id = $1
+   AND CASE WHEN r.status = 'running' THEN (SELECT w.lease_until > now() FROM workers w WHERE w.worker_id = r.worker_id) END";
+
+/// See [`runs::Store::request_cancel`](crate::runs::Store::request_cancel).
+pub(in super::super) async fn request_cancel(
+    db: &Object,
+    run: RunId,
+    reason: &Value,
+) -> Result<bool, Failure> {
+    let statement = prepare(db, REQUEST_CANCEL).await?;
+    let reason = Json::of_value(reason);
+    Ok(db.execute(&statement, &[&run.0, &reason]).await? > 0)
+}
 
 /// Branches first, then runs: the order in which everybody locks.
 pub(in super::super) const LOCK_SLOTS: &str = "
@@ -62,4 +85,4 @@ SELECT o.tree_id, o.run_id, o.status, o.branch_id, o.base_checkpoint_id, (SELECT
   FROM o ORDER BY o.seq"
 );
 
-statements!(LOCK_SLOTS, CANCEL, END_OTHERS);
+statements!(REQUEST_CANCEL, LOCK_SLOTS, CANCEL, END_OTHERS);

@@ -1,5 +1,7 @@
 //! New runs: inserted, and started when their slot is free, in one transaction.
 
+pub(super) mod batch;
+
 use deadpool_postgres::Object;
 use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
@@ -191,57 +193,84 @@ async fn pipeline(
     kwargs: &[u8],
     branch: BranchId,
 ) -> Result<Option<Row>, Failure> {
-    let lock = prepare(client, LOCK).await?;
-    let create = prepare(client, CREATE).await?;
-    let share_tree = if shares_tree(new) {
-        Some(prepare(client, SHARE_TREE).await?)
-    } else {
-        None
-    };
-    let thread = match &new.create_thread {
-        Some(thread) => Some((thread, prepare(client, CREATE_THREAD).await?)),
-        None => None,
-    };
-    let create_thread = async {
-        match &thread {
-            Some((thread, statement)) => {
-                send_create(
-                    client,
-                    statement,
-                    thread,
-                    branch,
-                    Some((new.id.0, new.temporary)),
-                )
-                .await
-            }
-            None => Ok(false),
-        }
-    };
-    let by_thread: Params<'_, 1> = [&new.thread.0];
-    let share_tree = async {
-        match &share_tree {
-            Some(statement) => client.query_opt(statement, &by_thread).await,
-            None => Ok(None),
-        }
-    };
-    let pinned = new.branch.map(|branch| branch.0);
-    let id: Params<'_, 2> = [&new.thread.0, &pinned];
-    let (begin, thread, share_tree, lock, row, end) = tokio::join!(
+    let statements = Statements::on(client, new).await?;
+    let (begin, row, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
-        create_thread,
-        share_tree,
-        client.query_opt(&lock, &id),
-        insert(client, &create, new, kwargs),
+        statements.send(client, new, kwargs, branch),
         client.batch_execute("COMMIT"),
     );
     begin?;
-    thread?;
-    share_tree?;
-    lock?;
     let row = row?;
     end?;
     Ok(row)
+}
+
+/// The statements of a run that ends no others.
+struct Statements {
+    lock: Statement,
+    create: Statement,
+    share_tree: Option<Statement>,
+    create_thread: Option<Statement>,
+}
+
+impl Statements {
+    async fn on(client: &Object, new: &NewRun) -> Result<Self, Failure> {
+        let share_tree = if shares_tree(new) {
+            Some(prepare(client, SHARE_TREE).await?)
+        } else {
+            None
+        };
+        let create_thread = match &new.create_thread {
+            Some(_) => Some(prepare(client, CREATE_THREAD).await?),
+            None => None,
+        };
+        Ok(Self {
+            lock: prepare(client, LOCK).await?,
+            create: prepare(client, CREATE).await?,
+            share_tree,
+            create_thread,
+        })
+    }
+
+    /// Sends all of them at once, in their order, inside a transaction.
+    async fn send(
+        &self,
+        client: &Client,
+        new: &NewRun,
+        kwargs: &[u8],
+        branch: BranchId,
+    ) -> Result<Option<Row>, tokio_postgres::Error> {
+        let create_thread = async {
+            let run = Some((new.id.0, new.temporary));
+            match (&new.create_thread, &self.create_thread) {
+                (Some(thread), Some(create)) => {
+                    send_create(client, create, thread, branch, run).await
+                }
+                _ => Ok(false),
+            }
+        };
+        let by_thread: Params<'_, 1> = [&new.thread.0];
+        let share_tree = async {
+            match &self.share_tree {
+                Some(statement) => client.query_opt(statement, &by_thread).await,
+                None => Ok(None),
+            }
+        };
+        let pinned = new.branch.map(|branch| branch.0);
+        let id: Params<'_, 2> = [&new.thread.0, &pinned];
+        let (thread, share_tree, lock, row) = tokio::join!(
+            biased;
+            create_thread,
+            share_tree,
+            client.query_opt(&self.lock, &id),
+            insert(client, &self.create, new, kwargs),
+        );
+        thread?;
+        share_tree?;
+        lock?;
+        row
+    }
 }
 
 /// The statements of a run that clears its slot first.

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{
     super::{
-        columns::{Json, column, id_if},
+        columns::{Json, JsonText, column, id_if},
         connection::{Failure, prepare},
         events::{append_rows, ended, started},
         threads::delete,
@@ -21,6 +21,7 @@ use crate::{
         Recover, Recovered, Undo,
         transitions::recovery::{LostRun, Recovery},
     },
+    value::Value,
 };
 
 /// Runs of workers whose lease has lapsed or was returned; and those of this worker that it does
@@ -82,16 +83,23 @@ const FORGET: &str = "
 DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
    AND (SELECT 1 FROM runs r WHERE r.worker_id = w.worker_id AND r.status = 'running' LIMIT 1) IS NULL";
 
-/// The `running` runs of a worker.
-const OF_WORKER: &str = "SELECT run_id FROM runs WHERE status = 'running' AND worker_id = $1";
+/// The `running` runs of a worker, and why they are to be cancelled.
+const OF_WORKER: &str =
+    "SELECT run_id, cancel FROM runs WHERE status = 'running' AND worker_id = $1";
 
 /// See [`runs::Store::running`](crate::runs::Store::running).
 pub(in super::super) async fn running(
     db: &Object,
     worker: WorkerId,
-) -> Result<Vec<RunId>, Failure> {
+) -> Result<Vec<(RunId, Option<Value>)>, Failure> {
     let statement = prepare(db, OF_WORKER).await?;
-    Ok(ids(&db.query(&statement, &[&worker.0]).await?)?)
+    let rows = db.query(&statement, &[&worker.0]).await?;
+    let runs = rows.iter().map(|row| {
+        let reason: Option<JsonText> = column(row, "cancel")?;
+        let reason = reason.map(|text| text.value()).transpose()?;
+        Ok((RunId(column(row, "run_id")?), reason))
+    });
+    Ok(runs.collect::<Result<_, Error>>()?)
 }
 
 /// See [`runs::Store::recover`](crate::runs::Store::recover).

@@ -120,3 +120,12 @@ pub(super) fn set_error(db: &Connection, open: &OpenRunRow, error: &Value) -> Re
     }
     Ok(())
 }
+
+/// No other process executes runs of this database.
+pub(in super::super) fn request_cancel(
+    _db: &Connection,
+    _run: RunId,
+    _reason: &Value,
+) -> Result<bool, Error> {
+    Ok(false)
+}

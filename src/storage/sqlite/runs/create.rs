@@ -23,7 +23,7 @@ use crate::{
     checkpoint::{Error, Slot, codec},
     id::{ThreadId, WorkerId},
     runs::{
-        Created, NewRun, Run, Status, Strategy, request::codec as request_codec,
+        Created, CreatedBatch, NewRun, Run, Status, Strategy, request::codec as request_codec,
         transitions::run_events,
     },
     time::Timestamp,
@@ -158,6 +158,28 @@ pub(in super::super) fn create(
         Some(_) => Created::Started(Box::new(run), slot),
         None => Created::Queued(Box::new(run)),
     })
+}
+
+/// See [`runs::Store::create_runs`](crate::runs::Store::create_runs).
+pub(in super::super) fn create_all(
+    db: &Connection,
+    new: Vec<(Vec<u8>, NewRun)>,
+    now: Timestamp,
+) -> Result<CreatedBatch, Error> {
+    let mut all = Vec::with_capacity(new.len());
+    db.execute_batch("SAVEPOINT batch")?;
+    for (at, (kwargs, new)) in new.into_iter().enumerate() {
+        match create(db, new, &kwargs, now)? {
+            created @ (Created::Started(..) | Created::Queued(_)) => all.push(created),
+            refused => {
+                // Those before it go too.
+                db.execute_batch("ROLLBACK TO batch; RELEASE batch")?;
+                return Ok(CreatedBatch::None(at, refused));
+            }
+        }
+    }
+    db.execute_batch("RELEASE batch")?;
+    Ok(CreatedBatch::All(all))
 }
 
 /// How many runs wait in a slot, and whether one is executed there.

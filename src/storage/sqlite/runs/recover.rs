@@ -23,6 +23,7 @@ use crate::{
         },
     },
     time::Timestamp,
+    value::Value,
 };
 
 /// Microseconds that a run of this worker may be unknown to it: its claim may be on its way.
@@ -169,11 +170,14 @@ fn end(db: &Connection, run: &Run, slot: &Slot, now: Timestamp) -> Result<(), Er
 }
 
 /// The runs that are `running` in the name of a worker.
-pub(in super::super) fn running(db: &Connection, worker: WorkerId) -> Result<Vec<RunId>, Error> {
+pub(in super::super) fn running(
+    db: &Connection,
+    worker: WorkerId,
+) -> Result<Vec<(RunId, Option<Value>)>, Error> {
     let mut statement = db.prepare_cached(
         "SELECT run_id FROM runs INDEXED BY one_running_per_branch \
          WHERE status = 'running' AND worker_id = ?1",
     )?;
-    let runs = statement.query_map([worker.0.as_bytes()], |row| id(row, 0))?;
+    let runs = statement.query_map([worker.0.as_bytes()], |row| Ok((id(row, 0)?, None)))?;
     runs.map(|row| row.map_err(Error::from)).collect()
 }

@@ -1,0 +1,98 @@
+//! Several new runs, each with a thread of its own: inserted in one transaction.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use deadpool_postgres::Object;
+use futures::future;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{EXISTING, Statements, created, outcome, written_before};
+use crate::{
+    checkpoint::Error,
+    id::BranchId,
+    runs::{Created, CreatedBatch, NewRun, request::codec as request_codec},
+    storage::postgres::{
+        Store,
+        columns::column,
+        connection::{self, Failure, prepare},
+    },
+};
+
+/// Runs whose statements are on their way at once: nobody else knows of their threads, so that none
+/// waits for another.
+const AT_ONCE: usize = 25;
+
+/// See [`runs::Store::create_runs`](crate::runs::Store::create_runs).
+pub(in super::super::super) async fn create_runs(
+    store: &Store,
+    new: &[NewRun],
+) -> Result<CreatedBatch, Error> {
+    let encoded = |new: &NewRun| request_codec::encode(&new.kwargs, new.columns());
+    let kwargs: Vec<_> = new.iter().map(encoded).collect();
+    let branches: Vec<_> = new.iter().map(|_| BranchId::mint()).collect();
+    let attempts = AtomicU32::new(0);
+    let (kwargs, branches, attempts) = (&kwargs, &branches, &attempts);
+    connection::retry(&store.pools.critical, |mut client| async move {
+        let is_retry = attempts.fetch_add(1, Ordering::Relaxed) > 0;
+        if is_retry && let Some(written) = all_written_before(&client, new).await? {
+            return Ok(written);
+        }
+        let Some(first) = new.first() else {
+            return Ok(CreatedBatch::All(vec![]));
+        };
+        // One like the other: stateless, of one client.
+        let statements = Statements::on(&client, first).await?;
+        let transaction = client.transaction().await?;
+        let mut rows = Vec::with_capacity(new.len());
+        let all: Vec<_> = new.iter().zip(kwargs).zip(branches).collect();
+        for some in all.chunks(AT_ONCE) {
+            let inserts = some.iter().map(|((new, kwargs), branch)| {
+                statements.send(transaction.client(), new, kwargs, **branch)
+            });
+            rows.extend(future::try_join_all(inserts).await?);
+        }
+        let mut refused = None;
+        for (at, row) in rows.iter().enumerate() {
+            if !is_inserted(row.as_ref())? {
+                refused = Some(at);
+                break;
+            }
+        }
+        if let Some((at, run)) = refused.and_then(|at| Some((at, new.get(at)?))) {
+            transaction.rollback().await?;
+            // A run that is there already gets no thread, and so no row that tells.
+            let existing = prepare(&client, EXISTING).await?;
+            let reason = match client.query_opt(&existing, &[&run.id.0]).await? {
+                Some(_) => Created::Exists,
+                None => outcome(&client, run, rows.swap_remove(at)).await?,
+            };
+            return Ok(CreatedBatch::None(at, reason));
+        }
+        transaction.commit().await?;
+        let all = rows.iter().flatten().map(created);
+        Ok(CreatedBatch::All(all.collect::<Result<_, _>>()?))
+    })
+    .await
+}
+
+fn is_inserted(row: Option<&Row>) -> Result<bool, Error> {
+    let run = row.map(|row| column::<Option<Uuid>>(row, "run_id"));
+    Ok(run.transpose()?.flatten().is_some())
+}
+
+/// The runs as an earlier attempt has written them whose response was lost, if it has: then all are
+/// there.
+async fn all_written_before(
+    client: &Object,
+    new: &[NewRun],
+) -> Result<Option<CreatedBatch>, Failure> {
+    let mut all = Vec::with_capacity(new.len());
+    for run in new {
+        match written_before(client, run).await? {
+            Some(created) => all.push(created),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(CreatedBatch::All(all)))
+}

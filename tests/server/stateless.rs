@@ -1,0 +1,145 @@
+//! Stateless runs by their id alone: where the `Location` of their streams leads.
+
+use serde_json::{Value, json};
+use test_support::client::{Client, Event, Open};
+use test_support::on_both_storages;
+use test_support::place::{Place, serve};
+use test_support::server::Setup;
+use test_support::talk::{ok, slow, until, with};
+
+on_both_storages!(
+    the_location_of_a_stateless_stream_leads_back_to_it,
+    a_stateless_run_is_joined_by_its_id_as_long_as_it_exists,
+    a_stream_that_cannot_be_resumed_shows_what_comes_from_now_on,
+    who_leaves_a_stateless_run_cancels_it_when_asked,
+    ids_of_runs_that_are_not_there_are_refused,
+    a_stateless_run_is_its_creators_also_after_its_end,
+);
+
+fn open(client: &Client, body: &Value) -> Open {
+    client.open("POST", "/runs/stream", &[], body.to_string().as_bytes())
+}
+
+fn rest(mut open: Open) -> Vec<Event> {
+    assert_eq!(open.status, 200);
+    std::iter::from_fn(|| open.event()).collect()
+}
+
+fn names(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| &*event.name).collect()
+}
+
+fn the_location_of_a_stateless_stream_leads_back_to_it(place: &Place) {
+    let (_server, client) = serve(place);
+    let mut first = open(&client, &with(slow(150, 3), "stream_resumable", true));
+    let seen = first.event_named("custom");
+    let path = first.header("location").unwrap().to_owned();
+    assert_eq!(path, format!("/runs/{}/stream", first.run()));
+    drop(first);
+    let last = [("last-event-id", seen.id.as_deref().unwrap())];
+    let again = client.open("GET", &path, &last, b"");
+    assert_eq!(again.header("location"), Some(&*path));
+    assert_eq!(
+        names(&rest(again)),
+        ["custom", "custom", "values", "values"]
+    );
+    // The run and its thread are gone now; its stream is there for a while.
+    let whole = rest(client.open("GET", &path, &[("last-event-id", "-1")], b""));
+    assert_eq!((whole.len(), &*whole[0].name), (7, "metadata"));
+    let custom = rest(client.open(
+        "GET",
+        &format!("{path}?stream_mode=custom"),
+        &[("last-event-id", "-1")],
+        b"",
+    ));
+    assert_eq!(names(&custom), ["custom", "custom", "custom"]);
+    let join = path.replace("/stream", "/join");
+    assert_eq!(client.get(&join).refused(404), "Run not found");
+}
+
+fn a_stateless_run_is_joined_by_its_id_as_long_as_it_exists(place: &Place) {
+    let (_server, client) = serve(place);
+    let made = ok(client.post("/runs", &slow(150, 2)), 200);
+    let path = format!("/runs/{}", made["run_id"].as_str().unwrap());
+    let joined = client.get(&format!("{path}/join"));
+    assert_eq!(joined.json()["seen"], json!(["work", "rest"]));
+    assert_eq!(joined.header("content-type"), Some("application/json"));
+    for door in ["join", "stream"] {
+        let path = format!("{path}/{door}");
+        until("the run is gone", || client.get(&path).status == 404);
+        assert_eq!(client.get(&path).refused(404), "Run not found");
+    }
+    // One that is kept goes on existing.
+    let kept = with(slow(1, 1), "on_completion", "keep");
+    let made = ok(client.post("/runs", &kept), 200);
+    let (thread, run) = (&made["thread_id"], made["run_id"].as_str().unwrap());
+    client.end_of(thread.as_str().unwrap(), run);
+    let joined = client.get(&format!("/runs/{run}/join")).json();
+    assert_eq!(joined["seen"], json!(["work", "rest"]));
+    let stream = client.open("GET", &format!("/runs/{run}/stream"), &[], b"");
+    assert_eq!(names(&rest(stream)), [""; 0]);
+}
+
+fn a_stream_that_cannot_be_resumed_shows_what_comes_from_now_on(place: &Place) {
+    let (_server, client) = serve(place);
+    let mut first = open(&client, &slow(400, 2));
+    first.event_named("custom");
+    let path = first.header("location").unwrap().to_owned();
+    let again = rest(client.open("GET", &path, &[("last-event-id", "-1")], b""));
+    assert_eq!(names(&again), ["custom", "values", "values"]);
+    assert!(again.iter().all(|event| event.id.is_none()));
+}
+
+fn who_leaves_a_stateless_run_cancels_it_when_asked(place: &Place) {
+    let (_server, client) = serve(place);
+    let body = with(slow(100, 200), "on_completion", "keep");
+    let made = ok(client.post("/runs", &body), 200);
+    let (thread, run) = (&made["thread_id"], made["run_id"].as_str().unwrap());
+    let path = format!("/runs/{run}/stream?cancel_on_disconnect=true");
+    let mut watched = client.open("GET", &path, &[], b"");
+    watched.event_named("custom");
+    drop(watched);
+    assert_eq!(client.end_of(thread.as_str().unwrap(), run), "interrupted");
+}
+
+fn ids_of_runs_that_are_not_there_are_refused(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = uuid::Uuid::now_v7();
+    for door in ["join", "stream"] {
+        assert_eq!(
+            client.get(&format!("/runs/{id}/{door}")).refused(404),
+            "Run not found"
+        );
+        let detail = client.get(&format!("/runs/nope/{door}")).refused(422);
+        assert_eq!(detail, "Invalid run ID: must be a UUID");
+        let path = format!("/runs/{id}/{door}?cancel_on_disconnect=perhaps");
+        client.get(&path).refused(422);
+        let answer = client.post(&format!("/runs/{id}/{door}"), &json!({}));
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET")));
+    }
+    client
+        .get(&format!("/runs/{id}/stream?stream_mode=bogus"))
+        .refused(422);
+}
+
+fn a_stateless_run_is_its_creators_also_after_its_end(place: &Place) {
+    let keys = Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
+    let server = place.start(keys);
+    let client = Client::of(&server);
+    let [ann, bob] = ["key-a", "key-b"].map(|key| client.with_key(key));
+    let mut first = open(&ann, &with(slow(200, 2), "stream_resumable", true));
+    first.event_named("custom");
+    let path = first.header("location").unwrap().to_owned();
+    let join = path.replace("/stream", "/join");
+    for path in [&path, &join] {
+        assert_eq!(bob.get(path).refused(404), "Run not found");
+        client.get(path).refused(401);
+    }
+    while first.event().is_some() {}
+    let last = [("last-event-id", "-1")];
+    let whole = rest(ann.open("GET", &path, &last, b""));
+    assert_eq!(names(&whole)[0], "metadata");
+    let refused = bob.send("GET", &path, &last, b"");
+    assert_eq!(refused.refused(404), "Run not found");
+    assert!(!refused.text().contains("seen"));
+}
