@@ -15,6 +15,7 @@ mod batches;
 mod fan_out;
 mod final_rows;
 mod full_disk;
+mod growth;
 mod harness;
 mod http;
 mod idempotency;

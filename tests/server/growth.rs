@@ -1,0 +1,56 @@
+//! What a turn of a conversation reads, however long the conversation is.
+
+use test_support::client::Client;
+use test_support::place::Place;
+use test_support::server::{Server, Setup};
+use test_support::tables::rows;
+use test_support::talk::{agent_thread, say, until};
+
+/// Blocks that statements have read of the tables and indexes of a database, from the disk or not,
+/// but for the values of channels: a turn needs all of them, however many they are.
+fn blocks(place: &Place, server: &Server) -> u64 {
+    number(
+        place,
+        server,
+        "SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::text \
+         FROM pg_statio_user_tables WHERE relname <> 'checkpoint_blobs'",
+    )
+}
+
+fn number(place: &Place, server: &Server, sql: &str) -> u64 {
+    let row = rows(place, server, sql).remove(0);
+    row[0].as_ref().unwrap().parse().unwrap()
+}
+
+/// The same once the connections have counted what they read: each does so with the first statement
+/// that comes a second later.
+fn counted(place: &Place, server: &Server, client: &Client, thread: &str) -> u64 {
+    let inserted = "SELECT n_tup_ins::text FROM pg_stat_user_tables WHERE relname = 'events'";
+    let there = "SELECT count(*)::text FROM events";
+    until("what was written is counted", || {
+        client.get(&format!("/threads/{thread}"));
+        number(place, server, inserted) >= number(place, server, there)
+    });
+    blocks(place, server)
+}
+
+#[test]
+fn a_turn_reads_as_much_of_a_new_database_after_two_hundred_turns_as_after_forty() {
+    let place = Place::postgres();
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = agent_thread(&client);
+    let turns = |count: usize| {
+        let before = counted(&place, &server, &client, &thread);
+        for _ in 0..count {
+            say(&client, &thread, "hello");
+        }
+        (counted(&place, &server, &client, &thread) - before) / count as u64
+    };
+    turns(40);
+    let early = turns(20);
+    turns(120);
+    let late = turns(20);
+    println!("a turn reads {early} blocks early and {late} late");
+    assert!(late < early * 3 / 2, "{early} blocks, then {late}");
+}
