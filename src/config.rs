@@ -14,7 +14,7 @@ use layers::{Found, Layers};
 pub use secret::Secret;
 use values::{count, seconds, switch};
 
-use crate::{assistants, store};
+use crate::{assistants, store, webhooks};
 
 use crate::http::{Cors, Hosts};
 
@@ -131,6 +131,13 @@ const KEYS: &[Key] = &[
         "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK",
         Some("false"),
     ),
+    Key::new(
+        "webhook_require_https",
+        "BACKSTITCH_WEBHOOK_REQUIRE_HTTPS",
+        Some("false"),
+    ),
+    Key::new("webhook_hosts", "BACKSTITCH_WEBHOOK_HOSTS", None),
+    Key::new("webhook_secret", "BACKSTITCH_WEBHOOK_SECRET", None).masked(secret::mask_all),
     Key::new("openai_api_key", "OPENAI_API_KEY", None).masked(secret::mask_all),
     Key::new("openai_base_url", "OPENAI_BASE_URL", None).masked(secret::mask_url),
 ];
@@ -246,8 +253,10 @@ pub struct Settings {
     pub assistants: assistants::Limits,
     /// How much items of long-term memory, and searches of them, may take.
     pub items: store::Limits,
-    /// Whether webhooks may go to loopback and private addresses.
-    pub webhook_allow_loopback: bool,
+    /// Which URLs webhooks may have.
+    pub webhooks: Arc<webhooks::Policy>,
+    /// What deliveries of webhooks are signed with.
+    pub webhook_secret: Option<webhooks::SigningKey>,
     /// Key for the OpenAI-compatible chat model.
     pub openai_api_key: Option<Secret>,
     /// Base URL of the OpenAI-compatible chat model.
@@ -337,7 +346,8 @@ impl Settings {
                 .unwrap_or_default(),
             assistants: resources::assistants(layers)?,
             items: resources::items(layers)?,
-            webhook_allow_loopback: layers.required("webhook_allow_loopback", switch)?,
+            webhooks: Arc::new(resources::webhooks(layers)?),
+            webhook_secret: layers.optional("webhook_secret", webhooks::SigningKey::new)?,
             openai_api_key: layers.optional("openai_api_key", |text| Ok(Secret::from(text)))?,
             openai_base_url: layers.optional("openai_base_url", |text| {
                 if text.starts_with("http://") || text.starts_with("https://") {

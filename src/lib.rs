@@ -156,6 +156,8 @@ mod threads;
 mod time;
 #[cfg(not(feature = "internals"))]
 mod tree;
+#[cfg(not(feature = "internals"))]
+mod webhooks;
 
 #[cfg(feature = "internals")]
 pub mod assistants;
@@ -195,6 +197,8 @@ pub mod threads;
 pub mod time;
 #[cfg(feature = "internals")]
 pub mod tree;
+#[cfg(feature = "internals")]
+pub mod webhooks;
 
 pub use local::{Local, RunOptions, Thread};
 pub use server::Server;

@@ -11,6 +11,7 @@ pub mod listing;
 mod placement;
 mod probe;
 mod remote_stream;
+mod report;
 pub mod request;
 pub mod result;
 pub mod service;
@@ -29,6 +30,6 @@ pub use service::{Options, Service};
 pub use shared::{Parts, Shared};
 pub use store::transitions;
 pub use store::{
-    ClaimedRun, Created, CreatedBatch, DEATHS, Finish, NewRun, QueueClaim, Recover, Recovered, Run,
-    Status, Store, Strategy, Tx, Undo,
+    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, NewRun, QueueClaim, Recover,
+    Recovered, Run, Status, Store, Strategy, Tx, Undo,
 };

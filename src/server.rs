@@ -21,6 +21,7 @@ use crate::{
     storage::{postgres, sqlite},
     store,
     value::Value,
+    webhooks,
 };
 
 /// A server for graphs, built and run in the `main` of a graph author.
@@ -217,7 +218,8 @@ async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
             + runs::Store
             + idempotency::Store
             + store::Store
-            + assistants::Store,
+            + assistants::Store
+            + webhooks::outbox::Store,
     {
         let store = Arc::new(store);
         let parts = Parts {
@@ -229,6 +231,11 @@ async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
             assistants: store.clone(),
             defaults: author.defaults,
             assistant_limits: settings.assistants,
+            outbox: store.clone(),
+            sender: webhooks::Sender::new(
+                settings.webhooks.clone(),
+                settings.webhook_secret.clone(),
+            ),
         };
         (parts, store)
     }
@@ -316,7 +323,7 @@ async fn serve(
             .iter()
             .map(|name| name.as_str().into())
             .collect(),
-        webhook_allow_loopback: settings.webhook_allow_loopback,
+        webhooks: settings.webhooks,
         ..http::Options::default()
     };
     let cut = CancellationToken::new();

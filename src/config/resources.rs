@@ -1,9 +1,17 @@
-//! Settings of assistants and of long-term memory.
+//! Settings of assistants, of long-term memory and of webhooks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Error, layers::Layers, values::count};
-use crate::{assistants, store, value::Value};
+use super::{
+    Error,
+    layers::Layers,
+    values::{count, switch},
+};
+use crate::{
+    assistants, store,
+    value::Value,
+    webhooks::{Policy, policy},
+};
 
 /// `{"graph": {"config"?: {...}, "context"?: {...}}}`.
 pub fn graph_defaults(text: &str) -> Result<BTreeMap<Arc<str>, assistants::Defaults>, String> {
@@ -39,5 +47,16 @@ pub fn items(layers: &Layers) -> Result<store::Limits, Error> {
         scan_rows: number("store_scan_items")?,
         scan_bytes: number("store_scan_bytes")?,
         page_bytes: number("store_page_bytes")?,
+    })
+}
+
+/// Which URLs webhooks may have.
+pub fn webhooks(layers: &Layers) -> Result<Policy, Error> {
+    Ok(Policy {
+        allow_loopback: layers.required("webhook_allow_loopback", switch)?,
+        require_https: layers.required("webhook_require_https", switch)?,
+        trusted: layers
+            .optional("webhook_hosts", policy::trusted)?
+            .unwrap_or_default(),
     })
 }

@@ -39,7 +39,7 @@ fn without_any_source_a_server_listens_on_loopback_and_keeps_a_file() {
     let settings = settings(Flags::default(), &[], "").unwrap();
     assert_eq!((settings.host.as_str(), settings.port), ("127.0.0.1", 2024));
     assert_eq!(settings.storage, Storage::Sqlite("./.backstitch".into()));
-    assert!(settings.api_keys.is_empty() && !settings.webhook_allow_loopback);
+    assert!(settings.api_keys.is_empty() && !settings.webhooks.allow_loopback);
     assert_eq!(shown(&settings, "port"), ("2024".into(), "default".into()));
 }
 

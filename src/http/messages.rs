@@ -31,8 +31,8 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         let thread = call.path.thread()?;
         let limit = call.shared.options.edit_limit;
         let body = call.json_upto(limit).await?;
-        let loopback = call.shared.options.webhook_allow_loopback;
-        let mut new = parse::post(&body, loopback, call.principal())?;
+        let webhooks = &call.shared.options.webhooks;
+        let mut new = parse::post(&body, webhooks, call.principal())?;
         if let Some(run) = &mut new.run {
             run.principal = call.principal();
             run.user = call.viewer();

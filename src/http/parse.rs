@@ -5,4 +5,3 @@ pub mod fields;
 pub mod ids;
 pub mod metadata;
 pub mod params;
-pub mod webhook;

@@ -34,19 +34,7 @@ pub(super) fn thread(view: &threads::View) -> Map {
 
 /// A run.
 pub(super) fn run(row: &runs::Run) -> Map {
-    let mut map = Map::with_capacity(9);
-    map.insert("run_id", row.id.to_string());
-    map.insert("thread_id", row.thread.to_string());
-    map.insert("assistant_id", row.assistant.to_string());
-    map.insert("metadata", Value::map(row.metadata.clone()));
-    map.insert("status", row.status.as_str());
-    map.insert("kwargs", row.kwargs.clone());
-    map.insert("multitask_strategy", row.strategy.as_str());
-    // A delayed run counts as created when it may start.
-    let created = row.created_at.max(row.run_at);
-    map.insert("created_at", created.to_string());
-    map.insert("updated_at", row.updated_at.max(created).to_string());
-    map
+    row.to_map()
 }
 
 /// Only these fields, in the object's order.

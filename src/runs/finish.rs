@@ -105,7 +105,7 @@ impl Service {
                 .await;
         }
         match row {
-            FinalRow::Written => {}
+            FinalRow::Written => self.wake_deliveries(run),
             // Another run took its place, or its thread was deleted: the run did not fail.
             FinalRow::Fenced => {
                 tracing::debug!(run = %run.id, thread = %run.thread, "run superseded");
@@ -113,6 +113,7 @@ impl Service {
             }
             FinalRow::HandedOver => return None,
             FinalRow::Replaced => {
+                self.wake_deliveries(run);
                 let (class, message) = REFUSED;
                 handle.publisher.error(class, message);
                 return Some(RunResult::failed(class, message));

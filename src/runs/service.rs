@@ -10,8 +10,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Error, Listing, Run, RunHandle, Shared, Status, active::ActiveRuns, listing::BATCH_BYTES,
-    probe::Probe, request::Target, shared::AccessWatch, worker::Freed,
+    Error, Listing, Run, RunHandle, Shared, Status,
+    active::ActiveRuns,
+    listing::BATCH_BYTES,
+    probe::Probe,
+    request::Target,
+    shared::AccessWatch,
+    worker::{Deliveries, Freed},
 };
 use crate::{
     budget::Budget,
@@ -86,6 +91,8 @@ pub(super) struct Inner {
     pub freed: Mutex<Freed>,
     /// More runs waited than there was room for when the queue was read last: new ones join it.
     pub contended: AtomicBool,
+    /// Deliveries of webhooks.
+    pub deliveries: Deliveries,
     /// The tasks that execute runs.
     pub tracker: TaskTracker,
     /// Cancelled when runs that are still executed are left to other processes.
@@ -119,6 +126,7 @@ impl Service {
                 probe: Probe::default(),
                 freed: Mutex::default(),
                 contended: AtomicBool::new(false),
+                deliveries: Deliveries::default(),
                 tracker: TaskTracker::new(),
                 hand_over: CancellationToken::new(),
                 options,

@@ -27,6 +27,7 @@ use crate::{
         read::head::{self, Head},
     },
     value::{Map, Value},
+    webhooks::{Sender, outbox},
 };
 
 /// The storages the services work with; usually one object in all roles.
@@ -48,6 +49,10 @@ pub struct Parts {
     pub items: store::Service,
     /// Tables derived from events.
     pub projections: Arc<dyn tree::projection::Store>,
+    /// Deliveries of webhooks.
+    pub outbox: Arc<dyn outbox::Store>,
+    /// Sends them.
+    pub sender: Sender,
 }
 
 /// What the services of runs and of threads share.

@@ -16,6 +16,7 @@ use crate::{
         members::{Access, Denied},
     },
     value::{Map, Value},
+    webhooks::policy,
     words::words,
 };
 
@@ -105,12 +106,44 @@ pub struct Run {
 }
 
 impl Run {
+    /// The run in the form clients see.
+    pub fn to_map(&self) -> Map {
+        let mut map = Map::with_capacity(9);
+        map.insert("run_id", self.id.to_string());
+        map.insert("thread_id", self.thread.to_string());
+        map.insert("assistant_id", self.assistant.to_string());
+        map.insert("metadata", Value::map(self.metadata.clone()));
+        map.insert("status", self.status.as_str());
+        map.insert("kwargs", self.kwargs.clone());
+        map.insert("multitask_strategy", self.strategy.as_str());
+        // A delayed run counts as created when it may start.
+        let created = self.created_at.max(self.run_at);
+        map.insert("created_at", created.to_string());
+        map.insert("updated_at", self.updated_at.max(created).to_string());
+        map
+    }
+
+    /// Whether its end is reported to a webhook.
+    pub fn has_webhook(&self) -> bool {
+        let webhook = self.kwargs.get("webhook");
+        webhook.is_some_and(|webhook| !webhook.is_null())
+    }
+
     /// `{"error", "message"}` if it failed. The row of a cancelled run has the reason of that, which
     /// is no failure.
     pub fn failure(&self) -> Option<&Value> {
         let error = self.error.as_ref();
         error.filter(|_| self.status != Status::Interrupted)
     }
+}
+
+/// A run that has ended, with what its webhook reports beside its row.
+#[derive(Clone, Debug)]
+pub struct EndedRun {
+    /// The row.
+    pub run: Run,
+    /// When it was first executed; `None` if it never was.
+    pub started_at: Option<Timestamp>,
 }
 
 /// A run to create.
@@ -161,6 +194,12 @@ impl NewRun {
             thread: self.thread,
             assistant: self.assistant,
         }
+    }
+
+    /// Whom its end is reported to, in the form that the row has.
+    pub fn webhook(&self) -> Option<String> {
+        let url = self.kwargs.get("webhook")?.as_str()?;
+        policy::normalized(url)
     }
 }
 
@@ -319,6 +358,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// One run.
     async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error>;
+
+    /// A run that has ended, to be reported to its webhook; also one that is gone with its thread, as long
+    /// as its report is in the outbox.
+    async fn ended_run(&self, tree: TreeId, run: RunId) -> Result<Option<EndedRun>, Error>;
 
     /// The sizes of runs of a thread with their requests, newest first, without reading these.
     async fn run_sizes(

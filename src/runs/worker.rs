@@ -4,6 +4,7 @@
 mod lease;
 mod queue;
 mod recovery;
+mod webhooks;
 
 use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
@@ -11,6 +12,8 @@ use tokio::time::Instant;
 
 use super::{Error, Service};
 use crate::id::ThreadId;
+
+pub(super) use webhooks::Deliveries;
 
 /// Most runs taken from the storage at once.
 const AT_ONCE: usize = 32;
@@ -44,6 +47,7 @@ impl Service {
         tokio::spawn(self.clone().work_off_queue());
         tokio::spawn(self.clone().recover_lost());
         tokio::spawn(self.clone().cancel_requested_elsewhere());
+        tokio::spawn(self.clone().deliver_webhooks());
         Ok(())
     }
 
@@ -83,6 +87,7 @@ impl Service {
             let last = Duration::from_secs(5);
             let _ = tokio::time::timeout(last, inner.tracker.wait()).await;
         }
+        self.drain_deliveries().await;
         if let Err(error) = self.shared.parts.runs.retire(self.shared.worker).await {
             tracing::warn!(%error, "the lease could not be given back");
         }

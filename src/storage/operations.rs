@@ -50,8 +50,8 @@ pub(super) mod types {
         id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId, WorkerId},
         idempotency::{Claim, Claimed},
         runs::{
-            ClaimedRun, Created, CreatedBatch, Finish, NewRun, QueueClaim, Recover, Recovered, Run,
-            Status, Undo,
+            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, NewRun, QueueClaim, Recover,
+            Recovered, Run, Status, Undo,
         },
         store::{
             Item, Namespace, Put,
@@ -68,6 +68,7 @@ pub(super) mod types {
             store::tx::{InsertBranch, InsertFork},
         },
         value::{Map, Value},
+        webhooks::outbox::{Delivery, Due, DueByHost, FailedTry, HostPage, Key},
     };
 }
 
@@ -212,6 +213,7 @@ macro_rules! run_operations {
             read runs::runs(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::runs_without_requests(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::run_sizes(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<(RunId, u64)>;
+            read runs::ended_run(tree: TreeId, run: RunId) -> Option<EndedRun>;
             read runs::open(status: Option<Status>) -> Vec<(ThreadId, RunId)>;
             store runs::renew(worker: WorkerId, lease: Duration) -> ();
             store runs::retire(worker: WorkerId) -> ();
@@ -286,6 +288,21 @@ macro_rules! assistant_operations {
             read assistants::assistant_versions([&] subject: Subject, [&] query: VersionQuery) -> Option<Vec<VersionRow>>;
             read assistants::search_assistants([&] search: AssistantSearch) -> Vec<AssistantRow>;
             read assistants::count_assistants([&] filter: Filter) -> u64;
+        }}
+    };
+}
+
+/// [`outbox::Store`](crate::webhooks::outbox::Store): deliveries of webhooks.
+macro_rules! outbox_operations {
+    ($run:ident for $store:ty) => {
+        implement! { $run for $store: $crate::webhooks::outbox::Store {
+            read outbox::due_deliveries(limit: usize) -> Vec<Due>;
+            read outbox::due_by_host([&] page: HostPage) -> DueByHost;
+            write outbox::take_deliveries([&] keys: Vec<Key>, lease: Duration) -> Vec<Delivery>;
+            write outbox::delivered(key: Key) -> ();
+            write outbox::delivery_failed([&] failed: FailedTry) -> ();
+            write outbox::release_deliveries([&] taken: Vec<(Key, i32)>) -> ();
+            write outbox::sweep_deliveries(age: Duration, limit: usize) -> u64;
         }}
     };
 }

@@ -46,6 +46,7 @@ mod events;
 mod idempotency;
 mod items;
 mod migrate;
+mod outbox;
 mod probe;
 mod projections;
 mod runs;
@@ -94,6 +95,7 @@ thread_operations!(run for Store {
 idempotency_operations!(run for Store);
 item_operations!(run for Store);
 assistant_operations!(run for Store);
+outbox_operations!(run for Store);
 projection_operations!(run for Store);
 
-statements!(; assistants, branches, checkpoints, connection, events, idempotency, items, probe, projections, runs, threads, tree);
+statements!(; assistants, branches, checkpoints, connection, events, idempotency, items, outbox, probe, projections, runs, threads, tree);

@@ -30,6 +30,7 @@ mod events;
 mod idempotency;
 mod items;
 mod migrate;
+mod outbox;
 mod probe;
 mod projections;
 mod runs;
@@ -88,6 +89,7 @@ thread_operations!(run for Store {
 idempotency_operations!(run for Store);
 item_operations!(run for Store);
 assistant_operations!(run for Store);
+outbox_operations!(run for Store);
 projection_operations!(run for Store);
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ const ROOMS: &[(&str, u8)] = &[
     ("stream", 5),
     ("store", 5),
     ("assistants", 5),
+    ("webhooks", 5),
     ("runs", 6),
     ("threads", 7),
     ("idempotency", 8),
@@ -72,6 +73,11 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("async_openai", &["llm"]),
     ("clap", &["cli", "config"]),
     ("quick_cache", &["cache"]),
+    ("reqwest", &["llm", "webhooks/sender"]),
+    ("url", &["webhooks/policy"]),
+    ("ipnet", &["webhooks/policy"]),
+    ("hmac", &["webhooks/signature"]),
+    ("sha2", &["webhooks/signature"]),
 ];
 
 /// Files past this are to be divided.

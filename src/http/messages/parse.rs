@@ -26,10 +26,11 @@ use crate::{
         store::rows::Position,
     },
     value::Value,
+    webhooks::Policy,
 };
 
 /// The body of a post.
-pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Result<NewPost, Error> {
+pub(super) fn post(body: &Value, webhooks: &Policy, by: Arc<str>) -> Result<NewPost, Error> {
     let fields = Fields::of(body)?;
     let messages = match fields.list("messages")? {
         Some(list) => {
@@ -77,7 +78,7 @@ pub(super) fn post(body: &Value, loopback_webhooks: bool, by: Arc<str>) -> Resul
             expected_head: expected_head(body, &fields)?,
             as_node,
         },
-        run: run(&fields, loopback_webhooks)?,
+        run: run(&fields, webhooks)?,
         lineage,
         by,
     })
@@ -146,7 +147,7 @@ fn expected_head(body: &Value, fields: &Fields<'_>) -> Result<Option<Option<Arc<
     Ok(fields.text("expected_head")?.cloned().map(Some))
 }
 
-fn run(fields: &Fields<'_>, loopback_webhooks: bool) -> Result<Option<request::Run>, Error> {
+fn run(fields: &Fields<'_>, webhooks: &Policy) -> Result<Option<request::Run>, Error> {
     let Some(body) = fields.any("run") else {
         return Ok(None);
     };
@@ -160,7 +161,7 @@ fn run(fields: &Fields<'_>, loopback_webhooks: bool) -> Result<Option<request::R
     if !address::of_body(&inner)?.is_empty() {
         return Err(fields.refuse("run", "The run starts where the messages are stored"));
     }
-    parse_run(body, false, loopback_webhooks).map(Some)
+    parse_run(body, false, webhooks).map(Some)
 }
 
 #[cfg(test)]
@@ -179,7 +180,7 @@ mod tests {
     fn a_post_has_one_message_or_several() {
         let one = post(
             &value!({"role": "user", "content": "hi", "id": "a"}),
-            false,
+            &Policy::default(),
             "local".into(),
         )
         .unwrap();
@@ -191,7 +192,7 @@ mod tests {
             {"role": "assistant", "content": [{"type": "text", "text": "x"}]},
             {"role": "tool", "content": "3", "tool_call_id": "c"}
         ], "expected_head": null, "activate": false, "on_existing": "replace"});
-        let two = post(&two, false, "local".into()).unwrap().post;
+        let two = post(&two, &Policy::default(), "local".into()).unwrap().post;
         assert_eq!(two.messages[0].message["type"], "ai");
         assert_eq!(two.messages[1].message["tool_call_id"], "c");
         assert_eq!(two.expected_head, Some(None));
@@ -252,7 +253,7 @@ mod tests {
         ] {
             let text = body.to_json().chars().take(90).collect::<String>();
             assert_eq!(
-                refused(post(&body, false, "local".into())).0,
+                refused(post(&body, &Policy::default(), "local".into())).0,
                 status,
                 "{text}"
             );
@@ -261,6 +262,9 @@ mod tests {
             {"role": "user", "content": "a", "id": "1"},
             {"role": "user", "content": "b", "id": "1"}
         ]});
-        assert_eq!(refused(post(&twice, false, "local".into())).0, 422);
+        assert_eq!(
+            refused(post(&twice, &Policy::default(), "local".into())).0,
+            422
+        );
     }
 }

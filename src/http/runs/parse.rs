@@ -15,7 +15,6 @@ use crate::{
             fields::{self, Fields},
             ids,
             metadata::{check_with_config, metadata},
-            webhook,
         },
         server::{call::Call, error::Error},
     },
@@ -26,6 +25,7 @@ use crate::{
         },
     },
     value::Value,
+    webhooks::Policy,
 };
 
 /// Longest delay of a run.
@@ -37,7 +37,7 @@ const BATCH_MAX: usize = 1000;
 /// Reads and checks the body.
 pub(super) async fn run(call: &mut Call, stateless: bool) -> Result<Run, Error> {
     let body = call.json().await?;
-    let mut run = parse(&body, stateless, call.shared.options.webhook_allow_loopback)?;
+    let mut run = parse(&body, stateless, &call.shared.options.webhooks)?;
     run.request_id = call.id.clone();
     run.principal = call.principal();
     run.user = call.viewer();
@@ -60,11 +60,11 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
             "At most {BATCH_MAX} runs may be created together"
         )));
     }
-    let loopback = call.shared.options.webhook_allow_loopback;
+    let webhooks = &call.shared.options.webhooks;
     let (id, access) = (call.id.clone(), call.access.clone());
     let (principal, user) = (call.principal(), call.viewer());
     let read = |(at, item): (usize, &Value)| {
-        parse(item, true, loopback).map(|run| Run {
+        parse(item, true, webhooks).map(|run| Run {
             // A repeated request finds all of its runs.
             id: call.run_id.map(|first| first.following(at)),
             request_id: id.clone(),
@@ -80,7 +80,7 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
 pub(in crate::http) fn parse(
     body: &Value,
     stateless: bool,
-    loopback_webhooks: bool,
+    webhooks: &Policy,
 ) -> Result<Run, Error> {
     let fields = Fields::of(body)?;
     let assistant = fields.text("assistant_id")?;
@@ -109,7 +109,8 @@ pub(in crate::http) fn parse(
     // Feedback is not collected.
     fields.texts("feedback_keys")?;
     if let Some(url) = fields.text("webhook")? {
-        webhook::check(url, loopback_webhooks)?;
+        let checked = webhooks.check(url);
+        checked.map_err(|refused| Error::invalid(refused.to_string()))?;
         run.webhook = Some(url.clone());
     }
     if stateless {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{auth::Keys, cors::Cors, hosts::Hosts};
+use crate::webhooks::Policy;
 
 /// Limits and switches of the server. [`Options::default`] is fit for production.
 #[derive(Clone, Debug)]
@@ -49,8 +50,8 @@ pub struct Options {
     pub keys: Keys,
     /// Principals who may administer; while there are no keys everybody may.
     pub admins: BTreeSet<Arc<str>>,
-    /// Allow webhooks to loopback and private addresses.
-    pub webhook_allow_loopback: bool,
+    /// Which URLs webhooks may have.
+    pub webhooks: Arc<Policy>,
 }
 
 impl Default for Options {
@@ -76,7 +77,7 @@ impl Default for Options {
             hosts: Hosts::Listed(vec![]),
             keys: Keys::default(),
             admins: BTreeSet::new(),
-            webhook_allow_loopback: false,
+            webhooks: Arc::default(),
         }
     }
 }

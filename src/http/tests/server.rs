@@ -29,6 +29,7 @@ use crate::{
     threads::request::Create,
     tree::{IfExists, members::Access},
     value,
+    webhooks::Sender,
 };
 
 /// Feeds of runs that have not begun.
@@ -62,6 +63,8 @@ impl Running {
                 Vec::new(),
             ),
             projections: store.clone(),
+            outbox: store.clone(),
+            sender: Sender::new(options.webhooks.clone(), None),
         };
         let keys = Arc::new(Gated {
             keys: store,

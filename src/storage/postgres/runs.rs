@@ -8,13 +8,13 @@ use tokio_postgres::Row;
 
 use super::{
     Store,
-    columns::column,
+    columns::{Time, column},
     connection::{self, Failure, prepare},
 };
 use crate::{
     checkpoint::Error,
-    id::{RunId, ThreadId, WorkerId},
-    runs::{Run, Status},
+    id::{RunId, ThreadId, TreeId, WorkerId},
+    runs::{EndedRun, Run, Status},
 };
 
 /// The columns of a run, of the row `r`.
@@ -85,6 +85,35 @@ const RUN_SIZES: &str = "
 SELECT r.run_id, (COALESCE(octet_length(r.kwargs), 0) + COALESCE(octet_length(r.metadata::text), 0))::bigint AS bytes
   FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
  ORDER BY r.seq DESC LIMIT $3 OFFSET $4";
+
+/// The row of a run that has ended, or else what the outbox has of it.
+const ENDED: &str = concat!(
+    "(SELECT",
+    run_columns!(),
+    ", r.started_at FROM runs r WHERE r.run_id = $1 AND r.tree_id = $2 AND r.status NOT IN ('pending', 'running'))
+UNION ALL
+(SELECT o.tree_id, o.run_id, o.thread_id, NULL::uuid, o.assistant_id, o.status, o.metadata, o.type, o.kwargs, NULL::jsonb, o.strategy,
+        o.attempts, true, o.error, NULL::uuid, o.run_created_at, o.run_created_at, o.ended_at, NULL::uuid, NULL::text, o.started_at
+   FROM outbox o WHERE o.run_id = $1 AND o.tree_id = $2 AND o.kwargs IS NOT NULL)
+ LIMIT 1"
+);
+
+pub(super) async fn ended_run(
+    db: &Object,
+    tree: TreeId,
+    run: RunId,
+) -> Result<Option<EndedRun>, Failure> {
+    let statement = prepare(db, ENDED).await?;
+    let row = db.query_opt(&statement, &[&run.0, &tree.0]).await?;
+    let ended = row.as_ref().map(|row| {
+        let started = column::<Option<Time>>(row, "started_at")?;
+        Ok::<_, Error>(EndedRun {
+            run: run_of(row)?,
+            started_at: started.map(|time| time.0),
+        })
+    });
+    Ok(ended.transpose()?)
+}
 
 pub(super) async fn run(db: &Object, thread: ThreadId, run: RunId) -> Result<Option<Run>, Failure> {
     let statement = prepare(db, RUN).await?;
@@ -183,4 +212,4 @@ pub(super) async fn retire(store: &Store, worker: WorkerId) -> Result<(), Error>
     .await
 }
 
-statements!(RENEW, RETIRE, RUN, THREAD, RUNS, RUNS_WITHOUT_REQUESTS, RUN_SIZES; cancel, claim, create, finish, open_runs, reclaim, recover, undo);
+statements!(RENEW, RETIRE, RUN, THREAD, ENDED, RUNS, RUNS_WITHOUT_REQUESTS, RUN_SIZES; cancel, claim, create, finish, open_runs, reclaim, recover, undo);

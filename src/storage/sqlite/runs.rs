@@ -8,9 +8,10 @@ use rows::read_run;
 
 use crate::{
     checkpoint::Error,
-    id::{RunId, ThreadId, WorkerId},
-    runs::{Run, Status},
-    storage::sqlite::columns::id,
+    id::{RunId, ThreadId, TreeId, WorkerId},
+    runs::{EndedRun, Run, Status},
+    storage::sqlite::columns::{id, one},
+    time::Timestamp,
 };
 
 /// A query for runs, the modules below included.
@@ -80,6 +81,34 @@ pub(super) fn thread_of_run(db: &Connection, run: RunId) -> Result<Option<Thread
     let mut statement = db.prepare_cached(THREAD)?;
     let found = statement.query_row([run.0.as_bytes()], |row| id(row, 0));
     Ok(found.optional()?)
+}
+
+/// What the outbox has of a run that went with its thread, in the columns of [`read_run`].
+const REPORTED: &str = "SELECT o.run_id, o.tree_id, o.thread_id, NULL, o.assistant_id, o.status, \
+    o.metadata, o.type, o.kwargs, NULL, o.strategy, o.attempts, 1, o.error, NULL, o.run_created_at, \
+    o.run_created_at, o.ended_at, NULL, NULL, o.started_at FROM outbox o \
+    WHERE o.run_id = ?1 AND o.tree_id = ?2 AND o.kwargs IS NOT NULL";
+
+pub(super) fn ended_run(
+    db: &Connection,
+    tree: TreeId,
+    run: RunId,
+) -> Result<Option<EndedRun>, Error> {
+    let key = params![run.0.as_bytes(), tree.0.as_bytes()];
+    let read = |row: &Row<'_>| {
+        Ok(EndedRun {
+            run: read_run(row)?,
+            started_at: row.get::<_, Option<i64>>(20)?.map(Timestamp),
+        })
+    };
+    let own = select!(
+        ", r.started_at FROM runs r WHERE r.run_id = ?1 AND r.tree_id = ?2 \
+         AND r.status NOT IN ('pending', 'running')"
+    );
+    match one(db, own, key, read)? {
+        Some(ended) => Ok(Some(ended)),
+        None => one(db, REPORTED, key, read),
+    }
 }
 
 pub(super) fn runs(

@@ -14,7 +14,7 @@ use crate::{
         topology::Topology,
     },
     graph::Compiled,
-    id::TaskId,
+    id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
     message,
     tree::{error::Error, load, store::Thread},
     value::{Map, Value},
@@ -46,6 +46,38 @@ pub async fn head(
     Ok(found.map_or_else(Head::default, |decoded| shown(thread, topology, decoded)))
 }
 
+/// The values that a run left at its last checkpoint, in the form clients see; null if it is gone. What
+/// other branches and clients wrote there since is no part of them.
+///
+/// # Errors
+/// The storage failed, or the values do not fit the graph.
+pub async fn values_at(
+    saver: &Arc<dyn Saver>,
+    slot: (TreeId, ThreadId, BranchId),
+    topology: Option<&Topology>,
+    at: CheckpointId,
+) -> Result<Value, Error> {
+    let (tree, thread, branch) = slot;
+    let found = load::checkpoint(saver, tree, thread, &"".into(), At::Id(at)).await?;
+    let Some(mut decoded) = found else {
+        return Ok(Value::Null);
+    };
+    let Some(topology) = topology else {
+        return Ok(graphless_values(&decoded).unwrap_or_default());
+    };
+    let is_of_run = |owner: BranchId, task: TaskId| owner == branch && task == TaskId::NULL;
+    let writes = &mut decoded.writes;
+    writes.retain(|(owner, write)| is_of_run(*owner, write.task));
+    let values = snapshot(topology, &"".into(), &decoded, false)?.values;
+    Ok(displayed_values(&topology.graph, &values))
+}
+
+fn graphless_values(decoded: &Decoded) -> Option<Value> {
+    let graph = graphless::graph()?;
+    let values = Value::map(graphless::values(decoded));
+    Some(displayed_values(&graph, &values))
+}
+
 /// [`head`] out of what is stored of it.
 ///
 /// # Errors
@@ -67,10 +99,8 @@ pub async fn head_of_rows(
 
 fn shown(thread: &Thread, topology: Option<&Topology>, mut decoded: Decoded) -> Head {
     let Some(topology) = topology else {
-        let values = graphless::graph()
-            .map(|graph| displayed_values(&graph, &Value::map(graphless::values(&decoded))));
         return Head {
-            values: values.unwrap_or_default(),
+            values: graphless_values(&decoded).unwrap_or_default(),
             interrupts: Map::new(),
         };
     };

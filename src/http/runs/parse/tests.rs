@@ -4,13 +4,13 @@ use super::*;
 use crate::{runs::request::Assistant, value, value::Map};
 
 fn parsed(body: Value) -> Result<Run, Error> {
-    parse(&body, false, false)
+    parse(&body, false, &Policy::default())
 }
 
 fn refused(mut body: Value, stateless: bool) -> (u16, String) {
     let map = body.make_map_mut().unwrap();
     map.insert("assistant_id", "counter");
-    let error = parse(&body, stateless, false).unwrap_err();
+    let error = parse(&body, stateless, &Policy::default()).unwrap_err();
     (error.status.as_u16(), error.detail.into_owned())
 }
 

@@ -72,7 +72,7 @@ f AS (
          error = CASE WHEN NOT $3 OR b.head_checkpoint_id IS NOT DISTINCT FROM o.base_checkpoint_id THEN b.error END, updated_at = now() FROM o
    WHERE o.status = 'running' AND b.tree_id = o.tree_id AND b.branch_id = o.branch_id),
 u AS (
-  UPDATE runs r SET status = 'interrupted', updated_at = now(),
+  UPDATE runs r SET status = 'interrupted', updated_at = now(), webhook = CASE WHEN $3::bool THEN r.webhook END,
          last_checkpoint_id = CASE WHEN o.status = 'running' THEN (SELECT head_checkpoint_id FROM h) END
     FROM o WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id),
 d AS (

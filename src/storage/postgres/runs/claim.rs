@@ -80,7 +80,8 @@ f AS (
   RETURNING b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
 u AS (
   UPDATE runs r SET status = 'running', branch_id = f.branch_id, epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1,
-         base_checkpoint_id = COALESCE(r.base_checkpoint_id, f.head_checkpoint_id), updated_at = now()
+         base_checkpoint_id = COALESCE(r.base_checkpoint_id, f.head_checkpoint_id), started_at = COALESCE(r.started_at, now()),
+         updated_at = now()
     FROM c JOIN f USING (tree_id, branch_id) WHERE r.tree_id = c.tree_id AND r.run_id = c.run_id
   RETURNING f.writer_epoch, f.head_checkpoint_id, f.head_depth, r.seq, (",
     permitted!(),

@@ -66,11 +66,12 @@ n AS (SELECT b.*, NOT b.taken AND $11::uuid IS NOT NULL AND $10::float8 <= 0 AS 
        AND ($17 IS NULL OR b.level = ANY ($18::text[]))),
 r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
-         run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind)
+         run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind, webhook, started_at)
   SELECT n.tree_id, $1, n.thread_id, CASE WHEN n.starts THEN n.branch_id ELSE $15::uuid END, $3, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
          $4, $5, CASE WHEN n.inherited <> '{}' THEN n.inherited ELSE $6 END, $7, $8, $9, now() + make_interval(secs => $10),
          CASE WHEN n.starts THEN n.head_checkpoint_id END, CASE WHEN n.starts THEN n.writer_epoch + 1 END,
-         CASE WHEN n.starts THEN $11::uuid END, CASE WHEN n.starts THEN 1 ELSE 0 END, $17, n.taken
+         CASE WHEN n.starts THEN $11::uuid END, CASE WHEN n.starts THEN 1 ELSE 0 END, $17, n.taken,
+         $20, CASE WHEN n.starts THEN now() END
     FROM n ON CONFLICT (run_id) DO NOTHING RETURNING *),
 f AS (
   UPDATE branches x SET writer_epoch = x.writer_epoch + 1 FROM r
@@ -476,6 +477,7 @@ async fn insert(
                 &principal,
                 &levels,
                 &max_queued,
+                &new.webhook(),
             ],
         )
         .await

@@ -29,8 +29,9 @@ const LARGE: [&str; 11] = [
 ];
 
 /// Tables that no statement may read as a whole.
-const MANY: [&str; 5] = [
+const MANY: [&str; 6] = [
     "fork_index",
+    "outbox",
     "projection_offsets",
     "thread_heads",
     "threads",

@@ -68,13 +68,15 @@ pub(super) fn interrupt(
         None
     };
     db.prepare_cached(
-        "UPDATE runs SET status = 'interrupted', last_checkpoint_id = ?2, updated_at = ?3 \
+        "UPDATE runs SET status = 'interrupted', last_checkpoint_id = ?2, updated_at = ?3, \
+         webhook = CASE WHEN ?4 THEN webhook END \
          WHERE run_id = ?1 AND status IN ('pending', 'running')",
     )?
     .execute(params![
         open.id.0.as_bytes(),
         head.as_ref().map(|id| id.0.as_bytes()),
         now.0,
+        keep,
     ])?;
     if open.temporary {
         return Ok(());

@@ -168,7 +168,7 @@ fn take(
     db.prepare_cached(
         "UPDATE runs SET status = 'running', branch_id = ?2, epoch = ?3, worker_id = ?4, \
          attempt = attempt + 1, base_checkpoint_id = coalesce(base_checkpoint_id, ?5), \
-         updated_at = ?6 WHERE run_id = ?1",
+         started_at = coalesce(started_at, ?6), updated_at = ?6 WHERE run_id = ?1",
     )?
     .execute(params![
         run.id.0.as_bytes(),

@@ -112,6 +112,7 @@ pub(in super::super) fn create(
     } else {
         Some(map_text(&inherited))
     };
+    let webhook = new.webhook();
     let claim = new.claim.filter(|_| !taken && new.after.is_zero());
     let (mut metadata, mut request) = (new.metadata, new.kwargs);
     if !inherited.is_empty() {
@@ -146,7 +147,7 @@ pub(in super::super) fn create(
         run.attempt = 1;
     }
     let claimed = claim.map(|worker| (worker, &slot));
-    insert(db, &run, (own, kwargs), claimed, taken)?;
+    insert(db, &run, (own, kwargs), webhook, claimed, taken)?;
     if !run.temporary {
         let mut events = vec![run_events::enqueued(run.id, run.branch)];
         if claim.is_some() {
@@ -220,15 +221,16 @@ fn insert(
     db: &Connection,
     run: &Run,
     (metadata, kwargs): (Option<String>, &[u8]),
+    webhook: Option<String>,
     claimed: Option<(WorkerId, &Slot)>,
     behind: bool,
 ) -> Result<(), Error> {
     db.prepare_cached(
         "INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, \
          temporary, address, base_checkpoint_id, epoch, worker_id, attempt, run_at, created_at, \
-         updated_at, metadata, type, kwargs, principal, behind) \
+         updated_at, metadata, type, kwargs, principal, behind, webhook, started_at) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16, ?17, \
-         ?18, ?19, ?20)",
+         ?18, ?19, ?20, ?21, ?22)",
     )?
     .execute(params![
         run.tree.0.as_bytes(),
@@ -251,6 +253,8 @@ fn insert(
         kwargs,
         run.principal,
         behind,
+        webhook,
+        claimed.map(|_| run.created_at.0),
     ])?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::Connection;
 
 use super::{
-    super::{Store, checkpoints, connection::DATABASE, runs, threads},
+    super::{Store, checkpoints, connection::DATABASE, outbox, runs, threads},
     options,
 };
 use crate::storage::tests::source::{self, Found};
@@ -242,6 +242,9 @@ fn what_is_asked_often_comes_in_the_order_of_an_index() {
         runs::PRINCIPAL,
         runs::READY,
         runs::OF_THREAD,
+        outbox::DUE,
+        outbox::HOST,
+        outbox::OF_HOST,
     ] {
         let steps = plans.steps(sql);
         let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));

@@ -1,0 +1,58 @@
+//! What a webhook reports: the run as it ended, and the values that it left.
+
+use std::sync::Arc;
+
+use super::{EndedRun, Error, Run, Service};
+use crate::{
+    time::Timestamp,
+    tree::read::head,
+    value::{Map, Value},
+    webhooks::outbox::Delivery,
+};
+
+impl Service {
+    /// The body of a delivery; `None` when nothing is left to report.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub(super) async fn report(&self, delivery: &Delivery) -> Result<Option<Vec<u8>>, Error> {
+        let key = delivery.key;
+        let Some(ended) = self.shared.parts.runs.ended_run(key.tree, key.run).await? else {
+            return Ok(None);
+        };
+        let values = self.reported_values(&ended.run).await?;
+        let report = report(&ended, values, Timestamp::now());
+        Ok(Some(Value::map(report).to_json().into_bytes()))
+    }
+
+    /// The values at the last checkpoint of a run; null when it left none, or went with its thread.
+    async fn reported_values(&self, run: &Run) -> Result<Value, Error> {
+        let (Some(last), Some(branch), false) = (run.last_checkpoint, run.branch, run.temporary)
+        else {
+            return Ok(Value::Null);
+        };
+        let graph = run.kwargs.get("config");
+        let graph = graph.and_then(|config| config.get("configurable"));
+        let graph = graph.and_then(|configurable| configurable.get("graph_id"));
+        let graph: Option<Arc<str>> = graph.and_then(Value::as_str).map(Into::into);
+        let registered = graph.and_then(|graph| self.shared.assistants.named(&graph));
+        let topology = registered.as_ref().map(|registered| &*registered.topology);
+        let slot = (run.tree, run.thread, branch);
+        let read = head::values_at(&self.shared.parts.saver, slot, topology, last).await;
+        Ok(read?)
+    }
+}
+
+fn report(ended: &EndedRun, values: Value, now: Timestamp) -> Map {
+    let run = &ended.run;
+    let mut map = run.to_map();
+    let started = ended.started_at.map(|at| at.to_string().into());
+    map.insert("run_started_at", started.unwrap_or(Value::Null));
+    map.insert("run_ended_at", run.updated_at.to_string());
+    map.insert("webhook_sent_at", now.to_string());
+    map.insert("values", values);
+    if let Some(error) = run.failure() {
+        map.insert("error", error.clone());
+    }
+    map
+}

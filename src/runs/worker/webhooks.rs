@@ -1,0 +1,318 @@
+//! Delivering webhooks: every process takes deliveries that are due, few per receiver, and sends them.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, MissedTickBehavior},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    checkpoint, fail_point,
+    runs::{Run, Service},
+    time::Timestamp,
+    webhooks::{
+        outbox::{Delivery, Due, FailedTry, HostPage, Key},
+        schedule::pause_after,
+    },
+};
+
+/// Deliveries that are sent at once, of this process, of one principal and to one host.
+const SENDS: usize = 32;
+const SENDS_OF_PRINCIPAL: usize = 16;
+const SENDS_TO_HOST: usize = 4;
+/// How many due deliveries, or hosts, are read at once.
+const WINDOW: usize = 128;
+/// How long a delivery is nobody else's: longer than a try takes.
+const LEASE: Duration = Duration::from_secs(30);
+/// The longest that reading and sending one delivery may take.
+const TRY_LIMIT: Duration = Duration::from_secs(20);
+/// How long deliveries that are being sent have when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long their return may take then.
+const RETURN: Duration = Duration::from_secs(2);
+/// Pause between two sweeps of deliveries that were not tried any more.
+const SWEEP_PAUSE: Duration = Duration::from_secs(600);
+/// How long their rows stay.
+const DEAD_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Most rows that one statement of a sweep deletes.
+const SWEEP_BATCH: usize = 1000;
+
+/// The deliveries that this process sends.
+#[derive(Default)]
+pub(in crate::runs) struct Deliveries {
+    wake: Notify,
+    /// Deliveries were left because their host, or its principal, or all of the process was busy.
+    left: AtomicBool,
+    busy: Mutex<Busy>,
+    /// The host behind which the next slice of hosts begins.
+    cursor: Mutex<Arc<str>>,
+    sending: TaskTracker,
+    /// No more deliveries are taken.
+    stop: CancellationToken,
+    /// Those that are being sent are returned.
+    cut: CancellationToken,
+}
+
+/// How many deliveries are being sent.
+#[derive(Clone, Default)]
+struct Busy {
+    hosts: HashMap<Arc<str>, usize>,
+    principals: HashMap<Arc<str>, usize>,
+    all: usize,
+}
+
+impl Busy {
+    /// Counts a delivery if there is room for it.
+    fn admit(&mut self, due: &Due) -> bool {
+        let of = |counts: &HashMap<Arc<str>, usize>, name| counts.get(name).copied().unwrap_or(0);
+        // While nobody authenticates all runs are of one principal.
+        let is_shared =
+            !due.principal.is_empty() && of(&self.principals, &due.principal) >= SENDS_OF_PRINCIPAL;
+        if self.all >= SENDS || is_shared || of(&self.hosts, &due.host) >= SENDS_TO_HOST {
+            return false;
+        }
+        self.all += 1;
+        *self.hosts.entry(due.host.clone()).or_default() += 1;
+        *self.principals.entry(due.principal.clone()).or_default() += 1;
+        true
+    }
+
+    fn release(&mut self, due: &Due) {
+        fn one_less(counts: &mut HashMap<Arc<str>, usize>, name: &Arc<str>) {
+            if let Some(count) = counts.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(name);
+                }
+            }
+        }
+        self.all -= 1;
+        one_less(&mut self.hosts, &due.host);
+        one_less(&mut self.principals, &due.principal);
+    }
+}
+
+/// The room that a delivery takes; it is free again once this is dropped.
+struct Room {
+    service: Service,
+    due: Due,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let deliveries = &self.service.inner.deliveries;
+        deliveries.busy.lock().release(&self.due);
+        if deliveries.left.load(Ordering::Relaxed) {
+            deliveries.wake.notify_one();
+        }
+    }
+}
+
+impl Service {
+    /// Lets the outbox be read: this run has ended.
+    pub(in crate::runs) fn wake_deliveries(&self, run: &Run) {
+        if run.has_webhook() {
+            self.inner.deliveries.wake.notify_one();
+        }
+    }
+
+    /// Sends what is due until the server has drained.
+    pub(super) async fn deliver_webhooks(self) {
+        let deliveries = &self.inner.deliveries;
+        let mut poll = tokio::time::interval(self.inner.options.poll);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut swept: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                () = deliveries.stop.cancelled() => return,
+                () = deliveries.wake.notified() => {}
+                _ = poll.tick() => {}
+            }
+            if let Err(error) = self.send_due().await {
+                tracing::warn!(%error, "the outbox of webhooks could not be read");
+            }
+            if swept.is_none_or(|at| at.elapsed() > SWEEP_PAUSE) {
+                swept = Some(Instant::now());
+                let outbox = &self.shared.parts.outbox;
+                if let Err(error) = outbox.sweep_deliveries(DEAD_AGE, SWEEP_BATCH).await {
+                    tracing::warn!(%error, "old deliveries of webhooks could not be removed");
+                }
+            }
+        }
+    }
+
+    /// Begins to send deliveries that are due, as far as there is room.
+    async fn send_due(&self) -> Result<(), checkpoint::Error> {
+        let deliveries = &self.inner.deliveries;
+        loop {
+            deliveries.left.store(false, Ordering::Relaxed);
+            let due = self.shared.parts.outbox.due_deliveries(WINDOW).await?;
+            let read = due.len();
+            let mut rooms = self.admit(due);
+            if rooms.len() < read {
+                deliveries.left.store(true, Ordering::Relaxed);
+            }
+            if rooms.is_empty() && read == WINDOW {
+                rooms = self.admit_behind().await?;
+            }
+            if rooms.is_empty() {
+                return Ok(());
+            }
+            self.send(rooms).await?;
+        }
+    }
+
+    /// Those deliveries that there is room for.
+    fn admit(&self, due: Vec<Due>) -> HashMap<Key, Room> {
+        let mut busy = self.inner.deliveries.busy.lock();
+        let mut rooms = HashMap::new();
+        for due in due {
+            if busy.admit(&due) {
+                let service = self.clone();
+                rooms.insert(due.key, Room { service, due });
+            }
+        }
+        rooms
+    }
+
+    /// Deliveries behind a window full of those that have to wait: one slice of the hosts after the
+    /// other, going on where the last search ended.
+    async fn admit_behind(&self) -> Result<HashMap<Key, Room>, checkpoint::Error> {
+        let deliveries = &self.inner.deliveries;
+        if deliveries.busy.lock().all >= SENDS {
+            return Ok(HashMap::new());
+        }
+        let first = deliveries.cursor.lock().clone();
+        let (mut after, mut has_wrapped) = (first.clone(), false);
+        loop {
+            let page = HostPage {
+                after: after.clone(),
+                hosts: WINDOW,
+                per_host: SENDS_TO_HOST,
+            };
+            let found = self.shared.parts.outbox.due_by_host(page).await?;
+            let is_last = found.last.is_none();
+            after = found.last.unwrap_or_default();
+            deliveries.cursor.lock().clone_from(&after);
+            let rooms = self.admit(found.due);
+            if !rooms.is_empty() {
+                return Ok(rooms);
+            }
+            if has_wrapped && (is_last || after >= first) {
+                return Ok(rooms);
+            }
+            if is_last {
+                if first.is_empty() {
+                    return Ok(rooms);
+                }
+                has_wrapped = true;
+            }
+        }
+    }
+
+    /// Takes deliveries and sends each in a task of its own.
+    async fn send(&self, mut rooms: HashMap<Key, Room>) -> Result<(), checkpoint::Error> {
+        let keys = rooms.keys().copied().collect();
+        let outbox = &self.shared.parts.outbox;
+        for delivery in outbox.take_deliveries(keys, LEASE).await? {
+            let Some(room) = rooms.remove(&delivery.key) else {
+                continue;
+            };
+            let service = self.clone();
+            self.inner.deliveries.sending.spawn(async move {
+                let _room = room;
+                let cut = service.inner.deliveries.cut.clone();
+                if cut
+                    .run_until_cancelled(service.deliver(&delivery))
+                    .await
+                    .is_none()
+                {
+                    let taken = vec![(delivery.key, delivery.attempt)];
+                    let returned = service.shared.parts.outbox.release_deliveries(taken).await;
+                    if let Err(error) = returned {
+                        tracing::warn!(%error, "the delivery of a webhook waits for its lease");
+                    }
+                }
+            });
+        }
+        // What another process was quicker to take needs no room.
+        drop(rooms);
+        Ok(())
+    }
+
+    /// One try: sends a delivery and records what became of it.
+    async fn deliver(&self, delivery: &Delivery) {
+        let outbox = &self.shared.parts.outbox;
+        let (run, attempt) = (delivery.key.run, delivery.attempt);
+        let tried = tokio::time::timeout(TRY_LIMIT, self.try_to_deliver(delivery)).await;
+        let tried = tried.unwrap_or_else(|_| Err("the try took too long".into()));
+        fail_point!(async "webhooks::delivered");
+        let recorded = match tried {
+            Ok(()) => {
+                tracing::debug!(%run, attempt, "webhook delivered");
+                outbox.delivered(delivery.key).await
+            }
+            Err(error) => {
+                let pause = pause_after(attempt);
+                match pause {
+                    Some(_) => tracing::warn!(%run, attempt, error, "webhook not delivered"),
+                    None => tracing::error!(
+                        %run, attempt, error, "webhook not delivered, and not tried any more"
+                    ),
+                }
+                let failed = FailedTry {
+                    key: delivery.key,
+                    attempt,
+                    error,
+                    pause,
+                };
+                outbox.delivery_failed(failed).await
+            }
+        };
+        if let Err(error) = recorded {
+            tracing::warn!(%run, %error, "what became of a webhook could not be recorded");
+        }
+    }
+
+    async fn try_to_deliver(&self, delivery: &Delivery) -> Result<(), String> {
+        let body = self.report(delivery).await;
+        let Some(body) = body.map_err(|error| error.to_string())? else {
+            return Ok(());
+        };
+        let id = delivery.key.run.to_string();
+        let now = Timestamp::now().0.div_euclid(1_000_000);
+        let sender = &self.shared.parts.sender;
+        let result = sender.send(&delivery.url, &id, now, body).await;
+        result.map_err(|error| error.to_string())
+    }
+
+    /// Sends what is due once more, waits a little for what is being sent, and returns the rest, so that
+    /// another process sends it at once.
+    pub(super) async fn drain_deliveries(&self) {
+        let deliveries = &self.inner.deliveries;
+        deliveries.stop.cancel();
+        let last = async {
+            if let Err(error) = self.send_due().await {
+                tracing::warn!(%error, "the outbox of webhooks could not be read");
+            }
+            deliveries.sending.close();
+            deliveries.sending.wait().await;
+        };
+        if tokio::time::timeout(DRAIN, last).await.is_err() {
+            tracing::warn!("webhooks were not delivered in time: leaving them to the next process");
+            deliveries.sending.close();
+            deliveries.cut.cancel();
+            let _ = tokio::time::timeout(RETURN, deliveries.sending.wait()).await;
+        }
+    }
+}
