@@ -7,6 +7,7 @@ pub mod copies;
 pub mod lifecycle;
 pub mod lists;
 pub mod loads;
+pub mod outbox;
 pub mod paths;
 pub mod postgres;
 pub mod queue;

@@ -113,6 +113,14 @@ macro_rules! backend {
                 a_dropped_transaction_leaves_nothing
                 a_superstep_in_a_transaction_is_fenced
             );
+            backend!(@room $open, outbox:
+                every_end_of_a_run_with_a_webhook_is_reported_once
+                what_is_rolled_back_or_deleted_is_not_reported
+                a_delivery_is_taken_by_one_and_due_after_its_lease
+                a_failed_delivery_waits_and_a_dead_one_is_swept
+                deliveries_are_read_in_slices_of_hosts
+                what_goes_with_its_thread_is_reported_all_the_same
+            );
             backend!(@room $open, paths:
                 paths_are_walked_across_branches_and_forks
                 a_question_is_open_until_its_task_has_a_result

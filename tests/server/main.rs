@@ -33,3 +33,4 @@ mod store;
 mod takeover;
 mod thread_lists;
 mod threads;
+mod webhooks;

@@ -11,6 +11,7 @@ use backstitch::{
     runs::{self, Created, Finish, NewRun, Run, Status},
     tree::{self, Outcome},
     value::{Map, Value},
+    webhooks::outbox,
 };
 use uuid::Uuid;
 
@@ -22,6 +23,7 @@ pub struct Backend {
     pub saver: Arc<dyn Saver>,
     pub trees: Arc<dyn tree::Store>,
     pub runs: Arc<dyn runs::Store>,
+    pub outbox: Arc<dyn outbox::Store>,
     /// Looks into the tables where no trait method does.
     pub probe: Box<dyn Probe>,
     /// The same tables, for whoever reads all of them.

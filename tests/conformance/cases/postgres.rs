@@ -22,7 +22,8 @@ pub async fn open() -> Backend {
     Backend {
         saver: store.clone(),
         trees: store.clone(),
-        runs: store,
+        runs: store.clone(),
+        outbox: store,
         probe: Box::new(Session(client)),
         tables: Tables::Url(database.url.clone()),
         _keep: Box::new(database),

@@ -24,7 +24,8 @@ pub fn open() -> Backend {
     Backend {
         saver: store.clone(),
         trees: store.clone(),
-        runs: store,
+        runs: store.clone(),
+        outbox: store,
         probe: Box::new(File(folder.path().join("backstitch.db"))),
         tables: Tables::File(folder.path().join("backstitch.db")),
         _keep: Box::new(folder),
