@@ -1,8 +1,11 @@
 //! Several processes on one Postgres database.
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
+use test_support::tables::rows;
 use test_support::talk::{self, until, with};
 
 /// Two servers on one database, and a client of each.
@@ -103,6 +106,27 @@ fn a_frozen_process_that_wakes_after_its_lease_writes_nothing() {
     // It is a healthy process again.
     let seen = one.run(&thread, &slow(1, 1))["seen"].clone();
     assert_eq!(seen, json!(["work", "rest", "work", "rest"]));
+}
+
+#[test]
+fn a_process_that_freezes_for_less_than_its_lease_keeps_its_runs() {
+    let place = Place::postgres();
+    let setup = || Setup::example("reference_server").env("BACKSTITCH_LEASE", "10");
+    let servers = [place.start(setup()), place.start(setup())];
+    let [one, two] = [Client::of(&servers[0]), Client::of(&servers[1])];
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(100, 40));
+    open.event_named("custom");
+    for _ in 0..3 {
+        servers[0].signal("STOP");
+        // The other process looks for lost runs several times.
+        std::thread::sleep(Duration::from_secs(2));
+        servers[0].signal("CONT");
+        open.event_named("custom");
+    }
+    assert_eq!(two.end_of(&thread, &open.run()), "success");
+    let attempts = rows(&place, &servers[0], "SELECT attempt::text FROM runs");
+    assert_eq!(attempts, [[Some("1".to_owned())]]);
 }
 
 #[test]
