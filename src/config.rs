@@ -14,9 +14,8 @@ use layers::{Found, Layers};
 pub use secret::Secret;
 use values::{count, seconds, switch};
 
-use crate::{assistants, store, webhooks};
-
 use crate::http::{Cors, Hosts};
+use crate::{assistants, crons, store, webhooks};
 
 /// The file read from the working directory when `--config` names no other.
 pub const FILE: &str = "backstitch.toml";
@@ -106,6 +105,8 @@ const KEYS: &[Key] = &[
         "BACKSTITCH_ASSISTANT_VERSIONS",
         Some("1000"),
     ),
+    Key::new("crons", "BACKSTITCH_CRONS", Some("true")),
+    Key::new("cron_bytes", "BACKSTITCH_CRON_BYTES", Some("262144")),
     Key::new(
         "store_item_bytes",
         "BACKSTITCH_STORE_ITEM_BYTES",
@@ -251,6 +252,8 @@ pub struct Settings {
     pub graph_defaults: BTreeMap<Arc<str>, assistants::Defaults>,
     /// How much an assistant may take.
     pub assistants: assistants::Limits,
+    /// Whether this process creates the runs of crons, and how much one may take.
+    pub crons: crons::Options,
     /// How much items of long-term memory, and searches of them, may take.
     pub items: store::Limits,
     /// Which URLs webhooks may have.
@@ -345,6 +348,7 @@ impl Settings {
                 .optional("graph_defaults", resources::graph_defaults)?
                 .unwrap_or_default(),
             assistants: resources::assistants(layers)?,
+            crons: resources::crons(layers)?,
             items: resources::items(layers)?,
             webhooks: Arc::new(resources::webhooks(layers)?),
             webhook_secret: layers.optional("webhook_secret", webhooks::SigningKey::new)?,

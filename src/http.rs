@@ -3,6 +3,7 @@
 
 mod assistants;
 mod branches;
+mod crons;
 mod diff;
 mod events;
 mod forks;

@@ -58,6 +58,8 @@ ids! {
     AssistantId;
     /// A server process that executes runs.
     WorkerId;
+    /// A schedule by which runs are created.
+    CronId;
     /// A version of a message in the message index.
     NodeId;
     /// A business event.
@@ -81,7 +83,7 @@ macro_rules! minted_v7 {
         }
     )*};
 }
-minted_v7!(ThreadId BranchId RunId WorkerId NodeId AssistantId);
+minted_v7!(ThreadId BranchId RunId WorkerId NodeId AssistantId CronId);
 
 impl RunId {
     /// The id of the run at this place, from 0, in a list that begins with this one.
@@ -97,6 +99,21 @@ impl ThreadId {
     /// The id of the thread that exists only for a run.
     pub(crate) fn of_run(run: RunId) -> Self {
         Self(Uuid::new_v5(&run.0, b"thread"))
+    }
+}
+
+impl RunId {
+    /// The id of the run that a cron creates at a due time, in microseconds since the Unix epoch:
+    /// whoever creates it twice finds it there already.
+    pub(crate) fn of_cron(cron: CronId, due: i64) -> Self {
+        let mut hash = Xxh3::new();
+        hash.update(cron.0.as_bytes());
+        hash.update(&due.to_be_bytes());
+        let mut random = [0; 10];
+        random.copy_from_slice(&hash.digest128().to_be_bytes()[..10]);
+        let millis = u64::try_from(due / 1000).unwrap_or(0);
+        let id = uuid::Builder::from_unix_timestamp_millis(millis, &random);
+        Self(id.into_uuid())
     }
 }
 

@@ -125,6 +125,8 @@ mod cli;
 #[cfg(not(feature = "internals"))]
 mod config;
 #[cfg(not(feature = "internals"))]
+mod crons;
+#[cfg(not(feature = "internals"))]
 mod engine;
 #[cfg(not(feature = "internals"))]
 mod error;
@@ -165,6 +167,8 @@ pub mod assistants;
 pub mod cli;
 #[cfg(feature = "internals")]
 pub mod config;
+#[cfg(feature = "internals")]
+pub mod crons;
 #[cfg(feature = "internals")]
 pub mod engine;
 #[cfg(feature = "internals")]

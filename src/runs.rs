@@ -30,6 +30,6 @@ pub use service::{Options, Service};
 pub use shared::{Parts, Shared};
 pub use store::transitions;
 pub use store::{
-    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, NewRun, QueueClaim, Recover,
-    Recovered, Run, Status, Store, Strategy, Tx, Undo,
+    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing, NewRun, QueueClaim,
+    Recover, Recovered, Run, Status, Store, Strategy, Tx, Undo,
 };

@@ -15,6 +15,7 @@ use crate::{
     assistants, cli,
     config::{Settings, Storage},
     contention::Patience,
+    crons,
     graph::Compiled,
     http, idempotency,
     runs::{self, Parts},
@@ -219,6 +220,7 @@ async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
             + idempotency::Store
             + store::Store
             + assistants::Store
+            + crons::Store
             + webhooks::outbox::Store,
     {
         let store = Arc::new(store);
@@ -226,6 +228,12 @@ async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
             saver: store.clone(),
             tree: store.clone(),
             runs: store.clone(),
+            crons: crons::Service::new(
+                store.clone(),
+                settings.crons,
+                crons::Clock::default(),
+                patience(settings),
+            ),
             items: store::Service::new(store.clone(), settings.items, author.shared),
             projections: store.clone(),
             assistants: store.clone(),

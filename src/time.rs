@@ -16,6 +16,19 @@ impl Timestamp {
         Self(jiff::Timestamp::now().as_microsecond())
     }
 
+    /// A time as clients write it: with an offset, or a date with or without a time, which is UTC's.
+    /// Times before the epoch are the epoch.
+    pub fn read(text: &str) -> Option<Self> {
+        let time = match text.parse::<jiff::Timestamp>() {
+            Ok(time) => time,
+            Err(_) => {
+                let civil: jiff::civil::DateTime = text.parse().ok()?;
+                civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp()
+            }
+        };
+        Some(Self(time.as_microsecond().max(0)))
+    }
+
     /// This time moved by `seconds`, which may be a fraction.
     pub(crate) fn plus_seconds(self, seconds: f64) -> Self {
         Self(self.0.saturating_add((seconds * 1e6) as i64))

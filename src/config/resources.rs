@@ -1,4 +1,4 @@
-//! Settings of assistants, of long-term memory and of webhooks.
+//! Settings of assistants, of crons, of long-term memory and of webhooks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use super::{
     values::{count, switch},
 };
 use crate::{
-    assistants, store,
+    assistants, crons, store,
     value::Value,
     webhooks::{Policy, policy},
 };
@@ -36,6 +36,14 @@ pub fn assistants(layers: &Layers) -> Result<assistants::Limits, Error> {
     Ok(assistants::Limits {
         bytes: number("assistant_bytes", 1 << 24)?,
         versions: number("assistant_versions", 1 << 20)?,
+    })
+}
+
+/// Whether this process creates the runs of crons, and how much one may take.
+pub fn crons(layers: &Layers) -> Result<crons::Options, Error> {
+    Ok(crons::Options {
+        fires: layers.required("crons", switch)?,
+        bytes: layers.required("cron_bytes", |text| count(text, 1, 1 << 24))?,
     })
 }
 

@@ -2,7 +2,7 @@
 //! says of it. The router, `Allow` and the OpenAPI document are made from it.
 
 use super::{
-    assistants, branches, diff, events, forks, members, messages, openapi, runs,
+    assistants, branches, crons, diff, events, forks, members, messages, openapi, runs,
     server::router::{Route, routes},
     state, store, system, tags, threads, tree_view, wire,
 };
@@ -202,6 +202,23 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/store/namespaces" {
         POST list_namespaces = store::namespaces: Anyone {}
+    }
+    "/runs/crons" {
+        POST create_cron = crons::create: Anyone {}
+    }
+    "/threads/{thread_id}/runs/crons" {
+        POST create_thread_cron = crons::create_on_thread: Writer {}
+    }
+    "/runs/crons/search" {
+        POST search_crons = crons::search: Anyone {}
+    }
+    "/runs/crons/count" {
+        POST count_crons = crons::count: Anyone {}
+    }
+    "/runs/crons/{cron_id}" {
+        GET | HEAD get_cron = crons::get: Anyone {}
+        PATCH patch_cron = crons::patch: Anyone {}
+        DELETE delete_cron = crons::delete: Anyone {}
     }
     "/runs" {
         POST create_stateless_run = runs::create_stateless: Anyone {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    assistants,
+    assistants, crons,
     graph::Compiled,
     idempotency,
     runs::{self, Parts, Shared},
@@ -20,6 +20,7 @@ pub struct Services {
     idempotency: idempotency::Service,
     assistants: assistants::Service,
     items: store::Service,
+    crons: crons::Service,
     drain: CancellationToken,
 }
 
@@ -34,6 +35,7 @@ impl Services {
         drain: CancellationToken,
     ) -> Self {
         let items = parts.items.clone();
+        let crons = parts.crons.clone();
         // Retained states are a part of what large states may take.
         let cache_bytes = options.state_memory / 4;
         let shared = Shared::new(parts, graphs, drain.clone(), options.patience, cache_bytes);
@@ -44,6 +46,7 @@ impl Services {
             idempotency: idempotency::Service::new(keys, shared.worker(), drain.clone()),
             assistants: shared.assistants().clone(),
             items,
+            crons,
             drain,
             runs,
         }
@@ -61,6 +64,9 @@ impl Services {
         self.threads.start();
         self.idempotency.start();
         self.items.start(self.drain.clone());
+        if self.crons.fires() {
+            self.runs.start_crons(super::crons::request_of);
+        }
         Ok(())
     }
 
@@ -82,6 +88,11 @@ impl Services {
     /// Long-term memory, as clients and nodes share it.
     pub fn items(&self) -> &store::Service {
         &self.items
+    }
+
+    /// Schedules by which runs are created.
+    pub fn crons(&self) -> &crons::Service {
+        &self.crons
     }
 
     /// Assistants and their graphs.

@@ -33,12 +33,12 @@ pub(super) async fn ready(call: Call) -> Result<Response<Body>, Error> {
 }
 
 /// `GET /info`
-pub(super) async fn info(_call: Call) -> Result<Response<Body>, Error> {
+pub(super) async fn info(call: Call) -> Result<Response<Body>, Error> {
     let response = value!({
         "version": env!("CARGO_PKG_VERSION"),
         "flags": {
             "assistants": true,
-            "crons": false,
+            "crons": (call.crons().fires()),
             "langsmith": false,
             "langsmith_tracing_replicas": false,
             "langsmith_tracing_session_on_runs": false

@@ -1,6 +1,7 @@
 //! The server over real sockets, in front of the real services and a private database.
 
 mod connections;
+mod crons;
 mod requests;
 mod server;
 mod streams;

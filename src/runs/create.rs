@@ -2,6 +2,7 @@
 //! its row is durable.
 
 mod batch;
+mod cron;
 mod metadata;
 
 use std::sync::Arc;
@@ -372,6 +373,9 @@ fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Op
                 .iter()
                 .map(|(key, value)| (key.clone(), value.clone())),
         );
+        if let Some(cron) = request.cron {
+            metadata.insert("cron_id", cron.to_string());
+        }
         NewThread {
             id: ids.thread,
             metadata,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Strategy;
 use crate::{
-    id::{CheckpointId, RunId, ThreadId},
+    id::{CheckpointId, CronId, RunId, ThreadId},
     tree::{self, members::Access},
     value::{Map, Value},
     words::words,
@@ -181,6 +181,8 @@ pub struct Run {
     /// The id it is to have; `None` for a new one. Set for requests that take effect once, so
     /// that a retry finds the run of a process that died before it responded.
     pub id: Option<RunId>,
+    /// The cron that creates it.
+    pub cron: Option<CronId>,
 }
 
 impl Run {
@@ -218,6 +220,7 @@ impl Run {
             user: None,
             access: Access::unrestricted(),
             id: None,
+            cron: None,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     assistants::{self, Registered},
     checkpoint::{self, Saver, cache::DecodedCheckpoints},
     contention::{Lines, Patience, Turn},
+    crons,
     graph::Compiled,
     id::{ThreadId, TreeId, WorkerId},
     store,
@@ -45,6 +46,8 @@ pub struct Parts {
     pub defaults: BTreeMap<Arc<str>, assistants::Defaults>,
     /// How much an assistant may take.
     pub assistant_limits: assistants::Limits,
+    /// Schedules by which runs are created.
+    pub crons: crons::Service,
     /// Long-term memory of clients and nodes.
     pub items: store::Service,
     /// Tables derived from events.

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::request::codec::Columns;
 use crate::{
     checkpoint::{Error, Slot},
-    id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
+    id::{AssistantId, BranchId, CheckpointId, CronId, RunId, ThreadId, TreeId, WorkerId},
     time::Timestamp,
     tree::{
         self, NewThread, Outcome,
@@ -231,6 +231,36 @@ pub enum CreatedBatch {
     None(usize, Created),
 }
 
+/// A due time of a cron, and the run that is to be created at it.
+#[derive(Clone, Debug)]
+pub struct Firing {
+    /// The cron.
+    pub cron: CronId,
+    /// The due time, by which the row is recognised.
+    pub due: Timestamp,
+    /// The last change of the row that the run was made of.
+    pub updated_at: Timestamp,
+    /// The time now.
+    pub now: Timestamp,
+    /// When the cron is due next.
+    pub next: Option<Timestamp>,
+    /// The run; without one the due time is skipped.
+    pub run: Option<NewRun>,
+}
+
+/// What became of a due time.
+#[derive(Clone, Debug)]
+pub enum Fired {
+    /// Another process has served it, or the cron has changed.
+    Lost,
+    /// It is past, without a run.
+    Skipped,
+    /// It is past: the run was created, or not for a reason that the due time does not outlive. A
+    /// cron whose principal may not create it is disabled now, and one whose thread is gone was
+    /// deleted.
+    Past(Created),
+}
+
 /// A claim of runs from the queue.
 #[derive(Clone, Debug)]
 pub struct QueueClaim {
@@ -348,6 +378,10 @@ pub trait Store: Send + Sync + 'static {
     /// Lets the process that executes a run know that it is to be cancelled for this reason,
     /// `{"error", "message"}`. False when no other process executes it.
     async fn request_cancel(&self, run: RunId, reason: Value) -> Result<bool, Error>;
+
+    /// Creates the run of a cron that is due and moves the cron on, in one transaction: of all
+    /// processes that try it one succeeds, and each due time has one run at most.
+    async fn fire(&self, firing: Firing) -> Result<Fired, Error>;
 
     /// Takes pending runs whose slot is free and whose time has come, oldest first per branch, and in
     /// fair shares of the principals. Each claim raises the branch's epoch.

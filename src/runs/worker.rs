@@ -1,6 +1,7 @@
 //! The worker of a process: takes runs from the queue, renews the lease, recovers what dead
 //! processes left, and drains at shutdown.
 
+mod crons;
 mod lease;
 mod queue;
 mod recovery;

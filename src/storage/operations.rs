@@ -47,19 +47,25 @@ pub(super) mod types {
         checkpoint::{
             BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Slot, Stored, Version,
         },
-        id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId, WorkerId},
+        crons::{
+            CronRow,
+            request::{Filter as CronFilter, Search as CronSearch},
+            store::CreatedCron,
+        },
+        id::{BranchId, CheckpointId, CronId, NodeId, RunId, ThreadId, TreeId, WorkerId},
         idempotency::{Claim, Claimed},
         runs::{
-            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, NewRun, QueueClaim, Recover,
-            Recovered, Run, Status, Undo,
+            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun, QueueClaim,
+            Recover, Recovered, Run, Status, Undo,
         },
         store::{
             Item, Namespace, Put,
             search::{Found, Listing, Search},
         },
+        time::Timestamp,
         tree::{
             Copied, NewCopy, NewThread, Outcome, Thread,
-            members::{Level, Members},
+            members::{Access, Level, Members},
             projection::{Progress, Projection, ProjectionStep},
             search::{ThreadFilter, ThreadPage},
             store::rows::{
@@ -222,6 +228,7 @@ macro_rules! run_operations {
             critical_read runs::running(worker: WorkerId) -> Vec<(RunId, Option<Value>)>;
             read runs::thread_of_run(run: RunId) -> Option<ThreadId>;
             critical runs::request_cancel(run: RunId, [&] reason: Value) -> bool;
+            store runs::fire([&] firing: Firing) -> Fired;
         } { $($more)* }}
     };
 }
@@ -303,6 +310,22 @@ macro_rules! outbox_operations {
             write outbox::delivery_failed([&] failed: FailedTry) -> ();
             write outbox::release_deliveries([&] taken: Vec<(Key, i32)>) -> ();
             write outbox::sweep_deliveries(age: Duration, limit: usize) -> u64;
+        }}
+    };
+}
+
+/// [`crons::Store`](crate::crons::Store): crons.
+macro_rules! cron_operations {
+    ($run:ident for $store:ty) => {
+        implement! { $run for $store: $crate::crons::Store {
+            read crons::clock() -> Timestamp;
+            write crons::create_cron([&] row: CronRow, [&] access: Access) -> CreatedCron;
+            read crons::cron(id: CronId, [&] viewer: Option<Arc<str>>) -> Option<CronRow>;
+            write crons::replace_cron([&] old: CronRow, [&] new: CronRow) -> Option<CronRow>;
+            write crons::delete_cron(id: CronId, [&] viewer: Option<Arc<str>>) -> bool;
+            read crons::search_crons([&] search: CronSearch) -> Vec<CronRow>;
+            read crons::count_crons([&] filter: CronFilter) -> u64;
+            read crons::due_crons(now: Timestamp, limit: usize) -> Vec<CronRow>;
         }}
     };
 }

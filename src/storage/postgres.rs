@@ -40,6 +40,7 @@ mod branches;
 mod checkpoints;
 mod columns;
 mod connection;
+mod crons;
 mod database;
 mod error;
 mod events;
@@ -95,7 +96,8 @@ thread_operations!(run for Store {
 idempotency_operations!(run for Store);
 item_operations!(run for Store);
 assistant_operations!(run for Store);
+cron_operations!(run for Store);
 outbox_operations!(run for Store);
 projection_operations!(run for Store);
 
-statements!(; assistants, branches, checkpoints, connection, events, idempotency, items, outbox, probe, projections, runs, threads, tree);
+statements!(; assistants, branches, checkpoints, connection, crons, events, idempotency, items, outbox, probe, projections, runs, threads, tree);

@@ -24,6 +24,7 @@ mod branches;
 mod checkpoints;
 mod columns;
 mod connection;
+mod crons;
 mod database;
 mod error;
 mod events;
@@ -37,7 +38,7 @@ mod runs;
 mod threads;
 mod tree;
 
-use crate::{runs::request::codec, time::Timestamp};
+use crate::runs::request::codec;
 pub use database::{Options, Store};
 pub use error::Error;
 
@@ -90,6 +91,7 @@ idempotency_operations!(run for Store);
 item_operations!(run for Store);
 assistant_operations!(run for Store);
 outbox_operations!(run for Store);
+cron_operations!(run for Store);
 projection_operations!(run for Store);
 
 #[cfg(test)]

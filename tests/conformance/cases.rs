@@ -4,6 +4,7 @@ pub mod backend;
 pub mod branches;
 pub mod commits;
 pub mod copies;
+pub mod crons;
 pub mod lifecycle;
 pub mod lists;
 pub mod loads;

@@ -39,6 +39,7 @@ const ROOMS: &[(&str, u8)] = &[
     ("store", 5),
     ("assistants", 5),
     ("webhooks", 5),
+    ("crons", 5),
     ("runs", 6),
     ("threads", 7),
     ("idempotency", 8),
@@ -78,6 +79,7 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("ipnet", &["webhooks/policy"]),
     ("hmac", &["webhooks/signature"]),
     ("sha2", &["webhooks/signature"]),
+    ("croner", &["crons/schedule"]),
 ];
 
 /// Files past this are to be divided.

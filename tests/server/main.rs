@@ -12,6 +12,7 @@ mod access;
 mod assistants;
 mod bad_input;
 mod batches;
+mod crons;
 mod fan_out;
 mod final_rows;
 mod full_disk;

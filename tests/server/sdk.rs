@@ -12,6 +12,7 @@ on_both_storages!(
     a_client_stores_and_finds_items,
     a_client_has_assistants_of_its_own,
     a_client_runs_in_batches_and_cancels_many,
+    a_client_schedules_runs,
 );
 
 fn drive(place: &Place, script: &str) {
@@ -48,4 +49,8 @@ fn a_client_has_assistants_of_its_own(place: &Place) {
 
 fn a_client_runs_in_batches_and_cancels_many(place: &Place) {
     drive(place, "runs.py");
+}
+
+fn a_client_schedules_runs(place: &Place) {
+    drive(place, "crons.py");
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     http::server::error::Error,
-    id::{AssistantId, CheckpointId, ThreadId},
+    id::{CheckpointId, ThreadId},
     runs::request::Assistant,
 };
 
@@ -18,10 +18,10 @@ pub fn checkpoint(text: &str) -> Result<CheckpointId, Error> {
         .map_err(|_| Error::invalid("Invalid checkpoint ID"))
 }
 
-/// The id of an assistant, in the form with hyphens alone.
-pub fn hyphenated(text: &str) -> Option<AssistantId> {
+/// The id of an assistant or a cron, in the form with hyphens alone.
+pub fn hyphenated<T: From<uuid::Uuid>>(text: &str) -> Option<T> {
     let id: uuid::fmt::Hyphenated = text.parse().ok()?;
-    Some(AssistantId(id.into_uuid()))
+    Some(T::from(id.into_uuid()))
 }
 
 /// An assistant by id or by the name of its graph.

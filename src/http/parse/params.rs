@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use super::{fields, ids};
 use crate::{
     http::server::error::Error,
-    id::{AssistantId, RunId, ThreadId},
+    id::{AssistantId, CronId, RunId, ThreadId},
     runs::request::{Assistant, Mode},
     tree::members,
     value::Value,
@@ -49,6 +49,12 @@ impl Path {
         let id = self.get("assistant_id");
         let id = id.and_then(|text| ids::hyphenated(&text));
         id.ok_or_else(|| Error::invalid("Invalid assistant ID: must be a UUID"))
+    }
+
+    pub fn cron(&self) -> Result<CronId, Error> {
+        let id = self.get("cron_id");
+        let id = id.and_then(|text| ids::hyphenated(&text));
+        id.ok_or_else(|| Error::invalid("Invalid cron ID: must be a UUID"))
     }
 
     /// The checkpoint as written, which need not be an id.

@@ -19,6 +19,7 @@ use crate::{
     assistants,
     budget::{Budget, Reservation},
     contention::shares::{Share, Shares},
+    crons,
     http::{
         Services,
         parse::params::{Path, Query},
@@ -97,6 +98,10 @@ impl Call {
 
     pub fn items(&self) -> &store::Service {
         self.shared.services.items()
+    }
+
+    pub fn crons(&self) -> &crons::Service {
+        self.shared.services.crons()
     }
 
     pub fn assistants(&self) -> &assistants::Service {

@@ -17,6 +17,8 @@ use super::*;
 use crate::{
     channel::Kind,
     checkpoint,
+    contention::Patience,
+    crons,
     graph::{Compiled, Graph, Output, START},
     http::{Server, Services},
     id::ThreadId,
@@ -48,6 +50,11 @@ pub struct Running {
 
 impl Running {
     pub async fn start(options: Options) -> Self {
+        Self::start_at(options, crons::Clock::default()).await
+    }
+
+    /// With a clock that decides which crons are due, and is read often.
+    pub async fn start_at(options: Options, clock: crons::Clock) -> Self {
         let store = Arc::new(sqlite::Store::private().unwrap());
         let gate = Arc::new(RwLock::new(()));
         let parts = Parts {
@@ -57,6 +64,12 @@ impl Running {
             assistants: store.clone(),
             defaults: Default::default(),
             assistant_limits: Default::default(),
+            crons: crons::Service::new(
+                store.clone(),
+                crons::Options::default(),
+                clock,
+                Patience::default(),
+            ),
             items: crate::store::Service::new(
                 store.clone(),
                 crate::store::Limits::default(),
@@ -76,7 +89,10 @@ impl Running {
             ("counter".into(), counter()),
         ];
         let drain = CancellationToken::new();
-        let run_options = runs::Options::default();
+        let run_options = runs::Options {
+            poll: std::time::Duration::from_millis(50),
+            ..runs::Options::default()
+        };
         let services = Services::new(parts, keys, graphs, run_options, drain.clone());
         services.start().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -61,5 +61,8 @@ pub fn run_metadata(request: &request::Run, ids: &Ids, assistant: &Map, temporar
         map.insert("graph_id", Value::Str(ids.graph.clone()));
     }
     map.insert("assistant_id", ids.assistant.to_string());
+    if let Some(cron) = request.cron {
+        map.insert("cron_id", cron.to_string());
+    }
     map
 }

@@ -110,6 +110,9 @@ impl Kwargs {
         configurable.insert("thread_id", ids.thread.to_string());
         configurable.insert("graph_id", Value::Str(ids.graph.clone()));
         configurable.insert("assistant_id", ids.assistant.to_string());
+        if let Some(cron) = request.cron {
+            configurable.insert("cron_id", cron.to_string());
+        }
         identity::put_user(&mut configurable, &request.config, user);
         put_address(&mut configurable, &request.address);
 

@@ -92,6 +92,8 @@ RETURNING ",
     columns!()
 );
 
+const DELETE_CRONS: &str = "DELETE FROM crons WHERE assistant_id = $1";
+
 const DELETE: &str = "DELETE FROM assistants WHERE assistant_id = $1";
 
 const VERSIONS: &str = "
@@ -366,6 +368,7 @@ pub(super) async fn delete_assistant(
 ) -> Result<ChangedAssistant, Failure> {
     let lock = prepare(db, LOCK).await?;
     let delete = prepare(db, DELETE).await?;
+    let delete_crons = prepare(db, DELETE_CRONS).await?;
     let transaction = db.transaction().await?;
     let Some(row) = locked(&transaction, &lock, subject).await? else {
         return Ok(ChangedAssistant::Missing);
@@ -373,6 +376,7 @@ pub(super) async fn delete_assistant(
     if &*row.owner == SYSTEM {
         return Ok(ChangedAssistant::System);
     }
+    transaction.execute(&delete_crons, &[&row.id.0]).await?;
     transaction.execute(&delete, &[&row.id.0]).await?;
     transaction.commit().await?;
     Ok(ChangedAssistant::Done(Box::new(row)))
@@ -442,6 +446,7 @@ statements!(
     LATEST_VERSION,
     VERSION,
     ACTIVATE,
+    DELETE_CRONS,
     DELETE,
     VERSIONS,
     ALL,

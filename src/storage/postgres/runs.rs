@@ -38,6 +38,7 @@ mod cancel;
 mod claim;
 pub(super) mod create;
 mod finish;
+mod fire;
 mod open_runs;
 mod reclaim;
 mod recover;
@@ -48,6 +49,7 @@ pub(super) use cancel::{CANCEL, LOCK_SLOTS, request_cancel};
 pub(super) use claim::claim;
 pub(super) use create::{batch::create_runs, create_run};
 pub(super) use finish::finish;
+pub(super) use fire::fire;
 pub(super) use open_runs::open;
 pub(super) use reclaim::reclaim;
 pub(super) use recover::{recover, running};
@@ -212,4 +214,4 @@ pub(super) async fn retire(store: &Store, worker: WorkerId) -> Result<(), Error>
     .await
 }
 
-statements!(RENEW, RETIRE, RUN, THREAD, ENDED, RUNS, RUNS_WITHOUT_REQUESTS, RUN_SIZES; cancel, claim, create, finish, open_runs, reclaim, recover, undo);
+statements!(RENEW, RETIRE, RUN, THREAD, ENDED, RUNS, RUNS_WITHOUT_REQUESTS, RUN_SIZES; cancel, claim, create, finish, fire, open_runs, reclaim, recover, undo);

@@ -52,6 +52,8 @@ const ACTIVATE: &str = "UPDATE assistants SET version = ?1, graph_id = ?2, name 
 
 const OWN: &str = "UPDATE assistants SET owner = '' WHERE assistant_id = ?1";
 
+const DELETE_CRONS: &str = "DELETE FROM crons WHERE assistant_id = ?1";
+
 const DELETE: &str = "DELETE FROM assistants WHERE assistant_id = ?1";
 
 const DELETE_VERSIONS: &str = "DELETE FROM assistant_versions WHERE assistant_id = ?1";
@@ -326,8 +328,9 @@ pub(super) fn delete_assistant(
     if &*row.owner == SYSTEM {
         return Ok(ChangedAssistant::System);
     }
-    db.prepare_cached(DELETE_VERSIONS)?
-        .execute([row.id.0.as_bytes()])?;
+    for sql in [DELETE_CRONS, DELETE_VERSIONS] {
+        db.prepare_cached(sql)?.execute([row.id.0.as_bytes()])?;
+    }
     db.prepare_cached(DELETE)?.execute([row.id.0.as_bytes()])?;
     Ok(ChangedAssistant::Done(Box::new(row)))
 }

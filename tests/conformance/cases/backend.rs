@@ -4,9 +4,11 @@ use std::{any::Any, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use backstitch::{
+    assistants,
     checkpoint::{
         At, BlobRow, Commit, Flush, List, NewBranch, Query, Saver, Slot, Stored, Version, WriteRow,
     },
+    crons,
     id::{BranchId, CheckpointId, RunId, TaskId, ThreadId, TreeId},
     runs::{self, Created, Finish, NewRun, Run, Status},
     tree::{self, Outcome},
@@ -24,6 +26,8 @@ pub struct Backend {
     pub trees: Arc<dyn tree::Store>,
     pub runs: Arc<dyn runs::Store>,
     pub outbox: Arc<dyn outbox::Store>,
+    pub assistants: Arc<dyn assistants::Store>,
+    pub crons: Arc<dyn crons::Store>,
     /// Looks into the tables where no trait method does.
     pub probe: Box<dyn Probe>,
     /// The same tables, for whoever reads all of them.

@@ -1,7 +1,7 @@
 //! The routes of the server, from the list that is made from its own table, each with a request.
 
 use serde_json::{Value, json};
-use test_support::talk::user;
+use test_support::talk::{self, user};
 
 /// Every route and who may call it; a test of the server compares it with the table.
 const LISTED: &str = include_str!("../../routes.txt");
@@ -56,7 +56,7 @@ pub fn naming_threads() -> Vec<Route> {
     const ELSEWHERE: [&str; 4] = ["/runs", "/runs/stream", "/runs/wait", "/runs/batch"];
     let mut routes = all();
     routes.retain(|route| {
-        let rooms = ["/assistants", "/store", "/admin"];
+        let rooms = ["/assistants", "/store", "/admin", "/runs/crons"];
         !rooms.iter().any(|room| route.path.starts_with(room)) && !ELSEWHERE.contains(&route.path)
     });
     routes
@@ -155,6 +155,7 @@ impl Route {
                 | "/threads/{thread_id}/branches/{name}/activate",
             )
             | ("PUT", "/threads/{thread_id}/tags/{name}") => json!({"message_id": null}),
+            ("POST", "/threads/{thread_id}/runs/crons") => talk::with(run, "schedule", "0 0 1 1 *"),
             ("POST", path) if path.starts_with("/threads/{thread_id}/runs") => run,
             ("POST", "/runs/cancel") => json!({"thread_id": thread, "run_ids": [names.run]}),
             ("POST", "/runs/batch") => json!([run]),

@@ -51,6 +51,12 @@ impl Turns {
         Ok(open)
     }
 
+    /// A transaction that has locked nothing yet.
+    pub(crate) async fn unlocked(&self) -> Result<OpenTransaction, Error> {
+        self.open(|client| async move { Ok(client.batch_execute(BEGIN).await?) }.boxed())
+            .await
+    }
+
     /// A transaction whose statements all read one snapshot. It locks no tree.
     pub(crate) async fn snapshot(&self) -> Result<OpenTransaction, Error> {
         self.open(|client| async move { Ok(client.batch_execute(BEGIN_SNAPSHOT).await?) }.boxed())

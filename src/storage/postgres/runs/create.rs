@@ -36,10 +36,10 @@ SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b
 
 /// Keeps deletions out until the run's row keeps the checkpoint it starts from, and changes of rights
 /// until the run is there.
-const SHARE_TREE: &str = "
+pub(super) const SHARE_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR SHARE";
 
-const LOCK_TREE: &str = "
+pub(super) const LOCK_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR UPDATE";
 
 /// One row when the thread exists; without a run's columns when none was inserted. The log records

@@ -38,6 +38,7 @@ v AS (DELETE FROM checkpoint_blobs WHERE tree_id = $1),
 m AS (DELETE FROM message_nodes WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
 e AS (DELETE FROM events WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
 f AS (DELETE FROM event_facts WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
+k AS (DELETE FROM crons WHERE thread_id = ANY ((SELECT ids FROM t)::uuid[])),
 o AS (DELETE FROM trees WHERE tree_id = $1)
 SELECT 1";
 
@@ -61,7 +62,8 @@ UPDATE threads SET tree_id = thread_id, parent_thread_id = NULL, fork_checkpoint
  WHERE tree_id = $1";
 
 /// A thread with relatives becomes a tombstone; what they inherit is the path of their base.
-const DELETE_OWN_ROWS: [&str; 4] = [
+const DELETE_OWN_ROWS: [&str; 5] = [
+    "DELETE FROM crons WHERE thread_id = (SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND t.thread_id = $2)",
     "DELETE FROM tags WHERE tree_id = $1 AND thread_id = $2",
     "DELETE FROM branches WHERE tree_id = $1 AND thread_id = $2",
     "DELETE FROM runs WHERE tree_id = $1 AND thread_id = $2",

@@ -108,6 +108,7 @@ fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
         "DELETE FROM tags WHERE tree_id = ?1",
         "DELETE FROM branches WHERE tree_id = ?1",
         "DELETE FROM runs WHERE thread_id IN (SELECT thread_id FROM threads WHERE tree_id = ?1)",
+        "DELETE FROM crons WHERE thread_id IN (SELECT thread_id FROM threads WHERE tree_id = ?1)",
         "DELETE FROM checkpoint_writes WHERE tree_id = ?1",
         "DELETE FROM checkpoint_blobs WHERE tree_id = ?1",
         "DELETE FROM checkpoints WHERE tree_id = ?1",
@@ -139,7 +140,9 @@ fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
     forget(db, now)
 }
 
-const DELETE_OWN_ROWS: [&str; 3] = [
+const DELETE_OWN_ROWS: [&str; 4] = [
+    "DELETE FROM crons WHERE thread_id = (SELECT t.thread_id FROM threads t \
+     WHERE t.tree_id = ?1 AND t.thread_id = ?2)",
     "DELETE FROM tags WHERE tree_id = ?1 AND thread_id = ?2",
     "DELETE FROM branches INDEXED BY sqlite_autoindex_branches_2 \
      WHERE tree_id = ?1 AND thread_id = ?2",

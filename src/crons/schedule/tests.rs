@@ -1,0 +1,180 @@
+//! Schedules in zones whose clocks are put forward and back.
+
+use super::*;
+
+fn schedule(text: &str, zone: &str) -> Schedule {
+    Schedule::parse(text, Some(zone)).unwrap()
+}
+
+/// The first times after `start`, as UTC without seconds.
+fn times(schedule: &Schedule, start: &str, count: usize) -> Vec<String> {
+    let mut at = Timestamp::read(start).unwrap();
+    let mut found = Vec::new();
+    for _ in 0..count {
+        at = schedule.after(at).unwrap();
+        found.push(at.to_string()[5..16].to_owned());
+    }
+    found
+}
+
+#[test]
+fn a_time_that_the_clock_skips_is_the_first_moment_after() {
+    // Berlin goes from 02:00 to 03:00, which is 01:00 UTC.
+    let fixed = schedule("30 2 * * *", "Europe/Berlin");
+    assert_eq!(
+        times(&fixed, "2026-03-28T00:00:00Z", 3),
+        ["03-28T01:30", "03-29T01:00", "03-30T00:30"]
+    );
+    // New York, 02:00 to 03:00 at 07:00 UTC; what is due before and behind the gap is due once.
+    let around = schedule("0 1,3 8 3 *", "America/New_York");
+    assert_eq!(
+        times(&around, "2026-03-08T00:00:00Z", 2),
+        ["03-08T06:00", "03-08T07:00"]
+    );
+    // Lord Howe skips half an hour: 02:00 to 02:30 at 15:30 UTC of the day before.
+    let half = schedule("15 2 * * *", "Australia/Lord_Howe");
+    assert_eq!(
+        times(&half, "2026-10-03T00:00:00Z", 2),
+        ["10-03T15:30", "10-04T15:15"]
+    );
+    let steps = schedule("*/30 * * * *", "Europe/Berlin");
+    assert_eq!(
+        times(&steps, "2026-03-29T00:00:00Z", 3),
+        ["03-29T00:30", "03-29T01:00", "03-29T01:30"]
+    );
+}
+
+#[test]
+fn a_fixed_time_that_the_clock_shows_twice_is_the_first_of_them() {
+    // Berlin goes from 03:00 back to 02:00 at 01:00 UTC.
+    let fixed = schedule("30 2 * * *", "Europe/Berlin");
+    assert_eq!(
+        times(&fixed, "2026-10-24T12:00:00Z", 2),
+        ["10-25T00:30", "10-26T01:30"]
+    );
+    // From between the two it is the next day's.
+    assert_eq!(times(&fixed, "2026-10-25T00:30:00Z", 1), ["10-26T01:30"]);
+    let new_york = schedule("30 1 * * *", "America/New_York");
+    assert_eq!(
+        times(&new_york, "2026-11-01T00:00:00Z", 2),
+        ["11-01T05:30", "11-02T06:30"]
+    );
+}
+
+#[test]
+fn steps_and_wildcards_go_on_while_the_clock_shows_an_hour_twice() {
+    let steps = schedule("*/30 * * * *", "Europe/Berlin");
+    assert_eq!(
+        times(&steps, "2026-10-24T23:45:00Z", 6),
+        [
+            "10-25T00:00",
+            "10-25T00:30",
+            "10-25T01:00",
+            "10-25T01:30",
+            "10-25T02:00",
+            "10-25T02:30"
+        ]
+    );
+}
+
+#[test]
+fn the_day_of_a_schedule_is_that_of_its_zone() {
+    let paris = schedule("0 0 * * *", "Europe/Paris");
+    assert_eq!(
+        times(&paris, "2026-11-20T22:07:41Z", 2),
+        ["11-20T23:00", "11-21T23:00"]
+    );
+    let utc = Schedule::parse("0 0 * * *", None).unwrap();
+    assert_eq!(times(&utc, "2026-11-20T22:07:41Z", 1), ["11-21T00:00"]);
+}
+
+#[test]
+fn fields_have_lists_ranges_steps_and_names() {
+    let start = "2026-11-20T22:07:41Z";
+    for (text, first) in [
+        ("*/5 * * * *", "11-20T22:10"),
+        ("1,7,30-40/5 * * * *", "11-20T22:30"),
+        ("0 9 * * MON-FRI", "11-23T09:00"),
+        ("0 9 * * mon", "11-23T09:00"),
+        ("0 0 * * 7", "11-22T00:00"),
+        ("0 0 * * 0", "11-22T00:00"),
+        ("0 0 1 JAN,jul *", "01-01T00:00"),
+        ("0 0 29 2 *", "02-29T00:00"),
+        ("0 0 L * *", "11-30T00:00"),
+        (" 0  0 * * * ", "11-21T00:00"),
+        // Of the two days either is enough.
+        ("0 0 13 * 6", "11-21T00:00"),
+    ] {
+        let schedule = Schedule::parse(text, None).unwrap();
+        assert_eq!(times(&schedule, start, 1), [first], "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_schedule_of_five_fields_is_refused() {
+    let long = "1,".repeat(600) + "1 * * * *";
+    for text in [
+        "",
+        "bad",
+        "* * * *",
+        "* * * * * *",
+        "0 0 0 1 1 * 2030",
+        "61 * * * *",
+        "* 24 * * *",
+        "* * 0 * *",
+        "* * 32 * *",
+        "* * * 13 *",
+        "* * * * 8",
+        "*/0 * * * *",
+        "-1 * * * *",
+        "5-1-2 * * * *",
+        "1-60/5 * * * *",
+        "@daily",
+        "@every 5m",
+        "@daily @daily @daily @daily @daily",
+        "R * * * *",
+        "* * 15W * *",
+        "* * * * +1",
+        "* * * * MONDAY",
+        "a b c d e",
+        "* * * * \u{0}",
+        "* * * * \u{2028}1 \u{1F600}",
+        &long,
+    ] {
+        let refused = Schedule::parse(text, None);
+        assert!(matches!(refused, Err(Error::Schedule(_))), "{text:?}");
+    }
+}
+
+#[test]
+fn a_schedule_that_no_date_fits_has_no_next_time() {
+    let start = Timestamp::read("2026-11-20T22:07:41Z").unwrap();
+    for text in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 31 2 *"] {
+        let schedule = Schedule::parse(text, None).unwrap();
+        assert_eq!(schedule.after(start), None, "{text}");
+    }
+}
+
+#[test]
+fn zones_are_known_by_their_exact_names_alone() {
+    for zone in [
+        "Mars/X",
+        "",
+        "europe/paris",
+        "+01:00",
+        "UTC+1",
+        "../etc/passwd",
+        "a\0b",
+    ] {
+        let refused = Schedule::parse("* * * * *", Some(zone));
+        assert!(matches!(refused, Err(Error::Zone(_))), "{zone:?}");
+    }
+    for zone in [
+        "UTC",
+        "Etc/UTC",
+        "Europe/Paris",
+        "America/Argentina/Buenos_Aires",
+    ] {
+        assert!(Schedule::parse("* * * * *", Some(zone)).is_ok(), "{zone}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Crons as a storage has them, and the storage trait.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{
+    Schedule,
+    request::{Filter, OnRunCompleted, Search},
+};
+use crate::{
+    checkpoint,
+    id::{AssistantId, CronId, ThreadId},
+    time::Timestamp,
+    tree::members::{Access, Denied},
+    value::Map,
+};
+
+/// A row of `crons`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CronRow {
+    /// Key.
+    pub id: CronId,
+    /// The principal whom it belongs to, and with it the threads that it makes.
+    pub owner: Arc<str>,
+    /// On whose behalf its runs are; `None` when nobody authenticated at its creation.
+    pub principal: Option<Arc<str>>,
+    /// The assistant of its runs.
+    pub assistant: AssistantId,
+    /// The thread of its runs; without one each has a new thread.
+    pub thread: Option<ThreadId>,
+    /// When it is due, see [`Schedule`].
+    pub schedule: String,
+    /// The zone of the schedule, UTC without one.
+    pub timezone: Option<String>,
+    /// After this time it is not due any more.
+    pub end_time: Option<Timestamp>,
+    /// Whether it creates runs.
+    pub enabled: bool,
+    /// What becomes of a new thread; `None` when it has a thread.
+    pub on_run_completed: Option<OnRunCompleted>,
+    /// What clients note about it.
+    pub metadata: Map,
+    /// The body of its creation with its changes: what its runs request.
+    pub payload: Map,
+    /// When it is due next; `None` when it never is any more.
+    pub next_run: Option<Timestamp>,
+    /// When it last created a run.
+    pub last_run: Option<Timestamp>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When a client last changed it.
+    pub updated_at: Timestamp,
+}
+
+impl CronRow {
+    /// When it is due next after `time`.
+    pub fn due_after(&self, time: Timestamp) -> Option<Timestamp> {
+        let schedule = Schedule::parse(&self.schedule, self.timezone.as_deref()).ok()?;
+        let next = schedule.after(time)?;
+        self.end_time.is_none_or(|end| next <= end).then_some(next)
+    }
+}
+
+/// What became of a creation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CreatedCron {
+    /// It was created.
+    Done(Box<CronRow>),
+    /// There is no such thread.
+    NoThread,
+    /// The client has no level on the thread, or too low a one.
+    Denied(Denied),
+    /// There is no such assistant.
+    NoAssistant,
+}
+
+/// A storage of crons. Their runs are created by that of runs, in the transaction that moves the
+/// due time on.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The clock of the database.
+    async fn clock(&self) -> Result<Timestamp, checkpoint::Error>;
+
+    /// Creates a cron; the times of its creation and change are the database's. Whoever creates
+    /// it for a thread must have the level on the thread in the transaction.
+    async fn create_cron(
+        &self,
+        row: CronRow,
+        access: Access,
+    ) -> Result<CreatedCron, checkpoint::Error>;
+
+    /// A cron of the viewer, of anybody without one.
+    async fn cron(
+        &self,
+        id: CronId,
+        viewer: Option<Arc<str>>,
+    ) -> Result<Option<CronRow>, checkpoint::Error>;
+
+    /// Writes a changed cron, unless it has changed or was due since `old` was read: then `None`.
+    async fn replace_cron(
+        &self,
+        old: CronRow,
+        new: CronRow,
+    ) -> Result<Option<CronRow>, checkpoint::Error>;
+
+    /// Deletes a cron of the viewer. False when there is none.
+    async fn delete_cron(
+        &self,
+        id: CronId,
+        viewer: Option<Arc<str>>,
+    ) -> Result<bool, checkpoint::Error>;
+
+    /// A page of crons.
+    async fn search_crons(&self, search: Search) -> Result<Vec<CronRow>, checkpoint::Error>;
+
+    /// How many crons there are.
+    async fn count_crons(&self, filter: Filter) -> Result<u64, checkpoint::Error>;
+
+    /// Crons that are due at `now`, those that are due longest first.
+    async fn due_crons(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<CronRow>, checkpoint::Error>;
+}

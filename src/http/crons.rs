@@ -1,0 +1,202 @@
+//! Crons: created, changed, deleted, read, searched and counted.
+
+use hyper::{Response, StatusCode};
+
+mod parse;
+
+pub(super) use parse::request_of;
+
+use super::{
+    page::{self, LIST_DEFAULT, LIST_MAX, ORDERS},
+    parse::{fields::Fields, ids},
+    server::{
+        body::{self, Body},
+        call::Call,
+        error::Error,
+    },
+};
+use crate::{
+    assistants,
+    crons::{
+        self, CronRow,
+        request::{Filter, Search, SortBy},
+        service::NewCron,
+    },
+    id::{AssistantId, ThreadId},
+    runs::request::Assistant,
+    tree::{self, members::Level},
+    value::Value,
+};
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("cron_id", "cron_id"),
+    ("assistant_id", "assistant_id"),
+    ("thread_id", "thread_id"),
+    ("user_id", "user_id"),
+    ("end_time", "end_time"),
+    ("schedule", "schedule"),
+    ("timezone", "timezone"),
+    ("payload", "payload"),
+    ("next_run_date", "next_run_date"),
+    ("metadata", "metadata"),
+    ("on_run_completed", "on_run_completed"),
+    ("enabled", "enabled"),
+    ("created_at", "created_at"),
+    ("updated_at", "updated_at"),
+];
+
+/// `POST /runs/crons`
+pub(super) async fn create(call: Call) -> Result<Response<Body>, Error> {
+    create_on(call, None).await
+}
+
+/// `POST /threads/{thread_id}/runs/crons`
+pub(super) async fn create_on_thread(call: Call) -> Result<Response<Body>, Error> {
+    let thread = call.path.thread()?;
+    create_on(call, Some(thread)).await
+}
+
+async fn create_on(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let content = parse::content(&fields)?;
+    if content.schedule.is_none() {
+        return Err(fields.required("schedule"));
+    }
+    let webhooks = &call.shared.options.webhooks;
+    let request = parse::request(fields.map_of(), webhooks)?;
+    let new = NewCron {
+        owner: call.principal(),
+        access: call.access.at(Level::Writer),
+        assistant: assistant(&call, &request.assistant).await?,
+        thread,
+        content,
+    };
+    let created = call.crons().create(new).await?;
+    Ok(body::json(StatusCode::OK, &created))
+}
+
+/// The id of an assistant that the client sees.
+async fn assistant(call: &Call, assistant: &Assistant) -> Result<AssistantId, Error> {
+    let viewer = call.viewer();
+    let found = call.assistants().resolve(viewer.as_ref(), assistant).await;
+    found.map(|found| found.id).map_err(|error| match error {
+        assistants::Error::UnknownGraph { .. } | assistants::Error::NoAssistant => {
+            let name = match assistant {
+                Assistant::Id(id) => id.to_string(),
+                Assistant::Graph(name) => name.chars().take(80).collect(),
+            };
+            Error::missing(format!("Assistant '{name}' not found"))
+        }
+        other => other.into(),
+    })
+}
+
+/// `GET /runs/crons/{cron_id}`
+pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
+    let found = call.crons().get(call.viewer(), call.path.cron()?);
+    Ok(body::json(StatusCode::OK, &found.await.map_err(bare)?))
+}
+
+/// `PATCH /runs/crons/{cron_id}`
+pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
+    let id = call.path.cron()?;
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    if fields.map_of().is_empty() {
+        return Err(Error::bad_request("Request body cannot be empty"));
+    }
+    let change = parse::content(&fields)?;
+    let webhooks = &call.shared.options.webhooks;
+    let check = |cron: &CronRow| parse::request(&cron.payload, webhooks).map(drop);
+    let changed = call.crons().change(call.viewer(), id, &change, check);
+    Ok(body::json(StatusCode::OK, &changed.await?))
+}
+
+/// `DELETE /runs/crons/{cron_id}`
+pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
+    let id = call.path.cron()?;
+    let deleted = call.crons().delete(call.viewer(), id).await;
+    deleted.map_err(bare)?;
+    Ok(body::empty(StatusCode::NO_CONTENT))
+}
+
+/// `POST /runs/crons/search`
+pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let limit = fields.integer("limit", 1, LIST_MAX)?;
+    let limit = limit.unwrap_or(LIST_DEFAULT) as usize;
+    let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize;
+    // An empty list leaves the choice to the server.
+    let select = fields.words("select", COLUMNS)?;
+    let select = select.filter(|columns| !columns.is_empty());
+    let search = Search {
+        filter: filter(&call, &fields)?,
+        limit: limit + 1,
+        offset,
+        sort_by: fields.word("sort_by", SortBy::ALL)?.unwrap_or_default(),
+        ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
+    };
+    let mut found = call.crons().search(search).await?;
+    if let Some(columns) = select {
+        for map in found.iter_mut().filter_map(Value::make_map_mut) {
+            map.retain(|key, _| columns.contains(&&**key));
+        }
+    }
+    Ok(page::respond(found, limit, offset))
+}
+
+/// `POST /runs/crons/count`
+pub(super) async fn count(mut call: Call) -> Result<Response<Body>, Error> {
+    let body = call.json().await?;
+    let filter = filter(&call, &Fields::of(&body)?)?;
+    let count = call.crons().count(filter).await?;
+    Ok(body::json(StatusCode::OK, &Value::from(count)))
+}
+
+fn filter(call: &Call, fields: &Fields<'_>) -> Result<Filter, Error> {
+    let assistant = fields.text("assistant_id")?.map(|text| {
+        let found = match ids::assistant(text) {
+            Assistant::Id(id) => Some(id),
+            Assistant::Graph(name) => {
+                let named = call.assistants().named(&name);
+                named.map(|_| AssistantId::of_graph(&name))
+            }
+        };
+        found.ok_or_else(|| Error::invalid("Invalid assistant ID: must be a UUID"))
+    });
+    let thread = fields.text("thread_id")?.map(|text| ids::thread(text));
+    Ok(Filter {
+        assistant: assistant.transpose()?,
+        thread: thread.transpose()?,
+        enabled: fields.flag("enabled")?,
+        metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
+        viewer: call.viewer(),
+    })
+}
+
+/// Without the id of what is missing.
+fn bare(error: crons::Error) -> Error {
+    match error {
+        crons::Error::NoCron(_) => Error::not_found(),
+        other => other.into(),
+    }
+}
+
+impl From<crons::Error> for Error {
+    fn from(error: crons::Error) -> Self {
+        use crons::Error as E;
+        let text = error.to_string();
+        match error {
+            E::Storage(error) => error.into(),
+            E::Denied(denied) => tree::Error::from(denied).into(),
+            E::NoCron(_) | E::NoThread(_) | E::NoAssistant(_) => Self::missing(text),
+            E::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, text),
+            E::Conflict(_) => Self::conflict(text),
+            E::Schedule(_) | E::Never(_) | E::Zone(_) | E::Ended | E::Metadata(_) => {
+                Self::invalid(text)
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The bodies of requests about crons, and the runs that crons request.
+
+use crate::{
+    crons::{Change, CronRow, request::OnRunCompleted},
+    http::{
+        parse::{fields::Fields, metadata::metadata},
+        runs::parse_run,
+        server::error::Error,
+    },
+    runs::request::Run,
+    time::Timestamp,
+    value::{Map, Value},
+    webhooks::Policy,
+};
+
+/// The fields of a cron that are those of its runs.
+const OF_RUNS: [&str; 15] = [
+    "assistant_id",
+    "input",
+    "config",
+    "context",
+    "metadata",
+    "webhook",
+    "interrupt_before",
+    "interrupt_after",
+    "stream_mode",
+    "stream_subgraphs",
+    "stream_resumable",
+    "durability",
+    "checkpoint_during",
+    "multitask_strategy",
+    "feedback_keys",
+];
+
+/// What is configurable only of a run that a client addresses.
+const OF_ADDRESSES: [&str; 5] = [
+    "cron_id",
+    "thread_id",
+    "checkpoint_id",
+    "checkpoint_ns",
+    "checkpoint_map",
+];
+
+/// The fields that are a cron's own. Those of its runs are in the payload.
+pub(super) fn content(fields: &Fields<'_>) -> Result<Change, Error> {
+    let text = |name| Ok::<_, Error>(fields.text(name)?.map(|text| text.to_string()));
+    let end_time = match fields.map_of().get("end_time") {
+        None => None,
+        Some(Value::Null) => Some(None),
+        Some(_) => {
+            let text = text("end_time")?.unwrap_or_default();
+            let time = Timestamp::read(&text).ok_or_else(|| {
+                let reason = "A date and time in the form of ISO 8601 is needed, such as \
+                              2030-01-01T00:00:00Z";
+                fields.refuse("end_time", reason)
+            })?;
+            Some(Some(time))
+        }
+    };
+    Ok(Change {
+        schedule: text("schedule")?,
+        timezone: text("timezone")?,
+        end_time,
+        enabled: fields.flag("enabled")?,
+        on_run_completed: fields.word("on_run_completed", OnRunCompleted::ALL)?,
+        metadata: metadata(fields)?,
+        payload: fields.map_of().clone(),
+    })
+}
+
+/// The run that a body or a payload requests.
+pub(super) fn request(payload: &Map, webhooks: &Policy) -> Result<Run, Error> {
+    let mut body = Map::with_capacity(OF_RUNS.len());
+    for name in OF_RUNS {
+        if let Some(value) = payload.get(name) {
+            body.insert(name, value.clone());
+        }
+    }
+    let configurable = body
+        .get_mut("config")
+        .and_then(Value::make_map_mut)
+        .and_then(|config| config.get_mut("configurable")?.make_map_mut());
+    if let Some(configurable) = configurable {
+        configurable.retain(|key, _| !OF_ADDRESSES.contains(&&**key));
+    }
+    parse_run(&Value::map(body), false, webhooks)
+}
+
+/// The run that a cron requests. Its webhook was checked when it was stored, and is when it is called.
+pub(in crate::http) fn request_of(cron: &CronRow) -> Result<Run, String> {
+    let mut payload = cron.payload.clone();
+    let webhook = payload.remove("webhook");
+    let run = request(&payload, &Policy::default()).map_err(|error| error.to_string())?;
+    Ok(Run {
+        webhook: webhook.and_then(|url| url.as_str().map(Into::into)),
+        ..run
+    })
+}

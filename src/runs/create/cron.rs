@@ -1,0 +1,126 @@
+//! The run of a cron that is due.
+
+use super::new_thread;
+use crate::{
+    crons::{CronRow, request::OnRunCompleted},
+    id::{RunId, ThreadId},
+    runs::{
+        Created, Error, Fired, Firing, Service, refusal,
+        request::{self, OnCompletion},
+    },
+    time::Timestamp,
+    tree::members::{Access, Level},
+};
+
+impl Service {
+    /// Creates the run of a cron that is due, on behalf of its principal, and moves the cron on. A time
+    /// whose run cannot be created is skipped. False when another process was first.
+    ///
+    /// # Errors
+    /// The server drains or the storage failed: the cron is still due.
+    pub(in crate::runs) async fn fire(
+        &self,
+        cron: &CronRow,
+        now: Timestamp,
+        request: Result<request::Run, String>,
+    ) -> Result<bool, Error> {
+        let Some(due) = cron.next_run else {
+            return Ok(false);
+        };
+        let mut firing = Firing {
+            cron: cron.id,
+            due,
+            updated_at: cron.updated_at,
+            now,
+            next: cron.due_after(now.max(due)),
+            run: None,
+        };
+        let run = RunId::of_cron(cron.id, due.0);
+        let request = match request {
+            Ok(request) => self.prepare_of_cron(cron, run, request, &mut firing).await,
+            Err(reason) => Err(Error::Invalid(reason)),
+        };
+        let request = match request {
+            Ok(request) => Some(request),
+            Err(error @ (Error::Draining | Error::Storage(_))) => return Err(error),
+            Err(error) => {
+                tracing::error!(cron = %cron.id, %due, %error, "a cron cannot create its run");
+                None
+            }
+        };
+        let fired = self.shared.parts.runs.fire(firing).await;
+        match (fired, request) {
+            (
+                Ok(Fired::Past(created @ (Created::Started(..) | Created::Queued(_)))),
+                Some(request),
+            ) => {
+                self.launch(&request, run, created).await?;
+                Ok(true)
+            }
+            (fired, _) => {
+                self.discard(run);
+                let fired = fired?;
+                log(cron, due, run, &fired);
+                Ok(!matches!(fired, Fired::Lost))
+            }
+        }
+    }
+
+    /// Prepares the run, and returns its request.
+    async fn prepare_of_cron(
+        &self,
+        cron: &CronRow,
+        run: RunId,
+        mut request: request::Run,
+        firing: &mut Firing,
+    ) -> Result<request::Run, Error> {
+        let id = uuid::Uuid::new_v4().to_string();
+        request.request_id = id.into();
+        request.cron = Some(cron.id);
+        request.principal = cron.owner.clone();
+        request.user = cron.principal.clone();
+        request.access = match &cron.principal {
+            Some(principal) => {
+                let request = request.request_id.clone();
+                Access::of(principal.clone(), request, Level::Writer)
+            }
+            None => Access::unrestricted(),
+        };
+        request.on_completion = match cron.on_run_completed {
+            Some(OnRunCompleted::Keep) => OnCompletion::Keep,
+            Some(OnRunCompleted::Delete) | None => OnCompletion::Delete,
+        };
+        let temporary = cron.thread.is_none() && request.on_completion == OnCompletion::Delete;
+        let thread = cron.thread.unwrap_or_else(|| ThreadId::of_run(run));
+        let (ids, resolved) = self.ids(run, thread, &mut request).await?;
+        let mut prepared = self.build(&ids, &resolved, &request, temporary)?;
+        prepared.new.create_thread = new_thread(&request, &ids, cron.thread);
+        firing.run = Some(prepared.new);
+        Ok(request)
+    }
+}
+
+/// Records why a due time is past without a run of ours.
+fn log(cron: &CronRow, due: Timestamp, run: RunId, fired: &Fired) {
+    let id = cron.id;
+    match fired {
+        Fired::Past(Created::Denied(_)) => {
+            let principal = cron.principal.as_deref().unwrap_or_default();
+            tracing::warn!(
+                cron = %id, %due, principal,
+                "a cron was disabled: its principal may not create runs on its thread any more"
+            );
+        }
+        Fired::Past(Created::NoThread) => {
+            tracing::warn!(cron = %id, %due, "a cron was deleted: its thread is gone");
+        }
+        Fired::Past(Created::Exists) => {
+            tracing::info!(cron = %id, %due, %run, "the run of a cron was there already");
+        }
+        Fired::Past(created) => {
+            let reason = refusal(run, created).map(|error| error.to_string());
+            tracing::warn!(cron = %id, %due, reason, "a due time of a cron was skipped");
+        }
+        Fired::Skipped | Fired::Lost => {}
+    }
+}

@@ -1,0 +1,160 @@
+//! Lists of crons: pages in every order, counts, and those that are due.
+
+use deadpool_postgres::Object;
+
+use super::{
+    super::{
+        columns::{Json, Params, Time, all, column, name, one},
+        connection::Failure,
+    },
+    rows::cron_of,
+};
+use crate::{
+    crons::{
+        CronRow,
+        request::{Filter, Search},
+    },
+    time::Timestamp,
+};
+
+/// What of the filter every list has.
+macro_rules! filtered {
+    ($by:literal, $rest:expr) => {
+        concat!(
+            " FROM crons
+ WHERE ",
+            $by,
+            " AND ($3::uuid IS NULL OR assistant_id = $3) AND ($4::boolean IS NULL OR enabled = $4)
+   AND ($5::jsonb IS NULL OR metadata @> $5)",
+            $rest
+        )
+    };
+}
+
+macro_rules! page {
+    ($by:literal, $column:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            cron_columns!(),
+            filtered!(
+                $by,
+                concat!(
+                    "
+ ORDER BY ",
+                    $column,
+                    " ",
+                    $order,
+                    ", cron_id ",
+                    $order,
+                    " LIMIT $6 OFFSET $7"
+                )
+            )
+        )
+    };
+}
+
+/// Pages in each order, falling and rising, in the order of the words for it.
+macro_rules! pages {
+    ($by:literal) => {
+        [
+            page!($by, "cron_id", "DESC"),
+            page!($by, "cron_id", "ASC"),
+            page!($by, "assistant_id", "DESC"),
+            page!($by, "assistant_id", "ASC"),
+            page!($by, "thread_id IS NULL, thread_id", "DESC"),
+            page!($by, "thread_id IS NULL, thread_id", "ASC"),
+            page!($by, "created_at", "DESC"),
+            page!($by, "created_at", "ASC"),
+            page!($by, "updated_at", "DESC"),
+            page!($by, "updated_at", "ASC"),
+            page!($by, "next_run_at IS NULL, next_run_at", "DESC"),
+            page!($by, "next_run_at IS NULL, next_run_at", "ASC"),
+            page!($by, "end_time IS NULL, end_time", "DESC"),
+            page!($by, "end_time IS NULL, end_time", "ASC"),
+        ]
+    };
+}
+
+const ALL: [&str; 14] = pages!("$1::text IS NULL AND $2::uuid IS NULL");
+const OWNED: [&str; 14] = pages!("owner = $1 AND $2::uuid IS NULL");
+const OF_THREAD: [&str; 14] = pages!("thread_id = $2 AND ($1::text IS NULL OR owner = $1)");
+
+const COUNTS: [&str; 3] = [
+    concat!(
+        "SELECT count(*)",
+        filtered!("$1::text IS NULL AND $2::uuid IS NULL", "")
+    ),
+    concat!(
+        "SELECT count(*)",
+        filtered!("owner = $1 AND $2::uuid IS NULL", "")
+    ),
+    concat!(
+        "SELECT count(*)",
+        filtered!("thread_id = $2 AND ($1::text IS NULL OR owner = $1)", "")
+    ),
+];
+
+const DUE: &str = concat!(
+    "SELECT ",
+    cron_columns!(),
+    " FROM crons WHERE enabled AND next_run_at <= $1 ORDER BY next_run_at LIMIT $2"
+);
+
+/// Which of the three ways leads to the crons that a filter lets pass.
+fn way(filter: &Filter) -> usize {
+    match (filter.thread, &filter.viewer) {
+        (Some(_), _) => 2,
+        (None, Some(_)) => 1,
+        (None, None) => 0,
+    }
+}
+
+fn whole(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn metadata(filter: &Filter) -> Option<Json<'static>> {
+    (!filter.metadata.is_empty()).then(|| Json::of_map(&filter.metadata))
+}
+
+pub(in super::super) async fn search_crons(
+    db: &Object,
+    search: &Search,
+) -> Result<Vec<CronRow>, Failure> {
+    let filter = &search.filter;
+    let texts = [ALL, OWNED, OF_THREAD][way(filter)];
+    let params: Params<'_, 7> = [
+        &filter.viewer.as_deref().map(name),
+        &filter.thread.map(|thread| thread.0),
+        &filter.assistant.map(|assistant| assistant.0),
+        &filter.enabled,
+        &metadata(filter),
+        &whole(search.limit),
+        &whole(search.offset),
+    ];
+    all(db, texts[search.order()], &params, cron_of).await
+}
+
+pub(in super::super) async fn count_crons(db: &Object, filter: &Filter) -> Result<u64, Failure> {
+    let params: Params<'_, 5> = [
+        &filter.viewer.as_deref().map(name),
+        &filter.thread.map(|thread| thread.0),
+        &filter.assistant.map(|assistant| assistant.0),
+        &filter.enabled,
+        &metadata(filter),
+    ];
+    let count = one(db, COUNTS[way(filter)], &params, |row| {
+        column::<i64>(row, "count")
+    });
+    Ok(u64::try_from(count.await?.unwrap_or(0)).unwrap_or(0))
+}
+
+pub(in super::super) async fn due_crons(
+    db: &Object,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<CronRow>, Failure> {
+    all(db, DUE, &[&Time(now), &whole(limit)], cron_of).await
+}
+
+statements!(ALL, OWNED, OF_THREAD, COUNTS, DUE);

@@ -1,0 +1,109 @@
+//! The due time of a cron: its run is created and the cron moves on, in one transaction.
+
+use deadpool_postgres::Object;
+use futures::FutureExt;
+
+use super::{
+    super::{
+        Store,
+        columns::{Params, Time},
+        connection::{Failure, prepare},
+    },
+    create::{LOCK_TREE, SHARE_TREE, within},
+};
+use crate::{
+    checkpoint::Error,
+    runs::{Created, Fired, Firing, Strategy},
+};
+
+/// Whoever finds the row locked is too late: the other process has this due time.
+const CLAIM: &str = "
+SELECT 1 FROM crons WHERE cron_id = $1 AND next_run_at = $2 AND updated_at = $3 AND enabled FOR UPDATE SKIP LOCKED";
+
+const ADVANCE: &str = "
+UPDATE crons SET next_run_at = $2, last_run_at = COALESCE($3, last_run_at) WHERE cron_id = $1";
+
+const DISABLE: &str = "
+UPDATE crons SET enabled = false, updated_at = greatest(now(), updated_at + interval '1 microsecond') WHERE cron_id = $1";
+
+const FORGET: &str = "DELETE FROM crons WHERE cron_id = $1";
+
+/// See [`runs::Store::fire`](crate::runs::Store::fire).
+pub(in super::super) async fn fire(store: &Store, firing: &Firing) -> Result<Fired, Error> {
+    let _turn = match &firing.run {
+        Some(run) => Some(store.hot.thread(run.thread).await?),
+        None => None,
+    };
+    let mut transaction = store.turns.unlocked().await?;
+    let owned = firing.clone();
+    let fired = transaction
+        .run(move |client| {
+            let firing = owned.clone();
+            async move { fire_within(client, &firing).await }.boxed()
+        })
+        .await?;
+    if !matches!(fired, Fired::Lost) {
+        transaction.commit().await?;
+    }
+    if let Fired::Past(Created::Started(run, _) | Created::Queued(run)) = &fired {
+        store.hot.remember(run.thread, run.tree);
+    }
+    Ok(fired)
+}
+
+async fn fire_within(client: &Object, firing: &Firing) -> Result<Fired, Failure> {
+    // The tree before the cron, as those lock them who delete a thread with its crons.
+    if let Some(run) = firing
+        .run
+        .as_ref()
+        .filter(|run| run.create_thread.is_none())
+    {
+        let lock = match run.strategy {
+            Strategy::Rollback => LOCK_TREE,
+            _ => SHARE_TREE,
+        };
+        let lock = prepare(client, lock).await?;
+        client.query_opt(&lock, &[&run.thread.0]).await?;
+    }
+    let claim = prepare(client, CLAIM).await?;
+    let (due, changed) = (Time(firing.due), Time(firing.updated_at));
+    let row: Params<'_, 3> = [&firing.cron.0, &due, &changed];
+    if client.query_opt(&claim, &row).await?.is_none() {
+        return Ok(Fired::Lost);
+    }
+    let Some(run) = &firing.run else {
+        advance(client, firing, false).await?;
+        return Ok(Fired::Skipped);
+    };
+    client.batch_execute("SAVEPOINT run").await?;
+    let created = within(client, run).await?;
+    if !matches!(created, Created::Started(..) | Created::Queued(_)) {
+        client.batch_execute("ROLLBACK TO SAVEPOINT run").await?;
+    }
+    match created {
+        Created::Denied(_) => change(client, DISABLE, firing).await?,
+        Created::NoThread => change(client, FORGET, firing).await?,
+        Created::Started(..) | Created::Queued(_) | Created::Exists => {
+            advance(client, firing, true).await?;
+        }
+        Created::Busy | Created::QueueFull(_) => advance(client, firing, false).await?,
+    }
+    Ok(Fired::Past(created))
+}
+
+async fn advance(client: &Object, firing: &Firing, has_run: bool) -> Result<(), Failure> {
+    let statement = prepare(client, ADVANCE).await?;
+    let next = firing.next.map(Time);
+    let last = has_run.then_some(Time(firing.now));
+    let params: Params<'_, 3> = [&firing.cron.0, &next, &last];
+    client.execute(&statement, &params).await?;
+    Ok(())
+}
+
+async fn change(client: &Object, text: &'static str, firing: &Firing) -> Result<(), Failure> {
+    let statement = prepare(client, text).await?;
+    client.execute(&statement, &[&firing.cron.0]).await?;
+    Ok(())
+}
+
+statements!(CLAIM, ADVANCE, DISABLE, FORGET);

@@ -1,0 +1,133 @@
+//! Lists of crons: pages in every order, counts, and those that are due.
+
+use rusqlite::{Connection, Row, params};
+
+use super::{
+    super::columns::{all, json_map},
+    rows::cron_of,
+};
+use crate::{
+    checkpoint::Error,
+    crons::{
+        CronRow,
+        request::{Filter, Search},
+    },
+    time::Timestamp,
+    value::contains_map,
+};
+
+/// Crons in one order. What SQL cannot decide (containment) is decided row by row.
+macro_rules! page {
+    ($by:literal, $column:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            cron_columns!(),
+            " FROM crons WHERE ",
+            $by,
+            " AND (?3 IS NULL OR assistant_id = ?3) AND (?4 IS NULL OR enabled = ?4) ORDER BY ",
+            $column,
+            " ",
+            $order,
+            ", cron_id ",
+            $order
+        )
+    };
+}
+
+/// Pages in each order, falling and rising, in the order of the words for it.
+macro_rules! pages {
+    ($by:literal) => {
+        [
+            page!($by, "cron_id", "DESC"),
+            page!($by, "cron_id", "ASC"),
+            page!($by, "assistant_id", "DESC"),
+            page!($by, "assistant_id", "ASC"),
+            page!($by, "thread_id IS NULL, thread_id", "DESC"),
+            page!($by, "thread_id IS NULL, thread_id", "ASC"),
+            page!($by, "created_at", "DESC"),
+            page!($by, "created_at", "ASC"),
+            page!($by, "updated_at", "DESC"),
+            page!($by, "updated_at", "ASC"),
+            page!($by, "next_run_at IS NULL, next_run_at", "DESC"),
+            page!($by, "next_run_at IS NULL, next_run_at", "ASC"),
+            page!($by, "end_time IS NULL, end_time", "DESC"),
+            page!($by, "end_time IS NULL, end_time", "ASC"),
+        ]
+    };
+}
+
+const ALL: [&str; 14] = pages!("?1 IS NULL AND ?2 IS NULL");
+const OWNED: [&str; 14] = pages!("owner = ?1 AND ?2 IS NULL");
+const OF_THREAD: [&str; 14] = pages!("thread_id = ?2 AND (?1 IS NULL OR owner = ?1)");
+
+const DUE: &str = concat!(
+    "SELECT ",
+    cron_columns!(),
+    " FROM crons INDEXED BY crons_due WHERE enabled AND next_run_at <= ?1 \
+     ORDER BY next_run_at LIMIT ?2"
+);
+
+/// Calls `visit` with every cron that passes the filter, until `visit` returns false.
+fn each(
+    db: &Connection,
+    filter: &Filter,
+    order: usize,
+    mut visit: impl FnMut(&Row<'_>) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let texts = match (filter.thread, &filter.viewer) {
+        (Some(_), _) => OF_THREAD,
+        (None, Some(_)) => OWNED,
+        (None, None) => ALL,
+    };
+    let mut statement = db.prepare_cached(texts[order])?;
+    let mut rows = statement.query(params![
+        filter.viewer,
+        filter.thread.as_ref().map(|thread| thread.0.as_bytes()),
+        filter.assistant.as_ref().map(|id| id.0.as_bytes()),
+        filter.enabled,
+    ])?;
+    while let Some(row) = rows.next()? {
+        if !filter.metadata.is_empty() && !contains_map(&json_map(row, 10)?, &filter.metadata) {
+            continue;
+        }
+        if !visit(row)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+pub(in super::super) fn search_crons(
+    db: &Connection,
+    search: &Search,
+) -> Result<Vec<CronRow>, Error> {
+    let mut found = Vec::new();
+    let mut skip = search.offset;
+    each(db, &search.filter, search.order(), |row| {
+        if skip > 0 {
+            skip -= 1;
+        } else if found.len() < search.limit {
+            found.push(cron_of(row)?);
+        }
+        Ok(found.len() < search.limit)
+    })?;
+    Ok(found)
+}
+
+pub(in super::super) fn count_crons(db: &Connection, filter: &Filter) -> Result<u64, Error> {
+    let mut count = 0;
+    each(db, filter, 0, |_| {
+        count += 1;
+        Ok(true)
+    })?;
+    Ok(count)
+}
+
+pub(in super::super) fn due_crons(
+    db: &Connection,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<CronRow>, Error> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    all(db, DUE, params![now.0, limit], cron_of)
+}

@@ -1,0 +1,59 @@
+//! The due time of a cron: its run is created and the cron moves on, in one transaction.
+
+use rusqlite::{Connection, params};
+
+use super::create;
+use crate::{
+    checkpoint::Error,
+    runs::{Created, Fired, Firing, request::codec},
+    time::Timestamp,
+};
+
+const IS_DUE: &str = "SELECT 1 FROM crons WHERE cron_id = ?1 AND next_run_at = ?2 \
+    AND updated_at = ?3 AND enabled";
+
+const ADVANCE: &str =
+    "UPDATE crons SET next_run_at = ?2, last_run_at = coalesce(?3, last_run_at) WHERE cron_id = ?1";
+
+const DISABLE: &str =
+    "UPDATE crons SET enabled = 0, updated_at = max(?2, updated_at + 1) WHERE cron_id = ?1";
+
+const FORGET: &str = "DELETE FROM crons WHERE cron_id = ?1";
+
+/// See [`runs::Store::fire`](crate::runs::Store::fire).
+pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired, Error> {
+    let cron = firing.cron.0.as_bytes();
+    let is_due =
+        db.prepare_cached(IS_DUE)?
+            .exists(params![cron, firing.due.0, firing.updated_at.0])?;
+    if !is_due {
+        return Ok(Fired::Lost);
+    }
+    let Some(run) = &firing.run else {
+        advance(db, firing, false)?;
+        return Ok(Fired::Skipped);
+    };
+    let kwargs = codec::encode(&run.kwargs, run.columns());
+    let now = Timestamp::now();
+    let created = create(db, run.clone(), &kwargs, now)?;
+    match created {
+        Created::Denied(_) => {
+            db.prepare_cached(DISABLE)?.execute(params![cron, now.0])?;
+        }
+        Created::NoThread => {
+            db.prepare_cached(FORGET)?.execute([cron])?;
+        }
+        Created::Started(..) | Created::Queued(_) | Created::Exists => advance(db, firing, true)?,
+        Created::Busy | Created::QueueFull(_) => advance(db, firing, false)?,
+    }
+    Ok(Fired::Past(created))
+}
+
+fn advance(db: &Connection, firing: &Firing, has_run: bool) -> Result<(), Error> {
+    db.prepare_cached(ADVANCE)?.execute(params![
+        firing.cron.0.as_bytes(),
+        firing.next.map(|next| next.0),
+        has_run.then_some(firing.now.0),
+    ])?;
+    Ok(())
+}
