@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{EndedRun, Error, Run, Service};
 use crate::{
+    budget::Reservation,
     time::Timestamp,
     tree::read::head,
     value::{Map, Value},
@@ -11,18 +12,26 @@ use crate::{
 };
 
 impl Service {
-    /// The body of a delivery; `None` when nothing is left to report.
+    /// The body of a delivery, with the memory that it takes; `None` when nothing is left to report.
     ///
     /// # Errors
     /// The storage failed.
-    pub(super) async fn report(&self, delivery: &Delivery) -> Result<Option<Vec<u8>>, Error> {
+    pub(super) async fn report(
+        &self,
+        delivery: &Delivery,
+    ) -> Result<Option<(Vec<u8>, Reservation)>, Error> {
         let key = delivery.key;
+        // States may be large, and what they take is known only once they are read. It is never closed.
+        let _turn = self.inner.deliveries.rendering.acquire().await.ok();
         let Some(ended) = self.shared.parts.runs.ended_run(key.tree, key.run).await? else {
             return Ok(None);
         };
         let values = self.reported_values(&ended.run).await?;
         let report = report(&ended, values, Timestamp::now());
-        Ok(Some(Value::map(report).to_json().into_bytes()))
+        let body = Value::map(report).to_json().into_bytes();
+        let payer = ended.run.principal.clone().unwrap_or_default();
+        let memory = self.inner.states.wait(&payer, body.len()).await;
+        Ok(Some((body, memory)))
     }
 
     /// The values at the last checkpoint of a run; null when it left none, or went with its thread.

@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, Semaphore},
     time::{Instant, MissedTickBehavior},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -30,6 +30,8 @@ use crate::{
 const SENDS: usize = 32;
 const SENDS_OF_PRINCIPAL: usize = 16;
 const SENDS_TO_HOST: usize = 4;
+/// Bodies of deliveries that are made at once.
+const RENDERINGS: usize = 4;
 /// How many due deliveries, or hosts, are read at once.
 const WINDOW: usize = 128;
 /// How long a delivery is nobody else's: longer than a try takes.
@@ -48,8 +50,9 @@ const DEAD_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 const SWEEP_BATCH: usize = 1000;
 
 /// The deliveries that this process sends.
-#[derive(Default)]
 pub(in crate::runs) struct Deliveries {
+    /// Few bodies are made at once.
+    pub(in crate::runs) rendering: Semaphore,
     wake: Notify,
     /// Deliveries were left because their host, or its principal, or all of the process was busy.
     left: AtomicBool,
@@ -61,6 +64,21 @@ pub(in crate::runs) struct Deliveries {
     stop: CancellationToken,
     /// Those that are being sent are returned.
     cut: CancellationToken,
+}
+
+impl Default for Deliveries {
+    fn default() -> Self {
+        Self {
+            rendering: Semaphore::new(RENDERINGS),
+            wake: Notify::new(),
+            left: AtomicBool::new(false),
+            busy: Mutex::default(),
+            cursor: Mutex::default(),
+            sending: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            cut: CancellationToken::new(),
+        }
+    }
 }
 
 /// How many deliveries are being sent.
@@ -286,7 +304,7 @@ impl Service {
 
     async fn try_to_deliver(&self, delivery: &Delivery) -> Result<(), String> {
         let body = self.report(delivery).await;
-        let Some(body) = body.map_err(|error| error.to_string())? else {
+        let Some((body, _memory)) = body.map_err(|error| error.to_string())? else {
             return Ok(());
         };
         let id = delivery.key.run.to_string();

@@ -46,11 +46,12 @@ pub async fn head(
     Ok(found.map_or_else(Head::default, |decoded| shown(thread, topology, decoded)))
 }
 
-/// The values that a run left at its last checkpoint, in the form clients see; null if it is gone. What
+/// The values that a run left at its last checkpoint, in the form clients see; null if it is gone, or if
+/// they no longer fit the graph. What
 /// other branches and clients wrote there since is no part of them.
 ///
 /// # Errors
-/// The storage failed, or the values do not fit the graph.
+/// The storage failed.
 pub async fn values_at(
     saver: &Arc<dyn Saver>,
     slot: (TreeId, ThreadId, BranchId),
@@ -68,8 +69,14 @@ pub async fn values_at(
     let is_of_run = |owner: BranchId, task: TaskId| owner == branch && task == TaskId::NULL;
     let writes = &mut decoded.writes;
     writes.retain(|(owner, write)| is_of_run(*owner, write.task));
-    let values = snapshot(topology, &"".into(), &decoded, false)?.values;
-    Ok(displayed_values(&topology.graph, &values))
+    match snapshot(topology, &"".into(), &decoded, false) {
+        Ok(snapshot) => Ok(displayed_values(&topology.graph, &snapshot.values)),
+        Err(engine::Error::Storage(error)) => Err(error.into()),
+        Err(error) => {
+            tracing::warn!(%thread, %error, "the values of a run cannot be shown");
+            Ok(Value::Null)
+        }
+    }
 }
 
 fn graphless_values(decoded: &Decoded) -> Option<Value> {
