@@ -181,3 +181,21 @@ fn nothing_that_is_shown_holds_a_secret() {
     let broken = refusal(&[], "openai_api_key = \"geheim");
     assert!(!broken.contains("geheim"), "{broken}");
 }
+
+#[test]
+fn receivers_of_webhooks_are_public_unless_they_are_named_and_the_secret_is_not_shown() {
+    let named = [
+        ("BACKSTITCH_WEBHOOK_HOSTS", "hooks.internal,10.0.0.0/8"),
+        ("BACKSTITCH_WEBHOOK_REQUIRE_HTTPS", "true"),
+        ("BACKSTITCH_WEBHOOK_SECRET", "whsec_TWZLUTlyOEc="),
+    ];
+    let settings = settings(Flags::default(), &named, "").unwrap();
+    assert!(settings.webhooks.check("https://10.1.2.3/").is_ok());
+    assert!(settings.webhooks.check("http://10.1.2.3/").is_err());
+    assert!(settings.webhooks.check("https://192.168.0.1/").is_err());
+    assert_eq!(shown(&settings, "webhook_secret").0, "***");
+    let shown = format!("{settings:?} {settings}");
+    assert!(settings.webhook_secret.is_some() && !shown.contains("TWZL"));
+    assert!(refusal(&[("BACKSTITCH_WEBHOOK_HOSTS", "http://x")], "").contains("`http://x`"));
+    assert!(refusal(&[("BACKSTITCH_WEBHOOK_SECRET", "whsec_!")], "").contains("base64"));
+}

@@ -34,12 +34,20 @@ impl Service {
         Ok(Some((body, memory)))
     }
 
-    /// The values at the last checkpoint of a run; null when it left none, or went with its thread.
+    /// The values at the last checkpoint of a run; null when it left none, went with its thread, or its
+    /// principal may not read the thread any more: the receiver is whoever that principal chose.
     async fn reported_values(&self, run: &Run) -> Result<Value, Error> {
         let (Some(last), Some(branch), false) = (run.last_checkpoint, run.branch, run.temporary)
         else {
             return Ok(Value::Null);
         };
+        if let Some(principal) = &run.principal {
+            let tree = &self.shared.parts.tree;
+            let level = tree.level_on_thread(run.thread, principal.clone()).await?;
+            if level.is_none() {
+                return Ok(Value::Null);
+            }
+        }
         let graph = run.kwargs.get("config");
         let graph = graph.and_then(|config| config.get("configurable"));
         let graph = graph.and_then(|configurable| configurable.get("graph_id"));

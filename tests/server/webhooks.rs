@@ -9,7 +9,7 @@ use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::tables;
-use test_support::talk::{background, ok, slow, until, with};
+use test_support::talk::{background, ok, put, slow, until, with};
 
 on_both_storages!(
     every_way_a_run_ends_is_delivered_once,
@@ -19,6 +19,7 @@ on_both_storages!(
     a_receiver_that_hangs_holds_nobody_else_up,
     a_server_that_stops_leaves_what_was_not_delivered_to_the_next_one,
     after_the_last_try_a_delivery_is_given_up,
+    values_are_reported_on_behalf_of_those_who_may_still_read_them,
     urls_that_may_not_be_called_are_refused_and_nothing_is_written,
 );
 
@@ -364,6 +365,51 @@ fn after_the_last_try_a_delivery_is_given_up(place: &Place) {
         receiver.received().len() > before
     });
     assert_eq!(receiver.received().last().unwrap().path, "/y");
+}
+
+fn values_are_reported_on_behalf_of_those_who_may_still_read_them(place: &Place) {
+    let server = place.start(setup().env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b"));
+    let (ann, bob) = (
+        Client::of(&server).with_key("key-a"),
+        Client::of(&server).with_key("key-b"),
+    );
+    let receiver = Receiver::replying(&[Reply::Status(503), OK]);
+    let thread = ann.thread();
+    let member = format!("/threads/{thread}/members/bob");
+    assert!(put(&ann, &member, &json!({"level": "writer"})).status < 300);
+    bob.run(&thread, &counter(&receiver.url("ended")));
+    let failed = "SELECT last_error FROM outbox WHERE last_error IS NOT NULL";
+    until("the first try has failed", || {
+        tables::rows(place, &server, failed).len() == 1
+    });
+    let first = background(&ann, &thread, &slow(60_000, 1));
+    let queued = with(slow(1, 1), "webhook", receiver.url("denied"));
+    let queued = background(&bob, &thread, &queued);
+    assert_eq!(ann.delete(&member).status, 204);
+    let cancel = format!("/threads/{thread}/runs/{first}/cancel?wait=true");
+    ok(ann.send("POST", &cancel, &[], b""), 200);
+    assert_eq!(ann.end_of(&thread, &queued), "error");
+    hurry(place, &server);
+    until("all are delivered", || owed(place, &server) == "0");
+    let of = |path: &str| {
+        let mut received = receiver.received();
+        received.retain(|one| one.path == path);
+        received.iter().map(Received::body).collect::<Vec<_>>()
+    };
+    let ended = of("/ended");
+    assert_eq!(ended.len(), 2);
+    assert_eq!(ended[0]["values"]["count"], 1112);
+    assert_eq!(
+        (&ended[1]["values"], &ended[1]["status"]),
+        (&json!(null), &json!("success"))
+    );
+    let denied = of("/denied");
+    assert_eq!(denied.len(), 1);
+    assert_eq!(
+        (&denied[0]["values"], &denied[0]["status"]),
+        (&json!(null), &json!("error"))
+    );
+    assert_eq!(denied[0]["error"]["error"], "permission_denied");
 }
 
 fn urls_that_may_not_be_called_are_refused_and_nothing_is_written(place: &Place) {

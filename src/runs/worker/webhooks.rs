@@ -334,3 +334,50 @@ impl Service {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{RunId, TreeId};
+
+    fn due(host: &str, principal: &str) -> Due {
+        let (tree, run) = (TreeId::mint(), RunId::mint());
+        Due {
+            key: Key { tree, run },
+            host: host.into(),
+            principal: principal.into(),
+        }
+    }
+
+    #[test]
+    fn one_host_and_one_principal_leave_room_for_others() {
+        let mut busy = Busy::default();
+        let admitted = |busy: &mut Busy, host: &str, principal: &str| {
+            (0..100)
+                .filter(|_| busy.admit(&due(host, principal)))
+                .count()
+        };
+        assert_eq!(admitted(&mut busy, "a", "ann"), SENDS_TO_HOST);
+        let hosts: Vec<String> = (0..100).map(|number| format!("h{number}")).collect();
+        let mut of = |principal: &str| -> usize {
+            let each = hosts.iter();
+            each.map(|host| usize::from(busy.admit(&due(host, principal))))
+                .sum()
+        };
+        assert_eq!(of("ann"), SENDS_OF_PRINCIPAL - SENDS_TO_HOST);
+        assert_eq!(of("bob"), SENDS_OF_PRINCIPAL);
+        assert_eq!(of("cid"), 0, "the process is full");
+        let one = due("a", "ann");
+        busy.release(&one);
+        assert!(busy.admit(&one));
+        assert_eq!(busy.all, SENDS);
+    }
+
+    #[test]
+    fn while_nobody_authenticates_hosts_share_the_process() {
+        let mut busy = Busy::default();
+        let hosts = (0..100).map(|number| due(&format!("h{number}"), ""));
+        assert_eq!(hosts.filter(|due| busy.admit(due)).count(), SENDS);
+        assert_eq!(busy.hosts.len(), SENDS);
+    }
+}
