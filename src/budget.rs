@@ -43,6 +43,16 @@ impl Budget {
         })
     }
 
+    /// All of it, in bytes.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// How much is reserved.
+    pub fn reserved(&self) -> usize {
+        self.state.lock().reserved
+    }
+
     /// The most that one payer may reserve.
     pub fn share(&self) -> usize {
         self.total / 2

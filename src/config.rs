@@ -75,6 +75,7 @@ const KEYS: &[Key] = &[
     Key::new("log_format", "LOG_FORMAT", Some("text")),
     Key::new("api_keys", "BACKSTITCH_API_KEYS", None).masked(secret::mask_pairs),
     Key::new("admins", "BACKSTITCH_ADMINS", None),
+    Key::new("public_metrics", "BACKSTITCH_PUBLIC_METRICS", Some("false")),
     Key::new("allow_open", "BACKSTITCH_ALLOW_OPEN", Some("false")),
     Key::new("hosts", "BACKSTITCH_HOSTS", None),
     Key::new("cors_origins", "BACKSTITCH_CORS_ORIGINS", None),
@@ -228,6 +229,8 @@ pub struct Settings {
     pub admins: Vec<String>,
     /// Whether, without keys, everybody who reaches an address beyond this machine may call.
     pub allow_open: bool,
+    /// Metrics need no key.
+    pub public_metrics: bool,
     /// Names by which clients may call a server without keys.
     pub hosts: Hosts,
     /// Which web pages may call; without the setting it depends on whether there are keys.
@@ -331,6 +334,7 @@ impl Settings {
             api_keys: layers.optional("api_keys", api_keys)?.unwrap_or_default(),
             admins: layers.optional("admins", admins)?.unwrap_or_default(),
             allow_open: layers.required("allow_open", switch)?,
+            public_metrics: layers.required("public_metrics", switch)?,
             hosts: layers
                 .optional("hosts", Hosts::parse)?
                 .unwrap_or(Hosts::Listed(vec![])),

@@ -10,6 +10,7 @@ mod forks;
 mod idempotency;
 mod members;
 mod messages;
+mod metrics;
 mod openapi;
 mod page;
 mod parse;

@@ -114,6 +114,7 @@ mod abandon;
 mod budget;
 mod cache;
 mod contention;
+mod metrics;
 mod words;
 
 // The rooms behind the author's door. Tests that check them from inside turn on `internals`, so that

@@ -18,6 +18,7 @@ pub mod service;
 pub mod shared;
 mod starting_point;
 pub mod store;
+mod waiting;
 mod worker;
 
 pub use active::RunHandle;
@@ -30,6 +31,7 @@ pub use service::{Options, Service};
 pub use shared::{Parts, Shared};
 pub use store::transitions;
 pub use store::{
-    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing, NewRun, QueueClaim,
-    Recover, Recovered, Run, Status, Store, Strategy, Tx, Undo,
+    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing, NewRun, OpenRunState, PoolState,
+    QueueClaim, Recover, Recovered, Run, Status, Store, Strategy, Tx, Undo,
 };
+pub use waiting::Waiting;

@@ -2,7 +2,7 @@
 //! says of it. The router, `Allow` and the OpenAPI document are made from it.
 
 use super::{
-    assistants, branches, crons, diff, events, forks, members, messages, openapi, runs,
+    assistants, branches, crons, diff, events, forks, members, messages, metrics, openapi, runs,
     server::router::{Route, routes},
     state, store, system, tags, threads, tree_view, wire,
 };
@@ -26,6 +26,9 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/info" {
         GET | HEAD info = system::info: Anyone { 200 wire::system::Info }
+    }
+    "/metrics" {
+        GET | HEAD get_metrics = metrics::metrics: Operator { query wire::system::MetricsQuery, 200 wire::system::MetricsReport, 422 }
     }
     "/openapi.json" {
         GET | HEAD openapi = openapi::document: Anyone { 200 wire::Nothing }

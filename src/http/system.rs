@@ -9,6 +9,9 @@ use super::server::{
 };
 use crate::value;
 
+/// The version of LangGraph whose behaviour graphs have here.
+const LEVEL: &str = "1.2.22";
+
 /// `GET /ok`
 pub(super) async fn ok(call: Call) -> Result<Response<Body>, Error> {
     if call.query.flag("check_db")? {
@@ -36,6 +39,7 @@ pub(super) async fn ready(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn info(call: Call) -> Result<Response<Body>, Error> {
     let response = value!({
         "version": env!("CARGO_PKG_VERSION"),
+        "langgraph_py_version": LEVEL,
         "flags": {
             "assistants": true,
             "crons": (call.crons().fires()),

@@ -194,6 +194,7 @@ impl Service {
             }
         };
         if ended {
+            self.inner.metrics.count_end(Status::Interrupted.as_str());
             self.cancel(&[run]);
             if row.is_some_and(|row| row.temporary) {
                 // Its end would have deleted the thread.

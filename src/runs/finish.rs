@@ -105,7 +105,10 @@ impl Service {
                 .await;
         }
         match row {
-            FinalRow::Written => self.wake_deliveries(run),
+            FinalRow::Written => {
+                self.wake_deliveries(run);
+                self.inner.metrics.count_end(status.as_str());
+            }
             // Another run took its place, or its thread was deleted: the run did not fail.
             FinalRow::Fenced => {
                 tracing::debug!(run = %run.id, thread = %run.thread, "run superseded");
@@ -116,6 +119,7 @@ impl Service {
                 self.wake_deliveries(run);
                 let (class, message) = REFUSED;
                 handle.publisher.error(class, message);
+                self.inner.metrics.count_end(Status::Error.as_str());
                 return Some(RunResult::failed(class, message));
             }
         }

@@ -16,6 +16,7 @@ use super::{
     probe::Probe,
     request::Target,
     shared::AccessWatch,
+    waiting::LastRead,
     worker::{Deliveries, Freed},
 };
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
     contention::Patience,
     engine::{self, node_cache::Results},
     id::{RunId, ThreadId},
+    metrics::Metrics,
     stream::{Hub, Memory, Publisher, Retention},
     tree::members::Access,
 };
@@ -87,6 +89,10 @@ pub(super) struct Inner {
     pub wake: Notify,
     /// Whether the storage can be written to.
     pub probe: Probe,
+    /// What this process counts.
+    pub metrics: Metrics,
+    /// How many runs wait.
+    pub waiting: LastRead,
     /// Where runs may wait for nobody any more.
     pub freed: Mutex<Freed>,
     /// More runs waited than there was room for when the queue was read last: new ones join it.
@@ -124,6 +130,8 @@ impl Service {
                 reuse: Arc::default(),
                 wake: Notify::new(),
                 probe: Probe::default(),
+                metrics: Metrics::default(),
+                waiting: LastRead::default(),
                 freed: Mutex::default(),
                 contended: AtomicBool::new(false),
                 deliveries: Deliveries::default(),

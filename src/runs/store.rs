@@ -261,6 +261,30 @@ pub enum Fired {
     Past(Created),
 }
 
+/// A run that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OpenRunState {
+    /// A worker executes it.
+    Executed,
+    /// Its time has come so many seconds ago, or comes later if that is negative.
+    Waits(f64),
+}
+
+/// Some of the connections of a process to its database.
+#[derive(Clone, Debug)]
+pub struct PoolState {
+    /// What they are for.
+    pub name: &'static str,
+    /// How many there are at most.
+    pub max: usize,
+    /// How many are open.
+    pub open: usize,
+    /// How many of them nobody uses.
+    pub free: usize,
+    /// How many wait for one.
+    pub waiting: usize,
+}
+
 /// A claim of runs from the queue.
 #[derive(Clone, Debug)]
 pub struct QueueClaim {
@@ -424,6 +448,14 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
         offset: usize,
     ) -> Result<Vec<Run>, Error>;
+
+    /// How the open runs of every thread stand, at most so many of them.
+    async fn open_states(&self, limit: usize) -> Result<Vec<OpenRunState>, Error>;
+
+    /// The connections of this process.
+    fn pools(&self) -> Vec<PoolState> {
+        vec![]
+    }
 
     /// Open runs of every thread, oldest first.
     async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error>;

@@ -55,7 +55,7 @@ pub(super) mod types {
         id::{BranchId, CheckpointId, CronId, NodeId, RunId, ThreadId, TreeId, WorkerId},
         idempotency::{Claim, Claimed},
         runs::{
-            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun, QueueClaim,
+            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun, OpenRunState, QueueClaim,
             Recover, Recovered, Run, Status, Undo,
         },
         store::{
@@ -220,6 +220,7 @@ macro_rules! run_operations {
             read runs::runs_without_requests(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::run_sizes(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<(RunId, u64)>;
             read runs::ended_run(tree: TreeId, run: RunId) -> Option<EndedRun>;
+            read runs::open_states(limit: usize) -> Vec<OpenRunState>;
             read runs::open(status: Option<Status>) -> Vec<(ThreadId, RunId)>;
             store runs::renew(worker: WorkerId, lease: Duration) -> ();
             store runs::retire(worker: WorkerId) -> ();

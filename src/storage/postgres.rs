@@ -75,6 +75,10 @@ run_operations!(run for Store {
         runs::create_runs(self, &new).await
     }
 
+    fn pools(&self) -> Vec<crate::runs::PoolState> {
+        self.pools.states()
+    }
+
     async fn probe(&self) -> Result<(), Error> {
         let probe = |mut client| async move { probe::probe(&mut client).await };
         connection::once(&self.pools.reads, probe).await

@@ -35,6 +35,16 @@ impl Memory {
         })
     }
 
+    /// All of it, in bytes.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How much of it is in use.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     /// Frames that were handed to a connection, until they are dropped.
     pub fn in_flight(self: &Arc<Self>, bytes: usize) -> Counted {
         let mut counted = Counted::of(self.clone());

@@ -26,6 +26,7 @@ const ROOMS: &[(&str, u8)] = &[
     ("cache", 0),
     ("contention", 0),
     ("words", 0),
+    ("metrics", 0),
     ("channel", 1),
     ("state", 1),
     ("message", 1),
@@ -80,6 +81,7 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("hmac", &["webhooks/signature"]),
     ("sha2", &["webhooks/signature"]),
     ("croner", &["crons/schedule"]),
+    ("prometheus_client", &["metrics"]),
 ];
 
 /// Files past this are to be divided.

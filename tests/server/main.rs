@@ -22,6 +22,7 @@ mod http;
 mod idempotency;
 mod limits;
 mod masked_errors;
+mod metrics;
 mod outage;
 mod quiet;
 mod replicas;

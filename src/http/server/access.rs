@@ -24,6 +24,8 @@ pub enum Right {
     Manager,
     /// Clients that may delete it.
     Owner,
+    /// Principals that the settings name, and while they name none, every client.
+    Operator,
     /// Principals that the settings name.
     Admin,
 }
@@ -32,7 +34,9 @@ impl Right {
     /// The level on a thread that an operation takes.
     fn level(self) -> Level {
         match self {
-            Self::Public | Self::Anyone | Self::Reader | Self::Admin => Level::Reader,
+            Self::Public | Self::Anyone | Self::Reader | Self::Operator | Self::Admin => {
+                Level::Reader
+            }
             Self::Writer => Level::Writer,
             Self::Manager => Level::Manager,
             Self::Owner => Level::Owner,
@@ -53,7 +57,12 @@ impl Right {
             return Ok(Access::unrestricted());
         }
         let principal = &client.principal;
-        if self == Self::Admin && !admins.contains(principal) {
+        let is_for_admins = match self {
+            Self::Admin => true,
+            Self::Operator => !admins.is_empty(),
+            _ => false,
+        };
+        if is_for_admins && !admins.contains(principal) {
             tracing::info!(%principal, request_id = %request, "access to administration was refused");
             let detail = "Only administrators may do this: BACKSTITCH_ADMINS names them";
             return Err(Error::new(StatusCode::FORBIDDEN, detail).with_code("forbidden"));

@@ -9,7 +9,7 @@ use hyper::{
     header::{CONNECTION, CONTENT_LENGTH, HeaderValue, LOCATION, ORIGIN},
     http::{request::Parts, uri::PathAndQuery},
 };
-use tokio::task::JoinError;
+use tokio::{task::JoinError, time::Instant};
 use uuid::Uuid;
 
 use super::{
@@ -30,6 +30,7 @@ use crate::{
     budget::Reservation,
     contention::shares::on_behalf_of,
     http::{idempotency, parse::params::Query, routes::TABLE},
+    metrics::Served,
 };
 
 /// About what a request takes in memory besides its head and its body.
@@ -96,6 +97,26 @@ impl Dispatcher {
     }
 
     async fn respond(&self, connection: Connection, request: Request<Incoming>) -> Response<Body> {
+        let begin = Instant::now();
+        let path = self.routes.template(request.uri().path());
+        let method = method_name(request.method());
+        let response = self.carry_out(connection, request).await;
+        let status = response.status().as_u16();
+        let served = Served {
+            path,
+            method,
+            status,
+        };
+        let metrics = self.shared.services.runs().metrics();
+        metrics.count_response(served, begin.elapsed());
+        response
+    }
+
+    async fn carry_out(
+        &self,
+        connection: Connection,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
         let (parts, incoming) = request.into_parts();
         let client = match auth::client(&self.shared.options.keys, &parts.headers, parts.uri.path())
         {
@@ -203,6 +224,20 @@ impl Dispatcher {
         let principal = client.is_known.then_some(&client.principal);
         let slot = slots.take(&connection.slots, principal).await?;
         Ok((slot.into(), vec![memory]))
+    }
+}
+
+/// The name of a method in metrics: clients may send any.
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
     }
 }
 

@@ -61,6 +61,13 @@ impl Routes {
         Self(router)
     }
 
+    /// The template of a path, whatever the method; empty without one.
+    pub fn template(&self, path: &str) -> &'static str {
+        let matched = self.0.at(path).ok();
+        let route = matched.and_then(|matched| matched.value.first());
+        route.map_or("", |route| route.path)
+    }
+
     /// Matches the path as it is on the wire, so that an encoded slash never separates segments.
     pub fn find(&self, method: &Method, path: &str) -> Found {
         let Ok(matched) = self.0.at(path) else {

@@ -17,10 +17,27 @@ pub struct Health {
     services: super::Nothing,
 }
 
+/// What `GET /metrics` reads.
+#[derive(JsonSchema)]
+pub struct MetricsQuery {
+    /// `prometheus` (a text, the default) or `json`.
+    format: Option<String>,
+}
+
+/// Counters and measurements: this form with `format=json`, else the text format of Prometheus.
+#[derive(JsonSchema)]
+pub struct MetricsReport {
+    queue: crate::value::Map,
+    api: crate::value::Map,
+    workers: crate::value::Map,
+}
+
 /// What a server is and can do.
 #[derive(JsonSchema)]
 pub struct Info {
     version: String,
+    /// The version of LangGraph whose behaviour it has.
+    langgraph_py_version: String,
     flags: Flags,
     host: Host,
 }

@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::AT_ONCE;
 use crate::{
     id::{RunId, ThreadId},
-    runs::{Error, Recover, Run, RunHandle, Service},
+    runs::{Error, Recover, Run, RunHandle, Service, Status},
     value::Value,
 };
 
@@ -51,6 +51,9 @@ impl Service {
             let found = self.shared.parts.runs.recover(by).await?;
             if !found.ended.is_empty() {
                 let runs = found.ended.len();
+                for _ in &found.ended {
+                    self.inner.metrics.count_end(Status::Error.as_str());
+                }
                 tracing::warn!(runs, "ended runs that were lost too often");
                 self.wake();
             }

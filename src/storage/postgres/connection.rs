@@ -151,6 +151,27 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
+    /// How the pools stand.
+    pub(crate) fn states(&self) -> Vec<crate::runs::PoolState> {
+        let pools = [
+            ("critical", &self.critical),
+            ("lease", &self.lease),
+            ("reads", &self.reads),
+            ("trees", &self.trees),
+        ];
+        let state = |(name, pool): (&'static str, &Pool)| {
+            let status = pool.connections.status();
+            crate::runs::PoolState {
+                name,
+                max: status.max_size,
+                open: status.size,
+                free: status.available,
+                waiting: status.waiting,
+            }
+        };
+        pools.into_iter().map(state).collect()
+    }
+
     pub(crate) async fn connect(options: &Options) -> Result<Self, Error> {
         let config = configure(&options.url, SESSION)?;
         let limit = options.read_limit.as_millis();

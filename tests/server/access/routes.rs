@@ -15,6 +15,7 @@ pub enum Right {
     Writer,
     Manager,
     Owner,
+    Operator,
     Admin,
 }
 
@@ -56,7 +57,7 @@ pub fn naming_threads() -> Vec<Route> {
     const ELSEWHERE: [&str; 4] = ["/runs", "/runs/stream", "/runs/wait", "/runs/batch"];
     let mut routes = all();
     routes.retain(|route| {
-        let rooms = ["/assistants", "/store", "/admin", "/runs/crons"];
+        let rooms = ["/assistants", "/store", "/admin", "/runs/crons", "/metrics"];
         !rooms.iter().any(|room| route.path.starts_with(room)) && !ELSEWHERE.contains(&route.path)
     });
     routes
@@ -82,6 +83,7 @@ fn parse(line: &'static str) -> Route {
             "Writer" => Right::Writer,
             "Manager" => Right::Manager,
             "Owner" => Right::Owner,
+            "Operator" => Right::Operator,
             "Admin" => Right::Admin,
             other => panic!("an unknown right: {other}"),
         },

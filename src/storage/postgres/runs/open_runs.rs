@@ -7,8 +7,9 @@ use super::super::{
     connection::{Failure, prepare},
 };
 use crate::{
+    checkpoint::Error,
     id::{RunId, ThreadId},
-    runs::Status,
+    runs::{OpenRunState, Status},
 };
 
 const EVERYWHERE: &str = "
@@ -29,4 +30,24 @@ pub(in super::super) async fn open(
         .collect()
 }
 
-statements!(EVERYWHERE);
+/// How open runs stand, of which nothing but their time is read.
+const STATES: &str = "
+SELECT CASE WHEN status = 'pending' THEN extract(epoch FROM now() - run_at)::float8 END AS waits
+  FROM runs WHERE status IN ('pending', 'running') LIMIT $1";
+
+/// See [`runs::Store::open_states`](crate::runs::Store::open_states).
+pub(in super::super) async fn open_states(
+    db: &Object,
+    limit: usize,
+) -> Result<Vec<OpenRunState>, Failure> {
+    let statement = prepare(db, STATES).await?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = db.query(&statement, &[&limit]).await?;
+    let state = |row| {
+        let waits: Option<f64> = column(row, "waits")?;
+        Ok(waits.map_or(OpenRunState::Executed, OpenRunState::Waits))
+    };
+    Ok(rows.iter().map(state).collect::<Result<_, Error>>()?)
+}
+
+statements!(EVERYWHERE, STATES);

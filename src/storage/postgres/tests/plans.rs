@@ -69,6 +69,11 @@ const ON_PURPOSE: &[(&str, &str, &str)] = &[
         "all open runs are wanted",
     ),
     (
+        "runs::open_runs::STATES",
+        "runs_open",
+        "all open runs are counted, up to a limit",
+    ),
+    (
         "runs::recover::LOST",
         "one_running_per_branch",
         "holds what is executed",

@@ -6,7 +6,8 @@ use super::super::columns::{id, id_if, parsed};
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
-    runs::Status,
+    runs::{OpenRunState, Status},
+    time::Timestamp,
 };
 
 /// A run that is pending or running, and the branch that it waits for or works on.
@@ -78,4 +79,23 @@ pub(in super::super) fn open(
         Ok((id(row, 0)?, id(row, 1)?))
     })?;
     rows.map(|row| row.map_err(Error::from)).collect()
+}
+
+pub(super) const STATES: &str = "SELECT CASE WHEN status = 'pending' THEN run_at END \
+    FROM runs INDEXED BY runs_open WHERE status IN ('pending', 'running') LIMIT ?1";
+
+/// See [`runs::Store::open_states`](crate::runs::Store::open_states).
+pub(in super::super) fn open_states(
+    db: &Connection,
+    limit: usize,
+) -> Result<Vec<OpenRunState>, Error> {
+    let now = Timestamp::now().0;
+    let mut statement = db.prepare_cached(STATES)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let states = statement.query_map([limit], |row| {
+        let run_at: Option<i64> = row.get(0)?;
+        let waits = run_at.map(|at| OpenRunState::Waits((now - at) as f64 / 1e6));
+        Ok(waits.unwrap_or(OpenRunState::Executed))
+    })?;
+    states.map(|state| state.map_err(Error::from)).collect()
 }

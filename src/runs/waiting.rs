@@ -1,0 +1,104 @@
+//! How many runs wait and for how long, for those who watch the server.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Error, OpenRunState, PoolState, Service};
+use crate::metrics::Metrics;
+
+/// The most open runs that are read to be counted.
+const COUNTED_MAX: usize = 10_000;
+/// How long what was read holds, however many ask.
+const AGE: Duration = Duration::from_secs(1);
+
+/// The open runs of all processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Waiting {
+    /// How many wait, also for their time.
+    pub pending: usize,
+    /// How many are executed.
+    pub running: usize,
+    /// Seconds that the one waits whose time came first.
+    pub longest: Option<f64>,
+    /// Seconds that the one in the middle waits.
+    pub median: Option<f64>,
+}
+
+impl Waiting {
+    fn of(states: &[OpenRunState]) -> Self {
+        let mut waits = vec![];
+        let mut found = Self::default();
+        for state in states {
+            match state {
+                OpenRunState::Executed => found.running += 1,
+                OpenRunState::Waits(seconds) => {
+                    found.pending += 1;
+                    waits.extend((*seconds >= 0.0).then_some(*seconds));
+                }
+            }
+        }
+        waits.sort_unstable_by(f64::total_cmp);
+        found.longest = waits.last().copied();
+        found.median = waits.get(waits.len() / 2).copied();
+        found
+    }
+}
+
+/// What was read last, and when.
+#[derive(Default)]
+pub(super) struct LastRead(tokio::sync::Mutex<Option<(Instant, Waiting)>>);
+
+impl Service {
+    /// How many runs of all processes wait and are executed: of ten thousand, if there are more.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn waiting(&self) -> Result<Waiting, Error> {
+        let mut last = self.inner.waiting.0.lock().await;
+        if let Some((at, waiting)) = *last
+            && at.elapsed() < AGE
+        {
+            return Ok(waiting);
+        }
+        let states = self.shared.parts.runs.open_states(COUNTED_MAX).await?;
+        let waiting = Waiting::of(&states);
+        *last = Some((Instant::now(), waiting));
+        Ok(waiting)
+    }
+
+    /// How many runs this process executes, and how many it could.
+    pub fn occupied(&self) -> (usize, usize) {
+        let running = self.inner.active.lock().running.len();
+        (running, self.inner.options.slots)
+    }
+
+    /// The connections of this process to its database.
+    pub fn pools(&self) -> Vec<PoolState> {
+        self.shared.parts.runs.pools()
+    }
+
+    /// What this process counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_whose_time_has_not_come_are_pending_and_wait_for_nobody() {
+        use OpenRunState::{Executed, Waits};
+        assert_eq!(Waiting::of(&[]), Waiting::default());
+        let states = [Waits(3.0), Executed, Waits(-60.0), Waits(1.0), Waits(9.0)];
+        let expected = Waiting {
+            pending: 4,
+            running: 1,
+            longest: Some(9.0),
+            median: Some(3.0),
+        };
+        assert_eq!(Waiting::of(&states), expected);
+    }
+}
