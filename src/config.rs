@@ -128,6 +128,7 @@ const KEYS: &[Key] = &[
         "BACKSTITCH_STORE_PAGE_BYTES",
         Some("16777216"),
     ),
+    Key::new("public_docs", "BACKSTITCH_PUBLIC_DOCS", Some("false")),
     Key::new(
         "webhook_allow_loopback",
         "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK",
@@ -263,6 +264,8 @@ pub struct Settings {
     pub webhooks: Arc<webhooks::Policy>,
     /// What deliveries of webhooks are signed with.
     pub webhook_secret: Option<webhooks::SigningKey>,
+    /// Whether the OpenAPI document and its page need no key.
+    pub public_docs: bool,
     /// Key for the OpenAI-compatible chat model.
     pub openai_api_key: Option<Secret>,
     /// Base URL of the OpenAI-compatible chat model.
@@ -356,6 +359,7 @@ impl Settings {
             items: resources::items(layers)?,
             webhooks: Arc::new(resources::webhooks(layers)?),
             webhook_secret: layers.optional("webhook_secret", webhooks::SigningKey::new)?,
+            public_docs: layers.required("public_docs", switch)?,
             openai_api_key: layers.optional("openai_api_key", |text| Ok(Secret::from(text)))?,
             openai_base_url: layers.optional("openai_base_url", |text| {
                 if text.starts_with("http://") || text.starts_with("https://") {

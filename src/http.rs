@@ -5,6 +5,7 @@ mod assistants;
 mod branches;
 mod crons;
 mod diff;
+mod docs;
 mod events;
 mod forks;
 mod idempotency;

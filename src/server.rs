@@ -333,6 +333,7 @@ async fn serve(
             .map(|name| name.as_str().into())
             .collect(),
         webhooks: settings.webhooks,
+        public_docs: settings.public_docs,
         ..http::Options::default()
     };
     let cut = CancellationToken::new();

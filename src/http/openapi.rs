@@ -46,7 +46,7 @@ fn render(with_keys: bool) -> Bytes {
 }
 
 /// The document of a server with these routes.
-fn describe(table: &[Route], with_keys: bool) -> Value {
+pub(super) fn describe(table: &[Route], with_keys: bool) -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
     for route in table.iter().filter(|route| route.method != Method::HEAD) {
@@ -79,6 +79,7 @@ fn operation(route: &Route, schemas: &mut Schemas, with_keys: bool) -> Map<Strin
     let mut operation = Operation::new(schemas);
     operation.path(route.path);
     (route.describe)(&mut operation);
+    operation.put_common(route.right == Right::Public, with_keys);
     let mut object = Map::new();
     object.insert("operationId".into(), route.operation.into());
     object.insert("tags".into(), json!([tag(route.path)]));
@@ -122,3 +123,6 @@ fn summary(operation: &str) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! The server beneath the handlers: connections, the table of routes, one request from its head to
+//! The server beneath the handlers: connections, the router, one request from its head to
 //! its response, and the kinds of bodies.
 
 pub mod access;

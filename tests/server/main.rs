@@ -23,6 +23,7 @@ mod idempotency;
 mod limits;
 mod masked_errors;
 mod metrics;
+mod openapi;
 mod outage;
 mod quiet;
 mod replicas;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hyper::StatusCode;
-use schemars::{JsonSchema, Schema};
+use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{parameters, schemas::Schemas};
@@ -31,6 +31,14 @@ macro_rules! describe {
     }};
     ($operation:ident { optional body $body:ty $(, $($rest:tt)*)? }) => {{
         $operation.body::<$body>(false);
+        $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
+    }};
+    ($operation:ident { stream $status:literal $(, $($rest:tt)*)? }) => {{
+        $operation.stream($status);
+        $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
+    }};
+    ($operation:ident { page $status:literal $(, $($rest:tt)*)? }) => {{
+        $operation.page($status);
         $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
     }};
     ($operation:ident { $status:literal $(, $($rest:tt)*)? }) => {{
@@ -112,14 +120,53 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// A response with a page for people.
+    pub fn page(&mut self, status: u16) {
+        let schema = json_schema!({"type": "string"});
+        self.put(status, Some(("text/html", schema)));
+    }
+
+    /// A response with an event stream. The schema is that of one event.
+    pub fn stream(&mut self, status: u16) {
+        let schema = json_schema!({
+            "type": "object",
+            "properties": {
+                "event": {"type": "string"},
+                "data": {"type": "string"},
+                "id": {"type": "string"}
+            },
+            "required": ["event"]
+        });
+        self.put(status, Some(("text/event-stream", schema)));
+    }
+
+    /// What every operation may respond with that reads a body, or that not everybody may call.
+    pub(super) fn put_common(&mut self, is_public: bool, with_keys: bool) {
+        let mut common = vec![];
+        if self.body.is_some() {
+            common.extend([408, 413, 422]);
+        }
+        if !is_public {
+            common.extend([403, 503]);
+        }
+        if !is_public && with_keys {
+            common.push(401);
+        }
+        common.retain(|status| !self.responses.contains_key(status));
+        for status in common {
+            self.response(status);
+        }
+    }
+
     fn put(&mut self, status: u16, content: Option<(&str, Schema)>) {
         let known = StatusCode::from_u16(status).ok();
         let reason = known.and_then(|status| status.canonical_reason());
-        let mut response = json!({"description": reason.unwrap_or_default()});
+        let response = self.responses.entry(status);
+        let response =
+            response.or_insert_with(|| json!({"description": reason.unwrap_or_default()}));
         if let Some((kind, schema)) = content {
-            response["content"] = json!({kind: {"schema": schema}});
+            response["content"][kind] = json!({"schema": schema});
         }
-        self.responses.insert(status, response);
     }
 
     /// The operation object.

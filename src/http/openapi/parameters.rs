@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::http::wire::NAME;
+
 /// The schema of a parameter of a path.
 pub fn of_path(template: &str, name: &str) -> Value {
     match name {
@@ -12,7 +14,25 @@ pub fn of_path(template: &str, name: &str) -> Value {
         "checkpoint_id" => json!({
             "type": "string", "minLength": 1, "description": "The id of a checkpoint; an unknown one has an empty state"
         }),
-        name if name.ends_with("_id") => json!({"type": "string", "format": "uuid"}),
+        name if name.ends_with("_id") => json!({
+            "type": "string",
+            "format": "uuid",
+            "pattern": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
+        }),
+        // Of a branch or a tag.
+        "name" => json!({
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 128,
+            "pattern": NAME,
+            "description": "The name of a branch or a tag; its slashes are encoded"
+        }),
+        "principal" => json!({
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 255,
+            "pattern": "^[^/\\\\\\x00-\\x1f\\x7f-\\x9f]+$"
+        }),
         _ => json!({"type": "string", "minLength": 1}),
     }
 }

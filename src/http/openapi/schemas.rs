@@ -39,10 +39,16 @@ impl Schemas {
     }
 
     /// All types that have names, by them.
-    pub fn named(mut self) -> Map<String, Value> {
-        let mut named = self.requests.take_definitions(true);
-        named.extend(self.responses.take_definitions(true));
+    pub fn named(self) -> Map<String, Value> {
+        let (mut named, responses) = self.by_direction();
+        named.extend(responses);
         named.sort_keys();
         named
+    }
+
+    /// The types of bodies and those of responses that have names.
+    pub fn by_direction(mut self) -> (Map<String, Value>, Map<String, Value>) {
+        let requests = self.requests.take_definitions(true);
+        (requests, self.responses.take_definitions(true))
     }
 }

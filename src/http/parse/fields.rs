@@ -75,13 +75,7 @@ impl<'a> Fields<'a> {
 
     /// A whole number in a range; an integral float counts.
     pub fn integer(&self, name: &str, min: i64, max: i64) -> Result<Option<i64>> {
-        let read = |value: &Value| match value {
-            Value::Int(number) => Some(*number),
-            Value::Uint(_) => Some(i64::MAX),
-            Value::Float(float) if float.fract() == 0.0 => Some(*float as i64),
-            _ => None,
-        };
-        let Some(number) = self.typed(name, "integer", read)? else {
+        let Some(number) = self.typed(name, "integer", whole)? else {
             return Ok(None);
         };
         if number < min {
@@ -155,6 +149,16 @@ impl<'a> Fields<'a> {
             "" => name.to_owned(),
             path => format!("{path}.{name}"),
         }
+    }
+}
+
+/// A whole number; an integral float counts.
+pub fn whole(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        Value::Uint(_) => Some(i64::MAX),
+        Value::Float(float) if float.fract() == 0.0 => Some(*float as i64),
+        _ => None,
     }
 }
 

@@ -118,10 +118,14 @@ impl Dispatcher {
         request: Request<Incoming>,
     ) -> Response<Body> {
         let (parts, incoming) = request.into_parts();
-        let client = match auth::client(&self.shared.options.keys, &parts.headers, parts.uri.path())
-        {
-            Ok(client) => client,
-            Err(error) => return error.into_response(),
+        let path = parts.uri.path();
+        let client = if self.shared.options.is_public(path) {
+            Client::local()
+        } else {
+            match auth::client(&self.shared.options.keys, &parts.headers, path) {
+                Ok(client) => client,
+                Err(error) => return error.into_response(),
+            }
         };
         let (route, path) = match self.routes.find(&parts.method, parts.uri.path()) {
             Found::Route(route, path) => (route, path),

@@ -52,6 +52,15 @@ pub struct Options {
     pub admins: BTreeSet<Arc<str>>,
     /// Which URLs webhooks may have.
     pub webhooks: Arc<Policy>,
+    /// Let everybody read the OpenAPI document and its page, also without a key.
+    pub public_docs: bool,
+}
+
+impl Options {
+    /// Whether a setting lets everybody read what has this path.
+    pub fn is_public(&self, path: &str) -> bool {
+        self.public_docs && matches!(path, "/docs" | "/openapi.json")
+    }
 }
 
 impl Default for Options {
@@ -78,6 +87,7 @@ impl Default for Options {
             keys: Keys::default(),
             admins: BTreeSet::new(),
             webhooks: Arc::default(),
+            public_docs: false,
         }
     }
 }

@@ -6,7 +6,10 @@ use super::parse::extract;
 use crate::{
     http::{
         page::{self, LIST_DEFAULT, LIST_MAX, ORDERS},
-        parse::{address::coded, fields::Fields},
+        parse::{
+            address::coded,
+            fields::{Fields, whole},
+        },
         render,
         server::{
             body::{self, Body},
@@ -183,7 +186,7 @@ fn min_event(fields: &Fields<'_>) -> Result<Vec<(ThreadId, i64)>, Error> {
     let map = fields.map("min_event")?;
     let mut wanted = Vec::new();
     for (id, number) in map.into_iter().flat_map(Map::iter) {
-        match (id.parse(), number.as_i64()) {
+        match (id.parse(), whole(number)) {
             (Ok(id), Some(number)) if number >= 0 => wanted.push((id, number)),
             _ => {
                 let reason = "Each key must be a thread ID, each value an event number";

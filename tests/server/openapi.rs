@@ -1,0 +1,85 @@
+//! The OpenAPI document tells the truth: schemathesis holds every response against it.
+
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::Setup;
+
+on_both_storages!(every_response_is_as_the_document_says);
+
+/// How long it goes on is for `BACKSTITCH_SCHEMATHESIS_SECONDS` to say.
+fn every_response_is_as_the_document_says(place: &Place) {
+    let Some(python) = test_support::python::python() else {
+        return;
+    };
+    let server = place.start(Setup::example("reference_server"));
+    python.run("openapi.py", &[server.base_url()]);
+}
+
+#[test]
+fn the_document_and_its_page_need_a_key_unless_a_setting_opens_them() {
+    let keyed = || Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a");
+    let closed = keyed().start();
+    let opened = keyed().env("BACKSTITCH_PUBLIC_DOCS", "true").start();
+    for path in ["/docs", "/openapi.json"] {
+        assert_eq!(Client::of(&closed).get(path).status, 401, "{path}");
+        let ann = Client::of(&closed).with_key("key-a");
+        assert_eq!(ann.get(path).status, 200, "{path}");
+        assert_eq!(Client::of(&opened).get(path).status, 200, "{path}");
+    }
+    assert_eq!(Client::of(&opened).get("/info").status, 401);
+    assert_eq!(
+        Client::of(&opened)
+            .post("/threads/search", &serde_json::json!({}))
+            .status,
+        401
+    );
+}
+
+#[test]
+fn the_page_has_no_scripts_and_nothing_from_elsewhere() {
+    let server = Setup::example("reference_server").start();
+    let answer = Client::of(&server).get("/docs");
+    assert_eq!(answer.status, 200);
+    let policy = answer.header("content-security-policy").unwrap().to_owned();
+    assert!(
+        policy.starts_with("default-src 'none'; style-src 'nonce-"),
+        "{policy}"
+    );
+    assert!(
+        !policy.contains("unsafe") && !policy.contains("script"),
+        "{policy}"
+    );
+    let nonce = policy
+        .split('\'')
+        .nth(3)
+        .unwrap()
+        .trim_start_matches("nonce-");
+    let page = answer.text();
+    assert!(page.contains(&format!("<style nonce=\"{nonce}\">")));
+    assert!(!page.contains("<script") && page.contains("create_run"));
+    let again = Client::of(&server).get("/docs");
+    assert_ne!(again.header("content-security-policy"), Some(&*policy));
+}
+
+#[test]
+fn a_method_that_a_path_has_not_is_told_which_ones_it_has() {
+    let server = Setup::example("reference_server").start();
+    let client = Client::of(&server);
+    let document = client.get("/openapi.json").json();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let path = path.replace(['{', '}'], "");
+        let answer = client.send("TRACE", &path, &[], b"");
+        assert_eq!(answer.status, 405, "{path}");
+        let allow = answer.header("allow").unwrap().to_lowercase();
+        let allow: Vec<_> = allow
+            .split(", ")
+            .filter(|method| *method != "head")
+            .collect();
+        let mut known: Vec<_> = methods.as_object().unwrap().keys().collect();
+        known.sort();
+        let mut allow = allow;
+        allow.sort();
+        assert_eq!(allow, known, "{path}");
+    }
+}
