@@ -191,6 +191,8 @@ def existing_path(path, case, operation):
             path["name"] = "t" if "/tags/" in case.path else "side"
         if "principal" in path and consumed:
             path["principal"] = "dora"
+    elif is_id(path.get("run_id")):
+        path["run_id"] = IDS["run_id"]
     if "assistant_id" in path and (is_id(path["assistant_id"]) or operation == "get_assistant_graph"):
         new = lambda: client.post("/assistants", json={"graph_id": "agent"}).json()["assistant_id"]
         path["assistant_id"] = new() if consumed else IDS["assistant_id"]
