@@ -72,7 +72,7 @@ schemas! {
     /// The number of an event, in a query.
     QueryEventNumber = { "type": "integer", "minimum": 1, "maximum": i64::MAX };
     /// An absolute `http` or `https` URL.
-    Webhook = { "type": "string", "format": "uri", "pattern": "^https?://[a-z0-9-]+(\\.[a-z0-9-]+)*(:[0-9]{1,4})?(/.*)?$" };
+    Webhook = { "type": "string", "pattern": "^https?://[a-z0-9-]+(\\.[a-z0-9-]+)*(:[0-9]{1,4})?(/.*)?$" };
     /// A whole number that fits 64 bits.
     Integer = { "type": "integer", "minimum": i64::MIN, "maximum": 18_446_744_073_709_551_615_u64 };
     /// The name of a branch or a tag.
