@@ -202,6 +202,13 @@ def existing_path(path, case, operation):
 def before_call(context, case, kwargs):
     meta = case.meta
     operation = case.operation.definition.raw.get("operationId", "")
+    for body in case.body if isinstance(case.body, list) else [case.body]:
+        # Nobody waits for the end of a run that begins in a year.
+        if isinstance(body, dict) and isinstance(body.get("after_seconds"), (int, float)):
+            body["after_seconds"] = min(0, body["after_seconds"])
+    if operation == "list_events":
+        # Its stream never ends.
+        case.headers = {**(case.headers or {}), "Accept": "application/json"}
     if not meta or meta.generation.mode.value != "positive":
         return
     if isinstance(case.query, dict):

@@ -1,11 +1,16 @@
 //! The OpenAPI document tells the truth: schemathesis holds every response against it.
 
+use serde_json::json;
 use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
+use test_support::talk;
 
-on_both_storages!(every_response_is_as_the_document_says);
+on_both_storages!(
+    every_response_is_as_the_document_says,
+    an_offset_beyond_everything_is_an_empty_page,
+);
 
 /// How long it goes on is for `BACKSTITCH_SCHEMATHESIS_SECONDS` to say.
 fn every_response_is_as_the_document_says(place: &Place) {
@@ -14,6 +19,20 @@ fn every_response_is_as_the_document_says(place: &Place) {
     };
     let server = place.start(Setup::example("reference_server"));
     python.run("openapi.py", &[server.base_url()]);
+}
+
+fn an_offset_beyond_everything_is_an_empty_page(place: &Place) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    talk::ok(client.post("/threads", &json!({})), 200);
+    let page = client.get(&format!("/threads?offset={}", i64::MAX));
+    assert_eq!(talk::ok(page, 200), json!([]));
+    for path in ["/threads/search", "/assistants/search"] {
+        for offset in [i64::MAX as u64, u64::MAX] {
+            let page = client.post(path, &json!({"offset": offset, "limit": 1000}));
+            assert_eq!(talk::ok(page, 200), json!([]), "{path} {offset}");
+        }
+    }
 }
 
 #[test]
@@ -30,7 +49,7 @@ fn the_document_and_its_page_need_a_key_unless_a_setting_opens_them() {
     assert_eq!(Client::of(&opened).get("/info").status, 401);
     assert_eq!(
         Client::of(&opened)
-            .post("/threads/search", &serde_json::json!({}))
+            .post("/threads/search", &json!({}))
             .status,
         401
     );

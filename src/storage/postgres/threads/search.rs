@@ -272,8 +272,9 @@ pub(in super::super) async fn search(
     db: &Object,
     page: &ThreadPage,
 ) -> Result<Vec<Thread>, Failure> {
-    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX / 2);
-    let offset = i64::try_from(page.offset).unwrap_or(i64::MAX / 2);
+    // Their sum must fit too.
+    let bounded = |number: usize| i64::try_from(number).map_or(i64::MAX / 2, |n| n.min(i64::MAX / 2));
+    let (limit, offset) = (bounded(page.limit), bounded(page.offset));
     let statement = prepare(db, text(page)).await?;
     let bound = Bound::of(&page.filter);
     let sort_by = page.sort_by.as_str();
