@@ -2,7 +2,8 @@
 //! says of it. The router, `Allow` and the OpenAPI document are made from it.
 
 use super::{
-    assistants, branches, crons, diff, docs, events, forks, members, messages, metrics, openapi, runs,
+    assistants, branches, crons, diff, docs, events, forks, members, messages, metrics, openapi,
+    runs,
     server::router::{Route, routes},
     state, store, system, tags, threads, tree_view, wire,
 };
@@ -356,21 +357,35 @@ pub(super) const TABLE: &[Route] = routes! {
         }
     }
     "/runs/crons" {
-        POST create_cron = crons::create: Anyone {}
+        POST create_cron = crons::create: Anyone {
+            body wire::crons::CreateCron, 200 wire::crons::Cron, 400, 404
+        }
     }
     "/threads/{thread_id}/runs/crons" {
-        POST create_thread_cron = crons::create_on_thread: Writer {}
+        POST create_thread_cron = crons::create_on_thread: Writer {
+            body wire::crons::CreateCron, 200 wire::crons::Cron, 400, 404
+        }
     }
     "/runs/crons/search" {
-        POST search_crons = crons::search: Anyone {}
+        POST search_crons = crons::search: Anyone {
+            body wire::crons::SearchCrons, 200 Vec<wire::crons::SelectedCron>, 404
+        }
     }
     "/runs/crons/count" {
-        POST count_crons = crons::count: Anyone {}
+        POST count_crons = crons::count: Anyone {
+            body wire::crons::CountCrons, 200 u64, 404
+        }
     }
     "/runs/crons/{cron_id}" {
-        GET | HEAD get_cron = crons::get: Anyone {}
-        PATCH patch_cron = crons::patch: Anyone {}
-        DELETE delete_cron = crons::delete: Anyone {}
+        GET | HEAD get_cron = crons::get: Anyone {
+            200 wire::crons::Cron, 404, 422
+        }
+        PATCH patch_cron = crons::patch: Anyone {
+            body wire::crons::PatchCron, 200 wire::crons::Cron, 400, 404, 409
+        }
+        DELETE delete_cron = crons::delete: Anyone {
+            204, 404, 422
+        }
     }
     "/runs" {
         POST create_stateless_run = runs::create_stateless: Anyone {

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 
 pub mod assistants;
 pub mod branches;
+pub mod crons;
 pub mod events;
 pub mod messages;
 pub mod runs;

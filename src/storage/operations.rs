@@ -55,8 +55,8 @@ pub(super) mod types {
         id::{BranchId, CheckpointId, CronId, NodeId, RunId, ThreadId, TreeId, WorkerId},
         idempotency::{Claim, Claimed},
         runs::{
-            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun, OpenRunState, QueueClaim,
-            Recover, Recovered, Run, Status, Undo,
+            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun,
+            OpenRunState, QueueClaim, Recover, Recovered, Run, Status, Undo,
         },
         store::{
             Item, Namespace, Put,

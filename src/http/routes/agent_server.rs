@@ -75,14 +75,6 @@ const OPERATIONS: &[&str] = &[
 /// Those that this server does not have yet. This list only shrinks.
 const LATER: &[&str] = &[
     "GET /threads/{}/storage",
-    "POST /runs/crons",
-    "POST /threads/{}/runs/crons",
-    "POST /runs/crons/search",
-    "POST /runs/crons/count",
-    "GET /runs/crons/{}",
-    "PATCH /runs/crons/{}",
-    "DELETE /runs/crons/{}",
-    "GET /metrics",
     "POST /threads/{}/commands",
     "POST /threads/{}/stream/events",
     "POST /mcp",

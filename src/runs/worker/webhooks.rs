@@ -338,10 +338,10 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{RunId, TreeId};
+    use crate::id::{RunId, ThreadId, TreeId};
 
     fn due(host: &str, principal: &str) -> Due {
-        let (tree, run) = (TreeId::mint(), RunId::mint());
+        let (tree, run) = (TreeId::of_root(ThreadId::mint()), RunId::mint());
         Due {
             key: Key { tree, run },
             host: host.into(),

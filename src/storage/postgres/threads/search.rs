@@ -273,7 +273,8 @@ pub(in super::super) async fn search(
     page: &ThreadPage,
 ) -> Result<Vec<Thread>, Failure> {
     // Their sum must fit too.
-    let bounded = |number: usize| i64::try_from(number).map_or(i64::MAX / 2, |n| n.min(i64::MAX / 2));
+    let bounded =
+        |number: usize| i64::try_from(number).map_or(i64::MAX / 2, |n| n.min(i64::MAX / 2));
     let (limit, offset) = (bounded(page.limit), bounded(page.offset));
     let statement = prepare(db, text(page)).await?;
     let bound = Bound::of(&page.filter);
