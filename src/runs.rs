@@ -8,6 +8,7 @@ pub mod error;
 mod execute;
 mod finish;
 pub mod listing;
+mod observe;
 mod placement;
 mod probe;
 mod remote_stream;

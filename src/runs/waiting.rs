@@ -1,16 +1,8 @@
-//! How many runs wait and for how long, for those who watch the server.
-
-use std::time::Duration;
+//! How many runs wait, and for how long.
 
 use tokio::time::Instant;
 
-use super::{Error, OpenRunState, PoolState, Service};
-use crate::metrics::Metrics;
-
-/// The most open runs that are read to be counted.
-const COUNTED_MAX: usize = 10_000;
-/// How long what was read holds, however many ask.
-const AGE: Duration = Duration::from_secs(1);
+use super::OpenRunState;
 
 /// The open runs of all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,7 +18,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    fn of(states: &[OpenRunState]) -> Self {
+    pub(super) fn of(states: &[OpenRunState]) -> Self {
         let mut waits = vec![];
         let mut found = Self::default();
         for state in states {
@@ -47,42 +39,7 @@ impl Waiting {
 
 /// What was read last, and when.
 #[derive(Default)]
-pub(super) struct LastRead(tokio::sync::Mutex<Option<(Instant, Waiting)>>);
-
-impl Service {
-    /// How many runs of all processes wait and are executed: of ten thousand, if there are more.
-    ///
-    /// # Errors
-    /// The storage failed.
-    pub async fn waiting(&self) -> Result<Waiting, Error> {
-        let mut last = self.inner.waiting.0.lock().await;
-        if let Some((at, waiting)) = *last
-            && at.elapsed() < AGE
-        {
-            return Ok(waiting);
-        }
-        let states = self.shared.parts.runs.open_states(COUNTED_MAX).await?;
-        let waiting = Waiting::of(&states);
-        *last = Some((Instant::now(), waiting));
-        Ok(waiting)
-    }
-
-    /// How many runs this process executes, and how many it could.
-    pub fn occupied(&self) -> (usize, usize) {
-        let running = self.inner.active.lock().running.len();
-        (running, self.inner.options.slots)
-    }
-
-    /// The connections of this process to its database.
-    pub fn pools(&self) -> Vec<PoolState> {
-        self.shared.parts.runs.pools()
-    }
-
-    /// What this process counts.
-    pub fn metrics(&self) -> &Metrics {
-        &self.inner.metrics
-    }
-}
+pub(super) struct LastRead(pub(super) tokio::sync::Mutex<Option<(Instant, Waiting)>>);
 
 #[cfg(test)]
 mod tests {
