@@ -1,5 +1,5 @@
-"""Holds every response of a server against its OpenAPI document: of one good request for each operation, then of what
-schemathesis makes up. `BACKSTITCH_SCHEMATHESIS_SECONDS` says how long."""
+"""Holds every response of a server against its OpenAPI document: of one good request for each operation, and, for as
+long as `BACKSTITCH_SCHEMATHESIS_SECONDS` says, of what schemathesis makes up."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import httpx
 import schemathesis
 
 BASE = sys.argv[1]
-SECONDS = os.environ.get("BACKSTITCH_SCHEMATHESIS_SECONDS", "45")
+SECONDS = os.environ.get("BACKSTITCH_SCHEMATHESIS_SECONDS")
 HERE = Path(__file__).parent
 # Operations of which no request succeeds as yet.
 NOT_BUILT = {"stream_thread"}
@@ -49,6 +49,7 @@ def furnished():
         "run_id": client.get(f"/threads/{thread}/runs").json()[0]["run_id"],
         "checkpoint_id": client.get(f"/threads/{thread}/state").json()["checkpoint"]["checkpoint_id"],
         "assistant_id": post("/assistants", graph_id="agent")["assistant_id"],
+        "cron_id": post("/runs/crons", schedule="0 0 1 1 *", assistant_id="agent")["cron_id"],
         "namespace": "none",
         "principal": "dora",
         "name": "side",
@@ -116,6 +117,7 @@ def bodies(ids):
 
 
 QUERIES = {
+    "get_metrics": {"format": "json"},
     "get_item": {"namespace": "a.b", "key": "k"},
     "diff_states": {"from": "branch:main", "to": "branch:side"},
     "list_runs": {"limit": "5", "select": ["run_id", "status"]},
@@ -183,6 +185,8 @@ with tempfile.TemporaryDirectory() as folder:
     if wrong:
         print("\n\n".join(wrong))
         sys.exit(1)
+    if not SECONDS:
+        sys.exit(0)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(HERE / "schemathesis.toml")]
     command += ["run", f"{BASE}/openapi.json", "--max-time", SECONDS, *sys.argv[2:]]
     sys.exit(subprocess.run(command, cwd=folder).returncode)

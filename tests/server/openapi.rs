@@ -1,4 +1,4 @@
-//! The OpenAPI document tells the truth: schemathesis holds every response against it.
+//! The OpenAPI document tells the truth: responses are held against it.
 
 use serde_json::json;
 use test_support::client::Client;
@@ -12,7 +12,7 @@ on_both_storages!(
     an_offset_beyond_everything_is_an_empty_page,
 );
 
-/// How long it goes on is for `BACKSTITCH_SCHEMATHESIS_SECONDS` to say.
+/// Of one good request for each operation; of made-up ones for `BACKSTITCH_SCHEMATHESIS_SECONDS`.
 fn every_response_is_as_the_document_says(place: &Place) {
     let Some(python) = test_support::python::python() else {
         return;
