@@ -2,6 +2,7 @@
 //!
 //! A flag beats the environment, which beats the file `backstitch.toml`, which beats the default.
 
+mod keys;
 mod layers;
 mod resources;
 mod secret;
@@ -334,7 +335,9 @@ impl Settings {
                 "json" => Ok(LogFormat::Json),
                 _ => Err(format!("`{text}` is no format; write `text` or `json`")),
             })?,
-            api_keys: layers.optional("api_keys", api_keys)?.unwrap_or_default(),
+            api_keys: layers
+                .optional("api_keys", keys::api_keys)?
+                .unwrap_or_default(),
             admins: layers.optional("admins", admins)?.unwrap_or_default(),
             allow_open: layers.required("allow_open", switch)?,
             public_metrics: layers.required("public_metrics", switch)?,
@@ -443,29 +446,6 @@ fn admins(text: &str) -> Result<Vec<String>, String> {
         return Err("write the names of principals, separated by commas".into());
     }
     Ok(names)
-}
-
-/// `principal=key,principal=key`. The text of an error never contains a key.
-fn api_keys(text: &str) -> Result<Vec<ApiKey>, String> {
-    let mut keys: Vec<ApiKey> = Vec::new();
-    for (index, pair) in text.split(',').map(str::trim).enumerate() {
-        let entry = index + 1;
-        let Some((principal, key)) = pair.split_once('=') else {
-            return Err(format!("entry {entry} is not of the form principal=key"));
-        };
-        let (principal, key) = (principal.trim(), key.trim());
-        if principal.is_empty() || key.is_empty() {
-            return Err(format!("entry {entry} has an empty principal or key"));
-        }
-        if keys.iter().any(|known| known.key.reveal() == key) {
-            return Err(format!("entry {entry} repeats the key of another entry"));
-        }
-        keys.push(ApiKey {
-            principal: principal.to_owned(),
-            key: Secret::from(key),
-        });
-    }
-    Ok(keys)
 }
 
 impl Layers {

@@ -214,7 +214,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/commands/send-message" {
         POST command_send_message = messages::send: Writer {
-            body wire::messages::SendMessage, 202 wire::messages::SentMessage, 400, 404, 409, 429
+            body wire::messages::SendMessage, 202 wire::messages::PostedMessage, 400, 404, 409, 429
         }
     }
     "/threads/{thread_id}/runs" {

@@ -1,10 +1,13 @@
 //! What the run service needs of a storage.
 
+mod states;
 pub mod transitions;
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+
+pub use states::{OpenRunState, PoolState};
 
 use super::request::codec::Columns;
 use crate::{
@@ -259,30 +262,6 @@ pub enum Fired {
     /// cron whose principal may not create it is disabled now, and one whose thread is gone was
     /// deleted.
     Past(Created),
-}
-
-/// A run that has not ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum OpenRunState {
-    /// A worker executes it.
-    Executed,
-    /// Its time has come so many seconds ago, or comes later if that is negative.
-    Waits(f64),
-}
-
-/// Some of the connections of a process to its database.
-#[derive(Clone, Debug)]
-pub struct PoolState {
-    /// What they are for.
-    pub name: &'static str,
-    /// How many there are at most.
-    pub max: usize,
-    /// How many are open.
-    pub open: usize,
-    /// How many of them nobody uses.
-    pub free: usize,
-    /// How many wait for one.
-    pub waiting: usize,
 }
 
 /// A claim of runs from the queue.

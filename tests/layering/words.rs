@@ -73,6 +73,8 @@ const CHOSEN_BY_OTHERS: &[&str] = &[
     // serde
     "Visitor",
     "visitor",
+    // a field of messages in the protocol
+    "settled_checkpoint_id",
     // a key of the state of the research demo
     "questions",
 ];

@@ -1,4 +1,4 @@
-//! Messages of threads.
+//! Messages of threads, as clients write and read them.
 
 use schemars::JsonSchema;
 
@@ -162,7 +162,7 @@ pub struct StoredMessages {
 
 /// A message whose run is on its way.
 #[derive(JsonSchema)]
-pub struct SentMessage {
+pub struct PostedMessage {
     thread_id: Id,
     event_id: Id,
     event_number: i64,
