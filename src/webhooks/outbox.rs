@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{
     checkpoint::Error,
-    id::{RunId, ThreadId, TreeId},
+    id::{RunId, TreeId},
 };
 
 /// What identifies a delivery. To the receiver it is the id of the run alone.
@@ -35,8 +35,6 @@ pub struct Due {
 pub struct Delivery {
     /// Which one.
     pub key: Key,
-    /// The thread of the run.
-    pub thread: ThreadId,
     /// The receiver.
     pub url: Arc<str>,
     /// The number of this try, counted from 1.

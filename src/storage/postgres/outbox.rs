@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
-    id::{RunId, ThreadId, TreeId},
+    id::{RunId, TreeId},
     webhooks::outbox::{Delivery, Due, DueByHost, FailedTry, HostPage, Key},
 };
 
@@ -35,7 +35,7 @@ SELECT h.host, x.run_id, x.tree_id, x.principal FROM h LEFT JOIN LATERAL (
 const TAKE: &str = "
 UPDATE outbox SET attempts = attempts + 1, next_at = now() + make_interval(secs => $2) WHERE run_id = ANY (ARRAY(
   SELECT run_id FROM outbox WHERE run_id = ANY ($1::uuid[]) AND CASE WHEN dead_at IS NULL THEN next_at <= now() END FOR UPDATE SKIP LOCKED))
-RETURNING run_id, tree_id, thread_id, url, attempts";
+RETURNING run_id, tree_id, url, attempts";
 
 const DELIVERED: &str = "DELETE FROM outbox WHERE run_id = $1 AND tree_id = $2";
 
@@ -89,7 +89,6 @@ pub(super) async fn take_deliveries(
     all(db, TAKE, &[&runs, &lease.as_secs_f64()], |row| {
         Ok(Delivery {
             key: key_of(row)?,
-            thread: ThreadId(column(row, "thread_id")?),
             url: column::<&str>(row, "url")?.into(),
             attempt: column(row, "attempts")?,
         })

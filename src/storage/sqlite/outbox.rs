@@ -24,7 +24,7 @@ pub(super) const OF_HOST: &str = "SELECT run_id, tree_id, host, principal FROM o
 
 const TAKE: &str = "UPDATE outbox SET attempts = attempts + 1, next_at = ?4 \
      WHERE run_id = ?1 AND tree_id = ?2 AND dead_at IS NULL AND next_at <= ?3 \
-     RETURNING run_id, tree_id, thread_id, url, attempts";
+     RETURNING run_id, tree_id, url, attempts";
 
 const SWEEP: &str = "DELETE FROM outbox WHERE (run_id, tree_id) IN ( \
      SELECT run_id, tree_id FROM outbox INDEXED BY outbox_dead \
@@ -71,9 +71,8 @@ pub(super) fn take_deliveries(
         taken.extend(one(db, TAKE, params, |row| {
             Ok(Delivery {
                 key: read_key(row)?,
-                thread: id(row, 2)?,
-                url: row.get(3)?,
-                attempt: row.get(4)?,
+                url: row.get(2)?,
+                attempt: row.get(3)?,
             })
         })?);
     }

@@ -173,12 +173,11 @@ fn operations_that_do_not_exist_yet_are_not_found() {
     let thread = client.thread();
     for (method, path, body) in [
         ("GET", format!("/threads/{thread}/stream"), ""),
-        ("POST", "/runs/crons/search".to_owned(), "{}"),
-        ("POST", "/runs/crons".to_owned(), "{}"),
+        ("GET", format!("/threads/{thread}/storage"), ""),
         ("POST", format!("/threads/{thread}/commands"), "{}"),
         ("POST", format!("/threads/{thread}/stream/events"), "{}"),
         ("POST", "/mcp".to_owned(), "{}"),
-        ("GET", "/metrics".to_owned(), ""),
+        ("POST", "/a2a/agent".to_owned(), "{}"),
     ] {
         let answer = client.send(method, &path, &[], body.as_bytes());
         assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text());
