@@ -18,7 +18,7 @@ impl Timestamp {
 
     /// A time as clients write it: with an offset, or a date with or without a time, which is UTC's.
     /// Times before the epoch are the epoch.
-    pub fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let time = match text.parse::<jiff::Timestamp>() {
             Ok(time) => time,
             Err(_) => {

@@ -265,7 +265,7 @@ impl Backend {
         let taken = taken.unwrap();
         assert!(taken.len() <= 1);
         taken.first().map(|delivery| {
-            assert_eq!((delivery.key, delivery.thread), (key(run), run.thread));
+            assert_eq!(delivery.key, key(run));
             delivery.attempt
         })
     }
