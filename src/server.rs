@@ -308,7 +308,6 @@ async fn serve(
     announce(&format!("listening on http://{local}"))?;
     let keys = settings.api_keys.iter();
     let keys = http::Keys::new(keys.map(|one| (&*one.principal, one.key.reveal())));
-    let keys = keys.with_public_metrics(settings.public_metrics);
     let options = http::Options {
         max_streams: settings.max_streams,
         // A page that anybody may open must not use a key of the person who opens it.
@@ -334,6 +333,7 @@ async fn serve(
             .collect(),
         webhooks: settings.webhooks,
         public_docs: settings.public_docs,
+        public_metrics: settings.public_metrics,
         ..http::Options::default()
     };
     let cut = CancellationToken::new();

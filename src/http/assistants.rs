@@ -3,7 +3,7 @@
 use hyper::{Response, StatusCode};
 
 use super::{
-    page::{self, LIST_DEFAULT, LIST_MAX, ORDERS},
+    page::{self, LIST_DEFAULT, ORDERS},
     parse::{fields::Fields, ids, metadata::metadata},
     runs::{config, config_or_context},
     server::{
@@ -48,13 +48,8 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let limit = fields
-        .integer("limit", 1, LIST_MAX)?
-        .unwrap_or(LIST_DEFAULT) as usize;
-    let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize;
-    // An empty list leaves the choice to the server.
-    let select = fields.words("select", COLUMNS)?;
-    let select = select.filter(|columns| !columns.is_empty());
+    let (limit, offset) = page::range(&fields, LIST_DEFAULT)?;
+    let select = page::columns(&fields, COLUMNS)?;
     let search = Search {
         filter: filter(&call, &fields)?,
         limit: limit + 1,
@@ -63,11 +58,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
     };
     let mut found = call.assistants().search(search).await?;
-    if let Some(columns) = select {
-        for map in found.iter_mut().filter_map(Value::make_map_mut) {
-            map.retain(|key, _| columns.contains(&&**key));
-        }
-    }
+    page::retain(&mut found, select.as_deref());
     Ok(page::respond(found, limit, offset))
 }
 
@@ -139,11 +130,11 @@ pub(super) async fn versions(mut call: Call) -> Result<Response<Body>, Error> {
     let id = call.path.assistant()?;
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let limit = fields.integer("limit", 1, LIST_MAX)?;
+    let (limit, offset) = page::range(&fields, LIST_DEFAULT)?;
     let query = VersionQuery {
         metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
-        limit: limit.unwrap_or(LIST_DEFAULT) as usize,
-        offset: fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize,
+        limit,
+        offset,
     };
     let found = call.assistants().versions(call.viewer(), id, query).await;
     let found = found.map_err(|error| named(error, id))?;

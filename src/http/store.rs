@@ -5,7 +5,7 @@ use std::time::Duration;
 use hyper::{Response, StatusCode};
 
 use super::{
-    page::{LIST_DEFAULT, LIST_MAX},
+    page::{self, LIST_DEFAULT},
     parse::fields::Fields,
     server::{
         body::{self, Body},
@@ -84,7 +84,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
     let filter = fields.map("filter")?.map(Filter::read).transpose();
-    let (limit, offset) = page(&fields, LIST_DEFAULT)?;
+    let (limit, offset) = page::range(&fields, LIST_DEFAULT)?;
     // No embedding exists that it could be compared by.
     fields.text("query")?;
     let query = ItemQuery {
@@ -110,7 +110,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn namespaces(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let (limit, offset) = page(&fields, NAMESPACES_DEFAULT)?;
+    let (limit, offset) = page::range(&fields, NAMESPACES_DEFAULT)?;
     let max_depth = fields.integer("max_depth", 1, i64::MAX)?;
     let query = NamespaceQuery {
         prefix: labels(&fields, "prefix")?.unwrap_or_default(),
@@ -123,13 +123,6 @@ pub(super) async fn namespaces(mut call: Call) -> Result<Response<Body>, Error> 
     let found = found.into_iter().map(Value::from_iter);
     let found = Map::from([("namespaces", Value::list(found.collect()))]);
     Ok(body::json(StatusCode::OK, &Value::map(found)))
-}
-
-fn page(fields: &Fields<'_>, default: i64) -> Result<(usize, usize), Error> {
-    let limit = fields.integer("limit", 1, LIST_MAX)?.unwrap_or(default);
-    let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0);
-    let whole = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    Ok((whole(limit), whole(offset)))
 }
 
 fn labels(fields: &Fields<'_>, name: &str) -> Result<Option<Namespace>, Error> {

@@ -12,46 +12,25 @@ const FREE: [&str; 4] = ["/", "/ok", "/live", "/ready"];
 
 /// The keys that clients may present. It does not show them.
 #[derive(Clone, Default)]
-pub struct Keys {
-    all: Vec<(Arc<str>, Arc<str>)>,
-    /// Metrics need none.
-    public_metrics: bool,
-}
+pub struct Keys(Vec<(Arc<str>, Arc<str>)>);
 
 impl Keys {
     /// Keys by principal; without any everybody may call.
     pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs.into_iter();
-        Self {
-            all: pairs.map(|(who, key)| (who.into(), key.into())).collect(),
-            public_metrics: false,
-        }
-    }
-
-    /// The same, and whether metrics are for those too who have none.
-    #[must_use]
-    pub fn with_public_metrics(self, public_metrics: bool) -> Self {
-        Self {
-            public_metrics,
-            ..self
-        }
-    }
-
-    /// Whether a path needs no key.
-    fn is_free(&self, path: &str) -> bool {
-        self.is_open() || FREE.contains(&path) || self.public_metrics && path == "/metrics"
+        Self(pairs.map(|(who, key)| (who.into(), key.into())).collect())
     }
 
     /// Whether everybody may call without a key.
     pub fn is_open(&self) -> bool {
-        self.all.is_empty()
+        self.0.is_empty()
     }
 
     /// The principal of a key. The time that the search takes depends on nothing of the keys but their
     /// lengths.
     fn principal(&self, presented: &[u8]) -> Option<Arc<str>> {
         let mut found = None;
-        for (who, key) in &self.all {
+        for (who, key) in &self.0 {
             if equal_in_constant_time(key.as_bytes(), presented) {
                 found = Some(who.clone());
             }
@@ -63,7 +42,7 @@ impl Keys {
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
-            .entries(self.all.iter().map(|(who, _)| who))
+            .entries(self.0.iter().map(|(who, _)| who))
             .finish()
     }
 }
@@ -98,7 +77,7 @@ impl Client {
 
 /// The client of a request; 401 without a valid key where one is needed.
 pub fn client(keys: &Keys, headers: &HeaderMap, path: &str) -> Result<Client, Error> {
-    if keys.is_free(path) {
+    if keys.is_open() || FREE.contains(&path) {
         return Ok(Client::local());
     }
     let mut presented = headers.get_all("x-api-key").iter();

@@ -54,12 +54,18 @@ pub struct Options {
     pub webhooks: Arc<Policy>,
     /// Let everybody read the OpenAPI document and its page, also without a key.
     pub public_docs: bool,
+    /// Let everybody read the metrics, also without a key.
+    pub public_metrics: bool,
 }
 
 impl Options {
     /// Whether a setting lets everybody read what has this path.
     pub fn is_public(&self, path: &str) -> bool {
-        self.public_docs && matches!(path, "/docs" | "/openapi.json")
+        match path {
+            "/docs" | "/openapi.json" => self.public_docs,
+            "/metrics" => self.public_metrics,
+            _ => false,
+        }
     }
 }
 
@@ -88,6 +94,7 @@ impl Default for Options {
             admins: BTreeSet::new(),
             webhooks: Arc::default(),
             public_docs: false,
+            public_metrics: false,
         }
     }
 }

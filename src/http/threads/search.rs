@@ -44,13 +44,8 @@ const COLUMNS: &[(&str, &str)] = &[
 pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let limit = fields
-        .integer("limit", 1, LIST_MAX)?
-        .unwrap_or(LIST_DEFAULT) as usize;
-    let offset = fields.integer("offset", 0, i64::MAX)?.unwrap_or(0) as usize;
-    let select = fields.words("select", COLUMNS)?;
-    // An empty list leaves the choice to the server.
-    let select = select.filter(|columns| !columns.is_empty());
+    let (limit, offset) = page::range(&fields, LIST_DEFAULT)?;
+    let select = page::columns(&fields, COLUMNS)?;
     let extract = extract(&fields)?;
     let shows = |name| {
         select
