@@ -144,6 +144,7 @@ const KEYS: &[Key] = &[
     Key::new("webhook_secret", "BACKSTITCH_WEBHOOK_SECRET", None).masked(secret::mask_all),
     Key::new("openai_api_key", "OPENAI_API_KEY", None).masked(secret::mask_all),
     Key::new("openai_base_url", "OPENAI_BASE_URL", None).masked(secret::mask_url),
+    Key::new("openai_model", "OPENAI_MODEL", None),
 ];
 
 impl Key {
@@ -271,6 +272,8 @@ pub struct Settings {
     pub openai_api_key: Option<Secret>,
     /// Base URL of the OpenAI-compatible chat model.
     pub openai_base_url: Option<String>,
+    /// Name of the OpenAI-compatible chat model.
+    pub openai_model: Option<String>,
     /// Every setting with its value and origin, in the order of the manual; secrets are masked.
     shown: Vec<Shown>,
 }
@@ -371,6 +374,7 @@ impl Settings {
                     Err("it must begin with http:// or https://".into())
                 }
             })?,
+            openai_model: layers.optional("openai_model", |text| Ok(text.to_owned()))?,
             shown,
         })
     }

@@ -132,12 +132,13 @@ impl Server {
         if key.is_none() && base.is_none() {
             return None;
         }
-        let named = std::env::var("OPENAI_MODEL").ok();
-        let named = named.filter(|name| !name.is_empty());
         Some(openai::Client::new(
             base.as_deref().unwrap_or(openai::DEFAULT_BASE),
             key.as_ref().map_or("", |key| key.reveal()),
-            named.as_deref().unwrap_or(openai::DEFAULT_MODEL),
+            settings
+                .openai_model
+                .as_deref()
+                .unwrap_or(openai::DEFAULT_MODEL),
         ))
     }
 

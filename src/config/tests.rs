@@ -35,6 +35,18 @@ fn shown(settings: &Settings, name: &str) -> (String, String) {
 }
 
 #[test]
+fn the_readme_names_every_setting() {
+    let readme = include_str!("../../README.md");
+    for key in KEYS {
+        assert!(
+            readme.contains(&format!("`{}`", key.variable)),
+            "{}",
+            key.variable
+        );
+    }
+}
+
+#[test]
 fn without_any_source_a_server_listens_on_loopback_and_keeps_a_file() {
     let settings = settings(Flags::default(), &[], "").unwrap();
     assert_eq!((settings.host.as_str(), settings.port), ("127.0.0.1", 2024));

@@ -6,12 +6,14 @@ use std::{
     sync::LazyLock,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use hyper::{
     Response, StatusCode,
     header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS},
 };
 use serde_json::Value;
-use uuid::Uuid;
+use sha2::{Digest, Sha256};
 
 use super::{
     openapi::describe,
@@ -25,11 +27,17 @@ use super::{
 
 const STYLE: &str = include_str!("docs/style.css");
 
-/// Stands in the page where the nonce of the style goes.
-const NONCE: &str = "@nonce@";
+static OPEN: LazyLock<Bytes> = LazyLock::new(|| render(&describe(TABLE, false)).into());
+static KEYED: LazyLock<Bytes> = LazyLock::new(|| render(&describe(TABLE, true)).into());
 
-static OPEN: LazyLock<String> = LazyLock::new(|| render(&describe(TABLE, false)));
-static KEYED: LazyLock<String> = LazyLock::new(|| render(&describe(TABLE, true)));
+/// Allows the page its one style, named by its hash, and nothing else.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = STANDARD.encode(Sha256::digest(STYLE));
+    format!(
+        "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    )
+});
 
 /// `GET /docs`
 pub(super) async fn page(call: Call) -> Result<Response<Body>, Error> {
@@ -38,13 +46,8 @@ pub(super) async fn page(call: Call) -> Result<Response<Body>, Error> {
     } else {
         &*KEYED
     };
-    let nonce = Uuid::new_v4().simple().to_string();
-    let policy = format!(
-        "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'"
-    );
-    let policy = HeaderValue::try_from(policy).map_err(|error| Error::internal(&error))?;
-    let mut response = Response::new(body::full(page.replacen(NONCE, &nonce, 1)));
+    let policy = HeaderValue::from_str(&POLICY).map_err(|error| Error::internal(&error))?;
+    let mut response = Response::new(body::full(page.clone()));
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
@@ -70,7 +73,7 @@ fn write_page(page: &mut String, document: &Value) -> fmt::Result {
         page,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
-         <style nonce=\"{NONCE}\">{STYLE}</style></head><body><h1>{title} {version}</h1>\
+         <style>{STYLE}</style></head><body><h1>{title} {version}</h1>\
          <p>{}</p><p><a href=\"openapi.json\">openapi.json</a></p>",
         escape(text(&document["info"]["description"]))
     )?;

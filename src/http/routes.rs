@@ -11,7 +11,8 @@ use crate::value::Map;
 
 /// Every route. A row is `METHOD | METHOD operation_id = handler: Right { description }`, where the
 /// description lists, with commas, `query Type`, `body Type`, `optional body Type` (one that may be
-/// absent) and each response: `200 Type`, `stream 200` for events, `page 200` for HTML, `204` without a body, `404` with an
+/// absent) and each response: `200 Type`, `stream 200` for events, `page 200` for
+/// HTML, `text 200` for plain text, `204` without a body, `404` with an
 /// error. What all operations of a kind may respond with is added: 408, 413 and 422 to those with a
 /// body, 401, 403 and 503 to all that are not public.
 pub(super) const TABLE: &[Route] = routes! {
@@ -31,7 +32,7 @@ pub(super) const TABLE: &[Route] = routes! {
         GET | HEAD info = system::info: Anyone { 200 wire::system::Info }
     }
     "/metrics" {
-        GET | HEAD get_metrics = metrics::metrics: Operator { query wire::system::MetricsQuery, 200 wire::system::MetricsReport, 422 }
+        GET | HEAD get_metrics = metrics::metrics: Operator { query wire::system::MetricsQuery, text 200, 200 wire::system::MetricsReport, 422 }
     }
     "/openapi.json" {
         GET | HEAD openapi = openapi::document: Anyone {

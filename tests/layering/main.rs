@@ -79,7 +79,7 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("url", &["webhooks/policy"]),
     ("ipnet", &["webhooks/policy"]),
     ("hmac", &["webhooks/signature"]),
-    ("sha2", &["webhooks/signature"]),
+    ("sha2", &["http/docs", "webhooks/signature"]),
     ("croner", &["crons/schedule"]),
     ("prometheus_client", &["metrics"]),
 ];

@@ -1,5 +1,6 @@
-//! The limits of the README's table and of the texts of errors: one below and the limit itself are
-//! accepted, one above is refused with the status and a text that names the limit.
+//! Limits of bodies, fields and settings that need no load to reach: one below and the limit itself
+//! are accepted, one above is refused with the status and a text that names the limit. Limits of
+//! connections, streams, memory and time are attacked in `tests/attacks`.
 
 use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
@@ -168,6 +169,21 @@ fn what_settings_allow(place: &Place) {
             "{count} tasks"
         );
     }
+    // The runs wait for a time that does not come during the test.
+    limit("queued runs", 3, 429, "BACKSTITCH_MAX_QUEUED", |runs| {
+        let path = format!("/threads/{}/runs", client.thread());
+        let later = json!({"assistant_id": "wide", "input": {}, "after_seconds": 3600});
+        for _ in 1..runs {
+            ok(client.post(&path, &later), 200);
+        }
+        client.post(&path, &later)
+    });
+    // The name, and the braces of three empty objects.
+    limit("bytes of an assistant", 2000, 413, "2000", |bytes| {
+        let description = "x".repeat(bytes - "n".len() - "{}{}{}".len());
+        let body = json!({"graph_id": "wide", "name": "n", "description": description});
+        client.post("/assistants", &body)
+    });
     // As it is stored the value takes one byte more than its JSON.
     let around = r#"{"k":""}"#.len() + 1;
     limit("bytes of an item", 1000, 413, "1000", |bytes| {

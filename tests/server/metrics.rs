@@ -153,7 +153,7 @@ fn labels_name_no_thread_no_principal_and_no_path_as_it_was_sent(place: &Place) 
 }
 
 #[test]
-fn health_that_is_asked_for_the_database_fails_with_it() {
+fn health_can_ask_the_database_too() {
     let server = Setup::example("reference_server").start();
     let client = Client::of(&server);
     let fine = json!({"ok": true, "services": {}});

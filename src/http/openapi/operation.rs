@@ -41,6 +41,10 @@ macro_rules! describe {
         $operation.page($status);
         $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
     }};
+    ($operation:ident { text $status:literal $(, $($rest:tt)*)? }) => {{
+        $operation.text($status);
+        $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
+    }};
     ($operation:ident { $status:literal $(, $($rest:tt)*)? }) => {{
         $operation.response($status);
         $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
@@ -124,6 +128,12 @@ impl<'a> Operation<'a> {
     pub fn page(&mut self, status: u16) {
         let schema = json_schema!({"type": "string"});
         self.put(status, Some(("text/html", schema)));
+    }
+
+    /// A response with plain text.
+    pub fn text(&mut self, status: u16) {
+        let schema = json_schema!({"type": "string"});
+        self.put(status, Some(("text/plain", schema)));
     }
 
     /// A response with an event stream. The schema is that of one event.

@@ -20,8 +20,17 @@ pub struct Health {
 /// What `GET /metrics` reads.
 #[derive(JsonSchema)]
 pub struct MetricsQuery {
-    /// `prometheus` (a text, the default) or `json`.
-    format: Option<String>,
+    /// The form of the response; a text for Prometheus when it is absent or empty.
+    format: Option<MetricsFormat>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline, rename_all = "lowercase")]
+enum MetricsFormat {
+    Prometheus,
+    Json,
+    #[schemars(rename = "")]
+    Empty,
 }
 
 /// Counters and measurements: this form with `format=json`, else the text format of Prometheus.
