@@ -6,18 +6,22 @@ mod frame;
 mod hub;
 mod memory;
 mod mode;
+mod options;
 mod publisher;
 mod shape;
 mod source;
 mod subscription;
+mod thread;
 
 pub use frame::write_frame;
 pub use hub::{Hub, Retention};
 pub use memory::Memory;
 pub use mode::Mode;
-pub use publisher::{Options, Publisher};
+pub use options::Options;
+pub use publisher::Publisher;
 pub use source::FrameSource;
 pub use subscription::{Since, Subscription};
+pub use thread::{Feed, Position, SinceThread, Subject, ThreadFrame, ThreadSubscription, Watched};
 
 #[cfg(test)]
 mod tests;

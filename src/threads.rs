@@ -13,6 +13,7 @@ pub mod request;
 pub mod search;
 mod service;
 pub mod state;
+mod stream;
 mod tags;
 pub mod tree_view;
 

@@ -25,7 +25,7 @@ use crate::{
     engine::{self, node_cache::Results},
     id::{RunId, ThreadId},
     metrics::Metrics,
-    stream::{Hub, Memory, Publisher, Retention},
+    stream::{Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription},
     tree::members::Access,
 };
 
@@ -210,6 +210,17 @@ impl Service {
     pub fn publisher(&self, run: Target) -> Option<Arc<Publisher>> {
         let publisher = self.inner.hub.get(run.run);
         publisher.filter(|publisher| publisher.thread() == run.thread)
+    }
+
+    /// Watches a thread in this process, whether or not there is one: the frames of its runs and the
+    /// edits of its state.
+    pub fn watch_thread(&self, thread: ThreadId, since: SinceThread) -> ThreadSubscription {
+        self.inner.hub.watch(thread, since)
+    }
+
+    /// The feed of a thread, if somebody watches it.
+    pub fn watched_feed(&self, thread: ThreadId) -> Option<Arc<Feed>> {
+        self.inner.hub.watched(thread)
     }
 
     /// Checks that a client has the level on a thread that its operation takes.

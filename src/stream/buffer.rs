@@ -184,6 +184,24 @@ impl Buffer {
         read
     }
 
+    /// Passes on number, modes and bytes of each frame from number `from` on.
+    pub fn each(&self, from: u64, mut pass: impl FnMut(u64, Modes, &[u8])) {
+        let mut pass_all = |first: u64, marks: &[Mark], bytes: &[u8]| {
+            let mut start = 0;
+            for (number, mark) in (first..).zip(marks) {
+                if number >= from {
+                    pass(number, mark.modes, &bytes[start..mark.end]);
+                }
+                start = mark.end;
+            }
+        };
+        for chunk in self.chunks.range(self.position(from)..) {
+            pass_all(chunk.first, &chunk.marks, &chunk.bytes);
+        }
+        let first = self.next - self.marks.len() as u64;
+        pass_all(first, &self.marks, &self.tail);
+    }
+
     fn position(&self, frame: u64) -> usize {
         self.chunks
             .partition_point(|chunk| chunk.first + chunk.marks.len() as u64 <= frame)

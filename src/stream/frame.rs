@@ -21,7 +21,7 @@ pub fn open(out: &mut Vec<u8>, event: &str, ns: &str) {
 }
 
 /// Closes a frame, with an id if the stream can be resumed.
-pub fn close(out: &mut Vec<u8>, id: Option<u64>) {
+pub fn close(out: &mut Vec<u8>, id: Option<impl std::fmt::Display>) {
     if let Some(id) = id {
         // Writing to memory cannot fail.
         let _ = write!(out, "\r\nid: {id}");
@@ -34,6 +34,28 @@ pub fn write_frame(out: &mut Vec<u8>, event: &str, data: &[u8], id: Option<u64>)
     open(out, event, "");
     out.extend_from_slice(data);
     close(out, id);
+}
+
+/// A frame without its id and without its end.
+pub fn body(frame: &[u8]) -> &[u8] {
+    let frame = frame.strip_suffix(b"\r\n\r\n").unwrap_or(frame);
+    // Data is one line, so that the last line is the id, if there is one.
+    let line = frame.windows(2).rposition(|two| two == b"\r\n");
+    match line.filter(|at| frame[*at..].starts_with(b"\r\nid: ")) {
+        Some(at) => &frame[..at],
+        None => frame,
+    }
+}
+
+/// The name of the event, its namespace and its data, of a frame without its id and its end.
+pub fn parts(body: &[u8]) -> (&str, &str, &[u8]) {
+    let line = body.windows(2).position(|two| two == b"\r\n");
+    let (name, data) = body.split_at(line.unwrap_or(body.len()));
+    let name = name.strip_prefix(b"event: ").unwrap_or(name);
+    // Names are texts of this program and of the graph.
+    let name = std::str::from_utf8(name).unwrap_or_default();
+    let (event, ns) = name.split_once('|').unwrap_or((name, ""));
+    (event, ns, data.strip_prefix(b"\r\ndata: ").unwrap_or(data))
 }
 
 /// A JSON text.
@@ -78,13 +100,25 @@ mod tests {
         let mut out = vec![];
         open(&mut out, "values", "");
         out.extend_from_slice(b"{\"a\":1}");
-        close(&mut out, None);
+        close(&mut out, None::<u64>);
         open(&mut out, "values", "child:1|grand:2");
         out.extend_from_slice(b"{}");
         close(&mut out, Some(12));
         let expected = "event: values\r\ndata: {\"a\":1}\r\n\r\n\
                         event: values|child:1|grand:2\r\ndata: {}\r\nid: 12\r\n\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_frame_is_taken_apart_with_and_without_an_id() {
+        for id in [None, Some(12)] {
+            let mut out = vec![];
+            open(&mut out, "values", "child:1|grand:2");
+            out.extend_from_slice(b"{\"a\":\"\\r\\nid: 1\"}");
+            close(&mut out, id);
+            let data: &[u8] = b"{\"a\":\"\\r\\nid: 1\"}";
+            assert_eq!(parts(body(&out)), ("values", "child:1|grand:2", data));
+        }
     }
 
     #[test]

@@ -2,15 +2,19 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{memory::Memory, publisher::Publisher};
-use crate::id::RunId;
+use super::{
+    memory::{Holder, Memory},
+    publisher::Publisher,
+    thread::{Feed, SinceThread, ThreadSubscription},
+};
+use crate::id::{RunId, ThreadId};
 
 /// How long, and up to how many bytes, finished streams are retained.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,10 @@ pub struct Hub {
 #[derive(Default)]
 struct State {
     runs: HashMap<RunId, Entry>,
+    /// The runs of each thread, in the order in which they were added.
+    threads: HashMap<ThreadId, Vec<RunId>>,
+    /// The feeds of threads that are watched, or were while streams of theirs are here.
+    feeds: HashMap<ThreadId, Weak<Feed>>,
     /// Finished streams, the oldest first. Streams that were replaced or removed since are skipped.
     finished: VecDeque<Finished>,
     /// Bytes of the finished streams.
@@ -76,6 +84,12 @@ impl Hub {
     pub fn insert(&self, publisher: Arc<Publisher>) {
         publisher.count_in(&self.memory);
         let mut state = self.state.lock();
+        state.forget(publisher.run());
+        let runs = state.threads.entry(publisher.thread()).or_default();
+        runs.push(publisher.run());
+        if let Some(feed) = state.feed(publisher.thread()) {
+            publisher.attach(&feed);
+        }
         let entry = Entry {
             publisher: publisher.clone(),
             finished: None,
@@ -103,6 +117,7 @@ impl Hub {
         if !Arc::ptr_eq(&entry.publisher, publisher) {
             return;
         }
+        publisher.end_in_feed();
         if publisher.resumable() {
             let (at, size) = (Instant::now(), publisher.size());
             entry.finished = Some(at);
@@ -113,7 +128,7 @@ impl Hub {
                 publisher: publisher.clone(),
             });
         } else {
-            state.runs.remove(&publisher.run());
+            state.forget(publisher.run());
         }
         self.sweep_locked(&mut state);
     }
@@ -121,10 +136,13 @@ impl Hub {
     /// Closes and drops the stream of a run.
     pub fn remove(&self, run: RunId) {
         let mut state = self.state.lock();
-        let Some(entry) = state.runs.remove(&run) else {
+        let Some(entry) = state.forget(run) else {
             return;
         };
         entry.publisher.close();
+        if entry.publisher.has_started() {
+            entry.publisher.end_in_feed();
+        }
         let is_stream = |other: &Finished| Arc::ptr_eq(&other.publisher, &entry.publisher);
         if let Some(at) = state.finished.iter().position(is_stream)
             && let Some(finished) = state.finished.remove(at)
@@ -155,8 +173,53 @@ impl Hub {
             let run = publisher.run();
             let is_current = |entry: &Entry| Arc::ptr_eq(&entry.publisher, &publisher);
             if state.runs.get(&run).is_some_and(is_current) {
-                state.runs.remove(&run);
+                state.forget(run);
             }
         }
+    }
+
+    /// Watches a thread: the frames of all its runs in this process, and the edits of its state.
+    pub fn watch(&self, thread: ThreadId, since: SinceThread) -> ThreadSubscription {
+        let mut state = self.state.lock();
+        if let Some(feed) = state.feed(thread) {
+            return feed.subscribe(since);
+        }
+        state.feeds.retain(|_, feed| feed.strong_count() > 0);
+        let feed = Feed::new(thread, &self.memory);
+        state.feeds.insert(thread, Arc::downgrade(&feed));
+        for run in state.threads.get(&thread).into_iter().flatten() {
+            if let Some(entry) = state.runs.get(run) {
+                entry.publisher.attach(&feed);
+            }
+        }
+        feed.subscribe(since)
+    }
+
+    /// The feed of a thread, if somebody watches it.
+    pub fn watched(&self, thread: ThreadId) -> Option<Arc<Feed>> {
+        let feed = self.state.lock().feed(thread);
+        feed.filter(|feed| feed.is_watched())
+    }
+}
+
+impl State {
+    /// The feed of a thread, if there is one.
+    fn feed(&self, thread: ThreadId) -> Option<Arc<Feed>> {
+        self.feeds.get(&thread).and_then(Weak::upgrade)
+    }
+
+    /// Removes a run.
+    fn forget(&mut self, run: RunId) -> Option<Entry> {
+        let entry = self.runs.remove(&run)?;
+        let thread = entry.publisher.thread();
+        if let Some(runs) = self.threads.get_mut(&thread) {
+            if let Some(at) = runs.iter().position(|other| *other == run) {
+                runs.remove(at);
+            }
+            if runs.is_empty() {
+                self.threads.remove(&thread);
+            }
+        }
+        Some(entry)
     }
 }

@@ -8,7 +8,15 @@ use std::sync::{
 
 use parking_lot::Mutex;
 
-use super::publisher::Publisher;
+/// What has frames in memory that are counted.
+pub(super) trait Holder: Send + Sync {
+    /// Bytes in memory.
+    fn size(&self) -> usize;
+    /// Makes room for others.
+    fn shed(&self);
+    /// Logs that it has to.
+    fn warn(&self, size: usize);
+}
 
 /// Bytes by which a stream may grow or shrink before that is counted.
 const STEP: usize = 16 << 10;
@@ -19,7 +27,7 @@ pub struct Memory {
     limit: usize,
     used: AtomicUsize,
     /// Streams, some of which may be gone.
-    streams: Mutex<Vec<Weak<Publisher>>>,
+    streams: Mutex<Vec<Weak<dyn Holder>>>,
     /// One caller at a time makes room.
     making_room: Mutex<()>,
 }
@@ -53,12 +61,12 @@ impl Memory {
         counted
     }
 
-    pub(super) fn add(&self, publisher: &Arc<Publisher>) {
+    pub(super) fn add(&self, stream: Weak<dyn Holder>) {
         let mut streams = self.streams.lock();
         if streams.len() == streams.capacity() {
             streams.retain(|stream| stream.strong_count() > 0);
         }
-        streams.push(Arc::downgrade(publisher));
+        streams.push(stream);
     }
 
     /// Lets the streams with the most bytes lose some, until a quarter of all is free.
@@ -83,7 +91,7 @@ impl Memory {
             && let Some((size, stream)) = streams.pop()
         {
             if size > 0 {
-                tracing::warn!(run = %stream.run(), size, "a stream lost frames: too much is unread");
+                stream.warn(size);
                 stream.shed();
             }
         }

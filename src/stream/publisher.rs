@@ -16,85 +16,20 @@ use super::{
     buffer::Buffer,
     encode::{Encoder, Origin},
     frame::text,
-    memory::{Counted, Memory},
+    memory::{Counted, Holder, Memory},
     mode::{Mode, Modes},
+    options::{Limits, Options},
     subscription::{Since, Subscription},
+    thread::Feed,
 };
 use crate::{
     engine::{Event, Kind, Sink},
     extract::RunConfig,
-    graph::Compiled,
     id::{RunId, ThreadId},
 };
 
-/// Memory one stream may take.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// How far a reader of a stream that cannot be resumed may fall behind, in bytes.
-    pub lag: usize,
-    /// Bytes that a stream that can be resumed retains; the oldest frames are dropped first.
-    pub retained: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            lag: 16 << 20,
-            retained: 64 << 20,
-        }
-    }
-}
-
 /// Bytes that may be in memory without need before the next attempt to drop old frames.
 const SLACK: usize = 256 << 10;
-
-/// The run of a publisher, and what its stream sends.
-pub struct Options {
-    /// The run.
-    pub run: RunId,
-    /// Its thread.
-    pub thread: ThreadId,
-    /// Its attempt, from 1.
-    pub attempt: i32,
-    /// The modes that the request subscribes to.
-    pub modes: Vec<Mode>,
-    /// The run's thread is deleted with it, so that its checkpoints are not announced.
-    pub temporary: bool,
-    /// On whose behalf it executes; `None` for the server itself, and while nobody authenticates.
-    pub principal: Option<Arc<str>>,
-    /// Events of graphs inside the graph are sent too.
-    pub subgraphs: bool,
-    /// Frames carry ids and are retained for readers who come back.
-    pub resumable: bool,
-    /// The graph, whose message channels are written with LangChain's fields.
-    pub graph: Arc<Compiled>,
-    /// Named in the `metadata` event; only for requests that used a branch.
-    pub branch_in_metadata: Option<Arc<str>>,
-    /// Number of the last frame of earlier attempts: numbers go on after it.
-    pub after: u64,
-    /// Memory the stream may take.
-    pub limits: Limits,
-}
-
-impl Options {
-    /// The options of the first attempt of a run, without any mode.
-    pub fn new(run: RunId, thread: ThreadId, graph: Arc<Compiled>) -> Self {
-        Self {
-            run,
-            thread,
-            attempt: 1,
-            modes: vec![],
-            temporary: false,
-            principal: None,
-            subgraphs: false,
-            resumable: false,
-            graph,
-            branch_in_metadata: None,
-            after: 0,
-            limits: Limits::default(),
-        }
-    }
-}
 
 /// The stream of one run. Ends only with [`close`](Publisher::close).
 pub struct Publisher {
@@ -113,6 +48,8 @@ pub struct Publisher {
     readers: AtomicUsize,
     closed: AtomicBool,
     notify: Notify,
+    /// The feed of its thread, once that is watched.
+    feed: OnceLock<Arc<Feed>>,
 }
 
 struct State {
@@ -198,6 +135,7 @@ impl Publisher {
             readers: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             notify: Notify::new(),
+            feed: OnceLock::new(),
         })
     }
 
@@ -234,7 +172,9 @@ impl Publisher {
         state.encoder.set_attempt(attempt);
         if self.started.get().is_some() {
             let state = &mut *state;
+            let from = state.buffer.next();
             state.encoder.start(&mut state.buffer);
+            self.feed_from(from, &state.buffer);
         } else {
             state.buffer = Buffer::new(after + 1, self.resumable);
             for next in state.readers.values_mut().flatten() {
@@ -272,11 +212,6 @@ impl Publisher {
     /// Whether the stream has ended.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
-    }
-
-    /// Bytes in memory.
-    pub fn size(&self) -> usize {
-        self.state.lock().buffer.size()
     }
 
     /// A reader that begins at `from` and gets only events of `modes`; with no modes, all.
@@ -343,11 +278,13 @@ impl Publisher {
             return;
         }
         let mut state = self.state.lock();
+        let from = state.buffer.next();
         if self.started.set(()).is_ok() {
             let state = &mut *state;
             state.encoder.start(&mut state.buffer);
         }
         change(&mut state);
+        self.feed_from(from, &state.buffer);
         if state.buffer.size() >= state.trim_at {
             self.trim(&mut state);
         }
@@ -360,15 +297,83 @@ impl Publisher {
         }
     }
 
+    /// Appends its frames to the feed of its thread from now on; of a stream that can be resumed,
+    /// those before, too.
+    pub(super) fn attach(&self, feed: &Arc<Feed>) {
+        let state = self.state.lock();
+        if self.feed.set(feed.clone()).is_err() || !self.resumable {
+            return;
+        }
+        self.feed_from(0, &state.buffer);
+        if self.is_closed() {
+            feed.push_end(self.run, true);
+        }
+    }
+
+    /// Appends its end to the feed of its thread.
+    pub(super) fn end_in_feed(&self) {
+        let _state = self.state.lock();
+        if let Some(feed) = self.feed.get() {
+            feed.push_end(self.run, self.resumable);
+        }
+    }
+
+    /// Whether it has sent anything.
+    pub(super) fn has_started(&self) -> bool {
+        self.started.get().is_some()
+    }
+
+    /// Appends the frames from number `from` on to the feed of its thread.
+    fn feed_from(&self, from: u64, buffer: &Buffer) {
+        if let Some(feed) = self.feed.get()
+            && buffer.next() > from
+            && (self.resumable || feed.is_watched())
+        {
+            feed.push_frames(self.run, self.resumable, |pass| buffer.each(from, pass));
+        }
+    }
+
+    /// Whether somebody reads it or watches its thread.
+    fn is_read(&self) -> bool {
+        self.readers.load(Ordering::Acquire) > 0
+            || self.feed.get().is_some_and(|feed| feed.is_watched())
+    }
+
     /// Counts its bytes among those of all streams from now on.
     pub(super) fn count_in(self: &Arc<Self>, memory: &Arc<Memory>) {
         self.state.lock().counted = Some(Counted::of(memory.clone()));
-        memory.add(self);
+        memory.add(Arc::downgrade(self) as _);
+    }
+
+    fn trim(&self, state: &mut State) {
+        if self.resumable {
+            state.buffer.shrink_to(self.limits.retained);
+        } else {
+            let mut oldest = state.buffer.next();
+            for reader in state.readers.values_mut() {
+                if let Some(next) = *reader {
+                    if state.buffer.behind(next) > self.limits.lag as u64 {
+                        *reader = None;
+                    } else {
+                        oldest = oldest.min(next);
+                    }
+                }
+            }
+            state.buffer.drop_before(oldest);
+        }
+        state.trim_at = state.buffer.size() + SLACK;
+    }
+}
+
+impl Holder for Publisher {
+    /// Bytes in memory.
+    fn size(&self) -> usize {
+        self.state.lock().buffer.size()
     }
 
     /// Makes room for other streams: the slowest readers are cut off, of a stream that can be resumed
     /// the older half of the frames is dropped.
-    pub(super) fn shed(&self) {
+    fn shed(&self) {
         let mut state = self.state.lock();
         let state = &mut *state;
         if self.resumable {
@@ -393,23 +398,8 @@ impl Publisher {
         self.notify.notify_waiters();
     }
 
-    fn trim(&self, state: &mut State) {
-        if self.resumable {
-            state.buffer.shrink_to(self.limits.retained);
-        } else {
-            let mut oldest = state.buffer.next();
-            for reader in state.readers.values_mut() {
-                if let Some(next) = *reader {
-                    if state.buffer.behind(next) > self.limits.lag as u64 {
-                        *reader = None;
-                    } else {
-                        oldest = oldest.min(next);
-                    }
-                }
-            }
-            state.buffer.drop_before(oldest);
-        }
-        state.trim_at = state.buffer.size() + SLACK;
+    fn warn(&self, size: usize) {
+        tracing::warn!(run = %self.run, size, "a stream lost frames: too much is unread");
     }
 }
 
@@ -419,13 +409,11 @@ impl Sink for Publisher {
         let encoded = self.encoded[usize::from(!ns.is_empty())] & bit(kind) != 0;
         encoded
             && !self.is_closed()
-            && (self.resumable
-                || self.readers.load(Ordering::Acquire) > 0
-                || (self.grows && kind == Kind::Messages))
+            && (self.resumable || self.is_read() || (self.grows && kind == Kind::Messages))
     }
 
     fn emit(&self, event: Event) {
-        let unread = !self.resumable && self.readers.load(Ordering::Acquire) == 0;
+        let unread = !self.resumable && !self.is_read();
         if unread {
             if self.grows {
                 self.state.lock().encoder.miss(&event);

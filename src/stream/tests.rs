@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{publisher::Limits, *};
+use super::{memory::Holder as _, options::Limits, *};
 use crate::{
     engine::{Body, Event, event::TaskInfo},
     graph::{Compiled, Names, Persist, Schemas, Writers},
@@ -15,6 +15,7 @@ mod recorded;
 mod retained;
 mod shown;
 mod speed;
+mod thread;
 
 /// A graph without nodes, whose message channels have these names.
 fn graph(messages: &[&str]) -> Arc<Compiled> {

@@ -35,5 +35,6 @@ mod storage_bytes;
 mod store;
 mod takeover;
 mod thread_lists;
+mod thread_streams;
 mod threads;
 mod webhooks;

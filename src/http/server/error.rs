@@ -145,12 +145,6 @@ impl Error {
         ))
     }
 
-    /// 404: this server does not have the operation yet. Clients repeat a 501, and nothing comes of it.
-    pub fn unsupported() -> Self {
-        let detail = "Not Found: this server does not have this operation yet";
-        Self::new(StatusCode::NOT_FOUND, detail)
-    }
-
     /// 503: the client may try again later.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)

@@ -17,14 +17,24 @@ pub fn until_withdrawn(response: Response<Body>, watch: Option<AccessWatch>) -> 
     let Some(watch) = watch else {
         return response;
     };
+    until(response, async move { watch.withdrawn().await })
+}
+
+/// The response until `withdrawn` is ready, which means that the client may not read the thread any
+/// more.
+pub fn until(
+    response: Response<Body>,
+    withdrawn: impl Future<Output = ()> + Send + 'static,
+) -> Response<Body> {
     let kind = response.headers().get(CONTENT_TYPE);
     let shows_events = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     response.map(|mut body| {
         let stream = async_stream::stream! {
+            let mut withdrawn = std::pin::pin!(withdrawn);
             loop {
                 tokio::select! {
                     biased;
-                    () = watch.withdrawn() => {
+                    () = &mut withdrawn => {
                         if shows_events {
                             yield Ok(Frame::data(Bytes::from_static(EVENT)));
                         }

@@ -94,6 +94,7 @@ impl Service {
                 written => break written?,
             }
         };
+        self.publish_edit(id, &ns, made).await;
         let address = json::address(id, &ns, made, Some(&parents));
         let mut map = Map::with_capacity(3);
         map.insert("checkpoint", address.clone());

@@ -13,8 +13,8 @@ on_both_storages!(
 
 /// Routes that say something else of a foreign thread than that there is none.
 fn skips(path: &str) -> bool {
-    // Foreign threads are passed over; and what is not built yet is nowhere for everybody.
-    path == "/threads/prune" || path == "/threads/{thread_id}/stream"
+    // Foreign threads are passed over.
+    path == "/threads/prune"
 }
 
 fn every_route_of_a_thread_is_closed_to_strangers_as_if_there_were_none(place: &Place) {

@@ -10,6 +10,7 @@ use super::*;
 on_both_storages!(
     every_kind_of_stream_ends_when_access_is_withdrawn,
     streams_of_others_go_on,
+    the_stream_of_a_thread_shows_a_stranger_nothing,
 );
 
 /// The longest that a stream may outlive the access of its client.
@@ -22,6 +23,7 @@ fn streams(client: &Client, thread: &str, run: &str) -> Vec<Open> {
         (format!("/threads/{thread}/events"), &log[..]),
         (format!("/threads/{thread}/runs/{run}/stream"), &[]),
         (format!("/threads/{thread}/runs/{run}/join"), &[]),
+        (format!("/threads/{thread}/stream"), &[]),
     ];
     let open = paths.into_iter().map(|(path, headers)| {
         let open = client.open("GET", &path, headers, b"");
@@ -75,11 +77,38 @@ fn streams_of_others_go_on(place: &Place) {
     for stream in &mut of_cid {
         assert!(stream.breaks());
     }
+    // The stream of the thread goes on.
+    let mut of_thread = of_bob.pop().unwrap();
+    assert_eq!(of_thread.event_named("custom").name, "custom");
     let joined = of_bob.pop().unwrap().rest();
     let joined: Value = serde_json::from_slice(&joined).unwrap();
     assert_eq!(joined["seen"], json!(["work", "rest"]));
     assert!(!of_bob.pop().unwrap().breaks());
     while let Some(event) = own.event() {
         assert_ne!(event.name, "error", "{event:?}");
+    }
+}
+
+fn the_stream_of_a_thread_shows_a_stranger_nothing(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, cid] = people(&server);
+    let id = uuid::Uuid::now_v7().to_string();
+    // Nobody knows yet whose it will be.
+    let path = format!("/threads/{id}/stream");
+    let mut of_ann = ann.open("GET", &path, &[], b"");
+    ok(ann.post("/threads", &json!({"thread_id": id})), 200);
+    let mut late = bob.open("GET", &path, &[], b"");
+    let mut of_cid = cid.open("GET", &path, &[], b"");
+    grant(&ann, &id, "bob", "reader");
+    let body = talk::with(talk::slow(10, 1), "stream_resumable", true);
+    ann.run(&id, &body);
+    assert_eq!(of_ann.event_named("metadata").name, "metadata");
+    // Who may read it when the stream begins sees it, others see nothing until they come again.
+    let mut again = bob.open("GET", &path, &[("last-event-id", "-")], b"");
+    assert_eq!(again.event_named("metadata").name, "metadata");
+    for silent in [&mut of_cid, &mut late] {
+        assert_eq!(silent.status, 200);
+        let heartbeat = String::from_utf8(silent.chunk().unwrap()).unwrap();
+        assert_eq!(heartbeat, ": heartbeat\r\n\r\n");
     }
 }

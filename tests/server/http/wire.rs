@@ -172,7 +172,6 @@ fn operations_that_do_not_exist_yet_are_not_found() {
     let (_server, client) = serve(&Place::sqlite());
     let thread = client.thread();
     for (method, path, body) in [
-        ("GET", format!("/threads/{thread}/stream"), ""),
         ("GET", format!("/threads/{thread}/storage"), ""),
         ("POST", format!("/threads/{thread}/commands"), "{}"),
         ("POST", format!("/threads/{thread}/stream/events"), "{}"),

@@ -1,0 +1,340 @@
+//! The feed of a thread: the frames of all its runs and the edits of its state, in one order, for
+//! those who watch the thread.
+//!
+//! Publishers append to it while somebody watches. Each entry has a position, which is its id in
+//! the streams of the thread.
+
+mod position;
+mod subscription;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+pub use self::{
+    position::{Position, SinceThread},
+    subscription::{ThreadSubscription, Watched},
+};
+use super::{
+    frame,
+    memory::{Counted, Holder, Memory},
+    mode::Modes,
+};
+use crate::{
+    id::{RunId, ThreadId},
+    time,
+};
+
+/// How far a watcher may fall behind, in bytes.
+const LAG: usize = 16 << 20;
+/// Bytes of the runs that can be resumed that are retained for watchers who come back.
+const RETAINED: usize = 4 << 20;
+/// Bytes that an entry takes besides its own.
+const OVERHEAD: usize = 96;
+/// A watcher gets about this many bytes at once.
+const BATCH: usize = 64 << 10;
+
+/// What an entry of a thread's feed is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A frame of a run, and its number in that run.
+    Run(RunId, u64),
+    /// The end of a run.
+    End(RunId),
+    /// An edit of the state.
+    Edit,
+}
+
+/// An entry of a thread's feed.
+#[derive(Clone, Debug)]
+pub struct ThreadFrame {
+    /// Its position.
+    pub position: Position,
+    /// What it is about.
+    pub subject: Subject,
+    /// It is the first frame of a run, or its end.
+    pub is_lifecycle: bool,
+    /// Name and data of the event as they are sent, without an id: see [`event`](Self::event).
+    body: Bytes,
+}
+
+impl ThreadFrame {
+    /// The name of the event, its namespace, whose parts have a bar between them, and its data.
+    pub fn event(&self) -> (&str, &str, &[u8]) {
+        frame::parts(&self.body)
+    }
+
+    /// Appends the frame as it is sent, with its position as its id.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.body);
+        frame::close(out, Some(self.position));
+    }
+
+    fn size(&self) -> usize {
+        self.body.len() + OVERHEAD
+    }
+}
+
+/// The feed of one thread in this process.
+pub struct Feed {
+    thread: ThreadId,
+    watchers: AtomicUsize,
+    state: Mutex<State>,
+    notify: Notify,
+}
+
+struct State {
+    entries: VecDeque<ThreadFrame>,
+    /// Entries that were dropped from the front so far.
+    dropped: u64,
+    /// The last of those that could have been replayed.
+    last_dropped: Option<Position>,
+    bytes: usize,
+    last: Position,
+    /// Number of the next entry of each watcher; `None` once it fell too far behind.
+    watchers: HashMap<u64, Option<u64>>,
+    last_watcher: u64,
+    counted: Counted,
+}
+
+/// What a watcher finds.
+enum Found {
+    Frames(Vec<ThreadFrame>),
+    Nothing,
+    Lagged,
+}
+
+impl Feed {
+    /// An empty feed.
+    pub(super) fn new(thread: ThreadId, memory: &Arc<Memory>) -> Arc<Self> {
+        let feed = Arc::new(Self {
+            thread,
+            watchers: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                entries: VecDeque::new(),
+                dropped: 0,
+                last_dropped: None,
+                bytes: 0,
+                last: Position::at(time::Timestamp::now()),
+                watchers: HashMap::new(),
+                last_watcher: 0,
+                counted: Counted::of(memory.clone()),
+            }),
+            notify: Notify::new(),
+        });
+        memory.add(Arc::downgrade(&feed) as _);
+        feed
+    }
+
+    /// Whether somebody watches the thread.
+    pub fn is_watched(&self) -> bool {
+        self.watchers.load(Ordering::Acquire) > 0
+    }
+
+    /// Appends an edit of the thread's state: the data of its event, one line of JSON.
+    pub fn push_edit(&self, data: &[u8]) {
+        let mut body = vec![];
+        frame::open(&mut body, "state_update", "");
+        body.extend_from_slice(data);
+        self.push(false, |push| push(Subject::Edit, false, body.into()));
+        let memory = self.state.lock().counted.memory().clone();
+        memory.make_room();
+    }
+
+    /// Appends the end of a run.
+    pub(super) fn push_end(&self, run: RunId, is_replayed: bool) {
+        let mut body = vec![];
+        frame::open(&mut body, "metadata", "");
+        body.extend_from_slice(b"{\"status\":\"run_done\",\"run_id\":");
+        frame::plain(&mut body, run);
+        body.push(b'}');
+        self.push(is_replayed, |push| {
+            push(Subject::End(run), true, body.into());
+        });
+    }
+
+    /// Appends frames of a run, under the lock of its publisher; only those of runs that can be resumed are for watchers who come
+    /// later, too.
+    pub(super) fn push_frames(
+        &self,
+        run: RunId,
+        is_replayed: bool,
+        each: impl FnOnce(&mut dyn FnMut(u64, Modes, &[u8])),
+    ) {
+        self.push(is_replayed, |push| {
+            each(&mut |number, modes, frame| {
+                let body = Bytes::copy_from_slice(frame::body(frame));
+                push(
+                    Subject::Run(run, number),
+                    modes.meets(Modes::METADATA),
+                    body,
+                );
+            });
+        });
+    }
+
+    fn push(&self, is_replayed: bool, each: impl FnOnce(&mut dyn FnMut(Subject, bool, Bytes))) {
+        let mut state = self.state.lock();
+        let state_now = &mut *state;
+        each(&mut |subject, is_lifecycle, body| {
+            state_now.last = state_now.last.next(is_replayed);
+            let frame = ThreadFrame {
+                position: state_now.last,
+                subject,
+                is_lifecycle,
+                body,
+            };
+            state_now.bytes += frame.size();
+            state_now.entries.push_back(frame);
+        });
+        state.trim();
+        state.count();
+        drop(state);
+        self.notify.notify_waiters();
+    }
+
+    /// A watcher that begins at `since`. Before what comes from now on it gets only what can be
+    /// replayed.
+    pub(super) fn subscribe(self: &Arc<Self>, since: SinceThread) -> ThreadSubscription {
+        let mut state = self.state.lock();
+        let end = state.dropped + state.entries.len() as u64;
+        let (next, gap) = match since {
+            SinceThread::Live => (end, None),
+            SinceThread::After(position) => {
+                let before = state
+                    .entries
+                    .partition_point(|frame| frame.position <= position);
+                let gap = state.last_dropped.filter(|dropped| *dropped > position);
+                let gap = gap.map(|dropped| (position, dropped));
+                (state.dropped + before as u64, gap)
+            }
+        };
+        state.last_watcher += 1;
+        let id = state.last_watcher;
+        state.watchers.insert(id, Some(next));
+        self.watchers.fetch_add(1, Ordering::AcqRel);
+        drop(state);
+        ThreadSubscription::new(self.clone(), id, end, gap)
+    }
+
+    fn leave(&self, watcher: u64) {
+        let mut state = self.state.lock();
+        state.watchers.remove(&watcher);
+        self.watchers.fetch_sub(1, Ordering::AcqRel);
+        state.trim();
+        state.count();
+    }
+
+    fn notify(&self) -> &Notify {
+        &self.notify
+    }
+
+    /// Reads what is there for a watcher, and moves it behind that. Of the entries before number
+    /// `live` only those are for it that can be replayed.
+    fn read(&self, watcher: u64, live: u64) -> Found {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Some(Some(next)) = state.watchers.get_mut(&watcher) else {
+            return Found::Lagged;
+        };
+        let (mut frames, mut bytes) = (vec![], 0);
+        let skipped = usize::try_from(next.saturating_sub(state.dropped)).unwrap_or(usize::MAX);
+        for frame in state.entries.iter().skip(skipped) {
+            if bytes >= BATCH {
+                break;
+            }
+            if *next >= live || frame.position.is_logged() {
+                bytes += frame.size();
+                frames.push(frame.clone());
+            }
+            *next += 1;
+        }
+        if frames.is_empty() {
+            Found::Nothing
+        } else {
+            Found::Frames(frames)
+        }
+    }
+
+    /// Whether there is something to read for a watcher.
+    fn is_ready(&self, watcher: u64) -> bool {
+        let state = self.state.lock();
+        let end = state.dropped + state.entries.len() as u64;
+        match state.watchers.get(&watcher) {
+            Some(Some(next)) => *next < end,
+            _ => true,
+        }
+    }
+}
+
+impl State {
+    /// Drops entries that all watchers have read, but not those that are retained for others, and
+    /// cuts off watchers that are too far behind.
+    fn trim(&mut self) {
+        self.drop_front(RETAINED, LAG);
+    }
+
+    /// Drops entries from the front that nobody will read, and what is retained beyond `retained`
+    /// bytes; watchers for whom more than `lag` bytes are left are cut off.
+    fn drop_front(&mut self, retained: usize, lag: usize) {
+        let end = self.dropped + self.entries.len() as u64;
+        let mut slowest = self.watchers.values().flatten().min().copied();
+        while let Some(front) = self.entries.front() {
+            let is_unread = slowest.is_some_and(|next| next <= self.dropped && next < end);
+            if is_unread && self.bytes <= lag {
+                return;
+            }
+            if !is_unread && front.position.is_logged() && self.bytes <= retained {
+                return;
+            }
+            if is_unread {
+                let dropped = self.dropped;
+                for next in self.watchers.values_mut() {
+                    if next.is_some_and(|next| next <= dropped) {
+                        *next = None;
+                    }
+                }
+                slowest = self.watchers.values().flatten().min().copied();
+            }
+            if front.position.is_logged() {
+                self.last_dropped = Some(front.position);
+            }
+            self.bytes -= front.size();
+            self.dropped += 1;
+            self.entries.pop_front();
+        }
+    }
+
+    /// Counts what is in memory.
+    fn count(&mut self) {
+        self.counted.follow(self.bytes);
+    }
+}
+
+impl Holder for Feed {
+    fn size(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    /// Half of its bytes go, and watchers who have not read those are cut off.
+    fn shed(&self) {
+        let mut state = self.state.lock();
+        let half = state.bytes / 2;
+        state.drop_front(half, half);
+        state.count();
+        drop(state);
+        self.notify.notify_waiters();
+    }
+
+    fn warn(&self, size: usize) {
+        tracing::warn!(thread = %self.thread, size, "the feed of a thread lost frames: too much is unread");
+    }
+}
