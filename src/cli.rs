@@ -121,10 +121,12 @@ where
             if let Err(error) = crate::failpoint::load() {
                 return refuse(&error);
             }
-            match command {
+            let done = match command {
                 Command::Migrate => migrate(settings).await,
                 _ => serve(settings).await,
-            }
+            };
+            telemetry::flush().await;
+            done
         }
     };
     match done {

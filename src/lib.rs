@@ -115,6 +115,7 @@ mod budget;
 mod cache;
 mod contention;
 mod metrics;
+mod trace;
 mod words;
 
 // The rooms behind the author's door. Tests that check them from inside turn on `internals`, so that

@@ -1,10 +1,14 @@
-//! Logs: to stderr, for people or as JSON lines. Stdout belongs to the server's first line.
+//! Logs: to stderr, for people or as JSON lines. Stdout belongs to the server's first line. With the
+//! feature `otel` also traces, to the collector that the environment names.
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::config::LogFormat;
+use crate::{config::LogFormat, trace};
+
+#[cfg(feature = "otel")]
+mod otel;
 
 /// Why logging could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -20,27 +24,42 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The variables of the environment about traces cannot be followed.
+    #[cfg(feature = "otel")]
+    #[error("traces: {0}")]
+    Traces(String),
     /// This process logs already.
     #[error("logging was set up before: {0}")]
     Taken(String),
 }
 
-/// Begins to log what passes the filter, for the whole process.
+/// Begins to log what passes the filter, for the whole process, and to collect spans if the environment
+/// says so. To be called on the runtime of the server.
 ///
 /// # Errors
-/// When the filter cannot be read or a subscriber was set before.
+/// When the filter or the environment cannot be read, or a subscriber was set before.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
     // Routine log lines of libraries are not for operators.
     let filter = quiet(parse(filter)?, filter);
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(format == LogFormat::Text && io::stderr().is_terminal());
-    match format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
-    }
-    .map_err(|error| Error::Taken(error.to_string()))
+    let lines = match format {
+        LogFormat::Text => lines.with_filter(filter).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(lines);
+    #[cfg(feature = "otel")]
+    let subscriber = subscriber.with(otel::layer()?);
+    subscriber
+        .try_init()
+        .map_err(|error| Error::Taken(error.to_string()))
+}
+
+/// Sends the spans that have not been sent: the process is about to end.
+pub async fn flush() {
+    #[cfg(feature = "otel")]
+    otel::flush().await;
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, Error> {
@@ -66,11 +85,17 @@ fn parse(filter: &str) -> Result<EnvFilter, Error> {
         .map_err(|error| wrong(error.to_string()))
 }
 
-/// Adds to the filter that migrations log only warnings, unless the filter names them.
-fn quiet(filter: EnvFilter, text: &str) -> EnvFilter {
-    match "refinery_core=warn".parse() {
-        Ok(directive) if !text.contains("refinery") => filter.add_directive(directive),
-        _ => filter,
+/// Adds to the filter that migrations log only warnings, unless the filter names them, and that spans
+/// of traces are no part of log lines.
+fn quiet(mut filter: EnvFilter, text: &str) -> EnvFilter {
+    if !text.contains("refinery")
+        && let Ok(directive) = "refinery_core=warn".parse()
+    {
+        filter = filter.add_directive(directive);
+    }
+    match format!("{}=off", trace::TARGET).parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
     }
 }
 

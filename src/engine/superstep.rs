@@ -2,9 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use tracing::Instrument;
+
 use super::{
     emit, error::Error, event::Interrupt, execution::Execution, fan_out, plan::PlannedTask,
 };
+use crate::trace;
 use breakpoints::{Side, stops_at};
 
 pub mod apply_step;
@@ -53,7 +56,13 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
         let left = limit.saturating_sub(execution.supersteps + counts);
         execution.context.remaining.store(left, Ordering::Relaxed);
         execution.tasks = tasks;
-        if let Some(interrupts) = tasks::run(execution, counts).await? {
+        let span = trace::superstep(execution.supersteps + counts, &execution.ns);
+        let ended = tasks::run(execution, counts).instrument(span.clone()).await;
+        if let Err(error) = &ended {
+            trace::failed(&span, error);
+        }
+        drop(span);
+        if let Some(interrupts) = ended? {
             return Ok(Stop::Interrupted(interrupts));
         }
         let tasks = std::mem::take(&mut execution.tasks);

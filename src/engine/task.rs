@@ -11,6 +11,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tracing::Instrument;
 
 use super::{
     error::Error, output, pending::TaskMemory, reserved::PULL, retry, run_context::RunContext,
@@ -19,6 +20,7 @@ use super::{
 use crate::{
     extract::{Ctx, Task},
     graph::{Body as NodeBody, Output},
+    trace,
     value::Value,
 };
 use guard::guarded;
@@ -34,7 +36,16 @@ pub mod job;
 /// The future's type is named: a task may run a graph that runs tasks, and the compiler cannot
 /// see through that circle whether they may move between threads.
 pub fn run(context: Arc<RunContext>, job: Job) -> BoxFuture<'static, TaskResult> {
-    attempts(context, job).boxed()
+    let span = trace::task(&job.info.name, job.info.id);
+    let traced = span.clone();
+    let work = async move {
+        let result = attempts(context, job).await;
+        if let (TaskEnd::Failed(error), _) = &result {
+            trace::failed(&span, error);
+        }
+        result
+    };
+    work.instrument(traced).boxed()
 }
 
 async fn attempts(context: Arc<RunContext>, mut job: Job) -> TaskResult {

@@ -19,6 +19,7 @@ use crate::{
     graph::{Compiled, Deps},
     id::TaskId,
     message::{AiChunk, Message},
+    trace,
     value::{self, Map, Value},
 };
 
@@ -385,6 +386,12 @@ impl Ctx {
             Some(found) => Ok(Some(value::from_value(&found)?)),
             None => Ok(None),
         }
+    }
+
+    /// The `traceparent` header for requests that the node sends, so that they are in the trace of its
+    /// run; `None` while no traces are collected, and in tasks that the node spawns by itself.
+    pub fn traceparent(&self) -> Option<Arc<str>> {
+        trace::traceparent()
     }
 
     /// Which attempt of the retry policy this is, from 1.

@@ -2,11 +2,11 @@
 
 use std::{env, sync::Arc, time::Duration};
 
-use async_openai::{config::OpenAIConfig, error::OpenAIError};
+use async_openai::{config::OpenAIConfig, error::OpenAIError, traits::RequestOptionsBuilder};
 use futures::StreamExt;
 
 use super::{ChatModel, Error, Tokens, Tool};
-use crate::message::Message;
+use crate::{message::Message, trace};
 
 mod reply;
 mod request;
@@ -102,8 +102,12 @@ impl ChatModel for Client {
     fn stream(&self, messages: &[Message], tools: &[Arc<Tool>]) -> Tokens {
         let request = request::request(&self.model, messages, tools);
         let (client, base) = (self.client.clone(), self.base.clone());
+        let traceparent = trace::traceparent();
         Box::pin(async_stream::try_stream! {
-            let chat = client.chat();
+            let mut chat = client.chat();
+            if let Some(header) = traceparent {
+                chat = chat.header("traceparent", &*header).map_err(|error| failed(&base, error))?;
+            }
             let mut events = chat
                 .create_stream(request?)
                 .await

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 pub(crate) use self::engine_request::{command_of, context_properties};
 use self::{
@@ -25,6 +26,7 @@ use crate::{
     engine::{self, Request, Tolerance},
     fail_point,
     stream::{self, Publisher},
+    trace,
     tree::{self, Outcome},
     value::Value,
 };
@@ -144,11 +146,14 @@ impl Service {
         self.shared.notifier.notify(run.thread);
         let mut attempts = AttemptLimit::new(self.inner.options.timeout);
         let finished = loop {
+            let span = trace::run(run.id, run.thread, run.attempt, run.traceparent());
+            let attempt = self.attempt(&run, slot, how, &pending.handle);
             let finished = tokio::select! {
                 biased;
-                finished = guarded(self.attempt(&run, slot, how, &pending.handle)) => Some(finished),
+                finished = guarded(attempt).instrument(span.clone()) => Some(finished),
                 () = self.inner.hand_over.cancelled() => None,
             };
+            record_end(&span, finished.as_ref());
             let next = match finished {
                 Some(finished) if !attempts.allows(&finished) => break Some(finished),
                 Some(_) => self.reattempt(&run, &pending.handle, &mut attempts).await,
@@ -285,6 +290,25 @@ impl Service {
         };
         Ok((registered, finished))
     }
+}
+
+fn record_end(span: &Span, finished: Option<&Result<(Arc<Registered>, engine::Finished), Error>>) {
+    let status = match finished {
+        None => "handed_over",
+        Some(Ok((_, finished))) => match &finished.result {
+            Ok(engine::Ended::Done) => "success",
+            Ok(_) => "interrupted",
+            Err(error) => {
+                trace::failed(span, error);
+                "error"
+            }
+        },
+        Some(Err(error)) => {
+            trace::failed(span, error);
+            "error"
+        }
+    };
+    span.record("status", status);
 }
 
 /// A panic of this program ends its run, not the process, and the run has a result.

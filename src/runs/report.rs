@@ -11,15 +11,22 @@ use crate::{
     webhooks::outbox::Delivery,
 };
 
+/// What a delivery sends.
+pub(super) struct Report {
+    /// The body.
+    pub body: Vec<u8>,
+    /// The span of the request that created the run.
+    pub traceparent: Option<Arc<str>>,
+    /// The memory that the body takes.
+    _memory: Reservation,
+}
+
 impl Service {
-    /// The body of a delivery, with the memory that it takes; `None` when nothing is left to report.
+    /// What a delivery sends; `None` when nothing is left to report.
     ///
     /// # Errors
     /// The storage failed.
-    pub(super) async fn report(
-        &self,
-        delivery: &Delivery,
-    ) -> Result<Option<(Vec<u8>, Reservation)>, Error> {
+    pub(super) async fn report(&self, delivery: &Delivery) -> Result<Option<Report>, Error> {
         let key = delivery.key;
         // States may be large, and what they take is known only once they are read. It is never closed.
         let _turn = self.inner.deliveries.rendering.acquire().await.ok();
@@ -31,7 +38,11 @@ impl Service {
         let body = Value::map(report).to_json().into_bytes();
         let payer = ended.run.principal.clone().unwrap_or_default();
         let memory = self.inner.states.wait(&payer, body.len()).await;
-        Ok(Some((body, memory)))
+        Ok(Some(Report {
+            body,
+            traceparent: ended.run.traceparent().map(Into::into),
+            _memory: memory,
+        }))
     }
 
     /// The values at the last checkpoint of a run; null when it left none, went with its thread, or its

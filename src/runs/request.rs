@@ -172,6 +172,9 @@ pub struct Run {
     pub on_completion: OnCompletion,
     /// `x-request-id` of the request, or a generated one.
     pub request_id: Arc<str>,
+    /// The span of the request, as the header of W3C's Trace Context names it; `None` while spans are not
+    /// collected.
+    pub traceparent: Option<Arc<str>>,
     /// The principal of the request; the owner of a thread that it creates.
     pub principal: Arc<str>,
     /// Who authenticated for the request; `None` where nobody does. Nodes see it.
@@ -216,6 +219,7 @@ impl Run {
             webhook: None,
             on_completion: OnCompletion::Delete,
             request_id: "".into(),
+            traceparent: None,
             principal: tree::members::LOCAL_PRINCIPAL.into(),
             user: None,
             access: Access::unrestricted(),

@@ -1,5 +1,6 @@
 //! What the run service needs of a storage.
 
+mod row;
 mod states;
 pub mod transitions;
 
@@ -106,38 +107,6 @@ pub struct Run {
     pub created_at: Timestamp,
     /// When its row last changed.
     pub updated_at: Timestamp,
-}
-
-impl Run {
-    /// The run in the form clients see.
-    pub fn to_map(&self) -> Map {
-        let mut map = Map::with_capacity(9);
-        map.insert("run_id", self.id.to_string());
-        map.insert("thread_id", self.thread.to_string());
-        map.insert("assistant_id", self.assistant.to_string());
-        map.insert("metadata", Value::map(self.metadata.clone()));
-        map.insert("status", self.status.as_str());
-        map.insert("kwargs", self.kwargs.clone());
-        map.insert("multitask_strategy", self.strategy.as_str());
-        // A delayed run counts as created when it may start.
-        let created = self.created_at.max(self.run_at);
-        map.insert("created_at", created.to_string());
-        map.insert("updated_at", self.updated_at.max(created).to_string());
-        map
-    }
-
-    /// Whether its end is reported to a webhook.
-    pub fn has_webhook(&self) -> bool {
-        let webhook = self.kwargs.get("webhook");
-        webhook.is_some_and(|webhook| !webhook.is_null())
-    }
-
-    /// `{"error", "message"}` if it failed. The row of a cancelled run has the reason of that, which
-    /// is no failure.
-    pub fn failure(&self) -> Option<&Value> {
-        let error = self.error.as_ref();
-        error.filter(|_| self.status != Status::Interrupted)
-    }
 }
 
 /// A run that has ended, with what its webhook reports beside its row.

@@ -62,6 +62,18 @@ pub enum Error {
     Client(String),
 }
 
+/// One try of a delivery.
+pub struct Message<'a> {
+    /// The id that all tries of the delivery have.
+    pub id: &'a str,
+    /// The time of this try, in seconds since 1970.
+    pub timestamp: i64,
+    /// The trace that the receiver's work belongs to, as a header.
+    pub traceparent: Option<&'a str>,
+    /// What it sends, JSON.
+    pub body: Vec<u8>,
+}
+
 /// Sends deliveries. Cheap to clone.
 #[derive(Clone)]
 pub struct Sender {
@@ -98,18 +110,17 @@ impl Sender {
         }
     }
 
-    /// Sends the body; succeeds when the receiver's status says that it has it. All tries of a delivery
-    /// have one `id`; `timestamp` is the time of this try in seconds.
+    /// Sends a message; succeeds when the receiver's status says that it has it.
     ///
     /// # Errors
     /// The receiver may not be called, was not reached, or did not take it.
-    pub async fn send(
-        &self,
-        url: &str,
-        id: &str,
-        timestamp: i64,
-        body: Vec<u8>,
-    ) -> Result<(), Error> {
+    pub async fn send(&self, url: &str, message: Message<'_>) -> Result<(), Error> {
+        let Message {
+            id,
+            timestamp,
+            traceparent,
+            body,
+        } = message;
         // An address in the URL is connected to without a lookup.
         let url = self.inner.policy.check(url)?;
         let timestamp = timestamp.to_string();
@@ -119,6 +130,9 @@ impl Sender {
             .header(CONTENT_TYPE, "application/json")
             .header("webhook-id", id)
             .header("webhook-timestamp", &timestamp);
+        if let Some(header) = traceparent {
+            request = request.header("traceparent", header);
+        }
         if let Some(key) = &self.inner.key {
             request = request.header("webhook-signature", key.sign(id, &timestamp, &body));
         }

@@ -26,6 +26,7 @@ mod metrics;
 mod openapi;
 mod outage;
 mod quiet;
+mod receiver;
 mod replicas;
 mod restart;
 mod sdk;
@@ -37,4 +38,6 @@ mod takeover;
 mod thread_lists;
 mod thread_streams;
 mod threads;
+#[cfg(feature = "otel")]
+mod traces;
 mod webhooks;

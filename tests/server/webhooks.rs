@@ -1,8 +1,6 @@
 //! Webhooks: every end of a run reaches its receiver, however often it fails or the server dies.
 
-mod receiver;
-
-use receiver::{Received, Receiver, Reply};
+use crate::receiver::{Received, Receiver, Reply};
 use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::on_both_storages;

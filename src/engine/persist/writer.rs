@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Mutex, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::queue::{DeferredCheckpoint, Queue, QueuedWrites};
 use crate::{
     checkpoint::{Commit, Error, Flush, NewBranch, Saver, Slot, frame},
     fail_point,
     id::CheckpointId,
+    trace,
 };
 
 /// When a superstep has to be durable.
@@ -67,6 +69,22 @@ impl Inner {
         self.failed = result.as_ref().err().cloned();
         result
     }
+}
+
+/// A write with its span, which is part of what the caller does.
+fn traced<T>(
+    write: impl Future<Output = Result<T, Error>>,
+) -> impl Future<Output = Result<T, Error>> {
+    let span = trace::commit();
+    let recorded = span.clone();
+    let write = async move {
+        let result = write.await;
+        if let Err(error) = &result {
+            trace::failed(&recorded, error);
+        }
+        result
+    };
+    write.instrument(span)
 }
 
 impl RunWriter {
@@ -196,14 +214,15 @@ impl RunWriter {
                 .collect(),
         };
         let (saver, fenced) = (self.saver.clone(), self.fenced.clone());
-        inner.in_flight = Some(tokio::spawn(async move {
+        let write = async move {
             fail_point!("engine::before_flush");
             let result = saver.flush(flush).await;
             if matches!(result, Err(Error::Fenced)) {
                 fenced.cancel();
             }
             result
-        }));
+        };
+        inner.in_flight = Some(tokio::spawn(traced(write)));
         Ok(())
     }
 
@@ -236,7 +255,7 @@ impl RunWriter {
             inner.slot.head_depth += 1;
         }
         let (saver, fenced) = (self.saver.clone(), self.fenced.clone());
-        inner.in_flight = Some(tokio::spawn(async move {
+        let write = async move {
             fail_point!("engine::before_commit");
             let results = saver.commit(vec![commit]).await;
             fail_point!("engine::after_commit");
@@ -251,7 +270,8 @@ impl RunWriter {
                 }
                 None => Err(Error::Database("a commit had no answer".to_owned())),
             }
-        }));
+        };
+        inner.in_flight = Some(tokio::spawn(traced(write)));
         if self.durability == Durability::Sync {
             inner.await_in_flight().await?;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use super::{
     apply_step::{apply_step, shows},
@@ -156,12 +157,13 @@ async fn run_tasks(execution: &mut Execution) -> Result<Results, Error> {
 /// Runs a task in a task of the runtime: a node that computes does not hold up its siblings.
 fn spawn(set: &mut JoinSet<(usize, TaskResult)>, execution: &Execution, index: usize, job: Job) {
     let context = execution.context.clone();
-    set.spawn(async move {
+    let work = async move {
         let id = job.info.id;
         let result = task::run(context.clone(), job).await;
         context.recovery.finish(id);
         (index, result)
-    });
+    };
+    set.spawn(work.in_current_span());
 }
 
 /// Error handlers of tasks that failed by now, as tasks of this superstep. The failures are durable

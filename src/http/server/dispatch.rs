@@ -10,6 +10,7 @@ use hyper::{
     http::{request::Parts, uri::PathAndQuery},
 };
 use tokio::{task::JoinError, time::Instant};
+use tracing::Instrument;
 use uuid::Uuid;
 
 use super::{
@@ -31,6 +32,7 @@ use crate::{
     contention::shares::on_behalf_of,
     http::{idempotency, parse::params::Query, routes::TABLE},
     metrics::Served,
+    trace,
 };
 
 /// About what a request takes in memory besides its head and its body.
@@ -100,8 +102,13 @@ impl Dispatcher {
         let begin = Instant::now();
         let path = self.routes.template(request.uri().path());
         let method = method_name(request.method());
-        let response = self.carry_out(connection, request).await;
+        let traceparent = request.headers().get("traceparent");
+        let traceparent = traceparent.and_then(|text| text.to_str().ok());
+        let span = trace::request(method, path, traceparent);
+        let work = self.carry_out(connection, request);
+        let response = work.instrument(span.clone()).await;
         let status = response.status().as_u16();
+        trace::responded(&span, status);
         let served = Served {
             path,
             method,

@@ -13,6 +13,7 @@ use tokio::{
     task::JoinError,
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{body::Body, error::Error};
 use crate::abandon;
@@ -131,7 +132,7 @@ pub async fn execute(
 ) -> Result<Result<Response<Body>, Error>, JoinError> {
     let abandoned = CancellationToken::new();
     let client = abandoned.clone().drop_guard();
-    let task = tokio::spawn(async move {
+    let work = async move {
         let response = if only_reads {
             let read = abandon::unless_abandoned(abandoned, work).await;
             // Nobody gets this one.
@@ -141,8 +142,8 @@ pub async fn execute(
         };
         slot.permits.lock().clear();
         response
-    });
-    let response = task.await;
+    };
+    let response = tokio::spawn(work.in_current_span()).await;
     drop(client);
     response
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Names that are stored as one character: their index plus one. New names go to the end.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     "input",
     "command",
     "config",
@@ -37,6 +37,7 @@ const NAMES: [&str; 26] = [
     "assistant_id",
     "user_id",
     "created_by",
+    "traceparent",
 ];
 
 /// Fields whose values are the client's: they are stored unchanged.

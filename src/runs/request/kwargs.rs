@@ -61,6 +61,10 @@ pub struct Kwargs {
     /// Messages of the input whose event is written: id to its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub announced: Option<Map>,
+    /// The span of the request that created the run, in whose trace every attempt is. Clients do not see
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Arc<str>>,
 }
 
 /// The stored part of a request's fields of the conversation tree: where it starts is in its row.
@@ -143,6 +147,7 @@ impl Kwargs {
                 activate: request.activate.unwrap_or(true),
             }),
             announced: None,
+            traceparent: request.traceparent.clone(),
         }
     }
 

@@ -23,6 +23,7 @@ use crate::{
     webhooks::{
         outbox::{Delivery, Due, FailedTry, HostPage, Key},
         schedule::pause_after,
+        sender::Message,
     },
 };
 
@@ -304,13 +305,19 @@ impl Service {
 
     async fn try_to_deliver(&self, delivery: &Delivery) -> Result<(), String> {
         let body = self.report(delivery).await;
-        let Some((body, _memory)) = body.map_err(|error| error.to_string())? else {
+        let Some(report) = body.map_err(|error| error.to_string())? else {
             return Ok(());
         };
         let id = delivery.key.run.to_string();
         let now = Timestamp::now().0.div_euclid(1_000_000);
         let sender = &self.shared.parts.sender;
-        let result = sender.send(&delivery.url, &id, now, body).await;
+        let message = Message {
+            id: &id,
+            timestamp: now,
+            traceparent: report.traceparent.as_deref(),
+            body: report.body,
+        };
+        let result = sender.send(&delivery.url, message).await;
         result.map_err(|error| error.to_string())
     }
 

@@ -112,7 +112,15 @@ fn sender(policy: Policy) -> Sender {
 
 async fn send(sender: &Sender, url: &str) -> Result<(), Error> {
     sender
-        .send(url, "run-1", 1_614_265_330, b"{\"a\":1}".to_vec())
+        .send(
+            url,
+            Message {
+                id: "run-1",
+                timestamp: 1_614_265_330,
+                traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+                body: b"{\"a\":1}".to_vec(),
+            },
+        )
         .await
 }
 

@@ -16,7 +16,7 @@ use crate::{postgres::Database, programs};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings a developer's shell may hold and a test must not see, besides all that begin with
-/// `BACKSTITCH_`.
+/// `BACKSTITCH_` or `OTEL_`.
 const FOREIGN: &[&str] = &[
     "DATABASE_URL",
     "LANGGRAPH_CONFIG",
@@ -103,7 +103,7 @@ impl Setup {
         }
         for (name, _) in std::env::vars_os() {
             let bytes = name.as_encoded_bytes();
-            if bytes.starts_with(b"BACKSTITCH_") {
+            if bytes.starts_with(b"BACKSTITCH_") || bytes.starts_with(b"OTEL_") {
                 command.env_remove(name);
             }
         }

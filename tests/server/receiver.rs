@@ -1,4 +1,4 @@
-//! A receiver of webhooks that responds as a test wants.
+//! A receiver of POST requests, such as webhooks and traces, that responds as a test wants.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,7 +22,7 @@ pub enum Reply {
 pub struct Received {
     pub path: String,
     pub headers: HashMap<String, String>,
-    pub text: String,
+    pub bytes: Vec<u8>,
 }
 
 impl Received {
@@ -31,7 +31,7 @@ impl Received {
     }
 
     pub fn body(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap()
+        serde_json::from_slice(&self.bytes).unwrap()
     }
 }
 
@@ -125,10 +125,9 @@ fn read(stream: &TcpStream) -> Option<Received> {
     }
     let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
     reader.read_exact(&mut body).ok()?;
-    let text = String::from_utf8(body).ok()?;
     Some(Received {
         path,
         headers,
-        text,
+        bytes: body,
     })
 }
