@@ -1,6 +1,7 @@
 //! The HTTP server: accepts connections, reads and checks requests, and writes responses and
 //! event streams as LangGraph's Agent Server does.
 
+mod a2a;
 mod assistants;
 mod branches;
 mod crons;
@@ -9,6 +10,8 @@ mod docs;
 mod events;
 mod forks;
 mod idempotency;
+mod json_rpc;
+mod mcp;
 mod members;
 mod messages;
 mod metrics;

@@ -93,6 +93,12 @@ impl RunId {
             at => Self(Uuid::new_v5(&self.0, at.to_string().as_bytes())),
         }
     }
+
+    /// The id of the `nth` run, from 1, that resumes the task which begins with this one: of two that resume one
+    /// state only one can be created.
+    pub(crate) fn resuming(self, nth: usize) -> Self {
+        Self(Uuid::new_v5(&self.0, format!("resume {nth}").as_bytes()))
+    }
 }
 
 impl ThreadId {

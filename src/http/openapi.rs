@@ -111,6 +111,7 @@ fn tag(path: &str) -> &'static str {
         ] => "branches",
         [_, "threads" | "commands", ..] => "threads",
         [_, "store", ..] => "store",
+        [_, "mcp" | "a2a" | ".well-known", ..] => "agents",
         _ => "system",
     }
 }

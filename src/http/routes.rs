@@ -2,8 +2,8 @@
 //! says of it. The router, `Allow` and the OpenAPI document are made from it.
 
 use super::{
-    assistants, branches, crons, diff, docs, events, forks, members, messages, metrics, openapi,
-    runs,
+    a2a, assistants, branches, crons, diff, docs, events, forks, mcp, members, messages, metrics,
+    openapi, runs,
     server::router::{Route, routes},
     state, store, system, tags, threads, tree_view, wire,
 };
@@ -42,6 +42,36 @@ pub(super) const TABLE: &[Route] = routes! {
     "/docs" {
         GET | HEAD docs = docs::page: Anyone {
             page 200
+        }
+    }
+    "/mcp" {
+        POST call_tools = mcp::post: Anyone {
+            body wire::json_rpc::McpMessage, 200 wire::json_rpc::Response, 202, 400 wire::json_rpc::BadRequest, 429
+        }
+        GET get_mcp = mcp::get: Anyone { 405 }
+        DELETE delete_mcp = mcp::delete: Anyone { 404 }
+    }
+    "/.well-known/agent-card.json" {
+        GET | HEAD find_agent_card = a2a::card::of_query: Anyone {
+            query wire::json_rpc::CardQuery, 200 wire::json_rpc::AgentCard, 400 wire::json_rpc::CardError
+        }
+    }
+    "/a2a/{assistant_id}" {
+        POST call_agent = a2a::post: Anyone {
+            body wire::json_rpc::Request, 200 wire::json_rpc::Response, stream 200, 400 wire::json_rpc::BadRequest, 429
+        }
+        GET | HEAD get_agent = a2a::card::of_path: Anyone {
+            200 wire::json_rpc::AgentCard, 400 wire::json_rpc::CardError
+        }
+    }
+    "/a2a/{assistant_id}/.well-known/agent-card.json" {
+        GET | HEAD get_agent_card = a2a::card::of_path: Anyone {
+            200 wire::json_rpc::AgentCard, 400 wire::json_rpc::CardError
+        }
+    }
+    "/a2a/{assistant_id}/.well-known/agent.json" {
+        GET | HEAD get_older_agent_card = a2a::card::of_path: Anyone {
+            200 wire::json_rpc::AgentCard, 400 wire::json_rpc::CardError
         }
     }
     "/assistants/search" {

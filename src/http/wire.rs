@@ -7,6 +7,7 @@ pub mod assistants;
 pub mod branches;
 pub mod crons;
 pub mod events;
+pub mod json_rpc;
 pub mod messages;
 pub mod runs;
 pub mod state;

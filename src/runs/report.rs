@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{EndedRun, Error, Run, Service};
 use crate::{
     budget::Reservation,
+    id::{BranchId, CheckpointId},
     time::Timestamp,
     tree::read::head,
     value::{Map, Value},
@@ -59,6 +60,26 @@ impl Service {
                 return Ok(Value::Null);
             }
         }
+        self.values_in(run, branch, last).await
+    }
+
+    /// The values at a checkpoint of a run's branch; null if it is gone.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn values_at(&self, run: &Run, at: CheckpointId) -> Result<Value, Error> {
+        match run.branch {
+            Some(branch) => self.values_in(run, branch, at).await,
+            None => Ok(Value::Null),
+        }
+    }
+
+    async fn values_in(
+        &self,
+        run: &Run,
+        branch: BranchId,
+        at: CheckpointId,
+    ) -> Result<Value, Error> {
         let graph = run.kwargs.get("config");
         let graph = graph.and_then(|config| config.get("configurable"));
         let graph = graph.and_then(|configurable| configurable.get("graph_id"));
@@ -66,7 +87,7 @@ impl Service {
         let registered = graph.and_then(|graph| self.shared.assistants.named(&graph));
         let topology = registered.as_ref().map(|registered| &*registered.topology);
         let slot = (run.tree, run.thread, branch);
-        let read = head::values_at(&self.shared.parts.saver, slot, topology, last).await;
+        let read = head::values_at(&self.shared.parts.saver, slot, topology, at).await;
         Ok(read?)
     }
 }

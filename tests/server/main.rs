@@ -9,6 +9,7 @@
 )]
 
 mod access;
+mod agents;
 mod assistants;
 mod bad_input;
 mod batches;

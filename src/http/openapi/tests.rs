@@ -22,7 +22,12 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
 
 #[test]
 fn every_operation_says_how_it_succeeds() {
+    // Clients of MCP know by their failure that there are no sessions.
+    const NEVER: [&str; 2] = ["get /mcp", "delete /mcp"];
     for (name, operation) in operations(&document()) {
+        if NEVER.contains(&&*name) {
+            continue;
+        }
         let responses = operation["responses"].as_object().unwrap();
         let succeeds = responses.keys().any(|status| status.starts_with('2'));
         assert!(succeeds, "{name} has no response of a success");

@@ -77,10 +77,6 @@ const LATER: &[&str] = &[
     "GET /threads/{}/storage",
     "POST /threads/{}/commands",
     "POST /threads/{}/stream/events",
-    "POST /mcp",
-    "GET /mcp",
-    "DELETE /mcp",
-    "POST /a2a/{}",
 ];
 
 #[test]

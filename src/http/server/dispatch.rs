@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode, Version,
     body::{Body as _, Incoming},
-    header::{CONNECTION, CONTENT_LENGTH, HeaderValue, LOCATION, ORIGIN},
+    header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, LOCATION, ORIGIN},
     http::{request::Parts, uri::PathAndQuery},
 };
 use tokio::{task::JoinError, time::Instant};
@@ -165,6 +165,14 @@ impl Dispatcher {
             Ok(admitted) => admitted,
             Err(error) => return error.into_response(),
         };
+        let mut headers = parts.headers;
+        // HTTP/2 names the host before the path, and handlers know one place.
+        if let Some(authority) = parts.uri.authority()
+            && !headers.contains_key(HOST)
+            && let Ok(host) = HeaderValue::from_str(authority.as_str())
+        {
+            headers.insert(HOST, host);
+        }
         let call = Call {
             shared: self.shared.clone(),
             payer: payer.clone(),
@@ -175,7 +183,7 @@ impl Dispatcher {
             id,
             path,
             query: Query::of(parts.uri.query()),
-            headers: parts.headers,
+            headers,
             body: Some(Source::Coming(incoming)),
             run_id: None,
         };

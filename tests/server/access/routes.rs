@@ -58,7 +58,7 @@ const ENDLESS: &str = "/threads/{thread_id}/stream";
 
 /// The routes that may name a thread, or create one with an id.
 pub fn naming_threads() -> Vec<Route> {
-    const ELSEWHERE: [&str; 4] = ["/runs", "/runs/stream", "/runs/wait", "/runs/batch"];
+    const ELSEWHERE: [&str; 5] = ["/runs", "/runs/stream", "/runs/wait", "/runs/batch", "/mcp"];
     let mut routes = all();
     routes.retain(|route| {
         let rooms = ["/assistants", "/store", "/admin", "/runs/crons", "/metrics"];
@@ -104,6 +104,10 @@ impl Route {
             true => "t",
             false => "main-v2",
         };
+        let assistant = match self.path.starts_with("/a2a/") {
+            true => "fe096781-5601-53d2-b2f6-0d3403f7e9ca",
+            false => "agent",
+        };
         let path = self
             .path
             .replace("{thread_id}", &names.thread)
@@ -111,7 +115,7 @@ impl Route {
             .replace("{checkpoint_id}", &names.checkpoint)
             .replace("{name}", name)
             .replace("{principal}", "dora")
-            .replace("{assistant_id}", "agent")
+            .replace("{assistant_id}", assistant)
             .replace("{namespace}", "x");
         match self.path.ends_with("/diff") {
             true => path + "?from=branch:main&to=branch:main-v2",
@@ -168,6 +172,11 @@ impl Route {
             ("POST", path) if path.starts_with("/threads/{thread_id}/runs") => run,
             ("POST", "/runs/cancel") => json!({"thread_id": thread, "run_ids": [names.run]}),
             ("POST", "/runs/batch") => json!([run]),
+            ("POST", "/mcp") => json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+            ("POST", "/a2a/{assistant_id}") => {
+                let task = format!("{thread}:{}", names.run);
+                json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task}})
+            }
             ("POST", "/runs" | "/runs/stream" | "/runs/wait") => run,
             // Neither assistants nor items of the store belong to a thread.
             (_, path) if path.starts_with("/assistants") || path.starts_with("/store") => json!({}),

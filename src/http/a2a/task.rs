@@ -1,0 +1,412 @@
+//! Tasks: a run of a thread together with the runs that resumed its interrupts, and what is shown of them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
+
+use futures::TryStreamExt;
+use uuid::Uuid;
+
+use super::{
+    agent::Agent,
+    codes::NO_TASK,
+    generation::{Artifact, Generation, Message, State, Status},
+    part::{self, Part},
+};
+use crate::{
+    engine::Interrupt,
+    http::{
+        json_rpc::Failure,
+        server::{call::Call, error::Error},
+    },
+    id::{RunId, ThreadId},
+    runs::{self, Run, request::Target},
+    threads,
+    tree::members::Access,
+    value::{Map, Value},
+};
+
+/// The field of a run's metadata that names the first run of its task.
+pub const FIRST_RUN: &str = "a2a_task";
+/// How often one task can be resumed.
+const RESUMED_MAX: usize = 1000;
+/// The most runs of a context whose tasks are listed: the newest ones.
+const LISTED_MAX: usize = 1000;
+
+/// A task by the thread and its first run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub thread: ThreadId,
+    pub run: RunId,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.thread, self.run)
+    }
+}
+
+impl Key {
+    /// Reads an id as clients know it.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let parsed = text.split_once(':').and_then(|(thread, run)| {
+            let (thread, run) = (thread.parse().ok()?, run.parse().ok()?);
+            Some(Self { thread, run })
+        });
+        parsed.ok_or_else(|| missing(text))
+    }
+
+    pub fn context(self) -> String {
+        self.thread.to_string()
+    }
+}
+
+/// There is no such task.
+pub fn missing(id: &str) -> Failure {
+    let id: String = id.chars().take(80).collect();
+    Failure::new(NO_TASK, format!("Task not found: {id}"))
+}
+
+/// What of a context's history a task shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of it, up to the task's end.
+    Context,
+    /// What the task has added.
+    Task,
+}
+
+impl Scope {
+    pub fn parse(header: Option<&str>) -> Result<Self, Failure> {
+        match header {
+            None | Some("context") => Ok(Self::Context),
+            Some("task") => Ok(Self::Task),
+            Some(_) => Err(Failure::params(
+                "LangGraph-A2A-History-Scope must be context or task",
+            )),
+        }
+    }
+}
+
+/// A task with everything that is shown of it.
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub key: Key,
+    pub status: Status,
+    pub artifacts: Vec<Artifact>,
+    pub history: Vec<Message>,
+}
+
+/// The runs of a task.
+pub struct Runs {
+    pub first: Run,
+    /// The one by which it stands as it does.
+    pub last: Run,
+    /// How many resumed it.
+    pub resumed: usize,
+}
+
+/// The tasks of an agent, as a client sees them.
+#[derive(Clone)]
+pub struct Tasks {
+    pub agent: Agent,
+    pub generation: Generation,
+    scope: Scope,
+    runs: runs::Service,
+    threads: threads::Service,
+    access: Access,
+}
+
+impl Tasks {
+    pub fn new(call: &Call, agent: Agent, generation: Generation, scope: Scope) -> Self {
+        Self {
+            agent,
+            generation,
+            scope,
+            runs: call.runs().clone(),
+            threads: call.threads(),
+            access: call.access.clone(),
+        }
+    }
+
+    /// The runs of a task of this agent; `None` without such a task that the client may see.
+    pub async fn runs_of(&self, key: Key) -> Result<Option<Runs>, Error> {
+        let target = Target {
+            thread: key.thread,
+            run: key.run,
+        };
+        let first = match self.runs.visible_run(&self.access, target).await {
+            Ok(Some(run)) if run.assistant == self.agent.id => run,
+            Ok(_) | Err(runs::Error::NoThread(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut last = first.clone();
+        let mut resumed = 0;
+        while resumed < RESUMED_MAX {
+            let next = self
+                .runs
+                .find_run(key.thread, key.run.resuming(resumed + 1))
+                .await?;
+            let Some(next) = next else { break };
+            (last, resumed) = (next, resumed + 1);
+        }
+        Ok(Some(Runs {
+            first,
+            last,
+            resumed,
+        }))
+    }
+
+    /// The runs of the task that the newest run of a context belongs to; `None` without runs.
+    pub async fn newest(&self, thread: ThreadId) -> Result<Option<(Key, Runs)>, Error> {
+        let page = self
+            .runs
+            .list(&self.access, thread, None, (1, 0), false)
+            .await?;
+        let newest: Vec<Run> = page.items.try_collect().await?;
+        let Some(newest) = newest.first() else {
+            return Ok(None);
+        };
+        let Some(newest) = self.runs.find_run(thread, newest.id).await? else {
+            return Ok(None);
+        };
+        let first = newest.metadata.get(FIRST_RUN).and_then(Value::as_str);
+        let first = first.and_then(|first| first.parse().ok());
+        let key = Key {
+            thread,
+            run: first.unwrap_or(newest.id),
+        };
+        Ok(self.runs_of(key).await?.map(|runs| (key, runs)))
+    }
+
+    /// A task with everything that is shown of it; `None` without such a task that the client may see.
+    pub async fn load(&self, key: Key) -> Result<Option<Task>, Error> {
+        let Some(runs) = self.runs_of(key).await? else {
+            return Ok(None);
+        };
+        let last = &runs.last;
+        let view = self.threads.get(key.thread).await?;
+        // Interrupts are those of the head, and the task's while the head is what it left.
+        let open = if view.row.head == last.last_checkpoint {
+            interrupts(&view.interrupts)
+        } else {
+            vec![]
+        };
+        let values = match last.last_checkpoint {
+            Some(at) => self.runs.values_at(last, at).await?,
+            None => view.values,
+        };
+        let before = match runs.first.base {
+            Some(base) => self.runs.values_at(&runs.first, base).await?,
+            None => Value::Null,
+        };
+        let history = self.history(key, &values, &before);
+        Ok(Some(Task {
+            key,
+            status: self.status(key, last, &open),
+            artifacts: self.artifacts(last, &open, &values, &history),
+            history,
+        }))
+    }
+
+    /// The tasks of a context, newest first, without their histories and artifacts.
+    pub async fn of_context(&self, thread: ThreadId) -> Result<Vec<Task>, Error> {
+        let view = match self.threads.get(thread).await {
+            Ok(view) => view,
+            Err(runs::Error::NoThread(_)) => return Ok(vec![]),
+            Err(error) => return Err(error.into()),
+        };
+        let page = self
+            .runs
+            .list(&self.access, thread, None, (LISTED_MAX, 0), false)
+            .await?;
+        let all: Vec<Run> = page.items.try_collect().await?;
+        let by_id: HashMap<RunId, &Run> = all.iter().map(|run| (run.id, run)).collect();
+        let mut others = HashSet::new();
+        let mut tasks = vec![];
+        // The first run of a task is older than those that resumed it.
+        for first in all
+            .iter()
+            .rev()
+            .filter(|run| run.assistant == self.agent.id)
+        {
+            if others.contains(&first.id) {
+                continue;
+            }
+            let later = (1..).map_while(|nth| by_id.get(&first.id.resuming(nth)));
+            let mut last = first;
+            for run in later {
+                others.insert(run.id);
+                last = *run;
+            }
+            let key = Key {
+                thread,
+                run: first.id,
+            };
+            let open = if view.row.head == last.last_checkpoint {
+                interrupts(&view.interrupts)
+            } else {
+                vec![]
+            };
+            tasks.push(Task {
+                key,
+                status: self.status(key, last, &open),
+                artifacts: vec![],
+                history: vec![],
+            });
+        }
+        tasks.reverse();
+        Ok(tasks)
+    }
+
+    fn status(&self, key: Key, last: &Run, open: &[Interrupt]) -> Status {
+        use runs::Status as S;
+        let state = match last.status {
+            S::Pending => State::Submitted,
+            S::Running => State::Working,
+            S::Success if open.is_empty() => State::Completed,
+            S::Success => State::InputRequired,
+            S::Error | S::Timeout => State::Failed,
+            S::Interrupted => State::Canceled,
+        };
+        let parts = match state {
+            State::InputRequired => open.iter().map(shown).collect(),
+            State::Failed => vec![Part::Text(failure(last).into())],
+            _ => vec![],
+        };
+        let message = (!parts.is_empty()).then(|| Message {
+            is_users: false,
+            parts,
+            id: derived(last.id, "status").into(),
+            task: Some(key.to_string().into()),
+        });
+        Status {
+            state,
+            message,
+            at: last.updated_at.max(last.created_at).to_string(),
+        }
+    }
+
+    fn artifacts(
+        &self,
+        last: &Run,
+        open: &[Interrupt],
+        values: &Value,
+        history: &[Message],
+    ) -> Vec<Artifact> {
+        if last.status != runs::Status::Success {
+            return vec![];
+        }
+        if !open.is_empty() {
+            let shown = |interrupt: &Interrupt| Artifact {
+                id: derived(last.id, &interrupt.id),
+                name: "Interrupt",
+                description: "Agent requires input to continue".to_owned(),
+                parts: vec![Part::Data(Value::map(Map::from([
+                    ("id", Value::Str(interrupt.id.clone())),
+                    ("value", interrupt.value.clone()),
+                ])))],
+            };
+            return open.iter().map(shown).collect();
+        }
+        let reply = history.last().filter(|message| !message.is_users);
+        let parts = match reply {
+            Some(reply) => reply.parts.clone(),
+            None => vec![Part::Text(values.to_json().into())],
+        };
+        vec![Artifact {
+            id: derived(last.id, "response"),
+            name: "Assistant Response",
+            description: format!("Response from assistant {}", self.agent.id),
+            parts,
+        }]
+    }
+
+    /// The messages of users and agents in some values. Those that were there `before` are none of the task's.
+    fn history(&self, key: Key, values: &Value, before: &Value) -> Vec<Message> {
+        let Some(channel) = self.agent.registered.graph.message_channel() else {
+            return vec![];
+        };
+        let list = |values: &Value| {
+            let list = values.get(channel).and_then(Value::as_list);
+            list.unwrap_or_default().to_vec()
+        };
+        let id = |message: &Value| {
+            message
+                .get("id")
+                .and_then(Value::as_str)
+                .map(Arc::<str>::from)
+        };
+        let before = list(before);
+        let before: HashSet<_> = before.iter().filter_map(id).collect();
+        let task: Arc<str> = key.to_string().into();
+        let messages = list(values).into_iter().filter_map(|message| {
+            let id = id(&message)?;
+            let is_users = match message.get("type").and_then(Value::as_str)? {
+                "human" => true,
+                "ai" => false,
+                _ => return None,
+            };
+            let parts = part::parts(message.get("content")?);
+            let is_new = !before.contains(&id);
+            (!parts.is_empty() && (is_new || self.scope == Scope::Context)).then(|| Message {
+                is_users,
+                parts,
+                id,
+                task: is_new.then(|| task.clone()),
+            })
+        });
+        messages.collect()
+    }
+
+    /// The task as clients see it, with the newest messages of its history.
+    pub fn show(&self, task: &Task, history: Option<usize>) -> Value {
+        let context = task.key.context();
+        let generation = self.generation;
+        let mut map = generation.task();
+        map.insert("id", task.key.to_string());
+        map.insert("contextId", context.clone());
+        let skipped = history.map_or(0, |most| task.history.len().saturating_sub(most));
+        if history != Some(0) {
+            let shown = task.history.iter().skip(skipped);
+            let shown = shown.map(|message| generation.message(message, &context));
+            map.insert("history", Value::list(shown.collect()));
+        }
+        map.insert("status", generation.status(&task.status, &context));
+        if !task.artifacts.is_empty() {
+            let shown = task.artifacts.iter().map(|one| generation.artifact(one));
+            map.insert("artifacts", Value::list(shown.collect()));
+        }
+        Value::map(map)
+    }
+}
+
+/// The open interrupts of a thread, out of those by task.
+pub fn interrupts(by_task: &Map) -> Vec<Interrupt> {
+    let lists = by_task.values().filter_map(Value::as_list);
+    lists.flatten().filter_map(Interrupt::from_value).collect()
+}
+
+fn shown(interrupt: &Interrupt) -> Part {
+    match &interrupt.value {
+        Value::Str(text) => Part::Text(text.clone()),
+        value => Part::Data(value.clone()),
+    }
+}
+
+/// What a run failed of, for people.
+fn failure(run: &Run) -> String {
+    let text = |name: &str| run.failure()?.get(name)?.as_str();
+    match (text("error"), text("message")) {
+        (Some(class), Some(message)) if !message.is_empty() => format!("{class}: {message}"),
+        (Some(class), _) => class.to_owned(),
+        (None, _) => "The run failed".to_owned(),
+    }
+}
+
+/// An id that is the same whenever the task is shown.
+fn derived(run: RunId, name: &str) -> String {
+    Uuid::new_v5(&run.0, name.as_bytes()).to_string()
+}

@@ -1,0 +1,212 @@
+//! The server's assistants as tools of the Model Context Protocol (streamable HTTP, without sessions).
+
+use futures::{FutureExt, future::BoxFuture};
+use hyper::{
+    Response, StatusCode,
+    header::{ALLOW, HeaderValue},
+};
+
+mod tools;
+
+use self::tools::Tool;
+use super::{
+    json_rpc::{self, Failure, Request},
+    server::{
+        body::{self, Body},
+        call::Call,
+        deferred,
+        error::Error,
+        withdrawal::until_withdrawn,
+    },
+};
+use crate::{
+    assistants::Assistant,
+    runs::{
+        RunResult, Status,
+        request::{Run, Target},
+    },
+    value,
+    value::{Map, Value},
+};
+
+/// The revisions of the protocol that are spoken, the newest first. A server that has nothing but tools, and retains
+/// nothing between two requests, is the same in all of them.
+const REVISIONS: [&str; 2] = ["2025-11-25", "2025-06-18"];
+
+/// What a client takes: one of these is enough.
+const KINDS: [&str; 2] = ["application/json", "text/event-stream"];
+
+/// `GET /mcp`: there is nothing that the server would send by itself.
+pub(super) async fn get(_call: Call) -> Result<Response<Body>, Error> {
+    let mut response = body::empty(StatusCode::METHOD_NOT_ALLOWED);
+    let headers = response.headers_mut();
+    headers.insert(ALLOW, HeaderValue::from_static("POST"));
+    Ok(response)
+}
+
+/// `DELETE /mcp`: there are no sessions.
+pub(super) async fn delete(_call: Call) -> Result<Response<Body>, Error> {
+    Ok(body::empty(StatusCode::NOT_FOUND))
+}
+
+/// `POST /mcp`
+pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
+    let accept = call.header("accept");
+    if !KINDS.iter().any(|kind| json_rpc::accepts(accept, kind)) {
+        return Ok(malformed(
+            "Accept header must include application/json or text/event-stream",
+        ));
+    }
+    let message = match call.json().await {
+        Ok(Value::Map(message)) => message,
+        Ok(_) => return Ok(malformed("Invalid message format.")),
+        Err(error) if error.status == StatusCode::UNPROCESSABLE_ENTITY => {
+            return Ok(malformed(&error.detail));
+        }
+        Err(error) => return Err(error),
+    };
+    if !json_rpc::has_version(&message) {
+        return Ok(malformed(
+            "Invalid JSON-RPC message: `jsonrpc` must be \"2.0\"",
+        ));
+    }
+    // Notifications, and responses to requests that the server never makes.
+    let (Some(id), Some(method)) = (
+        json_rpc::id(&message),
+        message.get("method").and_then(Value::as_str),
+    ) else {
+        return Ok(body::empty(StatusCode::ACCEPTED));
+    };
+    let params = json_rpc::params(&message);
+    let request = params.map(|params| Request {
+        id: id.clone(),
+        method: method.to_owned(),
+        params,
+    });
+    let response = match request {
+        Ok(request) => respond(&call, request).await,
+        Err(failure) => Err(failure),
+    };
+    response.or_else(|failure| failure.into_response(id))
+}
+
+async fn respond(call: &Call, request: Request) -> Result<Response<Body>, Failure> {
+    let result = match &*request.method {
+        "initialize" => initialize(&request.params),
+        "ping" => value!({}),
+        "tools/list" => tools::list(call, &request.params).await?,
+        "tools/call" => return execute(call, request).await,
+        method => return Err(Failure::no_method(method)),
+    };
+    let message = json_rpc::result(&request.id, result);
+    Ok(body::json(StatusCode::OK, &message))
+}
+
+fn initialize(params: &Map) -> Value {
+    let wanted = params.get("protocolVersion").and_then(Value::as_str);
+    let spoken = REVISIONS.into_iter().find(|spoken| Some(*spoken) == wanted);
+    value!({
+        "protocolVersion": (spoken.unwrap_or(REVISIONS[0])),
+        "capabilities": {"tools": {"listChanged": false}},
+        "serverInfo": {"name": "Backstitch", "version": (env!("CARGO_PKG_VERSION"))}
+    })
+}
+
+/// Calls a tool: a stateless run of its assistant, which goes on when the client leaves.
+async fn execute(call: &Call, request: Request) -> Result<Response<Body>, Failure> {
+    let name = match request.params.get("name") {
+        Some(Value::Str(name)) => name,
+        Some(_) | None => return Err(Failure::params("A tool is called by its `name`")),
+    };
+    let arguments = match request.params.get("arguments") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Map(map)) => (**map).clone(),
+        Some(_) => return Err(Failure::params("`arguments` must be an object")),
+    };
+    let Some(tool) = tools::find(call, name).await? else {
+        let name: String = name.chars().take(80).collect();
+        return Err(Failure::params(format!("Unknown tool: {name}")));
+    };
+    let slot = call.stream_slot()?;
+    let run = run_of(call, &tool, arguments);
+    let new = call.runs().create(None, run, false).await;
+    let new = new.map_err(Error::from)?;
+    let target = Target {
+        thread: new.row.thread,
+        run: new.row.id,
+    };
+    let runs = call.runs().clone();
+    let result = async move {
+        let result = runs.result(target, new.row.temporary, new.handle).await;
+        json_rpc::result(&request.id, shown(&result))
+    };
+    let watch = call.runs().watch_access(&call.access, target.thread);
+    Ok(until_withdrawn(
+        later(call, result.boxed(), slot).await,
+        watch,
+    ))
+}
+
+/// The response with a message that is there later. That to a request with an idempotency key comes whole, so that it
+/// can be stored.
+pub(super) async fn later(
+    call: &Call,
+    message: BoxFuture<'static, Value>,
+    guard: impl Send + 'static,
+) -> Response<Body> {
+    if call.run_id.is_some() {
+        let message = call.slot.lend(message).await;
+        drop(guard);
+        return body::json(StatusCode::OK, &message);
+    }
+    deferred::respond(message, None, call.shared.options.heartbeat, guard)
+}
+
+fn run_of(call: &Call, tool: &Tool, mut arguments: Map) -> Run {
+    if tool.takes_text
+        && let Some(Value::Str(text)) = arguments.get("messages")
+    {
+        let message = value!([{"role": "user", "content": (Value::Str(text.clone()))}]);
+        arguments.insert("messages", message);
+    }
+    Run {
+        input: Some(Value::map(arguments)),
+        ..of_call(call, Assistant::Id(tool.assistant))
+    }
+}
+
+/// A run on behalf of the client.
+pub(super) fn of_call(call: &Call, assistant: Assistant) -> Run {
+    Run {
+        request_id: call.id.clone(),
+        principal: call.principal(),
+        user: call.viewer(),
+        access: call.access.clone(),
+        id: call.run_id,
+        ..Run::of(assistant)
+    }
+}
+
+/// How a run ended, as the result of a tool: its values as JSON, or the class of its failure.
+fn shown(result: &RunResult) -> Value {
+    let failure = match &result.error {
+        Some(error) => {
+            let class = error.get("error").and_then(Value::as_str);
+            Some(class.unwrap_or("Error").to_owned())
+        }
+        None if result.status == Status::Success => None,
+        None => Some(result.status.as_str().to_owned()),
+    };
+    match failure {
+        Some(class) => value!({"isError": true, "content": [{"type": "text", "text": class}]}),
+        None => {
+            let text = result.to_value().to_json();
+            value!({"content": [{"type": "text", "text": text}]})
+        }
+    }
+}
+
+/// 400 in the form that clients of the protocol know.
+fn malformed(reason: &str) -> Response<Body> {
+    body::json(StatusCode::BAD_REQUEST, &value!({"error": reason}))
+}
