@@ -18,6 +18,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod parse;
+mod protocol;
 mod render;
 mod routes;
 mod runs;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::value::{Map, Value};
 
+pub(crate) mod blocks;
 mod chunk;
 mod coerce;
 mod defaults;

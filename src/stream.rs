@@ -7,6 +7,7 @@ mod hub;
 mod memory;
 mod mode;
 mod options;
+pub mod protocol;
 mod publisher;
 mod shape;
 mod source;

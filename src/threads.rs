@@ -9,6 +9,7 @@ pub mod lifecycle;
 mod members;
 pub mod messages;
 mod projector;
+pub mod protocol;
 pub mod request;
 pub mod search;
 mod service;

@@ -32,13 +32,14 @@ const HEADER: &str = "idempotency-key";
 const KEY_MAX: usize = 255;
 
 /// How paths end to which a POST reads.
-const READS: [&str; 6] = [
+const READS: [&str; 7] = [
     "/search",
     "/count",
     "/history",
     "/state/checkpoint",
     "/versions",
     "/namespaces",
+    "/stream/events",
 ];
 
 /// A request with a key, before its body is read.

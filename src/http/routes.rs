@@ -3,7 +3,7 @@
 
 use super::{
     a2a, assistants, branches, crons, diff, docs, events, forks, mcp, members, messages, metrics,
-    openapi, runs,
+    openapi, protocol, runs,
     server::router::{Route, routes},
     state, store, system, tags, threads, tree_view, wire,
 };
@@ -196,6 +196,16 @@ pub(super) const TABLE: &[Route] = routes! {
     "/threads/{thread_id}/stream" {
         GET stream_thread = threads::stream::watch: Reader {
             query wire::threads::StreamQuery, stream 200, 404, 422, 429
+        }
+    }
+    "/threads/{thread_id}/stream/events" {
+        POST stream_events = protocol::events::stream: Reader {
+            body wire::protocol::EventStreamRequest, stream 200, 400, 429
+        }
+    }
+    "/threads/{thread_id}/commands" {
+        POST send_command = protocol::commands::send: Writer {
+            body wire::protocol::Command, 200 wire::protocol::Reply, 400 wire::protocol::Failure
         }
     }
     "/threads/{thread_id}" {

@@ -9,6 +9,7 @@ pub mod crons;
 pub mod events;
 pub mod json_rpc;
 pub mod messages;
+pub mod protocol;
 pub mod runs;
 pub mod state;
 pub mod store;

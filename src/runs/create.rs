@@ -24,8 +24,8 @@ use crate::{
     id::{BranchId, RunId, ThreadId, TreeId},
     stream::{self, Publisher},
     tree::{
-        self, IfExists, NewThread,
-        members::{Denied, Level},
+        self, IfExists, NewThread, Outcome,
+        members::{Access, Denied, Level},
         resolve,
     },
     value::Value,
@@ -95,6 +95,7 @@ impl Service {
             Some(thread) => self.lock_resume(thread, placement.pin, &request).await?,
             None => None,
         };
+        self.check_interrupts(thread, &request).await?;
         let requested = request.address.root();
         // A run is one of the root graph, wherever its address was.
         request.address.checkpoint = placement.checkpoint;
@@ -284,6 +285,44 @@ impl Service {
             .level_on_thread(thread, principal.clone());
         let access = request.access.at(Level::Writer);
         access.check(thread, level.await?).map_err(denied_creation)
+    }
+
+    /// The interrupts that are open at the head of a thread.
+    ///
+    /// # Errors
+    /// No such thread, or none of the client's; or the storage failed.
+    pub async fn open_interrupts(
+        &self,
+        access: &Access,
+        thread: ThreadId,
+    ) -> Result<Vec<Arc<str>>, Error> {
+        self.authorize(access, thread).await?;
+        let thread = self.shared.thread(thread).await?;
+        if thread.outcome == Outcome::Idle {
+            // No node waits, so that the state need not be loaded.
+            return Ok(vec![]);
+        }
+        let head = self.shared.head_of(&thread).await?;
+        let lists = head.interrupts.values();
+        let open = lists.flat_map(|list| list.as_list().unwrap_or_default());
+        let ids = open.filter_map(|interrupt| interrupt.get("id")?.as_str());
+        Ok(ids.map(Arc::from).collect())
+    }
+
+    /// Refuses a run that resumes interrupts of which one is not open any more. Under the lock of
+    /// those who resume, so that of two at the same time one is refused.
+    async fn check_interrupts(
+        &self,
+        thread: Option<ThreadId>,
+        request: &request::Run,
+    ) -> Result<(), Error> {
+        let Some(first) = request.open_interrupts.first() else {
+            return Ok(());
+        };
+        let thread = thread.ok_or_else(|| Error::NoInterrupt(first.clone()))?;
+        let open = self.open_interrupts(&request.access, thread).await?;
+        let gone = request.open_interrupts.iter().find(|id| !open.contains(id));
+        gone.map_or(Ok(()), |id| Err(Error::NoInterrupt(id.clone())))
     }
 
     /// Locks the tree of a thread until a run that resumes a branch is written, the active branch

@@ -40,6 +40,9 @@ pub enum Error {
     /// No such run.
     #[error("Run not found")]
     NoRun(RunId),
+    /// An interrupt that a run is to resume was never there, or was resumed already.
+    #[error("there is no open interrupt {0:?}: it was resumed already, or never there")]
+    NoInterrupt(std::sync::Arc<str>),
     /// The checkpoint is not one of the thread.
     #[error("Checkpoint {0} not found")]
     NoCheckpoint(CheckpointId),

@@ -186,6 +186,10 @@ pub struct Run {
     pub id: Option<RunId>,
     /// The cron that creates it.
     pub cron: Option<CronId>,
+    /// It was started by a command of the event-streaming protocol.
+    pub event_streaming: bool,
+    /// Interrupts that it resumes: all of them must be open when it is created.
+    pub open_interrupts: Vec<Arc<str>>,
 }
 
 impl Run {
@@ -225,6 +229,8 @@ impl Run {
             access: Access::unrestricted(),
             id: None,
             cron: None,
+            event_streaming: false,
+            open_interrupts: vec![],
         }
     }
 }

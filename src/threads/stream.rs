@@ -106,6 +106,17 @@ impl Service {
         Ok((Box::new(frames), withdrawn))
     }
 
+    /// [`wait_until_visible`](Self::wait_until_visible), from the first look at the thread on.
+    pub(super) async fn wait_for(&self, id: ThreadId, frames: &ThreadSubscription) -> bool {
+        match self.visible(id).await {
+            Ok(visible) => self.wait_until_visible(id, visible, frames).await,
+            Err(error) => {
+                tracing::warn!(%error, thread = %id, "a thread could not be read");
+                self.wait_until_visible(id, Visible::Missing, frames).await
+            }
+        }
+    }
+
     /// Waits until there is the thread; false if it is not the client's, or does not come.
     async fn wait_until_visible(
         &self,

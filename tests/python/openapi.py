@@ -16,7 +16,7 @@ BASE = sys.argv[1]
 SECONDS = os.environ.get("BACKSTITCH_SCHEMATHESIS_SECONDS")
 HERE = Path(__file__).parent
 # Operations whose response never ends, and those that never succeed, since there is nothing behind them.
-ENDLESS = {"stream_thread"}
+ENDLESS = {"stream_thread", "stream_events"}
 ABSENT = {"get_mcp", "delete_mcp"}
 # Checks of single responses that make further requests.
 SINGLE = [

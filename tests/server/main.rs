@@ -26,6 +26,7 @@ mod masked_errors;
 mod metrics;
 mod openapi;
 mod outage;
+mod protocol;
 mod quiet;
 mod receiver;
 mod replicas;

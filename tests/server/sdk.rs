@@ -13,6 +13,7 @@ on_both_storages!(
     a_client_has_assistants_of_its_own,
     a_client_runs_in_batches_and_cancels_many,
     a_client_schedules_runs,
+    a_client_streams_threads,
 );
 
 fn drive(place: &Place, script: &str) {
@@ -53,4 +54,8 @@ fn a_client_runs_in_batches_and_cancels_many(place: &Place) {
 
 fn a_client_schedules_runs(place: &Place) {
     drive(place, "crons.py");
+}
+
+fn a_client_streams_threads(place: &Place) {
+    drive(place, "protocol.py");
 }

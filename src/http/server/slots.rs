@@ -114,6 +114,7 @@ pub fn only_reads(method: &Method, path: &str) -> bool {
             "/versions",
             "/history",
             "/state/checkpoint",
+            "/stream/events",
         ]
         .iter()
         .any(|end| path.ends_with(end)),

@@ -58,6 +58,9 @@ pub struct Kwargs {
     /// Set for requests that use fields of the conversation tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branching: Option<Branching>,
+    /// It was started by a command of the event-streaming protocol.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub event_streaming: bool,
     /// Messages of the input whose event is written: id to its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub announced: Option<Map>,
@@ -65,6 +68,10 @@ pub struct Kwargs {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Arc<str>>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// The stored part of a request's fields of the conversation tree: where it starts is in its row.
@@ -146,6 +153,7 @@ impl Kwargs {
             branching: request.branches().then(|| Branching {
                 activate: request.activate.unwrap_or(true),
             }),
+            event_streaming: request.event_streaming,
             announced: None,
             traceparent: request.traceparent.clone(),
         }

@@ -52,9 +52,14 @@ pub fn all() -> Vec<Route> {
     LISTED.lines().map(parse).collect()
 }
 
-/// The stream of a thread, which never ends: it is silent for strangers, as it is of a thread that
-/// does not exist, which a test of streams checks.
-const ENDLESS: &str = "/threads/{thread_id}/stream";
+/// The streams of a thread, which never end: they are silent for strangers, as they are of a thread that
+/// does not exist, which tests of streams check. A command is refused in the body of its response, which
+/// a test of the event-streaming protocol checks.
+const ENDLESS: [&str; 3] = [
+    "/threads/{thread_id}/stream",
+    "/threads/{thread_id}/stream/events",
+    "/threads/{thread_id}/commands",
+];
 
 /// The routes that may name a thread, or create one with an id.
 pub fn naming_threads() -> Vec<Route> {
@@ -64,7 +69,7 @@ pub fn naming_threads() -> Vec<Route> {
         let rooms = ["/assistants", "/store", "/admin", "/runs/crons", "/metrics"];
         !rooms.iter().any(|room| route.path.starts_with(room))
             && !ELSEWHERE.contains(&route.path)
-            && route.path != ENDLESS
+            && !ENDLESS.contains(&route.path)
     });
     routes
 }
@@ -73,7 +78,7 @@ pub fn naming_threads() -> Vec<Route> {
 pub fn of_threads() -> Vec<Route> {
     let mut routes = all();
     routes.retain(|route| (Right::Reader..=Right::Owner).contains(&route.right));
-    routes.retain(|route| route.path != ENDLESS);
+    routes.retain(|route| !ENDLESS.contains(&route.path));
     routes
 }
 

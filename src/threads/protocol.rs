@@ -1,0 +1,292 @@
+//! The events of the event-streaming protocol on a thread: those of all runs that can be replayed, from
+//! the first one on, in one order.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::FutureExt;
+use tokio::sync::oneshot;
+
+use super::{Error, Service};
+use crate::{
+    id::{RunId, ThreadId},
+    runs::{
+        Run, Status,
+        request::{Assistant, Kwargs},
+        shared::AccessWatch,
+    },
+    stream::{
+        Position, SinceThread, Subject, ThreadFrame, ThreadSubscription, Watched,
+        protocol::{Channels, End, Event, Output, Recorded, RunEvents, RunFacts},
+    },
+    value::Value,
+};
+
+/// Readers begin with the first run: what they have of it already, they know by its ids.
+const FROM_START: SinceThread = SinceThread::After(Position::START);
+/// Pauses between attempts to read the row of a run.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What a reader of the events gets next.
+#[derive(Debug)]
+pub enum Next {
+    /// An event.
+    Event(Event),
+    /// What had happened before was delivered; once.
+    Replayed,
+    /// The reader fell too far behind, and gets nothing more.
+    Lagged,
+    /// The thread did not come, or is not the client's.
+    Nothing,
+}
+
+/// The events of a thread, for one reader.
+pub struct ThreadEvents {
+    service: Service,
+    thread: ThreadId,
+    frames: ThreadSubscription,
+    /// Frames that were not converted yet.
+    pending: VecDeque<ThreadFrame>,
+    runs: HashMap<RunId, RunEvents>,
+    /// The run of the last event.
+    last: Option<RunId>,
+    out: Output,
+    /// Told the watch of the client's access, once the thread is there; `None` after that.
+    shown: Option<oneshot::Sender<Option<AccessWatch>>>,
+    has_ended: bool,
+    /// What had happened before was delivered.
+    is_replayed: bool,
+}
+
+impl Service {
+    /// The events of a thread from its first run on, of these channels, and what tells that the
+    /// client's access was withdrawn.
+    ///
+    /// A thread need not exist yet: clients watch before their first command creates it. The
+    /// client's right is checked the moment the thread exists. Of a thread of somebody else nothing
+    /// is shown, as if it did not exist.
+    pub fn protocol_events(
+        &self,
+        thread: ThreadId,
+        channels: Channels,
+    ) -> (
+        ThreadEvents,
+        impl Future<Output = ()> + Send + 'static + use<>,
+    ) {
+        let (shown, access) = oneshot::channel();
+        let events = ThreadEvents {
+            service: self.clone(),
+            thread,
+            frames: self.runs.watch_thread(thread, FROM_START),
+            pending: VecDeque::new(),
+            runs: HashMap::new(),
+            last: None,
+            out: Output {
+                wanted: channels,
+                ..Output::default()
+            },
+            shown: Some(shown),
+            has_ended: false,
+            is_replayed: false,
+        };
+        let withdrawn = async move {
+            match access.await {
+                Ok(Some(access)) => access.withdrawn().await,
+                _ => std::future::pending().await,
+            }
+        };
+        (events, withdrawn)
+    }
+}
+
+impl ThreadEvents {
+    /// The next event. Nothing is lost when the call is dropped before it returns.
+    pub async fn next(&mut self) -> Next {
+        loop {
+            if let Some(event) = self.out.events.pop_front() {
+                return Next::Event(event);
+            }
+            if self.has_ended {
+                return Next::Nothing;
+            }
+            if self.shown.is_some() {
+                if !self.service.wait_for(self.thread, &self.frames).await {
+                    self.has_ended = true;
+                    continue;
+                }
+                let watch = &self.service;
+                let watch = watch.runs.watch_access(&watch.access, self.thread);
+                if let Some(shown) = self.shown.take() {
+                    // Whoever does not wait for it does not want it.
+                    let _ = shown.send(watch);
+                }
+            }
+            while let Some(frame) = self.pending.front() {
+                let subject = frame.subject;
+                self.convert(subject).await;
+                // Its events are there now, or it has none.
+                self.pending.pop_front();
+                if !self.out.events.is_empty() {
+                    break;
+                }
+            }
+            if !self.out.events.is_empty() {
+                continue;
+            }
+            let found = match self.frames.next().now_or_never() {
+                Some(found) => found,
+                None if !self.is_replayed => {
+                    self.is_replayed = true;
+                    return Next::Replayed;
+                }
+                None => self.frames.next().await,
+            };
+            match found {
+                Watched::Frames(frames) => self.pending.extend(frames),
+                // What the lost entries would have been numbered is not known: later numbers are
+                // greater than any of theirs.
+                Watched::Gap(_, last) => {
+                    self.out.seq = self.out.seq.max(last.number().saturating_mul(4));
+                }
+                Watched::Lagged => return Next::Lagged,
+            }
+        }
+    }
+
+    /// The number of the last event, those of other channels included.
+    pub fn seq(&self) -> u64 {
+        self.out.seq
+    }
+
+    /// Begins with the first event once more.
+    pub fn restart(&mut self) {
+        self.frames = self.service.runs.watch_thread(self.thread, FROM_START);
+        self.pending.clear();
+        self.runs.clear();
+        self.last = None;
+        self.out.seq = 0;
+        self.out.events.clear();
+        self.is_replayed = false;
+    }
+
+    /// Changes the channels of the events to come.
+    pub fn want(&mut self, channels: Channels) {
+        self.out.wanted = channels;
+    }
+
+    /// The graphs of the last run as a tree.
+    pub fn tree(&self) -> Option<Value> {
+        Some(self.runs.get(&self.last?)?.tree())
+    }
+
+    /// Converts the first pending frame.
+    async fn convert(&mut self, subject: Subject) {
+        match subject {
+            Subject::Edit => {}
+            Subject::Run(run, number) => {
+                let is_logged = self
+                    .pending
+                    .front()
+                    .is_some_and(|frame| frame.position.is_logged());
+                if !is_logged {
+                    // It is not replayed, and would be numbered now and not later.
+                    return;
+                }
+                if !self.runs.contains_key(&run) {
+                    let facts = self.facts(run).await;
+                    self.runs.insert(run, RunEvents::new(facts));
+                }
+                let (Some(frame), Some(events)) = (self.pending.front(), self.runs.get_mut(&run))
+                else {
+                    return;
+                };
+                self.last = Some(run);
+                let (event, ns, data) = frame.event();
+                let frame = Recorded {
+                    event,
+                    ns,
+                    data: str::from_utf8(data).unwrap_or_default(),
+                    number,
+                };
+                events.push(&frame, &mut self.out);
+            }
+            Subject::End(run) => {
+                if !self.runs.contains_key(&run) {
+                    return;
+                }
+                let end = self.end_of(run).await;
+                if let Some(events) = self.runs.get_mut(&run) {
+                    events.end(&end, &mut self.out);
+                }
+                // The tree of the last run can still be asked for.
+                let last = self.last;
+                self.runs
+                    .retain(|other, _| *other != run || Some(run) == last);
+            }
+        }
+    }
+
+    async fn facts(&self, run: RunId) -> RunFacts {
+        let row = self.row(run).await;
+        let kwargs = row.and_then(|row| Kwargs::from_value(&row.kwargs).ok());
+        let graph = kwargs.as_ref().and_then(|kwargs| {
+            let name = kwargs.configurable("graph_id")?;
+            name.as_str().map(Arc::from)
+        });
+        RunFacts {
+            run,
+            graph: graph.unwrap_or_default(),
+            // Of a run that was undone nothing else is known.
+            is_protocol: kwargs.is_none_or(|kwargs| kwargs.event_streaming),
+        }
+    }
+
+    async fn end_of(&self, run: RunId) -> End {
+        match self.row(run).await {
+            Some(row) => match row.status {
+                Status::Error | Status::Timeout => {
+                    let message = row.failure().and_then(|failure| failure.get("message"));
+                    End::Failed(message.and_then(Value::as_str).map(Arc::from))
+                }
+                Status::Interrupted => End::Cancelled,
+                Status::Success | Status::Pending | Status::Running => End::Success,
+            },
+            // It was rolled back.
+            None => End::Cancelled,
+        }
+    }
+
+    /// The row of a run; `None` if it was deleted.
+    async fn row(&self, run: RunId) -> Option<Run> {
+        loop {
+            match self.service.runs.find_run(self.thread, run).await {
+                Ok(row) => return row,
+                // Without it the events would not be those of the next reader.
+                Err(error) => {
+                    tracing::warn!(%error, %run, "a run could not be read for its events");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+impl Service {
+    /// What executed the last run of a thread; `None` if nothing has run on it.
+    ///
+    /// # Errors
+    /// No such thread, or none of the client's; 403 below the level; or the storage failed.
+    pub async fn assistant_of(&self, id: ThreadId) -> Result<Option<Assistant>, Error> {
+        let metadata = self.row(id).await?.metadata;
+        let text = |key: &str| metadata.get(key).and_then(Value::as_str);
+        let assistant = text("assistant_id").and_then(|id| id.parse().ok());
+        Ok(match (assistant, text("graph_id")) {
+            (Some(id), _) => Some(Assistant::Id(id)),
+            (None, Some(graph)) => Some(Assistant::Graph(graph.into())),
+            (None, None) => None,
+        })
+    }
+}
