@@ -145,6 +145,8 @@ const KEYS: &[Key] = &[
     Key::new("openai_api_key", "OPENAI_API_KEY", None).masked(secret::mask_all),
     Key::new("openai_base_url", "OPENAI_BASE_URL", None).masked(secret::mask_url),
     Key::new("openai_model", "OPENAI_MODEL", None),
+    Key::new("embedding_model", "BACKSTITCH_EMBEDDING_MODEL", None),
+    Key::new("embedding_fields", "BACKSTITCH_EMBEDDING_FIELDS", Some("$")),
 ];
 
 impl Key {
@@ -274,6 +276,10 @@ pub struct Settings {
     pub openai_base_url: Option<String>,
     /// Name of the OpenAI-compatible chat model.
     pub openai_model: Option<String>,
+    /// Name of the OpenAI-compatible embedding model that items are searched by.
+    pub embedding_model: Option<String>,
+    /// Which texts of items are embedded.
+    pub embedding_fields: Vec<store::field::Field>,
     /// Every setting with its value and origin, in the order of the manual; secrets are masked.
     shown: Vec<Shown>,
 }
@@ -375,6 +381,13 @@ impl Settings {
                 }
             })?,
             openai_model: layers.optional("openai_model", |text| Ok(text.to_owned()))?,
+            embedding_model: layers.optional("embedding_model", |text| Ok(text.to_owned()))?,
+            embedding_fields: layers.required("embedding_fields", |text| {
+                let fields = text
+                    .split(',')
+                    .map(|field| store::field::Field::parse(field.trim()));
+                fields.collect()
+            })?,
             shown,
         })
     }

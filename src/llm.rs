@@ -7,11 +7,13 @@ use futures::stream::BoxStream;
 
 use crate::message::{AiChunk, Message, ToolCallChunk};
 
+mod embeddings;
 #[cfg(feature = "openai")]
 pub mod openai;
 mod scripted;
 mod tools;
 
+pub use embeddings::Embeddings;
 pub use scripted::ScriptedModel;
 pub use tools::{Call, Tool, ToolResult, tool, tool_node};
 

@@ -175,7 +175,7 @@ impl Local {
             saver: store.clone(),
             tree: store.clone(),
             items: Some(
-                store::Service::new(store, store::Limits::default(), Vec::new())
+                store::Service::new(store, store::Limits::default(), Vec::new(), None)
                     .of(LOCAL_PRINCIPAL.into()),
             ),
         })

@@ -18,6 +18,7 @@ use crate::{
     crons,
     graph::Compiled,
     http, idempotency,
+    llm::Embeddings,
     runs::{self, Parts},
     storage::{postgres, sqlite},
     store,
@@ -55,6 +56,7 @@ pub struct Server {
     notices: Vec<String>,
     shared: Vec<store::Namespace>,
     defaults: BTreeMap<Arc<str>, assistants::Defaults>,
+    embedder: Option<store::Embedder>,
 }
 
 impl Server {
@@ -112,6 +114,18 @@ impl Server {
         self
     }
 
+    /// Lets items of long-term memory be searched by meaning with this model. Of an item whose writer
+    /// names no `index` the texts at `fields` are embedded: paths such as `text` and `parts[*].text`, or
+    /// `$` for all of it. The variable `BACKSTITCH_EMBEDDING_MODEL` wins.
+    pub fn embeddings(mut self, model: Arc<dyn Embeddings>, fields: &[&str]) -> Self {
+        let parsed = fields.iter().map(|field| store::field::Field::parse(field));
+        match parsed.collect() {
+            Ok(fields) => self.embedder = Some(store::Embedder::new(model, fields)),
+            Err(reason) => self.problems.push(format!("embeddings: {reason}")),
+        }
+        self
+    }
+
     /// Logs this line when the server starts, for example which model the graphs use.
     pub fn notice(mut self, line: impl Into<String>) -> Self {
         self.notices.push(line.into());
@@ -155,6 +169,7 @@ impl Server {
             let authors = Author {
                 shared: self.shared,
                 defaults: self.defaults,
+                embedder: self.embedder,
             };
             serve(self.graphs, authors, settings).await
         };
@@ -167,9 +182,38 @@ impl Server {
 struct Author {
     shared: Vec<store::Namespace>,
     defaults: BTreeMap<Arc<str>, assistants::Defaults>,
+    embedder: Option<store::Embedder>,
 }
 
 impl Author {
+    /// Puts the embedding model of the settings in place of the author's.
+    fn with_embeddings(mut self, settings: &Settings) -> anyhow::Result<Self> {
+        let Some(model) = &settings.embedding_model else {
+            return Ok(self);
+        };
+        #[cfg(feature = "openai")]
+        {
+            let base = settings.openai_base_url.as_deref();
+            let key = settings
+                .openai_api_key
+                .as_ref()
+                .map_or("", |key| key.reveal());
+            let base = base.unwrap_or(openai::DEFAULT_BASE);
+            let model = openai::EmbeddingModel::new(base, key, model.as_str())?;
+            let fields = settings.embedding_fields.clone();
+            self.embedder = Some(store::Embedder::new(Arc::new(model), fields));
+            Ok(self)
+        }
+        #[cfg(not(feature = "openai"))]
+        {
+            self.embedder = None;
+            anyhow::bail!(
+                "BACKSTITCH_EMBEDDING_MODEL is `{model}`, but this program was built without the \
+                 feature `openai`"
+            )
+        }
+    }
+
     /// Puts the defaults of the settings over the author's, for graphs that exist.
     fn with_defaults(
         mut self,
@@ -235,7 +279,12 @@ async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
                 crons::Clock::default(),
                 patience(settings),
             ),
-            items: store::Service::new(store.clone(), settings.items, author.shared),
+            items: store::Service::new(
+                store.clone(),
+                settings.items,
+                author.shared,
+                author.embedder,
+            ),
             projections: store.clone(),
             assistants: store.clone(),
             defaults: author.defaults,
@@ -283,6 +332,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let addresses = addresses(&settings).await?;
     let author = author.with_defaults(&settings, &graphs)?;
+    let author = author.with_embeddings(&settings)?;
     let (parts, keys) = open(&settings, author).await?;
     let drain = CancellationToken::new();
     let options = runs::Options {

@@ -1,7 +1,10 @@
 //! Long-term memory: values by namespace and key that outlive threads and are shared between them.
 
+pub mod embed;
+pub mod field;
 pub mod filter;
 pub mod namespace;
+pub mod rank;
 pub mod search;
 mod service;
 
@@ -9,10 +12,13 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
+pub use embed::{Embedder, Index};
 pub use namespace::Namespace;
 pub use service::{Error, ItemQuery, Limits, NamespaceQuery, Service};
 
 use crate::{checkpoint, time::Timestamp, value::Value};
+use embed::Vectors;
+use rank::Nearest;
 use search::{Found, Listing, Search};
 
 /// An item to be stored.
@@ -30,6 +36,8 @@ pub struct Put {
     pub bytes: Vec<u8>,
     /// How long after this write it expires; by default never.
     pub ttl: Option<Duration>,
+    /// Vectors of its texts; `None` while nothing is embedded.
+    pub vectors: Option<Vectors>,
 }
 
 /// A stored item.
@@ -49,6 +57,8 @@ pub struct Item {
     pub updated_at: Timestamp,
     /// How long after it was written or refreshed it expires.
     pub ttl: Option<Duration>,
+    /// How near it is to what was searched for, from -1 to 1; `None` where nothing was.
+    pub score: Option<f32>,
 }
 
 /// A time to live as storages have it, in microseconds: at most 1,000 years, so that the moment
@@ -69,7 +79,7 @@ pub trait Store: Send + Sync + 'static {
         key: String,
     ) -> Result<Option<Item>, checkpoint::Error>;
 
-    /// Stores an item and replaces the one with its key, whose creation time stays.
+    /// Stores an item with its vectors and replaces the one with its key, whose creation time stays.
     async fn put_item(&self, put: Put) -> Result<(), checkpoint::Error>;
 
     /// Deletes an item; returns whether there was one.
@@ -82,6 +92,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// A page of items by namespace and key.
     async fn search_items(&self, search: Search) -> Result<Found, checkpoint::Error>;
+
+    /// A page of the items whose vectors are nearest, the nearest first.
+    async fn nearest_items(&self, search: Nearest) -> Result<Found, checkpoint::Error>;
 
     /// A page of namespaces that have items, sorted; `None` when more would be read than may be.
     async fn item_namespaces(

@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     store::{
-        self, Item, ItemQuery, Namespace, NamespaceQuery,
+        self, Index, Item, ItemQuery, Namespace, NamespaceQuery,
+        field::Field,
         filter::Filter,
         namespace::{LABELS_MAX, Refused},
     },
@@ -34,11 +35,14 @@ pub(super) async fn put(mut call: Call) -> Result<Response<Body>, Error> {
     let value = fields
         .map("value")?
         .ok_or_else(|| fields.required("value"))?;
-    check_index(&fields)?;
+    let index = index(&fields)?;
     let ttl = ttl(&fields)?;
     let value = Value::map(value.clone());
     let owner = call.principal();
-    let stored = call.items().put(&owner, namespace, key, value, ttl).await;
+    let stored = call
+        .items()
+        .put(&owner, namespace, key, value, (ttl, &index))
+        .await;
     stored?;
     Ok(body::empty(StatusCode::NO_CONTENT))
 }
@@ -85,21 +89,21 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     let fields = Fields::of(&body)?;
     let filter = fields.map("filter")?.map(Filter::read).transpose();
     let (limit, offset) = page::range(&fields, LIST_DEFAULT)?;
-    // No embedding exists that it could be compared by.
-    fields.text("query")?;
     let query = ItemQuery {
         prefix: labels(&fields, "namespace_prefix")?.unwrap_or_default(),
         filter: filter
             .map_err(|reason| fields.refuse("filter", reason))?
             .unwrap_or_default(),
+        text: fields.text("query")?.cloned(),
         limit,
         offset,
         refresh: fields.flag("refresh_ttl")?.unwrap_or(true),
     };
     let found = call.items().search(&call.principal(), query).await?;
     let items = found.into_iter().map(|item| {
+        let score = item.score.map(|score| Value::from(f64::from(score)));
         let mut map = shown(item);
-        map.insert("score", Value::Null);
+        map.insert("score", score.unwrap_or(Value::Null));
         Value::map(map)
     });
     let items = Map::from([("items", Value::list(items.collect()))]);
@@ -161,11 +165,19 @@ fn ttl(fields: &Fields<'_>) -> Result<Option<Duration>, Error> {
     ))
 }
 
-/// Accepted without effect, as no embedding exists: false, or a list of paths.
-fn check_index(fields: &Fields<'_>) -> Result<(), Error> {
+/// Which texts are embedded: false for none, or a list of paths.
+fn index(fields: &Fields<'_>) -> Result<Index, Error> {
     match fields.any("index") {
-        None | Some(Value::Bool(false)) => Ok(()),
-        Some(Value::List(_)) => fields.texts("index").map(drop),
+        None => Ok(Index::Default),
+        Some(Value::Bool(false)) => Ok(Index::Off),
+        Some(Value::List(_)) => {
+            let paths = fields.texts("index")?.unwrap_or_default();
+            let paths = paths.iter().map(|path| Field::parse(path));
+            let paths = paths.collect::<Result<_, _>>();
+            Ok(Index::Fields(
+                paths.map_err(|reason| fields.refuse("index", reason))?,
+            ))
+        }
         Some(_) => Err(fields.refuse("index", "It must be false or a list of paths")),
     }
 }
@@ -192,7 +204,11 @@ impl From<store::Error> for Error {
             E::TooMuchToReturn { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
             }
-            E::Namespace(_) | E::TooDeep | E::TooMuchToRead { .. } => {
+            E::Embedding(_) => {
+                tracing::warn!(%error, "an item could not be embedded");
+                Self::unavailable("The embedding model failed. Try again later.")
+            }
+            E::Namespace(_) | E::TooDeep | E::TooMuchToRead { .. } | E::TooManyTexts { .. } => {
                 Self::invalid(error.to_string())
             }
             E::Storage(_) => match error {

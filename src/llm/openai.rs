@@ -8,8 +8,11 @@ use futures::StreamExt;
 use super::{ChatModel, Error, Tokens, Tool};
 use crate::{message::Message, trace};
 
+mod embeddings;
 mod reply;
 mod request;
+
+pub use embeddings::EmbeddingModel;
 
 /// The default base URL of requests.
 pub const DEFAULT_BASE: &str = "https://api.openai.com/v1";

@@ -60,6 +60,7 @@ pub(super) mod types {
         },
         store::{
             Item, Namespace, Put,
+            rank::Nearest,
             search::{Found, Listing, Search},
         },
         time::Timestamp,
@@ -276,6 +277,7 @@ macro_rules! item_operations {
             write items::put_item([&] put: Put) -> ();
             write items::delete_item([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> bool;
             read items::search_items([&] search: Search) -> Found;
+            read vectors::nearest_items([&] search: Nearest) -> Found;
             read items::item_namespaces([&] listing: Listing) -> Option<Vec<Namespace>>;
             write items::refresh_items([&] names: Vec<(Arc<str>, Namespace, String)>) -> ();
             write items::sweep_items(limit: usize) -> u64;

@@ -37,6 +37,7 @@ mod projections;
 mod runs;
 mod threads;
 mod tree;
+mod vectors;
 
 use crate::runs::request::codec;
 pub use database::{Options, Store};

@@ -28,7 +28,7 @@ pub struct Search {
 /// What a search has found.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// A page of items by namespace and key.
+    /// A page of items in their order.
     Items(Vec<Item>),
     /// It would have read more than it may.
     TooMuchToRead,

@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Item, Put, Store,
+    Embedder, Index, Item, Put, Store,
     filter::Filter,
     namespace::{self, Namespace, Refused, outermost, owner_of, ranges},
+    rank::Nearest,
     search::{Found, Listing, Search},
 };
 use crate::{
@@ -82,6 +83,15 @@ pub enum Error {
         /// How many are allowed.
         limit: usize,
     },
+    /// The item has too many texts to embed.
+    #[error("at most {most} texts of an item are embedded: name fewer in `index`")]
+    TooManyTexts {
+        /// How many it may have.
+        most: usize,
+    },
+    /// The embedding model failed; why is for operators.
+    #[error("the embedding model failed: {0}")]
+    Embedding(String),
     /// The storage failed.
     #[error(transparent)]
     Storage(#[from] checkpoint::Error),
@@ -94,6 +104,9 @@ pub struct ItemQuery {
     pub prefix: Namespace,
     /// Which values pass.
     pub filter: Filter,
+    /// What they are to be near to in meaning, the nearest first. Without it, or while nothing is
+    /// embedded, they come by namespace and key.
+    pub text: Option<Arc<str>>,
     /// At most so many.
     pub limit: usize,
     /// How many come before them.
@@ -121,6 +134,7 @@ struct Inner {
     store: Arc<dyn Store>,
     limits: Limits,
     shared: Vec<Namespace>,
+    embedder: Option<Embedder>,
 }
 
 /// The long-term memory of this server. Cheap to clone.
@@ -131,13 +145,19 @@ pub struct Service {
 
 impl Service {
     /// The memory in `store`. What is below one of the `shared` prefixes belongs to everybody,
-    /// all else to the principal that stored it.
-    pub fn new(store: Arc<dyn Store>, limits: Limits, shared: Vec<Namespace>) -> Self {
+    /// all else to the principal that stored it. With an embedder items are found by meaning.
+    pub fn new(
+        store: Arc<dyn Store>,
+        limits: Limits,
+        shared: Vec<Namespace>,
+        embedder: Option<Embedder>,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 store,
                 limits,
                 shared: outermost(shared),
+                embedder,
             }),
         }
     }
@@ -186,17 +206,17 @@ impl Service {
         Ok(item)
     }
 
-    /// Stores an item of a principal.
+    /// Stores an item of a principal; `index` are the texts that it is found by.
     ///
     /// # Errors
-    /// The namespace or the value is not allowed, or the storage failed.
+    /// The namespace or the value is not allowed, or the embedding model or the storage failed.
     pub async fn put(
         &self,
         owner: &Arc<str>,
         namespace: Namespace,
         key: String,
         value: Value,
-        ttl: Option<Duration>,
+        (ttl, index): (Option<Duration>, &Index),
     ) -> Result<(), Error> {
         namespace::check_new(&namespace, &key)?;
         if value.is_deeper_than(codec::MAX_DEPTH) {
@@ -208,6 +228,10 @@ impl Service {
             let bytes = bytes.len();
             return Err(Error::TooLarge { bytes, limit });
         }
+        let vectors = match &self.inner.embedder {
+            Some(embedder) => Some(embedder.vectors(&value, index).await?),
+            None => None,
+        };
         let put = Put {
             owner: owner_of(&self.inner.shared, owner, &namespace),
             namespace,
@@ -215,6 +239,7 @@ impl Service {
             tag,
             bytes,
             ttl,
+            vectors,
         };
         Ok(self.inner.store.put_item(put).await?)
     }
@@ -235,23 +260,46 @@ impl Service {
         Ok(inner.store.delete_item(owner, namespace, key).await?)
     }
 
-    /// A page of the items that a principal sees, by namespace and key.
+    /// A page of the items that a principal sees, by namespace and key, or those first that are nearest
+    /// in meaning.
     ///
     /// # Errors
-    /// A label is not allowed, the search or its page is too large, or the storage failed.
+    /// A label is not allowed, the search or its page is too large, or the embedding model or the
+    /// storage failed.
     pub async fn search(&self, owner: &Arc<str>, query: ItemQuery) -> Result<Vec<Item>, Error> {
         namespace::check_labels(&query.prefix)?;
         let limits = self.inner.limits;
-        let search = Search {
-            ranges: ranges(&self.inner.shared, owner, &query.prefix),
-            filter: query.filter,
-            limit: query.limit,
-            offset: query.offset,
-            scan_rows: limits.scan_rows,
-            scan_bytes: limits.scan_bytes,
-            page_bytes: limits.page_bytes,
+        let ranges = ranges(&self.inner.shared, owner, &query.prefix);
+        let text = query.text.filter(|text| !text.trim().is_empty());
+        let found = match (&self.inner.embedder, text) {
+            (Some(embedder), Some(text)) => {
+                let search = Nearest {
+                    ranges,
+                    filter: query.filter,
+                    model: embedder.model().clone(),
+                    vector: embedder.query(&text).await?,
+                    limit: query.limit,
+                    offset: query.offset,
+                    scan_rows: limits.scan_rows,
+                    scan_bytes: limits.scan_bytes,
+                    page_bytes: limits.page_bytes,
+                };
+                self.inner.store.nearest_items(search).await?
+            }
+            _ => {
+                let search = Search {
+                    ranges,
+                    filter: query.filter,
+                    limit: query.limit,
+                    offset: query.offset,
+                    scan_rows: limits.scan_rows,
+                    scan_bytes: limits.scan_bytes,
+                    page_bytes: limits.page_bytes,
+                };
+                self.inner.store.search_items(search).await?
+            }
         };
-        let items = match self.inner.store.search_items(search).await? {
+        let items = match found {
             Found::Items(items) => items,
             Found::TooMuchToRead => {
                 let (rows, bytes) = (limits.scan_rows, limits.scan_bytes);
@@ -343,7 +391,10 @@ impl Items for Memory {
         let (namespace, key) = (namespace.to_vec(), key.to_owned());
         let (service, owner) = (&self.service, &self.owner);
         match value {
-            Some(value) => service.put(owner, namespace, key, value, ttl).await?,
+            Some(value) => {
+                let how = (ttl, &Index::Default);
+                service.put(owner, namespace, key, value, how).await?;
+            }
             None => drop(service.delete(owner, namespace, key).await?),
         }
         Ok(())

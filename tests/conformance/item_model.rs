@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstitch::store::{ItemQuery, Limits, NamespaceQuery, Service, filter::Filter};
+use backstitch::store::{Index, ItemQuery, Limits, NamespaceQuery, Service, filter::Filter};
 use backstitch::value::Value;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -175,7 +175,7 @@ fn engine(value: &Json) -> Value {
 
 async fn attempt(clocked: &Clocked, ops: &[Op]) -> Result<(), String> {
     let shared = vec![vec![SHARED.to_owned()]];
-    let service = Service::new(clocked.store.clone(), Limits::default(), shared);
+    let service = Service::new(clocked.store.clone(), Limits::default(), shared, None);
     let mut model = Model::default();
     let hours = |hours: u64| Duration::from_secs(3600 * hours);
     let owners: [Arc<str>; 2] = OWNERS.map(Into::into);
@@ -188,7 +188,7 @@ async fn attempt(clocked: &Clocked, ops: &[Op]) -> Result<(), String> {
                     namespace.clone(),
                     key.clone(),
                     engine(&value),
-                    ttl.map(hours),
+                    (ttl.map(hours), &Index::Default),
                 );
                 done.await.unwrap();
                 let owner = Model::owner(who, &namespace);
@@ -230,6 +230,7 @@ async fn attempt(clocked: &Clocked, ops: &[Op]) -> Result<(), String> {
                     limit,
                     offset,
                     refresh,
+                    text: None,
                 };
                 let got = service.search(whose(who), query).await.unwrap();
                 let got: Vec<_> = got

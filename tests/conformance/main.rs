@@ -7,6 +7,7 @@
 
 mod cases;
 mod item_model;
+mod meaning;
 mod memory;
 mod only_postgres;
 mod rows;

@@ -7,7 +7,7 @@ use std::{
 
 use backstitch::{
     storage,
-    store::{Item, Limits, Service, Store},
+    store::{Index, Item, Limits, Service, Store},
     value,
     value::Value,
 };
@@ -72,6 +72,20 @@ impl Clocked {
         }
     }
 
+    pub(crate) async fn count(&self, text: &str) -> i64 {
+        match &self.url {
+            Some(url) => {
+                let client = test_support::tables::connect(url).await;
+                client.query_one(text, &[]).await.unwrap().get(0)
+            }
+            None => {
+                let file = self.folder.path().join("backstitch.db");
+                let db = rusqlite::Connection::open(file).unwrap();
+                db.query_row(text, [], |row| row.get(0)).unwrap()
+            }
+        }
+    }
+
     /// Lets so many hours pass.
     pub(crate) async fn pass(&self, hours: u64) {
         let micros = hours * 3_600_000_000;
@@ -87,10 +101,13 @@ impl Clocked {
 fn over(place: &Place, test: impl AsyncFnOnce(&Service)) {
     block_on(async {
         let clocked = Clocked::open(place).await;
-        let service = Service::new(clocked.store.clone(), Limits::default(), Vec::new());
+        let service = Service::new(clocked.store.clone(), Limits::default(), Vec::new(), None);
         test(&service).await;
     });
 }
+
+/// No time to live, and the texts that the server is configured for.
+const NOTHING: (Option<Duration>, &Index) = (None, &Index::Default);
 
 fn local() -> &'static Arc<str> {
     static LOCAL: LazyLock<Arc<str>> = LazyLock::new(|| "local".into());
@@ -102,7 +119,13 @@ fn names(labels: &[&str]) -> Vec<String> {
 }
 
 async fn put(service: &Service, key: &str, value: Value, ttl: Option<Duration>) {
-    let done = service.put(local(), names(&["n"]), key.to_owned(), value, ttl);
+    let done = service.put(
+        local(),
+        names(&["n"]),
+        key.to_owned(),
+        value,
+        (ttl, &Index::Default),
+    );
     done.await.unwrap();
 }
 
@@ -167,7 +190,7 @@ fn names_of_any_characters_are_kept_apart(place: &Place) {
             for namespace in [labels(name), vec![format!("{name}\",\"x")]] {
                 let value = value!([i64::try_from(number).unwrap(), namespace.len() as i64]);
                 let key = (*name).to_owned();
-                let done = service.put(local(), namespace, key, value, None);
+                let done = service.put(local(), namespace, key, value, NOTHING);
                 done.await.unwrap();
             }
         }
@@ -199,12 +222,12 @@ fn items_of_principals_are_kept_apart(place: &Place) {
     block_on(async {
         let clocked = Clocked::open(place).await;
         let shared = vec![names(&["common"])];
-        let service = Service::new(clocked.store.clone(), Limits::default(), shared);
+        let service = Service::new(clocked.store.clone(), Limits::default(), shared, None);
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
         for (who, number) in [(&ann, 1), (&bob, 2)] {
             for first in ["a", "common", "z"] {
                 let key = "k".to_owned();
-                let done = service.put(who, names(&[first]), key, value!(number), None);
+                let done = service.put(who, names(&[first]), key, value!(number), NOTHING);
                 done.await.unwrap();
             }
         }
@@ -247,11 +270,11 @@ fn a_search_reads_and_returns_no_more_than_it_may(place: &Place) {
             scan_bytes: 8000,
             page_bytes: 2000,
         };
-        let service = &Service::new(clocked.store.clone(), limits, Vec::new());
+        let service = &Service::new(clocked.store.clone(), limits, Vec::new(), None);
         let put = async |namespace: &[&str], key: String, size: usize| {
             let value = value!({"n": 1, "text": "x".repeat(size).as_str()});
             service
-                .put(local(), names(namespace), key, value, None)
+                .put(local(), names(namespace), key, value, NOTHING)
                 .await
         };
         let refused = put(&["n"], "k".into(), 1000).await.unwrap_err();
@@ -270,7 +293,7 @@ fn a_search_reads_and_returns_no_more_than_it_may(place: &Place) {
                 filter: Filter::read(value!({"n": wanted}).as_map().unwrap()).unwrap(),
                 limit,
                 offset,
-                refresh: false,
+                ..ItemQuery::default()
             };
             let found = service.search(local(), query).await;
             found.map(|items| items.len())
@@ -315,7 +338,7 @@ fn many_namespaces_are_listed_by_depth(place: &Place) {
         for first in 0..3 {
             for second in 0..800 {
                 let namespace = vec![format!("f{first}"), format!("s{second:03}")];
-                let done = service.put(local(), namespace, "k".into(), value!(1), None);
+                let done = service.put(local(), namespace, "k".into(), value!(1), NOTHING);
                 done.await.unwrap();
             }
         }

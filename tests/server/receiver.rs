@@ -9,9 +9,11 @@ use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 
 /// What a receiver does with a delivery that it has read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Reply {
     Status(u16),
+    /// 200 with this JSON.
+    Json(fn(&Received) -> Value),
     Close,
     /// Nothing until the receiver is told otherwise.
     Hang,
@@ -90,23 +92,30 @@ impl Receiver {
 fn serve(stream: &TcpStream, (state, changed): &(Mutex<State>, Condvar)) {
     let Some(received) = read(stream) else { return };
     let mut state = state.lock();
-    state.received.push(received);
+    state.received.push(received.clone());
     state.open += 1;
     state.most_open = state.most_open.max(state.open);
     let mut reply = state.replies[0];
     if state.replies.len() > 1 {
         state.replies.remove(0);
     }
-    while reply == Reply::Hang {
+    while matches!(reply, Reply::Hang) {
         changed.wait(&mut state);
         reply = *state.replies.last().unwrap();
     }
     state.open -= 1;
     drop(state);
-    if let Reply::Status(status) = reply {
-        let text = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-        (&*stream).write_all(text.as_bytes()).ok();
-    }
+    let (status, body) = match reply {
+        Reply::Status(status) => (status, String::new()),
+        Reply::Json(make) => (200, make(&received).to_string()),
+        Reply::Close | Reply::Hang => return,
+    };
+    let text = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    (&*stream).write_all(text.as_bytes()).ok();
 }
 
 fn read(stream: &TcpStream) -> Option<Received> {

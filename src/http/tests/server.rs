@@ -74,6 +74,7 @@ impl Running {
                 store.clone(),
                 crate::store::Limits::default(),
                 Vec::new(),
+                None,
             ),
             projections: store.clone(),
             outbox: store.clone(),

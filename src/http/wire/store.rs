@@ -20,7 +20,8 @@ super::schemas! {
     DottedNamespace = {
         "type": "string", "minLength": 1, "pattern": "^[^.\\u0000]+(\\.[^.\\u0000]+)*$"
     };
-    /// False, or a list of paths. Nothing is indexed as yet.
+    /// Which texts the item is found by in meaning: false for none, or a list of paths such as `text` and
+    /// `parts[*].text`. By default those that the server is configured for.
     Index = { "anyOf": [{"const": false}, {"type": "array", "items": {"type": "string"}}] };
     /// Minutes.
     Minutes = { "type": "number", "exclusiveMinimum": 0 };
@@ -66,7 +67,8 @@ pub struct SearchItems {
     filter: Option<Map>,
     limit: Option<Limit>,
     offset: Option<Offset>,
-    /// Accepted and ignored, as long as there is no embedding.
+    /// The nearest to it in meaning come first, where the server has an embedding model; else it is
+    /// ignored.
     query: Option<String>,
     refresh_ttl: Option<bool>,
 }
@@ -108,7 +110,7 @@ struct FoundItem {
     value: Value,
     created_at: Timestamp,
     updated_at: Timestamp,
-    /// How well it fits the query.
+    /// How near it is to the query, from -1 to 1.
     score: Option<f64>,
 }
 

@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 use super::{
     columns::{Params, Time, all, column, name, one, unname},
     connection::{Failure, prepare},
+    vectors,
 };
 use crate::{
     checkpoint::{Error, codec},
@@ -54,7 +55,9 @@ WITH RECURSIVE found (namespace) AS (
     FROM found f WHERE f.namespace IS NOT NULL)
 SELECT namespace FROM found WHERE namespace IS NOT NULL LIMIT $5";
 
+/// Vectors that the item had do not stand for its new value.
 const PUT: &str = "
+WITH gone AS (DELETE FROM store_vectors WHERE owner = $1 AND namespace = $2 AND key = $3)
 INSERT INTO store_items AS old (owner, namespace, key, type, value, ttl, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6::bigint, now() + $6::bigint * interval '1 microsecond')
 ON CONFLICT (owner, namespace, key) DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value,
@@ -96,7 +99,7 @@ fn names(namespace: &[String]) -> Vec<Cow<'_, str>> {
     namespace.iter().map(|label| name(label)).collect()
 }
 
-fn namespace_of(row: &Row) -> Result<Namespace, Error> {
+pub(super) fn namespace_of(row: &Row) -> Result<Namespace, Error> {
     let labels: Vec<&str> = column(row, "namespace")?;
     Ok(labels
         .into_iter()
@@ -105,12 +108,12 @@ fn namespace_of(row: &Row) -> Result<Namespace, Error> {
 }
 
 /// The text right behind another one, in the order of the database.
-fn behind(text: &str) -> String {
+pub(super) fn behind(text: &str) -> String {
     format!("{text}\u{1}")
 }
 
 /// A bound of namespaces. Behind all of them comes a label longer than any, of the last character.
-fn bound(bound: &Bound) -> Vec<String> {
+pub(super) fn bound(bound: &Bound) -> Vec<String> {
     let stored = |namespace: &[String]| -> Vec<String> {
         namespace
             .iter()
@@ -142,6 +145,7 @@ fn item_of(row: &Row, owner: &Arc<str>) -> Result<Item, Error> {
         created_at: column::<Time>(row, "created_at")?.0,
         updated_at: column::<Time>(row, "updated_at")?.0,
         ttl: ttl.map(|micros| Duration::from_micros(micros.unsigned_abs())),
+        score: None,
     })
 }
 
@@ -151,17 +155,41 @@ pub(super) async fn item(
     namespace: &Namespace,
     key: &str,
 ) -> Result<Option<Item>, Failure> {
-    let (labels, stored) = (names(namespace), name(key));
-    let params: Params<'_, 3> = [&&**owner, &labels, &stored];
-    one(db, SELECT, &params, |row| item_of(row, owner)).await
+    let found = sized_item(db, owner, namespace, key).await?;
+    Ok(found.map(|(item, _)| item))
 }
 
-pub(super) async fn put_item(db: &Object, put: &Put) -> Result<(), Failure> {
+/// An item, and how many bytes its value has where it is stored.
+pub(super) async fn sized_item(
+    db: &Object,
+    owner: &Arc<str>,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<Option<(Item, usize)>, Failure> {
+    let (labels, stored) = (names(namespace), name(key));
+    let params: Params<'_, 3> = [&&**owner, &labels, &stored];
+    let read = |row: &Row| -> Result<(Item, usize), Error> {
+        let size = column::<&[u8]>(row, "value")?.len();
+        Ok((item_of(row, owner)?, size))
+    };
+    one(db, SELECT, &params, read).await
+}
+
+pub(super) async fn put_item(db: &mut Object, put: &Put) -> Result<(), Failure> {
     let (labels, key) = (names(&put.namespace), name(&put.key));
     let ttl = put.ttl.map(ttl_micros);
     let params: Params<'_, 6> = [&&*put.owner, &labels, &key, &&*put.tag, &put.bytes, &ttl];
     let statement = prepare(db, PUT).await?;
-    db.execute(&statement, &params).await?;
+    let Some(vectors) = &put.vectors else {
+        db.execute(&statement, &params).await?;
+        return Ok(());
+    };
+    let replace = vectors::statements_of_put(db).await?;
+    let transaction = db.transaction().await?;
+    transaction.execute(&statement, &params).await?;
+    // Behind the item's lock: what another writer has stored meanwhile is seen.
+    vectors::replace(&transaction, &replace, (&put.owner, &labels, &key), vectors).await?;
+    transaction.commit().await?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::columns::unreadable;
+use super::{columns::unreadable, vectors};
 use crate::{
     checkpoint::{Error, codec},
     store::{
@@ -82,7 +82,7 @@ fn labels(bytes: &[u8]) -> Option<Namespace> {
 }
 
 /// No text has the byte 255, so it comes behind every label.
-fn bound(bound: &Bound) -> Vec<u8> {
+pub(super) fn bound(bound: &Bound) -> Vec<u8> {
     match bound {
         Bound::Before(namespace) => bytes(namespace),
         Bound::Behind(namespace) => {
@@ -93,7 +93,7 @@ fn bound(bound: &Bound) -> Vec<u8> {
     }
 }
 
-fn namespace_of(row: &Row<'_>) -> rusqlite::Result<Namespace> {
+pub(super) fn namespace_of(row: &Row<'_>) -> rusqlite::Result<Namespace> {
     let stored = row.get_ref(0)?.as_blob()?;
     labels(stored).ok_or_else(|| unreadable(0, "not a namespace"))
 }
@@ -112,6 +112,7 @@ fn item_of(row: &Row<'_>, owner: &Arc<str>) -> Result<Item, Error> {
         created_at: Timestamp(row.get(4)?),
         updated_at: Timestamp(row.get(5)?),
         ttl: ttl.map(|micros| Duration::from_micros(micros.unsigned_abs())),
+        score: None,
     })
 }
 
@@ -121,10 +122,24 @@ pub(super) fn item(
     namespace: &Namespace,
     key: &str,
 ) -> Result<Option<Item>, Error> {
+    Ok(sized_item(db, owner, namespace, key)?.map(|(item, _)| item))
+}
+
+/// An item, and how many bytes its value has where it is stored.
+pub(super) fn sized_item(
+    db: &Connection,
+    owner: &Arc<str>,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<Option<(Item, usize)>, Error> {
     let mut statement = db.prepare_cached(SELECT)?;
     let now = Timestamp::now().0;
     let mut rows = statement.query(params![&**owner, bytes(namespace), key, now])?;
-    rows.next()?.map(|row| item_of(row, owner)).transpose()
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let size = row.get_ref(3)?.as_blob().map_or(0, <[u8]>::len);
+    Ok(Some((item_of(row, owner)?, size)))
 }
 
 pub(super) fn put_item(db: &Connection, put: &Put) -> Result<(), Error> {
@@ -137,7 +152,8 @@ pub(super) fn put_item(db: &Connection, put: &Put) -> Result<(), Error> {
         Timestamp::now().0,
         put.ttl.map(ttl_micros)
     ])?;
-    Ok(())
+    let name = (&*put.owner, &*bytes(&put.namespace), &*put.key);
+    vectors::replace(db, name, put.vectors.as_ref())
 }
 
 pub(super) fn delete_item(

@@ -1,0 +1,165 @@
+//! Vectors of items of long-term memory, and the items that are nearest to one.
+
+use std::borrow::Cow;
+
+use deadpool_postgres::{Object, Transaction};
+use futures::future::try_join_all;
+use tokio_postgres::Statement;
+
+use super::{
+    columns::{Params, column, name, unname},
+    connection::{Failure, prepare},
+    items::{bound, namespace_of, sized_item},
+};
+use crate::{
+    checkpoint::{Error, codec},
+    store::{
+        embed::Vectors,
+        rank::{Name, Nearest, Ranking},
+        search::Found,
+    },
+    value::Value,
+};
+
+const DELETE: &str = "
+DELETE FROM store_vectors WHERE owner = $1 AND namespace = $2 AND key = $3";
+
+const INSERT: &str = "
+INSERT INTO store_vectors (owner, namespace, key, path, part, model, vector)
+SELECT $1, $2, $3, n.path, n.part, $4, n.vector
+  FROM unnest($5::text[], $6::int[], $7::bytea[]) AS n (path, part, vector)";
+
+/// The next vectors of a range, from behind one on, with the values of their items if $8; an item that
+/// has expired has no row beside its vectors. Each item is looked up by its key.
+const SCAN: &str = "
+SELECT v.namespace, v.key, v.path, v.part, v.vector, i.there, i.type, i.value
+  FROM (SELECT s.namespace, s.key, s.path, s.part, CASE WHEN s.model = $7 THEN s.vector END AS vector
+          FROM store_vectors s
+         WHERE s.owner = $1 AND (s.namespace, s.key, s.path, s.part) > ($2, $3, $4, $5)
+           AND s.namespace < $6
+         ORDER BY s.namespace, s.key, s.path, s.part LIMIT $9) v
+  LEFT JOIN LATERAL (
+    SELECT true AS there, o.type, CASE WHEN $8 THEN o.value END AS value FROM store_items o
+     WHERE o.owner = $1 AND o.namespace = v.namespace AND o.key = v.key
+       AND (o.expires_at IS NULL OR o.expires_at > now()) LIMIT 1) i ON true
+ ORDER BY v.namespace, v.key, v.path, v.part";
+
+/// Vectors that one statement reads, without and with the values of their items.
+const BATCH: i64 = 1000;
+const BATCH_WITH_VALUES: i64 = 32;
+
+/// Items of the page that are read at once.
+const AT_ONCE: usize = 16;
+
+/// The statements of [`replace`], prepared before its transaction begins.
+pub(super) async fn statements_of_put(db: &Object) -> Result<[Statement; 2], Failure> {
+    Ok([prepare(db, DELETE).await?, prepare(db, INSERT).await?])
+}
+
+/// Puts the vectors of an item in place of those that it has.
+pub(super) async fn replace(
+    transaction: &Transaction<'_>,
+    [delete, insert]: &[Statement; 2],
+    (owner, labels, key): (&str, &[Cow<'_, str>], &str),
+    vectors: &Vectors,
+) -> Result<(), Failure> {
+    transaction
+        .execute(delete, &[&owner, &labels, &key])
+        .await?;
+    if vectors.all.is_empty() {
+        return Ok(());
+    }
+    let all = || vectors.all.iter();
+    let paths: Vec<Cow<'_, str>> = all().map(|vector| name(&vector.path)).collect();
+    let parts: Vec<i32> = all().map(|vector| vector.part).collect();
+    let bytes: Vec<&[u8]> = all().map(|vector| &*vector.bytes).collect();
+    let params: Params<'_, 7> = [
+        &owner,
+        &labels,
+        &key,
+        &&*vectors.model,
+        &paths,
+        &parts,
+        &bytes,
+    ];
+    transaction.execute(insert, &params).await?;
+    Ok(())
+}
+
+pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found, Failure> {
+    let mut ranking = Ranking::new(search);
+    let filters = ranking.filters();
+    let most = if filters { BATCH_WITH_VALUES } else { BATCH };
+    let scan = prepare(db, SCAN).await?;
+    for range in &search.ranges {
+        let (mut namespace, to) = (bound(&range.from), bound(&range.to));
+        // Nothing comes before an empty key, and no part has this number.
+        let (mut key, mut path, mut part) = (String::new(), String::new(), -1);
+        loop {
+            let model = &*search.model;
+            let params: Params<'_, 9> = [
+                &&*range.owner,
+                &namespace,
+                &key,
+                &path,
+                &part,
+                &to,
+                &model,
+                &filters,
+                &most,
+            ];
+            let rows = db.query(&scan, &params).await?;
+            for row in &rows {
+                let stored: Option<&[u8]> = column(row, "value")?;
+                if !ranking.may_read(stored.map_or(0, <[u8]>::len)) {
+                    return Ok(Found::TooMuchToRead);
+                }
+                if !column::<Option<bool>>(row, "there")?.unwrap_or(false) {
+                    continue;
+                }
+                let name = Name {
+                    namespace: namespace_of(row)?,
+                    key: unname(column(row, "key")?).to_string(),
+                    owner: range.owner.clone(),
+                };
+                let vector: Option<&[u8]> = column(row, "vector")?;
+                ranking.offer(name, vector, || -> Result<Value, Error> {
+                    let decoded = codec::decode(column(row, "type")?, stored.unwrap_or_default());
+                    decoded.map_err(|error| Error::Corrupt(error.to_string()))
+                })?;
+            }
+            let is_full = usize::try_from(most).is_ok_and(|most| rows.len() >= most);
+            match rows.last() {
+                Some(last) if is_full => {
+                    namespace = column(last, "namespace")?;
+                    key = column(last, "key")?;
+                    path = column(last, "path")?;
+                    part = column(last, "part")?;
+                }
+                _ => break,
+            }
+        }
+    }
+    let (mut items, mut returned) = (vec![], 0_usize);
+    let page = ranking.finish();
+    // In few round trips, and without more in memory than a page may have.
+    for few in page.chunks(AT_ONCE) {
+        let reads = few
+            .iter()
+            .map(|(name, _)| sized_item(db, &name.owner, &name.namespace, &name.key));
+        for (found, (_, score)) in try_join_all(reads).await?.into_iter().zip(few) {
+            let Some((mut item, bytes)) = found else {
+                continue;
+            };
+            returned = returned.saturating_add(bytes);
+            if returned > search.page_bytes {
+                return Ok(Found::TooMuchToReturn);
+            }
+            item.score = Some(*score);
+            items.push(item);
+        }
+    }
+    Ok(Found::Items(items))
+}
+
+statements!(DELETE, INSERT, SCAN);

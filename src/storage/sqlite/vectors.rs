@@ -1,0 +1,101 @@
+//! Vectors of items of long-term memory, and the items that are nearest to one.
+
+use rusqlite::{Connection, params};
+
+use super::items::{bound, namespace_of, sized_item};
+use crate::{
+    checkpoint::{Error, codec},
+    store::{
+        embed::Vectors,
+        rank::{Name, Nearest, Ranking},
+        search::Found,
+    },
+    time::Timestamp,
+    value::Value,
+};
+
+const DELETE: &str = "DELETE FROM store_vectors WHERE owner = ?1 AND namespace = ?2 AND key = ?3";
+
+const INSERT: &str = "INSERT INTO store_vectors (owner, namespace, key, path, part, model, vector) \
+  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+
+/// The vectors of a range with the values of their items, each item looked up by its key. Its reader
+/// reads values only where they matter.
+const SCAN: &str = "SELECT v.namespace, v.key, CASE WHEN v.model = ?5 THEN v.vector END, i.type, i.value \
+  FROM store_vectors v CROSS JOIN store_items i \
+  WHERE v.owner = ?1 AND v.namespace >= ?2 AND v.namespace < ?3 \
+    AND i.owner = v.owner AND i.namespace = v.namespace AND i.key = v.key \
+    AND (i.expires_at IS NULL OR i.expires_at > ?4) \
+  ORDER BY v.namespace, v.key, v.path, v.part";
+
+/// Puts the vectors of an item in place of those that it has.
+pub(super) fn replace(
+    db: &Connection,
+    (owner, namespace, key): (&str, &[u8], &str),
+    vectors: Option<&Vectors>,
+) -> Result<(), Error> {
+    db.prepare_cached(DELETE)?
+        .execute(params![owner, namespace, key])?;
+    let Some(vectors) = vectors else {
+        return Ok(());
+    };
+    let mut insert = db.prepare_cached(INSERT)?;
+    for vector in &vectors.all {
+        insert.execute(params![
+            owner,
+            namespace,
+            key,
+            &*vector.path,
+            vector.part,
+            &*vectors.model,
+            vector.bytes
+        ])?;
+    }
+    Ok(())
+}
+
+pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found, Error> {
+    let now = Timestamp::now().0;
+    let mut ranking = Ranking::new(search);
+    let mut statement = db.prepare_cached(SCAN)?;
+    for range in &search.ranges {
+        let (from, to) = (bound(&range.from), bound(&range.to));
+        let mut rows = statement.query(params![&*range.owner, from, to, now, &*search.model])?;
+        while let Some(row) = rows.next()? {
+            let corrupt = |error: &dyn std::fmt::Display| Error::Corrupt(error.to_string());
+            let stored = if ranking.filters() {
+                row.get_ref(4)?.as_blob().map_err(|error| corrupt(&error))?
+            } else {
+                &[]
+            };
+            if !ranking.may_read(stored.len()) {
+                return Ok(Found::TooMuchToRead);
+            }
+            let name = Name {
+                namespace: namespace_of(row)?,
+                key: row.get(1)?,
+                owner: range.owner.clone(),
+            };
+            let vector = row.get_ref(2)?.as_blob_or_null();
+            let vector = vector.map_err(|error| corrupt(&error))?;
+            ranking.offer(name, vector, || -> Result<Value, Error> {
+                let tag = row.get_ref(3)?.as_str().map_err(|error| corrupt(&error))?;
+                codec::decode(tag, stored).map_err(|error| corrupt(&error))
+            })?;
+        }
+    }
+    let (mut items, mut returned) = (vec![], 0_usize);
+    for (name, score) in ranking.finish() {
+        let Some((mut item, bytes)) = sized_item(db, &name.owner, &name.namespace, &name.key)?
+        else {
+            continue;
+        };
+        returned = returned.saturating_add(bytes);
+        if returned > search.page_bytes {
+            return Ok(Found::TooMuchToReturn);
+        }
+        item.score = Some(score);
+        items.push(item);
+    }
+    Ok(Found::Items(items))
+}
