@@ -17,6 +17,7 @@ pub mod state;
 mod stream;
 mod tags;
 pub mod tree_view;
+mod usage;
 
 pub use crate::runs::Error;
 pub use service::Service;

@@ -219,6 +219,11 @@ pub(super) const TABLE: &[Route] = routes! {
             query wire::threads::DeleteQuery, 200 wire::threads::Deletable, 204, 404, 409, 422
         }
     }
+    "/threads/{thread_id}/storage" {
+        GET | HEAD get_thread_storage = threads::storage::get: Reader {
+            200 wire::threads::Storage, 404, 422
+        }
+    }
     "/threads/{thread_id}/state" {
         GET | HEAD get_state = state::latest: Reader {
             query wire::state::StateQuery, 200 wire::state::ThreadState, 400, 404, 409, 422

@@ -19,6 +19,7 @@ use crate::{
 
 mod parse;
 pub(super) mod search;
+pub(super) mod storage;
 pub(super) mod stream;
 
 use parse::{supersteps, ttl};

@@ -73,6 +73,7 @@ pub(super) mod types {
                 Branch, MessageNode, NewEvent, OpenRun, Point, Tag, ThreadEvent, ThreadRow,
             },
             store::tx::{InsertBranch, InsertFork},
+            usage::Usage,
         },
         value::{Map, Value},
         webhooks::outbox::{Delivery, Due, DueByHost, FailedTry, HostPage, Key},
@@ -253,6 +254,7 @@ macro_rules! thread_operations {
             read tree::level_on_thread(id: ThreadId, [&] principal: Arc<str>) -> Option<Level>;
             read threads::search([&] page: ThreadPage) -> Vec<Thread>;
             read threads::count([&] filter: ThreadFilter) -> u64;
+            read usage::usage(tree: TreeId, thread: ThreadId) -> Usage;
         } { $($more)* }}
     };
 }

@@ -55,6 +55,7 @@ mod runs;
 mod tests;
 mod threads;
 mod tree;
+mod usage;
 mod vectors;
 
 pub use connection::Options;
@@ -105,4 +106,4 @@ cron_operations!(run for Store);
 outbox_operations!(run for Store);
 projection_operations!(run for Store);
 
-statements!(; assistants, branches, checkpoints, connection, crons, events, idempotency, items, outbox, probe, projections, runs, threads, tree, vectors);
+statements!(; assistants, branches, checkpoints, connection, crons, events, idempotency, items, outbox, probe, projections, runs, threads, tree, usage, vectors);

@@ -37,6 +37,7 @@ mod projections;
 mod runs;
 mod threads;
 mod tree;
+mod usage;
 mod vectors;
 
 use crate::runs::request::codec;

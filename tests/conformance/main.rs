@@ -46,6 +46,7 @@ macro_rules! backend {
                 blobs_are_found_by_version
                 writes_are_ordered_by_path_task_and_index
                 subgraph_state_is_looked_up_along_the_path
+                what_is_stored_of_a_thread_is_summed
             );
             backend!(@room $open, lists:
                 checkpoints_are_listed_newest_first

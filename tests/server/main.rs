@@ -42,4 +42,5 @@ mod thread_streams;
 mod threads;
 #[cfg(feature = "otel")]
 mod traces;
+mod usage;
 mod webhooks;

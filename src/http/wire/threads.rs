@@ -357,3 +357,39 @@ pub struct GrantedMember {
 pub struct Members {
     members: Vec<Member>,
 }
+
+/// How much is stored of the checkpoints that a thread has written. What a fork inherits is its parent's.
+#[derive(JsonSchema)]
+pub struct Storage {
+    thread_id: Id,
+    /// The sum of the others.
+    total_bytes: u64,
+    /// Checkpoints with their metadata.
+    checkpoints: Amount,
+    channel_values: StoredValues,
+    /// Results of tasks and what they wait for.
+    pending_writes: Amount,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Amount {
+    count: u64,
+    bytes: u64,
+}
+
+/// Versions of the values of channels.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct StoredValues {
+    count: u64,
+    bytes: u64,
+    by_channel: BTreeMap<String, StoredChannel>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct StoredChannel {
+    versions: u64,
+    bytes: u64,
+}

@@ -13,7 +13,7 @@ use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     time::Timestamp,
-    tree::{members::level::Level, search},
+    tree::{members::level::Level, search, usage::Usage},
     value::{Map, Value},
     words::words,
 };
@@ -161,6 +161,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many living threads there are.
     async fn count(&self, filter: search::ThreadFilter) -> Result<u64, Error>;
+
+    /// How much is stored of the checkpoints that a thread has written.
+    async fn usage(&self, tree: TreeId, thread: ThreadId) -> Result<Usage, Error>;
 
     /// Reads rows of trees outside of any transaction.
     async fn reader(&self) -> Result<Box<dyn Read>, Error>;

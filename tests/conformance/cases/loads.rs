@@ -5,6 +5,7 @@ use std::sync::Arc;
 use backstitch::{
     checkpoint::{At, BlobRow, Query, Version, WriteRow},
     id::CheckpointId,
+    tree::usage::{Amount, Usage},
 };
 
 use super::backend::*;
@@ -241,4 +242,41 @@ pub async fn subgraph_state_is_looked_up_along_the_path(b: &Backend) {
     assert_eq!(find(forked, other, None).await, Some(subs[1]));
     // Rows of a sibling below a shared checkpoint do not count.
     assert_eq!(find(ids[299], other, None).await, Some(subs[1]));
+}
+
+pub async fn what_is_stored_of_a_thread_is_summed(b: &Backend) {
+    let usage = async |slot: &backstitch::checkpoint::Slot| {
+        b.trees.usage(slot.tree, slot.thread).await.unwrap()
+    };
+    let empty = b.slot().await;
+    assert_eq!(usage(&empty).await, Usage::default());
+    let (slot, ids) = chains(b).await;
+    let amount = |rows, bytes| Amount { rows, bytes };
+    let before = usage(&slot).await;
+    assert_eq!((before.checkpoints.rows, before.writes), (5, amount(0, 0)));
+    assert!(before.checkpoints.bytes > 5 * 20, "{before:?}");
+    let channels = [("list".into(), amount(5, 5)), ("text".into(), amount(1, 4))];
+    assert_eq!(before.channels, channels.into());
+    assert_eq!(before.values(), amount(6, 9));
+    // A subgraph's rows count too, and so does what a chain of deltas is built on though nobody names it.
+    let newest = ids[4];
+    let mut commit = substep(&slot, "sub", newest, None);
+    let of_sub = |row: BlobRow| BlobRow {
+        ns: "sub".into(),
+        ..row
+    };
+    commit.blobs = vec![
+        of_sub(blob("list", version(1), None, b"abc")),
+        of_sub(blob("list", version(2), Some(version(1)), b"d")),
+    ];
+    commit.checkpoint.envelope = envelope(&[("list", version(2))]);
+    commit.writes = vec![result(newest, 1, b"12"), result(newest, 2, b"345")];
+    b.commit(commit).await;
+    let after = usage(&slot).await;
+    assert_eq!((after.checkpoints.rows, after.writes), (6, amount(2, 5)));
+    assert_eq!(after.channels["list"], amount(7, 9));
+    assert_eq!(after.channels["text"], amount(1, 4));
+    assert_eq!(usage(&empty).await, Usage::default());
+    let elsewhere = b.trees.usage(slot.tree, unknown()).await.unwrap();
+    assert_eq!(elsewhere, Usage::default());
 }
