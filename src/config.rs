@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 pub use layers::{Flags, Origin};
 use layers::{Found, Layers};
 pub use secret::Secret;
-use values::{count, seconds, switch};
+use values::{age, count, seconds, switch};
 
 use crate::http::{Cors, Hosts};
 use crate::{assistants, crons, store, webhooks};
@@ -71,6 +71,12 @@ const KEYS: &[Key] = &[
     Key::new("slots", "BACKSTITCH_SLOTS", Some("512")),
     Key::new("max_queued", "BACKSTITCH_MAX_QUEUED", Some("100")),
     Key::new("max_streams", "BACKSTITCH_MAX_STREAMS", Some("10000")),
+    Key::new(
+        "stream_retention",
+        "BACKSTITCH_STREAM_RETENTION",
+        Some("24h"),
+    ),
+    Key::new("stream_log", "BACKSTITCH_STREAM_LOG", Some("268435456")),
     Key::new("max_tasks", "BACKSTITCH_MAX_TASKS", Some("10000")),
     Key::new("log_level", "LOG_LEVEL", Some("info")),
     Key::new("log_format", "LOG_FORMAT", Some("text")),
@@ -222,6 +228,10 @@ pub struct Settings {
     pub max_queued: usize,
     /// Event streams and waiting responses that may be open at once.
     pub max_streams: usize,
+    /// How long streams that can be resumed are retained.
+    pub stream_retention: Duration,
+    /// Bytes that are retained of one run's stream.
+    pub stream_log: usize,
     /// The most tasks of one superstep.
     pub max_tasks: usize,
     /// What is logged, as `info` or `backstitch=debug,info`.
@@ -337,6 +347,8 @@ impl Settings {
             slots: layers.required("slots", |text| count(text, 1, 100_000))?,
             max_queued: layers.required("max_queued", |text| count(text, 1, 100_000))?,
             max_streams: layers.required("max_streams", |text| count(text, 1, 1_000_000))?,
+            stream_retention: layers.required("stream_retention", age)?,
+            stream_log: layers.required("stream_log", |text| count(text, 1 << 20, 1 << 40))?,
             max_tasks: layers.required("max_tasks", |text| count(text, 1, 1_000_000))?,
             log_level: layers.required("log_level", |text| Ok(text.to_owned()))?,
             log_format: layers.required("log_format", |text| match text {
@@ -347,7 +359,7 @@ impl Settings {
             api_keys: layers
                 .optional("api_keys", keys::api_keys)?
                 .unwrap_or_default(),
-            admins: layers.optional("admins", admins)?.unwrap_or_default(),
+            admins: layers.optional("admins", keys::admins)?.unwrap_or_default(),
             allow_open: layers.required("allow_open", switch)?,
             public_metrics: layers.required("public_metrics", switch)?,
             hosts: layers
@@ -450,19 +462,6 @@ fn storage(layers: &Layers) -> Result<Storage, Error> {
             }
         }
     }
-}
-
-/// `principal,principal`.
-fn admins(text: &str) -> Result<Vec<String>, String> {
-    let names = text.split(',').map(str::trim);
-    let names: Vec<String> = names.map(str::to_owned).collect();
-    if names
-        .iter()
-        .any(|name| name.is_empty() || name.contains('='))
-    {
-        return Err("write the names of principals, separated by commas".into());
-    }
-    Ok(names)
 }
 
 impl Layers {

@@ -8,6 +8,7 @@ pub mod error;
 mod execute;
 mod finish;
 pub mod listing;
+mod logged_stream;
 mod observe;
 mod placement;
 mod probe;

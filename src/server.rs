@@ -21,7 +21,7 @@ use crate::{
     llm::Embeddings,
     runs::{self, Parts},
     storage::{postgres, sqlite},
-    store,
+    store, stream,
     value::Value,
     webhooks,
 };
@@ -266,6 +266,7 @@ async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
             + store::Store
             + assistants::Store
             + crons::Store
+            + stream::log::Log
             + webhooks::outbox::Store,
     {
         let store = Arc::new(store);
@@ -285,6 +286,7 @@ async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
                 author.shared,
                 author.embedder,
             ),
+            log: store.clone(),
             projections: store.clone(),
             assistants: store.clone(),
             defaults: author.defaults,
@@ -339,6 +341,8 @@ async fn serve(
         lease: settings.lease,
         drain: settings.drain,
         stream_memory: settings.memory_budget / 3,
+        stream_retention: settings.stream_retention,
+        stream_log: settings.stream_log,
         patience: patience(&settings),
         slots: settings.slots,
         max_queued: settings.max_queued,

@@ -4,6 +4,7 @@ mod buffer;
 mod encode;
 mod frame;
 mod hub;
+pub mod log;
 mod memory;
 mod mode;
 mod options;
@@ -19,9 +20,9 @@ pub use hub::{Hub, Retention};
 pub use memory::Memory;
 pub use mode::Mode;
 pub use options::Options;
-pub use publisher::Publisher;
+pub use publisher::{Publisher, RunOwner};
 pub use source::FrameSource;
-pub use subscription::{Since, Subscription};
+pub use subscription::{Next, Since, Subscription, cut_off, gap};
 pub use thread::{Feed, Position, SinceThread, Subject, ThreadFrame, ThreadSubscription, Watched};
 
 #[cfg(test)]

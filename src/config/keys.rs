@@ -24,3 +24,16 @@ pub(super) fn api_keys(text: &str) -> Result<Vec<ApiKey>, String> {
     }
     Ok(keys)
 }
+
+/// `principal,principal`.
+pub(super) fn admins(text: &str) -> Result<Vec<String>, String> {
+    let names = text.split(',').map(str::trim);
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    if names
+        .iter()
+        .any(|name| name.is_empty() || name.contains('='))
+    {
+        return Err("write the names of principals, separated by commas".into());
+    }
+    Ok(names)
+}

@@ -25,3 +25,22 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
         _ => Err(format!("`{text}` is neither; write `true` or `false`")),
     }
 }
+
+/// A time with its unit, `90s`, `30m`, `24h` or `7d`; without one, seconds.
+pub(super) fn age(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.char_indices().last() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3600),
+        Some((at, 'd')) => (&text[..at], 24 * 3600),
+        _ => (text, 1),
+    };
+    let seconds = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(unit));
+    let seconds = seconds.filter(|seconds| (1..=365 * 24 * 3600).contains(seconds));
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("`{text}` does not do; write 1s to 365d, for example 24h"))
+}

@@ -197,6 +197,10 @@ pub trait Sink: Send + Sync + 'static {
     /// Takes an event.
     fn emit(&self, event: Event);
 
+    /// Called when the root graph begins a superstep: what follows is of the one after this
+    /// checkpoint.
+    fn superstep(&self, _checkpoint: Option<CheckpointId>) {}
+
     /// Called once with the run's config, which metadata events contain.
     fn started(&self, _config: &Arc<RunConfig>) {}
 }

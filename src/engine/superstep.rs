@@ -40,6 +40,11 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
         let many = fan_out::check(execution, "the state starts", tasks.len());
         many.map_err(|error| error.at(|| execution.location()))?;
         emit::checkpoint(execution, &tasks);
+        if execution.ns.is_empty() {
+            let current = &execution.current;
+            let checkpoint = current.exists.then_some(current.id);
+            execution.context.sink.superstep(checkpoint);
+        }
         if execution.supersteps >= limit {
             return Err(execution.recursion_error());
         }

@@ -22,7 +22,7 @@ use crate::{
     checkpoint,
     contention::Turn,
     id::{BranchId, RunId, ThreadId, TreeId},
-    stream::{self, Publisher},
+    stream::{self, FrameSource, Publisher},
     tree::{
         self, IfExists, NewThread, Outcome,
         members::{Access, Denied, Level},
@@ -38,7 +38,7 @@ pub struct SubmittedRun {
     /// Its stream and its result.
     pub handle: RunHandle,
     /// Its stream from the first event on, if it is to be watched.
-    pub frames: Option<stream::Subscription>,
+    pub frames: Option<Box<dyn FrameSource>>,
 }
 
 /// A run that is not written yet. Its stream is there already, since the worker may claim the run
@@ -106,7 +106,7 @@ impl Service {
         prepared.new.address = placement.checkpoint;
         prepared.new.branch = placement.pin;
         let handle = prepared.handle;
-        let frames = watch.then(|| handle.publisher.subscribe(stream::Since::Start, &[]));
+        let frames = watch.then(|| self.follow_from_start(&handle.publisher));
         let created = if placement.changes_tree() {
             self.create_placed(prepared.new, &placement).await
         } else {

@@ -25,15 +25,12 @@ use crate::{
     checkpoint::Slot,
     engine::{self, Request, Tolerance},
     fail_point,
-    stream::{self, Publisher},
+    stream::{self, Publisher, RunOwner, log::ATTEMPT_FRAMES},
     trace,
     tree::{self, Outcome},
     value::Value,
 };
 
-/// Numbers of frames that each attempt has to itself: a client that received some of an earlier
-/// attempt is shown all of this one.
-const FRAMES: u64 = 1_000_000_000;
 /// How a run comes to be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
@@ -59,7 +56,7 @@ impl Service {
     /// Executes a run that holds its slot, on a task of its own.
     pub(super) fn execute(&self, run: Run, slot: Slot, start: Start) {
         let service = self.clone();
-        let pending = self.take_up(&run);
+        let pending = self.take_up(&run, slot);
         self.inner.tracker.spawn(async move {
             let thread = run.thread;
             service.run_to_end(run, slot, start, pending).await;
@@ -86,7 +83,7 @@ impl Service {
     }
 
     /// The pending run with its stream, made here if another process created the run.
-    fn take_up(&self, run: &Run) -> Option<PendingRun> {
+    fn take_up(&self, run: &Run, slot: Slot) -> Option<PendingRun> {
         let mut active = self.inner.active.lock();
         let earlier = u64::try_from(run.attempt - 1).unwrap_or(0);
         let pending = match active.pending.remove(&run.id) {
@@ -95,7 +92,7 @@ impl Service {
                     pending
                         .handle
                         .publisher
-                        .begin_attempt(run.attempt, earlier * FRAMES);
+                        .begin_attempt(run.attempt, earlier * ATTEMPT_FRAMES);
                     pending.handle.cancel = CancellationToken::new();
                 }
                 pending
@@ -105,7 +102,7 @@ impl Service {
                 let graph = self.graph_of(run, &kwargs).ok()?.graph.clone();
                 let publisher = Publisher::new(stream::Options {
                     attempt: run.attempt,
-                    after: earlier * FRAMES,
+                    after: earlier * ATTEMPT_FRAMES,
                     modes: kwargs.stream_mode,
                     temporary: run.temporary,
                     principal: run.principal.clone(),
@@ -117,6 +114,7 @@ impl Service {
                 PendingRun::new(publisher, run.principal.clone())
             }
         };
+        pending.handle.publisher.own(owner_of(slot));
         active.begin(run.id, &pending.handle);
         Some(pending)
     }
@@ -309,6 +307,14 @@ fn record_end(span: &Span, finished: Option<&Result<(Arc<Registered>, engine::Fi
         }
     };
     span.record("status", status);
+}
+
+/// The right to write the log of a run that holds this slot.
+fn owner_of(slot: Slot) -> RunOwner {
+    RunOwner {
+        tree: slot.tree,
+        epoch: slot.epoch,
+    }
 }
 
 /// A panic of this program ends its run, not the process, and the run has a result.

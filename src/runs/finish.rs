@@ -94,6 +94,12 @@ impl Service {
         }
         let shown = error.as_ref().map(|failure| failure_of(run, failure));
         let stored = shown.clone().or(reason);
+        // What a reader is shown of a run that has a log is in the log before the run has ended.
+        let is_logged = handle.publisher.is_logged();
+        if is_logged {
+            publish_failure(handle, shown.as_ref());
+            self.flush_log(handle).await;
+        }
         // The engine may believe that it was fenced when a write only failed: the row decides.
         let mut row = self
             .write_final_row(run, at, status, outcome, stored.clone())
@@ -127,9 +133,10 @@ impl Service {
             let request_id = request_id(run);
             tracing::warn!(run = %run.id, thread = %run.thread, request_id, error = %failure, "run failed");
         }
-        if let Some(failure) = &shown {
-            let text = |key| failure.get(key).and_then(Value::as_str).unwrap_or_default();
-            handle.publisher.error(text("error"), text("message"));
+        if !is_logged {
+            publish_failure(handle, shown.as_ref());
+        } else if handle.publisher.log_end() {
+            self.flush_log(handle).await;
         }
         Some(RunResult {
             status,
@@ -138,6 +145,12 @@ impl Service {
             error: shown,
             is_past: false,
         })
+    }
+
+    /// Waits until the frames of a run are in its log, as long as this process works.
+    pub(super) async fn flush_log(&self, handle: &RunHandle) {
+        let flushed = handle.publisher.flushed();
+        let _ = self.inner.hand_over.run_until_cancelled(flushed).await;
     }
 
     /// Writes the final row. While the storage fails this retries: the run occupies its slot until
@@ -191,6 +204,14 @@ impl Service {
             }
             wait = LAST_PAUSE.min(wait * 2);
         }
+    }
+}
+
+/// Shows a failure to those who read the stream.
+fn publish_failure(handle: &RunHandle, failure: Option<&Value>) {
+    if let Some(failure) = failure {
+        let text = |key| failure.get(key).and_then(Value::as_str).unwrap_or_default();
+        handle.publisher.error(text("error"), text("message"));
     }
 }
 

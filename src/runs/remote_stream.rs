@@ -1,5 +1,8 @@
-//! Joining the stream of a run, also of one that another process executes or that waits for one: its
-//! events are not here, but its end is, and so are all of its events once this process takes it over.
+//! Joining the stream of a run, whichever process executes it.
+//!
+//! The events of a run that cannot be resumed are in the process that executes it alone; elsewhere
+//! only its end is known. Those of a run that can be resumed are in the log: see
+//! [`LoggedStream`](super::logged_stream::LoggedStream).
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,8 +11,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::{
-    Error, RunHandle, RunResult, Service,
-    request::{Join, Target},
+    Error, Run, RunHandle, RunResult, Service,
+    logged_stream::LoggedStream,
+    request::{Join, Kwargs, Target},
 };
 use crate::{
     stream::{FrameSource, Mode, Publisher, Since, Subscription},
@@ -19,7 +23,7 @@ use crate::{
 /// How often the row of the run is read.
 const POLL: Duration = Duration::from_millis(500);
 
-/// The stream of a run that this process does not execute.
+/// The stream of a run that this process does not execute, and that cannot be resumed.
 struct RemoteStream {
     service: Service,
     run: Target,
@@ -90,30 +94,51 @@ impl Service {
         self.authorize_stream(access, run).await?;
         // From here on no run that begins here is missed.
         let begun = self.awaited(run);
+        let since = Since::last_event_id(join.last_event_id.as_deref());
         if let Some(publisher) = self.publisher(run) {
-            // What was never retained cannot be replayed.
-            let since = if publisher.resumable() {
-                Since::last_event_id(join.last_event_id.as_deref())
+            let frames: Box<dyn FrameSource> = if publisher.resumable() {
+                Box::new(LoggedStream::of(self, run, Some(&publisher), since, join.modes).await?)
             } else {
-                Since::Live
+                // What was never retained cannot be replayed.
+                Box::new(publisher.subscribe(Since::Live, &join.modes))
             };
-            return Ok((Box::new(publisher.subscribe(since, &join.modes)), false));
+            return Ok((frames, false));
         }
-        match self.find_run(run.thread, run.run).await? {
-            Some(row) if row.status.is_final() => Ok((Box::new(None), true)),
-            Some(_) => {
-                let frames = RemoteStream {
-                    service: self.clone(),
-                    run,
-                    modes: join.modes,
-                    state: State::Waiting(begun),
-                };
-                Ok((Box::new(frames), false))
+        let Some(row) = self.find_run(run.thread, run.run).await? else {
+            let missing = RunResult::not_found().to_error_frame();
+            return Ok((Box::new(Some(missing)), true));
+        };
+        let has_ended = row.status.is_final();
+        if is_resumable(&row) {
+            if has_ended && since == Since::Live {
+                return Ok((Box::new(None), true));
             }
-            None => Ok((
-                Box::new(Some(RunResult::not_found().to_error_frame())),
-                true,
-            )),
+            let frames = LoggedStream::of(self, run, None, since, join.modes).await?;
+            return Ok((Box::new(frames), has_ended));
+        }
+        if has_ended {
+            return Ok((Box::new(None), true));
+        }
+        let frames = RemoteStream {
+            service: self.clone(),
+            run,
+            modes: join.modes,
+            state: State::Waiting(begun),
+        };
+        Ok((Box::new(frames), false))
+    }
+
+    /// The stream of a run that is about to be created, from its first frame on.
+    pub(super) fn follow_from_start(&self, publisher: &Arc<Publisher>) -> Box<dyn FrameSource> {
+        if publisher.is_logged() {
+            Box::new(LoggedStream::from_start(self, publisher))
+        } else {
+            Box::new(publisher.subscribe(Since::Start, &[]))
         }
     }
+}
+
+/// Whether the stream of a run is in the log.
+fn is_resumable(row: &Run) -> bool {
+    Kwargs::from_value(&row.kwargs).is_ok_and(|kwargs| kwargs.resumable)
 }

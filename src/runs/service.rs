@@ -25,7 +25,9 @@ use crate::{
     engine::{self, node_cache::Results},
     id::{RunId, ThreadId},
     metrics::Metrics,
-    stream::{Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription},
+    stream::{
+        Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription, log::LogWriter,
+    },
     tree::members::Access,
 };
 
@@ -48,6 +50,10 @@ pub struct Options {
     pub patience: Patience,
     /// The most tasks of one superstep.
     pub max_tasks: usize,
+    /// How long the log of a stream that can be resumed is retained.
+    pub stream_retention: Duration,
+    /// Bytes of the log of one run; the oldest frames go first.
+    pub stream_log: usize,
     /// Bytes of all event streams that their readers have not read, or that are retained for them.
     pub stream_memory: usize,
     /// Bytes that large states of runs and responses which are being made may take, half of them
@@ -68,6 +74,8 @@ impl Default for Options {
             recursion_limit: 10_007,
             patience: Patience::default(),
             max_tasks: engine::MAX_TASKS,
+            stream_retention: Duration::from_secs(24 * 3600),
+            stream_log: 256 << 20,
             stream_memory: 256 << 20,
             state_memory: 256 << 20,
             timeout: Duration::from_secs(24 * 3600),
@@ -115,6 +123,7 @@ pub struct Service {
 impl Service {
     /// A service over `shared`. Call [`start`](Service::start) to let it work.
     pub fn new(shared: Arc<Shared>, options: Options) -> Self {
+        let log = LogWriter::new(shared.parts.log.clone(), options.stream_log);
         Self {
             shared,
             inner: Arc::new(Inner {
@@ -125,7 +134,8 @@ impl Service {
                         ..Retention::default()
                     },
                     Memory::new(options.stream_memory),
-                ),
+                )
+                .with_log(log),
                 active: Mutex::default(),
                 reuse: Arc::default(),
                 wake: Notify::new(),
@@ -214,8 +224,9 @@ impl Service {
 
     /// Watches a thread in this process, whether or not there is one: the frames of its runs and the
     /// edits of its state.
-    pub fn watch_thread(&self, thread: ThreadId, since: SinceThread) -> ThreadSubscription {
-        self.inner.hub.watch(thread, since)
+    /// The log of the thread has reached position `last`.
+    pub fn watch_thread(&self, thread: ThreadId, last: u64) -> ThreadSubscription {
+        self.inner.hub.watch(thread, SinceThread::Live, last)
     }
 
     /// The feed of a thread, if somebody watches it.

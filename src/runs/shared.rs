@@ -23,6 +23,7 @@ use crate::{
     graph::Compiled,
     id::{ThreadId, TreeId, WorkerId},
     store,
+    stream::log::Log,
     tree::{
         self, Thread,
         read::head::{self, Head},
@@ -48,6 +49,8 @@ pub struct Parts {
     pub assistant_limits: assistants::Limits,
     /// Schedules by which runs are created.
     pub crons: crons::Service,
+    /// The log of streams that can be resumed.
+    pub log: Arc<dyn Log>,
     /// Long-term memory of clients and nodes.
     pub items: store::Service,
     /// Tables derived from events.

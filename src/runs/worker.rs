@@ -3,6 +3,7 @@
 
 mod crons;
 mod lease;
+mod log;
 mod queue;
 mod recovery;
 mod webhooks;
@@ -49,6 +50,10 @@ impl Service {
         tokio::spawn(self.clone().recover_lost());
         tokio::spawn(self.clone().cancel_requested_elsewhere());
         tokio::spawn(self.clone().deliver_webhooks());
+        if let Some(log) = self.inner.hub.log() {
+            tokio::spawn(log.clone().run(self.inner.hand_over.clone()));
+        }
+        tokio::spawn(self.clone().sweep_log());
         Ok(())
     }
 

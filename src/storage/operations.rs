@@ -63,6 +63,7 @@ pub(super) mod types {
             rank::Nearest,
             search::{Found, Listing, Search},
         },
+        stream::log::{LogChunk, NewChunk},
         time::Timestamp,
         tree::{
             Copied, NewCopy, NewThread, Outcome, Thread,
@@ -316,6 +317,21 @@ macro_rules! outbox_operations {
             write outbox::release_deliveries([&] taken: Vec<(Key, i32)>) -> ();
             write outbox::sweep_deliveries(age: Duration, limit: usize) -> u64;
         }}
+    };
+}
+
+/// [`Log`](crate::stream::log::Log): the log of streams that can be resumed.
+macro_rules! log_operations {
+    ($run:ident for $store:ty { $($more:tt)* }) => {
+        implement! { $run for $store: $crate::stream::log::Log {
+            critical log::append_chunks([&] chunks: Vec<NewChunk>) -> Vec<Option<i64>>;
+            read log::chunks_of_run(run: RunId, after: i64) -> Vec<LogChunk>;
+            read log::chunks_of_thread(thread: ThreadId, after: i64) -> Vec<LogChunk>;
+            read log::end_of_run(run: RunId) -> i64;
+            read log::thread_position(thread: ThreadId) -> i64;
+            write log::trim_run(run: RunId, before: i64) -> ();
+            write log::sweep_log(age: Duration, limit: usize) -> u64;
+        } { $($more)* }}
     };
 }
 

@@ -46,6 +46,7 @@ mod error;
 mod events;
 mod idempotency;
 mod items;
+mod log;
 mod migrate;
 mod outbox;
 mod probe;
@@ -104,6 +105,11 @@ item_operations!(run for Store);
 assistant_operations!(run for Store);
 cron_operations!(run for Store);
 outbox_operations!(run for Store);
+log_operations!(run for Store {
+    fn is_shared(&self) -> bool {
+        true
+    }
+});
 projection_operations!(run for Store);
 
-statements!(; assistants, branches, checkpoints, connection, crons, events, idempotency, items, outbox, probe, projections, runs, threads, tree, usage, vectors);
+statements!(; assistants, branches, checkpoints, connection, crons, events, idempotency, items, log, outbox, probe, projections, runs, threads, tree, usage, vectors);

@@ -30,6 +30,7 @@ mod error;
 mod events;
 mod idempotency;
 mod items;
+mod log;
 mod migrate;
 mod outbox;
 mod probe;
@@ -93,6 +94,11 @@ idempotency_operations!(run for Store);
 item_operations!(run for Store);
 assistant_operations!(run for Store);
 outbox_operations!(run for Store);
+log_operations!(run for Store {
+    fn is_shared(&self) -> bool {
+        false
+    }
+});
 cron_operations!(run for Store);
 projection_operations!(run for Store);
 

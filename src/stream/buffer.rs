@@ -7,7 +7,12 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{frame, mode::Modes};
+use super::{
+    frame,
+    log::{CHUNK_FRAMES, LogFrames},
+    mode::Modes,
+};
+use crate::id::CheckpointId;
 
 /// A reader gets about this many bytes at once; tails are sealed at this size.
 pub const CHUNK: usize = 64 << 10;
@@ -17,10 +22,10 @@ const COPIED: usize = 16 << 10;
 const OVERHEAD: usize = 128;
 
 /// Where a frame ends in its chunk, and which modes it belongs to.
-#[derive(Clone, Copy)]
-struct Mark {
-    end: usize,
-    modes: Modes,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub end: usize,
+    pub modes: Modes,
 }
 
 /// Sealed frames.
@@ -32,6 +37,20 @@ struct Chunk {
     bytes: Bytes,
     marks: Box<[Mark]>,
     modes: Modes,
+    /// The checkpoint that the run had reached.
+    checkpoint: Option<CheckpointId>,
+}
+
+/// A sealed chunk as the log stores it.
+pub struct Sealed {
+    /// Number of the first frame.
+    pub first: u64,
+    /// Number of the last one.
+    pub last: u64,
+    /// The checkpoint that the run had reached.
+    pub checkpoint: Option<CheckpointId>,
+    /// The frames, encoded.
+    pub frames: Bytes,
 }
 
 /// What one read returns.
@@ -58,6 +77,8 @@ pub struct Buffer {
     ids: bool,
     /// Frames were dropped.
     dropped: bool,
+    /// The checkpoint that the run has reached.
+    checkpoint: Option<CheckpointId>,
 }
 
 impl Buffer {
@@ -73,6 +94,7 @@ impl Buffer {
             sealed_bytes: 0,
             ids,
             dropped: false,
+            checkpoint: None,
         }
     }
 
@@ -87,9 +109,28 @@ impl Buffer {
         });
         self.modes = self.modes.and(modes);
         self.next += 1;
-        if self.tail.len() >= CHUNK {
+        if self.tail.len() >= CHUNK || self.marks.len() as i64 >= CHUNK_FRAMES {
             self.seal();
         }
+    }
+
+    /// Records that the run has reached a checkpoint: no chunk has frames from before and after.
+    pub fn reach(&mut self, checkpoint: Option<CheckpointId>) {
+        self.seal();
+        self.checkpoint = checkpoint;
+    }
+
+    /// The chunks from frame `from` on, which begins one, for the log.
+    pub fn seal_from(&mut self, from: u64) -> Vec<Sealed> {
+        self.seal();
+        let chunks = self.chunks.range(self.position(from)..);
+        let sealed = chunks.map(|chunk| Sealed {
+            first: chunk.first,
+            last: chunk.first + chunk.marks.len() as u64 - 1,
+            checkpoint: chunk.checkpoint,
+            frames: LogFrames::encode(&chunk.marks, &chunk.bytes),
+        });
+        sealed.collect()
     }
 
     /// Number of the next frame.
@@ -135,17 +176,21 @@ impl Buffer {
         }
     }
 
-    /// Drops the oldest chunks until at most `most` bytes are left.
-    pub fn shrink_to(&mut self, most: usize) {
-        while self.size() > most && !self.chunks.is_empty() {
+    /// Drops the oldest chunks until at most `most` bytes are left, but none with frames from number
+    /// `before` on.
+    pub fn shrink_to(&mut self, most: usize, before: u64) {
+        while self.size() > most
+            && let Some(chunk) = self.chunks.front()
+            && chunk.first + (chunk.marks.len() as u64) <= before
+        {
             self.drop_front();
         }
     }
 
-    /// The frames from number `from` on, at most about [`CHUNK`] bytes of them. With a filter only
-    /// frames of its modes.
-    pub fn read(&mut self, from: u64, filter: Option<Modes>) -> Read {
-        let end = self.next;
+    /// The frames from number `from` on and before `end`, at most about [`CHUNK`] bytes of them. With a
+    /// filter only frames of its modes. `end` is between two chunks, or behind the last frame.
+    pub fn read(&mut self, from: u64, end: u64, filter: Option<Modes>) -> Read {
+        let end = self.next.min(end);
         let mut read = Read {
             bytes: Bytes::new(),
             next: from.max(self.first()).min(end),
@@ -153,7 +198,9 @@ impl Buffer {
         if read.next >= end {
             return read;
         }
-        self.seal();
+        if end == self.next {
+            self.seal();
+        }
         let mut many = BytesMut::new();
         while read.next < end {
             let Some(chunk) = self.chunks.get(self.position(read.next)) else {
@@ -184,12 +231,12 @@ impl Buffer {
         read
     }
 
-    /// Passes on number, modes and bytes of each frame from number `from` on.
-    pub fn each(&self, from: u64, mut pass: impl FnMut(u64, Modes, &[u8])) {
+    /// Passes on number, modes and bytes of each frame from number `from` on and before `end`.
+    pub fn each(&self, from: u64, end: u64, mut pass: impl FnMut(u64, Modes, &[u8])) {
         let mut pass_all = |first: u64, marks: &[Mark], bytes: &[u8]| {
             let mut start = 0;
             for (number, mark) in (first..).zip(marks) {
-                if number >= from {
+                if (from..end).contains(&number) {
                     pass(number, mark.modes, &bytes[start..mark.end]);
                 }
                 start = mark.end;
@@ -230,6 +277,7 @@ impl Buffer {
             bytes,
             marks,
             modes: std::mem::take(&mut self.modes),
+            checkpoint: self.checkpoint,
         });
     }
 
@@ -297,12 +345,12 @@ mod tests {
     #[test]
     fn readers_get_what_is_new_in_one_piece_and_share_it() {
         let mut buffer = filled(3);
-        let one = buffer.read(1, None);
-        let two = buffer.read(1, None);
+        let one = buffer.read(1, u64::MAX, None);
+        let two = buffer.read(1, u64::MAX, None);
         assert_eq!(data(&one.bytes), [1, 2, 3]);
         assert_eq!(one.bytes.as_ptr(), two.bytes.as_ptr());
-        assert_eq!(data(&buffer.read(3, None).bytes), [3]);
-        assert!(buffer.read(one.next, None).bytes.is_empty());
+        assert_eq!(data(&buffer.read(3, u64::MAX, None).bytes), [3]);
+        assert!(buffer.read(one.next, u64::MAX, None).bytes.is_empty());
     }
 
     #[test]
@@ -312,9 +360,9 @@ mod tests {
             buffer.push(Mode::Custom.into(), "custom", "", |out| {
                 out.extend_from_slice(number.to_string().as_bytes());
             });
-            buffer.read(number, None);
+            buffer.read(number, u64::MAX, None);
         }
-        let all = buffer.read(2, None);
+        let all = buffer.read(2, u64::MAX, None);
         assert_eq!(data(&all.bytes), [2, 3, 4, 5]);
         assert_eq!(all.next, 6);
     }
@@ -322,7 +370,7 @@ mod tests {
     #[test]
     fn a_filter_leaves_out_frames_and_keeps_the_count() {
         let mut buffer = filled(6);
-        let values = buffer.read(1, Some(Mode::Values.into()));
+        let values = buffer.read(1, u64::MAX, Some(Mode::Values.into()));
         assert_eq!((data(&values.bytes), values.next), (vec![2, 4, 6], 7));
     }
 
@@ -336,7 +384,7 @@ mod tests {
         }
         let (mut from, mut pieces) = (1, 0);
         while from < buffer.next() {
-            let read = buffer.read(from, None);
+            let read = buffer.read(from, u64::MAX, None);
             assert!(!read.bytes.is_empty() && read.bytes.len() <= CHUNK + 5100);
             (from, pieces) = (read.next, pieces + 1);
         }
@@ -346,13 +394,13 @@ mod tests {
     #[test]
     fn dropped_frames_are_gone_and_the_rest_keeps_its_numbers() {
         let mut buffer = filled(4);
-        buffer.read(1, None);
+        buffer.read(1, u64::MAX, None);
         buffer.push(Mode::Custom.into(), "custom", "", |out| out.push(b'5'));
         buffer.drop_before(5);
         assert_eq!(buffer.first(), 5);
-        let rest = buffer.read(1, None);
+        let rest = buffer.read(1, u64::MAX, None);
         assert_eq!((data(&rest.bytes), rest.next), (vec![5], 6));
-        buffer.shrink_to(0);
+        buffer.shrink_to(0, u64::MAX);
         assert_eq!((buffer.size(), buffer.first()), (0, 6));
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
+    log::LogWriter,
     memory::{Holder, Memory},
     publisher::Publisher,
     thread::{Feed, SinceThread, ThreadSubscription},
@@ -38,6 +39,8 @@ impl Default for Retention {
 pub struct Hub {
     retention: Retention,
     memory: Arc<Memory>,
+    /// Writes the frames of runs that can be resumed.
+    log: Option<Arc<LogWriter>>,
     state: Mutex<State>,
 }
 
@@ -71,8 +74,23 @@ impl Hub {
         Self {
             retention,
             memory,
+            log: None,
             state: Mutex::default(),
         }
+    }
+
+    /// The same with a log of the streams that can be resumed.
+    #[must_use]
+    pub fn with_log(self, log: Arc<LogWriter>) -> Self {
+        Self {
+            log: Some(log),
+            ..self
+        }
+    }
+
+    /// Writes the log.
+    pub fn log(&self) -> Option<&Arc<LogWriter>> {
+        self.log.as_ref()
     }
 
     /// The memory of all streams.
@@ -83,6 +101,9 @@ impl Hub {
     /// Adds a stream, before its run starts; a stream of the same run is replaced.
     pub fn insert(&self, publisher: Arc<Publisher>) {
         publisher.count_in(&self.memory);
+        if let Some(log) = self.log.as_ref().filter(|_| publisher.resumable()) {
+            publisher.log_to(log);
+        }
         let mut state = self.state.lock();
         state.forget(publisher.run());
         let runs = state.threads.entry(publisher.thread()).or_default();
@@ -179,20 +200,21 @@ impl Hub {
     }
 
     /// Watches a thread: the frames of all its runs in this process, and the edits of its state.
-    pub fn watch(&self, thread: ThreadId, since: SinceThread) -> ThreadSubscription {
+    /// A feed that begins now begins behind position `last` of the thread's log.
+    pub fn watch(&self, thread: ThreadId, since: SinceThread, last: u64) -> ThreadSubscription {
         let mut state = self.state.lock();
         if let Some(feed) = state.feed(thread) {
-            return feed.subscribe(since);
+            return feed.subscribe(since, last);
         }
         state.feeds.retain(|_, feed| feed.strong_count() > 0);
-        let feed = Feed::new(thread, &self.memory);
+        let feed = Feed::new(thread, last, &self.memory);
         state.feeds.insert(thread, Arc::downgrade(&feed));
         for run in state.threads.get(&thread).into_iter().flatten() {
             if let Some(entry) = state.runs.get(run) {
                 entry.publisher.attach(&feed);
             }
         }
-        feed.subscribe(since)
+        feed.subscribe(since, last)
     }
 
     /// The feed of a thread, if somebody watches it.

@@ -116,6 +116,10 @@ impl FromStr for Mode {
 pub struct Modes(u16);
 
 impl Modes {
+    /// Marks the end of a run, which only watchers of its thread get.
+    pub(super) const END: Self = Self(1 << 13);
+    /// Everything that a reader of a run may get.
+    pub(super) const OF_RUN: Self = Self(!Self::END.0);
     /// Marks the first frame of a stream; readers of certain modes do not get it.
     pub(super) const METADATA: Self = Self(1 << 14);
     /// Marks frames that every reader gets.
@@ -134,6 +138,16 @@ impl Modes {
     /// Whether every mode of this set is in the other.
     pub(super) fn within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
+    }
+
+    /// The set as it is stored.
+    pub(super) fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// A set that was stored.
+    pub(super) fn of_bits(bits: u16) -> Self {
+        Self(bits)
     }
 
     /// Both sets together.
@@ -159,6 +173,20 @@ impl From<Mode> for Modes {
     fn from(mode: Mode) -> Self {
         Self(mode.bit())
     }
+}
+
+/// The frames for a reader of certain modes: those of the modes, and the failure of the run. Both
+/// forms of messages count as one, because a run sends only one of them.
+pub(super) fn filter(modes: &[Mode]) -> Option<Modes> {
+    if modes.is_empty() {
+        return None;
+    }
+    let mut filter: Modes = modes.iter().copied().collect();
+    let both: Modes = [Mode::Messages, Mode::MessagesTuple].into_iter().collect();
+    if filter.meets(both) {
+        filter = filter.and(both);
+    }
+    Some(filter.and(Modes::ALWAYS))
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! The stream of one run: encodes its events into frames and retains those for its readers.
 
+mod fed;
+mod logged;
+
 use std::{
     collections::HashMap,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -17,7 +20,7 @@ use super::{
     encode::{Encoder, Origin},
     frame::text,
     memory::{Counted, Holder, Memory},
-    mode::{Mode, Modes},
+    mode::{Mode, Modes, filter},
     options::{Limits, Options},
     subscription::{Since, Subscription},
     thread::Feed,
@@ -25,14 +28,18 @@ use super::{
 use crate::{
     engine::{Event, Kind, Sink},
     extract::RunConfig,
-    id::{RunId, ThreadId},
+    id::{CheckpointId, RunId, ThreadId},
 };
+
+use self::logged::Logging;
+pub use self::logged::RunOwner;
 
 /// Bytes that may be in memory without need before the next attempt to drop old frames.
 const SLACK: usize = 256 << 10;
 
 /// The stream of one run. Ends only with [`close`](Publisher::close).
 pub struct Publisher {
+    own: Weak<Self>,
     run: RunId,
     thread: ThreadId,
     resumable: bool,
@@ -62,6 +69,8 @@ struct State {
     trim_at: usize,
     /// Its bytes, in what all streams share; `None` until it is in a hub.
     counted: Option<Counted>,
+    /// What is known of its log; `None` for a stream that has none.
+    logging: Option<Logging>,
 }
 
 impl State {
@@ -76,8 +85,8 @@ impl State {
 
 /// What a reader finds in the stream.
 pub(super) enum Found {
-    /// Frames.
-    Frames(Bytes),
+    /// Frames, and the number of the next one.
+    Frames(Bytes, u64),
     /// Frames that are no longer there: first and last number.
     Gap(u64, u64),
     /// No frames yet.
@@ -86,6 +95,8 @@ pub(super) enum Found {
     End,
     /// The reader fell too far behind.
     Lagged,
+    /// Another process executes the run: its frames are in the log.
+    Moved,
 }
 
 impl Publisher {
@@ -115,7 +126,8 @@ impl Publisher {
         } else {
             u8::MAX
         };
-        Arc::new(Self {
+        Arc::new_cyclic(|own| Self {
+            own: own.clone(),
             run: options.run,
             thread: options.thread,
             resumable: options.resumable,
@@ -130,6 +142,7 @@ impl Publisher {
                 last_reader: 0,
                 trim_at: SLACK,
                 counted: None,
+                logging: None,
             }),
             started: OnceLock::new(),
             readers: AtomicUsize::new(0),
@@ -170,7 +183,9 @@ impl Publisher {
     pub fn begin_attempt(&self, attempt: i32, after: u64) {
         let mut state = self.state.lock();
         state.encoder.set_attempt(attempt);
-        if self.started.get().is_some() {
+        if state.logging.is_some() {
+            self.begin_logged(&mut state, after + 1);
+        } else if self.started.get().is_some() {
             let state = &mut *state;
             let from = state.buffer.next();
             state.encoder.start(&mut state.buffer);
@@ -223,7 +238,7 @@ impl Publisher {
         let next = match from {
             Since::Start => 0,
             Since::After(last) if self.resumable => last.saturating_add(1),
-            Since::After(_) | Since::Live => state.buffer.next(),
+            Since::After(_) | Since::Live => state.end(),
         };
         state.last_reader += 1;
         let id = state.last_reader;
@@ -231,6 +246,13 @@ impl Publisher {
         self.readers.fetch_add(1, Ordering::AcqRel);
         drop(state);
         Subscription::new(self.clone(), id, filter(modes))
+    }
+
+    /// Moves a reader to a frame that it has not reached yet.
+    pub(super) fn skip_to(&self, reader: u64, number: u64) {
+        if let Some(Some(next)) = self.state.lock().readers.get_mut(&reader) {
+            *next = number.max(*next);
+        }
     }
 
     pub(super) fn leave(&self, reader: u64) {
@@ -256,17 +278,26 @@ impl Publisher {
         let first = state.buffer.first();
         if *next < first && self.resumable {
             let from = std::mem::replace(next, first);
-            // Nothing of this run comes before its first frame.
-            if state.buffer.dropped() && from.max(1) < first {
+            // Nothing of this run comes before its first frame, unless that is in the log.
+            let is_elsewhere = state.buffer.dropped() || state.logging.is_some();
+            if is_elsewhere && from.max(1) < first {
                 return Found::Gap(from.max(1), first - 1);
             }
         }
-        let read = state.buffer.read(*next, filter);
+        let end = match &state.logging {
+            Some(logging) => logging.visible,
+            None => u64::MAX,
+        };
+        let filter = filter.unwrap_or(Modes::OF_RUN);
+        let read = state.buffer.read(*next, end, Some(filter));
         *next = read.next.max(*next);
+        let is_fenced = state.logging.as_ref().is_some_and(|log| log.is_fenced);
         if !read.bytes.is_empty() {
-            Found::Frames(read.bytes)
+            Found::Frames(read.bytes, *next)
         } else if closed {
             Found::End
+        } else if is_fenced {
+            Found::Moved
         } else {
             Found::Nothing
         }
@@ -278,65 +309,32 @@ impl Publisher {
             return;
         }
         let mut state = self.state.lock();
+        if !state.writes() {
+            return;
+        }
         let from = state.buffer.next();
         if self.started.set(()).is_ok() {
             let state = &mut *state;
             state.encoder.start(&mut state.buffer);
         }
         change(&mut state);
-        self.feed_from(from, &state.buffer);
+        let writer = state.queue();
+        if state.logging.is_none() {
+            self.feed_from(from, &state.buffer);
+        }
         if state.buffer.size() >= state.trim_at {
             self.trim(&mut state);
         }
         let memory = state.count();
         drop(state);
+        if let Some(writer) = writer {
+            writer.push(self.own.upgrade());
+        }
         // Costs nothing while no reader waits.
         self.notify.notify_waiters();
         if let Some(memory) = memory {
             memory.make_room();
         }
-    }
-
-    /// Appends its frames to the feed of its thread from now on; of a stream that can be resumed,
-    /// those before, too.
-    pub(super) fn attach(&self, feed: &Arc<Feed>) {
-        let state = self.state.lock();
-        if self.feed.set(feed.clone()).is_err() || !self.resumable {
-            return;
-        }
-        self.feed_from(0, &state.buffer);
-        if self.is_closed() {
-            feed.push_end(self.run, true);
-        }
-    }
-
-    /// Appends its end to the feed of its thread.
-    pub(super) fn end_in_feed(&self) {
-        let _state = self.state.lock();
-        if let Some(feed) = self.feed.get() {
-            feed.push_end(self.run, self.resumable);
-        }
-    }
-
-    /// Whether it has sent anything.
-    pub(super) fn has_started(&self) -> bool {
-        self.started.get().is_some()
-    }
-
-    /// Appends the frames from number `from` on to the feed of its thread.
-    fn feed_from(&self, from: u64, buffer: &Buffer) {
-        if let Some(feed) = self.feed.get()
-            && buffer.next() > from
-            && (self.resumable || feed.is_watched())
-        {
-            feed.push_frames(self.run, self.resumable, |pass| buffer.each(from, pass));
-        }
-    }
-
-    /// Whether somebody reads it or watches its thread.
-    fn is_read(&self) -> bool {
-        self.readers.load(Ordering::Acquire) > 0
-            || self.feed.get().is_some_and(|feed| feed.is_watched())
     }
 
     /// Counts its bytes among those of all streams from now on.
@@ -346,8 +344,10 @@ impl Publisher {
     }
 
     fn trim(&self, state: &mut State) {
-        if self.resumable {
-            state.buffer.shrink_to(self.limits.retained);
+        if state.logging.is_some() {
+            state.shrink(self.limits.retained);
+        } else if self.resumable {
+            state.buffer.shrink_to(self.limits.retained, u64::MAX);
         } else {
             let mut oldest = state.buffer.next();
             for reader in state.readers.values_mut() {
@@ -376,8 +376,11 @@ impl Holder for Publisher {
     fn shed(&self) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        if self.resumable {
-            state.buffer.shrink_to(state.buffer.size() / 2);
+        if state.logging.is_some() {
+            state.shrink(state.buffer.size() / 2);
+        } else if self.resumable {
+            let half = state.buffer.size() / 2;
+            state.buffer.shrink_to(half, u64::MAX);
         } else {
             let half = state.buffer.size() as u64 / 2;
             let next = state.buffer.next();
@@ -423,23 +426,16 @@ impl Sink for Publisher {
         self.change(|state| state.encoder.encode(&mut state.buffer, &event));
     }
 
+    fn superstep(&self, checkpoint: Option<CheckpointId>) {
+        let mut state = self.state.lock();
+        if state.logging.is_some() {
+            state.buffer.reach(checkpoint);
+        }
+    }
+
     fn started(&self, config: &Arc<RunConfig>) {
         self.change(|state| state.encoder.config(config));
     }
-}
-
-/// The frames for a reader of certain modes: those of the modes, and the failure of the run. Both
-/// forms of messages count as one, because a run sends only one of them.
-fn filter(modes: &[Mode]) -> Option<Modes> {
-    if modes.is_empty() {
-        return None;
-    }
-    let mut filter: Modes = modes.iter().copied().collect();
-    let both: Modes = [Mode::Messages, Mode::MessagesTuple].into_iter().collect();
-    if filter.meets(both) {
-        filter = filter.and(both);
-    }
-    Some(filter.and(Modes::ALWAYS))
 }
 
 fn bit(kind: Kind) -> u8 {

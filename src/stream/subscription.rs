@@ -33,6 +33,20 @@ impl Since {
     }
 }
 
+/// What a reader gets next.
+pub enum Next {
+    /// Whole frames, and the number of the one after them.
+    Frames(Bytes, u64),
+    /// Frames that are no longer in memory: first and last number.
+    Gap(u64, u64),
+    /// The reader fell too far behind.
+    Lagged,
+    /// The end of the stream.
+    End,
+    /// Another process executes the run.
+    Moved,
+}
+
 /// One reader. Dropping it leaves the stream.
 pub struct Subscription {
     publisher: Arc<Publisher>,
@@ -61,6 +75,27 @@ impl Subscription {
         if self.ended {
             return None;
         }
+        match self.read().await {
+            Next::Frames(bytes, _) => Some(bytes),
+            Next::Gap(first, last) => Some(gap(first, Some(last))),
+            Next::Lagged => {
+                self.ended = true;
+                Some(cut_off())
+            }
+            Next::End | Next::Moved => {
+                self.ended = true;
+                None
+            }
+        }
+    }
+
+    /// Goes on with a frame that it has not reached yet.
+    pub fn skip_to(&self, number: u64) {
+        self.publisher.skip_to(self.id, number);
+    }
+
+    /// What [`next`](Self::next) makes frames of.
+    pub async fn read(&mut self) -> Next {
         let mut found = self.publisher.read(self.id, self.filter);
         while matches!(found, Found::Nothing) {
             let publisher = &*self.publisher;
@@ -74,24 +109,27 @@ impl Subscription {
             }
         }
         match found {
-            Found::Frames(bytes) => Some(bytes),
-            Found::Gap(first, last) => {
-                let data = format!("{{\"first\":{first},\"last\":{last}}}");
-                Some(notice("gap", &data))
-            }
-            Found::Lagged => {
-                self.ended = true;
-                let data = "{\"error\":\"SlowReader\",\"message\":\"The stream was read too \
-                            slowly and has been cut off; the run goes on. Ask for a resumable \
-                            stream to be able to come back.\"}";
-                Some(notice("error", data))
-            }
-            Found::Nothing | Found::End => {
-                self.ended = true;
-                None
-            }
+            Found::Frames(bytes, next) => Next::Frames(bytes, next),
+            Found::Gap(first, last) => Next::Gap(first, last),
+            Found::Lagged => Next::Lagged,
+            Found::Moved => Next::Moved,
+            Found::Nothing | Found::End => Next::End,
         }
     }
+}
+
+/// For frames that are no longer there: the numbers of the first and of the last of them, if that is known.
+pub fn gap(first: u64, last: Option<u64>) -> Bytes {
+    let last = last.map_or("null".into(), |last| last.to_string());
+    notice("gap", &format!("{{\"first\":{first},\"last\":{last}}}"))
+}
+
+/// For a reader that fell too far behind.
+pub fn cut_off() -> Bytes {
+    let data = "{\"error\":\"SlowReader\",\"message\":\"The stream was read too \
+                slowly and has been cut off; the run goes on. Ask for a resumable \
+                stream to be able to come back.\"}";
+    notice("error", data)
 }
 
 impl Drop for Subscription {

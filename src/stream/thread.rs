@@ -25,10 +25,12 @@ pub use self::{
 };
 use super::{
     frame,
+    log::{LogChunk, LogFrames},
     memory::{Counted, Holder, Memory},
     mode::Modes,
 };
 use crate::{
+    checkpoint::Error,
     id::{RunId, ThreadId},
     time,
 };
@@ -67,6 +69,40 @@ pub struct ThreadFrame {
 }
 
 impl ThreadFrame {
+    /// A frame of a run that is in the log: `from` is the number of a frame and its position.
+    fn logged(run: RunId, number: u64, from: (u64, u64), modes: Modes, frame: &[u8]) -> Self {
+        let (first, position) = from;
+        let is_end = modes.meets(Modes::END);
+        Self {
+            position: Position::numbered(position + (number - first)),
+            subject: if is_end {
+                Subject::End(run)
+            } else {
+                Subject::Run(run, number)
+            },
+            is_lifecycle: is_end || modes.meets(Modes::METADATA),
+            body: Bytes::copy_from_slice(frame::body(frame)),
+        }
+    }
+
+    /// The frames of a chunk of the log after a position.
+    ///
+    /// # Errors
+    /// The stored bytes are none that this program wrote.
+    pub fn of_chunk(chunk: LogChunk, after: u64) -> Result<Vec<Self>, Error> {
+        let wrong = |_| Error::Corrupt("a number in the stream log".into());
+        let first = u64::try_from(chunk.first).map_err(wrong)?;
+        let position = u64::try_from(chunk.position).map_err(wrong)?;
+        let run = chunk.run;
+        let mut all = vec![];
+        LogFrames::decode(chunk.first, chunk.frames)?.each(|number, modes, frame| {
+            if position + (number - first) > after {
+                all.push(Self::logged(run, number, (first, position), modes, frame));
+            }
+        });
+        Ok(all)
+    }
+
     /// The name of the event, its namespace, whose parts have a bar between them, and its data.
     pub fn event(&self) -> (&str, &str, &[u8]) {
         frame::parts(&self.body)
@@ -99,6 +135,9 @@ struct State {
     last_dropped: Option<Position>,
     bytes: usize,
     last: Position,
+    /// Counts entries that cannot be replayed. It begins with the time, so that no other feed of the
+    /// thread has counted them.
+    passed: u64,
     /// Number of the next entry of each watcher; `None` once it fell too far behind.
     watchers: HashMap<u64, Option<u64>>,
     last_watcher: u64,
@@ -114,7 +153,7 @@ enum Found {
 
 impl Feed {
     /// An empty feed.
-    pub(super) fn new(thread: ThreadId, memory: &Arc<Memory>) -> Arc<Self> {
+    pub(super) fn new(thread: ThreadId, last: u64, memory: &Arc<Memory>) -> Arc<Self> {
         let feed = Arc::new(Self {
             thread,
             watchers: AtomicUsize::new(0),
@@ -123,7 +162,8 @@ impl Feed {
                 dropped: 0,
                 last_dropped: None,
                 bytes: 0,
-                last: Position::at(time::Timestamp::now()),
+                last: Position::numbered(last),
+                passed: u64::try_from(time::Timestamp::now().0).unwrap_or(0),
                 watchers: HashMap::new(),
                 last_watcher: 0,
                 counted: Counted::of(memory.clone()),
@@ -181,11 +221,38 @@ impl Feed {
         });
     }
 
+    /// Appends frames of a run that are in the log, under the lock of its publisher: `from` is the
+    /// number of the first one and its position.
+    pub(super) fn push_logged(
+        &self,
+        run: RunId,
+        from: (u64, u64),
+        each: impl FnOnce(&mut dyn FnMut(u64, Modes, &[u8])),
+    ) {
+        let mut state = self.state.lock();
+        let state_now = &mut *state;
+        each(&mut |number, modes, frame| {
+            let frame = ThreadFrame::logged(run, number, from, modes, frame);
+            state_now.last = state_now.last.max(frame.position);
+            state_now.bytes += frame.size();
+            state_now.entries.push_back(frame);
+        });
+        state.trim();
+        state.count();
+        drop(state);
+        self.notify.notify_waiters();
+    }
+
     fn push(&self, is_replayed: bool, each: impl FnOnce(&mut dyn FnMut(Subject, bool, Bytes))) {
         let mut state = self.state.lock();
         let state_now = &mut *state;
         each(&mut |subject, is_lifecycle, body| {
-            state_now.last = state_now.last.next(is_replayed);
+            if is_replayed {
+                state_now.last = Position::numbered(state_now.last.number() + 1);
+            } else {
+                state_now.passed += 1;
+                state_now.last = state_now.last.passing(state_now.passed);
+            }
             let frame = ThreadFrame {
                 position: state_now.last,
                 subject,
@@ -201,9 +268,9 @@ impl Feed {
         self.notify.notify_waiters();
     }
 
-    /// A watcher that begins at `since`. Before what comes from now on it gets only what can be
+    /// A watcher that begins at `since`, when the log of the thread has reached position `last`. Before what comes from now on it gets only what can be
     /// replayed.
-    pub(super) fn subscribe(self: &Arc<Self>, since: SinceThread) -> ThreadSubscription {
+    pub(super) fn subscribe(self: &Arc<Self>, since: SinceThread, last: u64) -> ThreadSubscription {
         let mut state = self.state.lock();
         let end = state.dropped + state.entries.len() as u64;
         let (next, gap) = match since {
@@ -221,8 +288,9 @@ impl Feed {
         let id = state.last_watcher;
         state.watchers.insert(id, Some(next));
         self.watchers.fetch_add(1, Ordering::AcqRel);
+        let first = state.last.number().max(last);
         drop(state);
-        ThreadSubscription::new(self.clone(), id, end, gap)
+        ThreadSubscription::new(self.clone(), id, (end, first), gap)
     }
 
     fn leave(&self, watcher: u64) {

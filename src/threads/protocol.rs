@@ -10,6 +10,7 @@ use std::{
 use futures::FutureExt;
 use tokio::sync::oneshot;
 
+use super::stream::entries::ThreadEntries;
 use super::{Error, Service};
 use crate::{
     id::{RunId, ThreadId},
@@ -19,14 +20,12 @@ use crate::{
         shared::AccessWatch,
     },
     stream::{
-        Position, SinceThread, Subject, ThreadFrame, ThreadSubscription, Watched,
+        Position, Subject, ThreadFrame, Watched,
         protocol::{Channels, End, Event, Output, Recorded, RunEvents, RunFacts},
     },
     value::Value,
 };
 
-/// Readers begin with the first run: what they have of it already, they know by its ids.
-const FROM_START: SinceThread = SinceThread::After(Position::START);
 /// Pauses between attempts to read the row of a run.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -47,7 +46,8 @@ pub enum Next {
 pub struct ThreadEvents {
     service: Service,
     thread: ThreadId,
-    frames: ThreadSubscription,
+    /// Readers begin with the first run: what they have of it already, they know by its ids.
+    frames: ThreadEntries,
     /// Frames that were not converted yet.
     pending: VecDeque<ThreadFrame>,
     runs: HashMap<RunId, RunEvents>,
@@ -80,7 +80,7 @@ impl Service {
         let events = ThreadEvents {
             service: self.clone(),
             thread,
-            frames: self.runs.watch_thread(thread, FROM_START),
+            frames: self.entries(thread, Position::START),
             pending: VecDeque::new(),
             runs: HashMap::new(),
             last: None,
@@ -136,6 +136,10 @@ impl ThreadEvents {
             if !self.out.events.is_empty() {
                 continue;
             }
+            if let Some(found) = self.frames.replay().await {
+                self.take(found);
+                continue;
+            }
             let found = match self.frames.next().now_or_never() {
                 Some(found) => found,
                 None if !self.is_replayed => {
@@ -144,15 +148,23 @@ impl ThreadEvents {
                 }
                 None => self.frames.next().await,
             };
-            match found {
-                Watched::Frames(frames) => self.pending.extend(frames),
-                // What the lost entries would have been numbered is not known: later numbers are
-                // greater than any of theirs.
-                Watched::Gap(_, last) => {
-                    self.out.seq = self.out.seq.max(last.number().saturating_mul(4));
-                }
-                Watched::Lagged => return Next::Lagged,
+            if matches!(found, Watched::Lagged) {
+                return Next::Lagged;
             }
+            self.take(found);
+        }
+    }
+
+    /// Takes entries to convert.
+    fn take(&mut self, found: Watched) {
+        match found {
+            Watched::Frames(frames) => self.pending.extend(frames),
+            // What the lost entries would have been numbered is not known: later numbers are
+            // greater than any of theirs.
+            Watched::Gap(_, last) => {
+                self.out.seq = self.out.seq.max(last.number().saturating_mul(4));
+            }
+            Watched::Lagged => {}
         }
     }
 
@@ -163,7 +175,7 @@ impl ThreadEvents {
 
     /// Begins with the first event once more.
     pub fn restart(&mut self) {
-        self.frames = self.service.runs.watch_thread(self.thread, FROM_START);
+        self.frames = self.service.entries(self.thread, Position::START);
         self.pending.clear();
         self.runs.clear();
         self.last = None;

@@ -1,5 +1,7 @@
 //! The stream of everything that happens on a thread: its runs and the edits of its state.
 
+pub(super) mod entries;
+
 use std::{pin::Pin, time::Duration};
 
 use async_trait::async_trait;
@@ -10,14 +12,12 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
+use self::entries::ThreadEntries;
 use super::{Error, Service, request::ThreadMode};
 use crate::{
     id::{CheckpointId, ThreadId},
     runs::request::Address,
-    stream::{
-        FrameSource, Position, SinceThread, Subject, ThreadFrame, ThreadSubscription, Watched,
-        write_frame,
-    },
+    stream::{FrameSource, Position, SinceThread, Subject, ThreadFrame, Watched, write_frame},
     value::{Map, Value},
 };
 
@@ -70,18 +70,19 @@ impl Service {
     > {
         let service = self.clone();
         // From here on nothing is missed.
-        let mut frames = self.runs.watch_thread(id, since);
+        let position = self.shared.parts.log.thread_position(id).await?;
+        let mut events = self.entries_from(id, since, position);
         let visible = self.visible(id).await?;
         let (shown, access) = oneshot::channel();
         let frames = async_stream::stream! {
-            if !service.wait_until_visible(id, visible, &frames).await {
-                drop(frames);
+            if !service.wait_until_visible(id, visible, &events).await {
+                drop(events);
                 return;
             }
             // Whoever does not wait for it does not want it.
             let _ = shown.send(service.runs.watch_access(&service.access, id));
             loop {
-                match frames.next().await {
+                match events.next().await {
                     Watched::Frames(frames) => {
                         let bytes = encode(&frames, &modes);
                         if !bytes.is_empty() {
@@ -106,8 +107,20 @@ impl Service {
         Ok((Box::new(frames), withdrawn))
     }
 
+    /// What is stored of a thread from a position on, and then what happens there.
+    pub(super) fn entries(&self, id: ThreadId, from: Position) -> ThreadEntries {
+        self.entries_from(id, SinceThread::After(from), 0)
+    }
+
+    /// The same, when the log of the thread has reached a position.
+    fn entries_from(&self, id: ThreadId, since: SinceThread, position: i64) -> ThreadEntries {
+        let position = u64::try_from(position).unwrap_or(0);
+        let frames = self.runs.watch_thread(id, position);
+        ThreadEntries::new(self, id, since, frames)
+    }
+
     /// [`wait_until_visible`](Self::wait_until_visible), from the first look at the thread on.
-    pub(super) async fn wait_for(&self, id: ThreadId, frames: &ThreadSubscription) -> bool {
+    pub(super) async fn wait_for(&self, id: ThreadId, frames: &ThreadEntries) -> bool {
         match self.visible(id).await {
             Ok(visible) => self.wait_until_visible(id, visible, frames).await,
             Err(error) => {
@@ -122,7 +135,7 @@ impl Service {
         &self,
         id: ThreadId,
         mut visible: Visible,
-        frames: &ThreadSubscription,
+        events: &ThreadEntries,
     ) -> bool {
         let until = Instant::now() + WAIT;
         let (mut pause, mut is_woken) = (FIRST_PAUSE, false);
@@ -140,7 +153,7 @@ impl Service {
             }
             tokio::select! {
                 () = sleep(pause) => pause = LAST_PAUSE.min(pause * 2),
-                () = frames.ready(), if !is_woken => is_woken = true,
+                () = events.ready(), if !is_woken => is_woken = true,
             }
             visible = self.visible(id).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, thread = %id, "a thread could not be read");

@@ -8,6 +8,7 @@ pub mod crons;
 pub mod lifecycle;
 pub mod lists;
 pub mod loads;
+pub mod log;
 pub mod outbox;
 pub mod paths;
 pub mod postgres;

@@ -123,6 +123,15 @@ macro_rules! backend {
                 deliveries_are_read_in_slices_of_hosts
                 what_goes_with_its_thread_is_reported_all_the_same
             );
+            backend!(@room $open, log:
+                chunks_come_back_by_run_and_by_thread
+                what_is_read_at_once_is_bounded
+                a_chunk_is_written_once_and_by_whoever_executes_the_run
+                runs_of_a_thread_share_positions_without_a_gap
+                a_takeover_supersedes_what_no_checkpoint_stands_for
+                the_log_of_a_run_goes_with_it
+                old_chunks_are_swept_and_those_of_stateless_runs_stay_a_while
+            );
             backend!(@room $open, paths:
                 paths_are_walked_across_branches_and_forks
                 a_question_is_open_until_its_task_has_a_result

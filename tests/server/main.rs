@@ -36,6 +36,7 @@ mod shutdown;
 mod stateless;
 mod storage_bytes;
 mod store;
+mod stream_log;
 mod takeover;
 mod thread_lists;
 mod thread_streams;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     http::json_rpc,
-    stream::{FrameSource, Subscription, write_frame},
+    stream::{FrameSource, write_frame},
     time::Timestamp,
     value::Value,
 };
@@ -22,7 +22,7 @@ pub struct Updates {
     id: Value,
     tasks: Tasks,
     task: Task,
-    frames: Option<Subscription>,
+    frames: Option<Box<dyn FrameSource>>,
     state: Progress,
     /// Resolves once the run has ended.
     end: Option<BoxFuture<'static, ()>>,
@@ -40,7 +40,7 @@ impl Updates {
         id: Value,
         tasks: Tasks,
         task: Task,
-        frames: Option<Subscription>,
+        frames: Option<Box<dyn FrameSource>>,
         end: BoxFuture<'static, ()>,
     ) -> Self {
         Self {

@@ -65,7 +65,7 @@ async fn begin_stream(mut call: Call, thread: Option<ThreadId>) -> Result<Respon
         run: new.row.id,
     };
     let frames: Box<dyn FrameSource> = match new.frames {
-        Some(frames) => Box::new(frames),
+        Some(frames) => frames,
         None => Box::new(None),
     };
     let leave = on_disconnect(&call, run, cancels);

@@ -70,6 +70,7 @@ impl Running {
                 clock,
                 Patience::default(),
             ),
+            log: store.clone(),
             items: crate::store::Service::new(
                 store.clone(),
                 crate::store::Limits::default(),

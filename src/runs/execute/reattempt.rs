@@ -5,12 +5,13 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::FRAMES;
+use super::owner_of;
 use crate::{
     assistants::Registered,
     checkpoint,
     engine::{self, Finished},
     runs::{ClaimedRun, Error, Run, RunHandle, Service},
+    stream::log::ATTEMPT_FRAMES,
 };
 
 /// Pauses before the storage is written to again.
@@ -91,7 +92,9 @@ impl Service {
                 Ok(Some(claimed)) => {
                     let attempt = claimed.run.attempt;
                     let earlier = u64::try_from(attempt - 1).unwrap_or(0);
-                    handle.publisher.begin_attempt(attempt, earlier * FRAMES);
+                    let publisher = &handle.publisher;
+                    publisher.begin_attempt(attempt, earlier * ATTEMPT_FRAMES);
+                    publisher.own(owner_of(claimed.slot));
                     return Reattempt::Claimed(Box::new(claimed));
                 }
                 Ok(None) => return Reattempt::Fenced,

@@ -143,9 +143,13 @@ impl Service {
     /// Ends the stream of a run that waits here, as its final row says.
     async fn end_by_row(&self, row: &Run) {
         let result = self.result_of_row(row).await;
-        let Some(pending) = self.inner.active.lock().pending.remove(&row.id) else {
+        let pending = self.inner.active.lock().pending.remove(&row.id);
+        let Some(pending) = pending else {
             return;
         };
+        if pending.handle.publisher.log_end() {
+            self.flush_log(&pending.handle).await;
+        }
         if let Some(error) = &result.error {
             let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
             let publisher = &pending.handle.publisher;

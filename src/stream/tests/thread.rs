@@ -40,7 +40,7 @@ fn texts(shown: &[(String, String)]) -> Vec<&str> {
 #[test]
 fn runs_that_run_together_are_shown_as_they_go() {
     let (hub, thread) = (hub(), ThreadId::mint());
-    let mut watcher = hub.watch(thread, SinceThread::Live);
+    let mut watcher = hub.watch(thread, SinceThread::Live, 0);
     let (a, b) = (run(&hub, thread, false), run(&hub, thread, true));
     let other = run(&hub, ThreadId::mint(), true);
     a.emit(custom(1));
@@ -64,7 +64,7 @@ fn what_can_be_resumed_is_there_for_who_comes_later_and_the_rest_is_not() {
     let early = run(&hub, thread, true);
     early.emit(custom("early"));
     hub.finish(&early);
-    let mut first = hub.watch(thread, SinceThread::After(Position::START));
+    let mut first = hub.watch(thread, SinceThread::After(Position::START), 0);
     let passing = run(&hub, thread, false);
     passing.emit(custom("passing"));
     hub.finish(&passing);
@@ -74,7 +74,7 @@ fn what_can_be_resumed_is_there_for_who_comes_later_and_the_rest_is_not() {
     assert_eq!(all.len(), 3 + 3 + 2);
     drop(first);
     let after = SinceThread::After(all[0].0.parse().unwrap());
-    let mut back = hub.watch(thread, after);
+    let mut back = hub.watch(thread, after, 0);
     let expected = [
         "custom \"early\"",
         "metadata",
@@ -91,7 +91,7 @@ fn a_stream_encodes_for_watchers_of_its_thread_as_long_as_there_are_some() {
     let (hub, thread) = (hub(), ThreadId::mint());
     let publisher = run(&hub, thread, false);
     assert!(!publisher.wants(crate::engine::Kind::Custom, ""));
-    let watcher = hub.watch(thread, SinceThread::Live);
+    let watcher = hub.watch(thread, SinceThread::Live, 0);
     assert!(publisher.wants(crate::engine::Kind::Custom, ""));
     drop(watcher);
     assert!(!publisher.wants(crate::engine::Kind::Custom, ""));
@@ -105,8 +105,8 @@ fn a_watcher_that_is_too_far_behind_is_cut_off_and_memory_stays_bounded() {
         Hub::new(Retention::default(), memory.clone()),
         ThreadId::mint(),
     );
-    let mut slow = hub.watch(thread, SinceThread::Live);
-    let mut quick = hub.watch(thread, SinceThread::Live);
+    let mut slow = hub.watch(thread, SinceThread::Live, 0);
+    let mut quick = hub.watch(thread, SinceThread::Live, 0);
     let publisher = run(&hub, thread, false);
     let text = "x".repeat(100_000);
     let mut read = 0;
@@ -123,7 +123,7 @@ fn a_watcher_that_is_too_far_behind_is_cut_off_and_memory_stays_bounded() {
 #[test]
 fn who_comes_back_for_dropped_entries_learns_of_the_gap() {
     let (hub, thread) = (hub(), ThreadId::mint());
-    let mut watcher = hub.watch(thread, SinceThread::Live);
+    let mut watcher = hub.watch(thread, SinceThread::Live, 0);
     let publisher = run(&hub, thread, true);
     let text = "x".repeat(100_000);
     let mut all = vec![];
@@ -132,7 +132,7 @@ fn who_comes_back_for_dropped_entries_learns_of_the_gap() {
         all.extend(shown(&mut watcher));
     }
     let after: Position = all[1].0.parse().unwrap();
-    let mut back = hub.watch(thread, SinceThread::After(after));
+    let mut back = hub.watch(thread, SinceThread::After(after), 0);
     let Some(Watched::Gap(from, last)) = back.next().now_or_never() else {
         panic!("no gap");
     };

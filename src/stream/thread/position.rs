@@ -2,8 +2,6 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::time::Timestamp;
-
 /// A position in the feed of a thread. Entries that can be replayed have numbers, shown as `7`; the
 /// entries between two of those, which only those get who watch at that moment, are counted after
 /// the number before them, shown as `7-2`.
@@ -24,26 +22,22 @@ impl Position {
         between: 0,
     };
 
-    /// Behind the positions of every feed that began at an earlier time.
-    pub(super) fn at(time: Timestamp) -> Self {
-        Self {
-            number: u64::try_from(time.0).unwrap_or_default(),
-            between: 0,
-        }
+    /// The position of this number.
+    pub fn numbered(number: u64) -> Self {
+        Self { number, between: 0 }
     }
 
-    /// The next position, of an entry that can be replayed or of one that cannot.
-    pub(super) fn next(self, is_replayed: bool) -> Self {
-        if is_replayed {
-            Self {
-                number: self.number + 1,
-                between: 0,
-            }
-        } else {
-            Self {
-                between: self.between + 1,
-                ..self
-            }
+    /// The position of an entry behind it that cannot be replayed.
+    pub(super) fn passing(self, between: u64) -> Self {
+        Self { between, ..self }
+    }
+
+    /// The position as it is shown behind another one that was shown: never before that.
+    #[must_use]
+    pub fn not_before(self, number: u64) -> Self {
+        Self {
+            number: self.number.max(number),
+            ..self
         }
     }
 
@@ -114,12 +108,12 @@ mod tests {
 
     #[test]
     fn positions_are_read_as_they_are_shown_and_grow() {
-        let first = Position::START.next(true);
+        let first = Position::numbered(1);
         let all = [
             first,
-            first.next(false),
-            first.next(false).next(false),
-            first.next(false).next(true),
+            first.passing(1),
+            first.passing(2),
+            Position::numbered(2),
         ];
         assert!(all.is_sorted_by(|a, b| a < b));
         let shown = all.map(|position| position.to_string());

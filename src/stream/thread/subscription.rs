@@ -21,6 +21,8 @@ pub struct ThreadSubscription {
     id: u64,
     /// Number of the first entry that came after the watch began.
     live: u64,
+    /// The last position before those.
+    first: u64,
     gap: Option<(Position, Position)>,
 }
 
@@ -28,15 +30,21 @@ impl ThreadSubscription {
     pub(super) fn new(
         feed: Arc<Feed>,
         id: u64,
-        live: u64,
+        (live, first): (u64, u64),
         gap: Option<(Position, Position)>,
     ) -> Self {
         Self {
             feed,
             id,
             live,
+            first,
             gap,
         }
+    }
+
+    /// The position in the log of the thread at which the watch began.
+    pub fn first(&self) -> u64 {
+        self.first
     }
 
     /// What came since the last call, at most about 64 KiB, once there is something. Nothing is lost

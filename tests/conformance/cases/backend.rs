@@ -11,6 +11,7 @@ use backstitch::{
     crons,
     id::{BranchId, CheckpointId, RunId, TaskId, ThreadId, TreeId},
     runs::{self, Created, Finish, NewRun, Run, Status},
+    stream::log::Log,
     tree::{self, Outcome},
     value::{Map, Value},
     webhooks::outbox,
@@ -26,6 +27,7 @@ pub struct Backend {
     pub trees: Arc<dyn tree::Store>,
     pub runs: Arc<dyn runs::Store>,
     pub outbox: Arc<dyn outbox::Store>,
+    pub log: Arc<dyn Log>,
     pub assistants: Arc<dyn assistants::Store>,
     pub crons: Arc<dyn crons::Store>,
     /// Looks into the tables where no trait method does.

@@ -24,6 +24,7 @@ pub async fn open() -> Backend {
         trees: store.clone(),
         runs: store.clone(),
         outbox: store.clone(),
+        log: store.clone(),
         assistants: store.clone(),
         crons: store,
         probe: Box::new(Session(client)),

@@ -26,6 +26,7 @@ pub fn open() -> Backend {
         trees: store.clone(),
         runs: store.clone(),
         outbox: store.clone(),
+        log: store.clone(),
         assistants: store.clone(),
         crons: store,
         probe: Box::new(File(folder.path().join("backstitch.db"))),

@@ -335,6 +335,11 @@ impl Open {
         self.body.event().unwrap()
     }
 
+    /// The next event, or none at the clean end; an error when the connection breaks.
+    pub fn event_or_break(&mut self) -> std::io::Result<Option<Event>> {
+        self.body.event()
+    }
+
     /// The next event of this name.
     pub fn event_named(&mut self, name: &str) -> Event {
         while let Some(event) = self.event() {

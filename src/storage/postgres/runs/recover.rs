@@ -9,6 +9,7 @@ use super::{
         columns::{Json, JsonText, column, id_if},
         connection::{Failure, prepare},
         events::{append_rows, ended, started},
+        log::supersede,
         threads::delete,
     },
     claim::claimed,
@@ -48,6 +49,9 @@ WITH o AS (
 f AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM o WHERE b.tree_id = o.tree_id AND b.branch_id = o.branch_id
   RETURNING b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
+s AS (",
+    supersede!(),
+    "),
 u AS (
   UPDATE runs r SET epoch = f.writer_epoch, worker_id = $1, attempt = r.attempt + 1, losses = o.losses, lost_at = o.lost_at, updated_at = now()
     FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id

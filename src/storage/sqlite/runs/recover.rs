@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, params};
 use super::{
     super::{
         columns::{id, id_if},
-        events,
+        events, log,
         threads::{delete, slots},
     },
     claim::is_permitted,
@@ -107,6 +107,7 @@ pub(super) fn take_over(
     now: Timestamp,
 ) -> Result<ClaimedRun, Error> {
     slot.epoch = slots::raise_epoch(db, slot.tree, slot.branch)?;
+    log::supersede(db, &slot, run.id)?;
     db.prepare_cached(
         "UPDATE runs SET epoch = ?2, worker_id = ?3, attempt = attempt + 1, updated_at = ?4, \
          losses = ?5, lost_at = ?6 WHERE run_id = ?1",

@@ -1,0 +1,177 @@
+//! The log of streams that can be resumed.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, Row, params};
+
+use super::columns::{all, id, one};
+use crate::{
+    checkpoint::{Error, Slot},
+    id::{RunId, ThreadId},
+    stream::log::{CHUNK_FRAMES, ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS},
+    time::Timestamp,
+};
+
+/// A run that is executed under this epoch.
+const OWNED: &str = "SELECT 1 FROM runs WHERE run_id = ?1 AND status = 'running' AND epoch = ?2";
+
+const WRITTEN: &str = "SELECT position FROM run_events WHERE run_id = ?1 AND first_seq = ?2";
+
+const ADVANCE: &str = "INSERT INTO stream_positions (thread_id, tree_id, last, added) \
+     VALUES (?1, ?2, ?3 + ?4, ?4) ON CONFLICT (thread_id, tree_id) DO UPDATE \
+     SET last = last + excluded.added, added = excluded.added RETURNING last";
+
+const APPEND: &str = "INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, \
+     position, checkpoint_id, frames, temporary, created_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+
+/// A chunk has few frames, so that the one with a number begins shortly before that.
+pub(super) const OF_RUN: &str = "SELECT run_id, first_seq, last_seq, position, frames FROM ( \
+     SELECT e.*, sum(length(frames)) OVER (ORDER BY first_seq) - length(frames) AS before FROM ( \
+     SELECT * FROM run_events WHERE run_id = ?1 AND first_seq > ?2 - ?4 AND last_seq > ?2 \
+     AND NOT superseded ORDER BY first_seq LIMIT ?3) e) WHERE before < ?5 ORDER BY first_seq";
+
+pub(super) const OF_THREAD: &str = "SELECT run_id, first_seq, last_seq, position, frames FROM ( \
+     SELECT e.*, sum(length(frames)) OVER (ORDER BY position) - length(frames) AS before FROM ( \
+     SELECT * FROM run_events INDEXED BY run_events_thread WHERE thread_id = ?1 \
+     AND position > ?2 - ?4 AND position + last_seq - first_seq > ?2 \
+     AND NOT superseded ORDER BY position LIMIT ?3) e) WHERE before < ?5 ORDER BY position";
+
+const END_OF_RUN: &str =
+    "SELECT last_seq FROM run_events WHERE run_id = ?1 ORDER BY first_seq DESC LIMIT 1";
+
+const POSITION: &str = "SELECT last FROM stream_positions WHERE thread_id = ?1";
+
+const TRIM: &str = "DELETE FROM run_events WHERE run_id = ?1 AND last_seq < ?2";
+
+const SWEEP: &str = "DELETE FROM run_events WHERE rowid IN ( \
+     SELECT rowid FROM run_events INDEXED BY run_events_age WHERE created_at < ?1 LIMIT ?2)";
+
+/// Of runs that have gone with their threads, some time after their end.
+const SWEEP_ENDED: &str = "DELETE FROM run_events WHERE rowid IN ( \
+     SELECT e.rowid FROM run_events e INDEXED BY run_events_temporary \
+      WHERE e.temporary AND e.created_at < ?1 \
+      AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = e.run_id) \
+      AND (SELECT n.created_at FROM run_events n WHERE n.run_id = e.run_id \
+           ORDER BY n.first_seq DESC LIMIT 1) < ?1 LIMIT ?2)";
+
+/// Frames of an attempt that died and that no checkpoint of the run stands for: those since the head,
+/// and all while the head is not the run's own.
+const SUPERSEDE: &str = "UPDATE run_events SET superseded = 1 WHERE run_id = ?1 AND NOT superseded \
+     AND (?2 IS NULL OR checkpoint_id >= ?2 OR ?1 IS NOT (SELECT c.run_id FROM checkpoints c \
+          WHERE c.tree_id = ?3 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?2))";
+
+pub(super) fn append_chunks(
+    db: &Connection,
+    chunks: &[NewChunk],
+) -> Result<Vec<Option<i64>>, Error> {
+    let now = Timestamp::now();
+    let mut positions = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        positions.push(append(db, chunk, now)?);
+    }
+    Ok(positions)
+}
+
+/// The position of a chunk; `None` when the run is not its writer's any more.
+fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i64>, Error> {
+    let run = chunk.run.0.as_bytes();
+    if let Some(epoch) = chunk.epoch
+        && !db.prepare_cached(OWNED)?.exists(params![run, epoch])?
+    {
+        return Ok(None);
+    }
+    let written = one(db, WRITTEN, params![run, chunk.first], |row| row.get(0))?;
+    if written.is_some() {
+        return Ok(written);
+    }
+    let count = chunk.last - chunk.first + 1;
+    let (thread, tree) = (chunk.thread.0.as_bytes(), chunk.tree.0.as_bytes());
+    let last: i64 = db
+        .prepare_cached(ADVANCE)?
+        .query_row(params![thread, tree, now.0, count], |row| row.get(0))?;
+    let position = last - count + 1;
+    db.prepare_cached(APPEND)?.execute(params![
+        run,
+        chunk.first,
+        tree,
+        chunk.last,
+        thread,
+        position,
+        chunk.checkpoint.as_ref().map(|id| id.0.as_bytes()),
+        &*chunk.frames,
+        chunk.temporary,
+        now.0,
+    ])?;
+    Ok(Some(position))
+}
+
+pub(super) fn chunks_of_run(
+    db: &Connection,
+    run: RunId,
+    after: i64,
+) -> Result<Vec<LogChunk>, Error> {
+    let key = run.0.as_bytes();
+    let params = params![key, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
+    all(db, OF_RUN, params, read_chunk)
+}
+
+pub(super) fn chunks_of_thread(
+    db: &Connection,
+    thread: ThreadId,
+    after: i64,
+) -> Result<Vec<LogChunk>, Error> {
+    let key = thread.0.as_bytes();
+    let params = params![key, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
+    all(db, OF_THREAD, params, read_chunk)
+}
+
+pub(super) fn end_of_run(db: &Connection, run: RunId) -> Result<i64, Error> {
+    let last = one(db, END_OF_RUN, [run.0.as_bytes()], |row| row.get(0))?;
+    Ok(last.unwrap_or(0))
+}
+
+pub(super) fn thread_position(db: &Connection, thread: ThreadId) -> Result<i64, Error> {
+    let last = one(db, POSITION, [thread.0.as_bytes()], |row| row.get(0))?;
+    Ok(last.unwrap_or(0))
+}
+
+pub(super) fn trim_run(db: &Connection, run: RunId, before: i64) -> Result<(), Error> {
+    db.prepare_cached(TRIM)?
+        .execute(params![run.0.as_bytes(), before])?;
+    Ok(())
+}
+
+pub(super) fn sweep_log(db: &Connection, age: Duration, limit: usize) -> Result<u64, Error> {
+    let now = Timestamp::now();
+    let oldest = now.plus_seconds(-age.as_secs_f64());
+    let ended = now.plus_seconds(-ENDED_AGE.as_secs_f64());
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let old = db
+        .prepare_cached(SWEEP)?
+        .execute(params![oldest.0, limit])?;
+    let ended = db
+        .prepare_cached(SWEEP_ENDED)?
+        .execute(params![ended.0, limit])?;
+    Ok((old + ended) as u64)
+}
+
+/// Marks the frames that the next attempt of a run sends anew.
+pub(super) fn supersede(db: &Connection, slot: &Slot, run: RunId) -> Result<(), Error> {
+    db.prepare_cached(SUPERSEDE)?.execute(params![
+        run.0.as_bytes(),
+        slot.head.as_ref().map(|id| id.0.as_bytes()),
+        slot.tree.0.as_bytes(),
+    ])?;
+    Ok(())
+}
+
+fn read_chunk(row: &Row<'_>) -> rusqlite::Result<LogChunk> {
+    Ok(LogChunk {
+        run: id(row, 0)?,
+        first: row.get(1)?,
+        last: row.get(2)?,
+        position: row.get(3)?,
+        frames: row.get(4)?,
+    })
+}

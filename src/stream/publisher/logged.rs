@@ -1,0 +1,280 @@
+//! Streams that have a log: their frames are shown once they are stored.
+
+use std::{collections::VecDeque, pin::pin, sync::Arc};
+
+use super::{Publisher, State};
+use crate::{
+    id::TreeId,
+    stream::{
+        buffer::Buffer,
+        frame::plain,
+        log::{LogWriter, NewChunk},
+        mode::Modes,
+    },
+};
+
+/// Bytes of stored frames that stay in memory, so that readers that keep up read no storage.
+const RECENT: usize = 1 << 20;
+/// Sizes of stored frames are counted in steps of so many bytes.
+const STEP: usize = 1 << 20;
+
+/// The right to write the log of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOwner {
+    /// The tree of its thread.
+    pub tree: TreeId,
+    /// The epoch under which it is executed.
+    pub epoch: i64,
+}
+
+/// What is known of the log of a run.
+pub(super) struct Logging {
+    writer: Arc<LogWriter>,
+    /// `None` while this process does not execute the run.
+    owner: Option<RunOwner>,
+    /// It waits for the writer.
+    is_queued: bool,
+    /// Another process executes the run.
+    pub is_fenced: bool,
+    /// The end of the run was appended.
+    pub is_ended: bool,
+    /// Number of the next frame for the writer.
+    next: u64,
+    /// Number of the next frame to be shown.
+    pub visible: u64,
+    /// What is stored, oldest first: the last frame of each part, and its bytes.
+    parts: VecDeque<(u64, usize)>,
+    stored: usize,
+}
+
+impl State {
+    /// Number of the frame behind the last one that is shown.
+    pub(super) fn end(&self) -> u64 {
+        match &self.logging {
+            Some(logging) => logging.visible,
+            None => self.buffer.next(),
+        }
+    }
+
+    /// Whether frames may be appended. Those of a run that has a log come from the process that
+    /// executes it.
+    pub(super) fn writes(&self) -> bool {
+        let logging = self.logging.as_ref();
+        logging.is_none_or(|logging| logging.owner.is_some() && !logging.is_fenced)
+    }
+
+    /// The writer, if it is to be notified of new frames.
+    pub(super) fn queue(&mut self) -> Option<Arc<LogWriter>> {
+        let logging = self.logging.as_mut()?;
+        let is_new = !logging.is_queued && self.buffer.next() > logging.next;
+        logging.is_queued |= is_new;
+        is_new.then(|| logging.writer.clone())
+    }
+
+    /// Drops frames from memory that are stored, and beyond `most` bytes others too.
+    pub(super) fn shrink(&mut self, most: usize) {
+        let Some(logging) = &mut self.logging else {
+            return;
+        };
+        self.buffer.shrink_to(RECENT.min(most), logging.visible);
+        self.buffer.shrink_to(most, u64::MAX);
+        let first = self.buffer.first();
+        logging.next = logging.next.max(first);
+        logging.visible = logging.visible.max(first);
+    }
+}
+
+impl Publisher {
+    /// Stores its frames from now on, before they are shown.
+    pub(in crate::stream) fn log_to(&self, writer: &Arc<LogWriter>) {
+        let mut state = self.state.lock();
+        let next = state.buffer.next();
+        state.logging.get_or_insert_with(|| Logging {
+            writer: writer.clone(),
+            owner: None,
+            is_queued: false,
+            is_fenced: false,
+            is_ended: false,
+            next,
+            visible: next,
+            parts: VecDeque::new(),
+            stored: 0,
+        });
+    }
+
+    /// Whether its frames are stored before they are shown.
+    pub fn is_logged(&self) -> bool {
+        self.state.lock().logging.is_some()
+    }
+
+    /// Whether its readers find the newest frames here, and not in the log.
+    pub fn is_local(&self) -> bool {
+        self.state.lock().writes() || self.is_closed()
+    }
+
+    /// Whether this process executes the run, or did so until its end.
+    pub fn is_owned(&self) -> bool {
+        let state = self.state.lock();
+        state.logging.is_some() && state.writes()
+    }
+
+    /// Number of the last frame that is shown.
+    pub fn last(&self) -> u64 {
+        self.state.lock().end().saturating_sub(1)
+    }
+
+    /// Takes the right to write its log, for an attempt of this process.
+    pub fn own(&self, owner: RunOwner) {
+        if let Some(logging) = &mut self.state.lock().logging {
+            logging.owner = Some(owner);
+            logging.is_fenced = false;
+        }
+    }
+
+    /// Begins an attempt whose first frame has this number. Readers find those before in the log.
+    pub(super) fn begin_logged(&self, state: &mut State, first: u64) {
+        let Some(logging) = &mut state.logging else {
+            return;
+        };
+        logging.next = first;
+        logging.visible = first;
+        state.buffer = Buffer::new(first, true);
+        if self.has_started() {
+            state.encoder.start(&mut state.buffer);
+        }
+    }
+
+    /// The frames that the writer does not have yet, in chunks.
+    pub(in crate::stream) fn take_unlogged(&self) -> Vec<NewChunk> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Some(logging) = &mut state.logging else {
+            return vec![];
+        };
+        logging.is_queued = false;
+        let Some(owner) = logging.owner.filter(|_| !logging.is_fenced) else {
+            return vec![];
+        };
+        let sealed = state.buffer.seal_from(logging.next);
+        logging.next = state.buffer.next();
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let chunks = sealed.into_iter().map(|sealed| NewChunk {
+            tree: owner.tree,
+            thread: self.thread,
+            run: self.run,
+            // The end follows the final row, which nobody but its writer writes.
+            epoch: (!logging.is_ended).then_some(owner.epoch),
+            first: number(sealed.first),
+            last: number(sealed.last),
+            checkpoint: sealed.checkpoint,
+            frames: sealed.frames,
+            temporary: self.left_to.is_some(),
+        });
+        chunks.collect()
+    }
+
+    /// Shows frames that are stored, at a position in the log of the thread. Returns the frame before
+    /// which the log of the run is to be removed, if it has too much.
+    pub(in crate::stream) fn logged(&self, chunk: &NewChunk, position: Option<i64>) -> Option<i64> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let logging = state.logging.as_mut()?;
+        let number = |number: i64| u64::try_from(number).unwrap_or(0);
+        let (first, last) = (number(chunk.first), number(chunk.last));
+        if let Some(feed) = self.feed.get().filter(|feed| feed.is_watched())
+            && let Some(position) = position
+        {
+            let position = number(position);
+            feed.push_logged(self.run, (first, position), |pass| {
+                state.buffer.each(first, last + 1, pass);
+            });
+        }
+        // What an earlier attempt wrote is no longer in memory.
+        if first >= state.buffer.first() {
+            logging.visible = logging.visible.max(last + 1);
+        }
+        let trim = logging.count(last, chunk.frames.len());
+        state.shrink(self.limits.retained);
+        state.trim_at = state.buffer.size() + super::SLACK;
+        state.count();
+        self.notify.notify_waiters();
+        trim
+    }
+
+    /// Learns that another process executes the run.
+    pub(in crate::stream) fn fence(&self) {
+        if let Some(logging) = &mut self.state.lock().logging {
+            logging.is_fenced = true;
+        }
+        self.notify.notify_waiters();
+    }
+
+    /// Waits until its frames are stored and shown, or another process executes the run.
+    pub async fn flushed(&self) {
+        loop {
+            let mut notified = pin!(self.notify.notified());
+            notified.as_mut().enable();
+            {
+                let state = self.state.lock();
+                let Some(logging) = &state.logging else {
+                    return;
+                };
+                if logging.visible >= state.buffer.next() || !state.writes() {
+                    return;
+                }
+            }
+            notified.await;
+        }
+    }
+
+    /// Appends the end of a run that this process executed, after its final row, for those who watch
+    /// the thread. False if it has no log, or nobody will read it there.
+    pub fn log_end(&self) -> bool {
+        let is_kept = self.left_to.is_none();
+        {
+            let mut state = self.state.lock();
+            match &mut state.logging {
+                Some(logging) if is_kept && logging.owner.is_some() => {
+                    logging.is_ended = true;
+                    // Somebody ended the run here, and nobody else executes it.
+                    if std::mem::take(&mut logging.is_fenced) {
+                        logging.next = logging.visible;
+                    }
+                }
+                _ => return false,
+            }
+        }
+        self.change(|state| {
+            state.buffer.reach(None);
+            state.buffer.push(Modes::END, "metadata", "", |out| {
+                out.extend_from_slice(b"{\"status\":\"run_done\",\"run_id\":");
+                plain(out, self.run);
+                out.push(b'}');
+            });
+        });
+        true
+    }
+}
+
+impl Logging {
+    /// Counts what was stored; the frame before which the log is to be removed, if it has too much.
+    fn count(&mut self, last: u64, bytes: usize) -> Option<i64> {
+        self.stored += bytes;
+        match self.parts.back_mut() {
+            Some((end, size)) if *size < STEP => {
+                *end = last;
+                *size += bytes;
+            }
+            _ => self.parts.push_back((last, bytes)),
+        }
+        let mut before = None;
+        while self.stored > self.writer.most()
+            && self.parts.len() > 1
+            && let Some((end, size)) = self.parts.pop_front()
+        {
+            self.stored -= size;
+            before = i64::try_from(end + 1).ok();
+        }
+        before
+    }
+}

@@ -1,0 +1,150 @@
+//! What happens on a thread, for one watcher: from the log, and then as it comes.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    checkpoint,
+    id::ThreadId,
+    stream::{Position, SinceThread, ThreadFrame, ThreadSubscription, Watched},
+    threads::Service,
+};
+
+/// How often the log is read for what other processes wrote.
+const POLL: Duration = Duration::from_millis(500);
+
+/// The entries of a thread for one watcher, in the order of their positions.
+///
+/// Those that can be replayed are numbered without a gap as they are stored. So an entry of this
+/// process that follows the last one is shown at once; before any other the log is read.
+pub(in crate::threads) struct ThreadEntries {
+    service: Service,
+    thread: ThreadId,
+    frames: ThreadSubscription,
+    /// The position that the watcher has; `None` until it is known where it begins.
+    last: Option<u64>,
+    /// Where it comes back from, if it does.
+    resumed: Option<Position>,
+    /// There is more in the log than the watcher has.
+    is_behind: bool,
+    next_poll: Instant,
+}
+
+impl ThreadEntries {
+    pub fn new(
+        service: &Service,
+        thread: ThreadId,
+        since: SinceThread,
+        frames: ThreadSubscription,
+    ) -> Self {
+        let resumed = match since {
+            SinceThread::Live => None,
+            SinceThread::After(position) => Some(position),
+        };
+        Self {
+            service: service.clone(),
+            thread,
+            last: resumed.map_or_else(|| Some(frames.first()), |position| Some(position.number())),
+            frames,
+            resumed,
+            is_behind: resumed.is_some(),
+            next_poll: Instant::now() + POLL,
+        }
+    }
+
+    /// Waits until there is something to read, and leaves it there.
+    pub async fn ready(&self) {
+        self.frames.ready().await;
+    }
+
+    /// What comes next. Nothing is lost when the call is dropped before it returns.
+    pub async fn next(&mut self) -> Watched {
+        loop {
+            if let Some(found) = self.replay().await {
+                return found;
+            }
+            let is_shared = self.service.shared.parts.log.is_shared();
+            tokio::select! {
+                biased;
+                next = self.frames.next() => {
+                    let Watched::Frames(frames) = next else {
+                        return next;
+                    };
+                    let shown = self.take(frames);
+                    if !shown.is_empty() {
+                        return Watched::Frames(shown);
+                    }
+                }
+                () = sleep_until(self.next_poll), if is_shared => {
+                    self.next_poll = Instant::now() + POLL;
+                    self.is_behind = true;
+                }
+            }
+        }
+    }
+
+    /// What the log has for the watcher at this moment; `None` when the watcher has all of it.
+    /// Nothing is lost when the call is dropped before it returns.
+    pub async fn replay(&mut self) -> Option<Watched> {
+        while self.is_behind {
+            match self.read_log().await {
+                Ok(Some(found)) => return Some(found),
+                Ok(None) => self.is_behind = false,
+                Err(error) => {
+                    tracing::warn!(%error, thread = %self.thread, "the log of a thread could not be read");
+                    sleep(POLL).await;
+                }
+            }
+        }
+        None
+    }
+
+    /// The next entries of the log; `None` when the watcher has all of them.
+    async fn read_log(&mut self) -> Result<Option<Watched>, checkpoint::Error> {
+        let last = self.last.unwrap_or(0);
+        let after = i64::try_from(last).unwrap_or(i64::MAX);
+        let log = &self.service.shared.parts.log;
+        let chunks = log.chunks_of_thread(self.thread, after).await?;
+        let Some(first) = chunks.first() else {
+            return Ok(None);
+        };
+        let first = u64::try_from(first.position).unwrap_or(0);
+        if let Some(resumed) = self.resumed.take()
+            && resumed != Position::START
+            && first > last + 1
+        {
+            let gone = Position::numbered(first - 1);
+            return Ok(Some(Watched::Gap(resumed, gone)));
+        }
+        let mut all = vec![];
+        for chunk in chunks {
+            all.extend(ThreadFrame::of_chunk(chunk, last)?);
+        }
+        self.last = all
+            .last()
+            .map(|frame| frame.position.number())
+            .or(self.last);
+        Ok(Some(Watched::Frames(all)))
+    }
+
+    /// Those of the entries of this process that come next. Of what other processes wrote before the
+    /// rest, the log is to be read first, and the rest with it.
+    fn take(&mut self, frames: Vec<ThreadFrame>) -> Vec<ThreadFrame> {
+        let mut shown = vec![];
+        for mut frame in frames {
+            let last = self.last.unwrap_or(0);
+            let number = frame.position.number();
+            if !frame.position.is_logged() {
+                frame.position = frame.position.not_before(last);
+                shown.push(frame);
+            } else if number == last + 1 {
+                self.last = Some(number);
+                shown.push(frame);
+            } else if number > last {
+                self.is_behind = true;
+            }
+        }
+        shown
+    }
+}

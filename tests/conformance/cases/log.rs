@@ -1,0 +1,275 @@
+//! The log of streams: which chunks are written, in which order they are read, and when they go.
+
+use std::time::Duration;
+
+use backstitch::{
+    id::{CheckpointId, RunId, ThreadId, WorkerId},
+    runs::{NewRun, Recover, Run, Undo},
+    stream::log::{LogChunk, NewChunk},
+};
+
+use super::backend::*;
+use backstitch::checkpoint::Slot;
+
+/// A chunk of a run that is executed in this slot.
+fn chunk(run: &Run, slot: &Slot, first: i64, last: i64) -> NewChunk {
+    NewChunk {
+        tree: slot.tree,
+        thread: slot.thread,
+        run: run.id,
+        epoch: Some(slot.epoch),
+        first,
+        last,
+        checkpoint: None,
+        frames: vec![u8::try_from(first % 256).unwrap(); 9].into(),
+        temporary: run.temporary,
+    }
+}
+
+/// What a chunk has of the numbers of its frames.
+fn numbers(chunks: &[LogChunk]) -> Vec<(i64, i64)> {
+    chunks
+        .iter()
+        .map(|chunk| (chunk.first, chunk.last))
+        .collect()
+}
+
+impl Backend {
+    async fn append(&self, chunks: Vec<NewChunk>) -> Vec<Option<i64>> {
+        self.log.append_chunks(chunks).await.unwrap()
+    }
+
+    async fn of_run(&self, run: RunId, after: i64) -> Vec<(i64, i64)> {
+        numbers(&self.log.chunks_of_run(run, after).await.unwrap())
+    }
+
+    async fn of_thread(&self, thread: ThreadId, after: i64) -> Vec<LogChunk> {
+        self.log.chunks_of_thread(thread, after).await.unwrap()
+    }
+}
+
+pub async fn chunks_come_back_by_run_and_by_thread(b: &Backend) {
+    let thread = b.thread().await;
+    let (run, slot) = b.start(new_run(thread)).await;
+    assert_eq!(b.log.thread_position(thread).await.unwrap(), 0);
+    assert_eq!(b.log.end_of_run(run.id).await.unwrap(), 0);
+    let all = vec![
+        chunk(&run, &slot, 1, 3),
+        chunk(&run, &slot, 4, 4),
+        chunk(&run, &slot, 5, 9),
+    ];
+    let positions: Vec<i64> = b.append(all.clone()).await.into_iter().flatten().collect();
+    let first = positions[0];
+    assert_eq!(positions, [first, first + 3, first + 4]);
+    assert_eq!(b.log.thread_position(thread).await.unwrap(), first + 8);
+    assert_eq!(b.log.end_of_run(run.id).await.unwrap(), 9);
+    for (after, found) in [
+        (0, &[(1, 3), (4, 4), (5, 9)][..]),
+        (2, &[(1, 3), (4, 4), (5, 9)]),
+        (3, &[(4, 4), (5, 9)]),
+        (8, &[(5, 9)]),
+        (9, &[]),
+        (i64::MAX, &[]),
+    ] {
+        assert_eq!(b.of_run(run.id, after).await, found, "{after}");
+    }
+    let read = b.log.chunks_of_run(run.id, 3).await.unwrap();
+    assert_eq!((read[0].run, read[0].position), (run.id, first + 3));
+    assert_eq!(read[0].frames, all[1].frames);
+    let (first, last) = (first - 1, first + 8);
+    for (after, count) in [(0, 3), (first, 3), (first + 3, 2), (last - 1, 1), (last, 0)] {
+        assert_eq!(b.of_thread(thread, after).await.len(), count, "{after}");
+    }
+    assert_eq!(b.of_run(unknown(), 0).await, []);
+    b.log.trim_run(run.id, 4).await.unwrap();
+    assert_eq!(b.of_run(run.id, 0).await, [(4, 4), (5, 9)]);
+}
+
+pub async fn what_is_read_at_once_is_bounded(b: &Backend) {
+    let thread = b.thread().await;
+    let (run, slot) = b.start(new_run(thread)).await;
+    let large = |first| NewChunk {
+        frames: vec![7; 400_000].into(),
+        ..chunk(&run, &slot, first, first)
+    };
+    b.append((1..=6).map(large).collect()).await;
+    assert_eq!(b.of_run(run.id, 0).await, [(1, 1), (2, 2), (3, 3)]);
+    assert_eq!(b.of_run(run.id, 3).await, [(4, 4), (5, 5), (6, 6)]);
+    assert_eq!(b.of_thread(thread, 0).await.len(), 3);
+    // One that is larger than the bound is read all the same.
+    let huge = NewChunk {
+        frames: vec![7; 3_000_000].into(),
+        ..chunk(&run, &slot, 7, 7)
+    };
+    b.append(vec![huge]).await;
+    assert_eq!(b.of_run(run.id, 6).await, [(7, 7)]);
+}
+
+pub async fn a_chunk_is_written_once_and_by_whoever_executes_the_run(b: &Backend) {
+    let thread = b.thread().await;
+    let (run, slot) = b.start(new_run(thread)).await;
+    let first = chunk(&run, &slot, 1, 2);
+    let once = b.append(vec![first.clone()]).await;
+    let other = NewChunk {
+        frames: vec![0].into(),
+        ..first.clone()
+    };
+    assert_eq!(
+        b.append(vec![other, chunk(&run, &slot, 3, 3)]).await[0],
+        once[0]
+    );
+    let read = b.log.chunks_of_run(run.id, 0).await.unwrap();
+    assert_eq!(
+        (read[0].frames.clone(), numbers(&read)),
+        (first.frames.to_vec(), vec![(1, 2), (3, 3)])
+    );
+    let stale = NewChunk {
+        epoch: Some(slot.epoch - 1),
+        ..chunk(&run, &slot, 4, 4)
+    };
+    assert_eq!(b.append(vec![stale]).await, [None]);
+    b.finish(run.id, slot).await;
+    let late = chunk(&run, &slot, 4, 4);
+    assert_eq!(b.append(vec![late.clone()]).await, [None]);
+    // What comes behind its end.
+    let end = NewChunk {
+        epoch: None,
+        ..late
+    };
+    assert!(b.append(vec![end]).await[0].is_some());
+    assert_eq!(b.of_run(run.id, 0).await, [(1, 2), (3, 3), (4, 4)]);
+}
+
+pub async fn runs_of_a_thread_share_positions_without_a_gap(b: &Backend) {
+    let (one, other) = (b.thread().await, b.thread().await);
+    let (first, slot) = b.start(new_run(one)).await;
+    let (apart, elsewhere) = b.start(new_run(other)).await;
+    b.append(vec![
+        chunk(&first, &slot, 1, 5),
+        chunk(&apart, &elsewhere, 1, 2),
+    ])
+    .await;
+    b.finish(first.id, slot).await;
+    let (second, slot) = b.start(new_run(one)).await;
+    let writes = (0..20_i64).map(|n| {
+        let own = chunk(&second, &slot, 2 * n + 1, 2 * n + 2);
+        let foreign = chunk(&apart, &elsewhere, n + 3, n + 3);
+        b.log.append_chunks(vec![own, foreign])
+    });
+    for written in futures::future::join_all(writes).await {
+        assert!(written.unwrap().iter().all(Option::is_some));
+    }
+    for (thread, count) in [(one, 45), (other, 22)] {
+        let chunks = b.of_thread(thread, 0).await;
+        let mut next = chunks[0].position;
+        for chunk in &chunks {
+            assert_eq!(chunk.position, next);
+            next += chunk.last - chunk.first + 1;
+        }
+        assert_eq!(next - chunks[0].position, count);
+    }
+}
+
+pub async fn a_takeover_supersedes_what_no_checkpoint_stands_for(b: &Backend) {
+    let (dead, me) = (WorkerId::mint(), WorkerId::mint());
+    b.runs.renew(dead, Duration::from_secs(60)).await.unwrap();
+    b.runs.renew(me, Duration::from_secs(60)).await.unwrap();
+    let begin = async || {
+        let new = NewRun {
+            claim: Some(dead),
+            ..new_run(b.thread().await)
+        };
+        b.start(new).await
+    };
+    let (run, slot) = begin().await;
+    let (none, none_slot) = begin().await;
+    let step = |parent: Option<CheckpointId>, number| {
+        let mut commit = superstep(&slot, parent, number);
+        commit.checkpoint.run = Some(run.id);
+        commit
+    };
+    let first = step(None, 0);
+    let first_id = first.checkpoint.id;
+    b.commit(first).await;
+    let second = step(Some(first_id), 1);
+    let second_id = second.checkpoint.id;
+    b.commit(second).await;
+    let at = |first, checkpoint| NewChunk {
+        checkpoint,
+        ..chunk(&run, &slot, first, first)
+    };
+    b.append(vec![
+        at(1, None),
+        at(2, Some(first_id)),
+        at(3, Some(second_id)),
+        // Of a superstep that was not stored.
+        at(4, Some(CheckpointId::mint(2, Some(second_id)))),
+        chunk(&none, &none_slot, 1, 1),
+    ])
+    .await;
+    b.runs.retire(dead).await.unwrap();
+    let recover = Recover {
+        worker: me,
+        busy: vec![],
+        limit: 10,
+    };
+    let mut taken = b.runs.recover(recover).await.unwrap().taken;
+    taken.retain(|taken| taken.run.id == run.id);
+    assert_eq!(b.of_run(run.id, 0).await, [(1, 1), (2, 2)]);
+    assert_eq!(b.of_thread(run.thread, 0).await.len(), 2);
+    assert_eq!(b.of_run(none.id, 0).await, [], "it had stored nothing");
+    // The one that died is not heard any more; the next one is.
+    assert_eq!(b.append(vec![at(5, None)]).await, [None]);
+    let next = chunk(&taken[0].run, &taken[0].slot, 1_000_000_001, 1_000_000_001);
+    assert!(b.append(vec![next]).await[0].is_some());
+    assert_eq!(b.of_run(run.id, 2).await, [(1_000_000_001, 1_000_000_001)]);
+}
+
+pub async fn the_log_of_a_run_goes_with_it(b: &Backend) {
+    let thread = b.thread().await;
+    let (run, slot) = b.start(new_run(thread)).await;
+    b.append(vec![chunk(&run, &slot, 1, 1)]).await;
+    b.finish(run.id, slot).await;
+    let mut tx = b.runs.begin(run.tree).await.unwrap();
+    let undo = Undo {
+        thread,
+        run: run.id,
+        ended: true,
+        error: None,
+    };
+    assert!(tx.remove_run(undo).await.unwrap());
+    tx.commit().await.unwrap();
+    assert_eq!(b.of_run(run.id, 0).await, []);
+    let (run, slot) = b.start(new_run(thread)).await;
+    b.append(vec![chunk(&run, &slot, 1, 1)]).await;
+    assert!(b.log.thread_position(thread).await.unwrap() > 0);
+    b.finish(run.id, slot).await;
+    b.trees.delete_thread(thread).await.unwrap();
+    assert_eq!(b.of_run(run.id, 0).await, []);
+    assert_eq!(b.log.thread_position(thread).await.unwrap(), 0);
+}
+
+pub async fn old_chunks_are_swept_and_those_of_stateless_runs_stay_a_while(b: &Backend) {
+    let thread = b.thread().await;
+    let (run, slot) = b.start(new_run(thread)).await;
+    b.append((1..=5).map(|n| chunk(&run, &slot, n, n)).collect())
+        .await;
+    let id = ThreadId::mint();
+    let new = NewRun {
+        create_thread: Some(new_thread(id)),
+        temporary: true,
+        ..new_run(id)
+    };
+    let (stateless, slot) = b.start(new).await;
+    b.append(vec![chunk(&stateless, &slot, 1, 1)]).await;
+    let mut end = finish(stateless.id, slot);
+    end.delete_thread = true;
+    b.runs.finish(end).await.unwrap();
+    assert!(b.trees.thread(id).await.unwrap().is_none());
+    assert_eq!(b.of_run(stateless.id, 0).await, [(1, 1)]);
+    let hour = Duration::from_secs(3600);
+    assert_eq!(b.log.sweep_log(hour, 100).await.unwrap(), 0);
+    assert_eq!(b.log.sweep_log(Duration::ZERO, 4).await.unwrap(), 4);
+    assert_eq!(b.log.sweep_log(Duration::ZERO, 4).await.unwrap(), 2);
+    assert_eq!(b.of_run(run.id, 0).await, []);
+}
