@@ -199,6 +199,9 @@ pub(super) const TABLE: &[Route] = routes! {
         }
     }
     "/threads/{thread_id}/stream/events" {
+        GET connect_events = protocol::websocket::connect: Reader {
+            101, 400, 404, 405, 422, 426, 429
+        }
         POST stream_events = protocol::events::stream: Reader {
             body wire::protocol::EventStreamRequest, stream 200, 400, 429
         }

@@ -8,10 +8,12 @@ use std::{
 };
 
 use futures::FutureExt;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
-use super::stream::entries::ThreadEntries;
-use super::{Error, Service};
+use super::{
+    Error, Service,
+    stream::{WAIT, entries::ThreadEntries},
+};
 use crate::{
     id::{RunId, ThreadId},
     runs::{
@@ -56,6 +58,8 @@ pub struct ThreadEvents {
     out: Output,
     /// Told the watch of the client's access, once the thread is there; `None` after that.
     shown: Option<oneshot::Sender<Option<AccessWatch>>>,
+    /// When the reader began to wait for the thread.
+    begun: Instant,
     has_ended: bool,
     /// What had happened before was delivered.
     is_replayed: bool,
@@ -89,6 +93,7 @@ impl Service {
                 ..Output::default()
             },
             shown: Some(shown),
+            begun: Instant::now(),
             has_ended: false,
             is_replayed: false,
         };
@@ -113,7 +118,9 @@ impl ThreadEvents {
                 return Next::Nothing;
             }
             if self.shown.is_some() {
-                if !self.service.wait_for(self.thread, &self.frames).await {
+                // Who is asked again and again would wait for ever.
+                let is_late = self.begun.elapsed() >= WAIT;
+                if is_late || !self.service.wait_for(self.thread, &self.frames).await {
                     self.has_ended = true;
                     continue;
                 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long a stream of a thread is open that does not exist, or that its client may not read.
-const WAIT: Duration = Duration::from_secs(600);
+pub(super) const WAIT: Duration = Duration::from_secs(600);
 /// Pauses between two checks whether the thread exists.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_secs(8);

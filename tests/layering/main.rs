@@ -94,6 +94,7 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("sha2", &["http/docs", "webhooks/signature"]),
     ("croner", &["crons/schedule"]),
     ("prometheus_client", &["metrics"]),
+    ("tokio_tungstenite", &["http/protocol/websocket"]),
 ];
 
 /// Files past this are to be divided.

@@ -17,7 +17,7 @@ SECONDS = os.environ.get("BACKSTITCH_SCHEMATHESIS_SECONDS")
 HERE = Path(__file__).parent
 # Operations whose response never ends, and those that never succeed, since there is nothing behind them.
 ENDLESS = {"stream_thread", "stream_events"}
-ABSENT = {"get_mcp", "delete_mcp"}
+ABSENT = {"get_mcp", "delete_mcp", "connect_events"}
 # Checks of single responses that make further requests.
 SINGLE = [
     "not_a_server_error",

@@ -3,6 +3,7 @@
 mod commands;
 mod events;
 mod rights;
+mod websocket;
 
 use serde_json::{Value, json};
 use test_support::client::{Client, Event, Open};

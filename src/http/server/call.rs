@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use hyper::{HeaderMap, Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode, upgrade::OnUpgrade};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     auth::Client,
@@ -44,6 +44,8 @@ pub struct Shared {
     pub streams: Arc<Semaphore>,
     /// The shares of principals in them.
     pub stream_shares: Shares,
+    /// What serves connections that speak another protocol now.
+    pub sockets: TaskTracker,
     pub drain: CancellationToken,
     /// Breaks off event streams: the drain is over.
     pub cut: CancellationToken,
@@ -71,6 +73,8 @@ pub struct Call {
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Option<Source>,
+    /// The connection, once it speaks the protocol that the client asks for.
+    pub upgrade: Option<OnUpgrade>,
     /// Whose share of the memory for requests its body takes.
     pub payer: Arc<str>,
     /// The memory of its head, and of its body once that is parsed.
@@ -160,7 +164,8 @@ impl Call {
         Ok(value)
     }
 
-    fn limits(&self) -> Limits {
+    /// What bounds the bodies of the client's requests.
+    pub fn limits(&self) -> Limits {
         Limits {
             grace: self.shared.options.body_grace,
             values: self.shared.options.body_values,

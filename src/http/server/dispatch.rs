@@ -8,6 +8,7 @@ use hyper::{
     body::{Body as _, Incoming},
     header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, LOCATION, ORIGIN},
     http::{request::Parts, uri::PathAndQuery},
+    upgrade::OnUpgrade,
 };
 use tokio::{task::JoinError, time::Instant};
 use tracing::Instrument;
@@ -124,7 +125,8 @@ impl Dispatcher {
         connection: Connection,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        let (parts, incoming) = request.into_parts();
+        let (mut parts, incoming) = request.into_parts();
+        let upgrade = parts.extensions.remove::<OnUpgrade>();
         let path = parts.uri.path();
         let client = if self.shared.options.is_public(path) {
             Client::local()
@@ -185,6 +187,7 @@ impl Dispatcher {
             query: Query::of(parts.uri.query()),
             headers,
             body: Some(Source::Coming(incoming)),
+            upgrade,
             run_id: None,
         };
         // Followers of the thread's events need not wait for their next poll.

@@ -79,6 +79,7 @@ impl Server {
             slots: Slots::new(options.max_requests),
             bodies: Budget::new(options.body_memory),
             streams: Arc::new(Semaphore::new(options.max_streams)),
+            sockets: TaskTracker::new(),
             stream_shares: Shares::of(options.max_streams),
             drain,
             cut,
@@ -123,8 +124,10 @@ impl Server {
         }
         drop(listener);
         connections.close();
+        shared.sockets.close();
         let limit = shared.options.last_responses;
-        if timeout(limit, connections.wait()).await.is_err() {
+        let ended = async { tokio::join!(connections.wait(), shared.sockets.wait()) };
+        if timeout(limit, ended).await.is_err() {
             tracing::warn!(open = connections.len(), "hanging up on slow requests");
             self.abort.cancel();
             connections.wait().await;
@@ -164,7 +167,7 @@ impl Server {
                 };
                 service_fn(move |request| dispatcher.clone().handle(connection.clone(), request))
             };
-            let mut connection = pin!(builder.serve_connection(socket, service));
+            let mut connection = pin!(builder.serve_connection_with_upgrades(socket, service));
             let (mut leaving, mut idle) = (false, false);
             loop {
                 let next = match activity.due(&shared.options) {

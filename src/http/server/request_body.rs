@@ -41,6 +41,18 @@ pub struct Received {
     reservation: Reservation,
 }
 
+/// A message that came on a connection that is no request.
+///
+/// # Errors
+/// 503 when the bodies that are being read take too much memory.
+pub fn received(bytes: &[u8], limits: &Limits) -> Result<Received, Error> {
+    let reservation = limits.budget.reserve(&limits.payer, bytes.len());
+    Ok(Received {
+        reservation: reservation.map_err(no_memory)?,
+        bytes: Bytes::copy_from_slice(bytes),
+    })
+}
+
 /// Where the body of a request is.
 pub enum Source {
     /// Still to be read.

@@ -1,0 +1,233 @@
+//! The protocol over a WebSocket: commands, their replies and events on one connection. A client that
+//! sends what cannot be taken, is silent or reads nothing is cut off.
+
+mod session;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
+use hyper::{
+    HeaderMap, Response, StatusCode,
+    header::{
+        ALLOW, CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+        SEC_WEBSOCKET_VERSION, UPGRADE,
+    },
+    upgrade::{OnUpgrade, Upgraded},
+};
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Error as SocketError, Message,
+        error::CapacityError,
+        handshake::derive_accept_key,
+        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+use self::session::Session;
+use crate::{
+    http::server::{
+        body::{self, Body},
+        call::{Call, StreamSlot},
+        error::Error,
+    },
+    stream::protocol::Event,
+    threads::protocol::Next,
+};
+
+/// The version of the WebSocket protocol.
+const VERSION: &str = "13";
+/// Bytes that are read from the connection and written to it at once.
+const BUFFER: usize = 16 << 10;
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// Limits of one connection.
+struct Limits {
+    /// Between two pings.
+    ping: Duration,
+    /// How long the client may send nothing, not even the answer to a ping.
+    silence: Duration,
+    /// How long the client may take nothing of what is sent.
+    stall: Duration,
+}
+
+/// Why a connection is closed.
+enum End {
+    /// The client has left, or reads nothing.
+    Gone,
+    /// The server closes it.
+    Close(CloseCode, &'static str),
+}
+
+/// `GET /threads/{thread_id}/stream/events`
+pub(in crate::http) async fn connect(mut call: Call) -> Result<Response<Body>, Error> {
+    let Some(upgrade) = call.upgrade.take().filter(|_| wants_socket(&call.headers)) else {
+        let error = Error::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+        let mut response = error.into_response();
+        let post = HeaderValue::from_static("POST");
+        response.headers_mut().insert(ALLOW, post);
+        return Ok(response);
+    };
+    let thread = call.path.thread()?;
+    if call.header(SEC_WEBSOCKET_VERSION.as_str()) != Some(VERSION) {
+        let detail = "This server speaks version 13 of the WebSocket protocol";
+        let mut response = Error::new(StatusCode::UPGRADE_REQUIRED, detail).into_response();
+        let version = HeaderValue::from_static(VERSION);
+        response
+            .headers_mut()
+            .insert(SEC_WEBSOCKET_VERSION, version);
+        return Ok(response);
+    }
+    let key = call.headers.get(SEC_WEBSOCKET_KEY);
+    let key = key.ok_or_else(|| Error::bad_request("A WebSocket needs a Sec-WebSocket-Key"))?;
+    let accept = derive_accept_key(key.as_bytes());
+    let slot = call.stream_slot()?;
+    let options = &call.shared.options;
+    let limits = Limits {
+        ping: options.heartbeat,
+        silence: options.idle_timeout,
+        stall: options.stall_timeout,
+    };
+    let largest = options.body_limit;
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(largest))
+        .max_frame_size(Some(largest))
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER);
+    let cut = call.shared.cut.clone();
+    let session = Session::new(&call, thread);
+    let serving = serve(upgrade, config, session, limits, cut, slot);
+    call.shared.sockets.spawn(serving);
+
+    let mut response = body::empty(StatusCode::SWITCHING_PROTOCOLS);
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accept) = HeaderValue::from_str(&accept) {
+        headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    Ok(response)
+}
+
+fn wants_socket(headers: &HeaderMap) -> bool {
+    let has = |name, word: &str| {
+        let values = headers.get_all(name).iter();
+        let texts = values.filter_map(|value: &HeaderValue| value.to_str().ok());
+        let mut words = texts.flat_map(|text| text.split(','));
+        words.any(|one| one.trim().eq_ignore_ascii_case(word))
+    };
+    has(UPGRADE, "websocket") && has(CONNECTION, "upgrade")
+}
+
+/// One connection to its end.
+async fn serve(
+    upgrade: OnUpgrade,
+    config: WebSocketConfig,
+    session: Session,
+    limits: Limits,
+    cut: CancellationToken,
+    _slot: StreamSlot,
+) {
+    // A client that hangs up over the handshake is gone.
+    let Ok(Ok(upgraded)) = timeout(limits.stall, upgrade).await else {
+        return;
+    };
+    let io = TokioIo::new(upgraded);
+    let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+    if let End::Close(code, reason) = talk(&mut socket, session, &limits, &cut).await {
+        let frame = CloseFrame {
+            code,
+            reason: reason.into(),
+        };
+        // The client's own close is waited for no longer than anything else.
+        let closing = async {
+            socket.close(Some(frame)).await?;
+            while socket.next().await.is_some_and(|read| read.is_ok()) {}
+            Ok::<_, SocketError>(())
+        };
+        let _ = timeout(Duration::from_secs(1), closing).await;
+    }
+}
+
+async fn talk(
+    socket: &mut Socket,
+    mut session: Session,
+    limits: &Limits,
+    cut: &CancellationToken,
+) -> End {
+    let mut pings = interval_at(Instant::now() + limits.ping, limits.ping);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut heard = Instant::now();
+    loop {
+        let out = tokio::select! {
+            biased;
+            () = cut.cancelled() => {
+                return End::Close(CloseCode::Restart, "The server is restarting");
+            }
+            read = socket.next() => {
+                heard = Instant::now();
+                match read {
+                    Some(Ok(Message::Text(text))) => {
+                        match session.carry_out(text.as_bytes()).await {
+                            Ok(replies) => replies,
+                            Err(end) => return end,
+                        }
+                    }
+                    Some(Ok(Message::Binary(_))) => {
+                        return End::Close(CloseCode::Unsupported, "Commands are texts");
+                    }
+                    // What is to be said to a ping is queued already.
+                    Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => vec![],
+                    Some(Ok(Message::Close(_))) | None => return End::Gone,
+                    Some(Err(SocketError::Capacity(CapacityError::MessageTooLong { .. }))) => {
+                        return End::Close(CloseCode::Size, "The message is larger than the limit");
+                    }
+                    Some(Err(SocketError::Utf8(_))) => {
+                        return End::Close(CloseCode::Invalid, "The message is no text");
+                    }
+                    Some(Err(SocketError::Protocol(_))) => {
+                        return End::Close(CloseCode::Protocol, "This is no WebSocket frame");
+                    }
+                    Some(Err(_)) => return End::Gone,
+                }
+            }
+            _ = pings.tick() => {
+                if heard.elapsed() > limits.silence {
+                    return End::Gone;
+                }
+                vec![Message::Ping(Bytes::new())]
+            }
+            next = session.next() => match next {
+                None => {
+                    let reason = "Your access to this thread was withdrawn";
+                    return End::Close(CloseCode::Policy, reason);
+                }
+                Some(Next::Event(event)) if session.admit(&event) => vec![text_of(&event)],
+                Some(Next::Event(_) | Next::Replayed) => vec![],
+                Some(Next::Lagged) => {
+                    return End::Close(CloseCode::Again, "The events were read too slowly");
+                }
+                Some(Next::Nothing) => {
+                    return End::Close(CloseCode::Normal, "There is no such thread");
+                }
+            },
+        };
+        for message in out {
+            match timeout(limits.stall, socket.send(message)).await {
+                Ok(Ok(())) => {}
+                _ => return End::Gone,
+            }
+        }
+    }
+}
+
+fn text_of(event: &Event) -> Message {
+    let mut out = Vec::with_capacity(event.data.len() + 256);
+    event.write_json(&mut out);
+    Message::text(String::from_utf8(out).unwrap_or_default())
+}

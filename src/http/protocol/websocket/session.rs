@@ -1,0 +1,215 @@
+//! What one WebSocket has subscribed to, and the commands that come on it.
+
+use std::sync::Arc;
+
+use futures::{FutureExt, future::BoxFuture};
+use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode};
+use uuid::Uuid;
+
+use super::{End, text_of};
+use crate::{
+    http::{
+        protocol::{
+            commands::carry_out,
+            message::{self, Code, Command, Fault, NoCommand},
+            start::Starter,
+            subscription::Subscription,
+        },
+        server::{
+            call::Call,
+            request_body::{self, Limits},
+        },
+    },
+    id::ThreadId,
+    stream::protocol::{Channels, Event},
+    threads::{
+        self,
+        protocol::{Next, ThreadEvents},
+    },
+    value::{Map, Value},
+};
+
+/// Most subscriptions of one connection: each event is compared with all of them.
+const SUBSCRIPTIONS: usize = 100;
+
+/// One connection.
+pub struct Session {
+    thread: ThreadId,
+    threads: threads::Service,
+    starter: Starter,
+    limits: Limits,
+    subscriptions: Vec<(Arc<str>, Subscription)>,
+    /// The events, once there is a subscription.
+    events: Option<ThreadEvents>,
+    withdrawn: BoxFuture<'static, ()>,
+    /// The last event that was delivered.
+    delivered: u64,
+}
+
+impl Session {
+    pub fn new(call: &Call, thread: ThreadId) -> Self {
+        Self {
+            thread,
+            threads: call.threads(),
+            starter: Starter::new(call, thread),
+            limits: call.limits(),
+            subscriptions: vec![],
+            events: None,
+            withdrawn: std::future::pending().boxed(),
+            delivered: 0,
+        }
+    }
+
+    /// The next event; none comes without a subscription. `None` when the client may not read the
+    /// thread any more.
+    pub async fn next(&mut self) -> Option<Next> {
+        let Some(events) = &mut self.events else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            biased;
+            () = &mut self.withdrawn => None,
+            next = events.next() => Some(next),
+        }
+    }
+
+    /// Whether a subscription admits an event, which then counts as delivered.
+    pub fn admit(&mut self, event: &Event) -> bool {
+        let mut subscriptions = self.subscriptions.iter();
+        let is_admitted =
+            subscriptions.any(|(_, one)| event.seq > one.since && one.filter.admits(event));
+        if is_admitted {
+            self.delivered = self.delivered.max(event.seq);
+        }
+        is_admitted
+    }
+
+    /// Carries out a command, and returns what is to be sent: the reply, and events that a new
+    /// subscription has missed.
+    pub async fn carry_out(&mut self, text: &[u8]) -> Result<Vec<Message>, End> {
+        let received = request_body::received(text, &self.limits);
+        let parsed = received.and_then(|body| request_body::parse(body, &self.limits));
+        let (body, _memory) = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) if error.status.as_u16() == 413 => {
+                return Err(End::Close(
+                    CloseCode::Size,
+                    "The message has too many values",
+                ));
+            }
+            Err(error) if error.status.is_server_error() => {
+                return Err(End::Close(
+                    CloseCode::Again,
+                    "There is no memory for the message now",
+                ));
+            }
+            Err(_) => return Ok(vec![text_message(&NoCommand::not_json().reply())]),
+        };
+        let command = match Command::read(&body) {
+            Ok(command) => command,
+            Err(none) => return Ok(vec![text_message(&none.reply())]),
+        };
+        let mut missed = vec![];
+        let carried_out = match &*command.method {
+            "subscription.subscribe" => self.subscribe(&command.params, &mut missed).await,
+            "subscription.unsubscribe" => self.unsubscribe(&command.params),
+            // Nothing is stored of a connection: the client subscribes, and names what it has.
+            "subscription.reconnect" => Ok(Map::from([("restored", false.into())])),
+            "agent.getTree" => self.tree(),
+            _ => carry_out(&self.starter, &command).await,
+        };
+        let reply = match carried_out {
+            Ok(result) => message::success(&command.id, result, self.delivered),
+            Err(fault) => message::failure(&command.id, &fault, Some(self.delivered)),
+        };
+        let mut out = vec![text_message(&reply)];
+        for event in missed {
+            self.delivered = self.delivered.max(event.seq);
+            out.push(text_of(&event));
+        }
+        Ok(out)
+    }
+
+    async fn subscribe(&mut self, params: &Value, missed: &mut Vec<Event>) -> Result<Map, Fault> {
+        let subscription = Subscription::read(params).map_err(Fault::argument)?;
+        if self.subscriptions.len() >= SUBSCRIPTIONS {
+            let message = format!("a connection has at most {SUBSCRIPTIONS} subscriptions");
+            return Err(Fault::new(Code::InvalidArgument, message));
+        }
+        let channels = subscription.filter.channels.clone();
+        let events = match self.events.take() {
+            None => {
+                let (events, withdrawn) = self.threads.protocol_events(self.thread, channels);
+                self.withdrawn = withdrawn.boxed();
+                events
+            }
+            Some(mut events) => {
+                // What the other subscriptions have passed over.
+                let passed = events.seq();
+                let (mut again, _) = self.threads.protocol_events(self.thread, channels.clone());
+                while passed > 0
+                    && let Next::Event(event) = again.next().await
+                    && event.seq <= passed
+                {
+                    let mut others = self.subscriptions.iter();
+                    let is_known =
+                        others.any(|(_, one)| event.seq > one.since && one.filter.admits(&event));
+                    let is_new = event.seq > subscription.since;
+                    if is_new && !is_known && subscription.filter.admits(&event) {
+                        missed.push(event);
+                    }
+                }
+                let all = self.subscriptions.iter();
+                let all = all.fold(channels, |all, (_, one)| all.and(&one.filter.channels));
+                events.want(all);
+                events
+            }
+        };
+        self.events = Some(events);
+        let id: Arc<str> = Uuid::new_v4().to_string().into();
+        self.subscriptions.push((id.clone(), subscription));
+        let replayed = i64::try_from(missed.len()).unwrap_or(i64::MAX);
+        Ok(Map::from([
+            ("subscription_id", Value::Str(id)),
+            ("replayed_events", replayed.into()),
+        ]))
+    }
+
+    fn unsubscribe(&mut self, params: &Value) -> Result<Map, Fault> {
+        let id = params.get("subscription_id").and_then(Value::as_str);
+        let id = id.ok_or_else(|| {
+            let message = "subscription.unsubscribe requires a subscription_id.";
+            Fault::new(Code::InvalidArgument, message)
+        })?;
+        let before = self.subscriptions.len();
+        self.subscriptions.retain(|(own, _)| **own != *id);
+        if self.subscriptions.len() == before {
+            let shown: String = id.chars().take(80).collect();
+            let message = format!("Unknown subscription: {shown}");
+            return Err(Fault::new(Code::NoSuchSubscription, message));
+        }
+        if let Some(events) = &mut self.events {
+            let all = self.subscriptions.iter();
+            let all = all.fold(Channels::default(), |all, (_, one)| {
+                all.and(&one.filter.channels)
+            });
+            events.want(all);
+        }
+        Ok(Map::new())
+    }
+
+    fn tree(&self) -> Result<Map, Fault> {
+        let tree = self.events.as_ref().and_then(ThreadEvents::tree);
+        match tree {
+            Some(tree) => Ok(Map::from([("tree", tree)])),
+            None => {
+                let message = "No active run is bound to this thread.";
+                Err(Fault::new(Code::NoSuchRun, message))
+            }
+        }
+    }
+}
+
+fn text_message(reply: &Value) -> Message {
+    Message::text(reply.to_json())
+}
