@@ -66,6 +66,22 @@ pub async fn statement<T>(statement: impl Future<Output = T>) -> T {
     result
 }
 
+tokio::task_local! {
+    static CLIENT: CancellationToken;
+}
+
+/// Does work that goes on when its client leaves, but can [ask](is_client_gone) whether it has.
+pub async fn with_client<T>(left: CancellationToken, work: impl Future<Output = T>) -> T {
+    CLIENT.scope(left, work).await
+}
+
+/// Whether nobody waits for the response any more: work of many steps begins no other one.
+pub fn is_client_gone() -> bool {
+    CLIENT
+        .try_with(CancellationToken::is_cancelled)
+        .unwrap_or(false)
+}
+
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;

@@ -1,9 +1,12 @@
 //! Memory that many clients share: how much of it is reserved, and by whom.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::oneshot;
 
 /// A number of bytes that reservations are made from. One payer may reserve at most half of it, so
 /// that there is something left for the others.
@@ -11,9 +14,6 @@ use tokio::sync::Notify;
 pub struct Budget {
     total: usize,
     state: Mutex<State>,
-    /// Whoever waits first has it locked, so that those behind come later.
-    waiting: tokio::sync::Mutex<()>,
-    released: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -21,6 +21,34 @@ struct State {
     reserved: usize,
     /// Only payers with reservations.
     payers: HashMap<Arc<str>, usize>,
+    /// Who came first is first.
+    waiting: VecDeque<Waiter>,
+    /// The number of the last waiter.
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    payer: Arc<str>,
+    bytes: usize,
+    turn: oneshot::Sender<Reservation>,
+}
+
+/// Somebody in the line; out of it once this is dropped.
+struct Place<'a> {
+    budget: &'a Arc<Budget>,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut state = self.budget.state.lock();
+        state.waiting.retain(|waiter| waiter.number != self.number);
+        drop(state);
+        // Those behind may have waited for this one alone.
+        self.budget.serve();
+    }
 }
 
 /// There is not enough left for a reservation.
@@ -38,8 +66,6 @@ impl Budget {
         Arc::new(Self {
             total,
             state: Mutex::default(),
-            waiting: tokio::sync::Mutex::default(),
-            released: Notify::new(),
         })
     }
 
@@ -77,18 +103,68 @@ impl Budget {
     }
 
     /// Reserves memory for a payer as soon as there is enough, first come first served: for work
-    /// that was accepted and must not fail. More than one payer may have counts as that.
+    /// that was accepted and must not fail. More than one payer may have counts as that. Who waits
+    /// for what the same payer has reserved holds no other payer up.
     pub async fn wait(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) -> Reservation {
         let bytes = bytes.min(self.share());
-        let _turn = self.waiting.lock().await;
         loop {
-            let mut released = std::pin::pin!(self.released.notified());
-            // From here on no release is missed.
-            released.as_mut().enable();
-            if let Ok(reservation) = self.reserve(payer, bytes) {
+            let (turn, reserved) = oneshot::channel();
+            let number = {
+                let mut state = self.state.lock();
+                state.last += 1;
+                let waiter = Waiter {
+                    number: state.last,
+                    payer: payer.clone(),
+                    bytes,
+                    turn,
+                };
+                state.waiting.push_back(waiter);
+                state.last
+            };
+            let _place = Place {
+                budget: self,
+                number,
+            };
+            self.serve();
+            // Nobody but this future takes it out of the line without a reservation.
+            if let Ok(reservation) = reserved.await {
                 return reservation;
             }
-            released.await;
+        }
+    }
+
+    /// Gives those who wait what there is. Who needs more than is left holds up all behind, so that
+    /// small ones do not take it for ever; who needs more of its payer's share those of that payer.
+    fn serve(self: &Arc<Self>) {
+        let mut served = vec![];
+        let mut state = self.state.lock();
+        let mut held_up = HashSet::new();
+        let mut at = 0;
+        while let Some(waiter) = state.waiting.get(at) {
+            let of_payer = state.payers.get(&waiter.payer).copied().unwrap_or(0);
+            if held_up.contains(&waiter.payer) || of_payer + waiter.bytes > self.share() {
+                held_up.insert(waiter.payer.clone());
+                at += 1;
+                continue;
+            }
+            if state.reserved + waiter.bytes > self.total {
+                break;
+            }
+            let Some(waiter) = state.waiting.remove(at) else {
+                break;
+            };
+            state.add(&waiter.payer, waiter.bytes);
+            let reservation = Reservation {
+                budget: self.clone(),
+                payer: waiter.payer,
+                bytes: waiter.bytes,
+            };
+            served.push((waiter.turn, reservation));
+        }
+        drop(state);
+        for (turn, reservation) in served {
+            // Who has left meanwhile gives it back.
+            drop(turn.send(reservation));
         }
     }
 
@@ -99,12 +175,11 @@ impl Budget {
         if !fits {
             return Err(Refusal::Exhausted);
         }
-        state.reserved += bytes;
-        *state.payers.entry(payer.clone()).or_default() += bytes;
+        state.add(payer, bytes);
         Ok(())
     }
 
-    fn release(&self, payer: &Arc<str>, bytes: usize) {
+    fn release(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) {
         let mut state = self.state.lock();
         state.reserved -= bytes;
         if let Some(left) = state.payers.get_mut(payer) {
@@ -113,8 +188,18 @@ impl Budget {
                 state.payers.remove(payer);
             }
         }
+        let somebody_waits = !state.waiting.is_empty();
         drop(state);
-        self.released.notify_waiters();
+        if somebody_waits {
+            self.serve();
+        }
+    }
+}
+
+impl State {
+    fn add(&mut self, payer: &Arc<str>, bytes: usize) {
+        self.reserved += bytes;
+        *self.payers.entry(payer.clone()).or_default() += bytes;
     }
 }
 
@@ -203,5 +288,36 @@ mod tests {
         assert!(futures::poll!(small.as_mut()).is_pending());
         drop(large);
         assert_eq!(small.await.bytes(), 10);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_its_own_share_holds_nobody_else_up() {
+        let budget = Budget::new(100);
+        let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
+        let first = budget.reserve(&ann, 50).unwrap();
+        let mut second = std::pin::pin!(budget.wait(&ann, 10));
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        let of_bob = budget.wait(&bob, 50).await;
+        assert_eq!(of_bob.bytes(), 50);
+        drop(first);
+        assert_eq!(second.await.bytes(), 10);
+    }
+
+    #[tokio::test]
+    async fn who_needs_what_nobody_has_left_is_served_before_those_behind() {
+        let budget = Budget::new(100);
+        let names = ["ann", "bob", "cid", "dan"].map(Arc::<str>::from);
+        let first = budget.reserve(&names[0], 50).unwrap();
+        let second = budget.reserve(&names[1], 30).unwrap();
+        let mut large = Box::pin(budget.wait(&names[2], 40));
+        let mut small = Box::pin(budget.wait(&names[3], 10));
+        assert!(futures::poll!(large.as_mut()).is_pending());
+        assert!(futures::poll!(small.as_mut()).is_pending());
+        // Nothing was released, yet nobody is in the way any more.
+        drop(large);
+        assert_eq!(small.await.bytes(), 10);
+        drop((first, second));
+        let state = budget.state.lock();
+        assert_eq!((state.reserved, state.waiting.len()), (0, 0));
     }
 }

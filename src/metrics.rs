@@ -67,6 +67,8 @@ pub struct Metrics {
     of_routes: Family<OfRoute, Histogram, NewHistogram>,
     served: Mutex<BTreeMap<Served, u64>>,
     ended: Mutex<BTreeMap<&'static str, u64>>,
+    tries: Mutex<BTreeMap<&'static str, u64>>,
+    firings: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl Default for Metrics {
@@ -80,6 +82,8 @@ impl Default for Metrics {
             of_routes,
             served: Mutex::default(),
             ended: Mutex::default(),
+            tries: Mutex::default(),
+            firings: Mutex::default(),
         }
     }
 }
@@ -96,6 +100,16 @@ impl Metrics {
     /// Counts the end of a run.
     pub fn count_end(&self, status: &'static str) {
         *self.ended.lock().entry(status).or_default() += 1;
+    }
+
+    /// Counts a try to deliver a webhook.
+    pub fn count_try(&self, result: &'static str) {
+        *self.tries.lock().entry(result).or_default() += 1;
+    }
+
+    /// Counts what became of a due time of a cron.
+    pub fn count_firing(&self, result: &'static str) {
+        *self.firings.lock().entry(result).or_default() += 1;
     }
 
     /// The responses by route and status.
@@ -121,13 +135,14 @@ impl Metrics {
         }
         let help = "Responses by route and status";
         counters.register("lg_api_http_requests", help, responses);
-        let ended = Family::<Labels, Counter>::default();
-        for (status, count) in &*self.ended.lock() {
-            let labels = vec![("status", (*status).to_owned())];
-            ended.get_or_create(&labels).inc_by(*count);
-        }
+        let ended = by("status", &self.ended);
         let help = "Runs that this process has ended, by status";
         counters.register("backstitch_runs_ended", help, ended);
+        let help = "Tries of this process to deliver a webhook, by result";
+        counters.register("backstitch_webhook_tries", help, by("result", &self.tries));
+        let help = "Due times of crons that this process has served, by result";
+        let firings = by("result", &self.firings);
+        counters.register("backstitch_cron_firings", help, firings);
         for of_name in measured.chunk_by(|one, next| one.name == next.name) {
             let gauges = Gauges::default();
             for measured in of_name {
@@ -143,6 +158,16 @@ impl Metrics {
         text::encode_registry(&mut text, &self.latencies)?;
         Ok(named_as_samples(&text))
     }
+}
+
+/// Counts under one label.
+fn by(label: &'static str, counts: &Mutex<BTreeMap<&'static str, u64>>) -> Family<Labels, Counter> {
+    let family = Family::<Labels, Counter>::default();
+    for (name, count) in &*counts.lock() {
+        let labels = vec![(label, (*name).to_owned())];
+        family.get_or_create(&labels).inc_by(*count);
+    }
+    family
 }
 
 /// In Prometheus' own format a counter is described by the name of its samples, which in OpenMetrics is
@@ -191,6 +216,8 @@ mod tests {
             metrics.count_response(served(status), Duration::from_millis(50));
         }
         metrics.count_end("success");
+        metrics.count_try("failed");
+        metrics.count_firing("created");
         let measured = Gauge {
             name: "lg_api_workers_max",
             help: "Slots",
@@ -203,6 +230,8 @@ mod tests {
             r#"lg_api_http_requests_total{method="GET",path="/threads/{thread_id}",status="200"} 2"#,
             r#"lg_api_http_requests_total{method="GET",path="/threads/{thread_id}",status="404"} 1"#,
             r#"backstitch_runs_ended_total{status="success"} 1"#,
+            r#"backstitch_webhook_tries_total{result="failed"} 1"#,
+            r#"backstitch_cron_firings_total{result="created"} 1"#,
             "# TYPE lg_api_workers_max gauge",
             "lg_api_workers_max 512.0",
             "# TYPE lg_api_http_requests_latency histogram",

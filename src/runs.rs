@@ -2,7 +2,7 @@
 //! and recovered.
 
 pub mod active;
-mod cancel;
+pub mod cancel;
 pub mod create;
 pub mod error;
 mod execute;
@@ -33,8 +33,8 @@ pub use service::{Options, Service};
 pub use shared::{Parts, Shared};
 pub use store::transitions;
 pub use store::{
-    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing, NewRun,
-    OpenRunState, PoolState, QueueClaim, Recover, Recovered, Run, Status, Store, Strategy, Tx,
-    Undo,
+    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing, NewRun, OpenPage,
+    OpenRunState, OpenedRun, PoolState, QueueClaim, Recover, Recovered, Run, Status, Store,
+    Strategy, Tx, Undo,
 };
 pub use waiting::Waiting;

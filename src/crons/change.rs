@@ -13,8 +13,8 @@ use crate::{
 pub struct Change {
     /// Another schedule.
     pub schedule: Option<String>,
-    /// Another time zone.
-    pub timezone: Option<String>,
+    /// Another time zone, or that of UTC.
+    pub timezone: Option<Option<String>>,
     /// Another end, or none.
     pub end_time: Option<Option<Timestamp>>,
     /// Whether it creates runs.
@@ -23,24 +23,37 @@ pub struct Change {
     pub on_run_completed: Option<OnRunCompleted>,
     /// Fields of metadata, which are added or replaced.
     pub metadata: Map,
-    /// The body of the request, whose fields replace those of the payload.
+    /// The body of the request, whose fields replace those of the payload. One that is null takes the
+    /// field back, unless every cron has it.
     pub payload: Map,
 }
+
+/// What every cron has: null changes nothing of it.
+const KEPT: [&str; 5] = [
+    "assistant_id",
+    "schedule",
+    "enabled",
+    "on_run_completed",
+    "metadata",
+];
 
 impl CronRow {
     /// The row with a change that is made at `now`.
     ///
     /// # Errors
-    /// It would have no valid schedule, or too much metadata.
+    /// It would have no valid schedule, an end that is past, or too much metadata.
     pub(super) fn changed(&self, change: &Change, now: Timestamp) -> Result<Self, Error> {
         let mut new = self.clone();
         if let Some(schedule) = &change.schedule {
             new.schedule.clone_from(schedule);
         }
         if let Some(zone) = &change.timezone {
-            new.timezone = Some(zone.clone());
+            new.timezone.clone_from(zone);
         }
         if let Some(end_time) = change.end_time {
+            if end_time.is_some_and(|end| end <= now) {
+                return Err(Error::Ended);
+            }
             new.end_time = end_time;
         }
         if let Some(enabled) = change.enabled {
@@ -54,10 +67,18 @@ impl CronRow {
             return Err(Error::Metadata(excess));
         }
         for (name, value) in &change.payload {
-            let is_removed = value.is_null() && &**name != "end_time";
-            if !is_removed && &**name != "assistant_id" {
+            let is_kept = KEPT.contains(&&**name);
+            // That there is no end is shown as LangGraph's server does.
+            if value.is_null() && !is_kept && &**name != "end_time" {
+                new.payload.remove(name);
+            } else if (!value.is_null() || !is_kept) && &**name != "assistant_id" {
                 new.payload.insert(name.clone(), value.clone());
             }
+        }
+        if !change.metadata.is_empty() {
+            // That of the runs is that of the cron.
+            new.payload
+                .insert("metadata", Value::map(new.metadata.clone()));
         }
         put_id(&mut new.payload, self.id);
         new.next_run = self.next_run_of(&new, now)?;

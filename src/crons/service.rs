@@ -92,7 +92,8 @@ impl Service {
     pub async fn create(&self, new: NewCron) -> Result<Value, Error> {
         let content = new.content;
         let text = content.schedule.unwrap_or_default();
-        let schedule = Schedule::parse(&text, content.timezone.as_deref())?;
+        let timezone = content.timezone.flatten();
+        let schedule = Schedule::parse(&text, timezone.as_deref())?;
         let now = self.inner.clock.now(&*self.inner.store).await?;
         let next = schedule.after(now);
         let next = next.ok_or_else(|| Error::Never(text.clone()))?;
@@ -114,7 +115,7 @@ impl Service {
             assistant: new.assistant,
             thread: new.thread,
             schedule: text,
-            timezone: content.timezone,
+            timezone,
             end_time,
             enabled: content.enabled.unwrap_or(true),
             on_run_completed: new.thread.is_none().then_some(completed),

@@ -108,6 +108,7 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     }
     let change = parse::content(&fields)?;
     let webhooks = &call.shared.options.webhooks;
+    parse::check(&change.payload, webhooks)?;
     let check = |cron: &CronRow| parse::request(&cron.payload, webhooks).map(drop);
     let changed = call.crons().change(call.viewer(), id, &change, check);
     Ok(body::json(StatusCode::OK, &changed.await?))

@@ -1,20 +1,19 @@
 //! Cancelling and deleting runs, and ending in this process what was ended in the storage.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{
     Error, Run, RunHandle, RunResult, Service, Status, Strategy, Tx, Undo,
-    request::{self, Cancel, CancelAction, CancelStatus, Target},
+    request::{self, CancelAction, Target},
 };
 use crate::{
     id::{RunId, ThreadId},
-    tree::{
-        members::{Access, Level},
-        store::rows::ThreadRow,
-    },
+    tree::{members::Access, store::rows::ThreadRow},
 };
+
+pub mod many;
 
 /// How long a cancelled run may take to store its work.
 const GRACE: Duration = Duration::from_secs(2);
@@ -69,42 +68,6 @@ impl Service {
         Ok(Some(
             result.unwrap_or_else(|| RunResult::empty(Status::Interrupted)),
         ))
-    }
-
-    /// Cancels several runs by request. Of all threads only those count that the client may write
-    /// to.
-    ///
-    /// # Errors
-    /// There was none to cancel, or the client may not write to the thread that is named; or the
-    /// storage failed.
-    pub async fn cancel_all_requested(
-        &self,
-        access: &Access,
-        which: Cancel,
-        action: CancelAction,
-    ) -> Result<(), Error> {
-        let runs = match which {
-            Cancel::Status(status) => self.cancellable(status, access).await?,
-            Cancel::Runs(thread, runs) => {
-                self.authorize(access, thread).await?;
-                runs.into_iter().map(|run| (thread, run)).collect()
-            }
-        };
-        let reason = requested(action);
-        let (mut known, mut any) = (false, false);
-        for (thread, run) in runs {
-            let target = Target { thread, run };
-            if self.end_run(access, target, action, &reason, None).await? {
-                any = true;
-            } else if !any && !known {
-                known = self.find_run(thread, run).await?.is_some();
-            }
-        }
-        if any {
-            Ok(())
-        } else {
-            Err(Error::NothingToCancel { known })
-        }
     }
 
     /// Cancels a run: its row is final, or gone, when this returns. False when it was final
@@ -273,41 +236,6 @@ impl Service {
             access.check(thread, level)?;
         }
         Ok(Some(tx))
-    }
-
-    /// Open runs of every thread that the client may write to, oldest first.
-    async fn cancellable(
-        &self,
-        status: CancelStatus,
-        access: &Access,
-    ) -> Result<Vec<(ThreadId, RunId)>, Error> {
-        let status = match status {
-            CancelStatus::Pending => Some(Status::Pending),
-            CancelStatus::Running => Some(Status::Running),
-            CancelStatus::All => None,
-        };
-        let open = self.shared.parts.runs.open(status).await?;
-        let Some(principal) = access.principal() else {
-            return Ok(open);
-        };
-        // One level for all runs of a thread.
-        let mut levels: HashMap<ThreadId, Option<Level>> = HashMap::new();
-        let mut writable = vec![];
-        for (thread, run) in open {
-            let level = match levels.get(&thread) {
-                Some(level) => *level,
-                None => {
-                    let tree = &self.shared.parts.tree;
-                    let level = tree.level_on_thread(thread, principal.clone()).await?;
-                    levels.insert(thread, level);
-                    level
-                }
-            };
-            if level >= Some(Level::Writer) {
-                writable.push((thread, run));
-            }
-        }
-        Ok(writable)
     }
 
     /// Cancels in this process runs that were ended in the storage.

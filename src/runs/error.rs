@@ -76,6 +76,9 @@ pub enum Error {
         /// There is such a run, and it has ended.
         known: bool,
     },
+    /// There are more than one request cancels.
+    #[error("{0} runs were cancelled, and there are more: send the request again")]
+    MoreToCancel(usize),
     /// The thread was created, and updates of its state were not applied.
     #[error("Thread {0} was created, but there were problems updating the state: {1}")]
     CreatedWithoutUpdates(ThreadId, Box<Self>),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
+
 use super::{EndedRun, Error, Run, Service};
 use crate::{
     budget::Reservation,
@@ -19,15 +21,43 @@ pub(super) struct Report {
     /// The span of the request that created the run.
     pub traceparent: Option<Arc<str>>,
     /// The memory that the body takes.
-    _memory: Reservation,
+    pub memory: Reservation,
 }
 
 impl Service {
-    /// What a delivery sends; `None` when nothing is left to report.
+    /// What a delivery sends; `None` when nothing is left to report. Waits until there is memory for it.
     ///
     /// # Errors
     /// The storage failed.
     pub(super) async fn report(&self, delivery: &Delivery) -> Result<Option<Report>, Error> {
+        let mut waited = None;
+        loop {
+            let Some((run, body)) = self.body(delivery).await? else {
+                return Ok(None);
+            };
+            let payer = run.principal.clone().unwrap_or_default();
+            let bytes = body.len();
+            let budget = &self.inner.states;
+            // A run that has ended does not grow: what was waited for is enough.
+            let memory = waited
+                .take()
+                .or_else(|| budget.wait(&payer, bytes).now_or_never());
+            if let Some(memory) = memory {
+                return Ok(Some(Report {
+                    body,
+                    traceparent: run.traceparent().map(Into::into),
+                    memory,
+                }));
+            }
+            // It is made once more later, rather than to take up memory that nobody counts, or the turn
+            // of somebody who has memory left.
+            drop(body);
+            waited = Some(budget.wait(&payer, bytes).await);
+        }
+    }
+
+    /// A run that has ended, and the body that reports it.
+    async fn body(&self, delivery: &Delivery) -> Result<Option<(Run, Vec<u8>)>, Error> {
         let key = delivery.key;
         // States may be large, and what they take is known only once they are read. It is never closed.
         let _turn = self.inner.deliveries.rendering.acquire().await.ok();
@@ -37,13 +67,7 @@ impl Service {
         let values = self.reported_values(&ended.run).await?;
         let report = report(&ended, values, Timestamp::now());
         let body = Value::map(report).to_json().into_bytes();
-        let payer = ended.run.principal.clone().unwrap_or_default();
-        let memory = self.inner.states.wait(&payer, body.len()).await;
-        Ok(Some(Report {
-            body,
-            traceparent: ended.run.traceparent().map(Into::into),
-            _memory: memory,
-        }))
+        Ok(Some((ended.run, body)))
     }
 
     /// The values at the last checkpoint of a run; null when it left none, went with its thread, or its

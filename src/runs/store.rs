@@ -258,6 +258,32 @@ pub struct Recovered {
     /// Runs that were lost [`DEATHS`] times: they ended with an error, and threads that go with
     /// them are gone.
     pub ended: Vec<RunId>,
+    /// Runs that could be neither taken over nor ended, and why: nothing of them was changed.
+    pub failed: Vec<(RunId, Error)>,
+}
+
+/// Which of the open runs to read.
+#[derive(Clone, Debug)]
+pub struct OpenPage {
+    /// Only those that wait, or that are executed.
+    pub status: Option<Status>,
+    /// Only those of threads that this principal may write to; all without one.
+    pub writer: Option<Arc<str>>,
+    /// Only those that were created after the run of this number.
+    pub after: Option<i64>,
+    /// The most.
+    pub limit: usize,
+}
+
+/// One of the open runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenedRun {
+    /// Its place in the order of creation.
+    pub seq: i64,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// The run.
+    pub run: RunId,
 }
 
 /// What a worker may take over.
@@ -271,6 +297,8 @@ pub struct Recover {
     pub busy: Vec<RunId>,
     /// How many it may take.
     pub limit: usize,
+    /// Runs that could not be recovered just now: those behind them come first.
+    pub failed: Vec<RunId>,
 }
 
 /// A run that was taken from the queue.
@@ -405,8 +433,15 @@ pub trait Store: Send + Sync + 'static {
         vec![]
     }
 
-    /// Open runs of every thread, oldest first.
-    async fn open(&self, status: Option<Status>) -> Result<Vec<(ThreadId, RunId)>, Error>;
+    /// A page of the open runs of every thread, oldest first.
+    async fn open(&self, page: OpenPage) -> Result<Vec<OpenedRun>, Error>;
+
+    /// Those of the runs that a thread has, each once, and whether they are open.
+    async fn is_open(
+        &self,
+        thread: ThreadId,
+        runs: Vec<RunId>,
+    ) -> Result<Vec<(RunId, bool)>, Error>;
 
     /// Registers this process, or renews its lease (database clock).
     async fn renew(&self, worker: WorkerId, lease: Duration) -> Result<(), Error>;

@@ -55,8 +55,8 @@ pub(super) mod types {
         id::{BranchId, CheckpointId, CronId, NodeId, RunId, ThreadId, TreeId, WorkerId},
         idempotency::{Claim, Claimed},
         runs::{
-            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun,
-            OpenRunState, QueueClaim, Recover, Recovered, Run, Status, Undo,
+            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun, OpenPage,
+            OpenRunState, OpenedRun, QueueClaim, Recover, Recovered, Run, Status, Undo,
         },
         store::{
             Item, Namespace, Put,
@@ -224,7 +224,8 @@ macro_rules! run_operations {
             read runs::run_sizes(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<(RunId, u64)>;
             read runs::ended_run(tree: TreeId, run: RunId) -> Option<EndedRun>;
             read runs::open_states(limit: usize) -> Vec<OpenRunState>;
-            read runs::open(status: Option<Status>) -> Vec<(ThreadId, RunId)>;
+            read runs::open([&] page: OpenPage) -> Vec<OpenedRun>;
+            read runs::is_open(thread: ThreadId, [&] runs: Vec<RunId>) -> Vec<(RunId, bool)>;
             store runs::renew(worker: WorkerId, lease: Duration) -> ();
             store runs::retire(worker: WorkerId) -> ();
             critical runs::recover([&] by: Recover) -> Recovered;

@@ -9,6 +9,9 @@ use super::address;
 
 /// Longest URL: no HTTP client sends a longer one.
 const LENGTH_MAX: usize = 65_534;
+/// Longest name of a host, and longest part of it between two dots: DNS knows no longer ones.
+const HOST_MAX: usize = 253;
+const LABEL_MAX: usize = 63;
 
 /// Which receivers may be called.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +55,17 @@ pub enum Refused {
     #[error("Webhook URL must not have port 0")]
     Port,
     /// Longer than any client sends.
-    #[error("Webhook URL must not be longer than {LENGTH_MAX} bytes")]
+    #[error(
+        "Webhook URL must not be longer than {LENGTH_MAX} bytes, written in ASCII with percent \
+         signs"
+    )]
     TooLong,
+    /// No host can have such a name.
+    #[error(
+        "Webhook host must not be longer than {HOST_MAX} bytes, nor have more than {LABEL_MAX} \
+         between two dots"
+    )]
+    HostTooLong,
     /// An address that is not public.
     #[error("Webhook host blocked: {0} IP range")]
     Blocked(&'static str),
@@ -67,6 +79,10 @@ impl Policy {
     /// Why it may not be called.
     pub fn check(&self, text: &str) -> Result<Url, Refused> {
         let url = parse(text)?;
+        // It is stored and sent in this form, which may be longer than what the client wrote.
+        if url.as_str().len() > LENGTH_MAX {
+            return Err(Refused::TooLong);
+        }
         if self.require_https && url.scheme() != "https" {
             return Err(Refused::Plain);
         }
@@ -76,6 +92,9 @@ impl Policy {
             Some(Host::Ipv6(v6)) => self.check_address(None, v6.into()).map(|()| url),
             Some(Host::Domain(name)) => {
                 let name = bare(name);
+                if name.len() > HOST_MAX || name.split('.').any(|label| label.len() > LABEL_MAX) {
+                    return Err(Refused::HostTooLong);
+                }
                 let is_local = name == "localhost" || name.ends_with(".localhost");
                 match is_local && !self.allow_loopback && !self.trusts_name(&name) {
                     true => Err(Refused::Blocked("loopback")),

@@ -99,6 +99,8 @@ macro_rules! backend {
                 the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed
                 the_right_of_a_runs_principal_is_read_when_it_is_taken_over
                 a_run_of_a_dead_process_is_taken_over
+                open_runs_are_read_in_pages_of_those_that_one_may_write_to
+                a_run_that_cannot_be_recovered_leaves_the_others
                 as_many_runs_are_taken_over_as_there_is_room_for
                 a_run_is_taken_over_by_one_of_those_who_try
                 a_run_that_is_lost_three_times_ends_as_error
@@ -118,6 +120,7 @@ macro_rules! backend {
             backend!(@room $open, outbox:
                 every_end_of_a_run_with_a_webhook_is_reported_once
                 what_is_rolled_back_or_deleted_is_not_reported
+                a_host_of_any_length_keeps_no_run_from_ending
                 a_delivery_is_taken_by_one_and_due_after_its_lease
                 a_failed_delivery_waits_and_a_dead_one_is_swept
                 deliveries_are_read_in_slices_of_hosts

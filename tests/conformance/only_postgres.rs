@@ -129,6 +129,7 @@ async fn runs_of_a_worker_whose_lease_lapsed_are_taken_over() {
             worker: alive,
             busy: busy.to_vec(),
             limit: 10,
+            failed: vec![],
         };
         let found = store.recover(by).await.unwrap();
         assert!(found.ended.is_empty());
@@ -165,6 +166,7 @@ async fn a_run_whose_claim_had_no_answer_is_found_again() {
             worker: me,
             busy: busy.to_vec(),
             limit: 10,
+            failed: vec![],
         };
         store.recover(by).await.unwrap().taken
     };

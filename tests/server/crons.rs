@@ -13,6 +13,7 @@ use test_support::talk::{ok, patch};
 on_both_storages!(
     a_cron_is_created_changed_and_deleted,
     a_change_goes_into_the_payload,
+    null_takes_back_what_a_cron_need_not_have,
     crons_are_searched_and_counted,
     crons_go_with_their_thread_and_their_assistant,
     crons_are_their_owners,
@@ -50,7 +51,7 @@ fn a_cron_is_created_changed_and_deleted(place: &Place) {
     let (_server, client) = serve(place);
     let body = json!({
         "assistant_id": "counter", "schedule": SELDOM, "input": {"count": 1}, "metadata": {"m": 1},
-        "webhook": null, "unknown": 1,
+        "webhook": null, "unknown": 1, "thread_id": "none of a cron's",
     });
     let made = create(&client, &body);
     let id = made["cron_id"].as_str().unwrap();
@@ -61,7 +62,7 @@ fn a_cron_is_created_changed_and_deleted(place: &Place) {
         "schedule": SELDOM, "timezone": null,
         "payload": {
             "assistant_id": COUNTER, "schedule": SELDOM, "input": {"count": 1},
-            "metadata": {"m": 1}, "unknown": 1, "config": {"configurable": {"cron_id": id}},
+            "metadata": {"m": 1}, "config": {"configurable": {"cron_id": id}},
         },
         "next_run_date": next, "metadata": {"m": 1}, "on_run_completed": "delete",
         "enabled": true, "created_at": made["created_at"], "updated_at": made["created_at"],
@@ -116,13 +117,10 @@ fn a_change_goes_into_the_payload(place: &Place) {
     );
     assert_eq!(off["next_run_date"], made["next_run_date"]);
     assert!(off["updated_at"].as_str() > made["updated_at"].as_str());
-    // Metadata is merged field by field; the payload has what was sent last.
+    // Metadata is merged field by field, that of the runs too.
     let metadata = change(json!({"metadata": {"a": {"y": 1}, "c": 3}}));
     assert_eq!(metadata["metadata"], json!({"a": {"y": 1}, "b": 2, "c": 3}));
-    assert_eq!(
-        metadata["payload"]["metadata"],
-        json!({"a": {"y": 1}, "c": 3})
-    );
+    assert_eq!(metadata["payload"]["metadata"], metadata["metadata"]);
     let config = change(json!({"config": {"tags": ["u"]}, "assistant_id": "agent"}));
     assert_eq!(
         config["payload"]["config"],
@@ -141,10 +139,45 @@ fn a_change_goes_into_the_payload(place: &Place) {
     assert_eq!(no_end["end_time"], Value::Null);
     assert_eq!(no_end["payload"].get("end_time"), Some(&Value::Null));
     assert_eq!(no_end["on_run_completed"], "keep");
-    // An end that is past: never again, but it stays.
-    let past = change(json!({"end_time": "2020-01-01T00:00:00Z"}));
-    assert_eq!(past["next_run_date"], Value::Null);
-    assert_eq!(ok(client.get(&path), 200), past);
+    let last = change(json!({"end_time": "9999-12-31T23:59:59Z"}));
+    assert_eq!(last["end_time"], "9999-12-31T23:59:59Z");
+    assert_eq!(last["next_run_date"], no_end["next_run_date"]);
+    for wrong in [
+        json!({"end_time": "2020-01-01T00:00:00Z"}),
+        json!({"config": 5}),
+        json!({"config": {"configurable": 5}}),
+        json!({"context": 5, "enabled": false}),
+        json!({"webhook": "/relative"}),
+    ] {
+        patch(&client, &path, &wrong).refused(422);
+    }
+    assert_eq!(ok(client.get(&path), 200), last);
+}
+
+fn null_takes_back_what_a_cron_need_not_have(place: &Place) {
+    let (_server, client) = serve(place);
+    let body = json!({
+        "assistant_id": "counter", "schedule": SELDOM, "timezone": "Europe/Paris",
+        "input": {"count": 1}, "webhook": "https://hooks.example/x", "metadata": {"m": 1},
+    });
+    let made = create(&client, &body);
+    let nulls = json!({
+        "timezone": null, "input": null, "webhook": null, "metadata": null, "schedule": null,
+        "enabled": null, "on_run_completed": null, "assistant_id": null, "config": null,
+        "thread_id": "x", "unknown": 1,
+    });
+    let changed = ok(patch(&client, &path(&made), &nulls), 200);
+    assert_eq!(changed["timezone"], Value::Null);
+    let next = changed["next_run_date"].as_str().unwrap();
+    assert_eq!(&next[4..], "-01-01T03:00:00+00:00");
+    let expected = json!({
+        "assistant_id": COUNTER, "schedule": SELDOM, "metadata": {"m": 1},
+        "config": {"configurable": {"cron_id": made["cron_id"]}},
+    });
+    assert_eq!(changed["payload"], expected);
+    for name in ["metadata", "schedule", "enabled", "on_run_completed"] {
+        assert_eq!(changed[name], made[name], "{name}");
+    }
 }
 
 fn crons_are_searched_and_counted(place: &Place) {

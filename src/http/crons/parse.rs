@@ -32,6 +32,15 @@ const OF_RUNS: [&str; 15] = [
     "feedback_keys",
 ];
 
+/// The fields of a cron beside those.
+const OWN: [&str; 5] = [
+    "schedule",
+    "timezone",
+    "end_time",
+    "enabled",
+    "on_run_completed",
+];
+
 /// What is configurable only of a run that a client addresses.
 const OF_ADDRESSES: [&str; 5] = [
     "cron_id",
@@ -49,23 +58,47 @@ pub(super) fn content(fields: &Fields<'_>) -> Result<Change, Error> {
         Some(Value::Null) => Some(None),
         Some(_) => {
             let text = text("end_time")?.unwrap_or_default();
-            let time = Timestamp::read(&text).ok_or_else(|| {
+            let time = end_time(&text).ok_or_else(|| {
                 let reason = "A date and time in the form of ISO 8601 is needed, such as \
                               2030-01-01T00:00:00Z";
                 fields.refuse("end_time", reason)
             })?;
-            Some(Some(time))
+            Some(time)
         }
     };
+    let timezone = match fields.map_of().get("timezone") {
+        Some(Value::Null) => Some(None),
+        _ => text("timezone")?.map(Some),
+    };
+    let mut payload = fields.map_of().clone();
+    payload.retain(|name, _| OF_RUNS.contains(&&**name) || OWN.contains(&&**name));
     Ok(Change {
         schedule: text("schedule")?,
-        timezone: text("timezone")?,
+        timezone,
         end_time,
         enabled: fields.flag("enabled")?,
         on_run_completed: fields.word("on_run_completed", OnRunCompleted::ALL)?,
         metadata: metadata(fields)?,
-        payload: fields.map_of().clone(),
+        payload,
     })
+}
+
+/// The time that an end names. The last days that a calendar has mean that there is none.
+fn end_time(text: &str) -> Option<Option<Timestamp>> {
+    if let Some(time) = Timestamp::read(text) {
+        return Some(Some(time));
+    }
+    let rest = text.strip_prefix("9999-12-3")?;
+    Timestamp::read(&format!("9999-12-2{rest}")).map(|_| None)
+}
+
+/// Checks what a change says of the runs, as if it said no more.
+pub(super) fn check(change: &Map, webhooks: &Policy) -> Result<(), Error> {
+    let mut body = change.clone();
+    body.retain(|_, value| !value.is_null());
+    // Whatever it says, the assistant stays.
+    body.insert("assistant_id", uuid::Uuid::nil().to_string());
+    request(&body, webhooks).map(drop)
 }
 
 /// The run that a body or a payload requests.
@@ -95,4 +128,25 @@ pub(in crate::http) fn request_of(cron: &CronRow) -> Result<Run, String> {
         webhook: webhook.and_then(|url| url.as_str().map(Into::into)),
         ..run
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_days_of_the_calendar_are_no_end() {
+        for text in [
+            "9999-12-31T23:59:59Z",
+            "9999-12-31",
+            "9999-12-30T23:00:00+00:00",
+        ] {
+            assert_eq!(end_time(text), Some(None), "{text}");
+        }
+        for text in ["9999-12-32", "9999-12-31T25:00:00Z", "9999-12-3", "never"] {
+            assert_eq!(end_time(text), None, "{text}");
+        }
+        let time = Timestamp::read("9999-12-01T00:00:00Z");
+        assert_eq!(end_time("9999-12-01T00:00:00Z"), Some(time));
+    }
 }

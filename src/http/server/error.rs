@@ -228,6 +228,7 @@ impl From<runs::Error> for Error {
             E::InFlight(_) => Self::conflict(error.to_string()).with_code("branch_busy"),
             E::NoGraph(_) | E::Invalid(_) => Self::bad_request(error.to_string()),
             E::NothingToCancel { known } => Self::nothing_to_cancel(known),
+            E::MoreToCancel(_) => Self::unavailable(error.to_string()),
             // The thread exists, so this is no failure of the creation.
             E::CreatedWithoutUpdates(..) => Self::new(StatusCode::CREATED, error.to_string()),
             E::Draining => Self::unavailable("The server is shutting down. Try again."),

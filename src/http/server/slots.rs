@@ -139,7 +139,7 @@ pub async fn execute(
             // Nobody gets this one.
             read.unwrap_or_else(|| Err(Error::unavailable("The client has left.")))
         } else {
-            work.await
+            abandon::with_client(abandoned, work).await
         };
         slot.permits.lock().clear();
         response

@@ -53,7 +53,7 @@ impl World {
             thread: Some(thread.parse().unwrap()),
             content: Change {
                 schedule: Some(schedule.to_owned()),
-                timezone: text("timezone"),
+                timezone: Some(text("timezone")),
                 end_time: Some(end),
                 payload: Map::from([("input", value!({"count": 1}))]),
                 ..Change::default()
@@ -194,6 +194,25 @@ async fn after_its_end_a_cron_is_never_due() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_due_before_its_end_and_not_served_by_then_makes_no_run() {
+    let world = World::at("2026-11-20T10:30:00Z").await;
+    let end = value!({"end_time": "2026-11-20T11:00:00Z"});
+    let served = world.cron(THREAD, "0 * * * *", end.clone()).await;
+    world.go("2026-11-20T11:00:30Z").await;
+    assert_eq!(
+        world.dues().await,
+        ["11-20T11:00"],
+        "at its end it still is"
+    );
+    assert_eq!(world.next(served).await, None);
+    let end = value!({"end_time": "2026-11-20T12:30:00Z"});
+    let late = world.cron(THREAD, "0 * * * *", end).await;
+    world.go("2026-11-20T14:00:00Z").await;
+    assert_eq!(world.dues().await, ["11-20T11:00"]);
+    assert_eq!(world.next(late).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disabled_cron_misses_its_times_and_goes_on_when_it_is_enabled() {
     let world = World::at("2026-11-20T10:30:00Z").await;
     let cron = world.cron(THREAD, "0 * * * *", value!({})).await;
@@ -220,7 +239,7 @@ async fn a_changed_schedule_counts_from_now() {
     let cron = world.cron(THREAD, "0 * * * *", value!({})).await;
     let change = Change {
         schedule: Some("45 * * * *".to_owned()),
-        timezone: Some("Asia/Kolkata".to_owned()),
+        timezone: Some(Some("Asia/Kolkata".to_owned())),
         ..Change::default()
     };
     // Half an hour apart from UTC.

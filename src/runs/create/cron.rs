@@ -12,6 +12,10 @@ use crate::{
     tree::members::{Access, Level},
 };
 
+/// Microseconds after the end of a cron in which the run of a time up to its end is still created:
+/// those of its last minute.
+const LATE: i64 = 60_000_000;
+
 impl Service {
     /// Creates the run of a cron that is due, on behalf of its principal, and moves the cron on. A time
     /// whose run cannot be created is skipped. False when another process was first.
@@ -36,12 +40,18 @@ impl Service {
             run: None,
         };
         let run = RunId::of_cron(cron.id, due.0);
+        let is_over = |end: Timestamp| now.0.saturating_sub(end.0) > LATE;
         let request = match request {
-            Ok(request) => self.prepare_of_cron(cron, run, request, &mut firing).await,
+            // Nobody served its last times before its end.
+            Ok(_) if cron.end_time.is_some_and(is_over) => Ok(None),
+            Ok(request) => {
+                let prepared = self.prepare_of_cron(cron, run, request, &mut firing);
+                prepared.await.map(Some)
+            }
             Err(reason) => Err(Error::Invalid(reason)),
         };
         let request = match request {
-            Ok(request) => Some(request),
+            Ok(request) => request,
             Err(error @ (Error::Draining | Error::Storage(_))) => return Err(error),
             Err(error) => {
                 tracing::error!(cron = %cron.id, %due, %error, "a cron cannot create its run");
@@ -54,6 +64,7 @@ impl Service {
                 Ok(Fired::Past(created @ (Created::Started(..) | Created::Queued(_)))),
                 Some(request),
             ) => {
+                self.inner.metrics.count_firing("created");
                 self.launch(&request, run, created).await?;
                 Ok(true)
             }
@@ -61,6 +72,9 @@ impl Service {
                 self.discard(run);
                 let fired = fired?;
                 log(cron, due, run, &fired);
+                if let Some(result) = result_of(&fired) {
+                    self.inner.metrics.count_firing(result);
+                }
                 Ok(!matches!(fired, Fired::Lost))
             }
         }
@@ -97,6 +111,18 @@ impl Service {
         prepared.new.create_thread = new_thread(&request, &ids, cron.thread);
         firing.run = Some(prepared.new);
         Ok(request)
+    }
+}
+
+/// Under which name a due time is counted that is past without a run of ours.
+fn result_of(fired: &Fired) -> Option<&'static str> {
+    match fired {
+        // The process that was first counts it.
+        Fired::Lost => None,
+        Fired::Past(Created::Denied(_)) => Some("disabled"),
+        Fired::Past(Created::NoThread) => Some("deleted"),
+        Fired::Past(Created::Exists) => Some("created"),
+        Fired::Past(_) | Fired::Skipped => Some("skipped"),
     }
 }
 

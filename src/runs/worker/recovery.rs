@@ -11,6 +11,9 @@ use crate::{
     value::Value,
 };
 
+/// So many runs that cannot be recovered are left behind in one round; the next one begins anew.
+const FAILED: usize = 256;
+
 impl Service {
     /// Polls for runs of dead processes, and for the ends of runs that others execute.
     pub(super) async fn recover_lost(self) {
@@ -38,6 +41,7 @@ impl Service {
     /// Takes over runs that dead processes left, as far as there is room; few at a time, so that
     /// several processes share them.
     pub(super) async fn take_over(&self) -> Result<(), Error> {
+        let mut failed = vec![];
         loop {
             let free = self.free_slots();
             if free == 0 {
@@ -47,6 +51,7 @@ impl Service {
                 worker: self.shared.worker,
                 busy: self.inner.active.lock().running.keys().copied().collect(),
                 limit: free.min(AT_ONCE),
+                failed: failed.clone(),
             };
             let found = self.shared.parts.runs.recover(by).await?;
             if !found.ended.is_empty() {
@@ -57,11 +62,18 @@ impl Service {
                 tracing::warn!(runs, "ended runs that were lost too often");
                 self.wake();
             }
+            let is_last =
+                found.taken.is_empty() && found.ended.is_empty() && found.failed.is_empty();
+            for (run, error) in found.failed {
+                tracing::error!(%run, %error, "a lost run could be neither taken over nor ended");
+                failed.push(run);
+            }
             let runs = found.taken.len();
             if runs > 0 {
                 tracing::warn!(runs, "took over runs that a dead process left");
                 self.execute_claimed(found.taken);
-            } else if found.ended.is_empty() {
+            }
+            if is_last || failed.len() > FAILED {
                 return Ok(());
             }
         }

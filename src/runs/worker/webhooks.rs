@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     checkpoint, fail_point,
-    runs::{Run, Service},
+    runs::{Run, Service, report::Report},
     time::Timestamp,
     webhooks::{
         outbox::{Delivery, Due, FailedTry, HostPage, Key},
@@ -37,7 +37,10 @@ const RENDERINGS: usize = 4;
 const WINDOW: usize = 128;
 /// How long a delivery is nobody else's: longer than a try takes.
 const LEASE: Duration = Duration::from_secs(30);
-/// The longest that reading and sending one delivery may take.
+/// How long a delivery may wait in this process, for its turn and for memory, and be read. After that it
+/// is returned: no receiver was called.
+const READ_LIMIT: Duration = Duration::from_secs(8);
+/// The longest that sending one may take.
 const TRY_LIMIT: Duration = Duration::from_secs(20);
 /// How long deliveries that are being sent have when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -49,6 +52,8 @@ const SWEEP_PAUSE: Duration = Duration::from_secs(600);
 const DEAD_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Most rows that one statement of a sweep deletes.
 const SWEEP_BATCH: usize = 1000;
+/// Most slices of hosts that are read at once; the next search goes on behind them.
+const SLICES: usize = 4;
 
 /// The deliveries that this process sends.
 pub(in crate::runs) struct Deliveries {
@@ -161,11 +166,14 @@ impl Service {
                 tracing::warn!(%error, "the outbox of webhooks could not be read");
             }
             if swept.is_none_or(|at| at.elapsed() > SWEEP_PAUSE) {
-                swept = Some(Instant::now());
                 let outbox = &self.shared.parts.outbox;
-                if let Err(error) = outbox.sweep_deliveries(DEAD_AGE, SWEEP_BATCH).await {
+                let gone = outbox.sweep_deliveries(DEAD_AGE, SWEEP_BATCH).await;
+                if let Err(error) = &gone {
                     tracing::warn!(%error, "old deliveries of webhooks could not be removed");
                 }
+                // The rest goes in the next rounds, between which others are sent.
+                let is_more = gone.is_ok_and(|gone| gone >= SWEEP_BATCH as u64);
+                swept = (!is_more).then(Instant::now);
             }
         }
     }
@@ -213,7 +221,7 @@ impl Service {
         }
         let first = deliveries.cursor.lock().clone();
         let (mut after, mut has_wrapped) = (first.clone(), false);
-        loop {
+        for _ in 0..SLICES {
             let page = HostPage {
                 after: after.clone(),
                 hosts: WINDOW,
@@ -237,6 +245,7 @@ impl Service {
                 has_wrapped = true;
             }
         }
+        Ok(HashMap::new())
     }
 
     /// Takes deliveries and sends each in a task of its own.
@@ -256,11 +265,7 @@ impl Service {
                     .await
                     .is_none()
                 {
-                    let taken = vec![(delivery.key, delivery.attempt)];
-                    let returned = service.shared.parts.outbox.release_deliveries(taken).await;
-                    if let Err(error) = returned {
-                        tracing::warn!(%error, "the delivery of a webhook waits for its lease");
-                    }
+                    service.return_delivery(&delivery).await;
                 }
             });
         }
@@ -269,20 +274,48 @@ impl Service {
         Ok(())
     }
 
+    /// Returns a delivery that was not sent: the try does not count.
+    async fn return_delivery(&self, delivery: &Delivery) {
+        self.inner.metrics.count_try("returned");
+        let taken = vec![(delivery.key, delivery.attempt)];
+        let returned = self.shared.parts.outbox.release_deliveries(taken).await;
+        if let Err(error) = returned {
+            tracing::warn!(%error, "the delivery of a webhook waits for its lease");
+        }
+    }
+
     /// One try: sends a delivery and records what became of it.
     async fn deliver(&self, delivery: &Delivery) {
         let outbox = &self.shared.parts.outbox;
         let (run, attempt) = (delivery.key.run, delivery.attempt);
-        let tried = tokio::time::timeout(TRY_LIMIT, self.try_to_deliver(delivery)).await;
-        let tried = tried.unwrap_or_else(|_| Err("the try took too long".into()));
+        let Ok(report) = tokio::time::timeout(READ_LIMIT, self.report(delivery)).await else {
+            tracing::warn!(%run, attempt, "a webhook waited too long for memory and is tried later");
+            return self.return_delivery(delivery).await;
+        };
+        let tried = match report {
+            Ok(Some(report)) => {
+                let tried = tokio::time::timeout(TRY_LIMIT, self.send_report(delivery, report));
+                let tried = tried.await;
+                tried.unwrap_or_else(|_| Err("the try took too long".into()))
+            }
+            Ok(None) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
         fail_point!(async "webhooks::delivered");
         let recorded = match tried {
             Ok(()) => {
                 tracing::debug!(%run, attempt, "webhook delivered");
+                self.inner.metrics.count_try("delivered");
                 outbox.delivered(delivery.key).await
             }
             Err(error) => {
                 let pause = pause_after(attempt);
+                let result = if pause.is_some() {
+                    "failed"
+                } else {
+                    "given_up"
+                };
+                self.inner.metrics.count_try(result);
                 match pause {
                     Some(_) => tracing::warn!(%run, attempt, error, "webhook not delivered"),
                     None => tracing::error!(
@@ -303,19 +336,20 @@ impl Service {
         }
     }
 
-    async fn try_to_deliver(&self, delivery: &Delivery) -> Result<(), String> {
-        let body = self.report(delivery).await;
-        let Some(report) = body.map_err(|error| error.to_string())? else {
-            return Ok(());
-        };
+    async fn send_report(&self, delivery: &Delivery, report: Report) -> Result<(), String> {
         let id = delivery.key.run.to_string();
         let now = Timestamp::now().0.div_euclid(1_000_000);
         let sender = &self.shared.parts.sender;
+        let Report {
+            body,
+            traceparent,
+            memory: _memory,
+        } = report;
         let message = Message {
             id: &id,
             timestamp: now,
-            traceparent: report.traceparent.as_deref(),
-            body: report.body,
+            traceparent: traceparent.as_deref(),
+            body,
         };
         let result = sender.send(&delivery.url, message).await;
         result.map_err(|error| error.to_string())

@@ -50,7 +50,7 @@ pub(super) use claim::claim;
 pub(super) use create::{batch::create_runs, create_run};
 pub(super) use finish::finish;
 pub(super) use fire::fire;
-pub(super) use open_runs::{open, open_states};
+pub(super) use open_runs::{is_open, open, open_states};
 pub(super) use reclaim::reclaim;
 pub(super) use recover::{recover, running};
 pub(super) use undo::remove_within;

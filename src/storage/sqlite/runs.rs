@@ -45,7 +45,7 @@ pub(super) use claim::{BEHIND, PRINCIPAL, READY};
 pub(super) use create::{create, create_all};
 pub(super) use finish::finish;
 pub(super) use fire::fire;
-pub(super) use open_runs::{open, open_states};
+pub(super) use open_runs::{is_open, open, open_states};
 pub(super) use reclaim::reclaim;
 pub(super) use recover::{recover, running};
 pub(super) use undo::remove;

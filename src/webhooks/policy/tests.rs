@@ -70,6 +70,11 @@ fn addresses_of_this_machine_and_of_private_networks_are_refused_in_every_form()
 #[test]
 fn a_url_must_be_absolute_and_name_a_host() {
     let long = format!("http://hooks.example/{}", "x".repeat(LENGTH_MAX));
+    // Each of these letters is six characters of the URL that is sent.
+    let umlauts = format!("http://hooks.example/{}", "ü".repeat(LENGTH_MAX / 6));
+    let label = format!("http://{}.example/", "x".repeat(LABEL_MAX + 1));
+    let host = format!("http://{}example/", "abc.".repeat(HOST_MAX / 4));
+    let letters = format!("http://{}.example/", "ü".repeat(LABEL_MAX));
     for (url, reason) in [
         ("http://", "no host"),
         ("http:///hook", "no host"),
@@ -99,6 +104,10 @@ fn a_url_must_be_absolute_and_name_a_host() {
         ("http://1.2.3.4.5/", "valid URL"),
         ("", "empty"),
         (&long, "longer than"),
+        (&umlauts, "longer than"),
+        (&label, "between two dots"),
+        (&host, "between two dots"),
+        (&letters, "between two dots"),
     ] {
         let open = Policy {
             allow_loopback: true,
@@ -197,4 +206,16 @@ fn what_is_stored_for_the_delivery_has_its_authority_in_full() {
         "http://xn--bcher-kva.example:81/"
     );
     assert_eq!(normalized("nothing"), None);
+}
+
+#[test]
+fn the_longest_host_that_dns_knows_is_accepted() {
+    let label = "x".repeat(LABEL_MAX);
+    let host = format!("{label}.{label}.{label}.{}", "x".repeat(HOST_MAX - 3 * 64));
+    for dot in ["", "."] {
+        let url = format!("https://{host}{dot}:8443/hook");
+        assert!(Policy::default().check(&url).is_ok(), "{url}");
+    }
+    let url = format!("https://{host}x/hook");
+    assert_eq!(Policy::default().check(&url), Err(Refused::HostTooLong));
 }

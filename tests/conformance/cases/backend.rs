@@ -50,6 +50,8 @@ pub trait Probe: Send + Sync {
     /// Message id, number of its event, depth and settled checkpoint of a tree's message nodes,
     /// by message id.
     async fn nodes(&self, tree: TreeId) -> Vec<(String, Option<i64>, i32, Option<CheckpointId>)>;
+    /// From now on every change of the row of this run fails.
+    async fn spoil(&self, run: RunId);
 }
 
 /// The map inside a value.

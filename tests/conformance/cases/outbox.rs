@@ -183,6 +183,7 @@ pub async fn every_end_of_a_run_with_a_webhook_is_reported_once(b: &Backend) {
                 worker,
                 busy: vec![],
                 limit: 10,
+                failed: vec![],
             };
             ended.extend(b.runs.recover(by).await.unwrap().ended);
             assert_eq!(due(b).await, ended, "one that goes on is not reported");
@@ -242,6 +243,26 @@ pub async fn what_is_rolled_back_or_deleted_is_not_reported(b: &Backend) {
     assert!(b.trees.delete_thread(thread).await.unwrap());
     assert_eq!(due(b).await, [], "deleted with its thread");
     assert_eq!(b.rows(&slot).await.get("outbox"), None);
+}
+
+pub async fn a_host_of_any_length_keeps_no_run_from_ending(b: &Backend) {
+    // Nothing that a page of an index could compress.
+    let host: String = (0..250)
+        .map(|_| uuid::Uuid::new_v4().simple().to_string())
+        .collect();
+    let url = format!("http://{host}.example/hook");
+    let thread = b.thread().await;
+    let (run, slot) = b.start(to(thread, &url)).await;
+    b.finish(run.id, slot).await;
+    assert_eq!(due(b).await, [run.id]);
+    let found = b.outbox.due_deliveries(1).await.unwrap();
+    assert_eq!(*found[0].host, host[..300]);
+    let taken = b
+        .outbox
+        .take_deliveries(vec![key(&run)], LEASE)
+        .await
+        .unwrap();
+    assert_eq!(*taken[0].url, url);
 }
 
 impl Backend {

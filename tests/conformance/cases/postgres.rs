@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use backstitch::{
-    id::{CheckpointId, ThreadId, TreeId},
+    id::{CheckpointId, RunId, ThreadId, TreeId},
     storage::postgres::{Options, Store},
     tree::event,
 };
@@ -111,5 +111,15 @@ impl Probe for Session {
                 )
             })
             .collect()
+    }
+
+    async fn spoil(&self, run: RunId) {
+        let text = format!(
+            "CREATE FUNCTION spoiled() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN RAISE EXCEPTION 'this row is spoiled'; END $$;
+             CREATE TRIGGER spoiled BEFORE UPDATE ON runs FOR EACH ROW
+             WHEN (OLD.run_id = '{run}') EXECUTE FUNCTION spoiled()"
+        );
+        self.0.batch_execute(&text).await.unwrap();
     }
 }

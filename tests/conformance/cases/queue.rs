@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use backstitch::{
     checkpoint::Error,
     id::{RunId, ThreadId, WorkerId},
-    runs::{Created, NewRun, QueueClaim, Recover, Recovered, Status},
+    runs::{Created, NewRun, OpenPage, QueueClaim, Recover, Recovered, Status},
     tree::{
         Outcome,
         members::{Access, Level},
@@ -189,6 +189,7 @@ async fn recover(b: &Backend, worker: WorkerId, limit: usize) -> Recovered {
         worker,
         busy: vec![],
         limit,
+        failed: vec![],
     };
     b.runs.recover(by).await.unwrap()
 }
@@ -247,6 +248,82 @@ pub async fn a_run_of_a_dead_process_is_taken_over(b: &Backend) {
     b.finish(mine.id, my_slot).await;
     b.runs.retire(me).await.unwrap();
     b.runs.retire(me).await.unwrap();
+}
+
+pub async fn open_runs_are_read_in_pages_of_those_that_one_may_write_to(b: &Backend) {
+    let threads = [b.thread().await, b.thread().await, b.thread().await];
+    let mut runs = vec![];
+    for thread in threads {
+        runs.push(b.start(new_run(thread)).await.0.id);
+        runs.push(b.queue(new_run(thread)).await.id);
+    }
+    for (thread, level) in [(threads[0], Level::Reader), (threads[1], Level::Writer)] {
+        let tree = b.trees.thread(thread).await.unwrap().unwrap().tree;
+        let mut tx = b.trees.begin(tree).await.unwrap();
+        tx.put_member(tree, "bob".into(), Some(level))
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    }
+    let read = async |status: Option<Status>, writer: Option<&str>, limit: usize| {
+        let mut found = vec![];
+        let mut page = OpenPage {
+            status,
+            writer: writer.map(Into::into),
+            after: None,
+            limit,
+        };
+        loop {
+            let open = b.runs.open(page.clone()).await.unwrap();
+            assert!(open.len() <= limit);
+            let Some(last) = open.last() else {
+                return found;
+            };
+            page.after = Some(last.seq);
+            found.extend(open.iter().map(|open| open.run));
+        }
+    };
+    assert_eq!(read(None, None, 4).await, runs);
+    assert_eq!(read(None, Some("bob"), 1).await, runs[2..4]);
+    assert_eq!(read(Some(Status::Pending), Some("bob"), 9).await, [runs[3]]);
+    assert!(read(None, Some("cid"), 9).await.is_empty());
+
+    let thread = threads[1];
+    assert_eq!(b.cancel(thread, Some(runs[3])).await, [runs[3]]);
+    let named = vec![runs[3], runs[2], runs[2], runs[0], unknown()];
+    let mut found = b.runs.is_open(thread, named).await.unwrap();
+    found.sort();
+    let mut expected = vec![(runs[2], true), (runs[3], false)];
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+pub async fn a_run_that_cannot_be_recovered_leaves_the_others(b: &Backend) {
+    let dead = dead(b).await;
+    let (bad, _) = b.start(by(dead, b.thread().await)).await;
+    let (good, _) = b.start(by(dead, b.thread().await)).await;
+    b.probe.spoil(bad.id).await;
+    let me = WorkerId::mint();
+    let found = recover(b, me, 10).await;
+    let taken: Vec<_> = found.taken.iter().map(|taken| taken.run.id).collect();
+    assert_eq!(taken, [good.id]);
+    let failed: Vec<_> = found.failed.iter().map(|(run, _)| *run).collect();
+    assert_eq!(failed, [bad.id]);
+    let row = b.run(&bad).await;
+    assert_eq!((row.status, row.attempt), (Status::Running, 1));
+
+    // Even if there is room for one alone.
+    let (next, _) = b.start(by(dead, b.thread().await)).await;
+    let found = recover(b, me, 1).await;
+    assert!(found.taken.is_empty() && found.failed[0].0 == bad.id);
+    let by = Recover {
+        worker: me,
+        busy: vec![],
+        limit: 1,
+        failed: vec![bad.id],
+    };
+    let found = b.runs.recover(by).await.unwrap();
+    assert_eq!(found.taken[0].run.id, next.id);
 }
 
 pub async fn as_many_runs_are_taken_over_as_there_is_room_for(b: &Backend) {

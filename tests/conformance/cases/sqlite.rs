@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use backstitch::{
-    id::{CheckpointId, ThreadId, TreeId},
+    id::{CheckpointId, RunId, ThreadId, TreeId},
     storage::sqlite::{Options, Store},
     tree::event,
 };
@@ -119,5 +119,14 @@ impl Probe for File {
             .unwrap()
             .collect::<Result<_, _>>()
             .unwrap()
+    }
+
+    async fn spoil(&self, run: RunId) {
+        let text = format!(
+            "CREATE TRIGGER spoiled BEFORE UPDATE ON runs WHEN OLD.run_id = x'{}'
+             BEGIN SELECT RAISE(ABORT, 'this row is spoiled'); END",
+            run.0.simple()
+        );
+        self.open().execute_batch(&text).unwrap();
     }
 }

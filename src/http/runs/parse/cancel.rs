@@ -5,7 +5,10 @@ use crate::{
         parse::{fields::Fields, ids},
         server::error::Error,
     },
-    runs::request::{Cancel, CancelStatus},
+    runs::{
+        cancel::many::RUNS,
+        request::{Cancel, CancelStatus},
+    },
     value::Value,
 };
 
@@ -29,6 +32,12 @@ pub(in super::super) fn cancel(body: &Value) -> Result<Cancel, Error> {
         ));
     };
     let thread = ids::thread(thread)?;
+    if runs.len() > RUNS {
+        return Err(fields.refuse(
+            "run_ids",
+            &format!("At most {RUNS} runs are cancelled at once"),
+        ));
+    }
     let runs = runs.iter().map(|id| id.parse());
     let runs = runs.collect::<Result<Vec<_>, _>>();
     let runs = runs.map_err(|_| Error::invalid("Invalid run ID: must be a UUID"))?;
@@ -50,8 +59,11 @@ mod tests {
             some,
             Cancel::Runs(id.parse().unwrap(), vec![id.parse().unwrap()])
         );
+        let many = |count| Value::list((0..count).map(|_| Value::from(id)).collect());
+        assert!(cancel(&value!({"thread_id": id, "run_ids": (many(RUNS))})).is_ok());
         for body in [
             value!({}),
+            value!({"thread_id": id, "run_ids": (many(RUNS + 1))}),
             value!({"status": "bogus"}),
             value!({"thread_id": id}),
             value!({"thread_id": "x", "run_ids": []}),

@@ -50,6 +50,19 @@ impl Failure {
         self.is_transient() && !self.is_over_time()
     }
 
+    /// Whether it concerns all that this connection does: the next statement would fail as well. Others
+    /// stood in the way of that statement alone, or its own rows did.
+    pub(crate) fn concerns_all(&self) -> bool {
+        let of_one = ["40001", "40P01", "55P03", "57014"];
+        match self {
+            Self::Database(error) => {
+                let code = error.code().map(SqlState::code);
+                is_transient(error) && !code.is_some_and(|code| of_one.contains(&code))
+            }
+            Self::Final(_) => false,
+        }
+    }
+
     fn is_over_time(&self) -> bool {
         matches!(self, Self::Database(error) if error.code() == Some(&SqlState::QUERY_CANCELED))
     }

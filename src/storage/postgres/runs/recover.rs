@@ -1,6 +1,6 @@
 //! Recovering runs of dead processes: they are taken over, or ended when that has happened too often.
 
-use deadpool_postgres::Object;
+use deadpool_postgres::{Object, Transaction};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -108,20 +108,69 @@ pub(in super::super) async fn running(
 
 /// See [`runs::Store::recover`](crate::runs::Store::recover).
 pub(in super::super) async fn recover(db: &mut Object, by: &Recover) -> Result<Recovered, Failure> {
-    let busy: Vec<_> = by.busy.iter().map(|run| run.0).collect();
+    let left: Vec<_> = by.busy.iter().chain(&by.failed).map(|run| run.0).collect();
     let limit = i64::try_from(by.limit).unwrap_or(i64::MAX);
-    let worker = by.worker.0;
     let lost = prepare(db, LOST).await?;
-    let transaction = db.transaction().await?;
-    let lost = transaction.query(&lost, &[&worker, &busy, &limit]).await?;
-    let lost = Lost::of(&lost)?;
+    let mut transaction = db.transaction().await?;
+    let rows = transaction
+        .query(&lost, &[&by.worker.0, &left, &limit])
+        .await?;
+    let lost = Lost::of(&rows)?;
+    let together = transaction.savepoint("lost").await?;
+    let recovered = match change(&together, by.worker, &lost).await {
+        Ok(recovered) => {
+            together.commit().await?;
+            recovered
+        }
+        Err(failure) if failure.concerns_all() => return Err(failure),
+        Err(_) => {
+            together.rollback().await?;
+            one_by_one(&mut transaction, by.worker, &lost).await?
+        }
+    };
+    transaction.execute(FORGET, &[]).await?;
+    transaction.commit().await?;
+    Ok(recovered)
+}
+
+/// Recovers those that can be: one whose row cannot be written must not keep the others from going on.
+async fn one_by_one(
+    transaction: &mut Transaction<'_>,
+    worker: WorkerId,
+    lost: &Lost,
+) -> Result<Recovered, Failure> {
+    let mut recovered = Recovered::default();
+    for (run, one) in lost.each() {
+        let alone = transaction.savepoint("lost").await?;
+        match change(&alone, worker, &one).await {
+            Ok(done) => {
+                alone.commit().await?;
+                recovered.taken.extend(done.taken);
+                recovered.ended.extend(done.ended);
+            }
+            Err(failure) if failure.concerns_all() => return Err(failure),
+            Err(failure) => {
+                alone.rollback().await?;
+                recovered.failed.push((RunId(run), failure.into_error()));
+            }
+        }
+    }
+    Ok(recovered)
+}
+
+/// Takes runs over and ends others, inside a transaction that has locked them.
+async fn change(
+    transaction: &Transaction<'_>,
+    worker: WorkerId,
+    lost: &Lost,
+) -> Result<Recovered, Failure> {
     let (mut taken, mut ended) = (vec![], vec![]);
     if !lost.taken.is_empty() {
         let statement = transaction.prepare_cached(TAKE_OVER).await?;
         taken = transaction
             .query(
                 &statement,
-                &[&worker, &lost.taken, &lost.losses, &lost.lost_at],
+                &[&worker.0, &lost.taken, &lost.losses, &lost.lost_at],
             )
             .await?;
     }
@@ -135,14 +184,13 @@ pub(in super::super) async fn recover(db: &mut Object, by: &Recover) -> Result<R
     for row in &ended {
         if row.try_get("temporary")? {
             let (tree, thread) = (row.try_get("tree_id")?, row.try_get("thread_id")?);
-            delete::purge(&transaction, tree, thread).await?;
+            delete::purge(transaction, tree, thread).await?;
         }
     }
-    transaction.execute(FORGET, &[]).await?;
-    transaction.commit().await?;
     Ok(Recovered {
         taken: claimed(&mut taken)?,
         ended: ids(&ended)?,
+        failed: vec![],
     })
 }
 
@@ -177,6 +225,28 @@ impl Lost {
             }
         }
         Ok(lost)
+    }
+
+    /// The runs, each alone.
+    fn each(&self) -> impl Iterator<Item = (Uuid, Self)> + '_ {
+        let taken = self.taken.iter().zip(&self.losses).zip(&self.lost_at);
+        let taken = taken.map(|((run, losses), lost_at)| {
+            let alone = Self {
+                taken: vec![*run],
+                losses: vec![*losses],
+                lost_at: vec![*lost_at],
+                ended: vec![],
+            };
+            (*run, alone)
+        });
+        let ended = self.ended.iter().map(|run| {
+            let alone = Self {
+                ended: vec![*run],
+                ..Self::default()
+            };
+            (*run, alone)
+        });
+        taken.chain(ended)
     }
 }
 

@@ -35,7 +35,13 @@ pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired, 
     };
     let kwargs = codec::encode(&run.kwargs, run.columns());
     let now = Timestamp::now();
+    db.execute_batch("SAVEPOINT run")?;
     let created = create(db, run.clone(), &kwargs, now)?;
+    if !matches!(created, Created::Started(..) | Created::Queued(_)) {
+        // Of a run that was refused nothing stays, such as a thread that was made for it.
+        db.execute_batch("ROLLBACK TO run")?;
+    }
+    db.execute_batch("RELEASE run")?;
     match created {
         Created::Denied(_) => {
             db.prepare_cached(DISABLE)?.execute(params![cron, now.0])?;

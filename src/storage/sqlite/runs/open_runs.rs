@@ -1,12 +1,14 @@
 //! Runs that are pending or running.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, params};
 
-use super::super::columns::{id, id_if, parsed};
+use super::super::columns::{all, id, id_if, one, parsed};
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
-    runs::{OpenRunState, Status},
+    runs::{OpenPage, OpenRunState, OpenedRun, Status},
     time::Timestamp,
 };
 
@@ -66,19 +68,50 @@ pub(super) fn open_runs(
     rows.map(|row| row.map_err(Error::from)).collect()
 }
 
-pub(super) const EVERYWHERE: &str = "SELECT thread_id, run_id FROM runs INDEXED BY runs_open \
-    WHERE status IN ('pending', 'running') AND (?1 IS NULL OR status = ?1) ORDER BY seq";
+pub(super) const EVERYWHERE: &str = "SELECT r.seq, r.thread_id, r.run_id \
+    FROM runs r INDEXED BY runs_open \
+    WHERE r.status IN ('pending', 'running') AND (?1 IS NULL OR r.status = ?1) \
+      AND (?2 IS NULL OR r.seq > ?2) \
+      AND (?3 IS NULL \
+        OR EXISTS (SELECT 1 FROM trees o WHERE o.tree_id = r.tree_id AND o.owner = ?3) \
+        OR EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = r.tree_id \
+          AND m.principal = ?3 AND m.level <> 'reader')) \
+    ORDER BY r.seq LIMIT ?4";
 
-/// Pending and running runs of all threads, oldest first.
-pub(in super::super) fn open(
+/// See [`runs::Store::open`](crate::runs::Store::open).
+pub(in super::super) fn open(db: &Connection, page: &OpenPage) -> Result<Vec<OpenedRun>, Error> {
+    let params = params![
+        page.status.map(Status::as_str),
+        page.after,
+        page.writer,
+        i64::try_from(page.limit).unwrap_or(i64::MAX),
+    ];
+    all(db, EVERYWHERE, params, |row| {
+        Ok(OpenedRun {
+            seq: row.get(0)?,
+            thread: id(row, 1)?,
+            run: id(row, 2)?,
+        })
+    })
+}
+
+pub(super) const AMONG: &str = "SELECT run_id, status IN ('pending', 'running') FROM runs \
+    WHERE run_id = ?2 AND thread_id = ?1";
+
+/// See [`runs::Store::is_open`](crate::runs::Store::is_open).
+pub(in super::super) fn is_open(
     db: &Connection,
-    status: Option<Status>,
-) -> Result<Vec<(ThreadId, RunId)>, Error> {
-    let mut statement = db.prepare_cached(EVERYWHERE)?;
-    let rows = statement.query_map([status.map(Status::as_str)], |row| {
-        Ok((id(row, 0)?, id(row, 1)?))
-    })?;
-    rows.map(|row| row.map_err(Error::from)).collect()
+    thread: ThreadId,
+    runs: &[RunId],
+) -> Result<Vec<(RunId, bool)>, Error> {
+    let mut found = vec![];
+    for run in runs.iter().collect::<BTreeSet<_>>() {
+        let params = params![thread.0.as_bytes(), run.0.as_bytes()];
+        found.extend(one(db, AMONG, params, |row| {
+            Ok((id(row, 0)?, row.get(1)?))
+        })?);
+    }
+    Ok(found)
 }
 
 pub(super) const STATES: &str = "SELECT CASE WHEN status = 'pending' THEN run_at END \

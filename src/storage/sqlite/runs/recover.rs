@@ -36,8 +36,8 @@ pub(super) const LOST: &str = select!(
       r.losses, r.lost_at, EXISTS (SELECT 1 FROM workers w WHERE w.worker_id = r.worker_id) \
      FROM runs r INDEXED BY one_running_per_branch \
      JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id \
-     WHERE r.status = 'running' AND (r.worker_id IS NOT ?1 OR (r.updated_at < ?3 \
-       AND NOT EXISTS (SELECT 1 FROM json_each(?4) x WHERE unhex(x.value) = r.run_id))) \
+     WHERE r.status = 'running' AND (r.worker_id IS NOT ?1 OR r.updated_at < ?3) \
+       AND NOT EXISTS (SELECT 1 FROM json_each(?4) x WHERE unhex(x.value) = r.run_id) \
      ORDER BY r.seq LIMIT ?2"
 );
 
@@ -45,8 +45,9 @@ pub(super) const LOST: &str = select!(
 /// whatever another one left `running` is dead.
 pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recovered, Error> {
     let now = Timestamp::now();
-    let busy = by.busy.iter().map(|run| format!("\"{}\"", run.0.simple()));
-    let busy = format!("[{}]", busy.collect::<Vec<_>>().join(","));
+    let left = by.busy.iter().chain(&by.failed);
+    let left = left.map(|run| format!("\"{}\"", run.0.simple()));
+    let left = format!("[{}]", left.collect::<Vec<_>>().join(","));
     let lost: Vec<(ClaimedRun, LostRun)> = db
         .prepare_cached(LOST)?
         .query_map(
@@ -54,23 +55,32 @@ pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recover
                 by.worker.0.as_bytes(),
                 i64::try_from(by.limit).unwrap_or(i64::MAX),
                 now.0 - REFUSED,
-                busy,
+                left,
             ],
             read_lost,
         )?
         .collect::<Result<_, _>>()?;
     let mut recovered = Recovered::default();
     for (ClaimedRun { run, slot, .. }, lost) in lost {
-        match lost.recovery() {
-            Recovery::End => {
-                end(db, &run, &slot, now)?;
-                recovered.ended.push(run.id);
-            }
+        // One that cannot be written must not keep the others from going on.
+        let id = run.id;
+        db.execute_batch("SAVEPOINT lost")?;
+        let done = match lost.recovery() {
+            Recovery::End => end(db, &run, &slot, now).map(|()| recovered.ended.push(id)),
             Recovery::TakeOver { losses, lost_at } => {
-                let taken = take_over(db, by.worker, run, slot, (losses, lost_at), now)?;
-                recovered.taken.push(taken);
+                let taken = take_over(db, by.worker, run, slot, (losses, lost_at), now);
+                taken.map(|taken| recovered.taken.push(taken))
             }
+        };
+        if let Err(error) = done {
+            // SQLite ends the whole transaction by itself when, for example, the disk is full.
+            if db.is_autocommit() {
+                return Err(error);
+            }
+            db.execute_batch("ROLLBACK TO lost")?;
+            recovered.failed.push((id, error));
         }
+        db.execute_batch("RELEASE lost")?;
     }
     // While a run of it waits, its row shows that it died: at shutdown it would have been deleted.
     db.prepare_cached(

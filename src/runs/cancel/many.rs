@@ -1,0 +1,140 @@
+//! Cancelling several runs by one request.
+
+use super::requested;
+use crate::{
+    abandon,
+    runs::{
+        Error, OpenPage, Service, Status,
+        request::{Cancel, CancelAction, CancelStatus, Target},
+    },
+    tree::members::Access,
+};
+
+/// Most runs that one request cancels.
+pub const RUNS: usize = 1000;
+/// How many of the open runs are read at once.
+const PAGE: usize = 100;
+
+/// What became of the runs of a request.
+#[derive(Default)]
+struct Sum {
+    /// One of them exists, or did a moment ago.
+    known: bool,
+    /// So many were ended.
+    ended: usize,
+    /// What first went wrong with one of them.
+    error: Option<Error>,
+    /// The client waits no more, or the storage is not there: the rest stays as it is.
+    stops: bool,
+}
+
+impl Service {
+    /// Cancels several runs by request. Of all threads only those count that the client may write
+    /// to. Who leaves cancels no more of them.
+    ///
+    /// # Errors
+    /// There was none to cancel, or the client may not write to the thread that is named; one of them
+    /// could not be cancelled, though the others were; there were more than one request cancels; or
+    /// the storage failed.
+    pub async fn cancel_all_requested(
+        &self,
+        access: &Access,
+        which: Cancel,
+        action: CancelAction,
+    ) -> Result<(), Error> {
+        let mut sum = Sum::default();
+        match which {
+            Cancel::Status(status) => self.cancel_open(access, status, action, &mut sum).await?,
+            Cancel::Runs(thread, runs) => {
+                self.authorize(access, thread).await?;
+                // What has ended takes no transaction.
+                let found = self.shared.parts.runs.is_open(thread, runs).await?;
+                sum.known = !found.is_empty();
+                for (run, is_open) in found {
+                    if is_open && !sum.stops {
+                        let target = Target { thread, run };
+                        self.cancel_one(access, target, action, &mut sum).await;
+                    }
+                }
+            }
+        }
+        match sum {
+            Sum {
+                error: Some(error), ..
+            } => Err(error),
+            Sum {
+                ended: 0, known, ..
+            } => Err(Error::NothingToCancel { known }),
+            Sum { .. } => Ok(()),
+        }
+    }
+
+    /// Cancels the open runs of every thread that the client may write to, oldest first.
+    async fn cancel_open(
+        &self,
+        access: &Access,
+        status: CancelStatus,
+        action: CancelAction,
+        sum: &mut Sum,
+    ) -> Result<(), Error> {
+        let status = match status {
+            CancelStatus::Pending => Some(Status::Pending),
+            CancelStatus::Running => Some(Status::Running),
+            CancelStatus::All => None,
+        };
+        let mut page = OpenPage {
+            status,
+            writer: access.principal().cloned(),
+            after: None,
+            limit: PAGE,
+        };
+        for _ in 0..RUNS / PAGE {
+            let open = self.shared.parts.runs.open(page.clone()).await?;
+            let is_last = open.len() < PAGE;
+            for open in open {
+                if sum.stops {
+                    return Ok(());
+                }
+                page.after = Some(open.seq);
+                sum.known = true;
+                let target = Target {
+                    thread: open.thread,
+                    run: open.run,
+                };
+                self.cancel_one(access, target, action, sum).await;
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+        page.limit = 1;
+        if !self.shared.parts.runs.open(page).await?.is_empty() {
+            sum.error.get_or_insert(Error::MoreToCancel(sum.ended));
+        }
+        Ok(())
+    }
+
+    async fn cancel_one(
+        &self,
+        access: &Access,
+        target: Target,
+        action: CancelAction,
+        sum: &mut Sum,
+    ) {
+        if abandon::is_client_gone() {
+            sum.stops = true;
+            return;
+        }
+        let reason = requested(action);
+        let ended = self.end_run(access, target, action, &reason, None);
+        match ended.await {
+            Ok(ended) => sum.ended += usize::from(ended),
+            // Its thread was deleted or taken from the client meanwhile.
+            Err(Error::NoThread(_)) => {}
+            Err(error) => {
+                sum.stops = matches!(error, Error::Storage(_));
+                sum.error.get_or_insert(error);
+            }
+        }
+    }
+}
