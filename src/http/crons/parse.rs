@@ -89,7 +89,10 @@ fn end_time(text: &str) -> Option<Option<Timestamp>> {
         return Some(Some(time));
     }
     let rest = text.strip_prefix("9999-12-3")?;
-    Timestamp::read(&format!("9999-12-2{rest}")).map(|_| None)
+    let is_day = rest.starts_with(['0', '1']);
+    // The day before the last ones tells whether the rest makes sense.
+    let earlier = Timestamp::read(&format!("9999-12-2{rest}")).filter(|_| is_day);
+    earlier.map(|_| None)
 }
 
 /// Checks what a change says of the runs, as if it said no more.
