@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Error,
+    Error, keys,
     layers::Layers,
     values::{count, switch},
 };
@@ -44,6 +44,9 @@ pub fn crons(layers: &Layers) -> Result<crons::Options, Error> {
     Ok(crons::Options {
         fires: layers.required("crons", switch)?,
         bytes: layers.required("cron_bytes", |text| count(text, 1, 1 << 24))?,
+        needs_principal: layers
+            .optional("api_keys", keys::api_keys)?
+            .is_some_and(|keys| !keys.is_empty()),
     })
 }
 

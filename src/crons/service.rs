@@ -1,12 +1,15 @@
 //! What clients do with crons, and which of them are due.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use super::{
     Change, Clock, CronRow, Error, Schedule, Store,
     change::put_id,
     request::{Filter, OnRunCompleted, Search},
-    store::CreatedCron,
+    store::{CreatedCron, DueCron},
 };
 use crate::{
     checkpoint,
@@ -27,6 +30,8 @@ pub struct Options {
     pub fires: bool,
     /// Most bytes of the payload and metadata of one, as JSON.
     pub bytes: usize,
+    /// Whether those that nobody who authenticated has created make no runs: there are keys now.
+    pub needs_principal: bool,
 }
 
 impl Default for Options {
@@ -34,6 +39,7 @@ impl Default for Options {
         Self {
             fires: true,
             bytes: 256 << 10,
+            needs_principal: false,
         }
     }
 }
@@ -58,6 +64,8 @@ struct Inner {
     clock: Clock,
     options: Options,
     turns: Lines<CronId>,
+    /// Orphans were told of.
+    has_warned: AtomicBool,
 }
 
 /// The crons of this server. Cheap to clone.
@@ -75,6 +83,7 @@ impl Service {
                 clock,
                 options,
                 turns: Lines::new(patience),
+                has_warned: AtomicBool::new(false),
             }),
         }
     }
@@ -82,6 +91,19 @@ impl Service {
     /// Whether this process creates the runs of crons that are due.
     pub fn fires(&self) -> bool {
         self.inner.options.fires
+    }
+
+    /// Whether a cron is nobody's while clients authenticate: then its runs would have every right.
+    pub fn is_orphan(&self, cron: &CronRow) -> bool {
+        let is_orphan = self.inner.options.needs_principal && cron.principal.is_none();
+        if is_orphan && !self.inner.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                cron = %cron.id,
+                "crons that were created without keys make no runs while there are keys: start the \
+                 server without keys to list and delete them"
+            );
+        }
+        is_orphan
     }
 
     /// Creates a cron; returns it in the form clients see.
@@ -222,13 +244,26 @@ impl Service {
         Ok(self.inner.store.count_crons(filter).await?)
     }
 
-    /// The time, and some of the crons that are due now.
+    /// The time, and some of the crons that are due now, behind one of them.
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn due(&self, limit: usize) -> Result<(Timestamp, Vec<CronRow>), checkpoint::Error> {
+    pub async fn due(
+        &self,
+        after: Option<(Timestamp, CronId)>,
+        limit: usize,
+    ) -> Result<(Timestamp, Vec<DueCron>), checkpoint::Error> {
         let now = self.inner.clock.now(&*self.inner.store).await?;
-        Ok((now, self.inner.store.due_crons(now, limit).await?))
+        let due = self.inner.store.due_crons(now, after, limit).await?;
+        Ok((now, due))
+    }
+
+    /// A cron, whosever it is.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn row_of(&self, id: CronId) -> Result<Option<CronRow>, checkpoint::Error> {
+        self.inner.store.cron(id, None).await
     }
 }
 

@@ -62,6 +62,19 @@ impl CronRow {
     }
 }
 
+/// A cron that is due, without what its runs request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueCron {
+    /// Key.
+    pub id: CronId,
+    /// Whom it belongs to.
+    pub owner: Arc<str>,
+    /// The thread of its runs.
+    pub thread: Option<ThreadId>,
+    /// When it was due.
+    pub due: Timestamp,
+}
+
 /// What became of a creation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CreatedCron {
@@ -117,10 +130,12 @@ pub trait Store: Send + Sync + 'static {
     /// How many crons there are.
     async fn count_crons(&self, filter: Filter) -> Result<u64, checkpoint::Error>;
 
-    /// Crons that are due at `now`, those that are due longest first.
+    /// Crons that are due at `now`, those that are due longest first, behind the one that was due then
+    /// and has this id.
     async fn due_crons(
         &self,
         now: Timestamp,
+        after: Option<(Timestamp, CronId)>,
         limit: usize,
-    ) -> Result<Vec<CronRow>, checkpoint::Error>;
+    ) -> Result<Vec<DueCron>, checkpoint::Error>;
 }

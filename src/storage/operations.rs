@@ -50,7 +50,7 @@ pub(super) mod types {
         crons::{
             CronRow,
             request::{Filter as CronFilter, Search as CronSearch},
-            store::CreatedCron,
+            store::{CreatedCron, DueCron},
         },
         id::{BranchId, CheckpointId, CronId, NodeId, RunId, ThreadId, TreeId, WorkerId},
         idempotency::{Claim, Claimed},
@@ -347,7 +347,7 @@ macro_rules! cron_operations {
             write crons::delete_cron(id: CronId, [&] viewer: Option<Arc<str>>) -> bool;
             read crons::search_crons([&] search: CronSearch) -> Vec<CronRow>;
             read crons::count_crons([&] filter: CronFilter) -> u64;
-            read crons::due_crons(now: Timestamp, limit: usize) -> Vec<CronRow>;
+            read crons::due_crons(now: Timestamp, after: Option<(Timestamp, CronId)>, limit: usize) -> Vec<DueCron>;
         }}
     };
 }

@@ -145,6 +145,7 @@ macro_rules! backend {
                 an_answered_checkpoint_is_copied_as_interrupted
             );
             backend!(@room $open, crons:
+                due_crons_are_read_in_pages_without_a_gap
                 a_cron_comes_back_with_every_field
                 a_cron_needs_its_assistant_and_a_level_on_its_thread
                 a_cron_that_changed_meanwhile_is_not_replaced

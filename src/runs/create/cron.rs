@@ -44,6 +44,7 @@ impl Service {
         let request = match request {
             // Nobody served its last times before its end.
             Ok(_) if cron.end_time.is_some_and(is_over) => Ok(None),
+            Ok(_) if self.shared.parts.crons.is_orphan(cron) => Ok(None),
             Ok(request) => {
                 let prepared = self.prepare_of_cron(cron, run, request, &mut firing);
                 prepared.await.map(Some)

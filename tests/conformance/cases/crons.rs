@@ -323,7 +323,7 @@ pub async fn crons_are_listed_in_every_order_and_counted(b: &Backend) {
         assert_eq!(page, found.into_iter().skip(1).take(1).collect::<Vec<_>>());
     }
     let due = async |at: i64, limit| {
-        let found = b.crons.due_crons(Timestamp(at), limit).await.unwrap();
+        let found = b.crons.due_crons(Timestamp(at), None, limit).await.unwrap();
         found.iter().map(|cron| cron.id).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -333,6 +333,39 @@ pub async fn crons_are_listed_in_every_order_and_counted(b: &Backend) {
     );
     assert_eq!(due(DUE.0 - 1, 10).await, []);
     assert_eq!(due(DUE.0, 0).await, []);
+}
+
+pub async fn due_crons_are_read_in_pages_without_a_gap(b: &Backend) {
+    let assistant = assistant(b).await;
+    let thread = b.thread().await;
+    let mut expected = vec![];
+    for (number, thread) in [None, Some(thread), None, Some(thread), None]
+        .into_iter()
+        .enumerate()
+    {
+        let owner = if number % 2 == 0 { "ann\0" } else { "bob" };
+        // Three have the same time.
+        let time = Timestamp(DUE.0 + (number as i64 / 3));
+        let new = CronRow {
+            owner: owner.into(),
+            next_run: Some(time),
+            ..row(assistant, thread)
+        };
+        let made = create(b, new).await;
+        expected.push((time, made.id, made.owner, thread));
+    }
+    expected.sort();
+    let mut found = vec![];
+    let mut after = None;
+    loop {
+        let page = b.crons.due_crons(Timestamp(DUE.0 + 9), after, 2).await;
+        let page = page.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some((last.due, last.id));
+        let page = page.into_iter();
+        found.extend(page.map(|due| (due.due, due.id, due.owner, due.thread)));
+    }
+    assert_eq!(found, expected);
 }
 
 pub async fn a_cron_goes_with_its_thread_or_its_assistant(b: &Backend) {

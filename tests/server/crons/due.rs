@@ -16,6 +16,7 @@ on_both_storages!(
     a_time_whose_run_cannot_be_created_is_skipped,
     a_server_that_serves_no_crons_says_so_and_leaves_them_to_others,
     many_crons_that_are_due_at_once_stall_nothing,
+    crons_made_without_keys_make_no_runs_while_there_are_keys,
 );
 
 /// The time of the database, in its own form.
@@ -217,6 +218,23 @@ fn a_server_that_serves_no_crons_says_so_and_leaves_them_to_others(place: &Place
         runs(&client, &thread).len() == 2
     });
     assert_eq!(due(place, &server), 0);
+}
+
+fn crons_made_without_keys_make_no_runs_while_there_are_keys(place: &Place) {
+    let (mut server, client) = serve(place);
+    let thread = client.thread();
+    create_on(&client, &thread, &body("orphan"));
+    server.restart_with("BACKSTITCH_API_KEYS", "ann=key-a");
+    let ann = Client::of(&server).with_key("key-a");
+    make_due(place, &server);
+    until("its time is past", || due(place, &server) == 0);
+    let mine = ann.thread();
+    create_on(&ann, &mine, &body("hers"));
+    make_due(place, &server);
+    until("hers has run", || runs(&ann, &mine).len() == 1);
+    until("the times of both are past", || due(place, &server) == 0);
+    let sql = "SELECT CAST(count(*) AS text) FROM runs WHERE principal IS NULL";
+    assert_eq!(rows(place, &server, sql)[0][0].as_deref(), Some("0"));
 }
 
 /// The crons of the test below: few enough for every build, or as many as the variable says.

@@ -4,7 +4,7 @@ use deadpool_postgres::Object;
 
 use super::{
     super::{
-        columns::{Json, Params, Time, all, column, name, one},
+        columns::{Json, Params, Time, all, column, id_if, name, one, unname},
         connection::Failure,
     },
     rows::cron_of,
@@ -13,7 +13,9 @@ use crate::{
     crons::{
         CronRow,
         request::{Filter, Search},
+        store::DueCron,
     },
+    id::CronId,
     time::Timestamp,
 };
 
@@ -94,11 +96,11 @@ const COUNTS: [&str; 3] = [
     ),
 ];
 
-const DUE: &str = concat!(
-    "SELECT ",
-    cron_columns!(),
-    " FROM crons WHERE enabled AND next_run_at <= $1 ORDER BY next_run_at LIMIT $2"
-);
+const DUE: &str = "
+SELECT cron_id, owner, thread_id, next_run_at FROM crons
+ WHERE enabled AND next_run_at <= $1 AND next_run_at >= COALESCE($2, '-infinity'::timestamptz)
+   AND ($2 IS NULL OR next_run_at > $2 OR cron_id > $3::uuid)
+ ORDER BY next_run_at, cron_id LIMIT $4";
 
 /// Which of the three ways leads to the crons that a filter lets pass.
 fn way(filter: &Filter) -> usize {
@@ -152,9 +154,20 @@ pub(in super::super) async fn count_crons(db: &Object, filter: &Filter) -> Resul
 pub(in super::super) async fn due_crons(
     db: &Object,
     now: Timestamp,
+    after: Option<(Timestamp, CronId)>,
     limit: usize,
-) -> Result<Vec<CronRow>, Failure> {
-    all(db, DUE, &[&Time(now), &whole(limit)], cron_of).await
+) -> Result<Vec<DueCron>, Failure> {
+    let (due, id) = after.map_or((None, None), |(due, id)| (Some(Time(due)), Some(id.0)));
+    let params: Params<'_, 4> = [&Time(now), &due, &id, &whole(limit)];
+    all(db, DUE, &params, |row| {
+        Ok(DueCron {
+            id: CronId(column(row, "cron_id")?),
+            owner: unname(column(row, "owner")?),
+            thread: id_if(row, "thread_id")?,
+            due: column::<Time>(row, "next_run_at")?.0,
+        })
+    })
+    .await
 }
 
 statements!(ALL, OWNED, OF_THREAD, COUNTS, DUE);

@@ -1,5 +1,7 @@
 //! The due time of a cron: its run is created and the cron moves on, in one transaction.
 
+use std::time::Duration;
+
 use deadpool_postgres::Object;
 use futures::FutureExt;
 
@@ -16,6 +18,10 @@ use crate::{
     runs::{Created, Fired, Firing, Strategy},
 };
 
+/// How long a due time waits for the others of its thread: it is served later, and those behind it now.
+const PATIENCE: Duration = Duration::from_secs(1);
+const IMPATIENT: &str = "SET LOCAL lock_timeout = '1s'";
+
 /// Whoever finds the row locked is too late: the other process has this due time.
 const CLAIM: &str = "
 SELECT 1 FROM crons WHERE cron_id = $1 AND next_run_at = $2 AND updated_at = $3 AND enabled FOR UPDATE SKIP LOCKED";
@@ -31,7 +37,11 @@ const FORGET: &str = "DELETE FROM crons WHERE cron_id = $1";
 /// See [`runs::Store::fire`](crate::runs::Store::fire).
 pub(in super::super) async fn fire(store: &Store, firing: &Firing) -> Result<Fired, Error> {
     let _turn = match &firing.run {
-        Some(run) => Some(store.hot.thread(run.thread).await?),
+        Some(run) => {
+            let turn = tokio::time::timeout(PATIENCE, store.hot.thread(run.thread));
+            let crowded = |_| Error::Unavailable("others are changing the thread".to_owned());
+            Some(turn.await.map_err(crowded)??)
+        }
         None => None,
     };
     let mut transaction = store.turns.unlocked().await?;
@@ -52,6 +62,7 @@ pub(in super::super) async fn fire(store: &Store, firing: &Firing) -> Result<Fir
 }
 
 async fn fire_within(client: &Object, firing: &Firing) -> Result<Fired, Failure> {
+    client.batch_execute(IMPATIENT).await?;
     // The tree before the cron, as those lock them who delete a thread with its crons.
     if let Some(run) = firing
         .run

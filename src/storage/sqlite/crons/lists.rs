@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 
 use super::{
-    super::columns::{all, json_map},
+    super::columns::{all, id, id_if, json_map},
     rows::cron_of,
 };
 use crate::{
@@ -11,7 +11,9 @@ use crate::{
     crons::{
         CronRow,
         request::{Filter, Search},
+        store::DueCron,
     },
+    id::CronId,
     time::Timestamp,
     value::contains_map,
 };
@@ -60,12 +62,10 @@ const ALL: [&str; 14] = pages!("?1 IS NULL AND ?2 IS NULL");
 const OWNED: [&str; 14] = pages!("owner = ?1 AND ?2 IS NULL");
 const OF_THREAD: [&str; 14] = pages!("thread_id = ?2 AND (?1 IS NULL OR owner = ?1)");
 
-const DUE: &str = concat!(
-    "SELECT ",
-    cron_columns!(),
-    " FROM crons INDEXED BY crons_due WHERE enabled AND next_run_at <= ?1 \
-     ORDER BY next_run_at LIMIT ?2"
-);
+const DUE: &str = "SELECT cron_id, owner, thread_id, next_run_at FROM crons INDEXED BY crons_due \
+     WHERE enabled AND next_run_at <= ?1 AND next_run_at >= coalesce(?2, -9223372036854775808) \
+       AND (?2 IS NULL OR next_run_at > ?2 OR cron_id > ?3) \
+     ORDER BY next_run_at, cron_id LIMIT ?4";
 
 /// Calls `visit` with every cron that passes the filter, until `visit` returns false.
 fn each(
@@ -126,8 +126,23 @@ pub(in super::super) fn count_crons(db: &Connection, filter: &Filter) -> Result<
 pub(in super::super) fn due_crons(
     db: &Connection,
     now: Timestamp,
+    after: Option<(Timestamp, CronId)>,
     limit: usize,
-) -> Result<Vec<CronRow>, Error> {
+) -> Result<Vec<DueCron>, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    all(db, DUE, params![now.0, limit], cron_of)
+    let (due, last) = after.unzip();
+    let last = last.as_ref().map(|id| id.0.as_bytes());
+    all(
+        db,
+        DUE,
+        params![now.0, due.map(|due| due.0), last, limit],
+        |row| {
+            Ok(DueCron {
+                id: id(row, 0)?,
+                owner: row.get(1)?,
+                thread: id_if(row, 2)?,
+                due: Timestamp(row.get(3)?),
+            })
+        },
+    )
 }
