@@ -35,7 +35,7 @@ pub(in super::super) fn cancel(body: &Value) -> Result<Cancel, Error> {
     if runs.len() > RUNS {
         return Err(fields.refuse(
             "run_ids",
-            &format!("At most {RUNS} runs are cancelled at once"),
+            format!("At most {RUNS} runs are cancelled at once"),
         ));
     }
     let runs = runs.iter().map(|id| id.parse());
