@@ -16,7 +16,7 @@ pub use secret::Secret;
 use values::{age, count, seconds, switch};
 
 use crate::http::{Cors, Hosts};
-use crate::{assistants, crons, store, webhooks};
+use crate::{assistants, crons, store, tree::ttl::Ttl, webhooks};
 
 /// The file read from the working directory when `--config` names no other.
 pub const FILE: &str = "backstitch.toml";
@@ -113,6 +113,13 @@ const KEYS: &[Key] = &[
         "BACKSTITCH_ASSISTANT_VERSIONS",
         Some("1000"),
     ),
+    Key::new("thread_ttl", "BACKSTITCH_THREAD_TTL", None),
+    Key::new(
+        "thread_ttl_strategy",
+        "BACKSTITCH_THREAD_TTL_STRATEGY",
+        Some("delete"),
+    ),
+    Key::new("sweep_interval", "BACKSTITCH_SWEEP_INTERVAL", Some("300")),
     Key::new("crons", "BACKSTITCH_CRONS", Some("true")),
     Key::new("cron_bytes", "BACKSTITCH_CRON_BYTES", Some("262144")),
     Key::new(
@@ -270,6 +277,10 @@ pub struct Settings {
     pub graph_defaults: BTreeMap<Arc<str>, assistants::Defaults>,
     /// How much an assistant may take.
     pub assistants: assistants::Limits,
+    /// How long new threads live that name no time.
+    pub thread_ttl: Option<Ttl>,
+    /// Between two sweeps of threads that have expired.
+    pub sweep_interval: Duration,
     /// Whether this process creates the runs of crons, and how much one may take.
     pub crons: crons::Options,
     /// How much items of long-term memory, and searches of them, may take.
@@ -379,6 +390,8 @@ impl Settings {
                 .optional("graph_defaults", resources::graph_defaults)?
                 .unwrap_or_default(),
             assistants: resources::assistants(layers)?,
+            thread_ttl: resources::thread_ttl(layers)?,
+            sweep_interval: layers.required("sweep_interval", |text| seconds(text, 1))?,
             crons: resources::crons(layers)?,
             items: resources::items(layers)?,
             webhooks: Arc::new(resources::webhooks(layers)?),

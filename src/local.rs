@@ -208,6 +208,7 @@ impl Parts {
             metadata: Map::new(),
             owner: String::new(),
             if_exists: IfExists::DoNothing,
+            ttl: None,
         };
         self.tree.create_thread(new).await?;
         let slot = self.tree.take_slot(id).await?;

@@ -348,6 +348,8 @@ async fn serve(
         max_queued: settings.max_queued,
         max_tasks: settings.max_tasks,
         state_memory: settings.memory_budget / 3,
+        thread_ttl: settings.thread_ttl,
+        sweep_interval: settings.sweep_interval,
         ..runs::Options::default()
     };
     let services = http::Services::new(parts, keys, graphs, options, drain.clone());

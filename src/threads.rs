@@ -15,6 +15,7 @@ pub mod search;
 mod service;
 pub mod state;
 mod stream;
+mod sweep;
 mod tags;
 pub mod tree_view;
 mod usage;

@@ -24,6 +24,7 @@ pub mod search;
 pub mod start;
 pub mod store;
 pub mod tag;
+pub mod ttl;
 pub mod usage;
 
 pub use address::{Address, AddressFields, AddressTarget};

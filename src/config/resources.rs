@@ -1,4 +1,4 @@
-//! Settings of assistants, of crons, of long-term memory and of webhooks.
+//! Settings of threads, of assistants, of crons, of long-term memory and of webhooks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     assistants, crons, store,
+    tree::ttl::{MINUTES_MAX, Ttl, TtlStrategy},
     value::Value,
     webhooks::{Policy, policy},
 };
@@ -36,6 +37,20 @@ pub fn assistants(layers: &Layers) -> Result<assistants::Limits, Error> {
     Ok(assistants::Limits {
         bytes: number("assistant_bytes", 1 << 24)?,
         versions: number("assistant_versions", 1 << 20)?,
+    })
+}
+
+/// How long new threads live that name no time.
+pub fn thread_ttl(layers: &Layers) -> Result<Option<Ttl>, Error> {
+    let strategy: TtlStrategy = layers.required("thread_ttl_strategy", str::parse)?;
+    layers.optional("thread_ttl", |text| {
+        let ttl = text
+            .parse()
+            .ok()
+            .and_then(|minutes| Ttl::of(minutes, strategy));
+        ttl.ok_or_else(|| {
+            format!("`{text}` does not do; write minutes, more than 0 and at most {MINUTES_MAX}")
+        })
     })
 }
 

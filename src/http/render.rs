@@ -32,6 +32,15 @@ pub(super) fn thread(view: &threads::View) -> Map {
     map
 }
 
+/// When a thread expires.
+pub(super) fn expiry(expiry: &tree::ttl::Expiry) -> Value {
+    Value::map(Map::from([
+        ("strategy", Value::str(expiry.ttl.strategy.as_str())),
+        ("ttl_minutes", expiry.ttl.minutes.into()),
+        ("expires_at", expiry.at.to_string().into()),
+    ]))
+}
+
 /// A run.
 pub(super) fn run(row: &runs::Run) -> Map {
     row.to_map()

@@ -213,7 +213,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}" {
         GET | HEAD get_thread = threads::get: Reader {
-            200 wire::threads::Thread, 404, 422
+            query wire::threads::ThreadQuery, 200 wire::threads::Thread, 404, 422
         }
         PATCH patch_thread = threads::patch: Writer {
             body wire::threads::PatchThread, 200 wire::threads::Thread, 204, 404

@@ -40,8 +40,8 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
     let limit = call.shared.options.edit_limit;
     let body = call.json_upto(limit).await?;
     let fields = Fields::of(&body)?;
-    ttl(&fields)?;
     let create = Create {
+        ttl: ttl(&fields)?,
         id: fields
             .text("thread_id")?
             .filter(|text| !text.is_empty())
@@ -57,9 +57,17 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
 
 /// `GET /threads/{thread_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
-    let view = call.threads().get(call.path.thread()?).await?;
-    let thread = Value::map(render::thread(&view));
-    Ok(body::json(StatusCode::OK, &thread))
+    let id = call.path.thread()?;
+    let view = call.threads().get(id).await?;
+    let mut thread = render::thread(&view);
+    // Other words are for fields that other servers have.
+    let mut included = call.query.all("include").flat_map(|text| text.split(','));
+    if included.any(|word| word.trim() == "ttl")
+        && let Some(expiry) = call.threads().expiry(id).await?
+    {
+        thread.insert("ttl", render::expiry(&expiry));
+    }
+    Ok(body::json(StatusCode::OK, &Value::map(thread)))
 }
 
 /// `PATCH /threads/{thread_id}`
@@ -67,9 +75,8 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     let id = call.path.thread()?;
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    ttl(&fields)?;
-    let metadata = metadata(&fields)?;
-    let patched = call.threads().patch(id, metadata).await;
+    let (ttl, metadata) = (ttl(&fields)?, metadata(&fields)?);
+    let patched = call.threads().patch(id, metadata, ttl).await;
     // LangGraph's server responds with the plain form of 404 here.
     let view = patched.map_err(|error| Error::from(error).plain())?;
     if call

@@ -102,7 +102,10 @@ impl Service {
         request.address.ns = "".into();
         request.address.map = None;
         let mut prepared = self.build(&ids, &resolved, &request, temporary)?;
-        prepared.new.create_thread = new_thread(&request, &ids, thread);
+        prepared.new.create_thread = new_thread(&request, &ids, thread).map(|new| NewThread {
+            ttl: self.inner.options.thread_ttl.filter(|_| !temporary),
+            ..new
+        });
         prepared.new.address = placement.checkpoint;
         prepared.new.branch = placement.pin;
         let handle = prepared.handle;
@@ -420,6 +423,7 @@ fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Op
             metadata,
             owner: request.principal.to_string(),
             if_exists: IfExists::DoNothing,
+            ttl: None,
         }
     })
 }

@@ -28,7 +28,7 @@ use crate::{
     stream::{
         Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription, log::LogWriter,
     },
-    tree::members::Access,
+    tree::{members::Access, ttl::Ttl},
 };
 
 /// Settings of the service.
@@ -61,6 +61,10 @@ pub struct Options {
     pub state_memory: usize,
     /// Longest run.
     pub timeout: Duration,
+    /// How long new threads live that name no time, if not for ever.
+    pub thread_ttl: Option<Ttl>,
+    /// Between two sweeps of threads that have expired.
+    pub sweep_interval: Duration,
 }
 
 impl Default for Options {
@@ -79,6 +83,8 @@ impl Default for Options {
             stream_memory: 256 << 20,
             state_memory: 256 << 20,
             timeout: Duration::from_secs(24 * 3600),
+            thread_ttl: None,
+            sweep_interval: Duration::from_secs(300),
         }
     }
 }
@@ -150,6 +156,16 @@ impl Service {
                 options,
             }),
         }
+    }
+
+    /// How long new threads live that name no time.
+    pub fn thread_ttl(&self) -> Option<Ttl> {
+        self.inner.options.thread_ttl
+    }
+
+    /// Between two sweeps of threads that have expired.
+    pub fn sweep_interval(&self) -> Duration {
+        self.inner.options.sweep_interval
     }
 
     /// Memory for large states of runs, and for responses that are being made.

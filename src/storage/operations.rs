@@ -74,6 +74,7 @@ pub(super) mod types {
                 Branch, MessageNode, NewEvent, OpenRun, Point, Tag, ThreadEvent, ThreadRow,
             },
             store::tx::{InsertBranch, InsertFork},
+            ttl::{Expiry, Ttl, TtlStrategy},
             usage::Usage,
         },
         value::{Map, Value},
@@ -181,6 +182,8 @@ macro_rules! tree_changes {
             members::set_owner(tree: TreeId, [&] principal: Arc<str>) -> ();
 
             lifecycle::patch_thread(thread: ThreadId, [&] metadata: Map) -> ();
+            lifecycle::set_ttl(thread: ThreadId, ttl: Ttl) -> ();
+            lifecycle::expired(tree: TreeId, thread: ThreadId) -> Option<TtlStrategy>;
             lifecycle::delete_thread(tree: TreeId, thread: ThreadId) -> ();
             lifecycle::delete_tree(tree: TreeId) -> Vec<ThreadId>;
             lifecycle::prune_thread(tree: TreeId, thread: ThreadId) -> usize;
@@ -256,6 +259,8 @@ macro_rules! thread_operations {
             read tree::level_on_thread(id: ThreadId, [&] principal: Arc<str>) -> Option<Level>;
             read threads::search([&] page: ThreadPage) -> Vec<Thread>;
             read threads::count([&] filter: ThreadFilter) -> u64;
+            read threads::expiry(id: ThreadId) -> Option<Expiry>;
+            write threads::take_expired(limit: usize) -> Vec<(TreeId, ThreadId)>;
             read usage::usage(tree: TreeId, thread: ThreadId) -> Usage;
         } { $($more)* }}
     };

@@ -12,6 +12,7 @@ use crate::{
         metadata,
         search::{SortBy, ThreadFilter, ThreadPage},
         store::rows::{NewEvent, ThreadRow},
+        ttl::{Expiry, Ttl},
     },
     value::{Map, Value},
 };
@@ -44,6 +45,7 @@ impl Service {
             metadata: create.metadata,
             owner: create.principal.to_string(),
             if_exists: create.if_exists,
+            ttl: create.ttl.or(self.runs.thread_ttl()),
         };
         let Some(created) = self.shared.parts.tree.create_thread(new).await? else {
             return Err(self.taken(id).await);
@@ -106,14 +108,31 @@ impl Service {
         self.view(row).await
     }
 
-    /// Merges metadata into a thread's.
+    /// When a thread expires; `None` for one that does not.
+    ///
+    /// # Errors
+    /// No such thread, or the storage failed.
+    pub async fn expiry(&self, id: ThreadId) -> Result<Option<Expiry>, Error> {
+        self.row(id).await?;
+        Ok(self.shared.parts.tree.expiry(id).await?)
+    }
+
+    /// Merges metadata into a thread's, and sets how long it lives if that is requested.
     ///
     /// # Errors
     /// 422: it would be too much. No such thread, or the storage failed.
-    pub async fn patch(&self, id: ThreadId, metadata: Map) -> Result<View, Error> {
+    pub async fn patch(
+        &self,
+        id: ThreadId,
+        metadata: Map,
+        ttl: Option<Ttl>,
+    ) -> Result<View, Error> {
         let (mut tx, thread) = self.begin(id).await?;
         metadata::merged(&thread.metadata, metadata.clone())?;
         tx.patch_thread(id, metadata).await?;
+        if let Some(ttl) = ttl {
+            tx.set_ttl(id, ttl).await?;
+        }
         tx.commit().await?;
         self.view(self.shared.thread(id).await?).await
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 pub use crate::tree::search::{ForkMode, SortBy, ThreadStatus};
 use crate::{
     id::{CheckpointId, ThreadId},
-    tree,
+    tree::{self, ttl::Ttl},
     value::{Map, Value},
 };
 use crate::{runs::request::Address, words::words};
@@ -42,6 +42,8 @@ pub struct Create {
     pub supersteps: Vec<Vec<Update>>,
     /// The principal of the request.
     pub principal: Arc<str>,
+    /// How long it lives; `None` for what the settings say.
+    pub ttl: Option<Ttl>,
 }
 
 /// One update of a superstep that is applied at creation.

@@ -56,6 +56,8 @@ impl Service {
     /// Begins to derive tables from events, and to watch the access of clients with open streams.
     pub fn start(&self) {
         tokio::spawn(self.clone().derive_tables());
+        let pause = self.runs.sweep_interval();
+        tokio::spawn(self.clone().sweep_threads(pause));
         let shared = &self.shared;
         let tree = shared.parts.tree.clone();
         // Streams outlive the beginning of a drain.

@@ -5,6 +5,7 @@ pub mod branches;
 pub mod commits;
 pub mod copies;
 pub mod crons;
+pub mod expiry;
 pub mod lifecycle;
 pub mod lists;
 pub mod loads;

@@ -48,6 +48,11 @@ macro_rules! backend {
                 subgraph_state_is_looked_up_along_the_path
                 what_is_stored_of_a_thread_is_summed
             );
+            backend!(@room $open, expiry:
+                a_thread_expires_some_time_after_its_last_change
+                an_expired_thread_is_taken_once_and_looked_at_in_a_transaction
+                a_thread_with_an_open_run_does_not_expire
+            );
             backend!(@room $open, lists:
                 checkpoints_are_listed_newest_first
                 a_list_is_cut_by_namespace_limit_age_and_id

@@ -18,6 +18,7 @@ pub fn new_thread(id: ThreadId) -> NewThread {
         metadata: Map::new(),
         owner: "local".into(),
         if_exists: IfExists::Raise,
+        ttl: None,
     }
 }
 

@@ -81,6 +81,7 @@ def bodies(ids):
         "set_latest_assistant_version": {"version": 1},
         "call_tools": rpc("tools/call", {"name": "agent", "arguments": {"messages": "hi"}}),
         "call_agent": rpc("message/send", {"message": {"role": "user", "messageId": "m", "parts": [{"text": "hi"}]}}),
+        "send_command": {"id": 1, "method": "run.start", "params": run},
         "create_thread": {"metadata": {"a": 1}},
         "search_threads": {"ids": [thread], "extract": {"first": "values.messages[0].id"}},
         "count_threads": {"status": "idle"},

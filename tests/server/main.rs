@@ -14,6 +14,7 @@ mod assistants;
 mod bad_input;
 mod batches;
 mod crons;
+mod expiry;
 mod fan_out;
 mod final_rows;
 mod full_disk;

@@ -124,6 +124,7 @@ impl Running {
             if_exists: IfExists::Raise,
             supersteps: vec![],
             principal: "".into(),
+            ttl: None,
         };
         self.services.threads().create(new).await.unwrap();
     }

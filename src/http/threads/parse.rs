@@ -4,21 +4,31 @@ use crate::{
     http::{parse::fields::Fields, server::error::Error, state},
     runs::request::Command,
     threads::request::Update,
+    tree::ttl::{MINUTES_MAX, Ttl, TtlStrategy},
     value::{Map, Value},
 };
 
 /// Most paths of one search.
 const EXTRACTS: usize = 10;
 
-/// Checks `ttl`, `{ttl, strategy}`, which has no effect.
-pub(super) fn ttl(fields: &Fields<'_>) -> Result<(), Error> {
-    const STRATEGIES: &[(&str, ())] = &[("delete", ()), ("keep_latest", ())];
-    if let Some(ttl) = fields.any("ttl") {
-        let ttl = Fields::at(ttl, "ttl")?;
-        ttl.number("ttl")?;
-        ttl.word("strategy", STRATEGIES)?;
-    }
-    Ok(())
+/// The field `ttl`: minutes, or `{ttl, strategy}`.
+pub(super) fn ttl(fields: &Fields<'_>) -> Result<Option<Ttl>, Error> {
+    let wrong = || {
+        let reason = format!("A time to live is more than 0 and at most {MINUTES_MAX} minutes");
+        fields.refuse("ttl", reason)
+    };
+    let (minutes, strategy) = match fields.any("ttl") {
+        None => return Ok(None),
+        Some(ttl @ Value::Map(_)) => {
+            let inner = Fields::at(ttl, "ttl")?;
+            let minutes = inner.number("ttl")?;
+            let minutes = minutes.ok_or_else(|| inner.required("ttl"))?;
+            (minutes, inner.word("strategy", TtlStrategy::ALL)?)
+        }
+        Some(_) => (fields.number("ttl")?.unwrap_or_default(), None),
+    };
+    let strategy = strategy.unwrap_or(TtlStrategy::Delete);
+    Ttl::of(minutes, strategy).map(Some).ok_or_else(wrong)
 }
 
 /// ASCII letters, digits and underscores, and no digit first.

@@ -10,7 +10,12 @@ use super::{
 };
 use crate::{
     threads::request::{ForkMode, Prune, SortBy, ThreadMode, ThreadStatus},
-    tree::{IfExists, members::Level, store::rows::Position},
+    tree::{
+        IfExists,
+        members::Level,
+        store::rows::Position,
+        ttl::{MINUTES_MAX, TtlStrategy},
+    },
     value::{Map, Value},
 };
 
@@ -39,12 +44,37 @@ struct Update {
     as_node: String,
 }
 
+super::schemas! {
+    /// Minutes from the last change on until the thread expires, alone or with what becomes of it then.
+    Ttl = {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0, "maximum": MINUTES_MAX},
+            {
+                "type": "object",
+                "properties": {
+                    "ttl": {"type": "number", "exclusiveMinimum": 0, "maximum": MINUTES_MAX},
+                    "strategy": {"type": "string", "enum": ["delete", "keep_latest"]}
+                },
+                "required": ["ttl"]
+            }
+        ]
+    };
+}
+
+/// What of a thread is shown besides.
+#[derive(JsonSchema)]
+pub struct ThreadQuery {
+    /// `ttl`: when the thread expires.
+    include: Option<String>,
+}
+
+/// When a thread expires, unless it changes before.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Ttl {
-    /// Minutes.
-    ttl: Option<f64>,
-    strategy: Option<Prune>,
+struct Expiry {
+    strategy: TtlStrategy,
+    ttl_minutes: f64,
+    expires_at: Timestamp,
 }
 
 /// What changes of a thread.
@@ -199,6 +229,9 @@ pub struct Thread {
     /// Open interrupts by task; not there before the first run.
     #[schemars(skip_serializing_if = "Option::is_none")]
     interrupts: Option<Map>,
+    /// Only where it is asked for, of a thread that expires.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    ttl: Option<Expiry>,
 }
 
 /// The selected fields of a thread.

@@ -21,6 +21,7 @@ mod copy;
 pub(super) mod create;
 pub(super) mod delete;
 pub(super) mod event_facts;
+pub(super) mod expiry;
 pub(super) mod prune;
 pub(super) mod rows;
 mod search;
@@ -28,6 +29,7 @@ mod search;
 pub(super) use copy::copy_thread;
 pub(super) use create::create_thread;
 pub(super) use delete::{delete_thread, delete_tree};
+pub(super) use expiry::{expiry, take_expired};
 pub(super) use prune::prune_thread;
 pub(super) use search::{count, search};
 
@@ -138,4 +140,4 @@ pub(super) async fn record_outcome(
     Ok(())
 }
 
-statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, prune, rows, search);
+statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, prune, rows, search);

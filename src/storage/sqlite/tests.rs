@@ -26,6 +26,7 @@ fn new_thread() -> NewThread {
         metadata: Map::new(),
         owner: "local".into(),
         if_exists: IfExists::Raise,
+        ttl: None,
     }
 }
 

@@ -13,7 +13,12 @@ use crate::{
     checkpoint::{Error, Slot},
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     time::Timestamp,
-    tree::{members::level::Level, search, usage::Usage},
+    tree::{
+        members::level::Level,
+        search,
+        ttl::{Expiry, Ttl},
+        usage::Usage,
+    },
     value::{Map, Value},
     words::words,
 };
@@ -74,6 +79,8 @@ pub struct NewThread {
     pub owner: String,
     /// What to do when the id is taken.
     pub if_exists: IfExists,
+    /// How long it lives after its last change.
+    pub ttl: Option<Ttl>,
 }
 
 /// A thread to create as a copy.
@@ -161,6 +168,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many living threads there are.
     async fn count(&self, filter: search::ThreadFilter) -> Result<u64, Error>;
+
+    /// When a thread expires; `None` for one that does not, and without such a thread.
+    async fn expiry(&self, id: ThreadId) -> Result<Option<Expiry>, Error>;
+
+    /// Takes threads that may have expired, those first that wait longest. For some minutes nobody else gets them.
+    async fn take_expired(&self, limit: usize) -> Result<Vec<(TreeId, ThreadId)>, Error>;
 
     /// How much is stored of the checkpoints that a thread has written.
     async fn usage(&self, tree: TreeId, thread: ThreadId) -> Result<Usage, Error>;

@@ -11,7 +11,10 @@ use super::{
 use crate::{
     checkpoint::{Commit, Error},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
-    tree::members::level::Level,
+    tree::{
+        members::level::Level,
+        ttl::{Ttl, TtlStrategy},
+    },
     value::Map,
 };
 
@@ -148,6 +151,15 @@ pub trait Tx: Read {
 
     /// Merges `metadata` into the thread's (top level keys, later wins).
     async fn patch_thread(&mut self, thread: ThreadId, metadata: Map) -> Result<(), Error>;
+    /// Sets how long a thread lives after its last change.
+    async fn set_ttl(&mut self, thread: ThreadId, ttl: Ttl) -> Result<(), Error>;
+    /// What is to become of a thread that has expired: its last change is long enough ago, and no run of it waits or is
+    /// executed, nor can be created before the end of the transaction. Otherwise it is to be taken later.
+    async fn expired(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+    ) -> Result<Option<TtlStrategy>, Error>;
     /// [`Store::delete_thread`](super::threads::Store::delete_thread) inside this transaction.
     async fn delete_thread(&mut self, tree: TreeId, thread: ThreadId) -> Result<(), Error>;
     /// [`Store::delete_tree`](super::threads::Store::delete_tree) inside this transaction.

@@ -22,8 +22,8 @@ use crate::{
 pub(in super::super) const CREATE: &str = concat!(
     "
 WITH t AS (
-  INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number, owner)
-  SELECT $1, $1, $2, $4, $6::bool::int, $3 WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
+  INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number, owner, ttl_minutes, ttl_strategy, expires_at)
+  SELECT $1, $1, $2, $4, $6::bool::int, $3, $7::float8, $8::text, now() + $7::float8 * interval '1 minute' WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
   ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id),
 tr AS (INSERT INTO trees (tree_id, owner) SELECT thread_id, $3 FROM t ON CONFLICT DO NOTHING),
 b AS (
@@ -99,10 +99,14 @@ pub(in super::super) async fn send_create(
     let metadata = Json::of_map(&new.metadata);
     let log = !run.is_some_and(|(_, temporary)| temporary);
     let run = run.map(|(id, _)| id);
+    let minutes = new.ttl.map(|ttl| ttl.minutes);
+    let strategy = new.ttl.map(|ttl| ttl.strategy.as_str());
     let row = client
         .query_opt(
             statement,
-            &[&new.id.0, &branch.0, &new.owner, &metadata, &run, &log],
+            &[
+                &new.id.0, &branch.0, &new.owner, &metadata, &run, &log, &minutes, &strategy,
+            ],
         )
         .await?;
     Ok(row.is_some())

@@ -9,8 +9,9 @@ use crate::{
         columns::{Json, Params},
         connection::{Failure, prepare},
         runs::{CANCEL, LOCK_SLOTS, remove_within},
-        threads::{delete, prune},
+        threads::{delete, expiry, prune},
     },
+    tree::ttl::{Ttl, TtlStrategy},
     value::{Map, Value},
 };
 
@@ -26,6 +27,18 @@ pub(super) async fn patch_thread(
     db.execute(&statement, &[&thread.0, &Json::of_map(metadata)])
         .await?;
     Ok(())
+}
+
+pub(super) async fn set_ttl(db: &Object, thread: ThreadId, ttl: Ttl) -> Result<(), Failure> {
+    expiry::set_ttl(db, thread, ttl).await
+}
+
+pub(super) async fn expired(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<Option<TtlStrategy>, Failure> {
+    expiry::expired(db, tree, thread).await
 }
 
 pub(super) async fn delete_thread(

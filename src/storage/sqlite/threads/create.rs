@@ -62,7 +62,8 @@ pub(in super::super) fn insert(
         .execute(params![tree.0.as_bytes(), new.owner, now.0])?;
     db.prepare_cached(
         "INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, created_at, \
-         updated_at, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)",
+         updated_at, owner, ttl_minutes, ttl_strategy, expires_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
         id.0.as_bytes(),
@@ -71,6 +72,9 @@ pub(in super::super) fn insert(
         map_text(&new.metadata),
         now.0,
         new.owner,
+        new.ttl.map(|ttl| ttl.minutes),
+        new.ttl.map(|ttl| ttl.strategy.as_str()),
+        new.ttl.map(|ttl| now.0 + ttl.micros()),
     ])?;
     db.prepare_cached(
         "INSERT INTO branches (tree_id, branch_id, thread_id, name, origin, created_at, \

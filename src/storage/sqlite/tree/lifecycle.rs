@@ -9,9 +9,10 @@ use crate::{
     storage::sqlite::{
         columns::{json_map, map_text},
         runs,
-        threads::{delete, prune},
+        threads::{delete, expiry, prune},
     },
     time::Timestamp,
+    tree::ttl::{Ttl, TtlStrategy},
     value::{Map, Value},
 };
 
@@ -28,6 +29,18 @@ pub(super) fn patch_thread(db: &Connection, thread: ThreadId, metadata: &Map) ->
     db.prepare_cached(PATCH)?
         .execute(params![id, map_text(&merged), Timestamp::now().0])?;
     Ok(())
+}
+
+pub(super) fn set_ttl(db: &Connection, thread: ThreadId, ttl: Ttl) -> Result<(), Error> {
+    expiry::set_ttl(db, thread, ttl)
+}
+
+pub(super) fn expired(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+) -> Result<Option<TtlStrategy>, Error> {
+    expiry::expired(db, tree, thread)
 }
 
 pub(super) fn delete_thread(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Error> {

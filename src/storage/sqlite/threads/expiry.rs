@@ -1,0 +1,101 @@
+//! Threads with a time to live: when they expire, and which ones have.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::{
+    checkpoint::Error,
+    id::{ThreadId, TreeId},
+    storage::sqlite::columns::{id, parsed},
+    time::Timestamp,
+    tree::ttl::{Expiry, Ttl, TtlStrategy},
+};
+
+/// How long a thread that was taken is left to whoever took it, in microseconds.
+const TAKEN: i64 = 5 * 60 * 1_000_000;
+
+pub(in super::super) const EXPIRY: &str = "SELECT t.ttl_minutes, t.ttl_strategy, max(t.updated_at, b.updated_at), \
+     EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
+       AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')) \
+    FROM threads t JOIN branches b \
+      ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
+    WHERE t.thread_id = ?1 AND t.deleted_at IS NULL AND t.ttl_minutes IS NOT NULL";
+
+pub(in super::super) const EXPIRED: &str = "SELECT tree_id, thread_id FROM threads INDEXED BY threads_expiry \
+    WHERE expires_at <= ?1 AND expires_at IS NOT NULL AND deleted_at IS NULL ORDER BY expires_at LIMIT ?2";
+
+pub(in super::super) const SET: &str =
+    "UPDATE threads SET ttl_minutes = ?2, ttl_strategy = ?3, expires_at = ?4 WHERE thread_id = ?1";
+
+const LOOK_NEXT: &str = "UPDATE threads SET expires_at = ?2 WHERE thread_id = ?1";
+
+/// When the thread expires, and whether a run of it waits or is executed.
+fn read(row: &Row<'_>) -> rusqlite::Result<(Expiry, bool)> {
+    let ttl = Ttl {
+        minutes: row.get(0)?,
+        strategy: parsed(row, 1)?,
+    };
+    let changed: i64 = row.get(2)?;
+    let at = Timestamp(changed + ttl.micros());
+    Ok((Expiry { ttl, at }, row.get(3)?))
+}
+
+/// See [`tree::Store::expiry`](crate::tree::Store::expiry).
+pub(in super::super) fn expiry(db: &Connection, thread: ThreadId) -> Result<Option<Expiry>, Error> {
+    let found = db
+        .prepare_cached(EXPIRY)?
+        .query_row([thread.0.as_bytes()], read)
+        .optional()?;
+    Ok(found.map(|(expiry, _)| expiry))
+}
+
+/// See [`tree::Store::take_expired`](crate::tree::Store::take_expired).
+pub(in super::super) fn take_expired(
+    db: &Connection,
+    limit: usize,
+) -> Result<Vec<(TreeId, ThreadId)>, Error> {
+    let now = Timestamp::now().0;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let found: Vec<(TreeId, ThreadId)> = db
+        .prepare_cached(EXPIRED)?
+        .query_map(params![now, limit], |row| Ok((id(row, 0)?, id(row, 1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (_, thread) in &found {
+        db.prepare_cached(LOOK_NEXT)?
+            .execute(params![thread.0.as_bytes(), now + TAKEN])?;
+    }
+    Ok(found)
+}
+
+/// See [`tree::Tx::set_ttl`](crate::tree::Tx::set_ttl).
+pub(in super::super) fn set_ttl(db: &Connection, thread: ThreadId, ttl: Ttl) -> Result<(), Error> {
+    let at = Timestamp::now().0 + ttl.micros();
+    let strategy = ttl.strategy.as_str();
+    db.prepare_cached(SET)?
+        .execute(params![thread.0.as_bytes(), ttl.minutes, strategy, at])?;
+    Ok(())
+}
+
+/// See [`tree::Tx::expired`](crate::tree::Tx::expired).
+pub(in super::super) fn expired(
+    db: &Connection,
+    _tree: TreeId,
+    thread: ThreadId,
+) -> Result<Option<TtlStrategy>, Error> {
+    let found = db
+        .prepare_cached(EXPIRY)?
+        .query_row([thread.0.as_bytes()], read)
+        .optional()?;
+    let Some((expiry, is_open)) = found else {
+        return Ok(None);
+    };
+    let now = Timestamp::now().0;
+    let is_expired = expiry.at.0 <= now && !is_open;
+    let next = if expiry.at.0 > now {
+        expiry.at.0
+    } else {
+        now + expiry.ttl.micros()
+    };
+    db.prepare_cached(LOOK_NEXT)?
+        .execute(params![thread.0.as_bytes(), next])?;
+    Ok(is_expired.then_some(expiry.ttl.strategy))
+}
