@@ -212,6 +212,7 @@ pub async fn a_takeover_supersedes_what_no_checkpoint_stands_for(b: &Backend) {
         worker: me,
         busy: vec![],
         limit: 10,
+        failed: vec![],
     };
     let mut taken = b.runs.recover(recover).await.unwrap().taken;
     taken.retain(|taken| taken.run.id == run.id);
