@@ -166,23 +166,6 @@ fn pages_of_other_origins_may_call_and_read_where_a_run_is() {
     }
 }
 
-/// The JavaScript SDK repeats a 501 for twenty seconds.
-#[test]
-fn operations_that_do_not_exist_yet_are_not_found() {
-    let (_server, client) = serve(&Place::sqlite());
-    let thread = client.thread();
-    for (method, path, body) in [
-        ("GET", format!("/threads/{thread}/storage"), ""),
-        ("POST", format!("/threads/{thread}/commands"), "{}"),
-        ("POST", format!("/threads/{thread}/stream/events"), "{}"),
-        ("POST", "/mcp".to_owned(), "{}"),
-        ("POST", "/a2a/agent".to_owned(), "{}"),
-    ] {
-        let answer = client.send(method, &path, &[], body.as_bytes());
-        assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text());
-    }
-}
-
 #[test]
 fn health_and_facts_are_there() {
     let (_server, client) = serve(&Place::sqlite());
