@@ -14,6 +14,7 @@ pub struct Channels {
 
 impl Channels {
     /// Every channel.
+    #[cfg(test)]
     pub fn all() -> Self {
         let words = Method::CHANNELS.iter();
         Self {
