@@ -36,12 +36,12 @@ struct Waiter {
 }
 
 /// Somebody in the line; out of it once this is dropped.
-struct Place<'a> {
+struct InLine<'a> {
     budget: &'a Arc<Budget>,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for InLine<'_> {
     fn drop(&mut self) {
         let mut state = self.budget.state.lock();
         state.waiting.retain(|waiter| waiter.number != self.number);
@@ -121,7 +121,7 @@ impl Budget {
                 state.waiting.push_back(waiter);
                 state.last
             };
-            let _place = Place {
+            let _in_line = InLine {
                 budget: self,
                 number,
             };
@@ -138,12 +138,12 @@ impl Budget {
     fn serve(self: &Arc<Self>) {
         let mut served = vec![];
         let mut state = self.state.lock();
-        let mut held_up = HashSet::new();
+        let mut delayed = HashSet::new();
         let mut at = 0;
         while let Some(waiter) = state.waiting.get(at) {
             let of_payer = state.payers.get(&waiter.payer).copied().unwrap_or(0);
-            if held_up.contains(&waiter.payer) || of_payer + waiter.bytes > self.share() {
-                held_up.insert(waiter.payer.clone());
+            if delayed.contains(&waiter.payer) || of_payer + waiter.bytes > self.share() {
+                delayed.insert(waiter.payer.clone());
                 at += 1;
                 continue;
             }

@@ -29,7 +29,7 @@ pub struct Change {
 }
 
 /// What every cron has: null changes nothing of it.
-const KEPT: [&str; 5] = [
+const PERMANENT: [&str; 5] = [
     "assistant_id",
     "schedule",
     "enabled",
@@ -67,11 +67,11 @@ impl CronRow {
             return Err(Error::Metadata(excess));
         }
         for (name, value) in &change.payload {
-            let is_kept = KEPT.contains(&&**name);
+            let is_permanent = PERMANENT.contains(&&**name);
             // That there is no end is shown as LangGraph's server does.
-            if value.is_null() && !is_kept && &**name != "end_time" {
+            if value.is_null() && !is_permanent && &**name != "end_time" {
                 new.payload.remove(name);
-            } else if (!value.is_null() || !is_kept) && &**name != "assistant_id" {
+            } else if (!value.is_null() || !is_permanent) && &**name != "assistant_id" {
                 new.payload.insert(name.clone(), value.clone());
             }
         }

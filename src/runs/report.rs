@@ -11,7 +11,7 @@ use crate::{
     time::Timestamp,
     tree::read::head,
     value::{Map, Value},
-    webhooks::outbox::Delivery,
+    webhooks::{outbox::Delivery, sender::Message},
 };
 
 /// What a delivery sends.
@@ -54,6 +54,33 @@ impl Service {
             drop(body);
             waited = Some(budget.wait(&payer, bytes).await);
         }
+    }
+
+    /// Sends a report, whose memory is free then.
+    ///
+    /// # Errors
+    /// Why the receiver did not take it.
+    pub(super) async fn send_report(
+        &self,
+        delivery: &Delivery,
+        report: Report,
+    ) -> Result<(), String> {
+        let id = delivery.key.run.to_string();
+        let now = Timestamp::now().0.div_euclid(1_000_000);
+        let sender = &self.shared.parts.sender;
+        let Report {
+            body,
+            traceparent,
+            memory: _memory,
+        } = report;
+        let message = Message {
+            id: &id,
+            timestamp: now,
+            traceparent: traceparent.as_deref(),
+            body,
+        };
+        let result = sender.send(&delivery.url, message).await;
+        result.map_err(|error| error.to_string())
     }
 
     /// A run that has ended, and the body that reports it.

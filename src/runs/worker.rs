@@ -50,8 +50,8 @@ impl Service {
         tokio::spawn(self.clone().recover_lost());
         tokio::spawn(self.clone().cancel_requested_elsewhere());
         tokio::spawn(self.clone().deliver_webhooks());
-        if let Some(log) = self.inner.hub.log() {
-            tokio::spawn(log.clone().run(self.inner.hand_over.clone()));
+        if let Some(writer) = self.inner.hub.log() {
+            tokio::spawn(writer.clone().run(self.inner.hand_over.clone()));
         }
         tokio::spawn(self.clone().sweep_log());
         Ok(())

@@ -78,12 +78,12 @@ impl Embedder {
             Index::Off => &vec![],
             Index::Fields(fields) => fields,
         };
-        let mut places = vec![];
+        let mut paths = vec![];
         let mut texts = vec![];
         for field in fields {
             let found = field.texts(value, MOST_TEXTS + 1);
             for (part, text) in (0..).zip(found) {
-                places.push((field.text().clone(), part));
+                paths.push((field.text().clone(), part));
                 texts.push(text);
             }
             if texts.len() > MOST_TEXTS {
@@ -91,7 +91,7 @@ impl Embedder {
             }
         }
         let vectors = self.embed(texts).await?;
-        let all = places.into_iter().zip(vectors);
+        let all = paths.into_iter().zip(vectors);
         Ok(Vectors {
             model: self.name.clone(),
             all: all

@@ -33,8 +33,8 @@ impl Service {
     /// One sweep. What one process has taken no other one takes meanwhile; of a process that dies it is due again
     /// after a while.
     async fn sweep_once(&self) -> Result<(), Error> {
-        let (mut seen, mut swept) = (0, 0);
-        while seen < MOST && !self.shared.drain.is_cancelled() {
+        let (mut read, mut swept) = (0, 0);
+        while read < MOST && !self.shared.drain.is_cancelled() {
             let taken = self.shared.parts.tree.take_expired(BATCH).await?;
             for (tree, thread) in &taken {
                 match self.expire(*tree, *thread).await {
@@ -44,7 +44,7 @@ impl Service {
                     }
                 }
             }
-            seen += taken.len();
+            read += taken.len();
             if taken.len() < BATCH {
                 break;
             }

@@ -10,6 +10,8 @@ pub mod lifecycle;
 pub mod lists;
 pub mod loads;
 pub mod log;
+pub mod lost_firings;
+pub mod open_runs;
 pub mod outbox;
 pub mod paths;
 pub mod postgres;

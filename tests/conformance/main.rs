@@ -104,7 +104,6 @@ macro_rules! backend {
                 the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed
                 the_right_of_a_runs_principal_is_read_when_it_is_taken_over
                 a_run_of_a_dead_process_is_taken_over
-                open_runs_are_read_in_pages_of_those_that_one_may_write_to
                 a_run_that_cannot_be_recovered_leaves_the_others
                 as_many_runs_are_taken_over_as_there_is_room_for
                 a_run_is_taken_over_by_one_of_those_who_try
@@ -112,6 +111,12 @@ macro_rules! backend {
                 handing_a_run_over_is_no_death
                 a_run_that_moves_on_between_deaths_is_not_given_up
                 a_stateless_run_that_is_given_up_leaves_no_thread
+            );
+            backend!(@room $open, open_runs:
+                open_runs_are_read_in_pages_of_those_that_one_may_write_to
+            );
+            backend!(@room $open, lost_firings:
+                a_due_time_of_a_changed_or_disabled_cron_is_lost
             );
             backend!(@room $open, sessions:
                 a_thread_row_has_every_field
@@ -159,7 +164,6 @@ macro_rules! backend {
                 a_due_time_has_one_run_whoever_tries
                 a_due_time_whose_run_is_refused_is_past
                 a_cron_whose_principal_lost_the_level_is_disabled
-                a_due_time_of_a_changed_or_disabled_cron_is_lost
             );
             backend!(@room $open, takeovers:
                 open_runs_are_told_pinned_and_cancelled

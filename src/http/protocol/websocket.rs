@@ -41,6 +41,8 @@ use crate::{
 
 /// The version of the WebSocket protocol.
 const VERSION: &str = "13";
+/// The code of a close after which a client may try again later.
+const TRY_LATER: u16 = 1013;
 /// Bytes that are read from the connection and written to it at once.
 const BUFFER: usize = 16 << 10;
 
@@ -210,7 +212,7 @@ async fn talk(
                 Some(Next::Event(event)) if session.admit(&event) => vec![text_of(&event)],
                 Some(Next::Event(_) | Next::Replayed) => vec![],
                 Some(Next::Lagged) => {
-                    return End::Close(CloseCode::Again, "The events were read too slowly");
+                    return End::Close(CloseCode::from(TRY_LATER), "The events were read too slowly");
                 }
                 Some(Next::Nothing) => {
                     return End::Close(CloseCode::Normal, "There is no such thread");

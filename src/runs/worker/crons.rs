@@ -57,7 +57,7 @@ impl Service {
     /// Serves each due time once, batch after batch. Who could not be served keeps nobody from being
     /// served, in this round or the next ones.
     async fn fire_due(&self, read: ReadCron, failing: &Mutex<Failing>) -> Result<(), Error> {
-        let mut seen: HashSet<(CronId, Timestamp)> = HashSet::new();
+        let mut served: HashSet<(CronId, Timestamp)> = HashSet::new();
         let mut after = None;
         loop {
             if self.shared.drain.is_cancelled() {
@@ -70,7 +70,7 @@ impl Service {
             let at = Instant::now();
             {
                 let failing = failing.lock();
-                open.retain(|due| !seen.contains(&(due.id, due.due)) && !failing.waits(due, at));
+                open.retain(|due| !served.contains(&(due.id, due.due)) && !failing.waits(due, at));
             }
             if open.is_empty() {
                 // Behind a window of those that wait there may be others.
@@ -81,7 +81,7 @@ impl Service {
             // Other processes have read the same ones: each begins with others.
             open.shuffle(&mut rand::rng());
             let batch = in_turns(open, BATCH);
-            seen.extend(batch.iter().map(|due| (due.id, due.due)));
+            served.extend(batch.iter().map(|due| (due.id, due.due)));
             futures::stream::iter(batch)
                 .for_each_concurrent(AT_ONCE, |due| self.fire_one(due, now, read, failing))
                 .await;
@@ -122,14 +122,14 @@ impl Service {
 
 /// The first of those that are due, one of each owner after the other.
 fn in_turns(due: Vec<DueCron>, most: usize) -> Vec<DueCron> {
-    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
+    let mut indexes: HashMap<Arc<str>, usize> = HashMap::new();
     let mut lines: Vec<VecDeque<DueCron>> = vec![];
     for due in due {
-        let place = *places.entry(due.owner.clone()).or_insert_with(|| {
+        let index = *indexes.entry(due.owner.clone()).or_insert_with(|| {
             lines.push(VecDeque::new());
             lines.len() - 1
         });
-        lines[place].push_back(due);
+        lines[index].push_back(due);
     }
     let mut chosen = vec![];
     while chosen.len() < most && !lines.is_empty() {

@@ -18,12 +18,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     checkpoint, fail_point,
-    runs::{Run, Service, report::Report},
-    time::Timestamp,
+    runs::{Run, Service},
     webhooks::{
         outbox::{Delivery, Due, FailedTry, HostPage, Key},
         schedule::pause_after,
-        sender::Message,
     },
 };
 
@@ -334,25 +332,6 @@ impl Service {
         if let Err(error) = recorded {
             tracing::warn!(%run, %error, "what became of a webhook could not be recorded");
         }
-    }
-
-    async fn send_report(&self, delivery: &Delivery, report: Report) -> Result<(), String> {
-        let id = delivery.key.run.to_string();
-        let now = Timestamp::now().0.div_euclid(1_000_000);
-        let sender = &self.shared.parts.sender;
-        let Report {
-            body,
-            traceparent,
-            memory: _memory,
-        } = report;
-        let message = Message {
-            id: &id,
-            timestamp: now,
-            traceparent: traceparent.as_deref(),
-            body,
-        };
-        let result = sender.send(&delivery.url, message).await;
-        result.map_err(|error| error.to_string())
     }
 
     /// Sends what is due once more, waits a little for what is being sent, and returns the rest, so that

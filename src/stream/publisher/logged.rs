@@ -230,11 +230,11 @@ impl Publisher {
     /// Appends the end of a run that this process executed, after its final row, for those who watch
     /// the thread. False if it has no log, or nobody will read it there.
     pub fn log_end(&self) -> bool {
-        let is_kept = self.left_to.is_none();
+        let is_permanent = self.left_to.is_none();
         {
             let mut state = self.state.lock();
             match &mut state.logging {
-                Some(logging) if is_kept && logging.owner.is_some() => {
+                Some(logging) if is_permanent && logging.owner.is_some() => {
                     logging.is_ended = true;
                     // Somebody ended the run here, and nobody else executes it.
                     if std::mem::take(&mut logging.is_fenced) {

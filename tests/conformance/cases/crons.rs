@@ -14,7 +14,7 @@ use backstitch::{
     time::Timestamp,
     tree::members::{Access, Level},
     value,
-    value::{Map, Value},
+    value::Map,
 };
 
 use super::backend::*;
@@ -24,7 +24,7 @@ const DUE: Timestamp = Timestamp(1_795_212_000_000_000);
 const HOUR: i64 = 3_600_000_000;
 
 /// An assistant of the owner of the crons.
-async fn assistant(b: &Backend) -> AssistantId {
+pub(super) async fn assistant(b: &Backend) -> AssistantId {
     let id = AssistantId::mint();
     let content = Content {
         graph: "agent".into(),
@@ -43,7 +43,7 @@ async fn assistant(b: &Backend) -> AssistantId {
     id
 }
 
-fn row(assistant: AssistantId, thread: Option<ThreadId>) -> CronRow {
+pub(super) fn row(assistant: AssistantId, thread: Option<ThreadId>) -> CronRow {
     CronRow {
         id: CronId::mint(),
         owner: "ann".into(),
@@ -64,7 +64,7 @@ fn row(assistant: AssistantId, thread: Option<ThreadId>) -> CronRow {
     }
 }
 
-async fn create(b: &Backend, row: CronRow) -> CronRow {
+pub(super) async fn create(b: &Backend, row: CronRow) -> CronRow {
     let created = b.crons.create_cron(row, Access::unrestricted()).await;
     match created.unwrap() {
         CreatedCron::Done(row) => *row,
@@ -72,7 +72,7 @@ async fn create(b: &Backend, row: CronRow) -> CronRow {
     }
 }
 
-async fn get(b: &Backend, id: CronId) -> Option<CronRow> {
+pub(super) async fn get(b: &Backend, id: CronId) -> Option<CronRow> {
     b.crons.cron(id, None).await.unwrap()
 }
 
@@ -99,7 +99,7 @@ fn firing(cron: &CronRow, run: Option<NewRun>) -> Firing {
     }
 }
 
-async fn fire(b: &Backend, cron: &CronRow, run: NewRun) -> Fired {
+pub(super) async fn fire(b: &Backend, cron: &CronRow, run: NewRun) -> Fired {
     b.runs.fire(firing(cron, Some(run))).await.unwrap()
 }
 
@@ -488,29 +488,4 @@ pub async fn a_cron_whose_principal_lost_the_level_is_disabled(b: &Backend) {
     let after = get(b, cron.id).await.unwrap();
     assert_eq!((after.enabled, after.next_run), (false, cron.next_run));
     assert_eq!(b.runs.runs(thread, None, 10, 0).await.unwrap().len(), 1);
-}
-
-pub async fn a_due_time_of_a_changed_or_disabled_cron_is_lost(b: &Backend) {
-    let thread = b.thread().await;
-    let old = create(b, row(assistant(b).await, Some(thread))).await;
-    let new = CronRow {
-        payload: Map::from([("input", Value::Int(2))]),
-        ..old.clone()
-    };
-    let changed = b
-        .crons
-        .replace_cron(old.clone(), new)
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(matches!(fire(b, &old, new_run(thread)).await, Fired::Lost));
-    let off = CronRow {
-        enabled: false,
-        ..changed.clone()
-    };
-    let off = b.crons.replace_cron(changed, off).await.unwrap().unwrap();
-    assert!(matches!(fire(b, &off, new_run(thread)).await, Fired::Lost));
-    assert!(b.crons.delete_cron(off.id, None).await.unwrap());
-    assert!(matches!(fire(b, &off, new_run(thread)).await, Fired::Lost));
-    assert!(b.runs.runs(thread, None, 10, 0).await.unwrap().is_empty());
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use backstitch::{
     checkpoint::Error,
     id::{RunId, ThreadId, WorkerId},
-    runs::{Created, NewRun, OpenPage, QueueClaim, Recover, Recovered, Status},
+    runs::{Created, NewRun, QueueClaim, Recover, Recovered, Status},
     tree::{
         Outcome,
         members::{Access, Level},
@@ -248,54 +248,6 @@ pub async fn a_run_of_a_dead_process_is_taken_over(b: &Backend) {
     b.finish(mine.id, my_slot).await;
     b.runs.retire(me).await.unwrap();
     b.runs.retire(me).await.unwrap();
-}
-
-pub async fn open_runs_are_read_in_pages_of_those_that_one_may_write_to(b: &Backend) {
-    let threads = [b.thread().await, b.thread().await, b.thread().await];
-    let mut runs = vec![];
-    for thread in threads {
-        runs.push(b.start(new_run(thread)).await.0.id);
-        runs.push(b.queue(new_run(thread)).await.id);
-    }
-    for (thread, level) in [(threads[0], Level::Reader), (threads[1], Level::Writer)] {
-        let tree = b.trees.thread(thread).await.unwrap().unwrap().tree;
-        let mut tx = b.trees.begin(tree).await.unwrap();
-        tx.put_member(tree, "bob".into(), Some(level))
-            .await
-            .unwrap();
-        tx.commit().await.unwrap();
-    }
-    let read = async |status: Option<Status>, writer: Option<&str>, limit: usize| {
-        let mut found = vec![];
-        let mut page = OpenPage {
-            status,
-            writer: writer.map(Into::into),
-            after: None,
-            limit,
-        };
-        loop {
-            let open = b.runs.open(page.clone()).await.unwrap();
-            assert!(open.len() <= limit);
-            let Some(last) = open.last() else {
-                return found;
-            };
-            page.after = Some(last.seq);
-            found.extend(open.iter().map(|open| open.run));
-        }
-    };
-    assert_eq!(read(None, None, 4).await, runs);
-    assert_eq!(read(None, Some("bob"), 1).await, runs[2..4]);
-    assert_eq!(read(Some(Status::Pending), Some("bob"), 9).await, [runs[3]]);
-    assert!(read(None, Some("cid"), 9).await.is_empty());
-
-    let thread = threads[1];
-    assert_eq!(b.cancel(thread, Some(runs[3])).await, [runs[3]]);
-    let named = vec![runs[3], runs[2], runs[2], runs[0], unknown()];
-    let mut found = b.runs.is_open(thread, named).await.unwrap();
-    found.sort();
-    let mut expected = vec![(runs[2], true), (runs[3], false)];
-    expected.sort();
-    assert_eq!(found, expected);
 }
 
 pub async fn a_run_that_cannot_be_recovered_leaves_the_others(b: &Backend) {

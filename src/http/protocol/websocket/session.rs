@@ -6,7 +6,7 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode};
 use uuid::Uuid;
 
-use super::{End, text_of};
+use super::{End, TRY_LATER, text_of};
 use crate::{
     http::{
         protocol::{
@@ -99,7 +99,7 @@ impl Session {
             }
             Err(error) if error.status.is_server_error() => {
                 return Err(End::Close(
-                    CloseCode::Again,
+                    CloseCode::from(TRY_LATER),
                     "There is no memory for the message now",
                 ));
             }
@@ -146,9 +146,9 @@ impl Session {
             Some(mut events) => {
                 // What the other subscriptions have passed over.
                 let passed = events.seq();
-                let (mut again, _) = self.threads.protocol_events(self.thread, channels.clone());
+                let (mut fresh, _) = self.threads.protocol_events(self.thread, channels.clone());
                 while passed > 0
-                    && let Next::Event(event) = again.next().await
+                    && let Next::Event(event) = fresh.next().await
                     && event.seq <= passed
                 {
                     let mut others = self.subscriptions.iter();

@@ -36,7 +36,7 @@ const LOCK_BRANCHES: &str = "
 SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.thread_id = $2 ORDER BY b.branch_id FOR UPDATE";
 
 /// When to look next: at the moment if it is to come, else a time to live from now on.
-const LOOK_NEXT: &str = "
+const NEXT_CHECK: &str = "
 UPDATE threads SET expires_at = CASE WHEN $2 > clock_timestamp() THEN $2 ELSE clock_timestamp() + ttl_minutes * interval '1 minute' END
  WHERE thread_id = $1";
 
@@ -101,9 +101,9 @@ pub(in super::super) async fn expired(
     };
     let expiry = expiry_of(&row)?;
     let is_expired = column(&row, "is_past")? && !column::<bool>(&row, "is_open")?;
-    let next = prepare(db, LOOK_NEXT).await?;
+    let next = prepare(db, NEXT_CHECK).await?;
     db.execute(&next, &[&thread.0, &Time(expiry.at)]).await?;
     Ok(is_expired.then_some(expiry.ttl.strategy))
 }
 
-statements!(EXPIRY, TAKE, SET, LOCK_BRANCHES, LOOK_NEXT);
+statements!(EXPIRY, TAKE, SET, LOCK_BRANCHES, NEXT_CHECK);

@@ -26,7 +26,7 @@ pub(in super::super) const EXPIRED: &str = "SELECT tree_id, thread_id FROM threa
 pub(in super::super) const SET: &str =
     "UPDATE threads SET ttl_minutes = ?2, ttl_strategy = ?3, expires_at = ?4 WHERE thread_id = ?1";
 
-const LOOK_NEXT: &str = "UPDATE threads SET expires_at = ?2 WHERE thread_id = ?1";
+const NEXT_CHECK: &str = "UPDATE threads SET expires_at = ?2 WHERE thread_id = ?1";
 
 /// When the thread expires, and whether a run of it waits or is executed.
 fn read(row: &Row<'_>) -> rusqlite::Result<(Expiry, bool)> {
@@ -60,7 +60,7 @@ pub(in super::super) fn take_expired(
         .query_map(params![now, limit], |row| Ok((id(row, 0)?, id(row, 1)?)))?
         .collect::<Result<_, _>>()?;
     for (_, thread) in &found {
-        db.prepare_cached(LOOK_NEXT)?
+        db.prepare_cached(NEXT_CHECK)?
             .execute(params![thread.0.as_bytes(), now + TAKEN])?;
     }
     Ok(found)
@@ -95,7 +95,7 @@ pub(in super::super) fn expired(
     } else {
         now + expiry.ttl.micros()
     };
-    db.prepare_cached(LOOK_NEXT)?
+    db.prepare_cached(NEXT_CHECK)?
         .execute(params![thread.0.as_bytes(), next])?;
     Ok(is_expired.then_some(expiry.ttl.strategy))
 }
