@@ -35,7 +35,7 @@ impl Run {
         kwargs
     }
 
-    /// The span of the request that created it, see [`crate::trace`].
+    /// The span of the request that created it, as a `traceparent` header.
     pub fn traceparent(&self) -> Option<&str> {
         self.kwargs.get(TRACEPARENT)?.as_str()
     }
