@@ -198,7 +198,7 @@ impl Run {
         self.activate.is_some() || self.address.tree_address.is_some()
     }
 
-    /// A request with every field at its default, for callers inside the program.
+    /// A request with every field at its default, in the trace of the current span.
     pub fn of(assistant: Assistant) -> Self {
         Self {
             assistant,
@@ -223,7 +223,7 @@ impl Run {
             webhook: None,
             on_completion: OnCompletion::Delete,
             request_id: "".into(),
-            traceparent: None,
+            traceparent: crate::trace::traceparent(),
             principal: tree::members::LOCAL_PRINCIPAL.into(),
             user: None,
             access: Access::unrestricted(),

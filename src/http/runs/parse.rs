@@ -24,7 +24,6 @@ use crate::{
             Command, Durability, IfNotExists, Mode, Nodes, OnCompletion, OnDisconnect, Run, Star,
         },
     },
-    trace,
     value::Value,
     webhooks::Policy,
 };
@@ -44,7 +43,6 @@ pub(super) async fn run(call: &mut Call, stateless: bool) -> Result<Run, Error> 
     run.user = call.viewer();
     run.access = call.access.clone();
     run.id = call.run_id;
-    run.traceparent = trace::traceparent();
     Ok(run)
 }
 
@@ -65,7 +63,6 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
     let webhooks = &call.shared.options.webhooks;
     let (id, access) = (call.id.clone(), call.access.clone());
     let (principal, user) = (call.principal(), call.viewer());
-    let traceparent = trace::traceparent();
     let read = |(at, item): (usize, &Value)| {
         parse(item, true, webhooks).map(|run| Run {
             // A repeated request finds all of its runs.
@@ -74,7 +71,6 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
             principal: principal.clone(),
             user: user.clone(),
             access: access.clone(),
-            traceparent: traceparent.clone(),
             ..run
         })
     };
