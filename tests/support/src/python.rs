@@ -30,7 +30,7 @@ pub fn python() -> Option<Python> {
 }
 
 impl Python {
-    /// A command that runs a script of `tests/python`.
+    /// A command that runs a script, named by its path from `tests/python`.
     pub fn script(&self, name: &str) -> Command {
         let mut command = Command::new(&self.interpreter);
         command
@@ -39,7 +39,7 @@ impl Python {
         command
     }
 
-    /// Runs a script of `tests/python` and fails the test, with its output, if the script fails.
+    /// Runs a script, named by its path from `tests/python`, and fails the test, with its output, if the script fails.
     pub fn run(&self, name: &str, arguments: &[&str]) -> String {
         let output = self.script(name).args(arguments).output().unwrap();
         let (out, err) = texts(&output);
