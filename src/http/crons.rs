@@ -64,7 +64,7 @@ async fn create_on(mut call: Call, thread: Option<ThreadId>) -> Result<Response<
         return Err(fields.required("schedule"));
     }
     let webhooks = &call.shared.options.webhooks;
-    let request = parse::request(fields.map_of(), webhooks)?;
+    let request = parse::request(fields.map_of(), webhooks, call.requester())?;
     let new = NewCron {
         owner: call.principal(),
         access: call.access.at(Level::Writer),
@@ -108,8 +108,9 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     }
     let change = parse::content(&fields)?;
     let webhooks = &call.shared.options.webhooks;
-    parse::check(&change.payload, webhooks)?;
-    let check = |cron: &CronRow| parse::request(&cron.payload, webhooks).map(drop);
+    parse::check(&change.payload, webhooks, call.requester())?;
+    let check =
+        |cron: &CronRow| parse::request(&cron.payload, webhooks, call.requester()).map(drop);
     let changed = call.crons().change(call.viewer(), id, &change, check);
     Ok(body::json(StatusCode::OK, &changed.await?))
 }

@@ -1,9 +1,12 @@
 //! Messages of JSON-RPC 2.0, which MCP and A2A consist of.
 
+use futures::future::BoxFuture;
 use hyper::{Response, StatusCode};
 
 use super::server::{
     body::{self, Body},
+    call::Call,
+    deferred,
     error::Error,
 };
 use crate::value::{Map, Value};
@@ -139,6 +142,21 @@ pub fn accepts(accept: Option<&str>, kind: &str) -> bool {
         range.eq_ignore_ascii_case(kind)
             || of_family.is_some_and(|one| one == "*" || one.eq_ignore_ascii_case(family))
     })
+}
+
+/// The response with a message that is there later. That to a request with an idempotency key comes whole, so that it
+/// can be stored.
+pub async fn respond_later(
+    call: &Call,
+    message: BoxFuture<'static, Value>,
+    guard: impl Send + 'static,
+) -> Response<Body> {
+    if call.run_id.is_some() {
+        let message = call.slot.lend(message).await;
+        drop(guard);
+        return body::json(StatusCode::OK, &message);
+    }
+    deferred::respond(message, None, call.shared.options.heartbeat, guard)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The server's assistants as tools of the Model Context Protocol (streamable HTTP, without sessions).
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use hyper::{
     Response, StatusCode,
     header::{ALLOW, HeaderValue},
@@ -11,10 +11,10 @@ mod tools;
 use self::tools::Tool;
 use super::{
     json_rpc::{self, Failure, Request},
+    runs::of_call,
     server::{
         body::{self, Body},
         call::Call,
-        deferred,
         error::Error,
         withdrawal::until_withdrawn,
     },
@@ -142,24 +142,9 @@ async fn execute(call: &Call, request: Request) -> Result<Response<Body>, Failur
     };
     let watch = call.runs().watch_access(&call.access, target.thread);
     Ok(until_withdrawn(
-        later(call, result.boxed(), slot).await,
+        json_rpc::respond_later(call, result.boxed(), slot).await,
         watch,
     ))
-}
-
-/// The response with a message that is there later. That to a request with an idempotency key comes whole, so that it
-/// can be stored.
-pub(super) async fn later(
-    call: &Call,
-    message: BoxFuture<'static, Value>,
-    guard: impl Send + 'static,
-) -> Response<Body> {
-    if call.run_id.is_some() {
-        let message = call.slot.lend(message).await;
-        drop(guard);
-        return body::json(StatusCode::OK, &message);
-    }
-    deferred::respond(message, None, call.shared.options.heartbeat, guard)
 }
 
 fn run_of(call: &Call, tool: &Tool, mut arguments: Map) -> Run {
@@ -172,18 +157,6 @@ fn run_of(call: &Call, tool: &Tool, mut arguments: Map) -> Run {
     Run {
         input: Some(Value::map(arguments)),
         ..of_call(call, Assistant::Id(tool.assistant))
-    }
-}
-
-/// A run on behalf of the client.
-pub(super) fn of_call(call: &Call, assistant: Assistant) -> Run {
-    Run {
-        request_id: call.id.clone(),
-        principal: call.principal(),
-        user: call.viewer(),
-        access: call.access.clone(),
-        id: call.run_id,
-        ..Run::of(assistant)
     }
 }
 

@@ -32,11 +32,7 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         let limit = call.shared.options.edit_limit;
         let body = call.json_upto(limit).await?;
         let webhooks = &call.shared.options.webhooks;
-        let mut new = parse::post(&body, webhooks, call.principal())?;
-        if let Some(run) = &mut new.run {
-            run.principal = call.principal();
-            run.user = call.viewer();
-        }
+        let mut new = parse::post(&body, webhooks, call.requester())?;
         if let Some(key) = call.run_id {
             for (at, message) in new.post.messages.iter_mut().enumerate() {
                 name(message, key, at);
@@ -75,11 +71,10 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
     coded(Box::pin(async {
         let body = call.json().await?;
-        let mut new = parse::send(&body)?;
+        let mut new = parse::send(&body, call.requester())?;
         if let Some(key) = call.run_id {
             new.to.id.get_or_insert_with(|| id_of(key, 0));
         }
-        new.user = call.viewer();
         let thread = new.thread;
         let queued = call.threads().send_message(new).await;
         let mut map = queued_map(&queued.map_err(coded_conflict)?);

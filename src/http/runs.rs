@@ -27,7 +27,9 @@ pub(super) mod join;
 pub(super) mod location;
 mod parse;
 
-pub(super) use parse::{config, config_or_context, parse as parse_run};
+pub(super) use parse::{
+    config, config_or_context, of_call, parse as parse_run, put_address, put_config,
+};
 
 const COLUMNS: [&str; 9] = [
     "run_id",

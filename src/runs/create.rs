@@ -124,7 +124,11 @@ impl Service {
             Ok(created) => {
                 let row = self.launch(&request, run, created).await?;
                 if !row.temporary {
-                    request.access.at(Level::Writer).record_grant(row.thread);
+                    request
+                        .requester
+                        .access
+                        .at(Level::Writer)
+                        .record_grant(row.thread);
                 }
                 Ok(SubmittedRun {
                     row,
@@ -167,7 +171,7 @@ impl Service {
         if self.shared.drain.is_cancelled() {
             return Err(Error::Draining);
         }
-        let viewer = request.access.principal();
+        let viewer = request.requester.access.principal();
         let assistants = &self.shared.assistants;
         let resolved = assistants.resolve(viewer, &request.assistant).await?;
         // Of a request that names nobody the assistant's user counts.
@@ -214,17 +218,20 @@ impl Service {
             thread_metadata: thread_metadata(ids),
             thread_config: thread_config(request),
             max_queued: self.inner.options.max_queued,
-            access: request.access.at(Level::Writer),
+            access: request.requester.access.at(Level::Writer),
         };
         let publisher = Publisher::new(stream::Options {
             modes: request.stream_mode.clone(),
             temporary,
-            principal: request.access.principal().cloned(),
+            principal: request.requester.access.principal().cloned(),
             subgraphs: request.stream_subgraphs,
             resumable: request.stream_resumable,
             ..stream::Options::new(ids.run, ids.thread, registered.graph.clone())
         });
-        let pending = PendingRun::new(publisher.clone(), request.access.principal().cloned());
+        let pending = PendingRun::new(
+            publisher.clone(),
+            request.requester.access.principal().cloned(),
+        );
         let handle = pending.handle.clone();
         self.inner.hub.insert(publisher);
         self.inner.active.lock().pending.insert(ids.run, pending);
@@ -278,7 +285,7 @@ impl Service {
         request: &request::Run,
         thread: ThreadId,
     ) -> Result<(), Error> {
-        let Some(principal) = request.access.principal() else {
+        let Some(principal) = request.requester.access.principal() else {
             return Ok(());
         };
         let level = self
@@ -286,7 +293,7 @@ impl Service {
             .parts
             .tree
             .level_on_thread(thread, principal.clone());
-        let access = request.access.at(Level::Writer);
+        let access = request.requester.access.at(Level::Writer);
         access.check(thread, level.await?).map_err(denied_creation)
     }
 
@@ -323,7 +330,9 @@ impl Service {
             return Ok(());
         };
         let thread = thread.ok_or_else(|| Error::NoInterrupt(first.clone()))?;
-        let open = self.open_interrupts(&request.access, thread).await?;
+        let open = self
+            .open_interrupts(&request.requester.access, thread)
+            .await?;
         let gone = request.open_interrupts.iter().find(|id| !open.contains(id));
         gone.map_or(Ok(()), |id| Err(Error::NoInterrupt(id.clone())))
     }
@@ -421,7 +430,7 @@ fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Op
         NewThread {
             id: ids.thread,
             metadata,
-            owner: request.principal.to_string(),
+            owner: request.requester.principal.to_string(),
             if_exists: IfExists::DoNothing,
             ttl: None,
         }

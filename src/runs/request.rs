@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Strategy;
 use crate::{
     id::{CheckpointId, CronId, RunId, ThreadId},
-    tree::{self, members::Access},
+    tree,
     value::{Map, Value},
     words::words,
 };
@@ -16,10 +16,12 @@ pub mod codec;
 mod command;
 pub mod identity;
 mod kwargs;
+mod requester;
 
 pub use crate::{assistants::Assistant, stream::Mode};
 pub use command::{Command, Goto};
 pub use kwargs::{Ids, Kwargs};
+pub use requester::Requester;
 
 words! {
     /// When a superstep's checkpoint must be durable.
@@ -170,17 +172,11 @@ pub struct Run {
     pub webhook: Option<Arc<str>>,
     /// What becomes of the thread (stateless only).
     pub on_completion: OnCompletion,
-    /// `x-request-id` of the request, or a generated one.
-    pub request_id: Arc<str>,
+    /// Who requests it.
+    pub requester: Requester,
     /// The span of the request, as the header of W3C's Trace Context names it; `None` while spans are not
     /// collected.
     pub traceparent: Option<Arc<str>>,
-    /// The principal of the request; the owner of a thread that it creates.
-    pub principal: Arc<str>,
-    /// Who authenticated for the request; `None` where nobody does. Nodes see it.
-    pub user: Option<Arc<str>>,
-    /// On whose behalf it runs; that client must be a writer of the thread.
-    pub access: Access,
     /// The id it is to have; `None` for a new one. Set for requests that take effect once, so
     /// that a retry finds the run of a process that died before it responded.
     pub id: Option<RunId>,
@@ -199,7 +195,7 @@ impl Run {
     }
 
     /// A request with every field at its default, in the trace of the current span.
-    pub fn of(assistant: Assistant) -> Self {
+    pub fn of(assistant: Assistant, requester: Requester) -> Self {
         Self {
             assistant,
             input: None,
@@ -222,11 +218,8 @@ impl Run {
             checkpoint_during: None,
             webhook: None,
             on_completion: OnCompletion::Delete,
-            request_id: "".into(),
+            requester,
             traceparent: crate::trace::traceparent(),
-            principal: tree::members::LOCAL_PRINCIPAL.into(),
-            user: None,
-            access: Access::unrestricted(),
             id: None,
             cron: None,
             event_streaming: false,

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     http::{
         json_rpc::{self, Failure, Request},
-        mcp::{later, of_call},
+        runs::of_call,
         server::{
             body::{self, Body},
             call::Call,
@@ -81,7 +81,7 @@ pub async fn send(call: &Call, tasks: Tasks, request: Request) -> Result<Respons
     };
     let watch = call.runs().watch_access(&call.access, run.thread);
     Ok(until_withdrawn(
-        later(call, message.boxed(), slot).await,
+        json_rpc::respond_later(call, message.boxed(), slot).await,
         watch,
     ))
 }

@@ -7,7 +7,7 @@ use crate::{
         runs::parse_run,
         server::error::Error,
     },
-    runs::request::Run,
+    runs::request::{Requester, Run},
     time::Timestamp,
     value::{Map, Value},
     webhooks::Policy,
@@ -96,16 +96,20 @@ fn end_time(text: &str) -> Option<Option<Timestamp>> {
 }
 
 /// Checks what a change says of the runs, as if it said no more.
-pub(super) fn check(change: &Map, webhooks: &Policy) -> Result<(), Error> {
+pub(super) fn check(change: &Map, webhooks: &Policy, requester: Requester) -> Result<(), Error> {
     let mut body = change.clone();
     body.retain(|_, value| !value.is_null());
     // Whatever it says, the assistant stays.
     body.insert("assistant_id", uuid::Uuid::nil().to_string());
-    request(&body, webhooks).map(drop)
+    request(&body, webhooks, requester).map(drop)
 }
 
 /// The run that a body or a payload requests.
-pub(super) fn request(payload: &Map, webhooks: &Policy) -> Result<Run, Error> {
+pub(super) fn request(
+    payload: &Map,
+    webhooks: &Policy,
+    requester: Requester,
+) -> Result<Run, Error> {
     let mut body = Map::with_capacity(OF_RUNS.len());
     for name in OF_RUNS {
         if let Some(value) = payload.get(name) {
@@ -119,14 +123,16 @@ pub(super) fn request(payload: &Map, webhooks: &Policy) -> Result<Run, Error> {
     if let Some(configurable) = configurable {
         configurable.retain(|key, _| !OF_ADDRESSES.contains(&&**key));
     }
-    parse_run(&Value::map(body), false, webhooks)
+    parse_run(&Value::map(body), false, webhooks, requester)
 }
 
 /// The run that a cron requests. Its webhook was checked when it was stored, and is when it is called.
 pub(in crate::http) fn request_of(cron: &CronRow) -> Result<Run, String> {
     let mut payload = cron.payload.clone();
     let webhook = payload.remove("webhook");
-    let run = request(&payload, &Policy::default()).map_err(|error| error.to_string())?;
+    let requester = Requester::of_cron(cron);
+    let run =
+        request(&payload, &Policy::default(), requester).map_err(|error| error.to_string())?;
     Ok(Run {
         webhook: webhook.and_then(|url| url.as_str().map(Into::into)),
         ..run

@@ -17,7 +17,7 @@ use crate::{
         runs::parse_run,
         server::error::Error,
     },
-    runs::request,
+    runs::request::{Requester, Run},
     threads::messages::{NewPost, first_duplicate},
     tree::{
         AddressFields, AddressTarget,
@@ -30,7 +30,11 @@ use crate::{
 };
 
 /// The body of a post.
-pub(super) fn post(body: &Value, webhooks: &Policy, by: Arc<str>) -> Result<NewPost, Error> {
+pub(super) fn post(
+    body: &Value,
+    webhooks: &Policy,
+    requester: Requester,
+) -> Result<NewPost, Error> {
     let fields = Fields::of(body)?;
     let messages = match fields.list("messages")? {
         Some(list) => {
@@ -78,9 +82,9 @@ pub(super) fn post(body: &Value, webhooks: &Policy, by: Arc<str>) -> Result<NewP
             expected_head: expected_head(body, &fields)?,
             as_node,
         },
-        run: run(&fields, webhooks)?,
+        by: requester.principal.clone(),
+        run: run(&fields, webhooks, requester)?,
         lineage,
-        by,
     })
 }
 
@@ -147,7 +151,7 @@ fn expected_head(body: &Value, fields: &Fields<'_>) -> Result<Option<Option<Arc<
     Ok(fields.text("expected_head")?.cloned().map(Some))
 }
 
-fn run(fields: &Fields<'_>, webhooks: &Policy) -> Result<Option<request::Run>, Error> {
+fn run(fields: &Fields<'_>, webhooks: &Policy, requester: Requester) -> Result<Option<Run>, Error> {
     let Some(body) = fields.any("run") else {
         return Ok(None);
     };
@@ -161,7 +165,7 @@ fn run(fields: &Fields<'_>, webhooks: &Policy) -> Result<Option<request::Run>, E
     if !address::of_body(&inner)?.is_empty() {
         return Err(fields.refuse("run", "The run starts where the messages are stored"));
     }
-    parse_run(body, false, webhooks).map(Some)
+    parse_run(body, false, webhooks, requester).map(Some)
 }
 
 #[cfg(test)]
@@ -181,7 +185,7 @@ mod tests {
         let one = post(
             &value!({"role": "user", "content": "hi", "id": "a"}),
             &Policy::default(),
-            "local".into(),
+            Requester::unrestricted(),
         )
         .unwrap();
         assert_eq!(one.post.messages.len(), 1);
@@ -192,7 +196,9 @@ mod tests {
             {"role": "assistant", "content": [{"type": "text", "text": "x"}]},
             {"role": "tool", "content": "3", "tool_call_id": "c"}
         ], "expected_head": null, "activate": false, "on_existing": "replace"});
-        let two = post(&two, &Policy::default(), "local".into()).unwrap().post;
+        let two = post(&two, &Policy::default(), Requester::unrestricted())
+            .unwrap()
+            .post;
         assert_eq!(two.messages[0].message["type"], "ai");
         assert_eq!(two.messages[1].message["tool_call_id"], "c");
         assert_eq!(two.expected_head, Some(None));
@@ -253,7 +259,7 @@ mod tests {
         ] {
             let text = body.to_json().chars().take(90).collect::<String>();
             assert_eq!(
-                refused(post(&body, &Policy::default(), "local".into())).0,
+                refused(post(&body, &Policy::default(), Requester::unrestricted())).0,
                 status,
                 "{text}"
             );
@@ -263,7 +269,7 @@ mod tests {
             {"role": "user", "content": "b", "id": "1"}
         ]});
         assert_eq!(
-            refused(post(&twice, &Policy::default(), "local".into())).0,
+            refused(post(&twice, &Policy::default(), Requester::unrestricted())).0,
             422
         );
     }

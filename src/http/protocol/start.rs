@@ -5,27 +5,19 @@ use std::sync::Arc;
 use super::message::{Code, Fault};
 use crate::{
     http::{
-        parse::{
-            address,
-            fields::Fields,
-            ids,
-            metadata::{check_with_config, metadata},
-        },
-        runs::config,
+        parse::{fields::Fields, ids},
+        runs::{put_address, put_config},
         server::{call::Call, error::Error},
     },
     id::ThreadId,
     message::blocks,
     runs::{
         self, Strategy,
-        request::{Command, IfNotExists, Run},
+        request::{Command, IfNotExists, Requester, Run},
     },
     stream::protocol::MODES,
     threads,
-    tree::{
-        self,
-        members::{Access, Level},
-    },
+    tree::{self, members::Level},
     value::{Map, Value},
 };
 
@@ -38,10 +30,7 @@ pub struct Starter {
     runs: runs::Service,
     threads: threads::Service,
     thread: ThreadId,
-    access: Access,
-    principal: Arc<str>,
-    user: Option<Arc<str>>,
-    request_id: Arc<str>,
+    requester: Requester,
 }
 
 impl Starter {
@@ -50,10 +39,10 @@ impl Starter {
             runs: call.runs().clone(),
             threads: call.threads().at(Level::Writer),
             thread,
-            access: call.access.at(Level::Writer),
-            principal: call.principal(),
-            user: call.viewer(),
-            request_id: call.id.clone(),
+            requester: Requester {
+                access: call.access.at(Level::Writer),
+                ..call.requester()
+            },
         }
     }
 
@@ -103,8 +92,7 @@ impl Starter {
         };
         let assistant = assistant.ok_or_else(|| Fault::no_interrupt(&first))?;
         let mut run = self.run_of(assistant);
-        self.put_config(&mut run, &fields)
-            .map_err(Fault::argument)?;
+        put_config(&mut run, &fields).map_err(Fault::argument)?;
         run.command = Some(command);
         run.open_interrupts = responses.keys().cloned().collect();
         match self.create(run).await {
@@ -123,7 +111,10 @@ impl Starter {
 
     /// The interrupts that are open on the thread; none on one that does not exist yet.
     async fn open_interrupts(&self) -> Result<Vec<Arc<str>>, Fault> {
-        let open = self.runs.open_interrupts(&self.access, self.thread).await;
+        let open = self
+            .runs
+            .open_interrupts(&self.requester.access, self.thread)
+            .await;
         match open {
             Err(runs::Error::NoThread(_)) => Ok(vec![]),
             open => Ok(open?),
@@ -137,11 +128,8 @@ impl Starter {
             assistant.ok_or_else(|| Error::invalid("run.start requires an assistant_id."))?;
         let mut run = self.run_of(ids::assistant(assistant));
         run.input = fields.any("input").map(classic);
-        self.put_config(&mut run, &fields)?;
-        run.address = address::state(&fields, true)?;
-        if run.address.ns.is_empty() && run.address.map.is_none() {
-            (run.address.ns, run.address.map) = address::configured_namespace(&run.config)?;
-        }
+        put_config(&mut run, &fields)?;
+        put_address(&mut run, &fields)?;
         for name in STRATEGY {
             if let Some(strategy) = fields.word(name, Strategy::ALL)? {
                 run.multitask_strategy = strategy;
@@ -150,22 +138,12 @@ impl Starter {
         Ok(run)
     }
 
-    fn put_config(&self, run: &mut Run, fields: &Fields<'_>) -> Result<(), Error> {
-        run.config = config(fields)?;
-        run.metadata = metadata(fields)?;
-        check_with_config(fields, &run.config, &run.metadata)
-    }
-
     fn run_of(&self, assistant: runs::request::Assistant) -> Run {
-        let mut run = Run::of(assistant);
+        let mut run = Run::of(assistant, self.requester.clone());
         run.stream_mode = MODES.to_vec();
         run.stream_subgraphs = true;
         run.stream_resumable = true;
         run.event_streaming = true;
-        run.request_id = self.request_id.clone();
-        run.principal = self.principal.clone();
-        run.user = self.user.clone();
-        run.access = self.access.clone();
         run
     }
 }

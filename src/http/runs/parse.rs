@@ -21,7 +21,8 @@ use crate::{
     runs::{
         Strategy,
         request::{
-            Command, Durability, IfNotExists, Mode, Nodes, OnCompletion, OnDisconnect, Run, Star,
+            Assistant, Command, Durability, IfNotExists, Mode, Nodes, OnCompletion, OnDisconnect,
+            Requester, Run, Star,
         },
     },
     value::Value,
@@ -37,13 +38,18 @@ const BATCH_MAX: usize = 1000;
 /// Reads and checks the body.
 pub(super) async fn run(call: &mut Call, stateless: bool) -> Result<Run, Error> {
     let body = call.json().await?;
-    let mut run = parse(&body, stateless, &call.shared.options.webhooks)?;
-    run.request_id = call.id.clone();
-    run.principal = call.principal();
-    run.user = call.viewer();
-    run.access = call.access.clone();
-    run.id = call.run_id;
-    Ok(run)
+    let webhooks = &call.shared.options.webhooks;
+    let run = parse(&body, stateless, webhooks, call.requester())?;
+    let id = call.run_id;
+    Ok(Run { id, ..run })
+}
+
+/// The run of a request that says no more of it than its assistant.
+pub(in crate::http) fn of_call(call: &Call, assistant: Assistant) -> Run {
+    Run {
+        id: call.run_id,
+        ..Run::of(assistant, call.requester())
+    }
 }
 
 /// Reads and checks a list of stateless runs: all of it before any is created.
@@ -61,38 +67,33 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
         )));
     }
     let webhooks = &call.shared.options.webhooks;
-    let (id, access) = (call.id.clone(), call.access.clone());
-    let (principal, user) = (call.principal(), call.viewer());
+    let requester = call.requester();
     let read = |(at, item): (usize, &Value)| {
-        parse(item, true, webhooks).map(|run| Run {
+        parse(item, true, webhooks, requester.clone()).map(|run| Run {
             // A repeated request finds all of its runs.
             id: call.run_id.map(|first| first.following(at)),
-            request_id: id.clone(),
-            principal: principal.clone(),
-            user: user.clone(),
-            access: access.clone(),
             ..run
         })
     };
     items.iter().enumerate().map(read).collect()
 }
 
+/// Reads and checks a body on behalf of a client.
 pub(in crate::http) fn parse(
     body: &Value,
     stateless: bool,
     webhooks: &Policy,
+    requester: Requester,
 ) -> Result<Run, Error> {
     let fields = Fields::of(body)?;
     let assistant = fields.text("assistant_id")?;
     let assistant = assistant.ok_or_else(|| fields.required("assistant_id"))?;
-    let mut run = Run::of(ids::assistant(assistant));
+    let mut run = Run::of(ids::assistant(assistant), requester);
     run.input = fields.any("input").cloned();
     run.command = command(&fields, stateless)?;
-    run.config = config(&fields)?;
+    put_config(&mut run, &fields)?;
     run.context = fields.map("context")?.cloned().unwrap_or_default();
     config_or_context(&run.config, &run.context)?;
-    run.metadata = metadata(&fields)?;
-    check_with_config(&fields, &run.config, &run.metadata)?;
     run.stream_mode = modes(&fields)?;
     run.stream_subgraphs = fields.flag("stream_subgraphs")?.unwrap_or(false);
     run.stream_resumable = fields.flag("stream_resumable")?.unwrap_or(false);
@@ -118,16 +119,29 @@ pub(in crate::http) fn parse(
         run.on_completion = on_completion.unwrap_or(OnCompletion::Delete);
         return Ok(run);
     }
-    run.address = address::state(&fields, true)?;
-    if run.address.ns.is_empty() && run.address.map.is_none() {
-        (run.address.ns, run.address.map) = address::configured_namespace(&run.config)?;
-    }
+    put_address(&mut run, &fields)?;
     run.activate = address::coded_field(fields.flag("activate"))?;
     let strategy = fields.word("multitask_strategy", Strategy::ALL)?;
     run.multitask_strategy = strategy.unwrap_or_default();
     let if_not_exists = fields.word("if_not_exists", IfNotExists::ALL)?;
     run.if_not_exists = if_not_exists.unwrap_or(IfNotExists::Reject);
     Ok(run)
+}
+
+/// The config that a run has, and its metadata.
+pub(in crate::http) fn put_config(run: &mut Run, fields: &Fields<'_>) -> Result<(), Error> {
+    run.config = config(fields)?;
+    run.metadata = metadata(fields)?;
+    check_with_config(fields, &run.config, &run.metadata)
+}
+
+/// Where a run starts. Its config has been read.
+pub(in crate::http) fn put_address(run: &mut Run, fields: &Fields<'_>) -> Result<(), Error> {
+    run.address = address::state(fields, true)?;
+    if run.address.ns.is_empty() && run.address.map.is_none() {
+        (run.address.ns, run.address.map) = address::configured_namespace(&run.config)?;
+    }
+    Ok(())
 }
 
 fn command(fields: &Fields<'_>, stateless: bool) -> Result<Option<Value>, Error> {

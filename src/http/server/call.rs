@@ -25,7 +25,9 @@ use crate::{
         parse::params::{Path, Query},
     },
     id::RunId,
-    idempotency, runs, store, threads,
+    idempotency,
+    runs::{self, request::Requester},
+    store, threads,
     tree::members::Access,
     value::{Map, Value},
 };
@@ -110,6 +112,16 @@ impl Call {
 
     pub fn assistants(&self) -> &assistants::Service {
         self.shared.services.assistants()
+    }
+
+    /// On whose behalf the request creates runs.
+    pub fn requester(&self) -> Requester {
+        Requester {
+            request_id: self.id.clone(),
+            principal: self.principal(),
+            user: self.viewer(),
+            access: self.access.clone(),
+        }
     }
 
     /// Who sent the request.

@@ -25,7 +25,7 @@ use crate::{
     idempotency::{self, Claim, Claimed},
     runs::{
         self, Parts, Status,
-        request::{Assistant, Run, Target},
+        request::{Assistant, Requester, Run, Target},
     },
     storage::sqlite,
     threads::request::Create,
@@ -134,7 +134,10 @@ impl Running {
         let request = Run {
             id: Some(RUN.parse().unwrap()),
             input: Some(value!({"count": 1})),
-            ..Run::of(Assistant::Graph("counter".into()))
+            ..Run::of(
+                Assistant::Graph("counter".into()),
+                Requester::unrestricted(),
+            )
         };
         let thread = Some(THREAD.parse().unwrap());
         let created = self.services.runs().create(thread, request, false).await;
@@ -156,7 +159,7 @@ impl Running {
             input: Some(value!({"count": 1})),
             stream_resumable: true,
             stream_mode: vec![runs::request::Mode::Values, runs::request::Mode::Custom],
-            ..Run::of(Assistant::Graph("agent".into()))
+            ..Run::of(Assistant::Graph("agent".into()), Requester::unrestricted())
         };
         let thread: ThreadId = THREAD.parse().unwrap();
         let created = self.services.runs().create(Some(thread), request, false);

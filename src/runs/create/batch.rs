@@ -41,7 +41,11 @@ impl Service {
                 for ((request, id), created) in requests.iter().zip(ids).zip(all) {
                     let row = self.launch(request, id, created).await?;
                     if !row.temporary {
-                        request.access.at(Level::Writer).record_grant(row.thread);
+                        request
+                            .requester
+                            .access
+                            .at(Level::Writer)
+                            .record_grant(row.thread);
                     }
                     rows.push(row);
                 }

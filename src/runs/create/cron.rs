@@ -9,7 +9,6 @@ use crate::{
         request::{self, OnCompletion},
     },
     time::Timestamp,
-    tree::members::{Access, Level},
 };
 
 /// Microseconds after the end of a cron in which the run of a time up to its end is still created:
@@ -89,18 +88,7 @@ impl Service {
         mut request: request::Run,
         firing: &mut Firing,
     ) -> Result<request::Run, Error> {
-        let id = uuid::Uuid::new_v4().to_string();
-        request.request_id = id.into();
         request.cron = Some(cron.id);
-        request.principal = cron.owner.clone();
-        request.user = cron.principal.clone();
-        request.access = match &cron.principal {
-            Some(principal) => {
-                let request = request.request_id.clone();
-                Access::of(principal.clone(), request, Level::Writer)
-            }
-            None => Access::unrestricted(),
-        };
         request.on_completion = match cron.on_run_completed {
             Some(OnRunCompleted::Keep) => OnCompletion::Keep,
             Some(OnRunCompleted::Delete) | None => OnCompletion::Delete,

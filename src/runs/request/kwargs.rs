@@ -111,11 +111,11 @@ impl Kwargs {
         } else {
             configurable_in
         };
-        let user = request.user.as_ref();
+        let user = request.requester.user.as_ref();
         identity::put_account(&mut configurable, user);
         configurable.insert(
             "langgraph_request_id",
-            Value::Str(request.request_id.clone()),
+            Value::Str(request.requester.request_id.clone()),
         );
         configurable.insert("run_id", ids.run.to_string());
         configurable.insert("thread_id", ids.thread.to_string());
@@ -219,13 +219,16 @@ fn put_address(configurable: &mut Map, address: &Address) {
 mod tests {
     use super::*;
     use crate::{
-        runs::request::{Assistant, Star},
+        runs::request::{Assistant, Requester, Star},
         value,
     };
 
     #[test]
     fn a_stored_request_reads_back_whole() {
-        let mut request = Run::of(Assistant::Graph("counter".into()));
+        let mut request = Run::of(
+            Assistant::Graph("counter".into()),
+            Requester::unrestricted(),
+        );
         request.input = Some(value!({"count": 1.0}));
         request.context = Map::from([("tone", value!("dry")), ("other", value!(1))]);
         request.config = Map::from([("recursion_limit", value!(7))]);
@@ -265,7 +268,10 @@ mod tests {
             assistant: AssistantId::of_graph("counter"),
             graph: "counter".into(),
         };
-        let mut request = Run::of(Assistant::Graph("counter".into()));
+        let mut request = Run::of(
+            Assistant::Graph("counter".into()),
+            Requester::unrestricted(),
+        );
         let stored = Kwargs::of(&request, &ids, &Map::default(), None, true);
         assert_eq!(stored.durability, Durability::Exit);
         assert!(stored.checkpoint_during);

@@ -67,8 +67,6 @@ impl Service {
             return Ok(self.store_post(id, &new, None).await?.0);
         };
         let mut request = request.clone();
-        // Whose assistants it may name.
-        request.access = self.access.clone();
         let prepared = self.runs.prepare(id, &mut request).await?;
         let run = prepared.id;
         let request = &request;

@@ -7,7 +7,11 @@ use uuid::Uuid;
 use crate::{
     assistants::{self, Assistant},
     id::{EventId, RunId, ThreadId},
-    runs::{Strategy, refusal, request, shared::no_channel},
+    runs::{
+        Strategy, refusal,
+        request::{Requester, Run},
+        shared::no_channel,
+    },
     threads::{Error, Service},
     tree::{
         self, event,
@@ -31,8 +35,8 @@ pub struct NewMessage {
     pub assistant: Option<Assistant>,
     /// What to do with other runs of the slot.
     pub strategy: Strategy,
-    /// Who authenticated for the request; `None` where nobody does.
-    pub user: Option<Arc<str>>,
+    /// Who requests the run.
+    pub requester: Requester,
 }
 
 /// A message that waits for its run.
@@ -87,11 +91,9 @@ impl Service {
             Some(id) => id.clone(),
             None => Uuid::new_v4().to_string().into(),
         };
-        let mut request = request::Run::of(assistant);
+        let mut request = Run::of(assistant, new.requester);
         request.multitask_strategy = new.strategy;
-        request.user = new.user.clone();
         request.input = Some(input(channel, &message, new.content));
-        request.access = self.access.clone();
         let mut prepared = self.runs.prepare(thread.id, &mut request).await?;
         prepared.new.branch = aim.pinned.then_some(aim.branch.id);
         let run = prepared.id;

@@ -9,14 +9,14 @@ use crate::{
         parse::{address, fields::Fields, ids},
         server::error::Error,
     },
-    runs::Strategy,
+    runs::{Strategy, request::Requester},
     threads::messages::{NewMessage, is_blank},
     tree::{AddressFields, messages::send::SendTarget},
     value::Value,
 };
 
 /// The body of a message that a run replies to.
-pub(in super::super) fn send(body: &Value) -> Result<NewMessage, Error> {
+pub(in super::super) fn send(body: &Value, requester: Requester) -> Result<NewMessage, Error> {
     let fields = Fields::of(body)?;
     let thread = fields.text("thread_id")?;
     let thread = thread.ok_or_else(|| fields.required("thread_id"))?;
@@ -52,7 +52,7 @@ pub(in super::super) fn send(body: &Value) -> Result<NewMessage, Error> {
         strategy: fields
             .word("multitask_strategy", Strategy::ALL)?
             .unwrap_or_default(),
-        user: None,
+        requester,
     })
 }
 
@@ -72,11 +72,17 @@ mod tests {
             value!(null),
             value!([{"type": "text", "text": " "}]),
         ] {
-            let refused = refused(send(&body(blank)));
+            let refused = refused(send(&body(blank), Requester::unrestricted()));
             assert_eq!(refused, (400, Some("blank_message")));
         }
-        assert!(send(&body(value!("hi"))).is_ok());
-        assert!(send(&body(value!([{"type": "image_url", "image_url": "x"}]))).is_ok());
+        assert!(send(&body(value!("hi")), Requester::unrestricted()).is_ok());
+        assert!(
+            send(
+                &body(value!([{"type": "image_url", "image_url": "x"}])),
+                Requester::unrestricted()
+            )
+            .is_ok()
+        );
         for wrong in [
             value!({"content": "hi"}),
             value!({"thread_id": "x", "content": "hi"}),
@@ -86,7 +92,11 @@ mod tests {
             value!({"thread_id": thread, "content": "hi", "multitask_strategy": "x"}),
             value!({"thread_id": thread, "content": "hi", "message_id": ""}),
         ] {
-            assert_eq!(refused(send(&wrong)).0, 422, "{wrong:?}");
+            assert_eq!(
+                refused(send(&wrong, Requester::unrestricted())).0,
+                422,
+                "{wrong:?}"
+            );
         }
     }
 }

@@ -4,13 +4,19 @@ use super::*;
 use crate::{runs::request::Assistant, value, value::Map};
 
 fn parsed(body: Value) -> Result<Run, Error> {
-    parse(&body, false, &Policy::default())
+    parse(&body, false, &Policy::default(), Requester::unrestricted())
 }
 
 fn refused(mut body: Value, stateless: bool) -> (u16, String) {
     let map = body.make_map_mut().unwrap();
     map.insert("assistant_id", "counter");
-    let error = parse(&body, stateless, &Policy::default()).unwrap_err();
+    let error = parse(
+        &body,
+        stateless,
+        &Policy::default(),
+        Requester::unrestricted(),
+    )
+    .unwrap_err();
     (error.status.as_u16(), error.detail.into_owned())
 }
 
