@@ -276,7 +276,7 @@ async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
             runs: store.clone(),
             crons: crons::Service::new(
                 store.clone(),
-                settings.crons,
+                settings.crons.clone(),
                 crons::Clock::default(),
                 patience(settings),
             ),

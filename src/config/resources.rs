@@ -59,9 +59,10 @@ pub fn crons(layers: &Layers) -> Result<crons::Options, Error> {
     Ok(crons::Options {
         fires: layers.required("crons", switch)?,
         bytes: layers.required("cron_bytes", |text| count(text, 1, 1 << 24))?,
-        needs_principal: layers
+        principals: layers
             .optional("api_keys", keys::api_keys)?
-            .is_some_and(|keys| !keys.is_empty()),
+            .filter(|keys| !keys.is_empty())
+            .map(|keys| keys.into_iter().map(|key| key.principal.into()).collect()),
     })
 }
 

@@ -4,7 +4,11 @@ use croner::{
     Cron,
     parser::{CronParser, Seconds, Year},
 };
-use jiff::{Timestamp as Instant, tz::TimeZone};
+use jiff::{
+    Timestamp as Instant,
+    civil::DateTime,
+    tz::{AmbiguousOffset, TimeZone},
+};
 
 use super::Error;
 use crate::time::Timestamp;
@@ -14,12 +18,18 @@ const TEXT_MAX: usize = 1024;
 
 /// Five fields (minute, hour, day of the month, month, day of the week) in a time zone.
 ///
-/// Where the clock is put forward, a fixed time that it skips is the first moment after. Where it is
-/// put back, a fixed time that it shows twice is the first of them; steps and wildcards go on in both.
+/// Where minute and hour are numbers, lists or ranges, each time of the day has its run once, whatever
+/// the clock does: where it is put forward, the times that it skips are together the first moment
+/// after, also at midnight; where it is put back, a time that it shows twice is the first of them.
+///
+/// Where one of the two has a `*` (also with a step, as `*/15`), the schedule follows the clock as it
+/// goes: what is skipped has no run, and what is shown twice has two.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     cron: Cron,
     zone: TimeZone,
+    /// Minute or hour are a wildcard.
+    follows_clock: bool,
 }
 
 impl Schedule {
@@ -50,15 +60,58 @@ impl Schedule {
             Some(name) => zone_named(name)?,
             None => TimeZone::UTC,
         };
-        Ok(Self { cron, zone })
+        let follows_clock = text
+            .split_whitespace()
+            .take(2)
+            .any(|field| field.contains(['*', '?']));
+        Ok(Self {
+            cron,
+            zone,
+            follows_clock,
+        })
     }
 
     /// The first time after `time`; `None` when there is none any more.
     pub fn after(&self, time: Timestamp) -> Option<Timestamp> {
         let time = Instant::from_microsecond(time.0).ok()?;
         let zoned = time.to_zoned(self.zone.clone());
-        let next = self.cron.find_next_occurrence(&zoned, false).ok()?;
-        Some(Timestamp(next.timestamp().as_microsecond()))
+        let next = if self.follows_clock {
+            self.cron
+                .find_next_occurrence(&zoned, false)
+                .ok()?
+                .timestamp()
+        } else {
+            self.next_time_of_day(zoned.datetime(), time)?
+        };
+        Some(Timestamp(next.as_microsecond()))
+    }
+
+    /// The first moment after `time` that stands for one of the schedule's times of the day. Later ones
+    /// of those stand for later moments or the same, so that the first behind `time` is the one; before
+    /// it come only what a clock that was put back shows again.
+    fn next_time_of_day(&self, from: DateTime, time: Instant) -> Option<Instant> {
+        // Without a zone, so that the clock is never changed.
+        let mut at = from.to_zoned(TimeZone::UTC).ok()?;
+        loop {
+            at = self.cron.find_next_occurrence(&at, false).ok()?;
+            let moment = self.moment_of(at.datetime())?;
+            if moment > time {
+                return Some(moment);
+            }
+        }
+    }
+
+    /// The moment that the clock of the zone shows this time first, or else first shows a later one.
+    fn moment_of(&self, local: DateTime) -> Option<Instant> {
+        match self.zone.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(local).ok(),
+            AmbiguousOffset::Fold { before, .. } => before.to_timestamp(local).ok(),
+            AmbiguousOffset::Gap { after, .. } => {
+                let earlier = after.to_timestamp(local).ok()?;
+                let change = self.zone.following(earlier).next()?;
+                Some(change.timestamp())
+            }
+        }
     }
 }
 

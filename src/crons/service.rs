@@ -1,8 +1,11 @@
 //! What clients do with crons, and which of them are due.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{
@@ -24,14 +27,14 @@ use crate::{
 const ATTEMPTS: usize = 20;
 
 /// Settings of crons.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Whether this process creates the runs of crons that are due.
     pub fires: bool,
     /// Most bytes of the payload and metadata of one, as JSON.
     pub bytes: usize,
-    /// Whether those that nobody who authenticated has created make no runs: there are keys now.
-    pub needs_principal: bool,
+    /// Who has a key, if keys are needed: the crons of all others make no runs.
+    pub principals: Option<BTreeSet<Arc<str>>>,
 }
 
 impl Default for Options {
@@ -39,7 +42,7 @@ impl Default for Options {
         Self {
             fires: true,
             bytes: 256 << 10,
-            needs_principal: false,
+            principals: None,
         }
     }
 }
@@ -93,14 +96,20 @@ impl Service {
         self.inner.options.fires
     }
 
-    /// Whether a cron is nobody's while clients authenticate: then its runs would have every right.
+    /// Whether a cron belongs to nobody who could call this server: it was created without keys,
+    /// and its runs would have every right, or the key of its principal is gone.
     pub fn is_orphan(&self, cron: &CronRow) -> bool {
-        let is_orphan = self.inner.options.needs_principal && cron.principal.is_none();
+        let Some(known) = &self.inner.options.principals else {
+            return false;
+        };
+        let principal = cron.principal.as_ref();
+        let is_orphan = !principal.is_some_and(|principal| known.contains(principal));
         if is_orphan && !self.inner.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 cron = %cron.id,
-                "crons that were created without keys make no runs while there are keys: start the \
-                 server without keys to list and delete them"
+                principal = principal.map_or("", |principal| &**principal),
+                "crons that were created without keys, or whose principal has no key any more, make \
+                 no runs: the principals of BACKSTITCH_ADMINS can list and delete them"
             );
         }
         is_orphan
@@ -227,13 +236,29 @@ impl Service {
         }
     }
 
-    /// A page of crons in the form clients see.
+    /// A page of crons: which ones, and how many bytes are stored of what clients put into each.
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn search(&self, search: Search) -> Result<Vec<Value>, Error> {
-        let found = self.inner.store.search_crons(search).await?;
-        Ok(found.iter().map(shown).collect())
+    pub async fn search(&self, search: Search) -> Result<Vec<(CronId, u64)>, Error> {
+        Ok(self.inner.store.search_crons(search).await?)
+    }
+
+    /// Crons in the form clients see, in the order of their ids here; those that are gone are left
+    /// out. Without `with_content` what clients put into them is not read.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn shown(
+        &self,
+        viewer: Option<Arc<str>>,
+        ids: Vec<CronId>,
+        with_content: bool,
+    ) -> Result<Vec<Value>, checkpoint::Error> {
+        let store = &self.inner.store;
+        let mut rows = store.crons(ids.clone(), viewer, with_content).await?;
+        rows.sort_by_cached_key(|row| ids.iter().position(|id| *id == row.id));
+        Ok(rows.iter().map(shown).collect())
     }
 
     /// How many crons there are.

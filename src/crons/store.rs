@@ -124,8 +124,17 @@ pub trait Store: Send + Sync + 'static {
         viewer: Option<Arc<str>>,
     ) -> Result<bool, checkpoint::Error>;
 
-    /// A page of crons.
-    async fn search_crons(&self, search: Search) -> Result<Vec<CronRow>, checkpoint::Error>;
+    /// A page of crons: which ones, and how many bytes are stored of what clients put into each.
+    async fn search_crons(&self, search: Search) -> Result<Vec<(CronId, u64)>, checkpoint::Error>;
+
+    /// Crons of the viewer, of anybody without one, in any order; without payload and metadata if
+    /// those are not wanted. One that is not there is left out.
+    async fn crons(
+        &self,
+        ids: Vec<CronId>,
+        viewer: Option<Arc<str>>,
+        with_content: bool,
+    ) -> Result<Vec<CronRow>, checkpoint::Error>;
 
     /// How many crons there are.
     async fn count_crons(&self, filter: Filter) -> Result<u64, checkpoint::Error>;

@@ -13,6 +13,7 @@ use super::{
         body::{self, Body},
         call::Call,
         error::Error,
+        rows,
     },
 };
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
         service::NewCron,
     },
     id::{AssistantId, ThreadId},
-    runs::request::Assistant,
+    runs::{Listing, request::Assistant},
     tree::{self, members::Level},
     value::Value,
 };
@@ -44,6 +45,9 @@ const COLUMNS: &[(&str, &str)] = &[
     ("created_at", "created_at"),
     ("updated_at", "updated_at"),
 ];
+
+/// The fields that are made of what clients put into a cron: an end is shown as it was written.
+const CONTENT: [&str; 3] = ["payload", "metadata", "end_time"];
 
 /// `POST /runs/crons`
 pub(super) async fn create(call: Call) -> Result<Response<Body>, Error> {
@@ -94,7 +98,7 @@ async fn assistant(call: &Call, assistant: &Assistant) -> Result<AssistantId, Er
 
 /// `GET /runs/crons/{cron_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
-    let found = call.crons().get(call.viewer(), call.path.cron()?);
+    let found = call.crons().get(call.viewer_of_crons(), call.path.cron()?);
     Ok(body::json(StatusCode::OK, &found.await.map_err(bare)?))
 }
 
@@ -118,7 +122,7 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
 /// `DELETE /runs/crons/{cron_id}`
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
     let id = call.path.cron()?;
-    let deleted = call.crons().delete(call.viewer(), id).await;
+    let deleted = call.crons().delete(call.viewer_of_crons(), id).await;
     deleted.map_err(bare)?;
     Ok(body::empty(StatusCode::NO_CONTENT))
 }
@@ -137,8 +141,27 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
     };
     let mut found = call.crons().search(search).await?;
-    page::retain(&mut found, select.as_deref());
-    Ok(page::respond(found, limit, offset))
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let count = found.len();
+    let with_content = select
+        .as_ref()
+        .is_none_or(|columns| columns.iter().any(|name| CONTENT.contains(name)));
+    if !with_content {
+        found.iter_mut().for_each(|(_, bytes)| *bytes = 0);
+    }
+    let (crons, viewer) = (call.crons().clone(), call.viewer_of_crons());
+    let rows = Listing::in_batches(found, move |ids| {
+        let (crons, viewer) = (crons.clone(), viewer.clone());
+        async move { Ok(crons.shown(viewer, ids, with_content).await?) }
+    });
+    let rows = rows.map(move |mut row| {
+        page::retain(std::slice::from_mut(&mut row), select.as_deref());
+        row
+    });
+    let mut response = rows::respond(&call, rows, Some("payload, metadata and end_time")).await?;
+    page::mark(&mut response, more, offset.saturating_add(count));
+    Ok(response)
 }
 
 /// `POST /runs/crons/count`
@@ -166,7 +189,7 @@ fn filter(call: &Call, fields: &Fields<'_>) -> Result<Filter, Error> {
         thread: thread.transpose()?,
         enabled: fields.flag("enabled")?,
         metadata: fields.map("metadata")?.cloned().unwrap_or_default(),
-        viewer: call.viewer(),
+        viewer: call.viewer_of_crons(),
     })
 }
 

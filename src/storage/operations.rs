@@ -350,7 +350,8 @@ macro_rules! cron_operations {
             read crons::cron(id: CronId, [&] viewer: Option<Arc<str>>) -> Option<CronRow>;
             write crons::replace_cron([&] old: CronRow, [&] new: CronRow) -> Option<CronRow>;
             write crons::delete_cron(id: CronId, [&] viewer: Option<Arc<str>>) -> bool;
-            read crons::search_crons([&] search: CronSearch) -> Vec<CronRow>;
+            read crons::search_crons([&] search: CronSearch) -> Vec<(CronId, u64)>;
+            read crons::crons([&] ids: Vec<CronId>, [&] viewer: Option<Arc<str>>, with_content: bool) -> Vec<CronRow>;
             read crons::count_crons([&] filter: CronFilter) -> u64;
             read crons::due_crons(now: Timestamp, after: Option<(Timestamp, CronId)>, limit: usize) -> Vec<DueCron>;
         }}

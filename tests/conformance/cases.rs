@@ -4,6 +4,7 @@ pub mod backend;
 pub mod branches;
 pub mod commits;
 pub mod copies;
+pub mod cron_lists;
 pub mod crons;
 pub mod expiry;
 pub mod lifecycle;

@@ -154,12 +154,15 @@ macro_rules! backend {
                 writes_are_copied_as_they_are_at_the_head
                 an_answered_checkpoint_is_copied_as_interrupted
             );
-            backend!(@room $open, crons:
+            backend!(@room $open, cron_lists:
+                crons_are_listed_in_every_order_and_counted
+                listed_crons_are_read_with_what_is_wanted_of_them
                 due_crons_are_read_in_pages_without_a_gap
+            );
+            backend!(@room $open, crons:
                 a_cron_comes_back_with_every_field
                 a_cron_needs_its_assistant_and_a_level_on_its_thread
                 a_cron_that_changed_meanwhile_is_not_replaced
-                crons_are_listed_in_every_order_and_counted
                 a_cron_goes_with_its_thread_or_its_assistant
                 a_due_time_has_one_run_whoever_tries
                 a_due_time_whose_run_is_refused_is_past

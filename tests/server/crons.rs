@@ -18,6 +18,8 @@ on_both_storages!(
     crons_go_with_their_thread_and_their_assistant,
     crons_are_their_owners,
     of_many_changes_at_once_none_is_lost,
+    a_list_of_large_crons_is_complete_and_in_order,
+    administrators_list_and_delete_the_crons_of_everybody,
 );
 
 /// The server's assistant of `counter`.
@@ -295,6 +297,71 @@ fn crons_are_their_owners(place: &Place) {
     let body = json!({"assistant_id": hers["assistant_id"], "schedule": SELDOM});
     bob.post("/runs/crons", &body).refused(404);
     assert_eq!(ok(ann.get(&path(&alone)), 200), alone);
+}
+
+fn a_list_of_large_crons_is_complete_and_in_order(place: &Place) {
+    let (_server, client) = serve(place);
+    let made: Vec<Value> = (0..12)
+        .map(|number| {
+            // Of the sixth what is stored is more than what is read together.
+            let bytes = if number == 6 { 250_000 } else { 150_000 };
+            create(
+                &client,
+                &json!({
+                    "assistant_id": "counter", "schedule": SELDOM, "metadata": {"n": number},
+                    "input": {"text": "x".repeat(bytes)}, "end_time": "2999-01-01",
+                }),
+            )
+        })
+        .collect();
+    let oldest = json!({"sort_order": "asc", "limit": 11, "offset": 1});
+    assert_eq!(search(&client, &oldest), made[1..]);
+    for columns in [
+        json!(["cron_id", "next_run_date"]),
+        json!(["cron_id", "metadata"]),
+        json!(["cron_id", "end_time"]),
+    ] {
+        let found = search(
+            &client,
+            &json!({"sort_order": "asc", "limit": 12, "select": columns}),
+        );
+        let expected = made.iter().map(|cron| {
+            let names = columns.as_array().unwrap().iter();
+            let fields = names.map(|name| {
+                let name = name.as_str().unwrap();
+                (name.to_owned(), cron[name].clone())
+            });
+            Value::Object(fields.collect())
+        });
+        assert_eq!(found, expected.collect::<Vec<_>>());
+    }
+}
+
+fn administrators_list_and_delete_the_crons_of_everybody(place: &Place) {
+    let (mut server, client) = serve(place);
+    let body = json!({"assistant_id": "counter", "schedule": SELDOM});
+    let orphan = create(&client, &body);
+    server.restart_with("BACKSTITCH_ADMINS", "root");
+    server.restart_with("BACKSTITCH_API_KEYS", "ann=key-a,root=key-r");
+    let [ann, root] = ["key-a", "key-r"].map(|key| Client::of(&server).with_key(key));
+    assert_eq!(ann.get(&path(&orphan)).refused(404), "Not Found");
+    assert_eq!(ann.delete(&path(&orphan)).refused(404), "Not Found");
+    assert_eq!(search(&ann, &json!({})), [] as [Value; 0]);
+    let hers = create(&ann, &body);
+    let roots = create(&root, &body);
+    let all = [roots, hers.clone(), orphan.clone()];
+    assert_eq!(search(&root, &json!({})), all);
+    assert_eq!(count(&root, &json!({})), 3);
+    assert_eq!(count(&ann, &json!({})), 1);
+    assert_eq!(ok(root.get(&path(&orphan)), 200), orphan);
+    // What it does stays with whoever made it.
+    patch(&root, &path(&hers), &json!({"enabled": false})).refused(404);
+    assert_eq!(ok(ann.get(&path(&hers)), 200), hers);
+    for cron in [&orphan, &hers] {
+        ok(root.delete(&path(cron)), 204);
+        assert_eq!(root.delete(&path(cron)).refused(404), "Not Found");
+    }
+    assert_eq!(count(&root, &json!({})), 1);
 }
 
 fn of_many_changes_at_once_none_is_lost(place: &Place) {

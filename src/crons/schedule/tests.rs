@@ -78,6 +78,154 @@ fn steps_and_wildcards_go_on_while_the_clock_shows_an_hour_twice() {
 }
 
 #[test]
+fn lists_and_ranges_have_each_time_of_the_day_once() {
+    for (text, zone, start, expected) in [
+        // What the gap takes is one moment, and what is due then anyway is no second one.
+        (
+            "0,30 2 * * *",
+            "Europe/Berlin",
+            "2026-03-28T22:00:00Z",
+            ["03-29T01:00", "03-30T00:00", "03-30T00:30"],
+        ),
+        (
+            "0-59/20 2 * * *",
+            "Europe/Berlin",
+            "2026-03-28T22:00:00Z",
+            ["03-29T01:00", "03-30T00:00", "03-30T00:20"],
+        ),
+        (
+            "0 1-3 * * *",
+            "Europe/Berlin",
+            "2026-03-28T22:00:00Z",
+            ["03-29T00:00", "03-29T01:00", "03-29T23:00"],
+        ),
+        (
+            "15,45 2 * * *",
+            "Australia/Lord_Howe",
+            "2026-10-03T15:00:00Z",
+            ["10-03T15:30", "10-03T15:45", "10-04T15:15"],
+        ),
+        (
+            "0,30 2 * * *",
+            "Europe/Berlin",
+            "2026-10-24T22:00:00Z",
+            ["10-25T00:00", "10-25T00:30", "10-26T01:00"],
+        ),
+        (
+            "0 1,2,3 * * *",
+            "Europe/Berlin",
+            "2026-10-24T22:00:00Z",
+            ["10-24T23:00", "10-25T00:00", "10-25T02:00"],
+        ),
+        (
+            "0-59/30 2-3 * * *",
+            "Europe/Berlin",
+            // Between the two, in the second of them.
+            "2026-10-25T01:15:00Z",
+            ["10-25T02:00", "10-25T02:30", "10-26T01:00"],
+        ),
+        (
+            "15,45 1 * * *",
+            "Australia/Lord_Howe",
+            "2026-04-04T12:00:00Z",
+            ["04-04T14:15", "04-04T14:45", "04-05T14:45"],
+        ),
+    ] {
+        let found = times(&schedule(text, zone), start, 3);
+        assert_eq!(found, expected, "{text} in {zone}");
+    }
+}
+
+#[test]
+fn a_wildcard_in_minute_or_hour_follows_the_clock() {
+    for (text, start, expected) in [
+        (
+            "*/30 2 * * *",
+            "2026-03-28T22:00:00Z",
+            ["03-30T00:00", "03-30T00:30", "03-31T00:00"],
+        ),
+        (
+            "*/30 2 * * *",
+            "2026-10-25T00:00:00Z",
+            ["10-25T00:30", "10-25T01:00", "10-25T01:30"],
+        ),
+        (
+            "30 */2 * * *",
+            "2026-03-28T22:00:00Z",
+            ["03-28T23:30", "03-29T02:30", "03-29T04:30"],
+        ),
+        (
+            "30 */2 * * *",
+            "2026-10-24T22:00:00Z",
+            ["10-24T22:30", "10-25T00:30", "10-25T01:30"],
+        ),
+        (
+            "30 * * * *",
+            "2026-10-24T23:45:00Z",
+            ["10-25T00:30", "10-25T01:30", "10-25T02:30"],
+        ),
+    ] {
+        let found = times(&schedule(text, "Europe/Berlin"), start, 3);
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+#[test]
+fn a_midnight_that_the_clock_skips_or_shows_twice_is_one_moment() {
+    // Cairo goes from 00:00 to 01:00 on 24 April 2026, Havana on 8 March.
+    for (text, zone, start, expected) in [
+        (
+            "0 0 * * *",
+            "Africa/Cairo",
+            "2026-04-23T12:00:00Z",
+            ["04-23T22:00", "04-24T21:00"],
+        ),
+        (
+            "30 0 * * *",
+            "Africa/Cairo",
+            "2026-04-23T12:00:00Z",
+            ["04-23T22:00", "04-24T21:30"],
+        ),
+        // The day itself is not passed over.
+        (
+            "0 0 * * 5",
+            "Africa/Cairo",
+            "2026-04-22T12:00:00Z",
+            ["04-23T22:00", "04-30T21:00"],
+        ),
+        (
+            "0 0 * * *",
+            "America/Havana",
+            "2026-03-07T12:00:00Z",
+            ["03-08T05:00", "03-09T04:00"],
+        ),
+        // Havana goes from 01:00 back to 00:00 on 1 November.
+        (
+            "0,30 0 * * *",
+            "America/Havana",
+            "2026-10-31T12:00:00Z",
+            ["11-01T04:00", "11-01T04:30"],
+        ),
+        (
+            "30 0 * * *",
+            "America/Havana",
+            "2026-10-31T12:00:00Z",
+            ["11-01T04:30", "11-02T05:30"],
+        ),
+        // Apia had no 30 December in 2011.
+        (
+            "0 0 30 12 *",
+            "Pacific/Apia",
+            "2011-12-01T12:00:00Z",
+            ["12-30T10:00", "12-29T10:00"],
+        ),
+    ] {
+        let found = times(&schedule(text, zone), start, 2);
+        assert_eq!(found, expected, "{text} in {zone}");
+    }
+}
+
+#[test]
 fn the_day_of_a_schedule_is_that_of_its_zone() {
     let paris = schedule("0 0 * * *", "Europe/Paris");
     assert_eq!(

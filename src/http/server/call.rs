@@ -134,6 +134,12 @@ impl Call {
         self.access.principal().cloned()
     }
 
+    /// Whose crons lists show; `None` for all, which are also those of principals without a key.
+    pub fn viewer_of_crons(&self) -> Option<Arc<str>> {
+        self.viewer()
+            .filter(|principal| !self.shared.options.admins.contains(principal))
+    }
+
     /// The JSON body.
     pub async fn json(&mut self) -> Result<Value, Error> {
         self.json_upto(self.shared.options.body_limit).await

@@ -29,7 +29,7 @@ macro_rules! cron_columns {
 mod lists;
 mod rows;
 
-pub(super) use lists::{count_crons, due_crons, search_crons};
+pub(super) use lists::{count_crons, crons, due_crons, search_crons};
 
 const CLOCK: &str = "SELECT clock_timestamp() AS now";
 

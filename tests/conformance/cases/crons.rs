@@ -6,7 +6,7 @@ use backstitch::{
     assistants::{Content, store::NewAssistant, store::Subject},
     crons::{
         CronRow,
-        request::{Filter, OnRunCompleted, Search, SortBy},
+        request::{Filter, OnRunCompleted},
         store::CreatedCron,
     },
     id::{AssistantId, CronId, RunId, ThreadId},
@@ -20,7 +20,7 @@ use backstitch::{
 use super::backend::*;
 
 /// 2026-11-20T22:00:00Z.
-const DUE: Timestamp = Timestamp(1_795_212_000_000_000);
+pub(super) const DUE: Timestamp = Timestamp(1_795_212_000_000_000);
 const HOUR: i64 = 3_600_000_000;
 
 /// An assistant of the owner of the crons.
@@ -201,171 +201,6 @@ pub async fn a_cron_that_changed_meanwhile_is_not_replaced(b: &Backend) {
     assert!(matches!(fire(b, &due, run).await, Fired::Past(_)));
     let refused = b.crons.replace_cron(due.clone(), due).await.unwrap();
     assert_eq!(refused, None, "it was due");
-}
-
-pub async fn crons_are_listed_in_every_order_and_counted(b: &Backend) {
-    let (one, two) = (assistant(b).await, assistant(b).await);
-    let thread = b.thread().await;
-    let mut rows = vec![];
-    for (at, assistant) in [one, two, one].into_iter().enumerate() {
-        let number = i64::try_from(at).unwrap();
-        let new = CronRow {
-            owner: if at == 1 { "bob".into() } else { "ann".into() },
-            enabled: at != 2,
-            end_time: (at != 0).then_some(Timestamp(DUE.0 - number)),
-            next_run: (at != 1).then_some(Timestamp(DUE.0 - number)),
-            metadata: map(value!({"n": number, "all": {"x": 1, "y": 2}})),
-            ..row(assistant, (at == 2).then_some(thread))
-        };
-        rows.push(create(b, new).await.id);
-    }
-    let list = async |sort_by, ascending| {
-        let search = Search {
-            sort_by,
-            ascending,
-            limit: 10,
-            ..Search::default()
-        };
-        let found = b.crons.search_crons(search).await.unwrap();
-        let at = |cron: &CronRow| rows.iter().position(|id| *id == cron.id).unwrap();
-        found.iter().map(at).collect::<Vec<_>>()
-    };
-    assert_eq!(list(SortBy::CreatedAt, true).await, [0, 1, 2]);
-    assert_eq!(list(SortBy::CreatedAt, false).await, [2, 1, 0]);
-    assert_eq!(list(SortBy::UpdatedAt, false).await, [2, 1, 0]);
-    assert_eq!(list(SortBy::CronId, true).await, [0, 1, 2]);
-    assert_eq!(list(SortBy::AssistantId, true).await, [0, 2, 1]);
-    assert_eq!(list(SortBy::ThreadId, false).await[0], 2);
-    assert_eq!(list(SortBy::ThreadId, true).await[0], 2);
-    // What has none comes last in either direction.
-    assert_eq!(list(SortBy::NextRunDate, true).await, [2, 0, 1]);
-    assert_eq!(list(SortBy::NextRunDate, false).await, [0, 2, 1]);
-    assert_eq!(list(SortBy::EndTime, true).await, [2, 1, 0]);
-    assert_eq!(list(SortBy::EndTime, false).await, [1, 2, 0]);
-    let viewer = |name: &str| Some(Arc::<str>::from(name));
-    let all = Filter::default;
-    for (filter, expected) in [
-        (all(), 3),
-        (
-            Filter {
-                viewer: viewer("ann"),
-                ..all()
-            },
-            2,
-        ),
-        (
-            Filter {
-                viewer: viewer("cid"),
-                ..all()
-            },
-            0,
-        ),
-        (
-            Filter {
-                thread: Some(thread),
-                ..all()
-            },
-            1,
-        ),
-        (
-            Filter {
-                thread: Some(thread),
-                viewer: viewer("bob"),
-                ..all()
-            },
-            0,
-        ),
-        (
-            Filter {
-                assistant: Some(one),
-                ..all()
-            },
-            2,
-        ),
-        (
-            Filter {
-                assistant: Some(one),
-                enabled: Some(true),
-                ..all()
-            },
-            1,
-        ),
-        (
-            Filter {
-                metadata: map(value!({"all": {"y": 2}})),
-                ..all()
-            },
-            3,
-        ),
-        (
-            Filter {
-                metadata: map(value!({"n": 1})),
-                ..all()
-            },
-            1,
-        ),
-    ] {
-        let count = b.crons.count_crons(filter.clone()).await.unwrap();
-        assert_eq!(count, expected, "{filter:?}");
-        let search = Search {
-            filter,
-            limit: 10,
-            ..Search::default()
-        };
-        let found = b.crons.search_crons(search.clone()).await.unwrap();
-        assert_eq!(found.len() as u64, expected, "{search:?}");
-        let second = Search {
-            limit: 1,
-            offset: 1,
-            ..search
-        };
-        let page = b.crons.search_crons(second).await.unwrap();
-        assert_eq!(page, found.into_iter().skip(1).take(1).collect::<Vec<_>>());
-    }
-    let due = async |at: i64, limit| {
-        let found = b.crons.due_crons(Timestamp(at), None, limit).await.unwrap();
-        found.iter().map(|cron| cron.id).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        due(DUE.0, 10).await,
-        [rows[0]],
-        "one has no time, one is disabled"
-    );
-    assert_eq!(due(DUE.0 - 1, 10).await, []);
-    assert_eq!(due(DUE.0, 0).await, []);
-}
-
-pub async fn due_crons_are_read_in_pages_without_a_gap(b: &Backend) {
-    let assistant = assistant(b).await;
-    let thread = b.thread().await;
-    let mut expected = vec![];
-    for (number, thread) in [None, Some(thread), None, Some(thread), None]
-        .into_iter()
-        .enumerate()
-    {
-        let owner = if number % 2 == 0 { "ann\0" } else { "bob" };
-        // Three have the same time.
-        let time = Timestamp(DUE.0 + (number as i64 / 3));
-        let new = CronRow {
-            owner: owner.into(),
-            next_run: Some(time),
-            ..row(assistant, thread)
-        };
-        let made = create(b, new).await;
-        expected.push((time, made.id, made.owner, thread));
-    }
-    expected.sort();
-    let mut found = vec![];
-    let mut after = None;
-    loop {
-        let page = b.crons.due_crons(Timestamp(DUE.0 + 9), after, 2).await;
-        let page = page.unwrap();
-        let Some(last) = page.last() else { break };
-        after = Some((last.due, last.id));
-        let page = page.into_iter();
-        found.extend(page.map(|due| (due.due, due.id, due.owner, due.thread)));
-    }
-    assert_eq!(found, expected);
 }
 
 pub async fn a_cron_goes_with_its_thread_or_its_assistant(b: &Backend) {

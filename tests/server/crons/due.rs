@@ -17,6 +17,7 @@ on_both_storages!(
     a_server_that_serves_no_crons_says_so_and_leaves_them_to_others,
     many_crons_that_are_due_at_once_stall_nothing,
     crons_made_without_keys_make_no_runs_while_there_are_keys,
+    crons_of_a_principal_whose_key_is_gone_make_no_runs,
 );
 
 /// The time of the database, in its own form.
@@ -235,6 +236,38 @@ fn crons_made_without_keys_make_no_runs_while_there_are_keys(place: &Place) {
     until("the times of both are past", || due(place, &server) == 0);
     let sql = "SELECT CAST(count(*) AS text) FROM runs WHERE principal IS NULL";
     assert_eq!(rows(place, &server, sql)[0][0].as_deref(), Some("0"));
+}
+
+fn crons_of_a_principal_whose_key_is_gone_make_no_runs(place: &Place) {
+    let mut server = place.start(
+        Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b"),
+    );
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
+    let thread = bob.thread();
+    create(&bob, &body("gone"));
+    create_on(&bob, &thread, &body("gone"));
+    create(&ann, &body("hers"));
+    server.restart_with("BACKSTITCH_API_KEYS", "ann=key-a");
+    let ann = Client::of(&server).with_key("key-a");
+    assert_eq!(make_due(place, &server), 3);
+    until("their times are past", || due(place, &server) == 0);
+    let sql = "SELECT DISTINCT principal FROM runs";
+    let of = |principals: Vec<Vec<Option<String>>>| -> Vec<Option<String>> {
+        principals.into_iter().flatten().collect()
+    };
+    // That of a temporary thread goes when it has ended.
+    let hers = of(rows(place, &server, sql));
+    assert!(
+        hers.iter().all(|name| name.as_deref() == Some("ann")),
+        "{hers:?}"
+    );
+    // With the key they go on.
+    server.restart_with("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
+    let bob = Client::of(&server).with_key("key-b");
+    assert_eq!(runs(&bob, &thread), [] as [Value; 0]);
+    make_due(place, &server);
+    until("his has run", || runs(&bob, &thread).len() == 1);
+    drop(ann);
 }
 
 /// The crons of the test below: few enough for every build, or as many as the variable says.

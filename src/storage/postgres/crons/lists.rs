@@ -1,6 +1,9 @@
 //! Lists of crons: pages in every order, counts, and those that are due.
 
+use std::sync::Arc;
+
 use deadpool_postgres::Object;
+use uuid::Uuid;
 
 use super::{
     super::{
@@ -36,8 +39,7 @@ macro_rules! filtered {
 macro_rules! page {
     ($by:literal, $column:literal, $order:literal) => {
         concat!(
-            "SELECT ",
-            cron_columns!(),
+            "SELECT cron_id, (octet_length(payload) + octet_length(metadata::text))::bigint AS bytes",
             filtered!(
                 $by,
                 concat!(
@@ -102,6 +104,18 @@ SELECT cron_id, owner, thread_id, next_run_at FROM crons
    AND ($2 IS NULL OR next_run_at > $2 OR cron_id > $3::uuid)
  ORDER BY next_run_at, cron_id LIMIT $4";
 
+const WITH_CONTENT: &str = concat!(
+    "SELECT ",
+    cron_columns!(),
+    " FROM crons WHERE cron_id = ANY($1) AND ($2::text IS NULL OR owner = $2)"
+);
+
+/// What clients put into them is not read.
+const WITHOUT_CONTENT: &str = "
+SELECT cron_id, owner, principal, assistant_id, thread_id, schedule, timezone, end_time, enabled, on_run_completed,
+       '{}'::jsonb AS metadata, NULL::text AS type, NULL::bytea AS payload, next_run_at, last_run_at, created_at, updated_at
+  FROM crons WHERE cron_id = ANY($1) AND ($2::text IS NULL OR owner = $2)";
+
 /// Which of the three ways leads to the crons that a filter lets pass.
 fn way(filter: &Filter) -> usize {
     match (filter.thread, &filter.viewer) {
@@ -122,7 +136,7 @@ fn metadata(filter: &Filter) -> Option<Json<'static>> {
 pub(in super::super) async fn search_crons(
     db: &Object,
     search: &Search,
-) -> Result<Vec<CronRow>, Failure> {
+) -> Result<Vec<(CronId, u64)>, Failure> {
     let filter = &search.filter;
     let texts = [ALL, OWNED, OF_THREAD][way(filter)];
     let params: Params<'_, 7> = [
@@ -134,7 +148,30 @@ pub(in super::super) async fn search_crons(
         &whole(search.limit),
         &whole(search.offset),
     ];
-    all(db, texts[search.order()], &params, cron_of).await
+    all(db, texts[search.order()], &params, |row| {
+        let bytes = column::<i64>(row, "bytes")?;
+        Ok((
+            CronId(column(row, "cron_id")?),
+            u64::try_from(bytes).unwrap_or(0),
+        ))
+    })
+    .await
+}
+
+pub(in super::super) async fn crons(
+    db: &Object,
+    ids: &[CronId],
+    viewer: &Option<Arc<str>>,
+    with_content: bool,
+) -> Result<Vec<CronRow>, Failure> {
+    let text = if with_content {
+        WITH_CONTENT
+    } else {
+        WITHOUT_CONTENT
+    };
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let params: Params<'_, 2> = [&ids, &viewer.as_deref().map(name)];
+    all(db, text, &params, cron_of).await
 }
 
 pub(in super::super) async fn count_crons(db: &Object, filter: &Filter) -> Result<u64, Failure> {
@@ -170,4 +207,12 @@ pub(in super::super) async fn due_crons(
     .await
 }
 
-statements!(ALL, OWNED, OF_THREAD, COUNTS, DUE);
+statements!(
+    ALL,
+    OWNED,
+    OF_THREAD,
+    COUNTS,
+    DUE,
+    WITH_CONTENT,
+    WITHOUT_CONTENT
+);

@@ -10,7 +10,7 @@ use crate::{
     checkpoint::{Error, codec},
     crons::{CronRow, request::OnRunCompleted},
     id::{AssistantId, CronId},
-    value::Value,
+    value::{Map, Value},
 };
 
 /// What of a cron is bound in another form.
@@ -45,7 +45,11 @@ impl<'a> Bound<'a> {
 }
 
 pub(super) fn cron_of(row: &Row) -> Result<CronRow, Error> {
-    let payload = codec::decode(column(row, "type")?, column(row, "payload")?);
+    let payload = match column::<Option<&str>>(row, "type")? {
+        Some(tag) => codec::decode(tag, column(row, "payload")?),
+        // It was not read.
+        None => Ok(Value::map(Map::new())),
+    };
     let Value::Map(payload) = payload.map_err(|error| Error::Corrupt(error.to_string()))? else {
         return Err(Error::Corrupt("column payload: not a map".to_owned()));
     };

@@ -1,9 +1,11 @@
 //! Lists of crons: pages in every order, counts, and those that are due.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, Row, params};
 
 use super::{
-    super::columns::{all, id, id_if, json_map},
+    super::columns::{all, id, id_if, json_map, one},
     rows::cron_of,
 };
 use crate::{
@@ -22,9 +24,7 @@ use crate::{
 macro_rules! page {
     ($by:literal, $column:literal, $order:literal) => {
         concat!(
-            "SELECT ",
-            cron_columns!(),
-            " FROM crons WHERE ",
+            "SELECT cron_id, metadata, octet_length(payload) + octet_length(metadata) FROM crons WHERE ",
             $by,
             " AND (?3 IS NULL OR assistant_id = ?3) AND (?4 IS NULL OR enabled = ?4) ORDER BY ",
             $column,
@@ -67,6 +67,11 @@ const DUE: &str = "SELECT cron_id, owner, thread_id, next_run_at FROM crons INDE
        AND (?2 IS NULL OR next_run_at > ?2 OR cron_id > ?3) \
      ORDER BY next_run_at, cron_id LIMIT ?4";
 
+/// What clients put into it is not read.
+const WITHOUT_CONTENT: &str = "SELECT cron_id, owner, principal, assistant_id, thread_id, schedule, \
+     timezone, end_time, enabled, on_run_completed, '{}', NULL, NULL, next_run_at, last_run_at, \
+     created_at, updated_at FROM crons WHERE cron_id = ?1 AND (?2 IS NULL OR owner = ?2)";
+
 /// Calls `visit` with every cron that passes the filter, until `visit` returns false.
 fn each(
     db: &Connection,
@@ -87,7 +92,7 @@ fn each(
         filter.enabled,
     ])?;
     while let Some(row) = rows.next()? {
-        if !filter.metadata.is_empty() && !contains_map(&json_map(row, 10)?, &filter.metadata) {
+        if !filter.metadata.is_empty() && !contains_map(&json_map(row, 1)?, &filter.metadata) {
             continue;
         }
         if !visit(row)? {
@@ -100,18 +105,36 @@ fn each(
 pub(in super::super) fn search_crons(
     db: &Connection,
     search: &Search,
-) -> Result<Vec<CronRow>, Error> {
+) -> Result<Vec<(CronId, u64)>, Error> {
     let mut found = Vec::new();
     let mut skip = search.offset;
     each(db, &search.filter, search.order(), |row| {
         if skip > 0 {
             skip -= 1;
         } else if found.len() < search.limit {
-            found.push(cron_of(row)?);
+            let bytes: i64 = row.get(2)?;
+            found.push((id(row, 0)?, u64::try_from(bytes).unwrap_or(0)));
         }
         Ok(found.len() < search.limit)
     })?;
     Ok(found)
+}
+
+pub(in super::super) fn crons(
+    db: &Connection,
+    ids: &[CronId],
+    viewer: &Option<Arc<str>>,
+    with_content: bool,
+) -> Result<Vec<CronRow>, Error> {
+    let text = if with_content {
+        super::VISIBLE
+    } else {
+        WITHOUT_CONTENT
+    };
+    let rows = ids
+        .iter()
+        .map(|id| one(db, text, params![id.0.as_bytes(), viewer], cron_of));
+    rows.filter_map(Result::transpose).collect()
 }
 
 pub(in super::super) fn count_crons(db: &Connection, filter: &Filter) -> Result<u64, Error> {

@@ -18,8 +18,11 @@ pub(super) fn encoded(payload: &Map) -> (Arc<str>, Vec<u8>) {
 }
 
 pub(super) fn cron_of(row: &Row<'_>) -> rusqlite::Result<CronRow> {
-    let tag = row.get_ref(11)?.as_str()?;
-    let payload = codec::decode(tag, row.get_ref(12)?.as_blob()?);
+    let payload = match row.get_ref(11)?.as_str_or_null()? {
+        Some(tag) => codec::decode(tag, row.get_ref(12)?.as_blob()?),
+        // It was not read.
+        None => Ok(Value::map(Map::new())),
+    };
     let Value::Map(payload) = payload.map_err(|error| unreadable(12, error))? else {
         return Err(unreadable(12, "not a map"));
     };
