@@ -8,6 +8,8 @@ use futures::stream::BoxStream;
 use crate::message::{AiChunk, Message, ToolCallChunk};
 
 mod embeddings;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 #[cfg(feature = "openai")]
 pub mod openai;
 mod scripted;

@@ -410,6 +410,8 @@ async fn serve(
         // Whoever asks again does not want to wait. What is stored stays.
         signal = stop.requested() => {
             tracing::warn!("stopping at once");
+            #[cfg(feature = "mcp")]
+            crate::llm::mcp::end_all();
             std::process::exit(128 + signal.as_raw_value())
         }
     }

@@ -88,6 +88,22 @@ where
 }
 
 impl Tool {
+    /// A tool whose schema is known only while the program runs.
+    #[cfg(feature = "mcp")]
+    pub(super) fn from_parts(
+        name: impl Into<Arc<str>>,
+        description: String,
+        parameters: serde_json::Value,
+        function: Box<Function>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description,
+            parameters,
+            function,
+        }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

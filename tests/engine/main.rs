@@ -10,6 +10,8 @@
 mod assistants;
 mod failures;
 mod inside;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod memory;
 mod mistakes;
 mod nested;

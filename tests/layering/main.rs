@@ -74,6 +74,8 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("http_body_util", &["http"]),
     ("bincode", &["checkpoint/codec"]),
     ("async_openai", &["llm"]),
+    ("rmcp", &["llm/mcp"]),
+    ("process_wrap", &["llm/mcp"]),
     ("clap", &["cli", "config"]),
     ("quick_cache", &["cache"]),
     ("reqwest", &["llm", "telemetry/otel", "webhooks/sender"]),

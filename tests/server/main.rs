@@ -44,6 +44,8 @@ mod thread_lists;
 mod thread_streams;
 mod threads;
 #[cfg(feature = "otel")]
+#[cfg(feature = "mcp")]
+mod tool_programs;
 mod traces;
 mod usage;
 mod webhooks;
