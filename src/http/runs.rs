@@ -81,7 +81,7 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     let query = &call.query;
     let limit = query.limit(LIST_DEFAULT, LIST_MAX)?;
     let offset = query.offset()?;
-    let columns = columns(query.all("select").flat_map(|text| text.split(',')))?;
+    let columns = columns(&query.list("select")?)?;
     let status = query.get("status").filter(|text| !text.is_empty());
     let (status, limit) = match status.map(str::parse::<Status>) {
         None => (None, limit),
@@ -103,10 +103,11 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     rows::respond(&call, runs, Some("kwargs and metadata")).await
 }
 
-fn columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<Option<Vec<&'static str>>, Error> {
+fn columns(names: &[Value]) -> Result<Option<Vec<&'static str>>, Error> {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
-    for name in names.filter(|name| !name.is_empty()) {
-        match COLUMNS.iter().find(|column| **column == name) {
+    for name in names {
+        let column = COLUMNS.iter().find(|column| name.as_str() == Some(column));
+        match column {
             Some(column) => known.push(*column),
             None => unknown.push(name),
         }

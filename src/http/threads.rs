@@ -61,8 +61,8 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     let view = call.threads().get(id).await?;
     let mut thread = render::thread(&view);
     // Other words are for fields that other servers have.
-    let mut included = call.query.all("include").flat_map(|text| text.split(','));
-    if included.any(|word| word.trim() == "ttl")
+    let included = call.query.list("include")?;
+    if included.iter().any(|word| word.as_str() == Some("ttl"))
         && let Some(expiry) = call.threads().expiry(id).await?
     {
         thread.insert("ttl", render::expiry(&expiry));

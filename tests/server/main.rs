@@ -23,6 +23,7 @@ mod growth;
 mod harness;
 mod http;
 mod idempotency;
+mod javascript;
 mod limits;
 mod masked_errors;
 mod metrics;

@@ -188,30 +188,48 @@ impl Query {
         fields::pick(&value, words).map(Some).ok_or_else(reason)
     }
 
-    /// Stream modes in every spelling clients use: repeated, separated by commas, or one JSON
-    /// array.
+    /// Stream modes, under both names that clients use.
     pub fn modes(&self) -> Result<Vec<Mode>, Error> {
-        let mut modes = Vec::new();
-        for text in self.all("stream_mode").chain(self.all("stream_modes")) {
-            let words: Vec<Value> = if text.starts_with('[') {
-                let list = Value::from_json_slice(text.as_bytes()).ok();
-                let list = list.as_ref().and_then(Value::as_list).map(<[_]>::to_vec);
-                list.ok_or_else(|| Error::invalid(format!("Invalid stream_mode {text}")))?
-            } else {
-                let words = text.split(',').filter(|word| !word.is_empty());
-                words.map(Value::str).collect()
-            };
-            for word in words {
-                let mode = fields::pick(&word, Mode::ALL).ok_or_else(|| {
-                    let reason = fields::not_one_of(&word, Mode::ALL);
-                    Error::invalid(format!("{reason}, in `stream_mode`"))
+        self.pick_all(&["stream_mode", "stream_modes"], Mode::ALL)
+    }
+
+    /// Words of a list, under any of some names, each once.
+    pub fn pick_all<T: Copy + PartialEq>(
+        &self,
+        names: &[&'static str],
+        words: &[(&'static str, T)],
+    ) -> Result<Vec<T>, Error> {
+        let mut picked = Vec::new();
+        for name in names {
+            for word in self.list(name)? {
+                let word = fields::pick(&word, words).ok_or_else(|| {
+                    let reason = fields::not_one_of(&word, words);
+                    Error::invalid(format!("{reason}, in `{name}`"))
                 })?;
-                if !modes.contains(&mode) {
-                    modes.push(mode);
+                if !picked.contains(&word) {
+                    picked.push(word);
                 }
             }
         }
-        Ok(modes)
+        Ok(picked)
+    }
+
+    /// The items of a list in every spelling clients use: repeated, separated by commas, or one
+    /// JSON array.
+    pub fn list(&self, name: &str) -> Result<Vec<Value>, Error> {
+        let mut items = Vec::new();
+        for text in self.all(name) {
+            if text.starts_with('[') {
+                let list = Value::from_json_slice(text.as_bytes()).ok();
+                let list = list.as_ref().and_then(Value::as_list).map(<[_]>::to_vec);
+                let wrong = || Error::invalid(format!("Invalid {name} {text}"));
+                items.extend(list.ok_or_else(wrong)?);
+            } else {
+                let words = text.split(',').map(str::trim);
+                items.extend(words.filter(|word| !word.is_empty()).map(Value::str));
+            }
+        }
+        Ok(items)
     }
 }
 
@@ -262,6 +280,10 @@ mod tests {
             422
         );
         assert!(Query::of(None).modes().unwrap().is_empty());
+        let query = Query::of(Some("n=[%22a%22,1]&n=b,+c&other=d"));
+        let items = query.list("n").unwrap();
+        let items: Vec<_> = items.iter().map(ToString::to_string).collect();
+        assert_eq!(items, ["\"a\"", "1", "\"b\"", "\"c\""]);
     }
 
     #[test]

@@ -169,6 +169,7 @@ async fn runs_are_served_as_langgraph_does() {
         ("POST", "/threads/nope/runs/stream", &[], body),
         ("GET", &on("?select=run_id&select=status"), &[], None),
         ("GET", &on("?status=bogus"), &[], None),
+        ("GET", &on("?select=%5B%22run_id%22%5D"), &[], None),
         ("GET", &on("?select=bogus"), &[], None),
         ("GET", &on("/nope"), &[], None),
         ("GET", &on(&format!("/{NOWHERE}")), &[], None),

@@ -4,12 +4,11 @@ use hyper::Response;
 
 use crate::{
     http::{
-        parse::{fields, params::Query},
+        parse::params::Query,
         server::{body::Body, call::Call, error::Error, sse, withdrawal::until},
     },
     stream::SinceThread,
     threads::request::ThreadMode,
-    value::Value,
 };
 
 /// `GET /threads/{thread_id}/stream`
@@ -32,23 +31,9 @@ pub(in crate::http) async fn watch(call: Call) -> Result<Response<Body>, Error> 
     Ok(until(response, withdrawn))
 }
 
-/// The modes, repeated or separated by commas, under both names that clients use.
+/// The modes, under both names that clients use.
 fn modes(query: &Query) -> Result<Vec<ThreadMode>, Error> {
-    let texts = query.all("stream_modes").chain(query.all("stream_mode"));
-    let mut modes = vec![];
-    for word in texts.flat_map(|text| text.split(',')).map(str::trim) {
-        if word.is_empty() {
-            continue;
-        }
-        let word = Value::str(word);
-        let mode = fields::pick(&word, ThreadMode::ALL).ok_or_else(|| {
-            let reason = fields::not_one_of(&word, ThreadMode::ALL);
-            Error::invalid(format!("{reason}, in `stream_modes`"))
-        })?;
-        if !modes.contains(&mode) {
-            modes.push(mode);
-        }
-    }
+    let mut modes = query.pick_all(&["stream_modes", "stream_mode"], ThreadMode::ALL)?;
     if modes.is_empty() {
         modes.push(ThreadMode::RunModes);
     }

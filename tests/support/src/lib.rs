@@ -15,6 +15,7 @@
 
 pub mod client;
 pub mod invariants;
+pub mod node;
 pub mod place;
 pub mod postgres;
 pub mod programs;

@@ -1,6 +1,7 @@
 //! Where the programs are that Cargo built beside the tests.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 /// The folder of the repository.
 pub fn repository() -> &'static Path {
@@ -42,4 +43,50 @@ fn profile() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a program");
     let profile = test.ancestors().nth(2);
     profile.expect("a test lies in `deps`").to_owned()
+}
+
+/// What a test of the official clients needs. Where it cannot be had the reason is printed and the
+/// caller ends its test; under `CI=true` that is a failure of the test instead.
+pub(crate) fn required<T>(what: &str, prepared: Result<T, String>) -> Option<T> {
+    match prepared {
+        Ok(prepared) => Some(prepared),
+        Err(reason) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
+            panic!("no {what} for the official clients: {reason}")
+        }
+        Err(reason) => {
+            eprintln!("NOT TESTED: no {what} for the official clients: {reason}");
+            None
+        }
+    }
+}
+
+/// Runs a command; what it wrote if it fails.
+pub(crate) fn step(command: &mut Command) -> Result<String, String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let (out, err) = texts(&output);
+    if output.status.success() {
+        return Ok(out);
+    }
+    Err(format!(
+        "{command:?} ended with {}\n{out}{err}",
+        output.status
+    ))
+}
+
+/// Runs a script to its end and fails the test, with its output, if the script fails.
+pub(crate) fn succeed(name: &str, command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let (out, err) = texts(&output);
+    let status = output.status;
+    assert!(status.success(), "{name} ended with {status}\n{out}\n{err}");
+    out
+}
+
+fn texts(output: &Output) -> (String, String) {
+    (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }

@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::programs;
+use crate::programs::{self, step};
 
 /// Its `python` and where the scripts of the tests are.
 #[derive(Debug, Clone)]
@@ -17,16 +17,8 @@ pub struct Python {
 /// Where it cannot be made this is `None` and the reason is printed: the caller ends its test.
 /// Under `CI=true` that is a failure of the test instead.
 pub fn python() -> Option<Python> {
-    match prepare() {
-        Ok(interpreter) => Some(Python { interpreter }),
-        Err(reason) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
-            panic!("no Python environment for the official clients: {reason}")
-        }
-        Err(reason) => {
-            eprintln!("NOT TESTED: no Python environment for the official clients: {reason}");
-            None
-        }
-    }
+    let interpreter = programs::required("Python environment", prepare())?;
+    Some(Python { interpreter })
 }
 
 impl Python {
@@ -41,14 +33,7 @@ impl Python {
 
     /// Runs a script, named by its path from `tests/python`, and fails the test, with its output, if the script fails.
     pub fn run(&self, name: &str, arguments: &[&str]) -> String {
-        let output = self.script(name).args(arguments).output().unwrap();
-        let (out, err) = texts(&output);
-        assert!(
-            output.status.success(),
-            "{name} ended with {}\n{out}\n{err}",
-            output.status
-        );
-        out
+        programs::succeed(name, self.script(name).args(arguments))
     }
 }
 
@@ -93,25 +78,4 @@ fn prepare() -> Result<PathBuf, String> {
     )?;
     fs::write(&installed, wanted).map_err(|error| error.to_string())?;
     Ok(interpreter)
-}
-
-fn step(command: &mut Command) -> Result<(), String> {
-    let output = command
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let (out, err) = texts(&output);
-    Err(format!(
-        "{command:?} ended with {}\n{out}{err}",
-        output.status
-    ))
-}
-
-fn texts(output: &Output) -> (String, String) {
-    (
-        String::from_utf8_lossy(&output.stdout).into_owned(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    )
 }
