@@ -185,7 +185,8 @@ pub struct Slot {
 
 impl Slot {
     /// A new active branch of the slot's thread that begins at `base` (`base_depth` is -1 without
-    /// one), and the slot with which it can be written once it is stored.
+    /// one), and the slot with which it can be written once it is stored. It begins with the epoch of
+    /// the slot, which so stays that of the run: the log of its stream is written under it.
     pub(crate) fn branch_off(
         self,
         base: Option<CheckpointId>,
@@ -208,7 +209,6 @@ impl Slot {
         };
         let target = Self {
             branch: id,
-            epoch: 1,
             head: base,
             head_depth: base_depth,
             ..self

@@ -140,6 +140,7 @@ macro_rules! backend {
                 chunks_come_back_by_run_and_by_thread
                 what_is_read_at_once_is_bounded
                 a_chunk_is_written_once_and_by_whoever_executes_the_run
+                a_run_writes_on_when_it_opens_a_branch
                 runs_of_a_thread_share_positions_without_a_gap
                 a_takeover_supersedes_what_no_checkpoint_stands_for
                 the_log_of_a_run_goes_with_it

@@ -69,10 +69,9 @@ async function ofAThread(client) {
   for (let n = 0; n < 2; n++) {
     await client.runs.wait(thread, "counter", { input: { count: n, log: [] }, streamMode: "values", streamResumable: true });
   }
-  let ends = 0;
-  for (let part = await first; ends < 2; part = await reader.next()) {
+  for (let ends = 0, part = await first; ; part = await reader.next()) {
     parts.push([part.value.event, part.value.data]);
-    if (part.value.data?.status === "run_done") ends += 1;
+    if (part.value.data?.status === "run_done" && ++ends === 2) break;
   }
   same(new Set(named(parts, "metadata").map((one) => one.run_id)).size, 2);
   abort.abort();

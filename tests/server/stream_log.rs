@@ -17,6 +17,7 @@ on_both_storages!(
     what_is_old_goes_and_the_end_is_shown_instead,
     the_stream_of_a_run_that_is_too_long_loses_its_beginning,
     the_failure_of_a_run_is_in_its_log,
+    a_run_from_an_earlier_checkpoint_is_in_its_log_like_any_other,
 );
 
 /// A slow run whose stream can be resumed and whose every step is on disk before the next.
@@ -105,6 +106,23 @@ fn a_stream_is_read_after_a_crash_as_it_was_before(place: &Place) {
     // Later runs go on behind.
     client.stream(&thread, &slow(1, 1));
     assert_eq!(of_thread(&client, &thread, 3)[..whole.len()], whole);
+}
+
+/// Such a run begins a branch of its own, while its stream is written.
+fn a_run_from_an_earlier_checkpoint_is_in_its_log_like_any_other(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    client.stream(&thread, &slow(1, 1));
+    let state = client.get(&format!("/threads/{thread}/state")).json();
+    let early = &state["checkpoint"]["checkpoint_id"];
+    client.stream(&thread, &slow(1, 1));
+    let from = with(slow(100, 5), "checkpoint_id", early.clone());
+    let open = client.open_stream(&thread, &from);
+    let run = open.run();
+    let live = rest(open);
+    assert_eq!(ticks(&live), [0, 1, 2, 3, 4]);
+    assert_eq!(names(&live).last(), Some(&"values"));
+    assert_eq!(rest(join(&client, &thread, &run, "-1")), live);
 }
 
 fn a_run_that_a_crash_cut_off_shows_each_event_once(place: &Place) {

@@ -26,7 +26,7 @@ const NAMES: &str = "SELECT name FROM branches WHERE tree_id = $1 AND thread_id 
 const INSERT: &str = "
 INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, writer_epoch,
        origin, source_branch_id, creation_id)
-VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $8, $9)";
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /// See [`opening::creation_id`].
 const CREATION: &str = "
@@ -68,7 +68,7 @@ const ACTIVATE: &str =
     "UPDATE threads SET active_branch_id = $2, updated_at = now() WHERE thread_id = $1";
 
 const MOVE_RUN: &str = "
-UPDATE runs SET branch_id = $3, opened_branch = true, epoch = 1, base_checkpoint_id = $4, updated_at = now()
+UPDATE runs SET branch_id = $3, opened_branch = true, base_checkpoint_id = $4, updated_at = now()
  WHERE tree_id = $1 AND run_id = $2 AND CASE WHEN status = 'running' THEN epoch = $5 END";
 
 /// Creates the branch in the caller's transaction, unless it is there already. False when
@@ -115,6 +115,7 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
                 &&*opening.name,
                 &base,
                 &new.base_depth,
+                &new.source.epoch,
                 &new.origin,
                 &from,
                 &creation,

@@ -46,7 +46,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     db.prepare_cached(
         "INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, \
          head_depth, writer_epoch, origin, source_branch_id, creation_id, created_at, updated_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8, ?9, ?10, ?10)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)",
     )?
     .execute(params![
         tree,
@@ -55,6 +55,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
         opening.name,
         new.base.as_ref().map(|id| id.0.as_bytes()),
         new.base_depth,
+        source.epoch,
         new.origin,
         from.0.as_bytes(),
         copied.as_ref().map(|id| id.0.as_bytes()),
@@ -77,7 +78,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     }
     if let Some(run) = new.run {
         db.prepare_cached(
-            "UPDATE runs SET branch_id = ?1, opened_branch = 1, epoch = 1, base_checkpoint_id = ?2, \
+            "UPDATE runs SET branch_id = ?1, opened_branch = 1, base_checkpoint_id = ?2, \
              updated_at = ?3 \
              WHERE run_id = ?4 AND tree_id = ?5",
         )?

@@ -304,7 +304,6 @@ pub fn fork(source: &Slot, base: Option<(CheckpointId, i32)>) -> (NewBranch, Slo
     };
     let slot = Slot {
         branch: id,
-        epoch: 1,
         head,
         head_depth,
         ..*source

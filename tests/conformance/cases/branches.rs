@@ -28,7 +28,7 @@ pub async fn a_new_branch_comes_with_its_first_commit(b: &Backend) {
     let (slot, id) = open_branch(b, &main, (ids[0], 0)).await;
     assert_eq!(b.probe.branch_names(main.thread).await, ["main", "main-v2"]);
     let active = b.trees.slot(main.thread).await.unwrap().unwrap();
-    assert_eq!((active.branch, active.epoch), (slot.branch, 1));
+    assert_eq!((active.branch, active.epoch), (slot.branch, main.epoch));
     assert_eq!((active.head, active.head_depth), (Some(id), 1));
     let row = b.by_id(&main, id).await.unwrap().row;
     assert_eq!((row.parent, row.branch), (Some(ids[0]), slot.branch));

@@ -140,6 +140,27 @@ pub async fn a_chunk_is_written_once_and_by_whoever_executes_the_run(b: &Backend
     assert_eq!(b.of_run(run.id, 0).await, [(1, 2), (3, 3), (4, 4)]);
 }
 
+pub async fn a_run_writes_on_when_it_opens_a_branch(b: &Backend) {
+    let thread = b.thread().await;
+    // The epoch of a branch that others have written to.
+    let (before, slot) = b.start(new_run(thread)).await;
+    let base = b.line(&slot, None, 2).await[0];
+    b.finish(before.id, slot).await;
+    let (run, source) = b.start(new_run(thread)).await;
+    let first = chunk(&run, &source, 1, 1);
+    assert!(b.append(vec![first]).await[0].is_some());
+    let (mut open, slot) = fork(&source, Some((base, 0)));
+    open.run = Some(run.id);
+    let mut commit = superstep(&slot, Some(base), 1);
+    commit.open = Some(open);
+    b.commit(commit).await;
+    // One that was on its way, and one of the new slot.
+    for chunk in [chunk(&run, &source, 2, 2), chunk(&run, &slot, 3, 3)] {
+        assert!(b.append(vec![chunk]).await[0].is_some());
+    }
+    b.finish(run.id, slot).await;
+}
+
 pub async fn runs_of_a_thread_share_positions_without_a_gap(b: &Backend) {
     let (one, other) = (b.thread().await, b.thread().await);
     let (first, slot) = b.start(new_run(one)).await;
