@@ -1,6 +1,6 @@
 //! The graphs of messages: `agent` streams a model and calls a tool, `chatsub` runs it as a subgraph.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use backstitch::{
     graph::{Compiled, Output},
@@ -8,7 +8,7 @@ use backstitch::{
     prelude::*,
     value,
 };
-use futures::stream;
+use futures::{StreamExt as _, stream};
 
 use crate::parts::{Built, Form, repr, state, text, to};
 
@@ -61,8 +61,20 @@ async fn model(ctx: Ctx) -> Result<Output> {
         ..AiChunk::text("")
     });
     pieces[0].id = Some(format!("lc_run--{}", uuid::Uuid::now_v7()).into());
-    let reply = ctx.stream(stream::iter(pieces.into_iter().map(Ok))).await?;
+    let pace = pace();
+    let reply = stream::iter(pieces).then(async |piece| {
+        tokio::time::sleep(pace).await;
+        Ok(piece)
+    });
+    let reply = ctx.stream(Box::pin(reply)).await?;
     Ok(Output::update([("messages", value!([Value::from(reply)]))]))
+}
+
+/// What the model waits before each word: nothing, unless somebody wants to watch them come.
+fn pace() -> Duration {
+    let milliseconds = std::env::var("WORD_PAUSE_MS").ok();
+    let milliseconds = milliseconds.and_then(|text| text.parse().ok());
+    Duration::from_millis(milliseconds.unwrap_or(0))
 }
 
 fn words(text: &str) -> Vec<AiChunk> {

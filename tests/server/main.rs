@@ -13,6 +13,7 @@ mod agents;
 mod assistants;
 mod bad_input;
 mod batches;
+mod browser;
 mod compat;
 mod crons;
 mod expiry;

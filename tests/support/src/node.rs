@@ -1,8 +1,9 @@
 //! Node, with the packages of a folder of `tests` that are installed once and reused.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::programs::{self, step};
 
@@ -37,6 +38,31 @@ impl Node {
     pub fn run(&self, script: &str, arguments: &[&str]) -> String {
         let (_folder, mut command) = self.command(script);
         programs::succeed(script, command.args(arguments))
+    }
+
+    /// As [`Node::run`]; `serve` gets each line that the script writes, and where it returns true the
+    /// script, which waits for that, gets an empty line.
+    pub fn converse(&self, script: &str, arguments: &[&str], mut serve: impl FnMut(&str) -> bool) {
+        let (folder, mut command) = self.command(script);
+        let errors = folder.path().join("errors.txt");
+        let mut child = command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&errors).unwrap())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            println!("{line}");
+            if serve(&line) {
+                writeln!(input).unwrap();
+            }
+        }
+        let ended = child.wait().unwrap();
+        let errors = fs::read_to_string(&errors).unwrap();
+        assert!(ended.success(), "{script} ended with {ended}\n{errors}");
     }
 
     /// A command that runs a script, and the folder it runs in: Node looks for packages beside the

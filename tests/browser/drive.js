@@ -1,0 +1,216 @@
+// Uses a page as a person would: types, clicks, reloads, and compares what it shows.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import http from "node:http";
+import { readFile, mkdtemp, rm } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { chromium } from "playwright-core";
+import { build } from "vite";
+
+const [, , server, browser, name] = process.argv;
+const same = assert.deepEqual;
+const PATIENCE = 60_000;
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+/** Serves what was built from the pages, on an origin of its own. */
+async function serve() {
+  const root = path.resolve("pages");
+  const input = [path.join(root, `${name}.html`)];
+  await build({ root, base: "./", logLevel: "error", build: { outDir: "../built", minify: false, rolldownOptions: { input } } });
+  const types = { ".html": "text/html", ".js": "text/javascript" };
+  const files = http.createServer(async (request, response) => {
+    const { pathname } = new URL(request.url, "http://page");
+    const file = path.join(path.resolve("built"), path.normalize(pathname));
+    const content = await readFile(file).catch(() => null);
+    response.writeHead(content ? 200 : 404, { "content-type": types[path.extname(file)] ?? "text/plain" });
+    response.end(content ?? "");
+  });
+  await once(files.listen(0, "127.0.0.1"), "listening");
+  return files;
+}
+
+const files = await serve();
+const profile = await mkdtemp(path.join(os.tmpdir(), "backstitch-chromium-"));
+const context = await chromium.launchPersistentContext(profile, {
+  executablePath: browser,
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync"],
+});
+context.setDefaultTimeout(PATIENCE);
+const page = await context.newPage();
+const problems = [];
+page.on("pageerror", (error) => problems.push(String(error)));
+page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
+
+async function open(graph) {
+  const address = new URL(`http://127.0.0.1:${files.address().port}/${name}.html`);
+  address.search = new URLSearchParams({ server, graph });
+  await page.goto(address.href);
+}
+
+const texts = () => page.locator(".text").allTextContents();
+const isIdle = () => page.locator("#state", { hasText: "idle" }).waitFor();
+const thread = () => new URL(page.url()).searchParams.get("thread");
+const get = async (address) => (await fetch(`${server}${address}`)).json();
+
+async function type(text) {
+  await page.fill("#text", text);
+}
+
+async function send(text) {
+  await type(text);
+  await page.click("#send");
+}
+
+/** Waits until the conversation reads so. */
+async function reads(...expected) {
+  const deadline = Date.now() + PATIENCE;
+  let shown = await texts();
+  while (JSON.stringify(shown) !== JSON.stringify(expected) && Date.now() < deadline) {
+    await page.waitForTimeout(20);
+    shown = await texts();
+  }
+  same(shown, expected, problems.join("\n"));
+  await isIdle();
+}
+
+/** What the page showed of the message at this position, without repetitions. */
+async function versionsOf(index) {
+  const rendered = await page.evaluate(() => window.rendered);
+  const shown = rendered.map((one) => one[index]).filter((one) => one !== undefined);
+  return shown.filter((one, n) => one !== shown[n - 1]);
+}
+
+/** Every version is a beginning of the last one: nothing was lost, and nothing shown twice. */
+async function grew(index, least) {
+  const versions = await versionsOf(index);
+  const full = versions.at(-1);
+  for (const [n, one] of versions.entries()) {
+    assert(full.startsWith(one), `"${one}" is not how "${full}" begins`);
+    if (n > 0) assert(one.length > versions[n - 1].length, `"${one}" came after "${versions[n - 1]}"`);
+  }
+  assert(versions.length >= least, `it came in ${versions.length} pieces: ${JSON.stringify(versions)}`);
+}
+
+const WORDS = Array.from({ length: 30 }, (_, n) => `word${n}`).join(" ");
+
+async function wordsComeOneByOne() {
+  await open("agent");
+  await send(WORDS);
+  await reads(WORDS, `echo: ${WORDS}`);
+  await grew(1, 10);
+}
+
+async function earlierMessagesAreEdited() {
+  await open("agent");
+  await send("first");
+  await reads("first", "echo: first");
+  await send("second");
+  await reads("first", "echo: first", "second", "echo: second");
+  await type("changed");
+  await page.locator("li.human .edit").nth(1).click();
+  await reads("first", "echo: first", "changed", "echo: changed");
+  // Back to the version before the edit, and on from there.
+  await page.locator("li.human").nth(1).locator(".version:enabled").click();
+  await reads("first", "echo: first", "second", "echo: second");
+  await send("third");
+  await reads("first", "echo: first", "second", "echo: second", "third", "echo: third");
+}
+
+async function aReplyIsMadeAnew() {
+  await open("agent");
+  await send("hello");
+  await reads("hello", "echo: hello");
+  const count = async () => (await get(`/threads/${thread()}/runs`)).length;
+  const before = (await get(`/threads/${thread()}/state`)).values.messages[1].id;
+  await page.locator("li.ai .regenerate").click();
+  const deadline = Date.now() + PATIENCE;
+  while ((await count()) < 2 && Date.now() < deadline) await page.waitForTimeout(20);
+  await reads("hello", "echo: hello");
+  const runs = await get(`/threads/${thread()}/runs`);
+  same(runs.length, 2);
+  while ((await get(`/threads/${thread()}`)).status === "busy") await page.waitForTimeout(20);
+  const { messages } = (await get(`/threads/${thread()}/state`)).values;
+  same(messages.map((one) => one.content), ["hello", "echo: hello"]);
+  assert.notEqual(messages[1].id, before);
+}
+
+async function interruptsAreResumed() {
+  await open("approve");
+  await send(JSON.stringify({ request: "pay" }));
+  const shown = page.locator(".interrupt");
+  await shown.first().waitFor();
+  same((await shown.allTextContents()).map(JSON.parse), [{ question: "approve?", request: "pay" }]);
+  // A reload shows it too.
+  await page.reload();
+  await shown.first().waitFor();
+  await isIdle();
+  await page.click("#resume");
+  await page.locator("#values", { hasText: '"result":"answer=yes"' }).waitFor();
+  await isIdle();
+  same(await shown.count(), 0);
+
+  await open("approve_many");
+  await send(JSON.stringify({ answers: [] }));
+  await shown.nth(1).waitFor();
+  await isIdle();
+  same((await shown.allTextContents()).map(JSON.parse).sort(), ["A?", "B?"]);
+  await page.click("#resume");
+  await page.locator("#values", { hasText: '"answers":[["a","yes A?"],["b","yes B?"]]' }).waitFor();
+}
+
+async function aRunIsStopped() {
+  await open("agent");
+  await send(`${WORDS} ${WORDS} ${WORDS}`);
+  await page.locator("li.ai .text", { hasText: "word3" }).waitFor();
+  await page.click("#stop");
+  await isIdle();
+  const deadline = Date.now() + PATIENCE;
+  const status = async () => (await get(`/threads/${thread()}/runs`))[0].status;
+  while ((await status()) !== "interrupted" && Date.now() < deadline) await page.waitForTimeout(20);
+  same(await status(), "interrupted");
+}
+
+async function aReloadInMidStreamLosesNothing() {
+  await open("agent");
+  const long = [WORDS, WORDS, WORDS].join(" ");
+  await send(long);
+  await page.locator("li.ai .text", { hasText: "word5" }).waitFor();
+  await page.reload();
+  await page.locator(".text").first().waitFor();
+  const goesOn = (await get(`/threads/${thread()}`)).status === "busy";
+  await reads(long, `echo: ${long}`);
+  await grew(1, goesOn ? 2 : 1);
+}
+
+async function aRestartKeepsTheConversation() {
+  await open("agent");
+  await send("before");
+  await reads("before", "echo: before");
+  console.log("restart");
+  await lines.next();
+  await page.reload();
+  await reads("before", "echo: before");
+  await send("after");
+  await reads("before", "echo: before", "after", "echo: after");
+}
+
+let failed = false;
+for (const scenario of [wordsComeOneByOne, interruptsAreResumed, earlierMessagesAreEdited, aReplyIsMadeAnew,
+  aRunIsStopped, aReloadInMidStreamLosesNothing, aRestartKeepsTheConversation]) {
+  const began = Date.now();
+  problems.length = 0;
+  try {
+    await scenario();
+    console.log(`${scenario.name}: ${Date.now() - began} ms`);
+  } catch (error) {
+    failed = true;
+    console.error(`${scenario.name}: ${error.stack}\nthe page says:\n${problems.join("\n")}\n${await page.locator("main").innerText()}`);
+  }
+}
+await context.close();
+files.close();
+await rm(profile, { recursive: true, force: true });
+process.exit(failed ? 1 : 0);
