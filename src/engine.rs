@@ -3,6 +3,7 @@
 
 pub mod apply;
 pub mod begin;
+pub mod callback;
 pub mod channels;
 pub mod emit;
 pub mod error;

@@ -2,7 +2,9 @@
 
 pub(crate) mod ctx;
 pub(crate) mod params;
+pub(crate) mod report;
 
 pub use ctx::{Ctx, RunConfig};
 pub(crate) use ctx::{Host, Task};
 pub use params::{Arg, Config, Dep, Failure, FromTask, Rejection, Requires};
+pub(crate) use report::{ModelCall, Report, ToolRun};

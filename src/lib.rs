@@ -42,7 +42,7 @@
 //!     tools: Dep<Vec<Arc<Tool>>>,
 //!     ctx: Ctx,
 //! ) -> Result<Update<Chat>> {
-//!     let reply = ctx.stream(model.stream(&chat.messages, &tools)).await?;
+//!     let reply = ctx.chat(&*model, &chat.messages, &tools).await?;
 //!     Ok(Chat::update().messages(reply))
 //! }
 //!

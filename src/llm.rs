@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 
-use crate::message::{AiChunk, Message, ToolCallChunk};
+use crate::{
+    extract::{Ctx, ModelCall},
+    message::{AiChunk, Message, ToolCallChunk},
+    value::Value,
+};
 
 mod embeddings;
 #[cfg(feature = "mcp")]
@@ -17,9 +21,9 @@ mod tools;
 
 pub use embeddings::Embeddings;
 pub use scripted::ScriptedModel;
-pub use tools::{Call, Tool, ToolResult, tool, tool_node};
+pub use tools::{Call, Tool, ToolResult, run_tool, tool, tool_node};
 
-/// The pieces of a model's reply as they come in; [`Ctx::stream`](crate::extract::Ctx::stream)
+/// The pieces of a model's reply as they come in; [`Ctx::chat`](crate::extract::Ctx::chat)
 /// forwards them to clients and adds them up.
 pub type Tokens = BoxStream<'static, anyhow::Result<AiChunk>>;
 
@@ -37,7 +41,7 @@ pub type Tokens = BoxStream<'static, anyhow::Result<AiChunk>>;
 /// }
 ///
 /// async fn answer(chat: Chat, model: Dep<dyn ChatModel>, ctx: Ctx) -> Result<Update<Chat>> {
-///     let reply = ctx.stream(model.stream(&chat.messages, &[])).await?;
+///     let reply = ctx.chat(&*model, &chat.messages, &[]).await?;
 ///     Ok(Chat::update().messages(reply))
 /// }
 ///
@@ -53,6 +57,39 @@ pub trait ChatModel: Send + Sync + 'static {
     /// Starts a reply to `messages`; the model may request calls of `tools`. Nothing fails before
     /// the first piece is awaited, and dropping the stream stops the model.
     fn stream(&self, messages: &[Message], tools: &[Arc<Tool>]) -> Tokens;
+
+    /// What clients are told about who replies: the kind of model.
+    fn name(&self) -> &str {
+        "ChatModel"
+    }
+
+    /// Who serves it, for example `openai`.
+    fn provider(&self) -> Option<&str> {
+        None
+    }
+}
+
+impl Ctx {
+    /// Calls a chat model, forwards its reply to `messages` subscribers piece by piece and returns the
+    /// whole message. Subscribers of `events` see which model is called with what.
+    ///
+    /// # Errors
+    /// The model's error, or a reply without a piece.
+    pub async fn chat<M: ChatModel + ?Sized>(
+        &self,
+        model: &M,
+        messages: &[Message],
+        tools: &[Arc<Tool>],
+    ) -> anyhow::Result<Message> {
+        let shown = || messages.iter().cloned().map(Value::from).collect();
+        let call = ModelCall {
+            id: uuid::Uuid::now_v7(),
+            name: model.name().into(),
+            provider: model.provider().map(Arc::from),
+            messages: self.reports().then(shown),
+        };
+        self.forward(call, model.stream(messages, tools)).await
+    }
 }
 
 /// Why a model did not reply. Nodes may find it in their errors, for example to choose which

@@ -4,11 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use backstitch::{
     graph::{Compiled, Output},
-    message::{AiChunk, Role, ToolCall, ToolCallChunk},
+    llm::{self, Tokens},
+    message::{AiChunk, Role, ToolCallChunk},
     prelude::*,
     value,
 };
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future::join_all, stream};
 
 use crate::parts::{Built, Form, repr, state, text, to};
 
@@ -39,17 +40,49 @@ pub fn chatsub() -> Result<Arc<Compiled>> {
         .build()?)
 }
 
-fn last_message(ctx: &Ctx) -> Result<Message> {
-    let messages = &ctx.input()["messages"];
-    match messages.as_list().and_then(<[_]>::last) {
-        Some(last) => Ok(last.try_into()?),
-        None => Err(Raised::new("IndexError", "list index out of range").into()),
+fn messages(ctx: &Ctx) -> Result<Vec<Message>> {
+    let all = ctx.input()["messages"].as_list().unwrap_or_default();
+    all.iter().map(|one| Ok(one.try_into()?)).collect()
+}
+
+fn no_message() -> anyhow::Error {
+    Raised::new("IndexError", "list index out of range").into()
+}
+
+async fn model(ctx: Ctx) -> Result<Output> {
+    let messages = messages(&ctx)?;
+    let reply = ctx.chat(&EchoModel, &messages, &[]).await?;
+    Ok(Output::update([("messages", value!([Value::from(reply)]))]))
+}
+
+/// Replies `echo: <text>` word by word; for `tool: a b` it calls the `add` tool first.
+struct EchoModel;
+
+impl ChatModel for EchoModel {
+    fn stream(&self, messages: &[Message], _: &[Arc<Tool>]) -> Tokens {
+        match reply(messages) {
+            Ok(pieces) => {
+                let pace = pace();
+                Box::pin(stream::iter(pieces).then(move |piece| async move {
+                    tokio::time::sleep(pace).await;
+                    Ok(piece)
+                }))
+            }
+            Err(error) => Box::pin(stream::iter([Err(error)])),
+        }
+    }
+
+    fn name(&self) -> &str {
+        "EchoModel"
+    }
+
+    fn provider(&self) -> Option<&str> {
+        Some("echomodel")
     }
 }
 
-/// Streams `echo: <text>` word by word; for `tool: a b` it calls the `add` tool first.
-async fn model(ctx: Ctx) -> Result<Output> {
-    let last = last_message(&ctx)?;
+fn reply(messages: &[Message]) -> Result<Vec<AiChunk>> {
+    let last = messages.last().ok_or_else(no_message)?;
     let content = text(last.content());
     let mut pieces = match content.strip_prefix("tool:") {
         _ if last.role() == Role::Tool => words(&format!("tool said {content}")),
@@ -60,14 +93,7 @@ async fn model(ctx: Ctx) -> Result<Output> {
         last: true,
         ..AiChunk::text("")
     });
-    pieces[0].id = Some(format!("lc_run--{}", uuid::Uuid::now_v7()).into());
-    let pace = pace();
-    let reply = stream::iter(pieces).then(async |piece| {
-        tokio::time::sleep(pace).await;
-        Ok(piece)
-    });
-    let reply = ctx.stream(Box::pin(reply)).await?;
-    Ok(Output::update([("messages", value!([Value::from(reply)]))]))
+    Ok(pieces)
 }
 
 /// What the model waits before each word: nothing, unless somebody wants to watch them come.
@@ -120,26 +146,27 @@ fn add_call([a, b]: &[i64; 2]) -> AiChunk {
 
 /// Runs all tool calls of the last message.
 async fn tools(ctx: Ctx) -> Result<Output> {
-    let calls = last_message(&ctx)?.tool_calls();
-    let results: Value = calls.iter().map(add).collect();
+    let messages = messages(&ctx)?;
+    let tools = [tool("add", add)];
+    let calls = messages.last().ok_or_else(no_message)?.tool_calls();
+    let results = calls
+        .iter()
+        .map(|call| llm::run_tool(&tools, call, ctx.clone()));
+    let results: Value = join_all(results)
+        .await
+        .into_iter()
+        .map(Value::from)
+        .collect();
     Ok(Output::update([("messages", results)]))
 }
 
-fn add(call: &ToolCall) -> Value {
-    let result = |content: String| {
-        Message::tool(content, call.id.clone().unwrap_or_default()).with_name(call.name.clone())
-    };
-    let failed = |content: String| result(content).with_field("status", "error");
-    let number = |key: &str| call.args[key].as_i64();
-    let message = match (&*call.name, number("a"), number("b")) {
-        ("add", Some(a), Some(b)) => result((i128::from(a) + i128::from(b)).to_string()),
-        ("add", ..) => failed(format!(
-            "Error invoking tool 'add' with kwargs {}: a and b must be integers",
-            repr(&call.args)
-        )),
-        (name, ..) => failed(format!(
-            "Error: {name} is not a valid tool, try one of [add]."
-        )),
-    };
-    message.into()
+/// Add two integers.
+#[derive(Deserialize, JsonSchema)]
+struct Add {
+    a: i64,
+    b: i64,
+}
+
+async fn add(Add { a, b }: Add, _: Ctx) -> Result<String> {
+    Ok((i128::from(a) + i128::from(b)).to_string())
 }

@@ -30,7 +30,7 @@ async fn agent(
 ) -> Result<Update<Chat>> {
     let mut messages = vec![Message::system(INSTRUCTIONS)];
     messages.extend(chat.messages);
-    let reply = ctx.stream(model.stream(&messages, &tools)).await?;
+    let reply = ctx.chat(&*model, &messages, &tools).await?;
     Ok(Chat::update().messages(reply))
 }
 

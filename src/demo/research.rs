@@ -58,7 +58,7 @@ const REVIEW: &str = "You review a report. If it is good, say only OK. Otherwise
 /// Calls the model, whose words are streamed to clients.
 async fn call_model(ctx: &Ctx, model: &dyn ChatModel, order: &str, text: String) -> Result<String> {
     let messages = [Message::system(order), Message::human(text)];
-    Ok(ctx.stream(model.stream(&messages, &[])).await?.text())
+    Ok(ctx.chat(model, &messages, &[]).await?.text())
 }
 
 /// The part of the state that planning reads.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     checkpoint::Source,
-    extract::RunConfig,
+    extract::{Report, RunConfig},
     id::{CheckpointId, TaskId},
     value::{Map, Value},
 };
@@ -24,6 +24,8 @@ pub enum Kind {
     Tasks,
     /// Checkpoints.
     Checkpoints,
+    /// Starts and ends of graphs, nodes, models and tools.
+    Callbacks,
 }
 
 /// An interrupt at which a task waits for a resume value.
@@ -187,6 +189,23 @@ pub enum Body {
     },
     /// A checkpoint was made.
     Checkpoint(Box<CheckpointInfo>),
+    /// A graph, a node, a model or a tool starts or ends.
+    Callback(Box<Callback>),
+}
+
+/// What starts or ends.
+#[derive(Clone, Debug)]
+pub enum Callback {
+    /// A graph starts: the task that runs it, unless it is the root, and its input.
+    GraphStart(Option<Arc<TaskInfo>>, Value),
+    /// A graph ends with this state.
+    GraphEnd(Option<Arc<TaskInfo>>, Value),
+    /// A node starts with this input.
+    NodeStart(Arc<TaskInfo>, Value),
+    /// A node ends: what it wrote.
+    NodeEnd(Arc<TaskInfo>, Value),
+    /// What a node does with models and tools.
+    Report(Arc<TaskInfo>, Report),
 }
 
 /// Receives the events of a run in order. Must not block.

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     begin::begin,
+    callback,
     error::Error,
     event::{Interrupt, Sink},
     execution::Execution,
@@ -132,6 +133,7 @@ pub async fn run(request: Request, start: Option<Start>) -> Finished {
         if execution.context.config.recursion_limit == 0 {
             return Err(Error::value("recursion_limit must be at least 1"));
         }
+        callback::root_start(&execution.context, &request.input);
         begin(&mut execution, beginning).await?;
         go_on(&mut execution).await
     }

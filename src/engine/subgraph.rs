@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     begin::{Beginning, begin},
+    callback,
     error::Error,
     event::{Interrupt, TaskInfo},
     execution::Execution,
@@ -153,6 +154,9 @@ pub async fn run(
     execution.task = per_thread.then_some(task.id);
     execution.replay = parent.replay.clone();
     execution.supersteps = supersteps;
+    if let Input::Value(input) = &beginning.input {
+        callback::graph_start(context, &execution.ns, task, input);
+    }
     let result = async {
         begin(&mut execution, beginning).await?;
         if has_begun && breakpoints::was_reached(&mut execution).await? {
@@ -167,7 +171,9 @@ pub async fn run(
             if per_thread {
                 store_at_exit(&mut execution).await?;
             }
-            Ok(execution.emitted.take().unwrap_or_default())
+            let output = execution.emitted.take().unwrap_or_default();
+            callback::graph_end(context, &execution.ns, task, &output);
+            Ok(output)
         }
         Ok(Stop::Interrupted(interrupts)) => {
             store_at_exit(&mut execution).await?;

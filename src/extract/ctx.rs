@@ -10,15 +10,15 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt, future::BoxFuture};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::Failure;
+use super::{Failure, Report};
 use crate::{
     graph::{Compiled, Deps},
     id::TaskId,
-    message::{AiChunk, Message},
+    message::Message,
     trace,
     value::{self, Map, Value},
 };
@@ -45,6 +45,14 @@ pub trait Host: Send + Sync + 'static {
 
     /// A chat message chunk (or whole message) for the `messages` modes; a stored message map.
     fn message(&self, task: &Task, message: Value, whole: bool);
+
+    /// Whether anybody receives reports of models and tools.
+    fn reports(&self) -> bool {
+        false
+    }
+
+    /// What the task does with a model or a tool, for callback events.
+    fn report(&self, _: &Task, _: Report) {}
 
     /// The resume value of the task's next interrupt; pending for ever while there is none.
     fn interrupt(&self, task: &Task, value: Value) -> BoxFuture<'static, Value>;
@@ -272,37 +280,6 @@ impl Ctx {
             Ok(event) => self.task.host.emit(&self.task, event),
             Err(error) => tracing::warn!(node = %self.task.node, %error, "event dropped"),
         }
-    }
-
-    /// Forwards model tokens to `messages` subscribers and returns the whole message.
-    ///
-    /// # Errors
-    /// The model's error, or a stream that ends without a chunk.
-    pub async fn stream(
-        &self,
-        tokens: impl Stream<Item = anyhow::Result<AiChunk>> + Send,
-    ) -> anyhow::Result<Message> {
-        let mut tokens = std::pin::pin!(tokens);
-        let mut whole: Option<AiChunk> = None;
-        while let Some(piece) = tokens.next().await {
-            let mut piece = piece?;
-            match &mut whole {
-                Some(whole) => {
-                    piece.id.clone_from(&whole.id);
-                    whole.push(&piece);
-                }
-                None => {
-                    // Clients join pieces and message by id, so the first piece has one.
-                    let mint = || uuid::Uuid::new_v4().to_string().into();
-                    piece.id.get_or_insert_with(mint);
-                    whole = Some(piece.clone());
-                }
-            }
-            self.task.host.message(&self.task, piece.to_value(), false);
-        }
-        whole
-            .map(|whole| whole.message())
-            .ok_or_else(|| anyhow::anyhow!("the model sent nothing"))
     }
 
     /// Sends a whole message to `messages` subscribers before the node returns.

@@ -128,6 +128,14 @@ impl ChatModel for Client {
             })?;
         })
     }
+
+    fn name(&self) -> &str {
+        "ChatOpenAI"
+    }
+
+    fn provider(&self) -> Option<&str> {
+        Some("openai")
+    }
 }
 
 fn failed(base: &str, error: OpenAIError) -> Error {

@@ -56,6 +56,10 @@ impl ChatModel for ScriptedModel {
             }
         })
     }
+
+    fn name(&self) -> &str {
+        "ScriptedModel"
+    }
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 use crate::{
-    extract::{Arg, Ctx, FromTask, Rejection, Requires},
+    error::{Raised, one_line},
+    extract::{Arg, Ctx, FromTask, Rejection, Report, Requires, ToolRun},
     graph::{IntoOutput, Output},
     message::{Message, ToolCall},
     state::{self, merge},
-    value::{self, Value},
+    value::{self, Map, Value},
 };
 
 /// The channel of the conversation.
@@ -119,12 +120,30 @@ impl Tool {
         &self.parameters
     }
 
-    /// Calls it.
+    /// Calls it. Subscribers of `events` see the call and its result.
     ///
     /// # Errors
     /// Arguments of another shape, and what the function itself returns.
     pub async fn call(&self, args: &Value, ctx: Ctx) -> anyhow::Result<Value> {
-        (self.function)(args, ctx).await
+        let run = self.start(args, None, &ctx);
+        let result = (self.function)(args, ctx.clone()).await;
+        match &result {
+            Ok(output) => ctx.report(Report::ToolEnd(run, output.clone())),
+            Err(error) => ctx.report(Report::ToolError(run, shown(error))),
+        }
+        result
+    }
+
+    /// Reports that it is called.
+    fn start(&self, args: &Value, call: Option<Arc<str>>, ctx: &Ctx) -> Arc<ToolRun> {
+        let run = Arc::new(ToolRun {
+            id: uuid::Uuid::now_v7(),
+            name: self.name.clone(),
+            input: args.clone(),
+            call,
+        });
+        ctx.report(Report::ToolStart(run.clone()));
+        run
     }
 }
 
@@ -195,29 +214,52 @@ pub fn tool_node(
     }
 }
 
-async fn run_tool(tools: &[Arc<Tool>], call: &ToolCall, ctx: Ctx) -> Message {
-    let message = |content: Value| {
-        Message::tool(content, call.id.clone().unwrap_or_default()).with_name(call.name.clone())
+/// Runs the tool that a model requested and returns the message with its result, for nodes that call
+/// several tools in one task; [`tool_node`] runs each in a task of its own.
+///
+/// It does not fail: what goes wrong is the result, as with a [`tool_node`].
+pub async fn run_tool(tools: &[Arc<Tool>], call: &ToolCall, ctx: Ctx) -> Message {
+    let id = call.id.clone().unwrap_or_default();
+    let message = |content: Value| Message::tool(content, id.clone()).with_name(call.name.clone());
+    let failed = |error: &anyhow::Error| {
+        tracing::debug!(tool = %call.name, error = format!("{error:#}"), "a tool failed");
+        message(format!("Error: {error:#}").into()).with_field("status", "error")
     };
-    let result = match tools.iter().find(|tool| tool.name == call.name) {
-        Some(tool) => tool.call(&call.args, ctx).await,
-        None => {
-            let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
-            Err(anyhow::anyhow!(
-                "there is no tool `{}`, only: {}",
-                call.name,
-                names.join(", ")
-            ))
+    let Some(tool) = tools.iter().find(|tool| tool.name == call.name) else {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+        return failed(&anyhow::anyhow!(
+            "there is no tool `{}`, only: {}",
+            call.name,
+            names.join(", ")
+        ));
+    };
+    let run = tool.start(&call.args, Some(id.clone()), &ctx);
+    match (tool.function)(&call.args, ctx.clone()).await {
+        Ok(output) => {
+            let message = message(match output {
+                text @ Value::Str(_) => text,
+                other => other.to_json().into(),
+            });
+            ctx.report(Report::ToolEnd(run, message.clone().into()));
+            message
         }
-    };
-    match result {
-        Ok(Value::Str(text)) => message(Value::Str(text)),
-        Ok(other) => message(other.to_json().into()),
         Err(error) => {
-            tracing::debug!(tool = %call.name, error = format!("{error:#}"), "a tool failed");
-            message(format!("Error: {error:#}").into()).with_field("status", "error")
+            ctx.report(Report::ToolError(run, shown(&error)));
+            failed(&error)
         }
     }
+}
+
+/// Class and message of an error, as clients see them.
+fn shown(error: &anyhow::Error) -> Value {
+    let (class, message) = match error.downcast_ref::<Raised>() {
+        Some(raised) => (raised.class.clone(), raised.message.clone()),
+        None => ("ToolError".to_owned(), one_line(error)),
+    };
+    Value::map(Map::from([
+        ("error", class.into()),
+        ("message", message.into()),
+    ]))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::{
     value::{Map, Value},
 };
 
+mod callback;
 mod checkpoint;
 mod messages;
 
@@ -54,8 +55,10 @@ pub struct Encoder {
     growing: HashMap<Arc<str>, crate::message::AiChunk>,
     /// Messages whose metadata was sent.
     announced: HashSet<Arc<str>>,
-    /// Inputs of running tasks, for their ends in `events`.
-    inputs: HashMap<TaskId, Value>,
+    /// The name of the graph.
+    name: Arc<str>,
+    /// What has started and not ended, for `events`.
+    open: callback::Open,
 }
 
 impl Encoder {
@@ -70,7 +73,8 @@ impl Encoder {
             tasks: HashMap::new(),
             growing: HashMap::new(),
             announced: HashSet::new(),
-            inputs: HashMap::new(),
+            name: callback::GRAPH.into(),
+            open: callback::Open::default(),
         };
         encoder.config(&RunConfig::default());
         encoder
@@ -87,6 +91,9 @@ impl Encoder {
             if let (false, Some(id)) = (metadata.contains_key(key), config.configurable.get(key)) {
                 metadata.insert(key, id.clone());
             }
+        }
+        if let Some(Value::Str(graph)) = metadata.get("graph_id") {
+            self.name = graph.clone();
         }
         metadata.insert("run_attempt", i64::from(self.origin.attempt));
         metadata.insert("run_id", ids[0].1.clone());
@@ -222,19 +229,6 @@ impl Encoder {
                 if shown && modes.has(Mode::Debug) {
                     debug(frames, ns, task.step, "task_result", end);
                 }
-                if modes.has(Mode::Events) {
-                    let input = self.inputs.remove(&task.id);
-                    if error.is_none() && open.is_empty() {
-                        self.callback(frames, "on_chain_end", task, |out, channels| {
-                            out.extend_from_slice(b"\"output\":");
-                            channels.write(out, result);
-                            if let Some(input) = &input {
-                                out.extend_from_slice(b",\"input\":");
-                                channels.write(out, input);
-                            }
-                        });
-                    }
-                }
             }
             Body::Checkpoint(info) if shown => {
                 if modes.has(Mode::Checkpoints) {
@@ -247,6 +241,9 @@ impl Encoder {
                         self.checkpoint(out, ns, info, true);
                     });
                 }
+            }
+            Body::Callback(callback) if modes.has(Mode::Events) => {
+                self.callback(frames, &event.ns, callback);
             }
             _ => {}
         }
@@ -277,13 +274,6 @@ impl Encoder {
         if shown && modes.has(Mode::Debug) {
             debug(frames, ns, task.step, "task", start);
         }
-        if modes.has(Mode::Events) {
-            self.inputs.insert(task.id, input.clone());
-            self.callback(frames, "on_chain_start", task, |out, channels| {
-                out.extend_from_slice(b"\"input\":");
-                channels.write(out, input);
-            });
-        }
     }
 
     fn task_head(&self, out: &mut Vec<u8>, task: &TaskInfo) {
@@ -291,34 +281,6 @@ impl Encoder {
         plain(out, task.id);
         out.extend_from_slice(b",\"name\":");
         text(out, &task.name);
-    }
-
-    /// Writes a callback event of a node in LangChain's form.
-    fn callback(
-        &self,
-        frames: &mut Buffer,
-        event: &str,
-        task: &TaskInfo,
-        data: impl FnOnce(&mut Vec<u8>, &Channels),
-    ) {
-        frames.push(Mode::Events.into(), "events", "", |out| {
-            out.extend_from_slice(b"{\"event\":");
-            text(out, event);
-            out.extend_from_slice(b",\"data\":{");
-            data(out, &self.channels);
-            out.extend_from_slice(b"},\"name\":");
-            text(out, &task.name);
-            out.extend_from_slice(b",\"tags\":[\"graph:step:");
-            let step = task.step.to_string();
-            out.extend_from_slice(step.as_bytes());
-            out.extend_from_slice(b"\"],\"run_id\":");
-            plain(out, task.id);
-            out.extend_from_slice(b",\"metadata\":{");
-            self.task_metadata(out, task);
-            out.extend_from_slice(b"},\"parent_ids\":[");
-            plain(out, self.origin.run);
-            out.extend_from_slice(b"]}");
-        });
     }
 }
 

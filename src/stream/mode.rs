@@ -27,7 +27,7 @@ pub enum Mode {
     /// What each task wrote.
     #[serde(rename = "updates")]
     Updates,
-    /// Starts and ends of nodes in the form of LangChain's callback events.
+    /// Starts and ends of graphs, nodes, models and tools in the form of LangChain's callback events.
     #[serde(rename = "events")]
     Events,
     /// Tasks and checkpoints with step and time.
@@ -75,7 +75,7 @@ impl Mode {
             Self::Tasks => &[Kind::Tasks],
             Self::Checkpoints => &[Kind::Checkpoints],
             Self::Updates => &[Kind::Updates],
-            Self::Events => &[Kind::Tasks],
+            Self::Events => &[Kind::Callbacks],
             Self::Debug => &[Kind::Tasks, Kind::Checkpoints],
             Self::Custom => &[Kind::Custom],
         }

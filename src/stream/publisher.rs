@@ -116,8 +116,8 @@ impl Publisher {
         let inside = if options.subgraphs {
             kinds(modes)
         } else if modes.has(Mode::Events) {
-            // Callback events report all nodes, wherever they run.
-            bit(Kind::Tasks)
+            // Callback events tell of all graphs, wherever they run.
+            bit(Kind::Callbacks)
         } else {
             0
         };
@@ -450,6 +450,7 @@ fn kinds(modes: Modes) -> u8 {
         Kind::Messages,
         Kind::Tasks,
         Kind::Checkpoints,
+        Kind::Callbacks,
     ];
     let needed = all.into_iter().filter(|kind| modes.needs(*kind));
     needed.fold(0, |bits, kind| bits | bit(kind))

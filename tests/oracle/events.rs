@@ -279,7 +279,7 @@ fn data(event: &Event, labels: &mut Labels) -> Option<(&'static str, Json)> {
             ("updates", json!({"__interrupt__": asked}))
         }
         Body::Custom { value, .. } => ("custom", labels.value(value)),
-        Body::Message { .. } => return None,
+        Body::Message { .. } | Body::Callback(_) => return None,
         Body::TaskStart { task, input } => (
             "tasks",
             json!({

@@ -14,6 +14,7 @@ mod assistants;
 mod bad_input;
 mod batches;
 mod browser;
+mod callbacks;
 mod compat;
 mod crons;
 mod expiry;

@@ -5,7 +5,7 @@ use crate::{
     checkpoint::frame,
     engine::{
         apply::Writes,
-        emit,
+        callback, emit,
         error::Error,
         event::{Body, Kind},
         execution::Execution,
@@ -51,8 +51,12 @@ pub async fn finish(mut execution: Execution, result: Result<Stop, Error>) -> Fi
         writes: vec![],
         references: vec![],
     });
+    let values = execution.channels.output(&execution.topology);
+    if result.is_ok() {
+        callback::root_end(&execution.context, &values);
+    }
     Finished {
-        values: execution.channels.output(&execution.topology),
+        values,
         result,
         slot,
         next,

@@ -8,7 +8,7 @@ use crate::{
     checkpoint::Pending,
     engine::{
         apply::Writes,
-        emit,
+        callback, emit,
         error::{Error, Mistake},
         error_handler,
         event::Interrupt,
@@ -80,6 +80,7 @@ pub async fn record(
             writes.extend(output);
             let rows = execution.put_writes(task.id, &task.path, writes.clone());
             if task.node != START_NODE {
+                callback::node_end(execution, index, &writes);
                 emit::messages(execution, index, &writes, &mut results.present);
                 emit::update(execution, index, &writes, false);
             }

@@ -14,7 +14,7 @@ use crate::{
     checkpoint::Source,
     engine::{
         apply::Writes,
-        emit,
+        callback, emit,
         error::Error,
         event::Interrupt,
         execution::Execution,
@@ -107,6 +107,7 @@ async fn run_tasks(execution: &mut Execution) -> Result<Results, Error> {
         results
             .cache_keys
             .extend(task.cache_key.map(|key| (index, key)));
+        callback::node_start(execution, &task.info, &task.input);
         let job = job_of(execution, planned, (task.info, task.input), &mut state)?;
         if several {
             spawn(&mut set, execution, index, job);
@@ -183,6 +184,7 @@ async fn handler_jobs(
     let job = |(index, planned): (usize, &PlannedTask)| {
         let info = Arc::new(execution.info(planned));
         let input = execution.input_of(planned);
+        callback::node_start(execution, &info, &input);
         let job = job_of(execution, planned, (info, input), &mut None)?;
         Ok((index, job))
     };

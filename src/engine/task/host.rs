@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::{
     engine::{
         apply::Writes,
+        callback,
         error::{Error, Mistake},
         event::{Body, Interrupt, Kind, TaskInfo},
         parent_execution::ParentExecution,
@@ -23,7 +24,7 @@ use crate::{
         run_context::RunContext,
         subgraph::{self, SubgraphError},
     },
-    extract::{Host, Task},
+    extract::{Host, Report, Task},
     graph::Compiled,
     id::interrupt_id,
     value::Value,
@@ -116,6 +117,14 @@ impl Host for TaskHost {
                 whole,
                 task: self.info.clone(),
             });
+    }
+
+    fn reports(&self) -> bool {
+        self.context.sink.wants(Kind::Callbacks, &self.graph_ns)
+    }
+
+    fn report(&self, _: &Task, report: Report) {
+        callback::report(&self.context, &self.graph_ns, &self.info, report);
     }
 
     fn interrupt(&self, _: &Task, payload: Value) -> BoxFuture<'static, Value> {

@@ -4,17 +4,24 @@ use std::{collections::HashMap, sync::atomic::AtomicUsize};
 
 use super::*;
 use crate::{
-    extract::{Host, RunConfig, Task},
+    extract::{Host, Report, RunConfig, Task},
     graph::{Compiled, Deps},
     id::TaskId,
     prelude::*,
     value,
 };
 
-/// The tools of these tests need nothing from the engine.
-struct NoEngine;
+/// The tools of these tests need nothing from the engine, which only takes note of reports.
+#[derive(Default)]
+struct NoEngine(parking_lot::Mutex<Vec<Report>>);
 
 impl Host for NoEngine {
+    fn reports(&self) -> bool {
+        true
+    }
+    fn report(&self, _: &Task, report: Report) {
+        self.0.lock().push(report);
+    }
     fn emit(&self, _: &Task, _: Value) {}
     fn message(&self, _: &Task, _: Value, _: bool) {}
     fn interrupt(&self, _: &Task, _: Value) -> BoxFuture<'static, Value> {
@@ -50,6 +57,10 @@ impl Host for NoEngine {
 }
 
 fn task(call: &ToolCall) -> Ctx {
+    task_at(call, Arc::default())
+}
+
+fn task_at(call: &ToolCall, host: Arc<NoEngine>) -> Ctx {
     Ctx::new(Arc::new(Task {
         id: TaskId::NULL,
         node: "tools".into(),
@@ -62,7 +73,7 @@ fn task(call: &ToolCall) -> Ctx {
         has_arg: true,
         config: Arc::new(RunConfig::default()),
         deps: Deps::default(),
-        host: Arc::new(NoEngine),
+        host,
         steps: parking_lot::Mutex::new(HashMap::new()),
         attempt: AtomicUsize::new(1),
         failure: None,
@@ -160,6 +171,40 @@ async fn a_failing_tool_answers_with_its_error() {
         unknown.text(),
         "Error: there is no tool `multiply`, only: divide, clock"
     );
+}
+
+#[tokio::test]
+async fn calls_of_tools_are_reported_with_arguments_results_and_errors() {
+    async fn reports(name: &str, args: Value) -> Vec<(&'static str, Value)> {
+        let call = ToolCall {
+            id: Some("call_7".into()),
+            name: name.into(),
+            args,
+        };
+        let host = Arc::<NoEngine>::default();
+        let ctx = task_at(&call, host.clone());
+        run_tool(&[tool("divide", divide)], &call, ctx).await;
+        let all = std::mem::take(&mut *host.0.lock());
+        let one = |report| match report {
+            Report::ToolStart(run) => {
+                assert_eq!(run.call.as_deref(), Some("call_7"));
+                ("start", run.input.clone())
+            }
+            Report::ToolEnd(_, output) => ("end", output),
+            Report::ToolError(_, error) => ("error", error),
+            _ => panic!("no model is called"),
+        };
+        all.into_iter().map(one).collect()
+    }
+    let fits = value!({"a": 7, "b": 2});
+    let done = reports("divide", fits.clone()).await;
+    assert_eq!(done[0], ("start", fits));
+    assert_eq!(done[1].0, "end");
+    assert_eq!(done[1].1.get("content").unwrap(), r#"{"whole":3,"rest":1}"#);
+    let failed = reports("divide", value!({"a": 7, "b": 0})).await;
+    let error = value!({"error": "ToolError", "message": "the divisor is 0"});
+    assert_eq!((failed.len(), &failed[1]), (2, &("error", error)));
+    assert!(reports("multiply", value!({})).await.is_empty());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::{
     message::{AiChunk, ToolCallChunk},
     stream::{
         buffer::Buffer,
-        frame::{list, number, text},
+        frame::{list, text},
         mode::Mode,
         shape,
     },
@@ -138,16 +138,7 @@ impl Encoder {
             out.extend_from_slice(b",\"tags\":");
             list(out, &self.tags, |out, tag| text(out, tag));
         }
-        out.extend_from_slice(b",\"langgraph_step\":");
-        number(out, task.step);
-        out.extend_from_slice(b",\"langgraph_node\":");
-        text(out, &task.name);
-        out.extend_from_slice(b",\"langgraph_triggers\":");
-        list(out, task.triggers.iter(), |out, name| text(out, name));
-        out.extend_from_slice(b",\"langgraph_path\":");
-        task.path.write_json(out);
-        out.extend_from_slice(b",\"langgraph_checkpoint_ns\":");
-        text(out, &task.ns);
+        super::callback::task_fields(out, task);
     }
 }
 

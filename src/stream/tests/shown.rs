@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    engine::{Kind, Sink},
+    engine::{Kind, Sink, event::Callback},
     extract::RunConfig,
     value,
 };
@@ -84,24 +84,14 @@ async fn callback_events_tell_of_nodes_everywhere() {
     let publisher = Publisher::new(options(&[Mode::Events, Mode::Tasks]));
     let mut reader = publisher.subscribe(Since::Start, &[Mode::Events]);
     let task = task("hop", "child:1|hop:7");
-    publisher.emit(event(
-        "child:1",
-        Body::TaskStart {
-            task: task.clone(),
-            input: value!({"n": 1}),
-        },
-    ));
-    publisher.emit(event(
-        "child:1",
-        Body::TaskEnd {
-            task,
-            error: None,
-            result: value!({"n": 2}),
-            interrupts: vec![],
-        },
-    ));
+    let callback = |callback| event("child:1", Body::Callback(Box::new(callback)));
+    publisher.emit(callback(Callback::NodeStart(
+        task.clone(),
+        value!({"n": 1}),
+    )));
+    publisher.emit(callback(Callback::NodeEnd(task, value!({"n": 2}))));
     let seen = now(&mut reader);
-    assert_eq!(names(&seen), ["events", "events"]);
+    assert_eq!(names(&seen), ["events", "events", "events"]);
     let keys: Vec<&str> = seen[0]
         .1
         .as_map()
@@ -120,9 +110,12 @@ async fn callback_events_tell_of_nodes_everywhere() {
     ];
     assert_eq!(keys, expected);
     assert_eq!(seen[0].1.get("event").unwrap(), "on_chain_start");
-    assert_eq!(seen[1].1.get("event").unwrap(), "on_chain_end");
+    assert_eq!(seen[1].1.get("event").unwrap(), "on_chain_stream");
+    assert_eq!(seen[2].1.get("event").unwrap(), "on_chain_end");
     let data = value!({"output": {"n": 2}, "input": {"n": 1}});
-    assert_eq!(seen[1].1.get("data"), Some(&data));
+    assert_eq!(seen[2].1.get("data"), Some(&data));
+    let parents = seen[0].1.get("parent_ids").unwrap().as_list().unwrap();
+    assert_eq!(parents.len(), 3, "the run, the task around, its graph");
 }
 
 #[tokio::test]
