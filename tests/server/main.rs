@@ -20,6 +20,7 @@ mod crons;
 mod expiry;
 mod fan_out;
 mod final_rows;
+mod front_ends;
 mod full_disk;
 mod growth;
 mod harness;
