@@ -35,7 +35,7 @@ const files = await serve();
 const profile = await mkdtemp(path.join(os.tmpdir(), "backstitch-chromium-"));
 const context = await chromium.launchPersistentContext(profile, {
   executablePath: browser,
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync"],
 });
 context.setDefaultTimeout(PATIENCE);
@@ -163,7 +163,8 @@ async function interruptsAreResumed() {
 
 async function aRunIsStopped() {
   await open("agent");
-  await send(`${WORDS} ${WORDS} ${WORDS}`);
+  // It would go on for many times as long as it takes to click.
+  await send(Array(20).fill(WORDS).join(" "));
   await page.locator("li.ai .text", { hasText: "word3" }).waitFor();
   await page.click("#stop");
   await isIdle();

@@ -50,6 +50,8 @@ async function messages(client) {
   same(called.map((chunk) => chunk.content), ["5"]);
   const started = named(tools, "events").filter((one) => one.event === "on_chain_start").map((one) => one.name);
   same(started.filter((name) => name === "model" || name === "tools"), ["model", "tools", "model"]);
+  const ofTool = named(tools, "events").filter((one) => one.event.startsWith("on_tool"));
+  same(ofTool.map((one) => [one.event, one.name]), [["on_tool_start", "add"], ["on_tool_end", "add"]]);
 }
 
 async function interrupts(client) {

@@ -33,7 +33,8 @@ function Page() {
   });
   const resume = (interrupts) => (interrupts.length > 1
     ? stream.respondAll(Object.fromEntries(interrupts.map((one) => [one.id, `yes ${one.value}`])))
-    : stream.respond("yes"));
+    // By its id: after a reload the hook shows it before its own stream has reached it.
+    : stream.respond("yes", { interruptId: interrupts[0].id }));
   return (
     <>
       <Chat

@@ -51,9 +51,29 @@ fn copilotkit_finds_its_agent_and_its_keys_and_follows_its_events(place: &Place)
         .collect();
     assert_eq!(of_node.first(), Some(&"on_chain_start"), "{of_node:?}");
     assert_eq!(of_node.last(), Some(&"on_chain_end"), "{of_node:?}");
+    // Words as the model says them, and the tool it calls, which are what it shows.
+    let words: String = of_graph
+        .iter()
+        .filter(|event| event["event"] == "on_chat_model_stream")
+        .filter_map(|event| event["data"]["chunk"]["content"].as_str())
+        .collect();
+    assert_eq!(words, "echo: one");
     assert!(of_graph.iter().all(|event| event["run_id"].is_string()
         && event["metadata"].is_object()
         && event["parent_ids"].is_array()));
+    run["input"] = human("tool: 2 3");
+    let events = rest(open(&client, "POST", &path, &run));
+    let tools: Vec<_> = data(&events, "events")
+        .into_iter()
+        .filter(|event| event["event"].as_str().unwrap().starts_with("on_tool_"))
+        .collect();
+    assert_eq!(tools.len(), 2);
+    assert_eq!(
+        (&tools[0]["event"], &tools[0]["name"]),
+        (&json!("on_tool_start"), &json!("add"))
+    );
+    assert_eq!(tools[1]["event"], "on_tool_end");
+    assert_eq!(tools[1]["data"]["output"]["content"], "5");
 
     // A message that is asked for anew is written into the state as if it came in there, and the run
     // goes on from that checkpoint.
