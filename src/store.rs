@@ -80,7 +80,9 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Option<Item>, checkpoint::Error>;
 
     /// Stores an item with its vectors and replaces the one with its key, whose creation time stays.
-    async fn put_item(&self, put: Put) -> Result<(), checkpoint::Error>;
+    /// False, and nothing is stored, when its owner has so many others already; those that several store
+    /// at the same time may be a few more.
+    async fn put_item(&self, put: Put, most: usize) -> Result<bool, checkpoint::Error>;
 
     /// Deletes an item; returns whether there was one.
     async fn delete_item(

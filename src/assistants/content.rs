@@ -50,6 +50,8 @@ pub struct Limits {
     pub bytes: usize,
     /// Most versions.
     pub versions: usize,
+    /// Most assistants of one principal.
+    pub most: usize,
 }
 
 impl Default for Limits {
@@ -57,6 +59,7 @@ impl Default for Limits {
         Self {
             bytes: 256 << 10,
             versions: 1000,
+            most: 50_000,
         }
     }
 }

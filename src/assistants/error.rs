@@ -30,6 +30,11 @@ pub enum Error {
     /// It has as many versions as it may.
     #[error("Assistant {0} has {1} versions, which is the most: create another one")]
     TooManyVersions(AssistantId, usize),
+    /// Its principal has as many as it may.
+    #[error(
+        "A principal has at most {0} assistants: delete some, or let the operator raise BACKSTITCH_MAX_ASSISTANTS"
+    )]
+    Full(usize),
     /// It is too large.
     #[error("An assistant has at most {limit} bytes, not {bytes}")]
     TooLarge {

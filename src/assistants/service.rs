@@ -222,7 +222,8 @@ impl Service {
     /// that exists already is returned, if the owner sees it.
     ///
     /// # Errors
-    /// No such graph, the id is taken, it is too large, or the storage failed.
+    /// No such graph, the id is taken, it is too large, its owner has as many as it may, or the storage
+    /// failed.
     pub async fn create(
         &self,
         owner: Arc<str>,
@@ -251,8 +252,10 @@ impl Service {
             content,
         };
         let new_id = new.id;
-        match self.inner.store.create_assistant(new).await? {
+        let most = self.inner.limits.most;
+        match self.inner.store.create_assistant(new, most).await? {
             CreatedAssistant::New(row) => Ok(shown(&row)),
+            CreatedAssistant::Full => Err(Error::Full(most)),
             CreatedAssistant::Exists(row) => {
                 let is_visible =
                     viewer.is_none_or(|viewer| viewer == row.owner) || &*row.owner == SYSTEM;

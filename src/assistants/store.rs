@@ -71,6 +71,8 @@ pub enum CreatedAssistant {
     New(AssistantRow),
     /// Its id is taken.
     Exists(AssistantRow),
+    /// Its owner has as many as it may.
+    Full,
 }
 
 /// What became of a change.
@@ -109,10 +111,11 @@ pub trait Store: Send + Sync + 'static {
     /// Writes the server's own assistants, and takes their ids from whoever has them.
     async fn put_system(&self, all: Vec<NewAssistant>) -> Result<(), checkpoint::Error>;
 
-    /// Creates an assistant.
+    /// Creates an assistant. Its owner has at most so many.
     async fn create_assistant(
         &self,
         new: NewAssistant,
+        most: usize,
     ) -> Result<CreatedAssistant, checkpoint::Error>;
 
     /// One assistant.

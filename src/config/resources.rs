@@ -37,6 +37,7 @@ pub fn assistants(layers: &Layers) -> Result<assistants::Limits, Error> {
     Ok(assistants::Limits {
         bytes: number("assistant_bytes", 1 << 24)?,
         versions: number("assistant_versions", 1 << 20)?,
+        most: number("max_assistants", 1 << 30)?,
     })
 }
 
@@ -59,6 +60,7 @@ pub fn crons(layers: &Layers) -> Result<crons::Options, Error> {
     Ok(crons::Options {
         fires: layers.required("crons", switch)?,
         bytes: layers.required("cron_bytes", |text| count(text, 1, 1 << 24))?,
+        most: layers.required("max_crons", |text| count(text, 1, 1 << 30))?,
         principals: layers
             .optional("api_keys", keys::api_keys)?
             .filter(|keys| !keys.is_empty())
@@ -71,6 +73,7 @@ pub fn items(layers: &Layers) -> Result<store::Limits, Error> {
     let number = |name| layers.required(name, |text| count(text, 1, 1 << 30));
     Ok(store::Limits {
         item_bytes: number("store_item_bytes")?,
+        items: number("max_store_items")?,
         scan_rows: number("store_scan_items")?,
         scan_bytes: number("store_scan_bytes")?,
         page_bytes: number("store_page_bytes")?,

@@ -80,6 +80,13 @@ pub const KEYS: &[Key] = &[
     Key::new("sweep_interval", "BACKSTITCH_SWEEP_INTERVAL", Some("300")),
     Key::new("crons", "BACKSTITCH_CRONS", Some("true")),
     Key::new("cron_bytes", "BACKSTITCH_CRON_BYTES", Some("262144")),
+    Key::new("max_crons", "BACKSTITCH_MAX_CRONS", Some("50000")),
+    Key::new("max_assistants", "BACKSTITCH_MAX_ASSISTANTS", Some("50000")),
+    Key::new(
+        "max_store_items",
+        "BACKSTITCH_MAX_STORE_ITEMS",
+        Some("1000000"),
+    ),
     Key::new(
         "store_item_bytes",
         "BACKSTITCH_STORE_ITEM_BYTES",

@@ -50,6 +50,11 @@ pub enum Error {
         /// How many are allowed.
         limit: usize,
     },
+    /// Its principal has as many as it may.
+    #[error(
+        "A principal has at most {0} crons: delete some, or let the operator raise BACKSTITCH_MAX_CRONS"
+    )]
+    Full(usize),
     /// Its metadata would be too large.
     #[error("{0}")]
     Metadata(String),

@@ -33,6 +33,8 @@ pub struct Options {
     pub fires: bool,
     /// Most bytes of the payload and metadata of one, as JSON.
     pub bytes: usize,
+    /// Most of one principal.
+    pub most: usize,
     /// Who has a key, if keys are needed: the crons of all others make no runs.
     pub principals: Option<BTreeSet<Arc<str>>>,
 }
@@ -42,6 +44,7 @@ impl Default for Options {
         Self {
             fires: true,
             bytes: 256 << 10,
+            most: 50_000,
             principals: None,
         }
     }
@@ -119,7 +122,7 @@ impl Service {
     ///
     /// # Errors
     /// Its schedule, zone or end makes no sense, there is no such thread or assistant, the client has
-    /// too low a level, it is too large, or the storage failed.
+    /// too low a level or as many crons as it may have, it is too large, or the storage failed.
     pub async fn create(&self, new: NewCron) -> Result<Value, Error> {
         let content = new.content;
         let text = content.schedule.unwrap_or_default();
@@ -158,7 +161,8 @@ impl Service {
             updated_at: now,
         };
         self.ensure_small(&row)?;
-        match self.inner.store.create_cron(row, new.access).await? {
+        let most = self.inner.options.most;
+        match self.inner.store.create_cron(row, new.access, most).await? {
             CreatedCron::Done(row) => Ok(shown(&row)),
             CreatedCron::NoThread => Err(new.thread.map_or(Error::NoCron(id), Error::NoThread)),
             CreatedCron::Denied(denied) => Err(match denied.foreign() {
@@ -166,6 +170,7 @@ impl Service {
                 None => Error::Denied(denied),
             }),
             CreatedCron::NoAssistant => Err(Error::NoAssistant(new.assistant)),
+            CreatedCron::Full => Err(Error::Full(most)),
         }
     }
 

@@ -86,6 +86,8 @@ pub enum CreatedCron {
     Denied(Denied),
     /// There is no such assistant.
     NoAssistant,
+    /// Its owner has as many as it may.
+    Full,
 }
 
 /// A storage of crons. Their runs are created by that of runs, in the transaction that moves the
@@ -96,11 +98,13 @@ pub trait Store: Send + Sync + 'static {
     async fn clock(&self) -> Result<Timestamp, checkpoint::Error>;
 
     /// Creates a cron; the times of its creation and change are the database's. Whoever creates
-    /// it for a thread must have the level on the thread in the transaction.
+    /// it for a thread must have the level on the thread in the transaction. Its owner has at most so
+    /// many.
     async fn create_cron(
         &self,
         row: CronRow,
         access: Access,
+        most: usize,
     ) -> Result<CreatedCron, checkpoint::Error>;
 
     /// A cron of the viewer, of anybody without one.

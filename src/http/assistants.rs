@@ -218,7 +218,7 @@ impl From<assistants::Error> for Error {
                     "Graph '{name}' not found. Expected one of: [{known}]"
                 ))
             }
-            E::Exists(_) | E::TooManyVersions(..) => Self::conflict(error.to_string()),
+            E::Exists(_) | E::TooManyVersions(..) | E::Full(_) => Self::conflict(error.to_string()),
             E::NoVersion(..) => Self::missing(error.to_string()),
             E::System(_) => Self::new(StatusCode::FORBIDDEN, error.to_string()),
             E::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),

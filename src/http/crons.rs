@@ -210,7 +210,7 @@ impl From<crons::Error> for Error {
             E::Denied(denied) => tree::Error::from(denied).into(),
             E::NoCron(_) | E::NoThread(_) | E::NoAssistant(_) => Self::missing(text),
             E::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, text),
-            E::Conflict(_) => Self::conflict(text),
+            E::Conflict(_) | E::Full(_) => Self::conflict(text),
             E::Schedule(_) | E::Never(_) | E::Zone(_) | E::Ended | E::Metadata(_) => {
                 Self::invalid(text)
             }

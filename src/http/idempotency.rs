@@ -73,6 +73,11 @@ fn reads(target: &str) -> bool {
     READS.iter().any(|end| path.ends_with(end))
 }
 
+/// Whether keys have an effect on requests to this path.
+pub(super) fn applies(method: &Method, path: &str) -> bool {
+    matches!(*method, Method::POST | Method::PUT) && !(method == Method::POST && reads(path))
+}
+
 /// The key of a request that has one and may have one.
 pub(super) fn key(method: &Method, headers: &HeaderMap) -> Result<Option<String>, Error> {
     if !matches!(*method, Method::POST | Method::PUT) {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use self::{operation::Operation, schemas::Schemas};
 use super::{
+    idempotency,
     routes::TABLE,
     server::{
         access::Right,
@@ -21,6 +22,7 @@ use super::{
     },
 };
 
+mod headers;
 pub(super) mod operation;
 mod parameters;
 mod schemas;
@@ -79,7 +81,14 @@ fn operation(route: &Route, schemas: &mut Schemas, with_keys: bool) -> Map<Strin
     let mut operation = Operation::new(schemas);
     operation.path(route.path);
     (route.describe)(&mut operation);
-    operation.put_common(route.right == Right::Public, with_keys);
+    let is_public = route.right == Right::Public;
+    operation.put_common(is_public, with_keys);
+    if idempotency::applies(&route.method, route.path) {
+        operation.request_header("Idempotency-Key");
+    }
+    for name in headers::OF_ALL {
+        operation.request_header(name);
+    }
     let mut object = Map::new();
     object.insert("operationId".into(), route.operation.into());
     object.insert("tags".into(), json!([tag(route.path)]));

@@ -11,9 +11,9 @@ use crate::value::Map;
 
 /// Every route. A row is `METHOD | METHOD operation_id = handler: Right { description }`, where the
 /// description lists, with commas, `query Type`, `body Type`, `optional body Type` (one that may be
-/// absent) and each response: `200 Type`, `stream 200` for events, `page 200` for
-/// HTML, `text 200` for plain text, `204` without a body, `404` with an
-/// error. What all operations of a kind may respond with is added: 408, 413 and 422 to those with a
+/// absent), `takes "Header"` that it reads, `returns 200 "Header"` of its responses, and each response:
+/// `200 Type`, `stream 200` for events, `page 200` for HTML, `text 200` for plain text, `204` without
+/// a body, `404` with an error, `empty 404` without one. What all operations of a kind may respond with is added: 408, 413 and 422 to those with a
 /// body, 401, 403 and 503 to all that are not public.
 pub(super) const TABLE: &[Route] = routes! {
     "/" {
@@ -48,8 +48,8 @@ pub(super) const TABLE: &[Route] = routes! {
         POST call_tools = mcp::post: Anyone {
             body wire::json_rpc::McpMessage, 200 wire::json_rpc::Response, 202, 400 wire::json_rpc::BadRequest, 429
         }
-        GET get_mcp = mcp::get: Anyone { 405 }
-        DELETE delete_mcp = mcp::delete: Anyone { 404 }
+        GET get_mcp = mcp::get: Anyone { empty 405, returns 405 "Allow" }
+        DELETE delete_mcp = mcp::delete: Anyone { empty 404 }
     }
     "/.well-known/agent-card.json" {
         GET | HEAD find_agent_card = a2a::card::of_query: Anyone {
@@ -77,7 +77,7 @@ pub(super) const TABLE: &[Route] = routes! {
     "/assistants/search" {
         POST search_assistants = assistants::search: Anyone {
             body wire::assistants::SearchAssistants, 200 Vec<wire::assistants::SelectedAssistant>,
-            404
+            404, returns 200 "X-Pagination-Total", returns 200 "X-Pagination-Next"
         }
     }
     "/assistants" {
@@ -134,7 +134,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads" {
         GET | HEAD list_threads = threads::search::list: Anyone {
-            query wire::threads::ListQuery, 200 Vec<wire::threads::Thread>, 413, 422
+            query wire::threads::ListQuery, 200 Vec<wire::threads::Thread>, 413, 422, returns 200 "X-Pagination-Total", returns 200 "X-Pagination-Next"
         }
         POST create_thread = threads::create: Anyone {
             body wire::threads::CreateThread, 200 wire::threads::Thread, 201, 400, 409
@@ -142,7 +142,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/search" {
         POST search_threads = threads::search::search: Anyone {
-            body wire::threads::SearchThreads, 200 Vec<wire::threads::SelectedThread>, 400
+            body wire::threads::SearchThreads, 200 Vec<wire::threads::SelectedThread>, 400, returns 200 "X-Pagination-Total", returns 200 "X-Pagination-Next"
         }
     }
     "/threads/count" {
@@ -195,12 +195,12 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/stream" {
         GET stream_thread = threads::stream::watch: Reader {
-            query wire::threads::StreamQuery, stream 200, 404, 422, 429
+            query wire::threads::StreamQuery, stream 200, 404, 422, 429, takes "Last-Event-ID"
         }
     }
     "/threads/{thread_id}/stream/events" {
         GET connect_events = protocol::websocket::connect: Reader {
-            101, 400, 404, 405, 422, 426, 429
+            101, 400, 404, 405, 422, 426, 429, returns 405 "Allow"
         }
         POST stream_events = protocol::events::stream: Reader {
             body wire::protocol::EventStreamRequest, stream 200, 400, 429
@@ -216,7 +216,7 @@ pub(super) const TABLE: &[Route] = routes! {
             query wire::threads::ThreadQuery, 200 wire::threads::Thread, 404, 422
         }
         PATCH patch_thread = threads::patch: Writer {
-            body wire::threads::PatchThread, 200 wire::threads::Thread, 204, 404
+            body wire::threads::PatchThread, 200 wire::threads::Thread, 204, 404, takes "Prefer"
         }
         DELETE delete_thread = threads::delete: Owner {
             query wire::threads::DeleteQuery, 200 wire::threads::Deletable, 204, 404, 409, 422
@@ -271,17 +271,17 @@ pub(super) const TABLE: &[Route] = routes! {
             query wire::runs::ListQuery, 200 Vec<wire::runs::SelectedRun>, 404, 413, 422
         }
         POST create_run = runs::create: Writer {
-            body wire::runs::CreateRun, 200 wire::runs::Run, 400, 404, 409, 429
+            body wire::runs::CreateRun, 200 wire::runs::Run, 400, 404, 409, 429, returns 200 "Content-Location"
         }
     }
     "/threads/{thread_id}/runs/stream" {
         POST stream_run = runs::join::stream: Writer {
-            body wire::runs::CreateRun, stream 200, 400, 404, 409, 429
+            body wire::runs::CreateRun, stream 200, 400, 404, 409, 429, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/threads/{thread_id}/runs/wait" {
         POST wait_run = runs::join::wait: Writer {
-            body wire::runs::CreateRun, 200 wire::runs::Outcome, 400, 404, 409, 429
+            body wire::runs::CreateRun, 200 wire::runs::Outcome, 400, 404, 409, 429, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/threads/{thread_id}/runs/{run_id}" {
@@ -294,17 +294,17 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/runs/{run_id}/join" {
         GET join_run = runs::join::join: Reader {
-            query wire::runs::JoinQuery, 200 wire::runs::Outcome, 404, 422, 429
+            query wire::runs::JoinQuery, 200 wire::runs::Outcome, 404, 422, 429, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/threads/{thread_id}/runs/{run_id}/stream" {
         GET join_run_stream = runs::join::join_stream: Reader {
-            query wire::runs::JoinStreamQuery, stream 200, 404, 422, 429
+            query wire::runs::JoinStreamQuery, stream 200, 404, 422, 429, returns 200 "Location", returns 200 "Content-Location", takes "Last-Event-ID"
         }
     }
     "/threads/{thread_id}/runs/{run_id}/cancel" {
         POST cancel_run = runs::cancel: Writer {
-            query wire::runs::CancelQuery, 200 wire::runs::Outcome, 202, 404, 409, 422
+            query wire::runs::CancelQuery, 200 wire::runs::Outcome, 202, 404, 409, 422, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/threads/{thread_id}/branches" {
@@ -361,7 +361,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/events" {
         GET | HEAD list_events = events::list: Reader {
-            query wire::events::ListQuery, 200 wire::events::EventPage, stream 200, 404, 422, 429
+            query wire::events::ListQuery, 200 wire::events::EventPage, stream 200, 404, 422, 429, takes "Last-Event-ID"
         }
     }
     "/threads/{thread_id}/head" {
@@ -389,7 +389,7 @@ pub(super) const TABLE: &[Route] = routes! {
             query wire::store::GetQuery, 200 Option<wire::store::Item>, 400 wire::store::KeyError, 422
         }
         PUT put_item = store::put: Anyone {
-            body wire::store::PutItem, 204, 400
+            body wire::store::PutItem, 204, 400, 409
         }
         DELETE delete_item = store::delete: Anyone {
             body wire::store::DeleteItem, 204, 400
@@ -407,22 +407,22 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/runs/crons" {
         POST create_cron = crons::create: Anyone {
-            body wire::crons::CreateCron, 200 wire::crons::Cron, 400, 404
+            body wire::crons::CreateCron, 200 wire::crons::Cron, 400, 404, 409
         }
     }
     "/threads/{thread_id}/runs/crons" {
         POST create_thread_cron = crons::create_on_thread: Writer {
-            body wire::crons::CreateCron, 200 wire::crons::Cron, 400, 404
+            body wire::crons::CreateCron, 200 wire::crons::Cron, 400, 404, 409
         }
     }
     "/runs/crons/search" {
         POST search_crons = crons::search: Anyone {
-            body wire::crons::SearchCrons, 200 Vec<wire::crons::SelectedCron>, 404
+            body wire::crons::SearchCrons, 200 Vec<wire::crons::SelectedCron>, returns 200 "X-Pagination-Total", returns 200 "X-Pagination-Next"
         }
     }
     "/runs/crons/count" {
         POST count_crons = crons::count: Anyone {
-            body wire::crons::CountCrons, 200 u64, 404
+            body wire::crons::CountCrons, 200 u64
         }
     }
     "/runs/crons/{cron_id}" {
@@ -438,12 +438,12 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/runs" {
         POST create_stateless_run = runs::create_stateless: Anyone {
-            body wire::runs::CreateStatelessRun, 200 wire::runs::Run, 400, 404, 409, 429
+            body wire::runs::CreateStatelessRun, 200 wire::runs::Run, 400, 404, 409, 429, returns 200 "Content-Location"
         }
     }
     "/runs/stream" {
         POST stream_stateless_run = runs::join::stream_stateless: Anyone {
-            body wire::runs::CreateStatelessRun, stream 200, 400, 404, 409, 429
+            body wire::runs::CreateStatelessRun, stream 200, 400, 404, 409, 429, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/runs/batch" {
@@ -458,17 +458,17 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/runs/{run_id}/stream" {
         GET join_stateless_run_stream = runs::by_id::stream: Reader {
-            query wire::runs::JoinStreamQuery, stream 200, 404, 422, 429
+            query wire::runs::JoinStreamQuery, stream 200, 404, 422, 429, returns 200 "Location", returns 200 "Content-Location", takes "Last-Event-ID"
         }
     }
     "/runs/{run_id}/join" {
         GET join_stateless_run = runs::by_id::join: Reader {
-            query wire::runs::JoinQuery, 200 wire::runs::Outcome, 404, 422, 429
+            query wire::runs::JoinQuery, 200 wire::runs::Outcome, 404, 422, 429, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/runs/wait" {
         POST wait_stateless_run = runs::join::wait_stateless: Anyone {
-            body wire::runs::CreateStatelessRun, 200 wire::runs::Outcome, 400, 404, 409, 429
+            body wire::runs::CreateStatelessRun, 200 wire::runs::Outcome, 400, 404, 409, 429, returns 200 "Location", returns 200 "Content-Location"
         }
     }
 };

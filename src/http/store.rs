@@ -201,6 +201,7 @@ impl From<store::Error> for Error {
             E::Namespace(Refused::EmptyLabel) => bad_label(""),
             E::Namespace(Refused::Period(label)) => bad_label(label),
             E::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+            E::Full(_) => Self::conflict(error.to_string()),
             E::TooMuchToReturn { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
             }

@@ -283,7 +283,7 @@ macro_rules! item_operations {
     ($run:ident for $store:ty) => {
         implement! { $run for $store: $crate::store::Store {
             read items::item([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> Option<Item>;
-            write items::put_item([&] put: Put) -> ();
+            write items::put_item([&] put: Put, most: usize) -> bool;
             write items::delete_item([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> bool;
             read items::search_items([&] search: Search) -> Found;
             read vectors::nearest_items([&] search: Nearest) -> Found;
@@ -299,7 +299,7 @@ macro_rules! assistant_operations {
     ($run:ident for $store:ty) => {
         implement! { $run for $store: $crate::assistants::Store {
             write assistants::put_system([&] all: Vec<NewAssistant>) -> ();
-            write assistants::create_assistant([&] new: NewAssistant) -> CreatedAssistant;
+            write assistants::create_assistant([&] new: NewAssistant, most: usize) -> CreatedAssistant;
             read assistants::assistant([&] subject: Subject) -> Option<AssistantRow>;
             write assistants::change_assistant([&] subject: Subject, [&] change: Change, limits: Limits) -> ChangedAssistant;
             write assistants::activate_version([&] subject: Subject, version: i64) -> ChangedAssistant;
@@ -346,7 +346,7 @@ macro_rules! cron_operations {
     ($run:ident for $store:ty) => {
         implement! { $run for $store: $crate::crons::Store {
             read crons::clock() -> Timestamp;
-            write crons::create_cron([&] row: CronRow, [&] access: Access) -> CreatedCron;
+            write crons::create_cron([&] row: CronRow, [&] access: Access, most: usize) -> CreatedCron;
             read crons::cron(id: CronId, [&] viewer: Option<Arc<str>>) -> Option<CronRow>;
             write crons::replace_cron([&] old: CronRow, [&] new: CronRow) -> Option<CronRow>;
             write crons::delete_cron(id: CronId, [&] viewer: Option<Arc<str>>) -> bool;

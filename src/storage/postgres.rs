@@ -40,6 +40,7 @@ mod branches;
 mod checkpoints;
 mod columns;
 mod connection;
+mod counts;
 mod crons;
 mod database;
 mod error;
@@ -112,4 +113,4 @@ log_operations!(run for Store {
 });
 projection_operations!(run for Store);
 
-statements!(; assistants, branches, checkpoints, connection, crons, events, idempotency, items, log, outbox, probe, projections, runs, threads, tree, usage, vectors);
+statements!(; assistants, branches, checkpoints, connection, counts, crons, events, idempotency, items, log, outbox, probe, projections, runs, threads, tree, usage, vectors);

@@ -24,6 +24,7 @@ mod branches;
 mod checkpoints;
 mod columns;
 mod connection;
+mod counts;
 mod crons;
 mod database;
 mod error;

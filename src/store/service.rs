@@ -28,6 +28,8 @@ const SWEEP_BATCH: usize = 1000;
 pub struct Limits {
     /// Most bytes of a stored value.
     pub item_bytes: usize,
+    /// Most items of one principal.
+    pub items: usize,
     /// Most items or namespaces that a search reads.
     pub scan_rows: usize,
     /// Most bytes of values that a search reads.
@@ -40,6 +42,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             item_bytes: 1 << 20,
+            items: 1_000_000,
             scan_rows: 50_000,
             scan_bytes: 64 << 20,
             page_bytes: 16 << 20,
@@ -67,6 +70,12 @@ pub enum Error {
         /// How many are allowed.
         limit: usize,
     },
+    /// Its owner has as many items as it may.
+    #[error(
+        "a principal has at most {0} items in memory: delete some, or let the operator raise \
+         BACKSTITCH_MAX_STORE_ITEMS"
+    )]
+    Full(usize),
     /// The search would read too much.
     #[error(
         "the search would read more than {rows} items or {bytes} bytes: give it a longer prefix"
@@ -241,7 +250,12 @@ impl Service {
             ttl,
             vectors,
         };
-        Ok(self.inner.store.put_item(put).await?)
+        let most = self.inner.limits.items;
+        if self.inner.store.put_item(put, most).await? {
+            Ok(())
+        } else {
+            Err(Error::Full(most))
+        }
     }
 
     /// Deletes an item of a principal; returns whether there was one.

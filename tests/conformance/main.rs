@@ -117,6 +117,7 @@ macro_rules! backend {
             );
             backend!(@room $open, lost_firings:
                 a_due_time_of_a_changed_or_disabled_cron_is_lost
+                a_firing_whose_run_is_there_makes_no_second_one
             );
             backend!(@room $open, sessions:
                 a_thread_row_has_every_field
@@ -126,6 +127,9 @@ macro_rules! backend {
                 events_are_appended_without_a_gap
                 a_dropped_transaction_leaves_nothing
                 a_superstep_in_a_transaction_is_fenced
+            );
+            backend!(@room $open, outbox_sweeps:
+                dead_deliveries_are_swept_in_batches_and_others_stay
             );
             backend!(@room $open, outbox:
                 every_end_of_a_run_with_a_webhook_is_reported_once
@@ -154,6 +158,11 @@ macro_rules! backend {
             backend!(@room $open, copies:
                 writes_are_copied_as_they_are_at_the_head
                 an_answered_checkpoint_is_copied_as_interrupted
+            );
+            backend!(@room $open, counts:
+                an_owner_has_as_many_crons_as_it_may
+                of_crons_created_at_the_same_time_no_more_stay_than_may
+                an_owner_has_as_many_assistants_as_it_may
             );
             backend!(@room $open, cron_lists:
                 crons_are_listed_in_every_order_and_counted

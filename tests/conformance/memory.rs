@@ -266,6 +266,7 @@ fn a_search_reads_and_returns_no_more_than_it_may(place: &Place) {
         let clocked = Clocked::open(place).await;
         let limits = Limits {
             item_bytes: 1000,
+            items: 1000,
             scan_rows: 40,
             scan_bytes: 8000,
             page_bytes: 2000,

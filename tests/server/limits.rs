@@ -13,6 +13,7 @@ on_both_storages!(
     what_a_body_may_have,
     what_fields_may_have,
     what_settings_allow,
+    how_much_one_principal_may_have,
     how_many_headers_a_request_may_have,
 );
 
@@ -203,6 +204,77 @@ fn what_settings_allow(place: &Place) {
         }
         patch()
     });
+}
+
+fn how_much_one_principal_may_have(place: &Place) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        .env("BACKSTITCH_MAX_CRONS", "2")
+        .env("BACKSTITCH_MAX_ASSISTANTS", "2")
+        .env("BACKSTITCH_MAX_STORE_ITEMS", "2");
+    let server = place.start(setup);
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
+    let json = [("content-type", "application/json")];
+    let put = |client: &Client, key: &str, value: u32| {
+        let body = json!({"namespace": ["n"], "key": key, "value": {"v": value}});
+        client.send("PUT", "/store/items", &json, body.to_string().as_bytes())
+    };
+    let cron = json!({"assistant_id": "counter", "schedule": "0 0 1 1 *"});
+    let assistant = json!({"graph_id": "counter"});
+    let path =
+        |made: Value, name: &str, id: &str| format!("/{name}/{}", made[id].as_str().unwrap());
+    for _ in 0..2 {
+        let crons: Vec<String> = (0..2)
+            .map(|_| {
+                path(
+                    ok(ann.post("/runs/crons", &cron), 200),
+                    "runs/crons",
+                    "cron_id",
+                )
+            })
+            .collect();
+        let on_thread = format!("/threads/{}/runs/crons", ann.thread());
+        for door in ["/runs/crons", &on_thread] {
+            let refused = ann.post(door, &cron).refused(409);
+            assert!(refused.contains("BACKSTITCH_MAX_CRONS"), "{refused}");
+        }
+        let assistants: Vec<String> = (0..2)
+            .map(|_| ok(ann.post("/assistants", &assistant), 200))
+            .map(|made| path(made, "assistants", "assistant_id"))
+            .collect();
+        let refused = ann.post("/assistants", &assistant).refused(409);
+        assert!(refused.contains("BACKSTITCH_MAX_ASSISTANTS"), "{refused}");
+        // A version is none.
+        ok(ann.send("PATCH", &assistants[0], &json, b"{}"), 200);
+        for (key, value) in [("a", 1), ("b", 2), ("a", 3)] {
+            ok(put(&ann, key, value), 204);
+        }
+        let refused = put(&ann, "c", 1).refused(409);
+        assert!(refused.contains("BACKSTITCH_MAX_STORE_ITEMS"), "{refused}");
+        assert_eq!(
+            ok(ann.get("/store/items?namespace=n&key=c"), 200),
+            json!(null)
+        );
+        assert_eq!(
+            ok(ann.get("/store/items?namespace=n&key=a"), 200)["value"],
+            json!({"v": 3})
+        );
+        // Others have their own.
+        ok(bob.post("/runs/crons", &cron), 200);
+        ok(bob.post("/assistants", &assistant), 200);
+        ok(put(&bob, "c", 1), 204);
+        // What is deleted makes room.
+        for path in crons.iter().chain(&assistants) {
+            ok(ann.delete(path), 204);
+        }
+        for key in ["a", "b"] {
+            let body = json!({"namespace": ["n"], "key": key});
+            ok(
+                ann.send("DELETE", "/store/items", &json, body.to_string().as_bytes()),
+                204,
+            );
+        }
+    }
 }
 
 fn how_many_headers_a_request_may_have(place: &Place) {

@@ -11,6 +11,7 @@ use test_support::talk;
 
 on_both_storages!(
     every_response_is_as_the_document_says,
+    every_operation_succeeds_and_fails_as_written_down,
     an_offset_beyond_everything_is_an_empty_page,
 );
 
@@ -21,6 +22,24 @@ fn every_response_is_as_the_document_says(place: &Place) {
     };
     let server = place.start(Setup::example("reference_server"));
     python.run("openapi.py", &[server.base_url()]);
+}
+
+/// The success of every operation, and each of its errors of the kinds that clients tell apart.
+fn every_operation_succeeds_and_fails_as_written_down(place: &Place) {
+    let Some(python) = test_support::python::python() else {
+        return;
+    };
+    // A principal for each operation, so that lists have nothing of others.
+    let keys: String = (0..150).map(|n| format!(",p{n}=key-{n}")).collect();
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", format!("root=key-root{keys}"))
+        .env("BACKSTITCH_ADMINS", "root")
+        .env("BACKSTITCH_MAX_CRONS", "3")
+        .env("BACKSTITCH_MAX_ASSISTANTS", "4")
+        .env("BACKSTITCH_MAX_STORE_ITEMS", "2")
+        .env("BACKSTITCH_ASSISTANT_VERSIONS", "3");
+    let server = place.start(setup);
+    python.run("endpoints.py", &[server.base_url()]);
 }
 
 fn an_offset_beyond_everything_is_an_empty_page(place: &Place) {
@@ -78,6 +97,47 @@ fn the_page_has_no_scripts_and_nothing_from_elsewhere() {
     let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(style));
     assert!(policy.contains(&format!("'sha256-{hash}'")), "{policy}");
     assert!(!page.contains("<script") && page.contains("create_run"));
+}
+
+#[test]
+fn the_headers_that_the_document_names_are_read() {
+    let server = Setup::example("reference_server").start();
+    let client = Client::of(&server);
+    let document = client.get("/openapi.json").json();
+    let id = uuid::Uuid::now_v7().to_string();
+    for (template, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let names: Vec<&str> = operation["parameters"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|one| one["in"] == "header")
+                .map(|one| one["name"].as_str().unwrap())
+                .collect();
+            for of_all in ["x-request-id", "traceparent"] {
+                assert!(names.contains(&of_all), "{method} {template}");
+            }
+            let parts = template.split('/').map(|part| match part {
+                "{name}" | "{principal}" | "{namespace}" => "n",
+                part if part.starts_with('{') => &id,
+                part => part,
+            });
+            let path = parts.collect::<Vec<_>>().join("/");
+            let method = method.to_uppercase();
+            let refused = |header: (&str, &str)| {
+                let json = ("content-type", "application/json");
+                let answer = client.send(&method, &path, &[json, header], b"{}");
+                answer.status == 422 && answer.text().contains("Invalid Idempotency-Key")
+            };
+            if names.contains(&"Idempotency-Key") {
+                assert!(refused(("idempotency-key", "a b")), "{method} {path}");
+            }
+        }
+    }
+    // An id that no event of a thread can have.
+    let path = format!("/threads/{}/stream", client.thread());
+    let refused = client.send("GET", &path, &[("last-event-id", "bogus")], b"");
+    assert!(refused.refused(422).contains("last-event-id"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::{parameters, schemas::Schemas};
+use super::{headers, parameters, schemas::Schemas};
 
 /// What the document says of an operation.
 pub struct Operation<'a> {
@@ -31,6 +31,18 @@ macro_rules! describe {
     }};
     ($operation:ident { optional body $body:ty $(, $($rest:tt)*)? }) => {{
         $operation.body::<$body>(false);
+        $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
+    }};
+    ($operation:ident { empty $status:literal $(, $($rest:tt)*)? }) => {{
+        $operation.empty($status);
+        $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
+    }};
+    ($operation:ident { takes $header:literal $(, $($rest:tt)*)? }) => {{
+        $operation.request_header($header);
+        $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
+    }};
+    ($operation:ident { returns $status:literal $header:literal $(, $($rest:tt)*)? }) => {{
+        $operation.response_header($status, $header);
         $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
     }};
     ($operation:ident { stream $status:literal $(, $($rest:tt)*)? }) => {{
@@ -100,6 +112,19 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// A header that it reads.
+    pub fn request_header(&mut self, name: &str) {
+        self.parameters.push(headers::of_request(name));
+    }
+
+    /// A header of its responses with a status.
+    pub fn response_header(&mut self, status: u16, name: &str) {
+        self.put(status, None);
+        if let Some(response) = self.responses.get_mut(&status) {
+            response["headers"][name] = headers::of_response(name);
+        }
+    }
+
     /// A JSON body, whatever its content type says.
     pub fn body<T: JsonSchema>(&mut self, required: bool) {
         let schema = self.schemas.of_request::<T>();
@@ -113,6 +138,11 @@ impl<'a> Operation<'a> {
     pub fn json_response<T: JsonSchema>(&mut self, status: u16) {
         let schema = self.schemas.of_response::<T>();
         self.put(status, Some(("application/json", schema)));
+    }
+
+    /// A response without a body, also of an error.
+    pub fn empty(&mut self, status: u16) {
+        self.put(status, None);
     }
 
     /// A response without a body, or an error.
@@ -165,6 +195,9 @@ impl<'a> Operation<'a> {
         common.retain(|status| !self.responses.contains_key(status));
         for status in common {
             self.response(status);
+        }
+        if !is_public {
+            self.response_header(503, "Retry-After");
         }
     }
 

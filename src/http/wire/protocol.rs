@@ -46,6 +46,7 @@ pub struct Failure {
     error: String,
     /// What is wrong, for people.
     message: String,
+    #[schemars(skip_serializing_if = "Option::is_none")]
     meta: Option<Meta>,
 }
 

@@ -53,7 +53,7 @@ super::schemas! {
                 "type": "object",
                 "properties": {
                     "ttl": {"type": "number", "exclusiveMinimum": 0, "maximum": MINUTES_MAX},
-                    "strategy": {"type": "string", "enum": ["delete", "keep_latest"]}
+                    "strategy": {"type": ["string", "null"], "enum": ["delete", "keep_latest", null]}
                 },
                 "required": ["ttl"]
             }

@@ -10,6 +10,7 @@ use self::rows::{Bound, assistant_of, content_of, version_of};
 use super::{
     columns::{Json, Params, all, column, name, one},
     connection::{Failure, prepare},
+    counts,
 };
 use crate::{
     assistants::{
@@ -230,10 +231,12 @@ pub(super) async fn put_system(db: &mut Object, all: &[NewAssistant]) -> Result<
 pub(super) async fn create_assistant(
     db: &mut Object,
     new: &NewAssistant,
+    most: usize,
 ) -> Result<CreatedAssistant, Failure> {
     let create = prepare(db, CREATE).await?;
     let insert = prepare(db, INSERT_VERSION).await?;
     let find = prepare(db, BY_ID).await?;
+    let count = prepare(db, counts::COUNT).await?;
     let bound = Bound::of(&new.content);
     let owner = name(&new.owner);
     let transaction = db.transaction().await?;
@@ -250,6 +253,10 @@ pub(super) async fn create_assistant(
     ];
     let created = match transaction.query_opt(&create, &params).await? {
         Some(row) => {
+            let kind = ("assistants", &*owner);
+            if counts::is_over(&transaction, &count, kind, most).await? {
+                return Ok(CreatedAssistant::Full);
+            }
             insert_version(&transaction, &insert, new.id, 1, &bound).await?;
             CreatedAssistant::New(assistant_of(&row)?)
         }

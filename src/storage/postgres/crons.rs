@@ -8,6 +8,7 @@ use self::rows::{Bound, cron_of};
 use super::{
     columns::{Params, Time, column, name, one, word},
     connection::{Failure, prepare},
+    counts,
     tree::LEVEL_ON_THREAD,
 };
 use crate::{
@@ -77,12 +78,14 @@ pub(super) async fn create_cron(
     db: &mut Object,
     row: &CronRow,
     access: &Access,
+    most: usize,
 ) -> Result<CreatedCron, Failure> {
     let share_tree = prepare(db, SHARE_TREE).await?;
     let level = prepare(db, LEVEL_ON_THREAD).await?;
     let share_assistant = prepare(db, SHARE_ASSISTANT).await?;
     let insert = prepare(db, INSERT).await?;
     let find = prepare(db, VISIBLE).await?;
+    let count = prepare(db, counts::COUNT).await?;
     let transaction = db.transaction().await?;
     if let Some(thread) = row.thread {
         transaction.query_opt(&share_tree, &[&thread.0]).await?;
@@ -123,7 +126,13 @@ pub(super) async fn create_cron(
         &bound.next_run,
     ];
     let written = match transaction.query_opt(&insert, &params).await? {
-        Some(written) => written,
+        Some(written) => {
+            let owner = ("crons", &*bound.owner);
+            if counts::is_over(&transaction, &count, owner, most).await? {
+                return Ok(CreatedCron::Full);
+            }
+            written
+        }
         // The reply of an attempt that took effect was lost.
         None => {
             let found = transaction

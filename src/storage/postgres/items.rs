@@ -55,11 +55,13 @@ WITH RECURSIVE found (namespace) AS (
     FROM found f WHERE f.namespace IS NOT NULL)
 SELECT namespace FROM found WHERE namespace IS NOT NULL LIMIT $5";
 
-/// Vectors that the item had do not stand for its new value.
+/// An item is replaced also when its owner may have no other one. Vectors that the item had do not stand for its new value.
 const PUT: &str = "
 WITH gone AS (DELETE FROM store_vectors WHERE owner = $1 AND namespace = $2 AND key = $3)
 INSERT INTO store_items AS old (owner, namespace, key, type, value, ttl, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6::bigint, now() + $6::bigint * interval '1 microsecond')
+SELECT $1, $2, $3, $4::text, $5::bytea, $6::bigint, now() + $6::bigint * interval '1 microsecond'
+ WHERE (SELECT COALESCE(sum(total), 0) FROM row_counts WHERE kind = 'store_items' AND row_counts.owner = $1) < $7::bigint
+    OR EXISTS (SELECT 1 FROM store_items s WHERE s.owner = $1 AND s.namespace = $2 AND s.key = $3)
 ON CONFLICT (owner, namespace, key) DO UPDATE SET type = EXCLUDED.type, value = EXCLUDED.value,
   updated_at = now(), ttl = EXCLUDED.ttl, expires_at = EXCLUDED.expires_at,
   created_at = CASE WHEN old.expires_at <= now() THEN now() ELSE old.created_at END";
@@ -175,22 +177,32 @@ pub(super) async fn sized_item(
     one(db, SELECT, &params, read).await
 }
 
-pub(super) async fn put_item(db: &mut Object, put: &Put) -> Result<(), Failure> {
+pub(super) async fn put_item(db: &mut Object, put: &Put, most: usize) -> Result<bool, Failure> {
     let (labels, key) = (names(&put.namespace), name(&put.key));
     let ttl = put.ttl.map(ttl_micros);
-    let params: Params<'_, 6> = [&&*put.owner, &labels, &key, &&*put.tag, &put.bytes, &ttl];
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let params: Params<'_, 7> = [
+        &&*put.owner,
+        &labels,
+        &key,
+        &&*put.tag,
+        &put.bytes,
+        &ttl,
+        &most,
+    ];
     let statement = prepare(db, PUT).await?;
     let Some(vectors) = &put.vectors else {
-        db.execute(&statement, &params).await?;
-        return Ok(());
+        return Ok(db.execute(&statement, &params).await? > 0);
     };
     let replace = vectors::statements_of_put(db).await?;
     let transaction = db.transaction().await?;
-    transaction.execute(&statement, &params).await?;
+    if transaction.execute(&statement, &params).await? == 0 {
+        return Ok(false);
+    }
     // Behind the item's lock: what another writer has stored meanwhile is seen.
     vectors::replace(&transaction, &replace, (&put.owner, &labels, &key), vectors).await?;
     transaction.commit().await?;
-    Ok(())
+    Ok(true)
 }
 
 pub(super) async fn delete_item(

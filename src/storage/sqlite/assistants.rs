@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::columns::{id, json_map, map_text, one, unreadable};
+use super::{
+    columns::{id, json_map, map_text, one, unreadable},
+    counts,
+};
 use crate::{
     assistants::{
         Change, Content, Limits,
@@ -254,9 +257,13 @@ pub(super) fn put_system(db: &Connection, new: &[NewAssistant]) -> Result<(), Er
 pub(super) fn create_assistant(
     db: &Connection,
     new: &NewAssistant,
+    most: usize,
 ) -> Result<CreatedAssistant, Error> {
     if let Some(row) = by_id(db, new.id)? {
         return Ok(CreatedAssistant::Exists(row));
+    }
+    if counts::is_full(db, "assistants", &new.owner, most)? {
+        return Ok(CreatedAssistant::Full);
     }
     insert(db, new, Timestamp::now())?;
     let row = by_id(db, new.id)?.ok_or(Error::Fenced)?;

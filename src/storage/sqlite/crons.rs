@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 use self::rows::{cron_of, encoded};
 use super::{
     columns::{map_text, one},
+    counts,
     tree::level_on_thread,
 };
 use crate::{
@@ -65,6 +66,7 @@ pub(super) fn create_cron(
     db: &Connection,
     row: &CronRow,
     access: &Access,
+    most: usize,
 ) -> Result<CreatedCron, Error> {
     if let Some(thread) = row.thread {
         let lives = db.prepare_cached(LIVING)?.exists([thread.0.as_bytes()])?;
@@ -83,6 +85,9 @@ pub(super) fn create_cron(
         .exists([row.assistant.0.as_bytes()])?;
     if !assistant {
         return Ok(CreatedCron::NoAssistant);
+    }
+    if counts::is_full(db, "crons", &row.owner, most)? {
+        return Ok(CreatedCron::Full);
     }
     let (tag, payload) = encoded(&row.payload);
     db.prepare_cached(INSERT)?.execute(params![

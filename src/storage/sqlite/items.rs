@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{columns::unreadable, vectors};
+use super::{columns::unreadable, counts, vectors};
 use crate::{
     checkpoint::{Error, codec},
     store::{
@@ -39,6 +39,9 @@ const PUT: &str = "INSERT INTO store_items \
     expires_at = excluded.expires_at, \
     created_at = CASE WHEN expires_at <= excluded.updated_at \
       THEN excluded.created_at ELSE created_at END";
+
+/// Also when it has expired: it is replaced.
+const EXISTS: &str = "SELECT 1 FROM store_items WHERE owner = ?1 AND namespace = ?2 AND key = ?3";
 
 const DELETE: &str = "DELETE FROM store_items WHERE owner = ?1 AND namespace = ?2 AND key = ?3 \
   RETURNING expires_at IS NULL OR expires_at > ?4";
@@ -142,7 +145,13 @@ pub(super) fn sized_item(
     Ok(Some((item_of(row, owner)?, size)))
 }
 
-pub(super) fn put_item(db: &Connection, put: &Put) -> Result<(), Error> {
+pub(super) fn put_item(db: &Connection, put: &Put, most: usize) -> Result<bool, Error> {
+    if counts::is_full(db, "store_items", &put.owner, most)? {
+        let name = params![&*put.owner, bytes(&put.namespace), put.key];
+        if !db.prepare_cached(EXISTS)?.exists(name)? {
+            return Ok(false);
+        }
+    }
     db.prepare_cached(PUT)?.execute(params![
         &*put.owner,
         bytes(&put.namespace),
@@ -153,7 +162,8 @@ pub(super) fn put_item(db: &Connection, put: &Put) -> Result<(), Error> {
         put.ttl.map(ttl_micros)
     ])?;
     let name = (&*put.owner, &*bytes(&put.namespace), &*put.key);
-    vectors::replace(db, name, put.vectors.as_ref())
+    vectors::replace(db, name, put.vectors.as_ref())?;
+    Ok(true)
 }
 
 pub(super) fn delete_item(

@@ -39,7 +39,7 @@ pub(super) async fn assistant(b: &Backend) -> AssistantId {
         owner: "ann".into(),
         content,
     };
-    b.assistants.create_assistant(new).await.unwrap();
+    b.assistants.create_assistant(new, 100).await.unwrap();
     id
 }
 
@@ -65,7 +65,7 @@ pub(super) fn row(assistant: AssistantId, thread: Option<ThreadId>) -> CronRow {
 }
 
 pub(super) async fn create(b: &Backend, row: CronRow) -> CronRow {
-    let created = b.crons.create_cron(row, Access::unrestricted()).await;
+    let created = b.crons.create_cron(row, Access::unrestricted(), 100).await;
     match created.unwrap() {
         CreatedCron::Done(row) => *row,
         other => panic!("{other:?}"),
@@ -143,19 +143,23 @@ pub async fn a_cron_needs_its_assistant_and_a_level_on_its_thread(b: &Backend) {
     let assistant = assistant(b).await;
     let refused = b
         .crons
-        .create_cron(row(unknown(), None), Access::unrestricted())
+        .create_cron(row(unknown(), None), Access::unrestricted(), 100)
         .await;
     assert_eq!(refused.unwrap(), CreatedCron::NoAssistant);
     let nowhere = row(assistant, Some(unknown()));
     for access in [Access::unrestricted(), of("bob")] {
-        let refused = b.crons.create_cron(nowhere.clone(), access).await.unwrap();
+        let refused = b
+            .crons
+            .create_cron(nowhere.clone(), access, 100)
+            .await
+            .unwrap();
         assert_eq!(refused, CreatedCron::NoThread);
     }
     let thread = b.thread().await;
     for level in [None, Some(Level::Reader)] {
         share(b, thread, level).await;
         let new = row(assistant, Some(thread));
-        let refused = b.crons.create_cron(new, of("bob")).await.unwrap();
+        let refused = b.crons.create_cron(new, of("bob"), 100).await.unwrap();
         let CreatedCron::Denied(denied) = refused else {
             panic!("{refused:?}");
         };
@@ -163,10 +167,14 @@ pub async fn a_cron_needs_its_assistant_and_a_level_on_its_thread(b: &Backend) {
     }
     share(b, thread, Some(Level::Writer)).await;
     let new = row(assistant, Some(thread));
-    let created = b.crons.create_cron(new.clone(), of("bob")).await.unwrap();
+    let created = b
+        .crons
+        .create_cron(new.clone(), of("bob"), 100)
+        .await
+        .unwrap();
     assert!(matches!(created, CreatedCron::Done(_)), "{created:?}");
     assert!(b.trees.delete_thread(thread).await.unwrap());
-    let refused = b.crons.create_cron(new, of("bob")).await.unwrap();
+    let refused = b.crons.create_cron(new, of("bob"), 100).await.unwrap();
     assert_eq!(refused, CreatedCron::NoThread);
     assert_eq!(b.crons.count_crons(Filter::default()).await.unwrap(), 0);
 }

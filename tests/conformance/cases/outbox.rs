@@ -37,7 +37,7 @@ fn stateless(url: &str) -> NewRun {
     }
 }
 
-fn key(run: &Run) -> Key {
+pub(super) fn key(run: &Run) -> Key {
     Key {
         tree: run.tree,
         run: run.id,
@@ -275,13 +275,13 @@ impl Backend {
     }
 
     /// A run that has ended and is to be reported to `url`.
-    async fn owed(&self, url: &str) -> Run {
+    pub(super) async fn owed(&self, url: &str) -> Run {
         let (run, slot) = self.start(to(self.thread().await, url)).await;
         self.finish(run.id, slot).await;
         run
     }
 
-    async fn take(&self, run: &Run, lease: Duration) -> Option<i32> {
+    pub(super) async fn take(&self, run: &Run, lease: Duration) -> Option<i32> {
         let taken = self.outbox.take_deliveries(vec![key(run)], lease).await;
         let taken = taken.unwrap();
         assert!(taken.len() <= 1);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use test_support::server::Server;
-use test_support::tables::{execute, rows};
+use test_support::tables::{connect, execute, rows};
 use test_support::talk::{self, until};
 
 use super::*;
@@ -353,4 +353,47 @@ fn each_due_time_has_one_run_over_replicas_one_of_which_is_killed() {
             assert_eq!(client.end_of(thread, id), "success");
         }
     }
+}
+
+/// A transaction that has locked the tree of a thread, until it is dropped.
+fn locked(url: &str, thread: &str) -> (tokio::runtime::Runtime, tokio_postgres::Client) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let client = runtime.block_on(async {
+        let client = connect(url).await;
+        let lock = format!("BEGIN; SELECT 1 FROM trees WHERE tree_id = '{thread}' FOR UPDATE");
+        client.batch_execute(&lock).await.unwrap();
+        client
+    });
+    (runtime, client)
+}
+
+#[test]
+fn many_crons_of_a_locked_thread_hold_no_other_one_up() {
+    const CRONS: usize = 64;
+    let place = Place::postgres();
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let (busy, free) = (client.thread(), client.thread());
+    for _ in 0..CRONS {
+        create_on(&client, &busy, &body("busy"));
+    }
+    let lock = locked(place.url().unwrap(), &busy);
+    assert_eq!(make_due(&place, &server), CRONS as u64);
+    for round in 1..=2 {
+        create_on(&client, &free, &body("free"));
+        let sql = format!("UPDATE crons SET next_run_at = now() WHERE thread_id = '{free}'");
+        let due = execute(&place, &server, &sql).unwrap() as usize;
+        assert_eq!(due, round);
+        until("those of the other thread have run", || {
+            runs(&client, &free).len() == (1..=round).sum::<usize>()
+        });
+    }
+    assert!(runs(&client, &busy).is_empty());
+    drop(lock);
+    until("the others are served too", || due(&place, &server) == 0);
+    until("each has run once", || runs(&client, &busy).len() == CRONS);
 }

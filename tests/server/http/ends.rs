@@ -1,5 +1,8 @@
 //! What those are told who wait for a run that somebody ends, and where they can ask.
 
+use std::io::Write;
+use std::net::TcpStream;
+
 use super::*;
 use test_support::on_both_storages;
 use test_support::talk::{background, ok, until};
@@ -10,9 +13,39 @@ on_both_storages!(
     a_run_that_ended_with_a_question_answers_the_question,
     who_ended_a_run_is_said_as_langgraph_says_it,
     what_was_streamed_before_a_cancel_is_stored,
+    a_cancel_goes_on_when_its_client_leaves_before_the_end,
     a_run_that_never_began_leaves_the_thread_as_it_was,
     a_breakpoint_after_the_last_node_leaves_the_thread_idle,
 );
+
+fn a_cancel_goes_on_when_its_client_leaves_before_the_end(place: &Place) {
+    let (server, client) = serve(place);
+    let address = server.base_url().trim_start_matches("http://").to_owned();
+    for action in ["interrupt", "rollback"] {
+        let thread = client.thread();
+        let mut open = client.open_stream(&thread, &slow(300, 100));
+        open.event_named("custom");
+        let run = format!("/threads/{thread}/runs/{}", open.run());
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let request = format!(
+            "POST {run}/cancel?wait=1&action={action} HTTP/1.1\r\nhost: {address}\r\ncontent-length: 0\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        drop(stream);
+        until("the run is cancelled", || {
+            let answer = client.get(&run);
+            match action {
+                "interrupt" => answer.json()["status"] == "interrupted",
+                _ => answer.status == 404,
+            }
+        });
+        // The thread is free for the next one.
+        assert_eq!(
+            client.run(&thread, &slow(1, 1))["seen"],
+            json!(["work", "rest"])
+        );
+    }
+}
 
 fn gone() -> Value {
     json!({"__error__": {"error": "HTTPException", "message": "404: Run not found"}})

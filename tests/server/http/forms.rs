@@ -39,6 +39,46 @@ fn fields_of_a_wrong_form_are_refused() {
     }
 }
 
+/// Those that name services which this server does not call, and one of an older form of an address.
+#[test]
+fn fields_without_effect_change_no_stream() {
+    let (_server, client) = serve(&Place::sqlite());
+    let stream = |body: &Value| -> Vec<(String, Value)> {
+        let mut open = client.open_stream(&client.thread(), body);
+        let mut events = vec![];
+        while let Some(event) = open.event() {
+            if event.name != "metadata" {
+                events.push((event.name.clone(), event.data.clone()));
+            }
+        }
+        events
+    };
+    let plain = stream(&counter());
+    assert!(plain.len() > 1, "{plain:?}");
+    for (field, value) in [
+        ("feedback_keys", json!(["good", "bad"])),
+        (
+            "langsmith_tracer",
+            json!({"project_name": "p", "example_id": NOBODY}),
+        ),
+        ("langsmith_tracer", json!({})),
+        ("strict_resume", json!(true)),
+        ("strict_resume", json!(false)),
+        (
+            "checkpoint",
+            json!({"checkpoint_ns": "", "checkpoint_map": {}}),
+        ),
+        ("checkpoint", json!({})),
+        ("nobody_knows", json!([1])),
+    ] {
+        assert_eq!(
+            stream(&with(counter(), field, value.clone())),
+            plain,
+            "{field} {value}"
+        );
+    }
+}
+
 #[test]
 fn empty_lists_of_a_search_leave_everything_in() {
     let (_server, client) = serve(&Place::sqlite());
