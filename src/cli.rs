@@ -1,5 +1,7 @@
 //! The command line of the server: its subcommands and their settings.
 
+mod open_files;
+
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::{Parser, Subcommand};
@@ -123,7 +125,10 @@ where
             }
             let done = match command {
                 Command::Migrate => migrate(settings).await,
-                _ => serve(settings).await,
+                _ => {
+                    open_files::raise_limit();
+                    serve(settings).await
+                }
             };
             telemetry::flush().await;
             done

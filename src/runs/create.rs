@@ -54,6 +54,9 @@ pub(crate) struct PreparedRun {
     kwargs: Kwargs,
 }
 
+/// How often a run that resumes interrupts is created anew because its thread has changed meanwhile.
+const RESUME_TRIES: usize = 8;
+
 impl PreparedRun {
     /// Records that the event of a message of the input is written already.
     pub fn announce(&mut self, message: &Arc<str>, number: i64) -> Result<(), Error> {
@@ -74,6 +77,36 @@ impl Service {
     pub async fn create(
         &self,
         thread: Option<ThreadId>,
+        request: request::Run,
+        watch: bool,
+    ) -> Result<SubmittedRun, Error> {
+        if request.open_interrupts.is_empty() {
+            self.create_once(thread, request, watch).await
+        } else {
+            // Seldom, and too large to be part of every creation.
+            Box::pin(self.create_resuming(thread, request, watch)).await
+        }
+    }
+
+    /// Creates a run that resumes interrupts: anew while its thread changes.
+    async fn create_resuming(
+        &self,
+        thread: Option<ThreadId>,
+        request: request::Run,
+        watch: bool,
+    ) -> Result<SubmittedRun, Error> {
+        for _ in 1..RESUME_TRIES {
+            match self.create_once(thread, request.clone(), watch).await {
+                Err(Error::Changed) => {}
+                created => return created,
+            }
+        }
+        Err(Error::Changed)
+    }
+
+    async fn create_once(
+        &self,
+        thread: Option<ThreadId>,
         mut request: request::Run,
         watch: bool,
     ) -> Result<SubmittedRun, Error> {
@@ -90,7 +123,9 @@ impl Service {
             Some(thread) => self.choose_placement(thread, &request).await?,
             None => RunPlacement::default(),
         };
-        // Until the run is written: of those that resume at the same time one is accepted.
+        let unchanged_since = self.last_event(thread, &request).await?;
+        // Until the run is written: of those that resume at the same time at this process one is accepted. Those at
+        // others change the thread, so that the run is not created.
         let _lock = match thread.filter(|_| resumes(&request)) {
             Some(thread) => self.lock_resume(thread, placement.pin, &request).await?,
             None => None,
@@ -108,6 +143,7 @@ impl Service {
         });
         prepared.new.address = placement.checkpoint;
         prepared.new.branch = placement.pin;
+        prepared.new.unchanged_since = unchanged_since;
         let handle = prepared.handle;
         let frames = watch.then(|| self.follow_from_start(&handle.publisher));
         let created = if placement.changes_tree() {
@@ -219,6 +255,7 @@ impl Service {
             thread_config: thread_config(request),
             max_queued: self.inner.options.max_queued,
             access: request.requester.access.at(Level::Writer),
+            unchanged_since: None,
         };
         let publisher = Publisher::new(stream::Options {
             modes: request.stream_mode.clone(),
@@ -319,6 +356,26 @@ impl Service {
         Ok(ids.map(Arc::from).collect())
     }
 
+    /// The number of the last event of a thread, before the interrupts that a run resumes are looked up; `None` for
+    /// a run that names none, or that ends the other runs of its slot.
+    async fn last_event(
+        &self,
+        thread: Option<ThreadId>,
+        request: &request::Run,
+    ) -> Result<Option<i64>, Error> {
+        let ends_others = matches!(
+            request.multitask_strategy,
+            Strategy::Interrupt | Strategy::Rollback
+        );
+        let Some(thread) = thread.filter(|_| !request.open_interrupts.is_empty() && !ends_others)
+        else {
+            return Ok(None);
+        };
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let row = reader.thread_row(thread).await?;
+        Ok(row.map(|row| row.last_event_number))
+    }
+
     /// Refuses a run that resumes interrupts of which one is not open any more. Under the lock of
     /// those who resume, so that of two at the same time one is refused.
     async fn check_interrupts(
@@ -384,6 +441,7 @@ pub(crate) fn refusal(run: RunId, created: &Created) -> Option<Error> {
         Created::NoThread => Some(Error::NoThreadOrAssistant),
         Created::Exists => Some(Error::RunExists(run)),
         Created::QueueFull(most) => Some(Error::QueueFull(*most)),
+        Created::Changed => Some(Error::Changed),
         Created::Denied(denied) => Some(denied_creation(*denied)),
         Created::Started(..) | Created::Queued(_) => None,
     }

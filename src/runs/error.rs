@@ -55,6 +55,9 @@ pub enum Error {
     /// Another run is pending or running, and the strategy of the request is `reject`.
     #[error("the thread is busy")]
     Busy,
+    /// The thread changed whenever the interrupts to resume were looked up.
+    #[error("the thread changes all the time: send the request again")]
+    Changed,
     /// As many runs as are allowed wait on the branch.
     #[error(
         "{0} runs wait on this branch already: wait for them or cancel some, or let the operator \

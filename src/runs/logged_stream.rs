@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use tokio::time::timeout;
 
-use super::{Error, Run, Service, request::Target};
+use super::{Error, Run, RunResult, Service, Status, request::Target};
 use crate::{
     checkpoint,
     stream::{
@@ -159,7 +159,7 @@ impl LoggedStream {
         let row = self.service.find_run(self.run.thread, self.run.run).await?;
         let rest = match row.filter(|row| row.attempt > 0) {
             Some(row) => self.how_it_ended(&row).await?,
-            None => None,
+            None => self.how_it_failed().await?,
         };
         self.has_ended = true;
         Ok(rest)
@@ -183,6 +183,24 @@ impl LoggedStream {
         }
         let result = self.service.result_of_row(row).await;
         Ok(Some(result.to_error_frame()))
+    }
+
+    /// The failure of a run that has gone with its thread, if its log does not show it.
+    async fn how_it_failed(&self) -> Result<Option<Bytes>, Error> {
+        let log = &self.service.shared.parts.log;
+        let ended = log.ended_run(self.run.run).await?;
+        let Some(error) = ended.and_then(|ended| ended.error) else {
+            return Ok(None);
+        };
+        let end = u64::try_from(log.end_of_run(self.run.run).await?).unwrap_or(0);
+        if self.has_failure || self.ends_with_failure(end).await? {
+            return Ok(None);
+        }
+        let failed = RunResult {
+            error: Some(error),
+            ..RunResult::empty(Status::Error)
+        };
+        Ok(Some(failed.to_error_frame()))
     }
 
     /// Whether the last frames of the log have the failure of the run.

@@ -95,7 +95,7 @@ impl Service {
         // From here on no run that begins here is missed.
         let begun = self.awaited(run);
         let since = Since::last_event_id(join.last_event_id.as_deref());
-        if let Some(publisher) = self.publisher(run) {
+        if let Some(publisher) = self.present_publisher(run).await? {
             let frames: Box<dyn FrameSource> = if publisher.resumable() {
                 Box::new(LoggedStream::of(self, run, Some(&publisher), since, join.modes).await?)
             } else {
@@ -105,6 +105,13 @@ impl Service {
             return Ok((frames, false));
         }
         let Some(row) = self.find_run(run.thread, run.run).await? else {
+            if self.ended(access, run).await?.is_some() {
+                if since == Since::Live {
+                    return Ok((Box::new(None), true));
+                }
+                let frames = LoggedStream::of(self, run, None, since, join.modes).await?;
+                return Ok((Box::new(frames), true));
+            }
             let missing = RunResult::not_found().to_error_frame();
             return Ok((Box::new(Some(missing)), true));
         };
@@ -126,6 +133,17 @@ impl Service {
             state: State::Waiting(begun),
         };
         Ok((Box::new(frames), false))
+    }
+
+    /// The stream of a run in this process. One that has ended stays in memory for a while, also when its
+    /// run was deleted: then it is not to be shown.
+    async fn present_publisher(&self, run: Target) -> Result<Option<Arc<Publisher>>, Error> {
+        let Some(publisher) = self.publisher(run) else {
+            return Ok(None);
+        };
+        let may_be_deleted = publisher.is_closed() && !publisher.is_temporary();
+        let is_gone = may_be_deleted && self.find_run(run.thread, run.run).await?.is_none();
+        Ok((!is_gone).then_some(publisher))
     }
 
     /// The stream of a run that is about to be created, from its first frame on.

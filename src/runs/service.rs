@@ -26,7 +26,8 @@ use crate::{
     id::{RunId, ThreadId},
     metrics::Metrics,
     stream::{
-        Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription, log::LogWriter,
+        Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription,
+        log::{LogWriter, TemporaryRun},
     },
     tree::{members::Access, ttl::Ttl},
 };
@@ -274,8 +275,14 @@ impl Service {
         let thread = match self.inner.hub.get(run) {
             Some(publisher) => publisher.thread(),
             None => {
-                let thread = self.shared.parts.runs.thread_of_run(run).await?;
-                thread.ok_or(Error::NoRun(run))?
+                let parts = &self.shared.parts;
+                match parts.runs.thread_of_run(run).await? {
+                    Some(thread) => thread,
+                    None => {
+                        let ended = parts.log.ended_run(run).await?;
+                        ended.ok_or(Error::NoRun(run))?.thread
+                    }
+                }
             }
         };
         let target = Target { thread, run };
@@ -291,10 +298,28 @@ impl Service {
     pub(super) async fn authorize_stream(&self, access: &Access, run: Target) -> Result<(), Error> {
         let publisher = self.publisher(run);
         if publisher.is_some_and(|stream| stream.is_left_to(access.principal())) {
-            self.authorize_repeat(access, run.thread).await
-        } else {
-            self.authorize(access, run.thread).await
+            return self.authorize_repeat(access, run.thread).await;
         }
+        match self.authorize(access, run.thread).await {
+            Err(Error::NoThread(_)) if self.ended(access, run).await?.is_some() => {
+                self.authorize_repeat(access, run.thread).await
+            }
+            checked => checked,
+        }
+    }
+
+    /// What is left of a run that has gone with its thread, for the client that created it.
+    pub(super) async fn ended(
+        &self,
+        access: &Access,
+        run: Target,
+    ) -> Result<Option<TemporaryRun>, Error> {
+        let ended = self.shared.parts.log.ended_run(run.run).await?;
+        Ok(ended.filter(|ended| {
+            let principal = access.principal();
+            let is_own = principal.is_none() || ended.principal.as_ref() == principal;
+            is_own && ended.thread == run.thread
+        }))
     }
 
     /// One run, to be shown to a client.

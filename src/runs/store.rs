@@ -156,6 +156,9 @@ pub struct NewRun {
     pub max_queued: usize,
     /// On whose behalf it runs; that client must have the level in the transaction that creates it.
     pub access: Access,
+    /// The number of the thread's last event, after which nothing may have happened on it; `None` when
+    /// that does not matter, as for a strategy that ends other runs first.
+    pub unchanged_since: Option<i64>,
 }
 
 impl NewRun {
@@ -192,6 +195,8 @@ pub enum Created {
     Denied(Denied),
     /// As many runs as are allowed wait on the branch already.
     QueueFull(usize),
+    /// Something has happened on the thread since it was read.
+    Changed,
 }
 
 /// What became of runs that were to be created together. All of it is durable when the call returns.

@@ -63,7 +63,7 @@ pub(super) mod types {
             rank::Nearest,
             search::{Found, Listing, Search},
         },
-        stream::log::{LogChunk, NewChunk},
+        stream::log::{LogChunk, NewChunk, TemporaryRun},
         time::Timestamp,
         tree::{
             Copied, NewCopy, NewThread, Outcome, Thread,
@@ -333,8 +333,10 @@ macro_rules! log_operations {
             critical log::append_chunks([&] chunks: Vec<NewChunk>) -> Vec<Option<i64>>;
             read log::chunks_of_run(run: RunId, after: i64) -> Vec<LogChunk>;
             read log::chunks_of_thread(thread: ThreadId, after: i64) -> Vec<LogChunk>;
+            read log::ended_run(run: RunId) -> Option<TemporaryRun>;
             read log::end_of_run(run: RunId) -> i64;
             read log::thread_position(thread: ThreadId) -> i64;
+            read log::thread_start(thread: ThreadId) -> i64;
             write log::trim_run(run: RunId, before: i64) -> ();
             write log::sweep_log(age: Duration, limit: usize) -> u64;
         } { $($more)* }}

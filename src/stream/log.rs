@@ -3,7 +3,7 @@
 mod frames;
 mod writer;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,6 +12,7 @@ pub use self::{frames::LogFrames, writer::LogWriter};
 use crate::{
     checkpoint::Error,
     id::{CheckpointId, RunId, ThreadId, TreeId},
+    value::Value,
 };
 
 /// Most frames of a chunk.
@@ -65,6 +66,17 @@ pub struct LogChunk {
     pub frames: Vec<u8>,
 }
 
+/// What is stored of a run that has gone with its thread, as long as its log is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TemporaryRun {
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Who created it.
+    pub principal: Option<Arc<str>>,
+    /// `{"error", "message"}` of its failure.
+    pub error: Option<Value>,
+}
+
 /// Stores the frames of runs that can be resumed. Implemented by `storage::sqlite` and
 /// `storage::postgres`.
 #[async_trait]
@@ -80,11 +92,18 @@ pub trait Log: Send + Sync + 'static {
     /// The next chunks of a thread that have frames after a position.
     async fn chunks_of_thread(&self, thread: ThreadId, after: i64) -> Result<Vec<LogChunk>, Error>;
 
+    /// A run that has gone with its thread and left its log.
+    async fn ended_run(&self, run: RunId) -> Result<Option<TemporaryRun>, Error>;
+
     /// Number of the last frame of a run; 0 without any.
     async fn end_of_run(&self, run: RunId) -> Result<i64, Error>;
 
     /// The last position in the log of a thread; 0 without any.
     async fn thread_position(&self, thread: ThreadId) -> Result<i64, Error>;
+
+    /// The position before the first one in the log of a thread, of what is gone by now too; 0 for a thread that
+    /// never had any.
+    async fn thread_start(&self, thread: ThreadId) -> Result<i64, Error>;
 
     /// Whether other processes write to it.
     fn is_shared(&self) -> bool;
@@ -93,6 +112,6 @@ pub trait Log: Send + Sync + 'static {
     async fn trim_run(&self, run: RunId, before: i64) -> Result<(), Error>;
 
     /// Removes chunks older than `age`, and those of runs that have gone with their threads ten
-    /// minutes after the last one; how many they were, at most `limit` of each kind.
+    /// minutes after the last one, with what is stored of those runs; how many they were, at most `limit` of each kind.
     async fn sweep_log(&self, age: Duration, limit: usize) -> Result<u64, Error>;
 }

@@ -15,7 +15,7 @@ mod tree;
 
 pub use event::{Event, Method};
 pub use filter::{Channels, Filter};
-pub use run::{End, Output, Recorded, RunEvents, RunFacts};
+pub use run::{End, Ended, Output, Recorded, RunEvents, RunFacts};
 
 /// The modes that a run of the protocol records: all of its channels are made from them.
 pub const MODES: &[super::Mode] = &[

@@ -167,6 +167,11 @@ impl Publisher {
         self.resumable
     }
 
+    /// Whether its run goes with its thread, and the stream stays.
+    pub fn is_temporary(&self) -> bool {
+        self.left_to.is_some()
+    }
+
     /// Whether a client may read it when its thread is gone: the one who created its run.
     pub fn is_left_to(&self, principal: Option<&Arc<str>>) -> bool {
         let left_to = self.left_to.as_ref();

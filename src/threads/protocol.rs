@@ -1,6 +1,9 @@
 //! The events of the event-streaming protocol on a thread: those of all runs that can be replayed, from
 //! the first one on, in one order.
 
+mod expired;
+mod numbers;
+
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -63,6 +66,10 @@ pub struct ThreadEvents {
     has_ended: bool,
     /// What had happened before was delivered.
     is_replayed: bool,
+    /// What is left of an expired log was looked up.
+    is_head_shown: bool,
+    /// The position before the first one of the log, once it is known.
+    start: Option<u64>,
 }
 
 impl Service {
@@ -96,6 +103,8 @@ impl Service {
             begun: Instant::now(),
             has_ended: false,
             is_replayed: false,
+            is_head_shown: false,
+            start: None,
         };
         let withdrawn = async move {
             match access.await {
@@ -149,6 +158,12 @@ impl ThreadEvents {
             }
             let found = match self.frames.next().now_or_never() {
                 Some(found) => found,
+                None if !self.is_head_shown => {
+                    // Once for each reader, and too large to be part of every one.
+                    Box::pin(self.show_head()).await;
+                    self.is_head_shown = true;
+                    continue;
+                }
                 None if !self.is_replayed => {
                     self.is_replayed = true;
                     return Next::Replayed;
@@ -166,12 +181,8 @@ impl ThreadEvents {
     fn take(&mut self, found: Watched) {
         match found {
             Watched::Frames(frames) => self.pending.extend(frames),
-            // What the lost entries would have been numbered is not known: later numbers are
-            // greater than any of theirs.
-            Watched::Gap(_, last) => {
-                self.out.seq = self.out.seq.max(last.number().saturating_mul(4));
-            }
-            Watched::Lagged => {}
+            // Numbers follow from positions, so that those of the lost entries are left out.
+            Watched::Gap(..) | Watched::Lagged => {}
         }
     }
 
@@ -189,6 +200,9 @@ impl ThreadEvents {
         self.out.seq = 0;
         self.out.events.clear();
         self.is_replayed = false;
+        self.is_head_shown = false;
+        // The thread may have been deleted and made anew.
+        self.start = None;
     }
 
     /// Changes the channels of the events to come.
@@ -203,6 +217,9 @@ impl ThreadEvents {
 
     /// Converts the first pending frame.
     async fn convert(&mut self, subject: Subject) {
+        if let Some(position) = self.pending.front().map(|frame| frame.position) {
+            self.number(position).await;
+        }
         match subject {
             Subject::Edit => {}
             Subject::Run(run, number) => {

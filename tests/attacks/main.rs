@@ -18,3 +18,4 @@ mod queues;
 mod readers;
 mod resets;
 mod siege;
+mod streams;

@@ -42,6 +42,7 @@ pub fn new_run(thread: ThreadId) -> NewRun {
         thread_config: Map::new(),
         max_queued: 100,
         access: Access::unrestricted(),
+        unchanged_since: None,
     }
 }
 

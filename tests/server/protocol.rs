@@ -2,7 +2,9 @@
 
 mod commands;
 mod events;
+mod gone;
 mod rights;
+mod sockets;
 mod websocket;
 
 use serde_json::{Value, json};

@@ -124,7 +124,7 @@ fn ids_of_runs_that_are_not_there_are_refused(place: &Place) {
 
 fn a_stateless_run_is_its_creators_also_after_its_end(place: &Place) {
     let keys = Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
-    let server = place.start(keys);
+    let mut server = place.start(keys);
     let client = Client::of(&server);
     let [ann, bob] = ["key-a", "key-b"].map(|key| client.with_key(key));
     let mut first = open(&ann, &with(slow(200, 2), "stream_resumable", true));
@@ -142,4 +142,12 @@ fn a_stateless_run_is_its_creators_also_after_its_end(place: &Place) {
     let refused = bob.send("GET", &path, &last, b"");
     assert_eq!(refused.refused(404), "Run not found");
     assert!(!refused.text().contains("seen"));
+    // Whose it was is stored.
+    server.restart();
+    let client = Client::of(&server);
+    let [ann, bob] = ["key-a", "key-b"].map(|key| client.with_key(key));
+    assert_eq!(rest(ann.open("GET", &path, &last, b"")), whole);
+    let refused = bob.send("GET", &path, &last, b"");
+    assert_eq!(refused.refused(404), "Run not found");
+    assert_eq!(rest(ann.open("GET", &path, &[], b"")), []);
 }

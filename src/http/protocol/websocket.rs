@@ -141,7 +141,9 @@ async fn serve(
     };
     let io = TokioIo::new(upgraded);
     let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-    if let End::Close(code, reason) = talk(&mut socket, session, &limits, &cut).await {
+    // It is large, and there is one for each connection.
+    let talk = Box::pin(talk(&mut socket, session, &limits, &cut));
+    if let End::Close(code, reason) = talk.await {
         let frame = CloseFrame {
             code,
             reason: reason.into(),

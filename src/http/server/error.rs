@@ -217,7 +217,7 @@ impl From<runs::Error> for Error {
                 Self::unknown_graph(&name, &known)
             }
             E::NoRun(_) | E::GraphGone { .. } => Self::missing(error.to_string()),
-            E::NoInterrupt(_) => Self::conflict(error.to_string()),
+            E::NoInterrupt(_) | E::Changed => Self::conflict(error.to_string()),
             E::NoCheckpoint(id) => Self::no_checkpoint(id),
             E::ThreadExists(id) => Self::thread_exists(id),
             E::RunExists(id) => Self::run_exists(id),

@@ -7,13 +7,15 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::{
-    columns::{all, column, one},
+    columns::{JsonText, all, column, one},
     connection::{Failure, prepare},
 };
 use crate::{
     checkpoint::Error,
     id::{RunId, ThreadId},
-    stream::log::{CHUNK_FRAMES, ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS},
+    stream::log::{
+        CHUNK_FRAMES, ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun,
+    },
 };
 
 /// Marks the frames of runs `o` that died, and that no checkpoint of the run stands for: those since the
@@ -46,9 +48,9 @@ w AS MATERIALIZED (
 g AS MATERIALIZED (
   SELECT c.* FROM c WHERE (c.epoch IS NULL OR c.run_id IN (SELECT f.run_id FROM f)) AND c.n NOT IN (SELECT w.n FROM w)),
 p AS (
-  INSERT INTO stream_positions AS s (thread_id, tree_id, last, added)
+  INSERT INTO stream_positions AS s (thread_id, tree_id, last, added, first)
   SELECT g.thread_id, g.tree_id, (extract(epoch FROM now()) * 1000000)::bigint + sum(g.last_seq - g.first_seq + 1)::bigint,
-         sum(g.last_seq - g.first_seq + 1)::bigint
+         sum(g.last_seq - g.first_seq + 1)::bigint, (extract(epoch FROM now()) * 1000000)::bigint
     FROM g GROUP BY g.thread_id, g.tree_id ORDER BY g.thread_id
   ON CONFLICT (thread_id, tree_id) DO UPDATE SET last = s.last + EXCLUDED.added, added = EXCLUDED.added
   RETURNING s.thread_id, s.last - s.added AS base),
@@ -78,6 +80,8 @@ const END_OF_RUN: &str =
 
 const POSITION: &str = "SELECT last FROM stream_positions WHERE thread_id = $1";
 
+const START: &str = "SELECT first FROM stream_positions WHERE thread_id = $1";
+
 const TRIM: &str = "DELETE FROM run_events WHERE run_id = $1 AND last_seq < $2";
 
 const SWEEP: &str = "
@@ -91,6 +95,12 @@ DELETE FROM run_events WHERE ctid = ANY (ARRAY(
      AND (SELECT 1 FROM runs r WHERE r.run_id = e.run_id) IS NULL
      AND (SELECT n.created_at FROM run_events n WHERE n.run_id = e.run_id ORDER BY n.first_seq DESC LIMIT 1) < now() - make_interval(secs => $1)
    LIMIT $2 FOR UPDATE OF e SKIP LOCKED))";
+
+const ENDED: &str = "SELECT thread_id, principal, error FROM ended_runs WHERE run_id = $1";
+
+const SWEEP_RUNS: &str = "
+DELETE FROM ended_runs WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM ended_runs WHERE ended_at < now() - make_interval(secs => $1) LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
 pub(super) async fn append_chunks(
     db: &Object,
@@ -165,6 +175,20 @@ pub(super) async fn chunks_of_thread(
     all(db, OF_THREAD, &params, chunk_of).await
 }
 
+pub(super) async fn ended_run(db: &Object, run: RunId) -> Result<Option<TemporaryRun>, Failure> {
+    let key: [&(dyn ToSql + Sync); 1] = [&run.0];
+    one(db, ENDED, &key, |row| {
+        Ok(TemporaryRun {
+            thread: ThreadId(column(row, "thread_id")?),
+            principal: column::<Option<&str>>(row, "principal")?.map(Into::into),
+            error: column::<Option<JsonText>>(row, "error")?
+                .map(|json| json.value())
+                .transpose()?,
+        })
+    })
+    .await
+}
+
 pub(super) async fn end_of_run(db: &Object, run: RunId) -> Result<i64, Failure> {
     let key: [&(dyn ToSql + Sync); 1] = [&run.0];
     let last = one(db, END_OF_RUN, &key, |row| column(row, "last_seq"));
@@ -175,6 +199,12 @@ pub(super) async fn thread_position(db: &Object, thread: ThreadId) -> Result<i64
     let key: [&(dyn ToSql + Sync); 1] = [&thread.0];
     let last = one(db, POSITION, &key, |row| column(row, "last"));
     Ok(last.await?.unwrap_or(0))
+}
+
+pub(super) async fn thread_start(db: &Object, thread: ThreadId) -> Result<i64, Failure> {
+    let key: [&(dyn ToSql + Sync); 1] = [&thread.0];
+    let first = one(db, START, &key, |row| column(row, "first"));
+    Ok(first.await?.unwrap_or(0))
 }
 
 pub(super) async fn trim_run(db: &Object, run: RunId, before: i64) -> Result<(), Failure> {
@@ -190,6 +220,8 @@ pub(super) async fn sweep_log(db: &Object, age: Duration, limit: usize) -> Resul
     let sweep = prepare(db, SWEEP_ENDED).await?;
     let params: [&(dyn ToSql + Sync); 2] = [&ENDED_AGE.as_secs_f64(), &limit];
     let ended = db.execute(&sweep, &params).await?;
+    let runs = prepare(db, SWEEP_RUNS).await?;
+    db.execute(&runs, &params).await?;
     Ok(old + ended)
 }
 
@@ -209,7 +241,10 @@ statements!(
     OF_THREAD,
     END_OF_RUN,
     POSITION,
+    START,
     TRIM,
     SWEEP,
-    SWEEP_ENDED
+    SWEEP_ENDED,
+    ENDED,
+    SWEEP_RUNS
 );

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Row, params};
 
-use super::columns::{all, id, one};
+use super::columns::{all, id, json_if, one};
 use crate::{
     checkpoint::{Error, Slot},
     id::{RunId, ThreadId},
-    stream::log::{CHUNK_FRAMES, ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS},
+    stream::log::{
+        CHUNK_FRAMES, ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun,
+    },
     time::Timestamp,
 };
 
@@ -17,8 +19,8 @@ const OWNED: &str = "SELECT 1 FROM runs WHERE run_id = ?1 AND status = 'running'
 
 const WRITTEN: &str = "SELECT position FROM run_events WHERE run_id = ?1 AND first_seq = ?2";
 
-const ADVANCE: &str = "INSERT INTO stream_positions (thread_id, tree_id, last, added) \
-     VALUES (?1, ?2, ?3 + ?4, ?4) ON CONFLICT (thread_id, tree_id) DO UPDATE \
+const ADVANCE: &str = "INSERT INTO stream_positions (thread_id, tree_id, last, added, first) \
+     VALUES (?1, ?2, ?3 + ?4, ?4, ?3) ON CONFLICT (thread_id, tree_id) DO UPDATE \
      SET last = last + excluded.added, added = excluded.added RETURNING last";
 
 const APPEND: &str = "INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, \
@@ -42,6 +44,8 @@ const END_OF_RUN: &str =
 
 const POSITION: &str = "SELECT last FROM stream_positions WHERE thread_id = ?1";
 
+const START: &str = "SELECT first FROM stream_positions WHERE thread_id = ?1";
+
 const TRIM: &str = "DELETE FROM run_events WHERE run_id = ?1 AND last_seq < ?2";
 
 const SWEEP: &str = "DELETE FROM run_events WHERE rowid IN ( \
@@ -54,6 +58,11 @@ const SWEEP_ENDED: &str = "DELETE FROM run_events WHERE rowid IN ( \
       AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = e.run_id) \
       AND (SELECT n.created_at FROM run_events n WHERE n.run_id = e.run_id \
            ORDER BY n.first_seq DESC LIMIT 1) < ?1 LIMIT ?2)";
+
+const ENDED: &str = "SELECT thread_id, principal, error FROM ended_runs WHERE run_id = ?1";
+
+const SWEEP_RUNS: &str = "DELETE FROM ended_runs WHERE (run_id, tree_id) IN ( \
+     SELECT run_id, tree_id FROM ended_runs INDEXED BY ended_runs_age WHERE ended_at < ?1 LIMIT ?2)";
 
 /// Frames of an attempt that died and that no checkpoint of the run stands for: those since the head,
 /// and all while the head is not the run's own.
@@ -126,6 +135,16 @@ pub(super) fn chunks_of_thread(
     all(db, OF_THREAD, params, read_chunk)
 }
 
+pub(super) fn ended_run(db: &Connection, run: RunId) -> Result<Option<TemporaryRun>, Error> {
+    one(db, ENDED, [run.0.as_bytes()], |row| {
+        Ok(TemporaryRun {
+            thread: id(row, 0)?,
+            principal: row.get::<_, Option<String>>(1)?.map(Into::into),
+            error: json_if(row, 2)?,
+        })
+    })
+}
+
 pub(super) fn end_of_run(db: &Connection, run: RunId) -> Result<i64, Error> {
     let last = one(db, END_OF_RUN, [run.0.as_bytes()], |row| row.get(0))?;
     Ok(last.unwrap_or(0))
@@ -134,6 +153,11 @@ pub(super) fn end_of_run(db: &Connection, run: RunId) -> Result<i64, Error> {
 pub(super) fn thread_position(db: &Connection, thread: ThreadId) -> Result<i64, Error> {
     let last = one(db, POSITION, [thread.0.as_bytes()], |row| row.get(0))?;
     Ok(last.unwrap_or(0))
+}
+
+pub(super) fn thread_start(db: &Connection, thread: ThreadId) -> Result<i64, Error> {
+    let first = one(db, START, [thread.0.as_bytes()], |row| row.get(0))?;
+    Ok(first.unwrap_or(0))
 }
 
 pub(super) fn trim_run(db: &Connection, run: RunId, before: i64) -> Result<(), Error> {
@@ -145,14 +169,16 @@ pub(super) fn trim_run(db: &Connection, run: RunId, before: i64) -> Result<(), E
 pub(super) fn sweep_log(db: &Connection, age: Duration, limit: usize) -> Result<u64, Error> {
     let now = Timestamp::now();
     let oldest = now.plus_seconds(-age.as_secs_f64());
-    let ended = now.plus_seconds(-ENDED_AGE.as_secs_f64());
+    let gone = now.plus_seconds(-ENDED_AGE.as_secs_f64());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let old = db
         .prepare_cached(SWEEP)?
         .execute(params![oldest.0, limit])?;
     let ended = db
         .prepare_cached(SWEEP_ENDED)?
-        .execute(params![ended.0, limit])?;
+        .execute(params![gone.0, limit])?;
+    db.prepare_cached(SWEEP_RUNS)?
+        .execute(params![gone.0, limit])?;
     Ok((old + ended) as u64)
 }
 

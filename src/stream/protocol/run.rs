@@ -55,6 +55,17 @@ pub enum End {
     Cancelled,
 }
 
+/// The end of a run of which no frame is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    pub end: End,
+    /// Nodes of the head have not run yet.
+    pub waits: bool,
+}
+
 /// Where events are put. Those of channels that nobody wants are counted, and not made.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -195,6 +206,17 @@ impl RunEvents {
                 into.extend_from_slice(&data);
             });
         }
+    }
+
+    /// Emits the state that a run has left, a JSON text, and its end.
+    pub fn show_end(&mut self, ended: &Ended, values: &str, out: &mut Output) {
+        self.begun = true;
+        self.stopped = ended.waits;
+        let shown = state::values(values, self.facts.is_protocol);
+        self.emit(Method::Values, &[].into(), out, |into| {
+            into.extend_from_slice(&shown.data);
+        });
+        self.end(&ended.end, out);
     }
 
     fn begin(&mut self, out: &mut Output) {

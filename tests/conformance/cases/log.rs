@@ -183,12 +183,25 @@ pub async fn runs_of_a_thread_share_positions_without_a_gap(b: &Backend) {
     for (thread, count) in [(one, 45), (other, 22)] {
         let chunks = b.of_thread(thread, 0).await;
         let mut next = chunks[0].position;
+        let start = b.log.thread_start(thread).await.unwrap();
+        assert_eq!(next, start + 1);
         for chunk in &chunks {
             assert_eq!(chunk.position, next);
             next += chunk.last - chunk.first + 1;
         }
         assert_eq!(next - chunks[0].position, count);
+        let (last, far) = (chunks[chunks.len() - 1].run, i64::MAX);
+        b.log.trim_run(last, far).await.unwrap();
+        b.log.trim_run(first.id, far).await.unwrap();
+        assert_eq!(b.of_thread(thread, 0).await, []);
+        assert_eq!(
+            b.log.thread_start(thread).await.unwrap(),
+            start,
+            "what is gone counts"
+        );
     }
+    let unknown = ThreadId::mint();
+    assert_eq!(b.log.thread_start(unknown).await.unwrap(), 0);
 }
 
 pub async fn a_takeover_supersedes_what_no_checkpoint_stands_for(b: &Backend) {
@@ -289,6 +302,12 @@ pub async fn old_chunks_are_swept_and_those_of_stateless_runs_stay_a_while(b: &B
     b.runs.finish(end).await.unwrap();
     assert!(b.trees.thread(id).await.unwrap().is_none());
     assert_eq!(b.of_run(stateless.id, 0).await, [(1, 1)]);
+    let ended = b.log.ended_run(stateless.id).await.unwrap().unwrap();
+    assert_eq!(
+        (ended.thread, ended.principal, ended.error),
+        (id, None, None)
+    );
+    assert_eq!(b.log.ended_run(run.id).await.unwrap(), None);
     let hour = Duration::from_secs(3600);
     assert_eq!(b.log.sweep_log(hour, 100).await.unwrap(), 0);
     assert_eq!(b.log.sweep_log(Duration::ZERO, 4).await.unwrap(), 4);

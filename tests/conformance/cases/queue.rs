@@ -118,6 +118,36 @@ pub async fn a_claim_takes_no_more_than_asked(b: &Backend) {
     assert_eq!(claim(b, 2).await, waiting[2..]);
 }
 
+pub async fn a_run_is_created_only_while_its_thread_has_not_changed(b: &Backend) {
+    let thread = b.thread().await;
+    let last = async || {
+        let mut rows = b.trees.reader().await.unwrap();
+        let row = rows.thread_row(thread).await.unwrap().unwrap();
+        row.last_event_number
+    };
+    let before = last().await;
+    let since = |number| NewRun {
+        unchanged_since: Some(number),
+        ..new_run(thread)
+    };
+    let created = b.runs.create_run(since(before)).await.unwrap();
+    assert!(matches!(created, Created::Started(..)), "{created:?}");
+    let refused = since(before);
+    let (id, now) = (refused.id, last().await);
+    let created = b.runs.create_run(refused).await.unwrap();
+    assert!(matches!(created, Created::Changed), "{created:?}");
+    assert!(b.runs.run(thread, id).await.unwrap().is_none());
+    assert_eq!(last().await, now, "what was refused changes nothing");
+    let created = b.runs.create_run(since(now)).await.unwrap();
+    assert!(matches!(created, Created::Queued(_)), "{created:?}");
+    // Of many at once one is created.
+    let now = last().await;
+    let all = (0..8).map(|_| b.runs.create_run(since(now)));
+    let all = futures::future::join_all(all).await;
+    let is_created = |one: &&Result<Created, Error>| matches!(one, Ok(Created::Queued(_)));
+    assert_eq!(all.iter().filter(is_created).count(), 1, "{all:?}");
+}
+
 pub async fn a_run_waits_for_its_time(b: &Backend) {
     let thread = b.thread().await;
     let run = b

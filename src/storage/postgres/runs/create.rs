@@ -53,7 +53,8 @@ WITH b AS (
          (SELECT CASE WHEN o.owner = $17::text THEN 'owner' ELSE (SELECT m.level FROM tree_members m WHERE m.tree_id = o.tree_id AND m.principal = $17) END
             FROM trees o WHERE o.tree_id = t.tree_id AND $17 IS NOT NULL) AS level,
          $7::jsonb IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.checkpoint_ns = ''
-                    AND c.checkpoint_id = ($7::jsonb->>'checkpoint_id')::uuid) AS gone
+                    AND c.checkpoint_id = ($7::jsonb->>'checkpoint_id')::uuid) AS gone,
+         COALESCE(t.last_event_number <> $21::bigint, false) AS changed
     FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.thread_id = t.thread_id
      AND b.branch_id = COALESCE($15::uuid, t.active_branch_id)
     CROSS JOIN LATERAL (SELECT count(*) AS queued FROM (
@@ -62,7 +63,7 @@ WITH b AS (
       (SELECT 1 FROM runs r WHERE r.thread_id = t.thread_id AND r.branch_id IS NULL AND r.tree_id = t.tree_id AND r.status = 'pending'
           AND b.branch_id = t.active_branch_id LIMIT $19)) w) q
    WHERE t.thread_id = $2 AND t.deleted_at IS NULL),
-n AS (SELECT b.*, NOT b.taken AND $11::uuid IS NOT NULL AND $10::float8 <= 0 AS starts FROM b WHERE NOT (b.taken AND $12) AND NOT b.gone AND b.queued < $19
+n AS (SELECT b.*, NOT b.taken AND $11::uuid IS NOT NULL AND $10::float8 <= 0 AS starts FROM b WHERE NOT (b.taken AND $12) AND NOT b.gone AND NOT b.changed AND b.queued < $19
        AND ($17 IS NULL OR b.level = ANY ($18::text[]))),
 r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
@@ -93,7 +94,7 @@ ev AS (
     event_code!(RUN_ENQUEUED),
     ")) k(starts, after, kind) ON k.starts = (r.status = 'running')
    WHERE NOT r.temporary)
-SELECT b.branch_id AS active_branch_id, b.gone, b.level, b.queued >= $19 AS is_full, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,",
+SELECT b.branch_id AS active_branch_id, b.gone, b.changed, b.level, b.queued >= $19 AS is_full, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,",
     run_columns!(),
     "FROM b LEFT JOIN r ON true"
 );
@@ -425,6 +426,7 @@ async fn outcome(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Crea
     match (exists, new.address) {
         (Some(_), _) => Ok(Created::Exists),
         (None, Some(id)) if column(&row, "gone")? => Err(Error::Pruned(id).into()),
+        _ if column(&row, "changed")? => Ok(Created::Changed),
         _ if new.strategy != Strategy::Reject && column(&row, "is_full")? => {
             Ok(Created::QueueFull(new.max_queued))
         }
@@ -478,6 +480,7 @@ async fn insert(
                 &levels,
                 &max_queued,
                 &new.webhook(),
+                &new.unchanged_since,
             ],
         )
         .await

@@ -97,7 +97,9 @@ async fn fire_within(client: &Object, firing: &Firing) -> Result<Fired, Failure>
         Created::Started(..) | Created::Queued(_) | Created::Exists => {
             advance(client, firing, true).await?;
         }
-        Created::Busy | Created::QueueFull(_) => advance(client, firing, false).await?,
+        Created::Busy | Created::QueueFull(_) | Created::Changed => {
+            advance(client, firing, false).await?
+        }
     }
     Ok(Fired::Past(created))
 }

@@ -257,7 +257,8 @@ pub(super) async fn create_run(db: &Object, new: NewRun) -> Result<Created, Fail
         | Created::NoThread
         | Created::Exists
         | Created::Denied(_)
-        | Created::QueueFull(_) => "ROLLBACK TO run; RELEASE run",
+        | Created::QueueFull(_)
+        | Created::Changed => "ROLLBACK TO run; RELEASE run",
     };
     db.batch_execute(end).await?;
     Ok(created)

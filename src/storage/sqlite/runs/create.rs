@@ -30,6 +30,9 @@ use crate::{
     value::Map,
 };
 
+/// A thread on which nothing has happened after an event.
+const UNCHANGED: &str = "SELECT 1 FROM threads WHERE thread_id = ?1 AND last_event_number = ?2";
+
 pub(in super::super) fn create(
     db: &Connection,
     new: NewRun,
@@ -64,6 +67,13 @@ pub(in super::super) fn create(
         if let Err(denied) = new.access.check(new.thread, level) {
             return Ok(Created::Denied(denied));
         }
+    }
+    if let Some(number) = new.unchanged_since
+        && !db
+            .prepare_cached(UNCHANGED)?
+            .exists(params![new.thread.0.as_bytes(), number])?
+    {
+        return Ok(Created::Changed);
     }
     let mut taken = false;
     match new.strategy {

@@ -50,7 +50,7 @@ pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired, 
             db.prepare_cached(FORGET)?.execute([cron])?;
         }
         Created::Started(..) | Created::Queued(_) | Created::Exists => advance(db, firing, true)?,
-        Created::Busy | Created::QueueFull(_) => advance(db, firing, false)?,
+        Created::Busy | Created::QueueFull(_) | Created::Changed => advance(db, firing, false)?,
     }
     Ok(Fired::Past(created))
 }
