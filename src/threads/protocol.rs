@@ -251,7 +251,18 @@ impl ThreadEvents {
             }
             Subject::End(run) => {
                 if !self.runs.contains_key(&run) {
-                    return;
+                    let is_logged = self
+                        .pending
+                        .front()
+                        .is_some_and(|frame| frame.position.is_logged());
+                    if !is_logged {
+                        // It has no events.
+                        return;
+                    }
+                    // Those before its end have expired.
+                    let facts = self.facts(run).await;
+                    self.runs.insert(run, RunEvents::new(facts));
+                    self.last = Some(run);
                 }
                 let end = self.end_of(run).await;
                 if let Some(events) = self.runs.get_mut(&run) {
