@@ -8,19 +8,13 @@ pub mod error;
 mod execute;
 mod finish;
 pub mod listing;
-mod logged_stream;
 mod observe;
-mod placement;
-mod probe;
-mod remote_stream;
-mod report;
 pub mod request;
 pub mod result;
 pub mod service;
 pub mod shared;
-mod starting_point;
 pub mod store;
-mod waiting;
+mod streams;
 mod worker;
 
 pub use active::RunHandle;
@@ -28,6 +22,7 @@ pub(crate) use create::{PreparedRun, refusal};
 pub use error::Error;
 pub(crate) use execute::command_of;
 pub use listing::Listing;
+pub use observe::Waiting;
 pub use result::RunResult;
 pub use service::{Options, Service};
 pub use shared::{Parts, Shared};
@@ -37,4 +32,3 @@ pub use store::{
     OpenRunState, OpenedRun, PoolState, QueueClaim, Recover, Recovered, Run, Status, Store,
     Strategy, Tx, Undo,
 };
-pub use waiting::Waiting;

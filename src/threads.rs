@@ -3,6 +3,7 @@
 
 pub mod branches;
 pub mod diff;
+pub mod error;
 pub mod events;
 pub mod forks;
 pub mod lifecycle;
@@ -20,5 +21,5 @@ mod tags;
 pub mod tree_view;
 mod usage;
 
-pub use crate::runs::Error;
+pub use error::Error;
 pub use service::Service;

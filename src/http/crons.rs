@@ -153,7 +153,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     let (crons, viewer) = (call.crons().clone(), call.viewer_of_crons());
     let rows = Listing::in_batches(found, move |ids| {
         let (crons, viewer) = (crons.clone(), viewer.clone());
-        async move { Ok(crons.shown(viewer, ids, with_content).await?) }
+        async move { crons.shown(viewer, ids, with_content).await }
     });
     let rows = rows.map(move |mut row| {
         page::retain(std::slice::from_mut(&mut row), select.as_deref());

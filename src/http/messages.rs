@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     id::{RunId, ThreadId},
-    threads::messages::{QueuedMessage, StoredPost},
+    threads::{
+        self,
+        messages::{QueuedMessage, StoredPost},
+    },
     tree::{
         event::shown_role,
         messages::{Incoming, item::MessageItem, page::MessagePage},
@@ -104,7 +107,7 @@ fn name(incoming: &mut Incoming, key: RunId, at: usize) {
 
 /// The error of a run that is refused because of another one, with a code: where LangGraph's
 /// clients create runs it has none.
-fn coded_conflict(error: crate::runs::Error) -> Error {
+fn coded_conflict(error: threads::Error) -> Error {
     let error = Error::from(error);
     match (error.code, error.status) {
         (None, StatusCode::CONFLICT) => error.with_code("branch_busy"),

@@ -8,7 +8,11 @@ use crate::{
     engine::{self, Ended, Finished, Input, StateUpdate, StateUpdater, update::COPY},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
-    tree::{self, Outcome, StateReader, ThreadState, load, read, start},
+    tree::{
+        self, Outcome, StateReader, ThreadState, load,
+        read::{self, Rules},
+        start,
+    },
     value::{Map, Value},
 };
 
@@ -195,7 +199,11 @@ impl Thread {
 
     fn reader<'a>(&'a self, thread: &'a tree::Thread) -> StateReader<'a> {
         let saver = &self.parts.saver;
-        StateReader { saver, thread }
+        StateReader {
+            saver,
+            thread,
+            rules: Rules::Library,
+        }
     }
 
     fn graph_at(&self, ns: &Arc<str>) -> Result<Arc<Compiled>, Error> {

@@ -4,17 +4,20 @@
 mod batch;
 mod cron;
 mod metadata;
+mod placement;
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use self::metadata::{own_keys, run_metadata, thread_config, thread_metadata};
+use self::{
+    metadata::{own_keys, run_metadata, thread_config, thread_metadata},
+    placement::RunPlacement,
+};
 use super::{
     Created, Error, NewRun, Run, RunHandle, Service, Strategy,
     active::PendingRun,
     execute::{Start, context_properties},
-    placement::RunPlacement,
     request::{self, Ids, IfNotExists, Kwargs, OnCompletion, identity},
 };
 use crate::{

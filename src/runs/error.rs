@@ -6,7 +6,7 @@ use crate::{
     tree::{self, members::Denied},
 };
 
-/// Why a request about threads and runs was not carried out. Nothing was written.
+/// Why a request about runs was not carried out. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such thread.
@@ -31,12 +31,6 @@ pub enum Error {
         /// The names of the registered graphs.
         known: Vec<String>,
     },
-    /// The thread has no graph yet: no run was ever created on it.
-    #[error(
-        "Thread '{0}' has no assigned graph ID. Start a run on it, or create it with \
-         metadata.graph_id."
-    )]
-    NoGraph(ThreadId),
     /// No such run.
     #[error("Run not found")]
     NoRun(RunId),
@@ -46,9 +40,6 @@ pub enum Error {
     /// The checkpoint is not one of the thread.
     #[error("Checkpoint {0} not found")]
     NoCheckpoint(CheckpointId),
-    /// The thread id is taken.
-    #[error("Thread with ID {0} already exists")]
-    ThreadExists(ThreadId),
     /// The run id is taken.
     #[error("Run with ID {0} already exists")]
     RunExists(RunId),
@@ -64,12 +55,6 @@ pub enum Error {
          raise BACKSTITCH_MAX_QUEUED"
     )]
     QueueFull(usize),
-    /// A state edit while a run is pending or running.
-    #[error(
-        "Thread {0} has in-flight runs: wait for them to finish or cancel them before changing \
-         its state"
-    )]
-    InFlight(ThreadId),
     /// The request cannot be carried out as it stands.
     #[error("{0}")]
     Invalid(String),
@@ -82,9 +67,6 @@ pub enum Error {
     /// There are more than one request cancels.
     #[error("{0} runs were cancelled, and there are more: send the request again")]
     MoreToCancel(usize),
-    /// The thread was created, and updates of its state were not applied.
-    #[error("Thread {0} was created, but there were problems updating the state: {1}")]
-    CreatedWithoutUpdates(ThreadId, Box<Self>),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,

@@ -2,6 +2,7 @@
 
 mod engine_request;
 mod reattempt;
+mod starting_point;
 
 use std::sync::Arc;
 

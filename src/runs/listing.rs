@@ -4,19 +4,17 @@ use std::pin::Pin;
 
 use futures::{Stream, StreamExt};
 
-use super::Error;
-
 /// The items of a list that is longer than what is read of it at once.
-pub type Items<T> = Pin<Box<dyn Stream<Item = Result<T, Error>> + Send>>;
+pub type Items<T, E> = Pin<Box<dyn Stream<Item = Result<T, E>> + Send>>;
 
 /// A list that is read while it is written. Its sizes are known before anything is read.
-pub struct Listing<T> {
+pub struct Listing<T, E> {
     /// Bytes that are stored of its largest item.
     pub largest: u64,
     /// Bytes, as they are stored, of what is read at once.
     pub at_once: u64,
     /// Its items.
-    pub items: Items<T>,
+    pub items: Items<T, E>,
 }
 
 /// What a value takes in memory while it is read, decoded and used, as a multiple of what is stored
@@ -26,7 +24,7 @@ pub const IN_MEMORY: u64 = 6;
 /// Bytes, as they are stored, that are read together unless one item alone has more.
 pub const BATCH_BYTES: u64 = 1 << 20;
 
-impl<T: Send + 'static> Listing<T> {
+impl<T: Send + 'static, E: Send + 'static> Listing<T, E> {
     /// A list of what is in memory already, of so many bytes.
     pub fn of(items: Vec<T>, bytes: u64) -> Self {
         Self {
@@ -44,7 +42,7 @@ impl<T: Send + 'static> Listing<T> {
     ) -> Self
     where
         K: Send + 'static,
-        R: Future<Output = Result<Vec<T>, Error>> + Send,
+        R: Future<Output = Result<Vec<T>, E>> + Send,
     {
         let largest = keys.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
         let batches = batches(keys);
@@ -68,7 +66,7 @@ impl<T: Send + 'static> Listing<T> {
     }
 
     /// The list of what a function makes of the items.
-    pub fn map<U>(self, mut make: impl FnMut(T) -> U + Send + 'static) -> Listing<U> {
+    pub fn map<U>(self, mut make: impl FnMut(T) -> U + Send + 'static) -> Listing<U, E> {
         Listing {
             largest: self.largest,
             at_once: self.at_once,

@@ -1,11 +1,18 @@
 //! What those who watch the server learn of its runs.
 
+mod probe;
+mod waiting;
+
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Error, PoolState, Service, Waiting};
+use super::{Error, PoolState, Service};
 use crate::metrics::Metrics;
+
+pub(super) use probe::Probe;
+pub(super) use waiting::LastRead;
+pub use waiting::Waiting;
 
 /// The most open runs that are read to be counted.
 const COUNTED_MAX: usize = 10_000;

@@ -13,10 +13,9 @@ use super::{
     Error, Listing, Run, RunHandle, Shared, Status,
     active::ActiveRuns,
     listing::BATCH_BYTES,
-    probe::Probe,
+    observe::{LastRead, Probe},
     request::Target,
     shared::AccessWatch,
-    waiting::LastRead,
     worker::{Deliveries, Freed},
 };
 use crate::{
@@ -356,7 +355,7 @@ impl Service {
         status: Option<Status>,
         (limit, offset): (usize, usize),
         with_requests: bool,
-    ) -> Result<Listing<Run>, Error> {
+    ) -> Result<Listing<Run, Error>, Error> {
         self.authorize(access, thread).await?;
         self.shared.thread(thread).await?;
         let runs = self.shared.parts.runs.clone();

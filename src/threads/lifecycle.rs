@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     id::{AssistantId, EventId, ThreadId},
+    runs,
     tree::{
         self, Copied, ErrorKind, IfExists, NewCopy, NewThread, event, fork,
         members::Level,
@@ -62,8 +63,8 @@ impl Service {
                 .await
                 .map_err(|error| match error {
                     // One of somebody else, who created it with this id.
-                    Error::NoThread(_) => Error::ThreadExists(id),
-                    error => error,
+                    runs::Error::NoThread(_) => Error::ThreadExists(id),
+                    error => error.into(),
                 })?;
         }
         if create.supersteps.is_empty() {
@@ -198,7 +199,13 @@ impl Service {
         });
         // Nothing is pruned when one of them may not be.
         for id in &ids {
-            found(acting.runs.authorize(&acting.access, *id).await)?;
+            found(
+                acting
+                    .runs
+                    .authorize(&acting.access, *id)
+                    .await
+                    .map_err(Error::from),
+            )?;
         }
         let mut pruned = 0;
         for id in ids {

@@ -62,7 +62,7 @@ impl FoundThreads {
     }
 
     /// The threads as clients see them, each of which is read when its turn comes.
-    pub fn listing(self, service: Service) -> Listing<View> {
+    pub fn listing(self, service: Service) -> Listing<View, Error> {
         let largest = self.found.iter().map(|found| found.bytes).max();
         let largest = largest.unwrap_or(0);
         Listing {
@@ -215,7 +215,7 @@ impl Service {
         let row = &found.row;
         match &found.head {
             FoundHead::Absent => Ok(Head::default()),
-            FoundHead::Unread => self.shared.head_of(row).await,
+            FoundHead::Unread => Ok(self.shared.head_of(row).await?),
             FoundHead::Read(rows) => {
                 let registered = self.shared.graph_of(&row.metadata);
                 let topology = registered.as_ref().map(|graph| &*graph.topology);

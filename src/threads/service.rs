@@ -70,7 +70,7 @@ impl Service {
     /// # Errors
     /// It cannot: its disk is full, or it is not there.
     pub async fn probe(&self) -> Result<(), Error> {
-        self.runs.probe().await
+        Ok(self.runs.probe().await?)
     }
 
     /// Whether the storage responds.
@@ -89,7 +89,7 @@ impl Service {
     /// No such thread, or none of the client's; 403 below the level; or the storage failed.
     pub(super) async fn row(&self, id: ThreadId) -> Result<Thread, Error> {
         self.runs.authorize(&self.access, id).await?;
-        self.shared.thread(id).await
+        Ok(self.shared.thread(id).await?)
     }
 
     /// Rows to read, and a thread that the client may read.

@@ -1,4 +1,4 @@
-//! Reading states of a thread: at a checkpoint, at present or over time, with those of subgraphs.
+//! Reading states of a thread: at a checkpoint, at present or over time, with those of the graphs inside its tasks.
 
 pub mod graphless;
 pub mod head;
@@ -15,11 +15,11 @@ use crate::{
     },
     engine::{
         self,
-        snapshot::{Snapshot, exact},
+        snapshot::{Snapshot, exact, snapshot},
         topology::Topology,
     },
     graph::{Body, Compiled, Node, Persist},
-    id::CheckpointId,
+    id::{BranchId, CheckpointId},
 };
 
 /// A state with the pending writes stored beside it.
@@ -33,12 +33,32 @@ pub struct ThreadState {
     pub subgraphs: HashMap<Arc<str>, ThreadState>,
 }
 
+/// What counts where LangGraph's library and its server differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// A superstep whose results conflict is refused, and the state inside a task is the newest of its
+    /// namespace.
+    Library,
+    /// A superstep whose results conflict is shown as it began, and the state inside a task is the one
+    /// on the path of the branch.
+    Server,
+}
+
+/// Where the states inside the tasks of a state are.
+pub struct Inside {
+    at: At,
+    /// The branch whose pending writes count.
+    branch: BranchId,
+}
+
 /// Reads the states of one thread.
 pub struct StateReader<'a> {
     /// The storage.
     pub saver: &'a Arc<dyn Saver>,
     /// The thread as it is now.
     pub thread: &'a Thread,
+    /// Which rules count.
+    pub rules: Rules,
 }
 
 impl StateReader<'_> {
@@ -66,9 +86,11 @@ impl StateReader<'_> {
             Some(id) if self.thread.head != Some(id) => load::keep_first_writes(&mut decoded),
             _ => load::keep_own_writes(&mut decoded, self.thread.active_branch),
         }
-        self.render(graph, ns, &decoded, at.is_none(), with_subgraphs)
-            .await
-            .map(Some)
+        let topology = Topology::new(graph.clone());
+        let branch = self.thread.active_branch;
+        let inside = with_subgraphs.then(|| self.inside(&decoded, branch));
+        let state = self.render(&topology, ns, decoded, at.is_none(), inside.as_ref());
+        state.await.map(Some)
     }
 
     /// The states that `list` selects, newest first, except those whose graph is not part of `root`.
@@ -95,7 +117,8 @@ impl StateReader<'_> {
             } else {
                 load::keep_first_writes(&mut decoded);
             }
-            states.push(self.render(&graph, ns, &decoded, false, false).await?);
+            let topology = Topology::new(graph);
+            states.push(self.render(&topology, ns, decoded, false, None).await?);
         }
         Ok(states)
     }
@@ -105,54 +128,87 @@ impl StateReader<'_> {
         Ok(load::checkpoint(self.saver, tree, thread, ns, at).await?)
     }
 
-    async fn render(
-        &self,
-        graph: &Arc<Compiled>,
-        ns: &Arc<str>,
-        decoded: &Decoded,
-        live: bool,
-        with_subgraphs: bool,
-    ) -> Result<ThreadState, engine::Error> {
-        let topology = Topology::new(graph.clone());
-        let snapshot = exact(&topology, ns, decoded, live)?;
-        let subgraphs = if with_subgraphs {
-            self.subgraph_states(graph, &snapshot).await?
-        } else {
-            HashMap::new()
+    /// Where the states inside the tasks of a checkpoint are, as they belong to a branch.
+    pub fn inside(&self, decoded: &Decoded, branch: BranchId) -> Inside {
+        let checkpoint = &decoded.checkpoint;
+        let at = match self.rules {
+            Rules::Library => At::Newest,
+            Rules::Server => At::Subgraph {
+                start: checkpoint.root.unwrap_or(checkpoint.id),
+                branch,
+                before: None,
+            },
         };
+        Inside { at, branch }
+    }
+
+    /// The state that a checkpoint is with the pending writes that count, and the states inside its
+    /// tasks if they are requested.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn render(
+        &self,
+        topology: &Topology,
+        ns: &Arc<str>,
+        decoded: Decoded,
+        live: bool,
+        inside: Option<&Inside>,
+    ) -> Result<ThreadState, engine::Error> {
+        let snapshot = match self.rules {
+            Rules::Library => exact(topology, ns, &decoded, live)?,
+            Rules::Server => snapshot(topology, ns, &decoded, live)?,
+        };
+        let subgraphs = match inside {
+            Some(inside) => {
+                let graph = &topology.graph;
+                self.subgraph_states(graph, &snapshot, inside).await?
+            }
+            None => HashMap::new(),
+        };
+        let writes = decoded.writes.into_iter().map(|(_, write)| write);
         Ok(ThreadState {
             snapshot,
-            writes: decoded
-                .writes
-                .iter()
-                .map(|(_, write)| write.clone())
-                .collect(),
+            writes: writes.collect(),
             subgraphs,
         })
     }
 
-    /// Present states of the subgraphs of the tasks of a state.
+    /// Live states of the graphs inside the tasks of a state, and inside theirs; none of a graph that
+    /// has not run yet.
     fn subgraph_states<'b>(
         &'b self,
-        graph: &'b Arc<Compiled>,
+        graph: &'b Compiled,
         of: &'b Snapshot,
+        inside: &'b Inside,
     ) -> BoxFuture<'b, Result<HashMap<Arc<str>, ThreadState>, engine::Error>> {
         async move {
             let mut states = HashMap::new();
-            for task in &of.tasks {
-                let Some(ns) = &task.child_ns else { continue };
-                let Some(child) = graph.node(&task.name).and_then(inner_graph) else {
+            for (ns, child) in graphs_inside(graph, of) {
+                let stored_ns = stored_ns(&child, ns);
+                let Some(mut decoded) = self.load(&stored_ns, inside.at.clone()).await? else {
                     continue;
                 };
-                let stored = stored_ns(&child, ns);
-                if let Some(state) = self.state(&child, &stored, None, true).await? {
-                    states.insert(ns.clone(), state);
-                }
+                load::keep_own_writes(&mut decoded, inside.branch);
+                let topology = Topology::new(child);
+                let state = self.render(&topology, &stored_ns, decoded, true, Some(inside));
+                states.insert(ns.clone(), state.await?);
             }
             Ok(states)
         }
         .boxed()
     }
+}
+
+/// The graphs inside the tasks of a state, each with the namespace it runs in.
+pub fn graphs_inside<'a>(
+    graph: &'a Compiled,
+    of: &'a Snapshot,
+) -> impl Iterator<Item = (&'a Arc<str>, Arc<Compiled>)> {
+    of.tasks.iter().filter_map(|task| {
+        let ns = task.child_ns.as_ref()?;
+        Some((ns, graph.node(&task.name).and_then(inner_graph)?))
+    })
 }
 
 /// The namespace in which a graph stores its states when it runs in the namespace `ns`.
@@ -164,7 +220,7 @@ pub fn stored_ns(graph: &Compiled, ns: &Arc<str>) -> Arc<str> {
 }
 
 /// The graph a node runs.
-pub fn inner_graph(node: &Node) -> Option<Arc<Compiled>> {
+fn inner_graph(node: &Node) -> Option<Arc<Compiled>> {
     match &node.body {
         Body::Graph(graph) => Some(graph.clone()),
         Body::Function(_) => node.calls.first().map(|(_, graph)| graph.clone()),

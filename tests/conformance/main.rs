@@ -197,6 +197,10 @@ macro_rules! backend {
                 a_run_does_not_start_where_nothing_is_any_more
                 an_undone_run_leaves_no_result_without_its_value
             );
+            backend!(@room $open, run_events:
+                runs_log_what_is_decided_for_all_storages
+                lost_runs_log_what_is_decided_for_all_storages
+            );
             backend!(@room $open, strategies:
                 reject_refuses_while_another_run_is_open
                 of_many_rejecting_runs_one_starts

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 use super::source::{Source, sources};
@@ -64,7 +65,10 @@ fn imports_are_found_through_re_exports_aliases_and_paths_in_code() {
             "room/c.rs",
             "fn g() { super::d::h() } #[cfg(test)] mod tests { use super::super::a; }",
         ),
-        file("room/d.rs", "use super::a::{self, x}; fn h() {}"),
+        file(
+            "room/d.rs",
+            "use super::a::x; fn h() { assert!(1 > [super::a::f()].len()); }",
+        ),
         file("other.rs", "use crate::room::a; struct O;"),
     ]);
     let edges = |from: &str| graph.imports[from].iter().cloned().collect::<Vec<_>>();
@@ -268,6 +272,38 @@ impl Module {
         }
     }
 
+    fn paths_in(&mut self, tokens: TokenStream) {
+        let (mut path, mut colons) = (Path::new(), 0);
+        let mut ends = |path: Path| {
+            if path.len() > 1 {
+                self.named.push(path);
+            }
+        };
+        let mut groups = vec![];
+        for token in tokens {
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                TokenTree::Ident(ident) if colons == 2 && !path.is_empty() => {
+                    path.push(ident.to_string());
+                    colons = 0;
+                }
+                other => {
+                    ends(std::mem::take(&mut path));
+                    colons = 0;
+                    match other {
+                        TokenTree::Ident(ident) => path.push(ident.to_string()),
+                        TokenTree::Group(group) => groups.push(group.stream()),
+                        TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+                    }
+                }
+            }
+        }
+        ends(path);
+        for group in groups {
+            self.paths_in(group);
+        }
+    }
+
     fn alias(&mut self, name: String, path: Path, private: bool) {
         if private {
             self.named.push(path.clone());
@@ -316,13 +352,15 @@ impl<'ast> Visit<'ast> for Module {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        if path.segments.len() > 1 || !path.segments.is_empty() {
-            let segments = path
-                .segments
-                .iter()
-                .map(|segment| segment.ident.to_string());
-            self.named.push(segments.collect());
-        }
+        let segments = path.segments.iter();
+        let segments = segments.map(|segment| segment.ident.to_string());
+        self.named.push(segments.collect());
         visit::visit_path(self, path);
+    }
+
+    /// What is inside a macro is code as well, mostly: its paths of more than one name count.
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        self.paths_in(item.tokens.clone());
+        visit::visit_macro(self, item);
     }
 }

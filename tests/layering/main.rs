@@ -102,6 +102,22 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
 /// Files past this are to be divided.
 const MOST_LINES: usize = 500;
 
+/// The most files that these rooms have beside their folders, so that a newcomer can read their names at once.
+const MOST_FILES: &[(&str, usize)] = &[("runs", 15)];
+
+#[test]
+fn rooms_have_few_files_at_their_top() {
+    for (room, most) in MOST_FILES {
+        let prefix = format!("{room}/");
+        let names = sources().into_iter().filter_map(|source| {
+            let name = source.path.strip_prefix(&prefix)?.to_owned();
+            (!name.contains('/')).then_some(name)
+        });
+        let names: BTreeSet<String> = names.collect();
+        assert!(names.len() <= *most, "src/{room} has {}", list(&names));
+    }
+}
+
 #[test]
 fn no_room_imports_a_room_above_it() {
     let heights = ROOMS.iter().copied().collect::<BTreeMap<_, _>>();

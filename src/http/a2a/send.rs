@@ -31,7 +31,7 @@ use crate::{
         create::SubmittedRun,
         request::{Assistant, IfNotExists, Mode, Run, Target},
     },
-    threads::request::View,
+    threads::{self, request::View},
     time::Timestamp,
     value,
 };
@@ -141,7 +141,7 @@ async fn begin(
     let view = match context {
         Some(thread) => match call.threads().get(thread).await {
             Ok(view) => Some(view),
-            Err(runs::Error::NoThread(_)) => None,
+            Err(threads::Error::NoThread(_)) => None,
             Err(error) => return Err(Error::from(error).into()),
         },
         None => None,

@@ -215,7 +215,7 @@ impl Tasks {
     pub async fn of_context(&self, thread: ThreadId) -> Result<Vec<Task>, Error> {
         let view = match self.threads.get(thread).await {
             Ok(view) => view,
-            Err(runs::Error::NoThread(_)) => return Ok(vec![]),
+            Err(threads::Error::NoThread(_)) => return Ok(vec![]),
             Err(error) => return Err(error.into()),
         };
         let page = self

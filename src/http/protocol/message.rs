@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     http::server::error::Error as HttpError,
-    runs,
+    runs, threads,
     value::{Map, Value},
 };
 
@@ -79,6 +79,16 @@ impl From<runs::Error> for Fault {
             runs::Error::NoCheckpoint(id) => {
                 Self::new(Code::NoSuchCheckpoint, format!("Checkpoint {id} not found"))
             }
+            error => Self::of_http(&error.into()),
+        }
+    }
+}
+
+impl From<threads::Error> for Fault {
+    fn from(error: threads::Error) -> Self {
+        match error {
+            threads::Error::Run(error) => (*error).into(),
+            threads::Error::NoCheckpoint(id) => runs::Error::NoCheckpoint(id).into(),
             error => Self::of_http(&error.into()),
         }
     }

@@ -87,7 +87,7 @@ impl Starter {
         let assistant = match self.threads.assistant_of(self.thread).await {
             Ok(assistant) => assistant,
             // What is not there waits for nothing.
-            Err(runs::Error::NoThread(_)) => None,
+            Err(threads::Error::NoThread(_)) => None,
             Err(error) => return Err(error.into()),
         };
         let assistant = assistant.ok_or_else(|| Fault::no_interrupt(&first))?;

@@ -12,7 +12,7 @@ use super::body::{self, Body};
 use crate::{
     checkpoint, engine,
     id::{RunId, ThreadId},
-    runs, tree,
+    runs, threads, tree,
     value::{Map, Value},
 };
 
@@ -219,22 +219,37 @@ impl From<runs::Error> for Error {
             E::NoRun(_) | E::GraphGone { .. } => Self::missing(error.to_string()),
             E::NoInterrupt(_) | E::Changed => Self::conflict(error.to_string()),
             E::NoCheckpoint(id) => Self::no_checkpoint(id),
-            E::ThreadExists(id) => Self::thread_exists(id),
             E::RunExists(id) => Self::run_exists(id),
             E::Busy => Self::busy(),
             E::QueueFull(_) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()).with_code("queue_full")
             }
-            E::InFlight(_) => Self::conflict(error.to_string()).with_code("branch_busy"),
-            E::NoGraph(_) | E::Invalid(_) => Self::bad_request(error.to_string()),
+            E::Invalid(_) => Self::bad_request(error.to_string()),
             E::NothingToCancel { known } => Self::nothing_to_cancel(known),
             E::MoreToCancel(_) => Self::unavailable(error.to_string()),
-            // The thread exists, so this is no failure of the creation.
-            E::CreatedWithoutUpdates(..) => Self::new(StatusCode::CREATED, error.to_string()),
             E::Draining => Self::unavailable("The server is shutting down. Try again."),
             E::Tree(error) => error.into(),
             E::Storage(error) => error.into(),
             E::Engine(error) => error.into(),
+        }
+    }
+}
+
+impl From<threads::Error> for Error {
+    fn from(error: threads::Error) -> Self {
+        use threads::Error as E;
+        match error {
+            E::NoThread(id) => Self::no_thread(id),
+            E::ThreadExists(id) => Self::thread_exists(id),
+            E::NoCheckpoint(id) => Self::no_checkpoint(id),
+            E::InFlight(_) => Self::conflict(error.to_string()).with_code("branch_busy"),
+            E::NoGraph(_) | E::Invalid(_) => Self::bad_request(error.to_string()),
+            // The thread exists, so this is no failure of the creation.
+            E::CreatedWithoutUpdates(..) => Self::new(StatusCode::CREATED, error.to_string()),
+            E::Tree(error) => error.into(),
+            E::Storage(error) => error.into(),
+            E::Engine(error) => error.into(),
+            E::Run(error) => (*error).into(),
         }
     }
 }
@@ -328,11 +343,6 @@ mod tests {
                 404,
                 "Thread or assistant not found.".into(),
             ),
-            (
-                runs::Error::ThreadExists(id),
-                409,
-                format!("Thread with ID {id} already exists"),
-            ),
             (runs::Error::Busy, 409, Error::busy().detail.into()),
             (runs::Error::Invalid("no".into()), 400, "no".into()),
             (
@@ -345,6 +355,9 @@ mod tests {
             assert_eq!((error.status.as_u16(), &*error.detail), (status, &*detail));
         }
         assert_eq!(Error::from(runs::Error::Draining).status, 503);
+        let taken = Error::from(threads::Error::ThreadExists(id));
+        assert_eq!(taken.status, 409);
+        assert_eq!(taken.detail, format!("Thread with ID {id} already exists"));
         let stored = engine::Error::mistake(engine::Mistake::StoredForm, "channel `x`");
         assert_eq!(Error::from(stored).status, 500);
     }

@@ -33,11 +33,15 @@ const CHUNK: usize = 64 << 10;
 /// 413 when one row alone is too large, 503 when too many lists are being read; or a row failed
 /// before the head of the response was there. One that fails later breaks the body off, so that no
 /// client takes it for a shorter list.
-pub async fn respond(
+pub async fn respond<E>(
     call: &Call,
-    rows: Listing<Value>,
+    rows: Listing<Value, E>,
     large: Option<&str>,
-) -> Result<Response<Body>, Error> {
+) -> Result<Response<Body>, Error>
+where
+    Error: From<E>,
+    E: fmt::Display + Send + 'static,
+{
     let memory = reserve(call, rows.largest, rows.at_once, large)?;
     array(rows.items, memory).await
 }

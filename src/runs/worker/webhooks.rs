@@ -1,5 +1,7 @@
 //! Delivering webhooks: every process takes deliveries that are due, few per receiver, and sends them.
 
+mod report;
+
 use std::{
     collections::HashMap,
     sync::{

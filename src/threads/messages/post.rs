@@ -129,7 +129,7 @@ impl Service {
             prepared.new.branch = Some(posted.branch.id);
             let outcome = tx.create_run(prepared.new).await?;
             if let Some(error) = refusal(prepared.id, &outcome) {
-                return Err(error);
+                return Err(error.into());
             }
             created = Some(outcome);
         }

@@ -78,7 +78,7 @@ impl Service {
         let graph = resolved.registered.graph.clone();
         let target = self.shared.message_graph(&thread, Some(graph))?;
         if !target.graph.input.contains(&target.channel) {
-            return Err(no_channel());
+            return Err(no_channel().into());
         }
         let channel = &target.channel;
         let values = self.shared.conversation_in(&thread, channel.clone());
@@ -108,7 +108,7 @@ impl Service {
             prepared.announce(&message, number)?;
             let created = tx.create_run(prepared.new).await?;
             if let Some(error) = refusal(run, &created) {
-                return Err(error);
+                return Err(error.into());
             }
             let branch = match (aim.pinned, new.strategy) {
                 // The branch may be gone with the run that created it.

@@ -59,7 +59,7 @@ impl Service {
         &self,
         thread: &Thread,
         page: &History,
-    ) -> Result<Listing<Value>, Error> {
+    ) -> Result<Listing<Value, Error>, Error> {
         let Some(topology) = graphless::topology().filter(|_| page.at.ns.is_empty()) else {
             return Ok(Listing::empty());
         };

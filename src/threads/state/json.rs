@@ -1,6 +1,6 @@
 //! States in the form clients see (`ThreadState` of the Agent Server protocol).
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     checkpoint::{Checkpoint, Source},
@@ -11,7 +11,10 @@ use crate::{
     },
     graph::{Compiled, START},
     id::{CheckpointId, RunId, ThreadId},
-    tree::read::head::displayed_values,
+    tree::{
+        ThreadState,
+        read::{graphs_inside, head::displayed_values},
+    },
     value::{Map, Value},
 };
 
@@ -69,7 +72,28 @@ pub fn metadata_of(
     metadata
 }
 
-/// A state. `nested` gives the states of subgraph tasks, by namespace, when they were id for.
+/// A state with those inside its tasks, if they were requested.
+pub fn thread_state(
+    thread: ThreadId,
+    graph: &Compiled,
+    of: &ThreadState,
+    with_subgraphs: bool,
+) -> Value {
+    let mut nested = HashMap::new();
+    if with_subgraphs {
+        for (ns, child) in graphs_inside(graph, &of.snapshot) {
+            let inner = match of.subgraphs.get(ns) {
+                Some(inner) => thread_state(thread, &child, inner, true),
+                // It has not run yet.
+                None => empty_state(thread, None),
+            };
+            nested.insert(ns.clone(), inner);
+        }
+    }
+    state(thread, graph, &of.snapshot, &|ns| nested.get(ns).cloned())
+}
+
+/// A state. `nested` has the states inside its tasks, by namespace, if they were requested.
 pub fn state(
     thread: ThreadId,
     graph: &Compiled,

@@ -54,7 +54,7 @@ impl Service {
 
 impl StoredStates {
     /// The states as `render` makes them.
-    pub(super) fn render(self, render: Render) -> Listing<Value> {
+    pub(super) fn render(self, render: Render) -> Listing<Value, Error> {
         let sum = |batch: &[Listed]| batch.iter().map(|one| one.bytes).sum();
         let read = self.rows.as_ref().map(StoredRows::bytes);
         let batches = batches(&self.listed, false);

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{Error, Service};
-use crate::checkpoint;
+use crate::{
+    checkpoint,
+    runs::{Error, Service},
+};
 
 /// How long a finding is reused.
 const REUSED_FOR: Duration = Duration::from_secs(2);
 
 /// What the last probe found, and when.
 #[derive(Default)]
-pub(super) struct Probe(Mutex<Option<(Instant, Result<(), checkpoint::Error>)>>);
+pub(in crate::runs) struct Probe(Mutex<Option<(Instant, Result<(), checkpoint::Error>)>>);
 
 impl Service {
     /// Writes something of no meaning, unless that was done a moment before.

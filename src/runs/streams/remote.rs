@@ -2,7 +2,7 @@
 //!
 //! The events of a run that cannot be resumed are in the process that executes it alone; elsewhere
 //! only its end is known. Those of a run that can be resumed are in the log: see
-//! [`LoggedStream`](super::logged_stream::LoggedStream).
+//! [`LoggedStream`](super::logged::LoggedStream).
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,12 +10,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::{
-    Error, Run, RunHandle, RunResult, Service,
-    logged_stream::LoggedStream,
-    request::{Join, Kwargs, Target},
-};
+use super::logged::LoggedStream;
 use crate::{
+    runs::{
+        Error, Run, RunHandle, RunResult, Service,
+        request::{Join, Kwargs, Target},
+    },
     stream::{FrameSource, Mode, Publisher, Since, Subscription},
     tree::members::Access,
 };
@@ -147,7 +147,10 @@ impl Service {
     }
 
     /// The stream of a run that is about to be created, from its first frame on.
-    pub(super) fn follow_from_start(&self, publisher: &Arc<Publisher>) -> Box<dyn FrameSource> {
+    pub(in crate::runs) fn follow_from_start(
+        &self,
+        publisher: &Arc<Publisher>,
+    ) -> Box<dyn FrameSource> {
         if publisher.is_logged() {
             Box::new(LoggedStream::from_start(self, publisher))
         } else {

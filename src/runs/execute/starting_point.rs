@@ -5,11 +5,6 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Error, Run, RunHandle, Service,
-    listing::{BATCH_BYTES, IN_MEMORY},
-    request::{Kwargs, identity},
-};
 use crate::{
     budget::{Budget, Reservation},
     checkpoint::{
@@ -18,6 +13,11 @@ use crate::{
     },
     engine::{Attempt, Start},
     id::CheckpointId,
+    runs::{
+        Error, Run, RunHandle, Service,
+        listing::{BATCH_BYTES, IN_MEMORY},
+        request::{Kwargs, identity},
+    },
     tree::{self, address::auto_name},
 };
 

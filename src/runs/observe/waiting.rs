@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::OpenRunState;
+use crate::runs::OpenRunState;
 
 /// The open runs of all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,7 +39,7 @@ impl Waiting {
 
 /// What was read last, and when.
 #[derive(Default)]
-pub(super) struct LastRead(pub(super) tokio::sync::Mutex<Option<(Instant, Waiting)>>);
+pub(in crate::runs) struct LastRead(pub(super) tokio::sync::Mutex<Option<(Instant, Waiting)>>);
 
 #[cfg(test)]
 mod tests {

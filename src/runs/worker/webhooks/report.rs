@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 
-use super::{EndedRun, Error, Run, Service};
 use crate::{
     budget::Reservation,
     id::{BranchId, CheckpointId},
+    runs::{EndedRun, Error, Run, Service},
     time::Timestamp,
     tree::read::head,
     value::{Map, Value},

@@ -1,11 +1,11 @@
 //! Placing a run: which branch it works on, and which checkpoint it starts from.
 
-use super::{
-    Created, Error, NewRun, Service,
-    request::{self, IfNotExists},
-};
 use crate::{
     id::{BranchId, CheckpointId, ThreadId},
+    runs::{
+        Created, Error, NewRun, Service,
+        request::{self, IfNotExists},
+    },
     tree::{
         self, Address, AddressTarget, Base, branch,
         branch::SwitchPolicy,

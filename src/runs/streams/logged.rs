@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use tokio::time::timeout;
 
-use super::{Error, Run, RunResult, Service, Status, request::Target};
 use crate::{
     checkpoint,
+    runs::{Error, Run, RunResult, Service, Status, request::Target},
     stream::{
         FrameSource, Mode, Next, Publisher, Since, Subscription, cut_off, gap,
         log::{ATTEMPT_FRAMES, LogChunk, LogFrames},
