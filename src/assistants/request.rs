@@ -49,3 +49,17 @@ pub struct Search {
     /// Smallest first.
     pub ascending: bool,
 }
+
+impl Search {
+    /// Which of the orders it has, in a list with two for each column: falling and rising.
+    pub fn order(&self) -> usize {
+        let column = match self.sort_by {
+            SortBy::CreatedAt => 0,
+            SortBy::UpdatedAt => 1,
+            SortBy::Name => 2,
+            SortBy::GraphId => 3,
+            SortBy::AssistantId => 4,
+        };
+        2 * column + usize::from(self.ascending)
+    }
+}

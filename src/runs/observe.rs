@@ -37,6 +37,15 @@ impl Service {
         Ok(waiting)
     }
 
+    /// Writes something of no meaning to the storage, unless that was done a moment before.
+    ///
+    /// # Errors
+    /// The storage cannot be written to.
+    pub async fn probe(&self) -> Result<(), Error> {
+        let store = &*self.shared.parts.runs;
+        Ok(self.inner.probe.check(store).await?)
+    }
+
     /// How many runs this process executes, and how many it could.
     pub fn occupied(&self) -> (usize, usize) {
         let running = self.inner.active.lock().running.len();

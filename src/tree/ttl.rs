@@ -31,6 +31,14 @@ impl Ttl {
         is_sound.then_some(Self { minutes, strategy })
     }
 
+    /// When a thread expires that changed last at this moment.
+    pub fn expiry(self, changed: Timestamp) -> Expiry {
+        Expiry {
+            ttl: self,
+            at: Timestamp(changed.0 + self.micros()),
+        }
+    }
+
     /// Its length in microseconds.
     pub fn micros(self) -> i64 {
         // At most 3.2e15.
@@ -45,6 +53,31 @@ pub struct Expiry {
     pub ttl: Ttl,
     /// The moment.
     pub at: Timestamp,
+}
+
+impl Expiry {
+    /// Whether a thread has expired, and when to see to it next. One with an open run has not: a run that
+    /// waits or is executed is work on the thread.
+    pub fn check(self, now: Timestamp, has_open_run: bool) -> ExpiryCheck {
+        let is_past = self.at.0 <= now.0;
+        ExpiryCheck {
+            expired: (is_past && !has_open_run).then_some(self.ttl.strategy),
+            next: if is_past {
+                Timestamp(now.0 + self.ttl.micros())
+            } else {
+                self.at
+            },
+        }
+    }
+}
+
+/// What seeing to a thread that may have expired has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpiryCheck {
+    /// What becomes of the thread, if it has expired.
+    pub expired: Option<TtlStrategy>,
+    /// When to see to it next.
+    pub next: Timestamp,
 }
 
 #[cfg(test)]
@@ -65,6 +98,25 @@ mod tests {
             assert_eq!(of(wrong), None, "{wrong}");
         }
         assert_eq!(of(0.5).map(Ttl::micros), Some(30_000_000));
+        assert_eq!(
+            of(0.5).map(|ttl| ttl.expiry(Timestamp(5)).at.0),
+            Some(30_000_005)
+        );
         assert!(of(MINUTES_MAX).is_some_and(|ttl| ttl.micros() > 0));
+    }
+
+    #[test]
+    fn a_thread_expires_when_its_time_is_past_and_no_run_of_it_is_open() {
+        let ttl = Ttl::of(1.0, TtlStrategy::KeepLatest).unwrap();
+        let expiry = ttl.expiry(Timestamp(0));
+        let check = |now, has_open_run| {
+            let check = expiry.check(Timestamp(now), has_open_run);
+            (check.expired, check.next.0)
+        };
+        let minute = 60_000_000;
+        assert_eq!(check(minute - 1, false), (None, minute));
+        let expired = Some(TtlStrategy::KeepLatest);
+        assert_eq!(check(minute, false), (expired, 2 * minute));
+        assert_eq!(check(minute, true), (None, 2 * minute));
     }
 }

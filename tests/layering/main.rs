@@ -10,6 +10,7 @@ use std::path::Path;
 mod circles;
 mod names;
 mod source;
+mod twins;
 mod words;
 
 use source::{sources, tests};

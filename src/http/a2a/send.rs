@@ -1,5 +1,7 @@
 //! Sending a message: it begins a task, or resumes one that waits for it.
 
+use std::sync::Arc;
+
 use futures::FutureExt;
 use hyper::{
     Response, StatusCode,
@@ -173,7 +175,7 @@ async fn begin(
         runs::Error::NoThreadOrAssistant | runs::Error::NoThread(_) => {
             Failure::params(format!("Context not found: {thread}"))
         }
-        runs::Error::RunExists(_) => Failure::new(
+        runs::Error::RunExists(_) | runs::Error::NoInterrupt(_) => Failure::new(
             json_rpc::CONFLICT,
             "Another message resumes the task at this moment: get the task",
         ),
@@ -220,6 +222,8 @@ async fn resume(
     let ids: Vec<&str> = open.iter().map(|interrupt| &*interrupt.id).collect();
     let value = incoming.to_resume_value(&ids)?;
     run.command = Some(value!({"resume": value}));
+    // Another message may have resumed them since they were read.
+    run.open_interrupts = ids.iter().map(|id| Arc::from(*id)).collect();
     let task = match named {
         Some(key) => tasks.runs_of(key).await?.map(|runs| (key, runs)),
         None => tasks.newest(view.row.id).await?,

@@ -195,12 +195,13 @@ async fn a_request_goes_on_to_its_end_when_the_client_hangs_up() {
         let threads = running.services.threads();
         threads.count(&Default::default()).await.unwrap()
     };
-    let closed = running.gate.clone().write_owned().await;
+    let closed = running.gate.close().await;
     let mut socket = running.connect().await;
     let text = request("POST", "/threads", &["idempotency-key: k"], Some("{}"));
     socket.write_all(text.as_bytes()).await.unwrap();
-    sleep(Duration::from_millis(30)).await;
+    running.gate.reached().await;
     drop(socket);
+    // So that a server which gave the request up would have done so.
     sleep(Duration::from_millis(100)).await;
     assert_eq!(count().await, 1, "the request waits at the gate");
     drop(closed);
@@ -215,7 +216,7 @@ async fn a_request_goes_on_to_its_end_when_the_client_hangs_up() {
 #[tokio::test]
 async fn a_drain_lets_requests_finish_and_its_end_accepts_no_more() {
     let running = Running::start(Options::default()).await;
-    let closed = running.gate.clone().write_owned().await;
+    let closed = running.gate.close().await;
     let mut idle = running.connect().await;
     idle.write_all(b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
@@ -224,7 +225,7 @@ async fn a_drain_lets_requests_finish_and_its_end_accepts_no_more() {
     let mut busy = running.connect().await;
     let text = request("POST", "/threads", &["idempotency-key: k"], Some("{}"));
     busy.write_all(text.as_bytes()).await.unwrap();
-    sleep(Duration::from_millis(50)).await;
+    running.gate.reached().await;
     running.drain.cancel();
     assert_eq!(rest(&mut idle).await, "");
     // Whoever comes until the end of the drain is answered.
@@ -250,11 +251,11 @@ async fn what_does_not_end_soon_after_a_drain_is_hung_up_on() {
         ..Options::default()
     };
     let running = Running::start(options).await;
-    let _closed = running.gate.clone().write_owned().await;
+    let _closed = running.gate.close().await;
     let mut busy = running.connect().await;
     let text = request("POST", "/threads", &["idempotency-key: k"], Some("{}"));
     busy.write_all(text.as_bytes()).await.unwrap();
-    sleep(Duration::from_millis(50)).await;
+    running.gate.reached().await;
     running.drain.cancel();
     running.cut.cancel();
     timeout(Duration::from_secs(2), running.server)

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::{
     net::TcpListener,
-    sync::{RwLock, mpsc},
+    sync::{OwnedRwLockWriteGuard, RwLock, mpsc, watch},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -40,8 +40,8 @@ type Feeds = Arc<Mutex<VecDeque<mpsc::UnboundedReceiver<Value>>>>;
 pub struct Running {
     pub address: SocketAddr,
     pub services: Services,
-    /// While a test holds it for writing, requests with an idempotency key wait.
-    pub gate: Arc<RwLock<()>>,
+    /// While a test keeps it closed, requests with an idempotency key wait.
+    pub gate: Arc<Gate>,
     pub drain: CancellationToken,
     pub cut: CancellationToken,
     pub server: JoinHandle<()>,
@@ -56,7 +56,7 @@ impl Running {
     /// With a clock that decides which crons are due, and is read often.
     pub async fn start_at(options: Options, clock: crons::Clock) -> Self {
         let store = Arc::new(sqlite::Store::private().unwrap());
-        let gate = Arc::new(RwLock::new(()));
+        let gate = Arc::<Gate>::default();
         let parts = Parts {
             saver: store.clone(),
             tree: store.clone(),
@@ -235,17 +235,43 @@ fn agent(feeds: Feeds) -> Arc<Compiled> {
     graph.build().unwrap()
 }
 
+/// Where requests wait while a test keeps it closed.
+#[derive(Default)]
+pub struct Gate {
+    lock: Arc<RwLock<()>>,
+    /// How many requests have reached it.
+    arrived: watch::Sender<usize>,
+}
+
+impl Gate {
+    /// Closes it until the guard is dropped.
+    pub async fn close(&self) -> OwnedRwLockWriteGuard<()> {
+        self.lock.clone().write_owned().await
+    }
+
+    /// Waits until a request has reached it.
+    pub async fn reached(&self) {
+        let mut arrived = self.arrived.subscribe();
+        arrived.wait_for(|count| *count > 0).await.unwrap();
+    }
+
+    async fn pass(&self) {
+        self.arrived.send_modify(|count| *count += 1);
+        drop(self.lock.read().await);
+    }
+}
+
 /// Idempotency keys behind a gate; one of them makes the request panic.
 struct Gated {
     keys: Arc<sqlite::Store>,
-    gate: Arc<RwLock<()>>,
+    gate: Arc<Gate>,
 }
 
 #[async_trait]
 impl idempotency::Store for Gated {
     async fn claim_key(&self, claim: Claim) -> Result<Claimed, checkpoint::Error> {
         assert_ne!(&*claim.key.text, "panic");
-        drop(self.gate.read().await);
+        self.gate.pass().await;
         self.keys.claim_key(claim).await
     }
 

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     assistants::{
         Change, Limits,
-        request::{Filter, Search, SortBy},
+        request::{Filter, Search},
         store::{
             AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
             VersionQuery, VersionRow, next_content,
@@ -138,7 +138,7 @@ macro_rules! page {
     };
 }
 
-/// Pages in each order, falling and rising.
+/// Pages in each order, falling and rising, at the index of [`Search::order`].
 macro_rules! pages {
     ($owner:literal) => {
         [
@@ -160,17 +160,6 @@ const ALL: [&str; 10] = pages!("$1::text IS NULL");
 const OWNED: [&str; 10] = pages!("owner IN ($1, '')");
 const COUNT_ALL: &str = concat!("SELECT count(*)", filtered!("$1::text IS NULL", ""));
 const COUNT_OWNED: &str = concat!("SELECT count(*)", filtered!("owner IN ($1, '')", ""));
-
-fn order(search: &Search) -> usize {
-    let column = match search.sort_by {
-        SortBy::CreatedAt => 0,
-        SortBy::UpdatedAt => 1,
-        SortBy::Name => 2,
-        SortBy::GraphId => 3,
-        SortBy::AssistantId => 4,
-    };
-    2 * column + usize::from(search.ascending)
-}
 
 /// What a subject is bound as: its id, its viewer and the graphs that are seen.
 fn names(graphs: &[Arc<str>]) -> Vec<&str> {
@@ -422,7 +411,7 @@ pub(super) async fn search_assistants(
         &whole(search.limit),
         &whole(search.offset),
     ];
-    all(db, texts[order(search)], &params, assistant_of).await
+    all(db, texts[search.order()], &params, assistant_of).await
 }
 
 pub(super) async fn count_assistants(db: &Object, filter: &Filter) -> Result<u64, Failure> {

@@ -143,6 +143,19 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
     Ok(true)
 }
 
+/// See [`CREATION`].
+pub(super) async fn creation_id(
+    client: &Client,
+    tree: Uuid,
+    source: Uuid,
+    base: Uuid,
+) -> Result<Uuid, Failure> {
+    let row = client.query_one(CREATION, &[&tree, &source, &base]).await?;
+    let id = |name| -> Result<_, Failure> { Ok(id_if(&row, name)?) };
+    let creation = opening::creation_id(CheckpointId(base), id("resumed")?, id("newest")?);
+    Ok(creation.0)
+}
+
 /// See [`COPY_WRITES`].
 pub(super) async fn copy_writes(
     client: &Client,
@@ -155,19 +168,6 @@ pub(super) async fn copy_writes(
         .execute(COPY_WRITES, &[&tree, &from, &to, &base, &TaskId::NULL.0])
         .await?;
     Ok(())
-}
-
-/// See [`CREATION`].
-pub(super) async fn creation_id(
-    client: &Client,
-    tree: Uuid,
-    source: Uuid,
-    base: Uuid,
-) -> Result<Uuid, Failure> {
-    let row = client.query_one(CREATION, &[&tree, &source, &base]).await?;
-    let id = |name| -> Result<_, Failure> { Ok(id_if(&row, name)?) };
-    let creation = opening::creation_id(CheckpointId(base), id("resumed")?, id("newest")?);
-    Ok(creation.0)
 }
 
 statements!(

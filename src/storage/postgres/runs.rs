@@ -100,6 +100,21 @@ UNION ALL
  LIMIT 1"
 );
 
+pub(super) async fn run(db: &Object, thread: ThreadId, run: RunId) -> Result<Option<Run>, Failure> {
+    let statement = prepare(db, RUN).await?;
+    let row = db.query_opt(&statement, &[&thread.0, &run.0]).await?;
+    Ok(row.as_ref().map(run_of).transpose()?)
+}
+
+const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = $1";
+
+pub(super) async fn thread_of_run(db: &Object, run: RunId) -> Result<Option<ThreadId>, Failure> {
+    let statement = prepare(db, THREAD).await?;
+    let row = db.query_opt(&statement, &[&run.0]).await?;
+    let thread = row.map(|row| column(&row, "thread_id").map(ThreadId));
+    Ok(thread.transpose()?)
+}
+
 pub(super) async fn ended_run(
     db: &Object,
     tree: TreeId,
@@ -115,21 +130,6 @@ pub(super) async fn ended_run(
         })
     });
     Ok(ended.transpose()?)
-}
-
-pub(super) async fn run(db: &Object, thread: ThreadId, run: RunId) -> Result<Option<Run>, Failure> {
-    let statement = prepare(db, RUN).await?;
-    let row = db.query_opt(&statement, &[&thread.0, &run.0]).await?;
-    Ok(row.as_ref().map(run_of).transpose()?)
-}
-
-const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = $1";
-
-pub(super) async fn thread_of_run(db: &Object, run: RunId) -> Result<Option<ThreadId>, Failure> {
-    let statement = prepare(db, THREAD).await?;
-    let row = db.query_opt(&statement, &[&run.0]).await?;
-    let thread = row.map(|row| column(&row, "thread_id").map(ThreadId));
-    Ok(thread.transpose()?)
 }
 
 pub(super) async fn runs(

@@ -1,26 +1,27 @@
 //! Assistants with their versions.
 
-use std::sync::Arc;
+mod rows;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use self::rows::{assistant_of, encoded, version_of};
 use super::{
-    columns::{id, json_map, map_text, one, unreadable},
+    columns::{json_map, map_text, one},
     counts,
 };
 use crate::{
     assistants::{
         Change, Content, Limits,
-        request::{Filter, Search, SortBy},
+        request::{Filter, Search},
         store::{
             AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
             VersionQuery, VersionRow, next_content,
         },
     },
-    checkpoint::{Error, codec},
+    checkpoint::Error,
     id::AssistantId,
     time::Timestamp,
-    value::{Map, Value, contains_map},
+    value::contains_map,
 };
 
 /// What a row of either table has, in the order in which it is read.
@@ -94,6 +95,7 @@ macro_rules! page {
     };
 }
 
+/// Pages in each order, falling and rising, at the index of [`Search::order`].
 macro_rules! pages {
     ($owner:literal) => {
         [
@@ -114,96 +116,21 @@ macro_rules! pages {
 const ALL: [&str; 10] = pages!("?1 IS NULL");
 const OWNED: [&str; 10] = pages!("owner IN (?1, '')");
 
-fn order(sort_by: SortBy, ascending: bool) -> usize {
-    let column = match sort_by {
-        SortBy::CreatedAt => 0,
-        SortBy::UpdatedAt => 1,
-        SortBy::Name => 2,
-        SortBy::GraphId => 3,
-        SortBy::AssistantId => 4,
-    };
-    2 * column + usize::from(ascending)
-}
-
-/// The stored form of config and context, with its codec.
-fn encoded(content: &Content) -> (Arc<str>, Vec<u8>, Vec<u8>) {
-    let bytes =
-        |map: &Map| codec::encode_tagged(&Value::map(map.clone()), codec::Format::default());
-    let (tag, config) = bytes(&content.config);
-    (tag, config, bytes(&content.context).1)
-}
-
-fn version_of(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
-    let tag = row.get_ref(5)?.as_str()?;
-    let map = |column: usize| {
-        let decoded = codec::decode(tag, row.get_ref(column)?.as_blob()?);
-        match decoded.map_err(|error| unreadable(column, error))? {
-            Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
-            _ => Err(unreadable(column, "not a map")),
-        }
-    };
-    Ok(VersionRow {
-        version: row.get(0)?,
-        content: Content {
-            graph: row.get_ref(1)?.as_str()?.into(),
-            name: row.get(2)?,
-            description: row.get(3)?,
-            metadata: json_map(row, 4)?,
-            config: map(6)?,
-            context: map(7)?,
-        },
-        created_at: Timestamp(row.get(8)?),
-    })
-}
-
-fn assistant_of(row: &Row<'_>) -> rusqlite::Result<AssistantRow> {
-    let version = version_of(row)?;
-    Ok(AssistantRow {
-        id: id(row, 10)?,
-        owner: row.get_ref(11)?.as_str()?.into(),
-        version: version.version,
-        content: version.content,
-        created_at: version.created_at,
-        updated_at: Timestamp(row.get(9)?),
-    })
-}
-
 fn by_id(db: &Connection, id: AssistantId) -> Result<Option<AssistantRow>, Error> {
     one(db, BY_ID, [id.0.as_bytes()], assistant_of)
 }
 
-fn insert_version(
+/// Inserts a version, or makes it the one that counts: the statements bind the same.
+fn write_version(
     db: &Connection,
+    statement: &str,
     id: AssistantId,
     version: i32,
     content: &Content,
     now: Timestamp,
 ) -> Result<(), Error> {
     let (tag, config, context) = encoded(content);
-    db.prepare_cached(INSERT_VERSION)?.execute(params![
-        version,
-        &*content.graph,
-        content.name,
-        content.description,
-        map_text(&content.metadata),
-        &*tag,
-        config,
-        context,
-        now.0,
-        id.0.as_bytes()
-    ])?;
-    Ok(())
-}
-
-fn activate(
-    db: &Connection,
-    id: AssistantId,
-    version: i32,
-    content: &Content,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let (tag, config, context) = encoded(content);
-    db.prepare_cached(ACTIVATE)?.execute(params![
+    db.prepare_cached(statement)?.execute(params![
         version,
         &*content.graph,
         content.name,
@@ -233,7 +160,7 @@ fn insert(db: &Connection, new: &NewAssistant, now: Timestamp) -> Result<(), Err
         new.id.0.as_bytes(),
         &*new.owner
     ])?;
-    insert_version(db, new.id, 1, &new.content, now)
+    write_version(db, INSERT_VERSION, new.id, 1, &new.content, now)
 }
 
 pub(super) fn put_system(db: &Connection, new: &[NewAssistant]) -> Result<(), Error> {
@@ -246,8 +173,8 @@ pub(super) fn put_system(db: &Connection, new: &[NewAssistant]) -> Result<(), Er
                 let id = new.id.0.as_bytes();
                 db.prepare_cached(DELETE_VERSIONS)?.execute([id])?;
                 db.prepare_cached(OWN)?.execute([id])?;
-                insert_version(db, new.id, 1, &new.content, now)?;
-                activate(db, new.id, 1, &new.content, now)?;
+                write_version(db, INSERT_VERSION, new.id, 1, &new.content, now)?;
+                write_version(db, ACTIVATE, new.id, 1, &new.content, now)?;
             }
         }
     }
@@ -296,8 +223,8 @@ pub(super) fn change_assistant(
         Err(refused) => return Ok(refused),
     };
     let (version, now) = (latest.unwrap_or(0) + 1, Timestamp::now());
-    insert_version(db, row.id, version, &content, now)?;
-    activate(db, row.id, version, &content, now)?;
+    write_version(db, INSERT_VERSION, row.id, version, &content, now)?;
+    write_version(db, ACTIVATE, row.id, version, &content, now)?;
     let changed = by_id(db, row.id)?.ok_or(Error::Fenced)?;
     Ok(ChangedAssistant::Done(Box::new(changed)))
 }
@@ -320,7 +247,14 @@ pub(super) fn activate_version(
     let Some(found) = found else {
         return Ok(ChangedAssistant::NoVersion);
     };
-    activate(db, row.id, found.version, &found.content, Timestamp::now())?;
+    write_version(
+        db,
+        ACTIVATE,
+        row.id,
+        found.version,
+        &found.content,
+        Timestamp::now(),
+    )?;
     let changed = by_id(db, row.id)?.ok_or(Error::Fenced)?;
     Ok(ChangedAssistant::Done(Box::new(changed)))
 }
@@ -407,8 +341,7 @@ pub(super) fn search_assistants(
 ) -> Result<Vec<AssistantRow>, Error> {
     let mut found = Vec::new();
     let mut skip = search.offset;
-    let order = order(search.sort_by, search.ascending);
-    each(db, &search.filter, order, |row| {
+    each(db, &search.filter, search.order(), |row| {
         if skip > 0 {
             skip -= 1;
         } else if found.len() < search.limit {

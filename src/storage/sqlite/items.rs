@@ -84,6 +84,11 @@ fn labels(bytes: &[u8]) -> Option<Namespace> {
     label.is_empty().then_some(labels)
 }
 
+pub(super) fn namespace_of(row: &Row<'_>) -> rusqlite::Result<Namespace> {
+    let stored = row.get_ref(0)?.as_blob()?;
+    labels(stored).ok_or_else(|| unreadable(0, "not a namespace"))
+}
+
 /// No text has the byte 255, so it comes behind every label.
 pub(super) fn bound(bound: &Bound) -> Vec<u8> {
     match bound {
@@ -94,11 +99,6 @@ pub(super) fn bound(bound: &Bound) -> Vec<u8> {
             bytes
         }
     }
-}
-
-pub(super) fn namespace_of(row: &Row<'_>) -> rusqlite::Result<Namespace> {
-    let stored = row.get_ref(0)?.as_blob()?;
-    labels(stored).ok_or_else(|| unreadable(0, "not a namespace"))
 }
 
 fn item_of(row: &Row<'_>, owner: &Arc<str>) -> Result<Item, Error> {

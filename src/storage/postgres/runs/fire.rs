@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
-    runs::{Created, Fired, Firing, Strategy},
+    runs::{Created, Fired, Firing, Strategy, transitions::firing::CronChange},
 };
 
 /// How long a due time waits for the others of its thread: it is served later, and those behind it now.
@@ -83,7 +83,7 @@ async fn fire_within(client: &Object, firing: &Firing) -> Result<Fired, Failure>
         return Ok(Fired::Lost);
     }
     let Some(run) = &firing.run else {
-        advance(client, firing, false).await?;
+        change(client, firing, None).await?;
         return Ok(Fired::Skipped);
     };
     client.batch_execute("SAVEPOINT run").await?;
@@ -91,31 +91,34 @@ async fn fire_within(client: &Object, firing: &Firing) -> Result<Fired, Failure>
     if !matches!(created, Created::Started(..) | Created::Queued(_)) {
         client.batch_execute("ROLLBACK TO SAVEPOINT run").await?;
     }
-    match created {
-        Created::Denied(_) => change(client, DISABLE, firing).await?,
-        Created::NoThread => change(client, FORGET, firing).await?,
-        Created::Started(..) | Created::Queued(_) | Created::Exists => {
-            advance(client, firing, true).await?;
-        }
-        Created::Busy | Created::QueueFull(_) | Created::Changed => {
-            advance(client, firing, false).await?
-        }
-    }
+    change(client, firing, Some(&created)).await?;
     Ok(Fired::Past(created))
 }
 
-async fn advance(client: &Object, firing: &Firing, has_run: bool) -> Result<(), Failure> {
-    let statement = prepare(client, ADVANCE).await?;
-    let next = firing.next.map(Time);
-    let last = has_run.then_some(Time(firing.now));
-    let params: Params<'_, 3> = [&firing.cron.0, &next, &last];
-    client.execute(&statement, &params).await?;
-    Ok(())
-}
-
-async fn change(client: &Object, text: &'static str, firing: &Firing) -> Result<(), Failure> {
-    let statement = prepare(client, text).await?;
-    client.execute(&statement, &[&firing.cron.0]).await?;
+/// Changes the cron by what became of its run.
+async fn change(
+    client: &Object,
+    firing: &Firing,
+    created: Option<&Created>,
+) -> Result<(), Failure> {
+    let cron = &firing.cron.0;
+    match CronChange::after(created) {
+        CronChange::Advance { has_run } => {
+            let statement = prepare(client, ADVANCE).await?;
+            let next = firing.next.map(Time);
+            let last = has_run.then_some(Time(firing.now));
+            let params: Params<'_, 3> = [cron, &next, &last];
+            client.execute(&statement, &params).await?;
+        }
+        CronChange::Disable => {
+            let statement = prepare(client, DISABLE).await?;
+            client.execute(&statement, &[cron]).await?;
+        }
+        CronChange::Delete => {
+            let statement = prepare(client, FORGET).await?;
+            client.execute(&statement, &[cron]).await?;
+        }
+    }
     Ok(())
 }
 

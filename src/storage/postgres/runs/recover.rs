@@ -91,21 +91,6 @@ DELETE FROM workers w WHERE w.lease_until < now() - interval '1 day'
 const OF_WORKER: &str =
     "SELECT run_id, cancel FROM runs WHERE status = 'running' AND worker_id = $1";
 
-/// See [`runs::Store::running`](crate::runs::Store::running).
-pub(in super::super) async fn running(
-    db: &Object,
-    worker: WorkerId,
-) -> Result<Vec<(RunId, Option<Value>)>, Failure> {
-    let statement = prepare(db, OF_WORKER).await?;
-    let rows = db.query(&statement, &[&worker.0]).await?;
-    let runs = rows.iter().map(|row| {
-        let reason: Option<JsonText> = column(row, "cancel")?;
-        let reason = reason.map(|text| text.value()).transpose()?;
-        Ok((RunId(column(row, "run_id")?), reason))
-    });
-    Ok(runs.collect::<Result<_, Error>>()?)
-}
-
 /// See [`runs::Store::recover`](crate::runs::Store::recover).
 pub(in super::super) async fn recover(db: &mut Object, by: &Recover) -> Result<Recovered, Failure> {
     let left: Vec<_> = by.busy.iter().chain(&by.failed).map(|run| run.0).collect();
@@ -248,6 +233,21 @@ impl Lost {
         });
         taken.chain(ended)
     }
+}
+
+/// See [`runs::Store::running`](crate::runs::Store::running).
+pub(in super::super) async fn running(
+    db: &Object,
+    worker: WorkerId,
+) -> Result<Vec<(RunId, Option<Value>)>, Failure> {
+    let statement = prepare(db, OF_WORKER).await?;
+    let rows = db.query(&statement, &[&worker.0]).await?;
+    let runs = rows.iter().map(|row| {
+        let reason: Option<JsonText> = column(row, "cancel")?;
+        let reason = reason.map(|text| text.value()).transpose()?;
+        Ok((RunId(column(row, "run_id")?), reason))
+    });
+    Ok(runs.collect::<Result<_, Error>>()?)
 }
 
 statements!(LOST, TAKE_OVER, END, FORGET, OF_WORKER);

@@ -13,12 +13,11 @@ use crate::{
     tree::ttl::{Expiry, Ttl, TtlStrategy},
 };
 
-/// When a thread expires, whether it has, and whether a run of it waits or is executed.
+/// When a thread changed last, and whether a run of it waits or is executed.
 const EXPIRY: &str = "
-SELECT t.ttl_minutes, t.ttl_strategy, x.at AS expires_at, x.at <= clock_timestamp() AS is_past,
+SELECT t.ttl_minutes, t.ttl_strategy, GREATEST(t.updated_at, b.updated_at) AS changed_at, clock_timestamp() AS now,
        EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')) AS is_open
   FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
- CROSS JOIN LATERAL (SELECT GREATEST(t.updated_at, b.updated_at) + t.ttl_minutes * interval '1 minute' AS at) x
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL AND t.ttl_minutes IS NOT NULL";
 
 /// The threads to look at, which are left to whoever took them for a while.
@@ -35,18 +34,14 @@ UPDATE threads SET ttl_minutes = $2, ttl_strategy = $3, expires_at = clock_times
 const LOCK_BRANCHES: &str = "
 SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.thread_id = $2 ORDER BY b.branch_id FOR UPDATE";
 
-/// When to look next: at the moment if it is to come, else a time to live from now on.
-const NEXT_CHECK: &str = "
-UPDATE threads SET expires_at = CASE WHEN $2 > clock_timestamp() THEN $2 ELSE clock_timestamp() + ttl_minutes * interval '1 minute' END
- WHERE thread_id = $1";
+const NEXT_CHECK: &str = "UPDATE threads SET expires_at = $2 WHERE thread_id = $1";
 
 fn expiry_of(row: &Row) -> Result<Expiry, Error> {
     let ttl = Ttl {
         minutes: column(row, "ttl_minutes")?,
         strategy: word(column(row, "ttl_strategy")?)?,
     };
-    let at = column::<Time>(row, "expires_at")?.0;
-    Ok(Expiry { ttl, at })
+    Ok(ttl.expiry(column::<Time>(row, "changed_at")?.0))
 }
 
 /// See [`tree::Store::expiry`](crate::tree::Store::expiry).
@@ -100,10 +95,10 @@ pub(in super::super) async fn expired(
         return Ok(None);
     };
     let expiry = expiry_of(&row)?;
-    let is_expired = column(&row, "is_past")? && !column::<bool>(&row, "is_open")?;
+    let check = expiry.check(column::<Time>(&row, "now")?.0, column(&row, "is_open")?);
     let next = prepare(db, NEXT_CHECK).await?;
-    db.execute(&next, &[&thread.0, &Time(expiry.at)]).await?;
-    Ok(is_expired.then_some(expiry.ttl.strategy))
+    db.execute(&next, &[&thread.0, &Time(check.next)]).await?;
+    Ok(check.expired)
 }
 
 statements!(EXPIRY, TAKE, SET, LOCK_BRANCHES, NEXT_CHECK);

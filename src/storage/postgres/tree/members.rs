@@ -60,20 +60,6 @@ pub(super) async fn members(db: &Object, tree: TreeId) -> Result<Members, Failur
     })
 }
 
-pub(super) async fn level(
-    db: &Object,
-    tree: TreeId,
-    principal: &str,
-) -> Result<Option<Level>, Failure> {
-    let statement = prepare(db, LEVEL).await?;
-    let row = db.query_opt(&statement, &[&tree.0, &principal]).await?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    let word_of = column::<Option<&str>>(&row, "level")?;
-    Ok(word_of.map(word).transpose()?)
-}
-
 pub(super) async fn put_member(
     db: &Object,
     tree: TreeId,
@@ -98,6 +84,20 @@ pub(super) async fn set_owner(db: &Object, tree: TreeId, principal: &str) -> Res
     let statement = prepare(db, SET_OWNER).await?;
     db.execute(&statement, &[&tree.0, &principal]).await?;
     Ok(())
+}
+
+pub(super) async fn level(
+    db: &Object,
+    tree: TreeId,
+    principal: &str,
+) -> Result<Option<Level>, Failure> {
+    let statement = prepare(db, LEVEL).await?;
+    let row = db.query_opt(&statement, &[&tree.0, &principal]).await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let word_of = column::<Option<&str>>(&row, "level")?;
+    Ok(word_of.map(word).transpose()?)
 }
 
 /// What somebody may do with a living thread.

@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 use super::create;
 use crate::{
     checkpoint::Error,
-    runs::{Created, Fired, Firing, request::codec},
+    runs::{Created, Fired, Firing, request::codec, transitions::firing::CronChange},
     time::Timestamp,
 };
 
@@ -30,7 +30,7 @@ pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired, 
         return Ok(Fired::Lost);
     }
     let Some(run) = &firing.run else {
-        advance(db, firing, false)?;
+        change(db, firing, None, Timestamp::now())?;
         return Ok(Fired::Skipped);
     };
     let kwargs = codec::encode(&run.kwargs, run.columns());
@@ -42,24 +42,31 @@ pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired, 
         db.execute_batch("ROLLBACK TO run")?;
     }
     db.execute_batch("RELEASE run")?;
-    match created {
-        Created::Denied(_) => {
-            db.prepare_cached(DISABLE)?.execute(params![cron, now.0])?;
-        }
-        Created::NoThread => {
-            db.prepare_cached(FORGET)?.execute([cron])?;
-        }
-        Created::Started(..) | Created::Queued(_) | Created::Exists => advance(db, firing, true)?,
-        Created::Busy | Created::QueueFull(_) | Created::Changed => advance(db, firing, false)?,
-    }
+    change(db, firing, Some(&created), now)?;
     Ok(Fired::Past(created))
 }
 
-fn advance(db: &Connection, firing: &Firing, has_run: bool) -> Result<(), Error> {
-    db.prepare_cached(ADVANCE)?.execute(params![
-        firing.cron.0.as_bytes(),
-        firing.next.map(|next| next.0),
-        has_run.then_some(firing.now.0),
-    ])?;
+/// Changes the cron by what became of its run.
+fn change(
+    db: &Connection,
+    firing: &Firing,
+    created: Option<&Created>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let cron = firing.cron.0.as_bytes();
+    match CronChange::after(created) {
+        CronChange::Advance { has_run } => {
+            let next = firing.next.map(|next| next.0);
+            let last = has_run.then_some(firing.now.0);
+            db.prepare_cached(ADVANCE)?
+                .execute(params![cron, next, last])?;
+        }
+        CronChange::Disable => {
+            db.prepare_cached(DISABLE)?.execute(params![cron, now.0])?;
+        }
+        CronChange::Delete => {
+            db.prepare_cached(FORGET)?.execute([cron])?;
+        }
+    }
     Ok(())
 }

@@ -34,9 +34,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<(Expiry, bool)> {
         minutes: row.get(0)?,
         strategy: parsed(row, 1)?,
     };
-    let changed: i64 = row.get(2)?;
-    let at = Timestamp(changed + ttl.micros());
-    Ok((Expiry { ttl, at }, row.get(3)?))
+    let expiry = ttl.expiry(Timestamp(row.get(2)?));
+    Ok((expiry, row.get(3)?))
 }
 
 /// See [`tree::Store::expiry`](crate::tree::Store::expiry).
@@ -88,14 +87,8 @@ pub(in super::super) fn expired(
     let Some((expiry, is_open)) = found else {
         return Ok(None);
     };
-    let now = Timestamp::now().0;
-    let is_expired = expiry.at.0 <= now && !is_open;
-    let next = if expiry.at.0 > now {
-        expiry.at.0
-    } else {
-        now + expiry.ttl.micros()
-    };
+    let check = expiry.check(Timestamp::now(), is_open);
     db.prepare_cached(NEXT_CHECK)?
-        .execute(params![thread.0.as_bytes(), next])?;
-    Ok(is_expired.then_some(expiry.ttl.strategy))
+        .execute(params![thread.0.as_bytes(), check.next.0])?;
+    Ok(check.expired)
 }
