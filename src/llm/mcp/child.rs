@@ -180,6 +180,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
             longest = longest.max(line.len());
         }
         if longest > self.most {
+            // What was read of it counts as not read, as with every error.
+            buffer.set_filled(before);
             let _ = self.too_long.set(());
             return Poll::Ready(Err(io::Error::from(io::ErrorKind::InvalidData)));
         }
