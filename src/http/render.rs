@@ -3,18 +3,14 @@
 use crate::{
     runs,
     threads::request as threads,
-    tree,
+    tree::{self, search::ThreadStatus},
     value::{Map, Value},
 };
 
 /// A thread. One on which nothing has run has no `error` and no `interrupts`.
 pub(super) fn thread(view: &threads::View) -> Map {
     let row = &view.row;
-    let status = if row.busy {
-        "busy"
-    } else {
-        row.outcome.as_str()
-    };
+    let status = ThreadStatus::of(row.busy, row.outcome).as_str();
     let mut map = Map::with_capacity(10);
     map.insert("thread_id", row.id.to_string());
     map.insert("created_at", row.created_at.to_string());

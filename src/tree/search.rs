@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Thread;
+use super::{Outcome, Thread};
 use crate::{id::ThreadId, time::Timestamp, value::Map, words::words};
 
 words! {
@@ -16,6 +16,19 @@ words! {
         Interrupted = "interrupted",
         /// The last run failed.
         Error = "error",
+    }
+}
+
+impl ThreadStatus {
+    /// The status of a branch, which is that of a thread if it is the active one. Statements that filter
+    /// and sort by it decide alike.
+    pub fn of(is_busy: bool, outcome: Outcome) -> Self {
+        match outcome {
+            _ if is_busy => Self::Busy,
+            Outcome::Idle => Self::Idle,
+            Outcome::Interrupted => Self::Interrupted,
+            Outcome::Error => Self::Error,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     tree::{
         chain,
         error::Error,
+        search::ThreadStatus,
         store::{Branch, MessageNode, OpenRun, Read, ThreadRow},
     },
 };
@@ -43,11 +44,7 @@ pub struct BranchView {
 impl BranchView {
     /// `idle`, `busy`, `interrupted` or `error`.
     pub fn status(&self) -> &'static str {
-        if self.busy {
-            "busy"
-        } else {
-            self.row.outcome.as_str()
-        }
+        ThreadStatus::of(self.busy, self.row.outcome).as_str()
     }
 }
 

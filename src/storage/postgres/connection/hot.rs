@@ -1,18 +1,18 @@
 //! Lines at trees and threads that many requests change at once: they wait here, not each with a
 //! connection in hand for the lock of a row.
 
-use std::{collections::HashMap, sync::Arc};
-
-use parking_lot::Mutex;
+use std::sync::Arc;
 
 use crate::{
+    cache::ByteCache,
     checkpoint::Error,
     contention::{Lines, Patience, Turn},
     id::{ThreadId, TreeId},
 };
 
-/// As many forks are remembered with their trees.
-const REMEMBERED: usize = 100_000;
+/// Bytes of a fork that is remembered with its tree, and of all of them: about a hundred thousand.
+const FORK_BYTES: usize = 100;
+const FORKS_BYTES: usize = 10 << 20;
 
 /// The lines of one process. Processes still meet at the rows.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ struct Inner {
     trees: Lines<TreeId>,
     threads: Lines<ThreadId>,
     /// The trees of forks; that of any other thread has its own id.
-    forks: Mutex<HashMap<ThreadId, TreeId>>,
+    forks: ByteCache<ThreadId, TreeId>,
 }
 
 /// The right to change one thread.
@@ -36,7 +36,7 @@ impl Hot {
         Self(Arc::new(Inner {
             trees: Lines::new(patience),
             threads: Lines::new(patience),
-            forks: Mutex::default(),
+            forks: ByteCache::new(FORKS_BYTES),
         }))
     }
 
@@ -58,15 +58,10 @@ impl Hot {
         if thread.0 == tree.0 {
             return;
         }
-        let mut forks = self.0.forks.lock();
-        if forks.len() >= REMEMBERED {
-            forks.clear();
-        }
-        forks.insert(thread, tree);
+        self.0.forks.insert(thread, tree, FORK_BYTES, None);
     }
 
     fn tree_of(&self, thread: ThreadId) -> TreeId {
-        let forks = self.0.forks.lock();
-        forks.get(&thread).copied().unwrap_or(TreeId(thread.0))
+        self.0.forks.get(&thread).unwrap_or(TreeId(thread.0))
     }
 }
