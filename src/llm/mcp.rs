@@ -50,6 +50,8 @@ pub struct Server {
     prefix: String,
     timeout: Duration,
     most_bytes: usize,
+    /// What was set that this kind of server does not have.
+    misfit: Option<&'static str>,
 }
 
 enum Target {
@@ -85,23 +87,26 @@ impl Server {
             prefix: String::new(),
             timeout: TIMEOUT,
             most_bytes: MOST_BYTES,
+            misfit: None,
         }
     }
 
-    /// Adds arguments of the program; a web address has none.
+    /// Adds arguments of the program; of a web address [`Server::connect`] refuses them.
     #[must_use]
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
-        if let Target::Command(program) = &mut self.target {
-            program.args.extend(args.into_iter().map(Into::into));
+        match &mut self.target {
+            Target::Command(program) => program.args.extend(args.into_iter().map(Into::into)),
+            Target::Http { .. } => self.misfit = Some("a web address takes no arguments"),
         }
         self
     }
 
-    /// Sets a variable in the program's environment; a web address has none.
+    /// Sets a variable in the program's environment; of a web address [`Server::connect`] refuses it.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Target::Command(program) = &mut self.target {
-            program.env.push((name.into(), value.into()));
+        match &mut self.target {
+            Target::Command(program) => program.env.push((name.into(), value.into())),
+            Target::Http { .. } => self.misfit = Some("a web address has no environment"),
         }
         self
     }
@@ -115,12 +120,13 @@ impl Server {
         }
     }
 
-    /// Adds a header to every request, such as `authorization`; a program gets none. Values are
-    /// never logged.
+    /// Adds a header to every request, such as `authorization`; of a program [`Server::connect`]
+    /// refuses it. Values are never logged.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Target::Http { headers, .. } = &mut self.target {
-            headers.push((name.into(), value.into()));
+        match &mut self.target {
+            Target::Http { headers, .. } => headers.push((name.into(), value.into())),
+            Target::Command(_) => self.misfit = Some("a program takes no headers"),
         }
         self
     }
@@ -150,7 +156,7 @@ impl Server {
     /// asked for once: what a server adds later, it has after a new connection.
     ///
     /// # Errors
-    /// The program or the address cannot be used, the server does not begin in time, speaks
+    /// The program or the address cannot be used, something was set that it does not have, the server does not begin in time, speaks
     /// another protocol or offers more than 512 tools.
     pub async fn connect(self) -> Result<Connection, Error> {
         let name = self.target.to_string();
@@ -158,6 +164,9 @@ impl Server {
             server: name.clone(),
             reason,
         };
+        if let Some(misfit) = self.misfit {
+            return Err(failed(misfit.to_owned()));
+        }
         let target = match self.target {
             Target::Http { url, headers } => {
                 let headers = header_map(&headers).map_err(failed)?;

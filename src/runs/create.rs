@@ -86,7 +86,7 @@ impl Service {
         if request.open_interrupts.is_empty() {
             self.create_once(thread, request, watch).await
         } else {
-            // Seldom, and too large to be part of every creation.
+            // On the heap, because its copy of the request would make the future of every creation larger.
             Box::pin(self.create_resuming(thread, request, watch)).await
         }
     }

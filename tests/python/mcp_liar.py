@@ -83,6 +83,10 @@ class Http(BaseHTTPRequestHandler):
             self.end_headers()
         elif request["method"] == "tools/call" and self.way in ("huge", "huge_stream"):
             self.flood("text/event-stream" if self.way == "huge_stream" else "application/json")
+        elif request["method"] == "tools/call" and self.way == "hangs":
+            if request["params"].get("arguments", {}).get("hang"):
+                time.sleep(3600)
+            self.reply(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}}).encode())
         elif self.way == "elsewhere" and self.path == "/mcp":
             self.send_response(307)
             self.send_header("location", os.environ["ELSEWHERE"])

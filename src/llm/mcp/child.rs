@@ -75,8 +75,8 @@ pub(super) struct Started {
     pub(super) too_long: Arc<OnceLock<()>>,
 }
 
-/// Logs what the process says, piece by piece, so that neither a long line nor a silent log
-/// stops it.
+/// Reads the standard error of the process piece by piece and logs it. It is read also where nothing
+/// is logged: a process stops when its standard error is full.
 async fn log(program: String, mut stderr: ChildStderr) {
     let mut piece = [0; 4096];
     while let Ok(read @ 1..) = stderr.read(&mut piece).await {

@@ -33,6 +33,18 @@ async fn a_connection_that_cannot_be_made_says_why() {
             Server::http("http://127.0.0.1:9/mcp").header("a b", "c"),
             "`a b` cannot be a header",
         ),
+        (
+            Server::http("http://127.0.0.1:9/mcp").args(["-v"]),
+            "a web address takes no arguments",
+        ),
+        (
+            Server::http("http://127.0.0.1:9/mcp").env("A", "1"),
+            "a web address has no environment",
+        ),
+        (
+            Server::command("/bin/cat").header("a", "b"),
+            "a program takes no headers",
+        ),
     ] {
         let error = refusal(server).await;
         assert!(error.starts_with("the MCP server `"), "{error}");
@@ -92,6 +104,21 @@ async fn a_message_that_is_too_large_is_not_read_to_its_end() {
         let written: u64 = written().await.trim().parse().unwrap();
         assert!(written < 50_000_000, "{way}: {written}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_hang_at_a_web_address_leave_room_for_others() {
+    let mut command = Command::new("python3");
+    let script = programs::repository().join("tests/python/mcp_liar.py");
+    command.arg(script).args(["http", "hangs"]);
+    let web = Web::start(command);
+    let server = Server::http(&web.url).timeout(Duration::from_secs(5));
+    let tools = server.connect().await.unwrap().tools();
+    let hanging = (0..40).map(|_| failed(&tools, "talk", json!({"hang": true})));
+    for error in futures::future::join_all(hanging).await {
+        assert!(error.contains("was silent for 5s"), "{error}");
+    }
+    assert_eq!(called(&tools, "talk", json!({})).await, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
