@@ -28,7 +28,8 @@ async fn main() -> ExitCode {
     Server::new()
         .graph("seq10", seq10())
         .graph("chat", chat())
-        .graph("tokens_custom", tokens_custom())
+        .graph("tokens_custom", tokens_custom("token"))
+        .graph("tokens_large", tokens_custom(&"token ".repeat(80)))
         .graph("tokens_msg", tokens_msg())
         .graph("fanout", fanout())
         .graph("loop", looping())
@@ -102,20 +103,21 @@ fn count(ctx: &Ctx) -> i64 {
     ctx.input()["n"].as_i64().unwrap_or(1_000)
 }
 
-/// Sends `n` custom events.
-fn tokens_custom() -> Built {
-    async fn emit(ctx: Ctx) -> Result<Output> {
+/// Sends `n` custom events with this text each.
+fn tokens_custom(token: &str) -> Built {
+    async fn emit(ctx: Ctx, token: Value) -> Result<Output> {
         let n = count(&ctx);
         for i in 0..n {
-            ctx.emit(value!({"i": i, "t": "token"}));
+            ctx.emit(value!({"i": i, "t": token.clone()}));
             if i % BURST == BURST - 1 {
                 tokio::task::yield_now().await;
             }
         }
         Ok(Output::update([("done", value!(n))]))
     }
+    let token = Value::from(token);
     integer(integer(Graph::untyped(), "n"), "done")
-        .node("emit", emit)
+        .node("emit", move |ctx| emit(ctx, token.clone()))
         .edge(START, "emit")
         .edge("emit", END)
         .build()

@@ -9,7 +9,7 @@ use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
 use test_support::tables::rows;
-use test_support::talk::until;
+use test_support::talk::{until, with};
 
 use crate::siege::{MIB, Memory, rounds};
 
@@ -29,14 +29,19 @@ fn tokens(count: usize, is_resumable: bool) -> Value {
     })
 }
 
-/// Streams a run and reads it to its end: how many bytes came, and in what time.
+/// What a stream has when nothing else came for a while; how often that is depends on the machine.
+const HEARTBEAT: &[u8] = b": heartbeat\r\n\r\n";
+
+/// Streams a run and reads it to its end: how many bytes of events came, and in what time.
 fn read(client: &Client, body: &Value) -> (usize, Duration) {
     let thread = client.thread();
     let begin = Instant::now();
     let mut open = client.open_stream(&thread, body);
     let mut bytes = 0;
     while let Some(chunk) = open.chunk() {
-        bytes += chunk.len();
+        if chunk != HEARTBEAT {
+            bytes += chunk.len();
+        }
     }
     (bytes, begin.elapsed())
 }
@@ -78,23 +83,29 @@ fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) 
     let setup = Setup::example("bench_server").env("BACKSTITCH_STALL", "5");
     let server = place.start(setup);
     let client = Client::of(&server);
-    // About fifty bytes each on the wire.
-    let count = 200_000;
-    let alone = read(&client, &tokens(count, false));
+    // About five hundred bytes each on the wire.
+    let count = 20_000;
+    let body = with(tokens(count, false), "assistant_id", "tokens_large");
+    let alone = read(&client, &body);
     println!("{} MiB of tokens each", alone.0 as u64 / MIB);
     let unread = |_| {
         let thread = client.thread();
-        let open = client.open_stream(&thread, &tokens(count, false));
+        let open = client.open_stream(&thread, &body);
         (thread, open)
     };
     let memory = Memory::of(&server);
+    let begin = Instant::now();
     let all: Vec<(String, Open)> = (0..10 * rounds()).map(unread).collect();
+    let patience = Duration::from_secs(60) * u32::try_from(rounds()).unwrap();
     for (thread, open) in &all {
         // Nobody waits for readers.
-        assert_eq!(client.end_of(thread, &open.run()), "success");
+        let end = client.end_within(thread, &open.run(), patience);
+        assert_eq!(end, "success");
     }
+    let rate = (all.len() * count) as f64 / begin.elapsed().as_secs_f64();
+    println!("{rate:.0} tokens/s of all runs");
     let peak = memory.peak();
-    let beside = read(&client, &tokens(count, false));
+    let beside = read(&client, &body);
     println!(
         "{} clients that never read: peak {} MiB; a run beside them takes {:.2} of its time alone",
         all.len(),

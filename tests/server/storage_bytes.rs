@@ -33,9 +33,9 @@ fn a_long_chat_takes_a_small_multiple_of_its_text(place: &Place) {
     let client = Client::of(&server);
     let thread = client.thread();
     chat(&client, &thread, 200);
-    let short = Sizes::of(place, &server);
+    let short = Sizes::settled(place, &server);
     chat(&client, &thread, 200);
-    let long = Sizes::of(place, &server);
+    let long = Sizes::settled(place, &server);
     short.print(200);
     long.print(400);
     for (turns, sizes) in [(200, &short), (400, &long)] {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -217,8 +217,14 @@ impl Client {
 
     /// Polls a run until it has ended, and gives its status.
     pub fn end_of(&self, thread: &str, run: &str) -> String {
+        self.end_within(thread, run, PATIENCE)
+    }
+
+    /// The same for a run that may take so long.
+    pub fn end_within(&self, thread: &str, run: &str, patience: Duration) -> String {
+        let deadline = Instant::now() + patience;
         let mut pause = Duration::from_millis(1);
-        for _ in 0..3000 {
+        while Instant::now() < deadline {
             let answer = self.get(&format!("/threads/{thread}/runs/{run}"));
             assert_eq!(answer.status, 200, "{}", answer.text());
             let status = answer.json()["status"].as_str().unwrap().to_owned();
