@@ -113,7 +113,8 @@ fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) 
         beside.1.as_secs_f64() / alone.1.as_secs_f64(),
     );
     assert_eq!(beside.0, alone.0);
-    memory.held("streams that nobody reads", 300 * MIB);
+    // However many there are: what is unread of all of them has a share of the memory.
+    memory.held("streams that nobody reads", 512 * MIB);
 }
 
 fn idle_streams_take_little_memory(place: &Place) {
