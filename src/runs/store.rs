@@ -178,25 +178,26 @@ impl NewRun {
     }
 }
 
-/// What became of a run to create. All of it is durable when the call returns.
+/// What became of a run to create. All of it is durable when the call returns. Of several reasons
+/// against it the first of this order counts; a checkpoint that is gone comes after `Exists`.
 #[derive(Clone, Debug)]
 pub enum Created {
     /// It occupies its slot: execute it.
     Started(Box<Run>, Slot),
     /// It waits.
     Queued(Box<Run>),
-    /// `Reject`, and the slot is taken.
-    Busy,
     /// There is no such thread, or no such branch of it.
     NoThread,
-    /// There is a run with this id already.
-    Exists,
     /// The client has no level on the thread, or too low a one.
     Denied(Denied),
-    /// As many runs as are allowed wait on the branch already.
-    QueueFull(usize),
+    /// There is a run with this id already.
+    Exists,
     /// Something has happened on the thread since it was read.
     Changed,
+    /// `Reject`, and the slot is taken.
+    Busy,
+    /// As many runs as are allowed wait on the branch already.
+    QueueFull(usize),
 }
 
 /// What became of runs that were to be created together. All of it is durable when the call returns.

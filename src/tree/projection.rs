@@ -13,8 +13,7 @@ use async_trait::async_trait;
 
 use crate::{
     checkpoint::Error,
-    id::{CheckpointId, ThreadId, TreeId},
-    time::Timestamp,
+    id::{ThreadId, TreeId},
 };
 
 mod rows;
@@ -26,8 +25,6 @@ pub use rows::{is_text, preview, project};
 /// The tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Projection {
-    /// `fork_index`: from a thread to its forks.
-    Forks,
     /// `search`: texts of messages.
     Search,
     /// `thread_heads`: newest message and counts.
@@ -38,12 +35,11 @@ pub enum Projection {
 
 impl Projection {
     /// All of them, in the order of their names.
-    pub const ALL: [Self; 4] = [Self::Forks, Self::Search, Self::Heads, Self::Timeline];
+    pub const ALL: [Self; 3] = [Self::Search, Self::Heads, Self::Timeline];
 
     /// The table's name, also of its offsets.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Forks => "fork_index",
             Self::Search => "search",
             Self::Heads => "thread_heads",
             Self::Timeline => "thread_timeline",
@@ -91,19 +87,6 @@ pub struct TimelineRow {
     pub code: i16,
 }
 
-/// A row of `fork_index`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ForkRow {
-    /// The thread it was forked from.
-    pub parent: ThreadId,
-    /// Number of the last event that it inherits.
-    pub from: i64,
-    /// Last checkpoint that it inherits.
-    pub checkpoint: Option<CheckpointId>,
-    /// When.
-    pub created_at: Timestamp,
-}
-
 /// A row of `search`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchRow {
@@ -120,8 +103,6 @@ pub enum ProjectedRows {
     Timeline(Vec<TimelineRow>),
     /// Of `thread_heads`, in place of the old one.
     Head(Box<HeadRow>),
-    /// Of `fork_index`.
-    Forks(Vec<ForkRow>),
     /// Of `search`.
     Search(Vec<SearchRow>),
 }
@@ -132,7 +113,6 @@ impl ProjectedRows {
         match self {
             Self::Timeline(_) => Projection::Timeline,
             Self::Head(_) => Projection::Heads,
-            Self::Forks(_) => Projection::Forks,
             Self::Search(_) => Projection::Search,
         }
     }
@@ -163,7 +143,7 @@ pub struct Progress {
     /// Number of its newest event.
     pub last: i64,
     /// Offsets in the order of [`Projection::ALL`]; 0 where a table has read nothing.
-    pub offsets: [i64; 4],
+    pub offsets: [i64; Projection::ALL.len()],
     /// Its row of `thread_heads`.
     pub head: Option<HeadRow>,
 }

@@ -19,6 +19,7 @@ pub mod outbox_sweeps;
 pub mod paths;
 pub mod postgres;
 pub mod queue;
+pub mod refusals;
 pub mod run_events;
 pub mod runs;
 pub mod sessions;

@@ -81,6 +81,9 @@ macro_rules! backend {
                 a_deleted_thread_leaves_a_tombstone_without_content
                 nobody_writes_to_a_deleted_thread
             );
+            backend!(@room $open, refusals:
+                the_first_of_several_reasons_against_a_run_counts
+            );
             backend!(@room $open, runs:
                 a_started_run_comes_back_with_every_field
                 a_run_without_a_worker_waits

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 mod circles;
+mod migrations;
 mod names;
 mod source;
 mod twins;

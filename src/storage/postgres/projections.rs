@@ -70,15 +70,6 @@ ON CONFLICT (tree_id, thread_id) DO UPDATE SET event_number = EXCLUDED.event_num
    last_preview = EXCLUDED.last_preview, updated_at = EXCLUDED.updated_at"
 );
 
-const FORKS: &str = step!(
-    "
-INSERT INTO fork_index (tree_id, parent_thread_id, thread_id, from_event_number, fork_checkpoint_id, created_at)
-SELECT $3, x.parent, $2, x.number, x.checkpoint, x.time
-  FROM o, unnest($6::uuid[], $7::bigint[], $8::uuid[], $9::timestamptz[]) x(parent, number, checkpoint, time)
-ON CONFLICT (tree_id, parent_thread_id, thread_id) DO UPDATE SET from_event_number = EXCLUDED.from_event_number,
-   fork_checkpoint_id = EXCLUDED.fork_checkpoint_id, created_at = EXCLUDED.created_at"
-);
-
 const SEARCH: &str = step!(
     "
 INSERT INTO search (tree_id, thread_id, event_number, text)
@@ -146,7 +137,6 @@ pub(super) async fn apply(db: &mut Object, steps: &[ProjectionStep]) -> Result<(
         let text = match step.rows {
             ProjectedRows::Timeline(_) => TIMELINE,
             ProjectedRows::Head(_) => HEAD,
-            ProjectedRows::Forks(_) => FORKS,
             ProjectedRows::Search(_) => SEARCH,
         };
         statements.push(prepare(db, text).await?);
@@ -172,8 +162,8 @@ pub(super) async fn reset(
     for one in Projection::ALL {
         if projection.is_none_or(|only| only == one) {
             let text = match thread {
-                Some(_) => delete_of_thread(one),
-                None => delete_all(one),
+                Some(_) => DELETE_OF_THREAD[one.index()],
+                None => DELETE_ALL[one.index()],
             };
             tables.push((one, prepare(db, text).await?));
         }
@@ -192,36 +182,18 @@ pub(super) async fn reset(
     Ok(transaction.commit().await?)
 }
 
-const DELETE_OF_THREAD: [&str; 4] = [
-    "DELETE FROM fork_index WHERE thread_id = $1",
+/// In the order of [`Projection::ALL`], as the next.
+const DELETE_OF_THREAD: [&str; Projection::ALL.len()] = [
     "DELETE FROM search WHERE thread_id = $1",
     "DELETE FROM thread_heads WHERE thread_id = $1",
     "DELETE FROM thread_timeline WHERE thread_id = $1",
 ];
 
-const DELETE_ALL: [&str; 4] = [
-    "DELETE FROM fork_index",
+const DELETE_ALL: [&str; Projection::ALL.len()] = [
     "DELETE FROM search",
     "DELETE FROM thread_heads",
     "DELETE FROM thread_timeline",
 ];
-
-fn delete_of_thread(projection: Projection) -> &'static str {
-    DELETE_OF_THREAD[position(projection)]
-}
-
-fn delete_all(projection: Projection) -> &'static str {
-    DELETE_ALL[position(projection)]
-}
-
-fn position(projection: Projection) -> usize {
-    match projection {
-        Projection::Forks => 0,
-        Projection::Search => 1,
-        Projection::Heads => 2,
-        Projection::Timeline => 3,
-    }
-}
 
 fn gather(offsets: &[Row], heads: &[Row]) -> Result<Vec<Progress>, Error> {
     let mut found: Vec<Progress> = Vec::new();
@@ -297,12 +269,6 @@ async fn send(
             &own(&head.last_preview),
             &Time(crate::time::Timestamp(head.updated_at))
         ),
-        ProjectedRows::Forks(rows) => execute!(
-            &all!(rows, row => row.parent.0),
-            &all!(rows, row => row.from),
-            &all!(rows, row => row.checkpoint.map(|id| id.0)),
-            &all!(rows, row => Time(row.created_at))
-        ),
         ProjectedRows::Search(rows) => execute!(
             &all!(rows, row => row.number),
             &all!(rows, row => name(&row.text).into_owned())
@@ -317,7 +283,6 @@ statements!(
     TREES,
     TIMELINE,
     HEAD,
-    FORKS,
     SEARCH,
     LOCK,
     RESET,

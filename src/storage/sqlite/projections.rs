@@ -7,8 +7,7 @@ use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
     tree::projection::{
-        ForkRow, HeadRow, Progress, ProjectedRows, Projection, ProjectionStep, SearchRow,
-        TimelineRow,
+        HeadRow, Progress, ProjectedRows, Projection, ProjectionStep, SearchRow, TimelineRow,
     },
 };
 
@@ -152,29 +151,6 @@ fn apply_step(db: &Connection, step: &ProjectionStep) -> Result<(), Error> {
                 head.updated_at,
             ])?;
         }
-        ProjectedRows::Forks(rows) => {
-            let mut insert = db.prepare_cached(
-                "INSERT OR REPLACE INTO fork_index (tree_id, parent_thread_id, thread_id, \
-                 from_event_number, fork_checkpoint_id, created_at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?;
-            for row in rows {
-                let ForkRow {
-                    parent,
-                    from,
-                    checkpoint,
-                    created_at,
-                } = row;
-                insert.execute(params![
-                    tree,
-                    parent.0.as_bytes(),
-                    thread,
-                    from,
-                    checkpoint.as_ref().map(|id| id.0.as_bytes()),
-                    created_at.0,
-                ])?;
-            }
-        }
         ProjectedRows::Search(rows) => {
             let mut insert = db.prepare_cached(
                 "INSERT OR REPLACE INTO search (tree_id, thread_id, event_number, text) \
@@ -210,7 +186,6 @@ fn reset_table(
     )?
     .execute(params![projection.as_str(), thread])?;
     let sql = match projection {
-        Projection::Forks => "DELETE FROM fork_index WHERE ?1 IS NULL OR thread_id = ?1",
         Projection::Search => "DELETE FROM search WHERE ?1 IS NULL OR thread_id = ?1",
         Projection::Heads => "DELETE FROM thread_heads WHERE ?1 IS NULL OR thread_id = ?1",
         Projection::Timeline => "DELETE FROM thread_timeline WHERE ?1 IS NULL OR thread_id = ?1",

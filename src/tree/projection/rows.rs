@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ForkRow, HeadRow, ProjectedRows, Projection, SearchRow, TimelineRow};
+use super::{HeadRow, ProjectedRows, Projection, SearchRow, TimelineRow};
 use crate::{
     tree::{event, store::ThreadEvent},
     value::Value,
@@ -39,7 +39,6 @@ pub fn project<'a>(
             }
             ProjectedRows::Head(Box::new(head))
         }
-        Projection::Forks => ProjectedRows::Forks(events.iter().filter_map(fork).collect()),
         Projection::Search => ProjectedRows::Search(
             events
                 .iter()
@@ -98,22 +97,6 @@ fn advance(head: &mut HeadRow, event: &ThreadEvent, message: Option<&Value>) {
         }
         _ => {}
     }
-}
-
-fn fork(event: &ThreadEvent) -> Option<ForkRow> {
-    if &*event.kind != event::THREAD_FORKED {
-        return None;
-    }
-    let text = |name: &str| event.payload.get(name).and_then(Value::as_str);
-    let number = event.payload.get("from_event_number");
-    Some(ForkRow {
-        parent: text("parent_thread_id")?.parse().ok()?,
-        from: number.and_then(Value::as_i64).unwrap_or(0),
-        checkpoint: text("fork_checkpoint_id")
-            .and_then(|id| id.parse().ok())
-            .or(event.checkpoint),
-        created_at: event.created_at,
-    })
 }
 
 fn role(event: &ThreadEvent, message: Option<&Value>) -> Option<Arc<str>> {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::{rows::PREVIEW, *};
 use crate::{
     id::{BranchId, EventId},
+    time::Timestamp,
     tree::store::rows::ThreadEvent,
     value,
     value::{Map, Value},
@@ -30,7 +31,6 @@ struct Tables {
     moments: Vec<TimelineRow>,
     head: Option<HeadRow>,
     texts: Vec<SearchRow>,
-    forks: Vec<ForkRow>,
 }
 
 impl Tables {
@@ -46,7 +46,6 @@ impl Tables {
             match project(projection, self.head.as_ref(), events, message) {
                 ProjectedRows::Timeline(more) => self.moments.extend(more),
                 ProjectedRows::Head(head) => self.head = Some(*head),
-                ProjectedRows::Forks(more) => self.forks.extend(more),
                 ProjectedRows::Search(more) => self.texts.extend(more),
             }
         }
@@ -82,24 +81,6 @@ proptest! {
         }
         prop_assert_eq!(at_once, in_steps);
     }
-}
-
-#[test]
-fn a_fork_is_indexed_by_its_own_event() {
-    let parent = "01a1faf4-ed9b-77dc-8ed1-cc6eef11d822";
-    let mut forked = event(8, "ThreadForked", None);
-    forked.payload = value!({"parent_thread_id": parent, "from_event_number": 7})
-        .as_map()
-        .unwrap()
-        .clone();
-    let ProjectedRows::Forks(forks) = project(Projection::Forks, None, &[forked], |_| None) else {
-        panic!("not of its table");
-    };
-    assert_eq!(forks.len(), 1);
-    assert_eq!(
-        (forks[0].parent.to_string(), forks[0].from),
-        (parent.to_owned(), 7)
-    );
 }
 
 #[test]

@@ -408,12 +408,22 @@ pub(in super::super) async fn within(client: &Object, new: &NewRun) -> Result<Cr
 }
 
 async fn outcome(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Created, Failure> {
-    let Some(row) = row else {
-        return Ok(Created::NoThread);
-    };
-    if column::<Option<Uuid>>(&row, "run_id")?.is_some() {
-        return Ok(created(&row)?);
+    if let Some(row) = &row
+        && column::<Option<Uuid>>(row, "run_id")?.is_some()
+    {
+        return Ok(created(row)?);
     }
+    let existing = prepare(client, EXISTING).await?;
+    let Some(row) = row else {
+        // A run that is there already gets no thread, and so no row that tells.
+        let exists = new.create_thread.is_some()
+            && (client.query_opt(&existing, &[&new.id.0]).await?).is_some();
+        return Ok(if exists {
+            Created::Exists
+        } else {
+            Created::NoThread
+        });
+    };
     if new.access.principal().is_some() {
         let level = column::<Option<&str>>(&row, "level")?;
         let level = level.map(word).transpose()?;
@@ -421,8 +431,7 @@ async fn outcome(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Crea
             return Ok(Created::Denied(denied));
         }
     }
-    let statement = prepare(client, EXISTING).await?;
-    let exists = client.query_opt(&statement, &[&new.id.0]).await?;
+    let exists = client.query_opt(&existing, &[&new.id.0]).await?;
     match (exists, new.address) {
         (Some(_), _) => Ok(Created::Exists),
         (None, Some(id)) if column(&row, "gone")? => Err(Error::Pruned(id).into()),

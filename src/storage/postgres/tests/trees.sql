@@ -46,7 +46,5 @@ INSERT INTO search (tree_id, thread_id, event_number, text) SELECT tree_id, thre
 INSERT INTO thread_heads (tree_id, thread_id, event_number, messages, branches, runs, updated_at)
 SELECT tree_id, thread_id, last_event_number, 1, 1, 1, now() FROM threads;
 INSERT INTO projection_offsets (projection, thread_id, tree_id, last_event_number) SELECT p, thread_id, tree_id, last_event_number
-  FROM threads, unnest(ARRAY['thread_timeline', 'thread_heads', 'fork_index', 'search']) p;
-INSERT INTO fork_index (tree_id, parent_thread_id, thread_id, from_event_number, created_at)
-SELECT tree_id, parent_thread_id, thread_id, 1, now() FROM threads WHERE parent_thread_id IS NOT NULL;
+  FROM threads, unnest(ARRAY['thread_timeline', 'thread_heads', 'search']) p;
 ANALYZE;

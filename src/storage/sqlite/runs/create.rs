@@ -42,15 +42,15 @@ pub(in super::super) fn create(
     let exists = db
         .prepare_cached("SELECT 1 FROM runs WHERE run_id = ?1")?
         .exists([new.id.0.as_bytes()])?;
-    if exists {
-        return Ok(Created::Exists);
-    }
     let mut slot = match slot_of(db, new.thread, new.branch)? {
         Some(slot) => slot,
         None => {
             let Some(thread) = &new.create_thread else {
                 return Ok(Created::NoThread);
             };
+            if exists {
+                return Ok(Created::Exists);
+            }
             if !is_free(db, new.thread)? {
                 // The tombstone of a deleted thread whose rows others need.
                 return Ok(Created::NoThread);
@@ -68,46 +68,13 @@ pub(in super::super) fn create(
             return Ok(Created::Denied(denied));
         }
     }
-    if let Some(number) = new.unchanged_since
-        && !db
-            .prepare_cached(UNCHANGED)?
-            .exists(params![new.thread.0.as_bytes(), number])?
-    {
-        return Ok(Created::Changed);
+    if exists {
+        return Ok(Created::Exists);
     }
-    let mut taken = false;
-    match new.strategy {
-        Strategy::Reject | Strategy::Enqueue => {
-            let (executes, queued) = queue_of(db, new.thread, &slot, new.max_queued)?;
-            taken = executes || queued > 0;
-            if taken && new.strategy == Strategy::Reject {
-                return Ok(Created::Busy);
-            }
-            if queued >= new.max_queued {
-                return Ok(Created::QueueFull(new.max_queued));
-            }
-        }
-        Strategy::Interrupt | Strategy::Rollback => {
-            let mut others = open_runs(db, new.thread, Some(slot.branch))?;
-            // Rolling a run back may make another branch active, and so mean another slot.
-            while !others.is_empty() {
-                let keep = new.strategy == Strategy::Interrupt;
-                for open in &others {
-                    interrupt(db, open, keep, now)?;
-                }
-                for open in others.iter().filter(|_| !keep) {
-                    if open.is_running() {
-                        roll_back(db, open, now)?;
-                    }
-                    db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?
-                        .execute([open.id.0.as_bytes()])?;
-                }
-                match slot_of(db, new.thread, new.branch)? {
-                    Some(next) => slot = next,
-                    None => return Ok(Created::NoThread),
-                }
-                others = open_runs(db, new.thread, Some(slot.branch))?;
-            }
+    if matches!(new.strategy, Strategy::Interrupt | Strategy::Rollback) {
+        match end_others(db, &new, slot, now)? {
+            Some(next) => slot = next,
+            None => return Ok(Created::NoThread),
         }
     }
     // From here on the run's row keeps the checkpoint from being pruned.
@@ -115,6 +82,21 @@ pub(in super::super) fn create(
         && !has_checkpoint(db, slot.tree, id)?
     {
         return Err(Error::Pruned(id));
+    }
+    if let Some(number) = new.unchanged_since
+        && !db
+            .prepare_cached(UNCHANGED)?
+            .exists(params![new.thread.0.as_bytes(), number])?
+    {
+        return Ok(Created::Changed);
+    }
+    let (executes, queued) = queue_of(db, new.thread, &slot, new.max_queued)?;
+    let taken = executes || queued > 0;
+    if taken && new.strategy == Strategy::Reject {
+        return Ok(Created::Busy);
+    }
+    if queued >= new.max_queued {
+        return Ok(Created::QueueFull(new.max_queued));
     }
     let inherited = merge_into_thread(db, &new, now)?;
     let own = if inherited.is_empty() {
@@ -169,6 +151,37 @@ pub(in super::super) fn create(
         Some(_) => Created::Started(Box::new(run), slot),
         None => Created::Queued(Box::new(run)),
     })
+}
+
+/// Ends the other runs of the slot, and returns the slot that the run has then: rolling a run back
+/// may make another branch active.
+fn end_others(
+    db: &Connection,
+    new: &NewRun,
+    mut slot: Slot,
+    now: Timestamp,
+) -> Result<Option<Slot>, Error> {
+    loop {
+        let others = open_runs(db, new.thread, Some(slot.branch))?;
+        if others.is_empty() {
+            return Ok(Some(slot));
+        }
+        let keep = new.strategy == Strategy::Interrupt;
+        for open in &others {
+            interrupt(db, open, keep, now)?;
+        }
+        for open in others.iter().filter(|_| !keep) {
+            if open.is_running() {
+                roll_back(db, open, now)?;
+            }
+            db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?
+                .execute([open.id.0.as_bytes()])?;
+        }
+        match slot_of(db, new.thread, new.branch)? {
+            Some(next) => slot = next,
+            None => return Ok(None),
+        }
+    }
 }
 
 /// See [`runs::Store::create_runs`](crate::runs::Store::create_runs).

@@ -92,7 +92,6 @@ fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Re
          WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2))",
         "DELETE FROM thread_timeline WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
         "DELETE FROM thread_heads WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
-        "DELETE FROM fork_index WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
         "DELETE FROM search WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
     ] {
         db.prepare_cached(sql)?

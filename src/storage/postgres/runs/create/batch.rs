@@ -7,15 +7,15 @@ use futures::future;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{EXISTING, Statements, created, outcome, written_before};
+use super::{Statements, created, outcome, written_before};
 use crate::{
     checkpoint::Error,
     id::BranchId,
-    runs::{Created, CreatedBatch, NewRun, request::codec as request_codec},
+    runs::{CreatedBatch, NewRun, request::codec as request_codec},
     storage::postgres::{
         Store,
         columns::column,
-        connection::{self, Failure, prepare},
+        connection::{self, Failure},
     },
 };
 
@@ -61,12 +61,7 @@ pub(in super::super::super) async fn create_runs(
         }
         if let Some((at, run)) = refused.and_then(|at| Some((at, new.get(at)?))) {
             transaction.rollback().await?;
-            // A run that is there already gets no thread, and so no row that tells.
-            let existing = prepare(&client, EXISTING).await?;
-            let reason = match client.query_opt(&existing, &[&run.id.0]).await? {
-                Some(_) => Created::Exists,
-                None => outcome(&client, run, rows.swap_remove(at)).await?,
-            };
+            let reason = outcome(&client, run, rows.swap_remove(at)).await?;
             return Ok(CreatedBatch::None(at, reason));
         }
         transaction.commit().await?;
