@@ -1,6 +1,6 @@
 //! Cancelling and deleting runs, and ending in this process what was ended in the storage.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -9,7 +9,8 @@ use super::{
     request::{self, CancelAction, Target},
 };
 use crate::{
-    id::{RunId, ThreadId},
+    checkpoint,
+    id::{RunId, ThreadId, TreeId},
     tree::{members::Access, store::rows::ThreadRow},
 };
 
@@ -24,6 +25,32 @@ const POLL: Duration = Duration::from_millis(100);
 fn requested(action: CancelAction) -> String {
     let action = action.as_str();
     format!("{action} requested via POST /threads/{{thread_id}}/runs/{{run_id}}/cancel")
+}
+
+/// Why a run ends whose principal has not the level any more: the class and the sentence.
+pub(super) const PERMISSION_DENIED: [&str; 2] = [
+    "permission_denied",
+    "the principal of this run may no longer write to its thread",
+];
+
+/// Ends the runs of a tree that are executed on behalf of a principal who may no longer write to it.
+/// The transaction is that of the change of rights: nothing that the runs commit after it counts.
+/// Those that wait are refused when they are claimed. Returns the ended ones with their threads.
+///
+/// # Errors
+/// The storage failed.
+pub async fn end_runs_of(
+    tx: &mut dyn Tx,
+    tree: TreeId,
+    principal: &Arc<str>,
+) -> Result<Vec<(ThreadId, RunId)>, checkpoint::Error> {
+    let [class, message] = PERMISSION_DENIED;
+    let executed = tx.executed_for(tree, principal.clone()).await?;
+    for (thread, run) in &executed {
+        let reason = Undo::reason(class, message);
+        tx.end_run(*thread, *run, reason).await?;
+    }
+    Ok(executed)
 }
 
 impl Service {

@@ -19,6 +19,7 @@ use self::{
 use super::{
     ClaimedRun, Error, Run, RunHandle, Service, Status,
     active::PendingRun,
+    cancel::PERMISSION_DENIED,
     request::{self, Kwargs, identity},
 };
 use crate::{
@@ -218,10 +219,8 @@ impl Service {
         if how == Start::Denied {
             let principal = run.principal.as_deref().unwrap_or_default();
             tracing::info!(run = %run.id, thread = %run.thread, principal, "access was refused to a queued run");
-            return Err(Error::Engine(engine::Error::failed(
-                "permission_denied",
-                "the principal of this run may no longer write to its thread",
-            )));
+            let [class, message] = PERMISSION_DENIED;
+            return Err(Error::Engine(engine::Error::failed(class, message)));
         }
         let kwargs = Kwargs::from_value(&run.kwargs)
             .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;

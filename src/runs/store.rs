@@ -490,6 +490,14 @@ pub trait Tx: tree::Tx {
     /// The branch of a run that was executed has `error` then. False when it has ended or is not there.
     async fn end_run(&mut self, thread: ThreadId, run: RunId, error: Value) -> Result<bool, Error>;
 
+    /// The runs of a tree that are executed on behalf of a principal, with their threads. Those of
+    /// temporary threads, which nobody else has, are left out.
+    async fn executed_for(
+        &mut self,
+        tree: TreeId,
+        principal: Arc<str>,
+    ) -> Result<Vec<(ThreadId, RunId)>, Error>;
+
     /// Deletes a run. What an open one has written is undone as far as no branch, tag or fork
     /// needs it, with its epoch raised; so is what the newest of a branch has written, unless the
     /// checkpoint it began at was pruned. Of others the checkpoints stay, since later ones build on

@@ -197,6 +197,7 @@ macro_rules! tree_changes {
             changes::create_run(new: NewRun) -> Created;
             lifecycle::end_run(thread: ThreadId, run: RunId, [&] error: Value) -> bool;
             lifecycle::remove_run([&] what: Undo) -> bool;
+            members::executed_for(tree: TreeId, [&] principal: Arc<str>) -> Vec<(ThreadId, RunId)>;
         }}
     };
 }

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use super::{Error, Service};
 use crate::{
     id::ThreadId,
-    tree::members::{self, Granted, Level, Member},
+    runs::{Tx, cancel::end_runs_of},
+    tree::{
+        members::{self, Granted, Level, Member},
+        store::rows::ThreadRow,
+    },
 };
 
 impl Service {
@@ -30,11 +34,10 @@ impl Service {
         principal: &Arc<str>,
         level: Level,
     ) -> Result<(Granted, i64), Error> {
-        let (mut tx, row) = self.begin(thread).await?;
+        let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
         let granted = members::grant(&mut *tx, row.tree, principal, level, by).await?;
-        tx.commit().await?;
-        self.changed(thread, principal, Some(level));
+        self.end_change(tx, &row, principal, Some(level)).await?;
         Ok((granted, row.last_event_number))
     }
 
@@ -43,19 +46,43 @@ impl Service {
     /// # Errors
     /// As [`grant`](Self::grant); 404 `member_not_found` for a principal without a level.
     pub async fn revoke(&self, thread: ThreadId, principal: &Arc<str>) -> Result<(), Error> {
-        let (mut tx, row) = self.begin(thread).await?;
+        let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
         members::revoke(&mut *tx, row.tree, principal, by).await?;
-        tx.commit().await?;
-        self.changed(thread, principal, None);
-        Ok(())
+        self.end_change(tx, &row, principal, None).await
     }
 
-    fn changed(&self, thread: ThreadId, member: &Arc<str>, level: Option<Level>) {
+    /// [`begin`](Self::begin) with runs: those of a principal who loses the right to write end with it.
+    async fn begin_change(&self, id: ThreadId) -> Result<(Box<dyn Tx>, ThreadRow), Error> {
+        let tree = self.tree_of(id).await?;
+        let mut tx = self.shared.parts.runs.begin(tree).await?;
+        let thread = self.checked(&mut *tx, tree, id).await?;
+        Ok((tx, thread))
+    }
+
+    async fn end_change(
+        &self,
+        mut tx: Box<dyn Tx>,
+        row: &ThreadRow,
+        member: &Arc<str>,
+        level: Option<Level>,
+    ) -> Result<(), Error> {
+        let ended = if level < Some(Level::Writer) {
+            end_runs_of(&mut *tx, row.tree, member).await?
+        } else {
+            vec![]
+        };
+        tx.commit().await?;
+        let thread = row.id;
         let by = self
             .access
             .principal()
             .map_or("local", |principal| &**principal);
+        for (thread, run) in &ended {
+            self.shared.notifier.notify(*thread);
+            self.runs.cancel(&[*run]);
+            tracing::info!(%run, %thread, principal = %member, "access was withdrawn from a run");
+        }
         tracing::info!(
             principal = by,
             request_id = self.access.request(),
@@ -65,5 +92,6 @@ impl Service {
             "access was changed"
         );
         self.shared.withdrawals.notify();
+        Ok(())
     }
 }

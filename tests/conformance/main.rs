@@ -184,6 +184,7 @@ macro_rules! backend {
             );
             backend!(@room $open, takeovers:
                 open_runs_are_told_pinned_and_cancelled
+                executed_runs_of_a_principal_are_found_on_one_tree
                 a_run_and_what_it_follows_are_one_transaction
                 fifty_transactions_on_one_tree_queue
                 a_run_starts_behind_a_locked_branch_and_sees_its_head

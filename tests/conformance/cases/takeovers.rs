@@ -4,10 +4,38 @@ use std::time::Duration;
 
 use backstitch::{
     checkpoint::Error,
-    runs::{Created, Status},
+    id::WorkerId,
+    runs::{Created, NewRun, Status},
+    tree::members::{Access, Level},
 };
 
 use super::{backend::*, sessions::*};
+
+pub async fn executed_runs_of_a_principal_are_found_on_one_tree(b: &Backend) {
+    let worker = WorkerId::mint();
+    b.runs.renew(worker, Duration::from_secs(60)).await.unwrap();
+    let [thread, other] = [b.thread().await, b.thread().await];
+    for one in [thread, other] {
+        let row = b.trees.thread(one).await.unwrap().unwrap();
+        let mut tx = begin(b, row.tree).await;
+        let writer = Some(Level::Writer);
+        tx.put_member(row.tree, "bob".into(), writer).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let of_bob = |thread| NewRun {
+        claim: Some(worker),
+        access: Access::of("bob".into(), "request".into(), Level::Writer),
+        ..new_run(thread)
+    };
+    let (run, slot) = b.start(of_bob(thread)).await;
+    b.queue(of_bob(thread)).await;
+    b.start(of_bob(other)).await;
+    let mut tx = b.runs.begin(slot.tree).await.unwrap();
+    let found = tx.executed_for(slot.tree, "ann".into()).await.unwrap();
+    assert_eq!(found, []);
+    let found = tx.executed_for(slot.tree, "bob".into()).await.unwrap();
+    assert_eq!(found, [(thread, run.id)]);
+}
 
 pub async fn open_runs_are_told_pinned_and_cancelled(b: &Backend) {
     let thread = b.thread().await;

@@ -8,6 +8,7 @@ use super::*;
 on_both_storages!(
     a_run_that_waits_is_refused_when_its_principal_may_not_write_any_more,
     a_run_that_waits_through_a_restart_is_refused_too,
+    a_run_that_is_executed_ends_when_its_principal_may_not_write_any_more,
     a_stored_answer_is_for_those_who_still_have_the_right,
     a_refusal_is_not_repeated_to_those_who_have_the_right_by_then,
     who_only_reads_cancels_nothing_by_leaving,
@@ -73,6 +74,41 @@ fn a_run_that_waits_through_a_restart_is_refused_too(place: &Place) {
     let cancel = format!("/threads/{thread}/runs/{run}/cancel?wait=true");
     ok(ann.send("POST", &cancel, &[], b""), 200);
     permission_denied(&ann, &thread, &queued);
+}
+
+fn a_run_that_is_executed_ends_when_its_principal_may_not_write_any_more(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let withdrawals: [fn(&Client, &str); 2] = [
+        |ann, thread| revoke(ann, thread, "bob"),
+        |ann, thread| grant(ann, thread, "bob", "reader"),
+    ];
+    for withdraw in withdrawals {
+        let thread = ann.thread();
+        grant(&ann, &thread, "bob", "writer");
+        // It would take ten minutes.
+        let mut of_bob = bob.open_stream(&thread, &talk::slow(50, 12_000));
+        of_bob.event_named("custom");
+        let run = of_bob.run();
+        // A right that is changed and stays high enough ends nothing.
+        grant(&ann, &thread, "bob", "manager");
+        grant(&ann, &thread, "bob", "writer");
+        assert_eq!(
+            get(&ann, &thread, &format!("runs/{run}"))["status"],
+            "running"
+        );
+        withdraw(&ann, &thread);
+        // By the time of the response nothing of it counts any more.
+        assert_eq!(
+            get(&ann, &thread, &format!("runs/{run}"))["status"],
+            "interrupted"
+        );
+        let joined = get(&ann, &thread, &format!("runs/{run}/join"));
+        assert_eq!(joined["seen"], json!([]), "{joined}");
+        // Whoever may still write goes on from before it.
+        let state = ann.run(&thread, &talk::slow(1, 1));
+        assert_eq!(state["seen"], json!(["work", "rest"]), "{state}");
+    }
 }
 
 fn a_stored_answer_is_for_those_who_still_have_the_right(place: &Place) {

@@ -78,6 +78,11 @@ const ON_PURPOSE: &[(&str, &str, &str)] = &[
         "holds what is executed",
     ),
     (
+        "tree::members::EXECUTED_FOR",
+        "one_running_per_branch",
+        "holds what is executed",
+    ),
+    (
         "projections::DELETE_ALL[0]",
         "search",
         "a derived table is built anew",

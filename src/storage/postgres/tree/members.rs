@@ -6,9 +6,9 @@ use deadpool_postgres::Object;
 
 use crate::{
     checkpoint::Error,
-    id::{ThreadId, TreeId},
+    id::{RunId, ThreadId, TreeId},
     storage::postgres::{
-        columns::{column, word},
+        columns::{all, column, word},
         connection::{Failure, prepare},
     },
     tree::members::{Level, Member, Members},
@@ -115,6 +115,24 @@ pub(in super::super) async fn level_on_thread(
     Ok(level.transpose()?)
 }
 
+const EXECUTED_FOR: &str = "
+SELECT thread_id, run_id FROM runs WHERE tree_id = $1 AND status = 'running' AND principal = $2 AND NOT temporary";
+
+/// See [`runs::Tx::executed_for`](crate::runs::Tx::executed_for).
+pub(super) async fn executed_for(
+    db: &Object,
+    tree: TreeId,
+    principal: &str,
+) -> Result<Vec<(ThreadId, RunId)>, Failure> {
+    all(db, EXECUTED_FOR, &[&tree.0, &principal], |row| {
+        Ok((
+            ThreadId(column(row, "thread_id")?),
+            RunId(column(row, "run_id")?),
+        ))
+    })
+    .await
+}
+
 const WITHDRAWN: &str = "
 SELECT x.n FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY x(thread_id, principal, n)
   JOIN threads t ON t.thread_id = x.thread_id AND t.deleted_at IS NULL JOIN trees o ON o.tree_id = t.tree_id
@@ -145,5 +163,6 @@ statements!(
     SET_OWNER,
     LEVEL,
     LEVEL_ON_THREAD,
+    EXECUTED_FOR,
     WITHDRAWN
 );

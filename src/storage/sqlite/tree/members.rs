@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::{
     checkpoint::Error,
-    id::{ThreadId, TreeId},
-    storage::sqlite::columns::{parsed, parsed_if},
+    id::{RunId, ThreadId, TreeId},
+    storage::sqlite::columns::{all, id, parsed, parsed_if},
     tree::members::{Level, Member, Members},
 };
 
@@ -107,6 +107,21 @@ fn level_by(
         Some((true, _)) => Some(Level::Owner),
         Some((false, level)) => level,
         None => None,
+    })
+}
+
+const EXECUTED_FOR: &str = "SELECT thread_id, run_id FROM runs INDEXED BY one_running_per_branch \
+    WHERE tree_id = ?1 AND status = 'running' AND principal = ?2 AND NOT temporary";
+
+/// See [`runs::Tx::executed_for`](crate::runs::Tx::executed_for).
+pub(super) fn executed_for(
+    db: &Connection,
+    tree: TreeId,
+    principal: &str,
+) -> Result<Vec<(ThreadId, RunId)>, Error> {
+    let params = params![tree.0.as_bytes(), principal];
+    all(db, EXECUTED_FOR, params, |row| {
+        Ok((id(row, 0)?, id(row, 1)?))
     })
 }
 
