@@ -139,6 +139,10 @@ pub struct Settings {
     pub stored_response: usize,
     /// Most values in the JSON of a request body.
     pub body_values: usize,
+    /// Largest body of a request in bytes.
+    pub body_limit: usize,
+    /// Largest body of a request that writes states or messages, in bytes.
+    pub edit_limit: usize,
     /// Bytes of content at which pages of messages and of events end.
     pub page_bytes: usize,
     /// The config and context that runs have by default, by graph.
@@ -253,6 +257,8 @@ impl Settings {
                 .required("connection_requests", |text| count(text, 1, 1 << 20))?,
             stored_response: layers.required("stored_response", |text| count(text, 1, 1 << 30))?,
             body_values: layers.required("body_values", |text| count(text, 1000, 1 << 30))?,
+            body_limit: layers.required("body_limit", |text| count(text, 1024, 1 << 30))?,
+            edit_limit: layers.required("edit_limit", |text| count(text, 1024, 1 << 30))?,
             page_bytes: layers.required("page_bytes", |text| count(text, 1024, 1 << 30))?,
             graph_defaults: layers
                 .optional("graph_defaults", resources::graph_defaults)?

@@ -20,9 +20,9 @@ mod merge;
 mod schema;
 
 pub use chunk::{AiChunk, ToolCallChunk};
-pub(crate) use coerce::coerce;
 #[cfg(test)]
 pub(crate) use coerce::coerce_list;
+pub(crate) use coerce::{coerce, is_id};
 #[cfg(test)]
 pub(crate) use defaults::chunk_with_defaults;
 pub(crate) use defaults::with_defaults;

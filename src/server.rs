@@ -377,6 +377,8 @@ async fn serve(
         body_memory: settings.memory_budget / 3,
         page_bytes: settings.page_bytes,
         body_values: settings.body_values,
+        body_limit: settings.body_limit,
+        edit_limit: settings.edit_limit,
         body_grace: settings.body_grace,
         stall_timeout: settings.stall,
         stored_response: settings.stored_response,

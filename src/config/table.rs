@@ -59,6 +59,8 @@ pub const KEYS: &[Key] = &[
         Some("1048576"),
     ),
     Key::new("body_values", "BACKSTITCH_BODY_VALUES", Some("500000")),
+    Key::new("body_limit", "BACKSTITCH_BODY_LIMIT", Some("4194304")),
+    Key::new("edit_limit", "BACKSTITCH_EDIT_LIMIT", Some("16777216")),
     Key::new("page_bytes", "BACKSTITCH_PAGE_BYTES", Some("8388608")),
     Key::new("graph_defaults", "LANGGRAPH_CONFIG", None),
     Key::new(

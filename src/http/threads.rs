@@ -12,7 +12,8 @@ use super::{
     },
 };
 use crate::{
-    threads::request::{Create, Prune},
+    id::ThreadId,
+    threads::request::{Create, Prune, View},
     tree::IfExists,
     value::{Map, Value},
 };
@@ -31,8 +32,20 @@ const SCOPES: &[(&str, bool)] = &[("thread", false), ("tree", true)];
 pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
     let create = creation(&mut call).await?;
     let view = call.threads().create(create).await?;
-    let thread = Value::map(render::thread(&view));
-    Ok(body::json(StatusCode::OK, &thread))
+    Ok(respond_with(&view))
+}
+
+/// A thread that a request has made, which a response that is too large to be stored for a repeated
+/// request is made from.
+#[derive(Clone, Copy)]
+pub(super) struct MadeThread(pub ThreadId);
+
+/// The thread that a request has made.
+pub(super) fn respond_with(view: &View) -> Response<Body> {
+    let thread = Value::map(render::thread(view));
+    let mut response = body::json(StatusCode::OK, &thread);
+    response.extensions_mut().insert(MadeThread(view.row.id));
+    response
 }
 
 /// Reads and checks the thread to create.
@@ -116,8 +129,7 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn copy(call: Call) -> Result<Response<Body>, Error> {
     let id = call.path.thread()?;
     let view = call.threads().copy(id, &call.principal()).await?;
-    let thread = Value::map(render::thread(&view));
-    Ok(body::json(StatusCode::OK, &thread))
+    Ok(respond_with(&view))
 }
 
 /// `POST /threads/prune`

@@ -42,7 +42,7 @@ pub fn coerce(value: &Value) -> Result<Value, Error> {
 }
 
 /// Whether a text may be the id of a message.
-fn is_id(text: &str) -> bool {
+pub fn is_id(text: &str) -> bool {
     let short = text.len() <= ID_MAX || text.chars().nth(ID_MAX).is_none();
     short && !text.contains('\0')
 }

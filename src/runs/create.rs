@@ -3,6 +3,7 @@
 
 mod batch;
 mod cron;
+mod message_ids;
 mod metadata;
 mod placement;
 
@@ -236,6 +237,7 @@ impl Service {
         temporary: bool,
     ) -> Result<PreparedRun, Error> {
         let registered = &resolved.registered;
+        message_ids::check(&registered.graph.messages, request)?;
         let metadata = run_metadata(request, ids, &resolved.metadata, temporary);
         let known = context_properties(&registered.graph);
         let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);
@@ -479,12 +481,8 @@ fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Op
         if let Some(Value::Map(own)) = request.config.get("metadata") {
             metadata.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
         }
-        metadata.extend(
-            request
-                .metadata
-                .iter()
-                .map(|(key, value)| (key.clone(), value.clone())),
-        );
+        let own = request.metadata.iter();
+        metadata.extend(own.map(|(key, value)| (key.clone(), value.clone())));
         if let Some(cron) = request.cron {
             metadata.insert("cron_id", cron.to_string());
         }

@@ -3,12 +3,14 @@
 mod row;
 mod states;
 pub mod transitions;
+mod tx;
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
 pub use states::{OpenRunState, PoolState};
+pub use tx::Tx;
 
 use super::request::codec::Columns;
 use crate::{
@@ -16,7 +18,7 @@ use crate::{
     id::{AssistantId, BranchId, CheckpointId, CronId, RunId, ThreadId, TreeId, WorkerId},
     time::Timestamp,
     tree::{
-        self, NewThread, Outcome,
+        NewThread, Outcome,
         members::{Access, Denied},
     },
     value::{Map, Value},
@@ -477,30 +479,4 @@ pub trait Store: Send + Sync + 'static {
 
     /// A transaction on a tree in which runs can be created too.
     async fn begin(&self, tree: TreeId) -> Result<Box<dyn Tx>, Error>;
-}
-
-/// A transaction on a tree, as [`tree::Store::begin`] returns it, that can create runs: a change of the
-/// tree and the run that follows it become durable together.
-#[async_trait]
-pub trait Tx: tree::Tx {
-    /// [`Store::create_run`] inside this transaction.
-    async fn create_run(&mut self, new: NewRun) -> Result<Created, Error>;
-
-    /// Ends an open run from outside: raises the epoch of its branch and makes the row `interrupted`.
-    /// The branch of a run that was executed has `error` then. False when it has ended or is not there.
-    async fn end_run(&mut self, thread: ThreadId, run: RunId, error: Value) -> Result<bool, Error>;
-
-    /// The runs of a tree that are executed on behalf of a principal, with their threads. Those of
-    /// temporary threads, which nobody else has, are left out.
-    async fn executed_for(
-        &mut self,
-        tree: TreeId,
-        principal: Arc<str>,
-    ) -> Result<Vec<(ThreadId, RunId)>, Error>;
-
-    /// Deletes a run. What an open one has written is undone as far as no branch, tag or fork
-    /// needs it, with its epoch raised; so is what the newest of a branch has written, unless the
-    /// checkpoint it began at was pruned. Of others the checkpoints stay, since later ones build on
-    /// them, and lists leave them out. False when there is no such run.
-    async fn remove_run(&mut self, what: Undo) -> Result<bool, Error>;
 }

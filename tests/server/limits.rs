@@ -74,6 +74,23 @@ fn what_a_body_may_have(place: &Place) {
     limit("values", 998, 413, "BACKSTITCH_BODY_VALUES", |count| {
         search(json!({"pad": vec![1; count]}).to_string())
     });
+    drop(server);
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_BODY_LIMIT", "2000")
+        .env("BACKSTITCH_EDIT_LIMIT", "3000");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let state = format!("/threads/{}/state", agent_thread(&client));
+    limit("bytes by a setting", 2000, 413, "2000", |bytes| {
+        client.post_text("/threads/search", padded(r#""limit":1"#, bytes))
+    });
+    limit(
+        "bytes of an edit by a setting",
+        3000,
+        413,
+        "3000",
+        |bytes| client.post_text(&state, padded(edit, bytes)),
+    );
 }
 
 fn what_fields_may_have(place: &Place) {

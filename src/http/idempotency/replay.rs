@@ -10,7 +10,7 @@ use hyper::{
     header::{HeaderName, HeaderValue},
 };
 
-use super::stored::{Stored, StoredBody};
+use super::stored::{Shown, Stored, StoredBody};
 use crate::{
     http::{
         render,
@@ -25,6 +25,7 @@ use crate::{
             sse,
             withdrawal::until_withdrawn,
         },
+        threads::respond_with,
     },
     id::{RunId, ThreadId},
     idempotency::{Key, Outcome, Service},
@@ -95,9 +96,20 @@ impl Replayed {
                     None => return Err(not_stored()),
                 },
             },
-            StoredBody::TooLarge(Some(run)) if creates == Some(Creates::Row) => {
-                match self.of_orphan(call, run, Creates::Row).await {
-                    Ok(Some(row)) => row,
+            StoredBody::TooLarge(shown) => {
+                let made = match shown {
+                    Some(Shown::Run(run)) if creates == Some(Creates::Row) => {
+                        self.of_orphan(call, run, Creates::Row).await
+                    }
+                    Some(Shown::Thread(thread)) => {
+                        let view = call.threads().get(thread).await;
+                        view.map(|view| Some(respond_with(&view)))
+                            .map_err(Error::from)
+                    }
+                    _ => Ok(None),
+                };
+                match made {
+                    Ok(Some(response)) => response,
                     Ok(None) => return Err(not_stored()),
                     Err(error) if error.status == StatusCode::NOT_FOUND => {
                         return Err(not_stored());
@@ -105,7 +117,6 @@ impl Replayed {
                     Err(error) => return Err(error),
                 }
             }
-            StoredBody::TooLarge(_) => return Err(not_stored()),
             StoredBody::Whole(status, bytes) => {
                 let mut response = Response::new(body::full(bytes));
                 *response.status_mut() = status;

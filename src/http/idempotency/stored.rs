@@ -19,6 +19,7 @@ use crate::{
             error::Error,
             sse,
         },
+        threads::MadeThread,
     },
     id::{RunId, ThreadId},
     idempotency::StoredResponse,
@@ -51,8 +52,17 @@ pub enum StoredBody {
     Whole(StatusCode, Bytes),
     /// A run, to be joined in this way.
     Run(Replay),
-    /// It was too large to be stored; the run that it is the row of.
-    TooLarge(Option<RunId>),
+    /// It was too large to be stored; what it shows.
+    TooLarge(Option<Shown>),
+}
+
+/// What a response shows that was too large to be stored.
+#[derive(Clone, Copy)]
+pub enum Shown {
+    /// The row of a run.
+    Run(RunId),
+    /// A thread that the request made.
+    Thread(ThreadId),
 }
 
 impl Stored {
@@ -103,9 +113,10 @@ impl Stored {
             }));
         }
         if self.fields.get(TOO_LARGE).is_some() {
-            return Ok(StoredBody::TooLarge(
-                text("run").and_then(|run| run.parse().ok()),
-            ));
+            let run = text("run").and_then(|run| run.parse().ok());
+            let thread = text("thread").and_then(|thread| thread.parse().ok());
+            let thread = thread.map(Shown::Thread);
+            return Ok(StoredBody::TooLarge(run.map(Shown::Run).or(thread)));
         }
         let status = self.fields.get("status").and_then(Value::as_u64);
         let status = status.and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
@@ -127,8 +138,8 @@ impl Stored {
 }
 
 /// The response, whose body may have been read, and the form to be stored; none for a list that is
-/// read while it is written. Of a body of more than `limit` bytes `row` is stored: the run that the
-/// response is the row of.
+/// read while it is written. Of a body of more than `limit` bytes that is stored which it shows: `row`,
+/// the run whose row it is, or the thread that was made.
 ///
 /// # Errors
 /// The body broke off.
@@ -163,6 +174,9 @@ pub async fn encode(
         fields.insert(TOO_LARGE, true);
         if let Some(run) = row {
             fields.insert("run", run.to_string());
+        }
+        if let Some(MadeThread(thread)) = head.extensions.get() {
+            fields.insert("thread", thread.to_string());
         }
     }
     let response = Response::from_parts(head, body::full(bytes));

@@ -1,0 +1,39 @@
+//! A transaction on a tree in which runs are created and ended.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{Created, NewRun, Undo};
+use crate::{
+    checkpoint::Error,
+    id::{RunId, ThreadId, TreeId},
+    tree,
+    value::Value,
+};
+
+/// A transaction on a tree, as [`tree::Store::begin`] returns it, that can create runs: a change of the
+/// tree and the run that follows it become durable together.
+#[async_trait]
+pub trait Tx: tree::Tx {
+    /// [`Store::create_run`](super::Store::create_run) inside this transaction.
+    async fn create_run(&mut self, new: NewRun) -> Result<Created, Error>;
+
+    /// Ends an open run from outside: raises the epoch of its branch and makes the row `interrupted`.
+    /// The branch of a run that was executed has `error` then. False when it has ended or is not there.
+    async fn end_run(&mut self, thread: ThreadId, run: RunId, error: Value) -> Result<bool, Error>;
+
+    /// The runs of a tree that are executed on behalf of a principal, with their threads. Those of
+    /// temporary threads, which nobody else has, are left out.
+    async fn executed_for(
+        &mut self,
+        tree: TreeId,
+        principal: Arc<str>,
+    ) -> Result<Vec<(ThreadId, RunId)>, Error>;
+
+    /// Deletes a run. What an open one has written is undone as far as no branch, tag or fork
+    /// needs it, with its epoch raised; so is what the newest of a branch has written, unless the
+    /// checkpoint it began at was pruned. Of others the checkpoints stay, since later ones build on
+    /// them, and lists leave them out. False when there is no such run.
+    async fn remove_run(&mut self, what: Undo) -> Result<bool, Error>;
+}
