@@ -20,6 +20,9 @@ pub const LOCAL_PRINCIPAL: &str = "local";
 /// Longest name of a principal, in bytes.
 pub const NAME_MAX: usize = 255;
 
+/// Most members of a tree beside its owner.
+pub const MEMBERS_MAX: usize = 1000;
+
 /// The result of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granted {
@@ -33,7 +36,8 @@ pub enum Granted {
 /// the server itself and while nobody authenticates, may do everything.
 ///
 /// # Errors
-/// 403 beyond the level of the requesting principal; 409 `last_owner`; or the storage failed.
+/// 403 beyond the level of the requesting principal; 409 `last_owner` or `too_many`; or the storage
+/// failed.
 pub async fn grant(
     tx: &mut dyn Tx,
     tree: TreeId,
@@ -49,6 +53,12 @@ pub async fn grant(
     }
     if before == Some(Level::Owner) {
         ensure_other_owner(tx, tree, &members, principal).await?;
+    }
+    if before.is_none() && members.rows.len() >= MEMBERS_MAX {
+        return Err(Error::conflict(
+            "too_many",
+            format!("The thread is shared with {MEMBERS_MAX} principals: remove some first"),
+        ));
     }
     tx.put_member(tree, principal.clone(), Some(level)).await?;
     Ok(match before {

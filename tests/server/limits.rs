@@ -2,16 +2,19 @@
 //! are accepted, one above is refused with the status and a text that names the limit. Limits of
 //! connections, streams, memory and time are attacked in `tests/attacks`.
 
+use std::cell::Cell;
+
 use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
-use test_support::talk::{agent_thread, ok, slow, with};
+use test_support::talk::{self, agent_thread, ok, slow, with};
 
 on_both_storages!(
     what_a_body_may_have,
     what_fields_may_have,
+    whom_a_thread_may_be_shared_with,
     what_settings_allow,
     how_much_one_principal_may_have,
     how_many_headers_a_request_may_have,
@@ -167,6 +170,29 @@ fn what_fields_may_have(place: &Place) {
     limit("bytes of a name", 1536, 422, "1536", |bytes| {
         item(vec!["l".to_owned()], "k".repeat(bytes - 1))
     });
+}
+
+fn whom_a_thread_may_be_shared_with(place: &Place) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let grant = |name: &str, level: &str| {
+        let path = format!("/threads/{thread}/members/{name}");
+        talk::put(&client, &path, &json!({"level": level}))
+    };
+    for number in 2..1000 {
+        assert_eq!(grant(&format!("p{number}"), "reader").status, 201);
+    }
+    let next = Cell::new(0);
+    limit("members", 1000, 409, "1000", |number| {
+        next.set(next.get() + 1);
+        grant(
+            &format!("q{}", next.get()),
+            if number > 999 { "reader" } else { "writer" },
+        )
+    });
+    // Those who are there may get another level.
+    assert_eq!(grant("q1", "reader").status, 200);
 }
 
 fn what_settings_allow(place: &Place) {

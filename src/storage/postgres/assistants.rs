@@ -166,6 +166,22 @@ fn names(graphs: &[Arc<str>]) -> Vec<&str> {
     graphs.iter().map(|graph| &**graph).collect()
 }
 
+/// What a statement binds of an assistant: what comes first, and its content.
+macro_rules! params {
+    ($bound:ident, $($first:expr),+) => {
+        [
+            $($first,)+
+            &$bound.graph,
+            &$bound.name,
+            &$bound.description,
+            &$bound.metadata,
+            &&*$bound.tag,
+            &$bound.config,
+            &$bound.context,
+        ]
+    };
+}
+
 async fn insert_version(
     db: &tokio_postgres::Transaction<'_>,
     statement: &tokio_postgres::Statement,
@@ -173,17 +189,7 @@ async fn insert_version(
     version: i32,
     bound: &Bound<'_>,
 ) -> Result<(), Failure> {
-    let params: Params<'_, 9> = [
-        &id.0,
-        &version,
-        &bound.graph,
-        &bound.name,
-        &bound.description,
-        &bound.metadata,
-        &&*bound.tag,
-        &bound.config,
-        &bound.context,
-    ];
+    let params: Params<'_, 9> = params!(bound, &id.0, &version);
     db.execute(statement, &params).await?;
     Ok(())
 }
@@ -198,16 +204,7 @@ pub(super) async fn put_system(db: &mut Object, all: &[NewAssistant]) -> Result<
     let transaction = db.transaction().await?;
     for new in all {
         let bound = Bound::of(&new.content);
-        let params: Params<'_, 8> = [
-            &new.id.0,
-            &bound.graph,
-            &bound.name,
-            &bound.description,
-            &bound.metadata,
-            &&*bound.tag,
-            &bound.config,
-            &bound.context,
-        ];
+        let params: Params<'_, 8> = params!(bound, &new.id.0);
         if transaction.query_opt(&put, &params).await?.is_some() {
             transaction.execute(&delete, &[&new.id.0]).await?;
             insert_version(&transaction, &insert, new.id, 1, &bound).await?;
@@ -229,17 +226,7 @@ pub(super) async fn create_assistant(
     let bound = Bound::of(&new.content);
     let owner = name(&new.owner);
     let transaction = db.transaction().await?;
-    let params: Params<'_, 9> = [
-        &new.id.0,
-        &owner,
-        &bound.graph,
-        &bound.name,
-        &bound.description,
-        &bound.metadata,
-        &&*bound.tag,
-        &bound.config,
-        &bound.context,
-    ];
+    let params: Params<'_, 9> = params!(bound, &new.id.0, &owner);
     let created = match transaction.query_opt(&create, &params).await? {
         Some(row) => {
             let kind = ("assistants", &*owner);
@@ -288,17 +275,7 @@ async fn activate(
     version: i32,
     bound: &Bound<'_>,
 ) -> Result<AssistantRow, Failure> {
-    let params: Params<'_, 9> = [
-        &id.0,
-        &version,
-        &bound.graph,
-        &bound.name,
-        &bound.description,
-        &bound.metadata,
-        &&*bound.tag,
-        &bound.config,
-        &bound.context,
-    ];
+    let params: Params<'_, 9> = params!(bound, &id.0, &version);
     Ok(assistant_of(&db.query_one(statement, &params).await?)?)
 }
 

@@ -252,7 +252,7 @@ fn metadata_of(thread: &Thread, row: &SizedCheckpoint) -> Result<Map, Error> {
 /// those that store nothing else.
 fn split_filter(filter: &Map) -> (Option<Map>, Map) {
     let is_implied = |key: &str, value: &Value| match key {
-        "thread_id" => true,
+        "thread_id" | "checkpoint_ns" | "checkpoint_map" => true,
         "parents" => value.as_map().is_some_and(Map::is_empty),
         "created_by" => *value == *CREATED_BY,
         "run_attempt" => value.as_f64() == Some(1.0),

@@ -63,12 +63,22 @@ pub fn metadata_of(
     metadata.insert("thread_id", thread.to_string());
     metadata.insert("source", source.as_str());
     metadata.insert("step", step);
-    let parents = metadata
-        .get("parents")
-        .is_some_and(|parents| parents.as_map().is_some());
-    if !parents {
-        metadata.insert("parents", Value::map(Map::new()));
-    }
+    match metadata.get("parents").and_then(Value::as_map).cloned() {
+        None => metadata.insert("parents", Value::map(Map::new())),
+        Some(parents) if parents.is_empty() => None,
+        // Inside another graph: the checkpoints around it, and the namespace of the outermost graph
+        // that is inside, which is what LangGraph shows at every depth.
+        Some(parents) => {
+            let own = metadata
+                .get("langgraph_checkpoint_ns")
+                .and_then(Value::as_str);
+            let outermost = own.and_then(|ns| ns.split('|').next()).map(str::to_owned);
+            if let Some(ns) = outermost {
+                metadata.insert("checkpoint_ns", ns);
+            }
+            metadata.insert("checkpoint_map", Value::map(parents))
+        }
+    };
     metadata
 }
 

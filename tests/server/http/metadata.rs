@@ -212,12 +212,15 @@ fn states_inside_say_which_task_they_are_of(place: &Place) {
         let root = client.get(&path).json();
         let mut state = &root;
         let mut around = String::new();
+        let mut map = json!({"": root["checkpoint_id"]});
         for (node, step) in [("child", 2), ("grand", 2)] {
             let task = &state["tasks"][0];
             assert_eq!(task["name"], node);
             let ns = format!("{around}{node}:{}", task["id"].as_str().unwrap());
             state = &task["state"];
+            let outermost = ns.split('|').next();
             let own = json!({
+                "checkpoint_ns": outermost, "checkpoint_map": map,
                 "langgraph_node": node, "langgraph_step": step, "langgraph_checkpoint_ns": ns,
                 "langgraph_path": ["__pregel_pull", node],
                 "langgraph_triggers": [format!("branch:to:{node}")],
@@ -227,7 +230,8 @@ fn states_inside_say_which_task_they_are_of(place: &Place) {
             }
             // All states of the graph do, and they are found by it.
             let page = json!({
-                "limit": 100, "checkpoint": {"checkpoint_ns": ns}, "metadata": {"langgraph_node": node},
+                "limit": 100, "checkpoint": {"checkpoint_ns": ns},
+                "metadata": {"langgraph_node": node, "checkpoint_ns": outermost},
             });
             let found = client
                 .post(&format!("/threads/{thread}/history"), &page)
@@ -238,12 +242,15 @@ fn states_inside_say_which_task_they_are_of(place: &Place) {
                 .json();
             assert_eq!(found, all, "{durability} {node}");
             assert!(!all.as_array().unwrap().is_empty());
+            map[&ns] = state["checkpoint_id"].clone();
             around = format!("{ns}|");
         }
         // The graph around them runs in no task.
         for state in client.history(&thread) {
             let metadata = state["metadata"].as_object().unwrap();
-            let of_task = metadata.keys().find(|key| key.starts_with("langgraph_"));
+            let of_task = metadata
+                .keys()
+                .find(|key| key.starts_with("langgraph_") || key.starts_with("checkpoint_"));
             assert_eq!(of_task, None);
         }
     }
