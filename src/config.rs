@@ -93,6 +93,10 @@ pub struct Settings {
     pub drain: Duration,
     /// Connections to Postgres, besides the one that renews the lease.
     pub connections: usize,
+    /// Whether the processes on one Postgres database let each other know what they did.
+    pub notifications: bool,
+    /// How often a process reads what the others did without being notified.
+    pub poll: Duration,
     /// How many requests may wait to change one thread.
     pub max_waiting: usize,
     /// How long a search or another read may take in the database.
@@ -225,6 +229,8 @@ impl Settings {
             lease: layers.required("lease", |text| seconds(text, 1))?,
             drain: layers.required("drain", |text| seconds(text, 0))?,
             connections: layers.required("connections", |text| count(text, 3, 1000))?,
+            notifications: layers.required("notifications", switch)?,
+            poll: layers.required("poll", |text| seconds(text, 1))?,
             max_waiting: layers.required("max_waiting", |text| count(text, 1, 1_000_000))?,
             read_limit: layers.required("read_limit", |text| seconds(text, 1))?,
             slots: layers.required("slots", |text| count(text, 1, 100_000))?,

@@ -307,6 +307,7 @@ async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
             let options = postgres::Options {
                 patience: patience(settings),
                 read_limit: settings.read_limit,
+                notifications: settings.notifications,
                 ..postgres::Options::new(url.reveal()).with_connections(settings.connections)
             };
             let store = postgres::Store::connect(options).await?;
@@ -340,6 +341,7 @@ async fn serve(
     let options = runs::Options {
         lease: settings.lease,
         drain: settings.drain,
+        poll: settings.poll,
         stream_memory: settings.memory_budget / 3,
         stream_retention: settings.stream_retention,
         stream_log: settings.stream_log,

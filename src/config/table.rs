@@ -24,6 +24,8 @@ pub const KEYS: &[Key] = &[
     Key::new("lease", "BACKSTITCH_LEASE", Some("15")),
     Key::new("drain", "BACKSTITCH_DRAIN", Some("30")),
     Key::new("connections", "BACKSTITCH_CONNECTIONS", Some("20")),
+    Key::new("notifications", "BACKSTITCH_NOTIFICATIONS", Some("true")),
+    Key::new("poll", "BACKSTITCH_POLL", Some("1")),
     Key::new("max_waiting", "BACKSTITCH_MAX_WAITING", Some("256")),
     Key::new("read_limit", "BACKSTITCH_READ_LIMIT", Some("5")),
     Key::new("slots", "BACKSTITCH_SLOTS", Some("512")),

@@ -38,7 +38,8 @@ impl Services {
         let crons = parts.crons.clone();
         // Retained states are a part of what large states may take.
         let cache_bytes = options.state_memory / 4;
-        let shared = Shared::new(parts, graphs, drain.clone(), options.patience, cache_bytes);
+        let (patience, poll) = (options.patience, options.poll);
+        let shared = Shared::new(parts, graphs, drain.clone(), patience, cache_bytes, poll);
         let shared = Arc::new(shared);
         let runs = runs::Service::new(shared.clone(), options);
         Self {

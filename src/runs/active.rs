@@ -1,6 +1,10 @@
 //! Runs this process knows of: those that wait here for a worker, and those that it executes.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -134,6 +138,24 @@ impl ActiveRuns {
         all.filter(|handle| handle.publisher.thread() == thread)
             .cloned()
             .collect()
+    }
+
+    /// The threads of all runs, or this one if it has some.
+    pub fn threads(&self, only: Option<ThreadId>) -> Vec<ThreadId> {
+        let pending = self.pending.values().map(|pending| &pending.handle);
+        let all = self.running.values().chain(pending);
+        let threads = all.map(|handle| handle.publisher.thread());
+        match only {
+            Some(only) => threads.filter(|thread| *thread == only).take(1).collect(),
+            None => threads.collect(),
+        }
+    }
+
+    /// The runs of these threads that wait here, and whose rows are written.
+    pub fn waiting_on(&self, threads: &HashSet<ThreadId>) -> Vec<(ThreadId, RunId)> {
+        let waiting = self.pending.iter().filter(|(_, one)| one.since.is_some());
+        let waiting = waiting.map(|(run, one)| (one.handle.publisher.thread(), *run));
+        waiting.filter(|(thread, _)| threads.contains(thread)).collect()
     }
 
     /// Whether a run that was created here waits for a slot of the thread.

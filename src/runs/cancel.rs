@@ -18,6 +18,8 @@ pub mod many;
 
 /// How long a cancelled run may take to store its work.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long another process may take at most to learn that a run of its is to be cancelled.
+const LEARNS: Duration = Duration::from_secs(5);
 /// How often the row of a run is read that another process was to cancel.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -109,7 +111,7 @@ impl Service {
         action: CancelAction,
         reason: &str,
     ) -> Result<bool, Error> {
-        let patience = self.inner.options.poll + GRACE;
+        let patience = self.inner.options.poll.min(LEARNS) + GRACE;
         self.end_run(access, target, action, reason, Some(patience))
             .await
     }
@@ -149,6 +151,7 @@ impl Service {
                             handle.wait_cancelled(GRACE).await
                         }
                         (None, Some(limit)) if runs.request_cancel(run, error.clone()).await? => {
+                            self.shared.hints.publish(thread);
                             self.wait_cancelled(target, limit).await?
                         }
                         _ => false,
@@ -186,6 +189,7 @@ impl Service {
         if ended {
             self.inner.metrics.count_end(Status::Interrupted.as_str());
             self.cancel(&[run]);
+            self.shared.hints.publish(thread);
             if row.is_some_and(|row| row.temporary) {
                 // Its end would have deleted the thread.
                 self.shared.parts.tree.delete_thread(thread).await?;

@@ -308,7 +308,7 @@ impl Service {
                 if let Some(pending) = self.inner.active.lock().pending.get_mut(&run) {
                     pending.since = Some(Instant::now());
                 }
-                self.wake_queue();
+                self.wake_queue(row.thread);
             }
         }
         Ok(row)

@@ -16,7 +16,7 @@ use super::{
     observe::{LastRead, Probe},
     request::Target,
     shared::AccessWatch,
-    worker::{Deliveries, Freed},
+    worker::{ChangedElsewhere, Deliveries, Freed},
 };
 use crate::{
     budget::Budget,
@@ -111,6 +111,8 @@ pub(super) struct Inner {
     pub freed: Mutex<Freed>,
     /// More runs waited than there was room for when the queue was read last: new ones join it.
     pub contended: AtomicBool,
+    /// What other processes did to runs of this one.
+    pub changed_elsewhere: ChangedElsewhere,
     /// Deliveries of webhooks.
     pub deliveries: Deliveries,
     /// The tasks that execute runs.
@@ -129,7 +131,9 @@ pub struct Service {
 impl Service {
     /// A service over `shared`. Call [`start`](Service::start) to let it work.
     pub fn new(shared: Arc<Shared>, options: Options) -> Self {
-        let log = LogWriter::new(shared.parts.log.clone(), options.stream_log);
+        let hints = shared.hints.clone();
+        let log = shared.parts.log.clone();
+        let log = LogWriter::new(log, options.stream_log, move |thread| hints.publish(thread));
         Self {
             shared,
             inner: Arc::new(Inner {
@@ -150,6 +154,7 @@ impl Service {
                 waiting: LastRead::default(),
                 freed: Mutex::default(),
                 contended: AtomicBool::new(false),
+                changed_elsewhere: ChangedElsewhere::default(),
                 deliveries: Deliveries::default(),
                 tracker: TaskTracker::new(),
                 hand_over: CancellationToken::new(),
@@ -176,17 +181,22 @@ impl Service {
     /// Lets the worker read the queue: on any thread a run may have become free to start.
     pub fn wake(&self) {
         self.inner.freed.lock().anywhere = true;
-        self.wake_queue();
+        self.inner.wake.notify_one();
     }
 
     /// Lets the worker read the queue: on this thread a run may have become free to start.
     pub fn wake_thread(&self, thread: ThreadId) {
         self.inner.freed.lock().threads.insert(thread);
-        self.wake_queue();
+        self.wake_queue(thread);
     }
 
-    /// Lets the worker read the queue: a run that waits for nobody was added.
-    pub(super) fn wake_queue(&self) {
+    /// Lets the worker read the queue: a run of this thread was added, or its slot is free. Without
+    /// room here another process may begin it.
+    pub(super) fn wake_queue(&self, thread: ThreadId) {
+        self.inner.freed.lock().unpublished.insert(thread);
+        if self.shared.drain.is_cancelled() {
+            self.publish_queued();
+        }
         self.inner.wake.notify_one();
     }
 

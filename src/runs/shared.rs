@@ -2,10 +2,12 @@
 //! the notifier of events and the locks of trees.
 
 mod conversation;
+pub mod hints;
 mod notify;
+mod watches;
 mod withdrawals;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +15,7 @@ pub(crate) use conversation::no_channel;
 pub use notify::EventNotifier;
 pub use withdrawals::{AccessWatch, Withdrawals};
 
-use self::notify::NotifyingSaver;
+use self::{hints::Hints, notify::NotifyingSaver};
 use super::{Error, Store};
 use crate::{
     assistants::{self, Registered},
@@ -71,6 +73,8 @@ pub struct Shared {
     pub(crate) cache: DecodedCheckpoints,
     /// Who waits for events, and which threads have new ones.
     pub(crate) notifier: Arc<EventNotifier>,
+    /// What processes on one storage let each other know.
+    pub(crate) hints: Arc<Hints>,
     /// Locks of trees.
     pub(crate) tree_locks: Lines<TreeId>,
     /// Clients with open streams, whose access may be withdrawn.
@@ -84,13 +88,14 @@ pub struct Shared {
 impl Shared {
     /// Over `parts`, with one assistant for each of `graphs`.
     /// Those who wait for one thread or tree do so with this patience. Decoded checkpoints of about
-    /// `cache_bytes` are retained.
+    /// `cache_bytes` are retained. What other processes do is polled each `poll` where they give no hint of it.
     pub fn new(
         mut parts: Parts,
         graphs: impl IntoIterator<Item = (Arc<str>, Arc<Compiled>)>,
         drain: CancellationToken,
         patience: Patience,
         cache_bytes: usize,
+        poll: Duration,
     ) -> Self {
         let assistants = assistants::Service::new(
             graphs,
@@ -98,7 +103,8 @@ impl Shared {
             parts.assistants.clone(),
             parts.assistant_limits,
         );
-        let notifier = Arc::<EventNotifier>::default();
+        let hints = Arc::new(Hints::new(parts.runs.linker(), poll));
+        let notifier = Arc::new(EventNotifier::new(hints.clone()));
         parts.saver = Arc::new(NotifyingSaver {
             saver: parts.saver,
             notifier: notifier.clone(),
@@ -108,6 +114,7 @@ impl Shared {
             assistants,
             cache: DecodedCheckpoints::new(cache_bytes),
             notifier,
+            hints,
             tree_locks: Lines::new(patience),
             withdrawals: Arc::default(),
             worker: WorkerId::mint(),

@@ -9,10 +9,10 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-pub use states::{OpenRunState, PoolState};
+pub use states::{EndedRun, OpenRunState, PoolState};
 pub use tx::Tx;
 
-use super::request::codec::Columns;
+use super::{request::codec::Columns, shared::hints::Linker};
 use crate::{
     checkpoint::{Error, Slot},
     id::{AssistantId, BranchId, CheckpointId, CronId, RunId, ThreadId, TreeId, WorkerId},
@@ -109,15 +109,6 @@ pub struct Run {
     pub created_at: Timestamp,
     /// When its row last changed.
     pub updated_at: Timestamp,
-}
-
-/// A run that has ended, with what its webhook reports beside its row.
-#[derive(Clone, Debug)]
-pub struct EndedRun {
-    /// The row.
-    pub run: Run,
-    /// When it was first executed; `None` if it never was.
-    pub started_at: Option<Timestamp>,
 }
 
 /// A run to create.
@@ -439,6 +430,11 @@ pub trait Store: Send + Sync + 'static {
     /// The connections of this process.
     fn pools(&self) -> Vec<PoolState> {
         vec![]
+    }
+
+    /// How this process reaches the others on the storage; `None` if there can be none, or it is not to.
+    fn linker(&self) -> Option<Arc<dyn Linker>> {
+        None
     }
 
     /// A page of the open runs of every thread, oldest first.

@@ -2,6 +2,7 @@
 //! processes left, and drains at shutdown.
 
 mod crons;
+mod hints;
 mod lease;
 mod log;
 mod queue;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use super::{Error, Service};
 use crate::id::ThreadId;
 
+pub(super) use hints::ChangedElsewhere;
 pub(super) use webhooks::Deliveries;
 
 /// Most runs taken from the storage at once.
@@ -27,6 +29,8 @@ pub(super) struct Freed {
     pub threads: HashSet<ThreadId>,
     /// On any.
     pub anywhere: bool,
+    /// Threads on which runs became free to start by what this process did, so that no other one knows.
+    pub unpublished: HashSet<ThreadId>,
 }
 
 impl Freed {
@@ -34,6 +38,7 @@ impl Freed {
     pub fn take(&mut self) -> Option<Vec<ThreadId>> {
         let threads = std::mem::take(&mut self.threads);
         let anywhere = std::mem::take(&mut self.anywhere);
+        self.unpublished.clear();
         (!anywhere).then(|| threads.into_iter().collect())
     }
 }
@@ -54,7 +59,17 @@ impl Service {
             tokio::spawn(writer.clone().run(self.inner.hand_over.clone()));
         }
         tokio::spawn(self.clone().sweep_log());
+        tokio::spawn(self.clone().exchange_hints());
+        tokio::spawn(self.clone().follow_changes());
         Ok(())
+    }
+
+    /// Lets other processes know which runs wait, since this one has no room for them.
+    pub(super) fn publish_queued(&self) {
+        let threads = std::mem::take(&mut self.inner.freed.lock().unpublished);
+        if !threads.is_empty() {
+            self.shared.hints.publish_queued(threads);
+        }
     }
 
     /// Whether a new run may begin at once: there is room, and no older one waits for it.

@@ -47,6 +47,7 @@ mod error;
 mod events;
 mod idempotency;
 mod items;
+mod link;
 mod log;
 mod migrate;
 mod outbox;
@@ -83,6 +84,10 @@ run_operations!(run for Store {
         self.pools.states()
     }
 
+    fn linker(&self) -> Option<Arc<dyn crate::runs::shared::hints::Linker>> {
+        Some(self.linker.clone()?)
+    }
+
     async fn probe(&self) -> Result<(), Error> {
         let probe = |mut client| async move { probe::probe(&mut client).await };
         connection::once(&self.pools.reads, probe).await
@@ -113,4 +118,4 @@ log_operations!(run for Store {
 });
 projection_operations!(run for Store);
 
-statements!(; assistants, branches, checkpoints, connection, counts, crons, events, idempotency, items, log, outbox, probe, projections, runs, threads, tree, usage, vectors);
+statements!(; assistants, branches, checkpoints, connection, counts, crons, events, idempotency, items, link, log, outbox, probe, projections, runs, threads, tree, usage, vectors);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio::{
     sync::oneshot,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 
 use self::entries::ThreadEntries;
@@ -139,6 +139,7 @@ impl Service {
     ) -> bool {
         let until = Instant::now() + WAIT;
         let (mut pause, mut is_woken) = (FIRST_PAUSE, false);
+        let mut changes = self.shared.hints.watch(id);
         loop {
             match visible {
                 Visible::Yes => return true,
@@ -152,7 +153,7 @@ impl Service {
                 return false;
             }
             tokio::select! {
-                () = sleep(pause) => pause = LAST_PAUSE.min(pause * 2),
+                () = changes.wait(pause) => pause = LAST_PAUSE.min(pause * 2),
                 () = events.ready(), if !is_woken => is_woken = true,
             }
             visible = self.visible(id).await.unwrap_or_else(|error| {

@@ -10,10 +10,11 @@ const ALONE: &[&str] = &[
     "sqlite/connection/readers.rs",
     "sqlite/connection/writer.rs",
     "sqlite/threads/slots.rs",
-    // Postgres: what becomes of a connection that fails, turns at what many want to lock, and commits and runs
-    // that are written together by one statement.
+    // Postgres: what becomes of a connection that fails, turns at what many want to lock, hints between
+    // processes, and commits and runs that are written together by one statement.
     "postgres/connection/failure.rs",
     "postgres/connection/hot.rs",
+    "postgres/link.rs",
     "postgres/checkpoints/commit/arrays.rs",
     "postgres/checkpoints/commit/batch.rs",
     "postgres/checkpoints/commit/queue.rs",

@@ -30,6 +30,7 @@ mod javascript;
 mod limits;
 mod masked_errors;
 mod metrics;
+mod notifications;
 mod openapi;
 mod outage;
 mod protocol;

@@ -75,9 +75,10 @@ impl Service {
         mut begun: oneshot::Receiver<RunHandle>,
     ) -> RunResult {
         let is_past = row.status.is_final();
+        let mut changes = self.shared.hints.watch(run.thread);
         loop {
             let found = self.find_run(run.thread, run.run).await;
-            let pause = match found {
+            let waits = match found {
                 Ok(Some(row)) if row.status.is_final() => {
                     let result = self.result_of_row(&row).await;
                     return RunResult {
@@ -87,19 +88,22 @@ impl Service {
                         ..result
                     };
                 }
-                Ok(Some(_)) => POLL,
+                Ok(Some(_)) => true,
                 // A temporary run leaves no row.
-                Ok(None) => Duration::ZERO,
+                Ok(None) => false,
                 Err(ref error) => {
                     tracing::warn!(%error, "a run could not be read");
-                    PAUSE
+                    tokio::time::sleep(PAUSE).await;
+                    true
                 }
             };
-            if let Ok(Ok(handle)) = tokio::time::timeout(pause, &mut begun).await {
-                return self.result(run, row.temporary, handle).await;
-            }
-            if let Ok(None) = found {
-                return RunResult::not_found();
+            tokio::select! {
+                biased;
+                Ok(handle) = &mut begun, if !begun.is_terminated() => {
+                    return self.result(run, row.temporary, handle).await;
+                }
+                () = async {}, if !waits => return RunResult::not_found(),
+                () = changes.wait(POLL) => {}
             }
         }
     }

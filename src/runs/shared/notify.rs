@@ -2,17 +2,18 @@
 //!
 //! A notification is only a reason to read: the events themselves are in the storage. So
 //! superfluous notifications do no harm, and what other processes write is found by polling each
-//! second.
+//! second, or sooner by their [hints](super::hints).
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
+use super::{
+    hints::Hints,
+    watches::{ThreadWatch, ThreadWatches},
+};
 use crate::{
     checkpoint::{
         BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
@@ -23,32 +24,42 @@ use crate::{
 /// Passes on that a thread may have new events.
 #[derive(Default)]
 pub struct EventNotifier {
-    watched: Mutex<HashMap<ThreadId, watch::Sender<()>>>,
+    watched: Arc<ThreadWatches>,
     changed: Mutex<HashSet<ThreadId>>,
     wake: Notify,
+    /// The other processes.
+    hints: Arc<Hints>,
 }
 
 impl EventNotifier {
+    /// Passes it on to other processes too.
+    pub fn new(hints: Arc<Hints>) -> Self {
+        Self {
+            hints,
+            ..Self::default()
+        }
+    }
+
     /// Wakes those who wait for events of a thread: it may have new ones.
     pub fn notify(&self, thread: ThreadId) {
-        if let Some(sender) = self.watched.lock().get(&thread) {
-            sender.send_replace(());
-        }
+        self.watched.wake(thread);
         self.changed.lock().insert(thread);
         self.wake.notify_one();
+        self.hints.publish(thread);
+    }
+
+    /// Wakes those of this process who wait for events that another one may have written: on one
+    /// thread, or on any.
+    pub(in crate::runs) fn notify_here(&self, thread: Option<ThreadId>) {
+        match thread {
+            Some(thread) => self.watched.wake(thread),
+            None => self.watched.wake_all(),
+        }
     }
 
     /// Watches a thread from now on.
-    pub fn watch(self: &Arc<Self>, thread: ThreadId) -> EventWatch {
-        let mut watched = self.watched.lock();
-        let sender = watched
-            .entry(thread)
-            .or_insert_with(|| watch::Sender::new(()));
-        EventWatch {
-            notifier: self.clone(),
-            thread,
-            receiver: Some(sender.subscribe()),
-        }
+    pub fn watch(&self, thread: ThreadId) -> ThreadWatch {
+        self.watched.watch(thread)
     }
 
     /// The threads that were notified since the last call, once there are some.
@@ -60,38 +71,6 @@ impl EventNotifier {
                 return changed;
             }
             woken.await;
-        }
-    }
-}
-
-/// Waits for notifications of one thread.
-pub struct EventWatch {
-    notifier: Arc<EventNotifier>,
-    thread: ThreadId,
-    receiver: Option<watch::Receiver<()>>,
-}
-
-impl EventWatch {
-    /// Returns when the thread was notified since the last call, or since the watch began.
-    pub async fn changed(&mut self) {
-        if let Some(receiver) = &mut self.receiver
-            && receiver.changed().await.is_err()
-        {
-            // Nobody can notify any more.
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-impl Drop for EventWatch {
-    fn drop(&mut self) {
-        let mut watched = self.notifier.watched.lock();
-        self.receiver = None;
-        if watched
-            .get(&self.thread)
-            .is_some_and(|sender| sender.receiver_count() == 0)
-        {
-            watched.remove(&self.thread);
         }
     }
 }
@@ -174,17 +153,6 @@ mod tests {
         notifier.notify(ThreadId::mint());
         assert_eq!(watch.changed().now_or_never(), Some(()));
         assert_eq!(watch.changed().now_or_never(), None);
-    }
-
-    #[tokio::test]
-    async fn a_thread_that_nobody_watches_any_more_is_forgotten() {
-        let (notifier, thread) = (Arc::new(EventNotifier::default()), ThreadId::mint());
-        let (one, mut two) = (notifier.watch(thread), notifier.watch(thread));
-        drop(one);
-        notifier.notify(thread);
-        assert_eq!(two.changed().now_or_never(), Some(()));
-        drop(two);
-        assert!(notifier.watched.lock().is_empty());
     }
 
     #[tokio::test]

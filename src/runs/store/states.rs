@@ -1,4 +1,7 @@
-//! What operators are shown of open runs and of the connections of a storage.
+//! What is shown of runs that have ended or have not, and of the connections of a storage.
+
+use super::Run;
+use crate::time::Timestamp;
 
 /// A run that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,4 +25,13 @@ pub struct PoolState {
     pub free: usize,
     /// How many wait for one.
     pub waiting: usize,
+}
+
+/// A run that has ended, with what its webhook reports beside its row.
+#[derive(Clone, Debug)]
+pub struct EndedRun {
+    /// The row.
+    pub run: Run,
+    /// When it was first executed; `None` if it never was.
+    pub started_at: Option<Timestamp>,
 }

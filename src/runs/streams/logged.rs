@@ -5,18 +5,20 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use tokio::time::timeout;
 
 use crate::{
     checkpoint,
-    runs::{Error, Run, RunResult, Service, Status, request::Target},
+    runs::{
+        Error, Run, RunResult, Service, Status, request::Target, shared::hints::ChangeWatch,
+    },
     stream::{
         FrameSource, Mode, Next, Publisher, Since, Subscription, cut_off, gap,
         log::{ATTEMPT_FRAMES, LogChunk, LogFrames},
     },
 };
 
-/// How often the log is read while another process executes the run: at first, and when nothing comes.
+/// How often the log is read while another process executes the run and gives no hint of what it does: at
+/// first, and when nothing comes.
 const FIRST_POLL: Duration = Duration::from_millis(50);
 const LAST_POLL: Duration = Duration::from_millis(500);
 
@@ -37,6 +39,8 @@ pub(super) struct LoggedStream {
     /// The reader has got the failure of the run.
     has_failure: bool,
     pause: Duration,
+    /// What another process does that executes the run.
+    changes: ChangeWatch,
     has_ended: bool,
 }
 
@@ -70,6 +74,7 @@ impl LoggedStream {
             publisher: None,
             has_failure: false,
             pause: FIRST_POLL,
+            changes: service.shared.hints.watch(run.thread),
             has_ended: false,
         };
         stream.last = match (since, publisher) {
@@ -103,6 +108,7 @@ impl LoggedStream {
             publisher: Some(publisher.clone()),
             has_failure: false,
             pause: FIRST_POLL,
+            changes: service.shared.hints.watch(run.thread),
             has_ended: false,
         }
     }
@@ -227,7 +233,8 @@ impl LoggedStream {
         }
         let begun = self.service.awaited(self.run);
         // The log shows most ends.
-        if self.pause == LAST_POLL || self.publisher.is_none() {
+        let is_hinted = self.service.shared.hints.is_connected();
+        if self.pause == LAST_POLL || self.publisher.is_none() || is_hinted {
             let row = self.service.find_run(self.run.thread, self.run.run).await?;
             if row.is_none_or(|row| row.status.is_final()) {
                 return self.end().await;
@@ -235,11 +242,17 @@ impl LoggedStream {
         }
         let pause = self.pause;
         if let Some(local) = &mut self.local {
-            if let Ok(next) = timeout(pause, local.read()).await {
-                return Ok(self.take(next));
+            tokio::select! {
+                biased;
+                next = local.read() => return Ok(self.take(next)),
+                () = self.changes.wait(pause) => {}
             }
-        } else if let Ok(Ok(handle)) = timeout(pause, begun).await {
-            self.follow(&handle.publisher);
+        } else {
+            tokio::select! {
+                biased;
+                Ok(handle) = begun => self.follow(&handle.publisher),
+                () = self.changes.wait(pause) => {}
+            }
         }
         self.pause = LAST_POLL.min(pause * 2);
         Ok(Some(Bytes::new()))

@@ -15,6 +15,7 @@ use crate::{
     runs::{
         Error, Run, RunHandle, RunResult, Service,
         request::{Join, Kwargs, Target},
+        shared::hints::ChangeWatch,
     },
     stream::{FrameSource, Mode, Publisher, Since, Subscription},
     tree::members::Access,
@@ -30,6 +31,8 @@ struct RemoteStream {
     /// The modes of the client; empty for everything.
     modes: Vec<Mode>,
     state: State,
+    /// What another process does.
+    changes: ChangeWatch,
 }
 
 enum State {
@@ -70,10 +73,12 @@ impl FrameSource for RemoteStream {
                     Some(POLL)
                 }
             };
-            match tokio::time::timeout(pause.unwrap_or_default(), begun).await {
-                Ok(Ok(handle)) => self.follow(&handle.publisher),
-                _ if pause.is_none() => self.state = State::Ended,
-                _ => {}
+            let has_ended = pause.is_none();
+            tokio::select! {
+                biased;
+                Ok(handle) = &mut *begun, if !begun.is_terminated() => self.follow(&handle.publisher),
+                () = async {}, if has_ended => self.state = State::Ended,
+                () = self.changes.wait(POLL) => {}
             }
         }
     }
@@ -131,6 +136,7 @@ impl Service {
             run,
             modes: join.modes,
             state: State::Waiting(begun),
+            changes: self.shared.hints.watch(run.thread),
         };
         Ok((Box::new(frames), false))
     }

@@ -36,6 +36,7 @@ impl Service {
                 let free = self.free_slots();
                 if free == 0 {
                     inner.contended.store(true, Ordering::Relaxed);
+                    self.publish_queued();
                     break;
                 }
                 let limit = free.min(AT_ONCE);

@@ -100,7 +100,7 @@ impl Service {
 
     /// Cancels runs that others have ended or taken over, since what they still do has no effect, and
     /// those that others want cancelled.
-    async fn cancel_lost(&self) -> Result<(), Error> {
+    pub(super) async fn cancel_lost(&self) -> Result<(), Error> {
         let running: Vec<(RunId, RunHandle)> = {
             let active = self.inner.active.lock();
             let running = active.running.iter();

@@ -43,6 +43,8 @@ pub struct Options {
     pub trees: usize,
     /// How many may wait for one thread or tree, and for how long.
     pub patience: Patience,
+    /// Whether processes let each other know by LISTEN and NOTIFY what they did, on one connection more.
+    pub notifications: bool,
 }
 
 impl Options {
@@ -55,6 +57,7 @@ impl Options {
             read_limit: Duration::from_secs(5),
             trees: 4,
             patience: Patience::default(),
+            notifications: true,
         }
     }
 

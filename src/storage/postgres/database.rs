@@ -1,11 +1,12 @@
 //! A database that any number of processes share: its connections, and what waits for them.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use super::{
     checkpoints::commit::queue::CommitQueue,
     connection::{Options, Pools, hot::Hot, transaction::Turns},
     error::Error,
+    link::DatabaseLinker,
 };
 
 /// Everything that is stored, in one Postgres database. Cloning shares the connections.
@@ -15,6 +16,8 @@ pub struct Store {
     pub(super) commits: CommitQueue,
     pub(super) turns: Turns,
     pub(super) hot: Hot,
+    /// Reaches the other processes.
+    pub(super) linker: Option<Arc<DatabaseLinker>>,
 }
 
 impl Store {
@@ -31,6 +34,9 @@ impl Store {
             turns: Turns::new(pools.trees.clone(), hot.clone()),
             hot,
             pools,
+            linker: options
+                .notifications
+                .then(|| Arc::new(DatabaseLinker { url: options.url })),
         })
     }
 }

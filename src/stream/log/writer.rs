@@ -7,7 +7,7 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Log, NewChunk};
-use crate::{checkpoint::Error, stream::publisher::Publisher};
+use crate::{checkpoint::Error, id::ThreadId, stream::publisher::Publisher};
 
 /// Time between two writes, in which frames are gathered. The first ones after a pause are written at
 /// once.
@@ -26,6 +26,8 @@ pub struct LogWriter {
     log: Arc<dyn Log>,
     /// Bytes of one run.
     most: usize,
+    /// Learns which threads have new frames.
+    written: Box<dyn Fn(ThreadId) + Send + Sync>,
     waiting: Mutex<Vec<Arc<Publisher>>>,
     wake: Notify,
 }
@@ -38,10 +40,16 @@ struct Pending {
 
 impl LogWriter {
     /// A writer into `log`, which has at most about `most` bytes of one run; see [`run`](Self::run).
-    pub fn new(log: Arc<dyn Log>, most: usize) -> Arc<Self> {
+    /// `written` is called with each thread that has new frames.
+    pub fn new(
+        log: Arc<dyn Log>,
+        most: usize,
+        written: impl Fn(ThreadId) + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             log,
             most,
+            written: Box::new(written),
             waiting: Mutex::default(),
             wake: Notify::new(),
         })
@@ -122,6 +130,7 @@ impl LogWriter {
             match position {
                 None => publisher.fence(),
                 Some(position) => {
+                    (self.written)(chunk.thread);
                     if let Some(before) = publisher.logged(&chunk, Some(position)) {
                         self.trim(&chunk, before).await;
                     }

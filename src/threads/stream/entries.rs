@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
 use crate::{
     checkpoint,
     id::ThreadId,
+    runs::shared::hints::ChangeWatch,
     stream::{Position, SinceThread, ThreadFrame, ThreadSubscription, Watched},
     threads::Service,
 };
 
-/// How often the log is read for what other processes wrote.
+/// How often the log is read for what other processes wrote, while they give no hint of it.
 const POLL: Duration = Duration::from_millis(500);
 
 /// The entries of a thread for one watcher, in the order of their positions.
@@ -28,7 +29,8 @@ pub(in crate::threads) struct ThreadEntries {
     resumed: Option<Position>,
     /// There is more in the log than the watcher has.
     is_behind: bool,
-    next_poll: Instant,
+    /// What other processes write.
+    changes: ChangeWatch,
 }
 
 impl ThreadEntries {
@@ -49,7 +51,7 @@ impl ThreadEntries {
             frames,
             resumed,
             is_behind: resumed.is_some(),
-            next_poll: Instant::now() + POLL,
+            changes: service.shared.hints.watch(thread),
         }
     }
 
@@ -76,10 +78,7 @@ impl ThreadEntries {
                         return Watched::Frames(shown);
                     }
                 }
-                () = sleep_until(self.next_poll), if is_shared => {
-                    self.next_poll = Instant::now() + POLL;
-                    self.is_behind = true;
-                }
+                () = self.changes.wait(POLL), if is_shared => self.is_behind = true,
             }
         }
     }
