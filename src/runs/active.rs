@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::{
-    sync::{oneshot, watch},
+    sync::{Notify, oneshot, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -155,13 +155,36 @@ impl ActiveRuns {
     pub fn waiting_on(&self, threads: &HashSet<ThreadId>) -> Vec<(ThreadId, RunId)> {
         let waiting = self.pending.iter().filter(|(_, one)| one.since.is_some());
         let waiting = waiting.map(|(run, one)| (one.handle.publisher.thread(), *run));
-        waiting.filter(|(thread, _)| threads.contains(thread)).collect()
+        waiting
+            .filter(|(thread, _)| threads.contains(thread))
+            .collect()
     }
 
     /// Whether a run that was created here waits for a slot of the thread.
     pub fn waits_on(&self, thread: ThreadId) -> bool {
         let mut pending = self.pending.values();
         pending.any(|pending| pending.handle.publisher.thread() == thread)
+    }
+}
+
+/// Threads with runs of this process on which another one did something.
+#[derive(Default)]
+pub(super) struct ChangedElsewhere {
+    threads: Mutex<HashSet<ThreadId>>,
+    wake: Notify,
+}
+
+impl ChangedElsewhere {
+    /// Adds threads.
+    pub fn add(&self, threads: Vec<ThreadId>) {
+        self.threads.lock().extend(threads);
+        self.wake.notify_one();
+    }
+
+    /// The threads that were added since the last call, once there may be some.
+    pub async fn take(&self) -> HashSet<ThreadId> {
+        self.wake.notified().await;
+        std::mem::take(&mut *self.threads.lock())
     }
 }
 

@@ -320,9 +320,14 @@ impl Service {
 
     /// Ends the stream of a run that was cancelled before it started.
     pub(super) fn end_pending(&self, run: RunId) {
+        self.end_as(run, RunResult::empty(Status::Interrupted));
+    }
+
+    /// Ends the stream of a run that waits here, with this result.
+    pub(super) fn end_as(&self, run: RunId, result: RunResult) {
         let pending = self.inner.active.lock().pending.remove(&run);
         if let Some(pending) = pending {
-            self.publish_result(pending, RunResult::empty(Status::Interrupted));
+            self.publish_result(pending, result);
         }
     }
 }

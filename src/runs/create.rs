@@ -362,18 +362,13 @@ impl Service {
     }
 
     /// The number of the last event of a thread, before the interrupts that a run resumes are looked up; `None` for
-    /// a run that names none, or that ends the other runs of its slot.
+    /// a run that names none.
     async fn last_event(
         &self,
         thread: Option<ThreadId>,
         request: &request::Run,
     ) -> Result<Option<i64>, Error> {
-        let ends_others = matches!(
-            request.multitask_strategy,
-            Strategy::Interrupt | Strategy::Rollback
-        );
-        let Some(thread) = thread.filter(|_| !request.open_interrupts.is_empty() && !ends_others)
-        else {
+        let Some(thread) = thread.filter(|_| !request.open_interrupts.is_empty()) else {
             return Ok(None);
         };
         let mut reader = self.shared.parts.tree.reader().await?;

@@ -2,6 +2,7 @@
 //! while it runs or afterwards, streams of runs that another process executes, and repeated
 //! requests.
 
+mod logged;
 mod wait;
 
 use bytes::Bytes;

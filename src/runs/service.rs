@@ -11,12 +11,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Error, Listing, Run, RunHandle, Shared, Status,
-    active::ActiveRuns,
+    active::{ActiveRuns, ChangedElsewhere},
     listing::BATCH_BYTES,
     observe::{LastRead, Probe},
     request::Target,
     shared::AccessWatch,
-    worker::{ChangedElsewhere, Deliveries, Freed},
+    worker::{Deliveries, Freed},
 };
 use crate::{
     budget::Budget,
@@ -318,11 +318,10 @@ impl Service {
     }
 
     /// What is left of a run that has gone with its thread, for the client that created it.
-    pub(super) async fn ended(
-        &self,
-        access: &Access,
-        run: Target,
-    ) -> Result<Option<TemporaryRun>, Error> {
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn ended(&self, access: &Access, run: Target) -> Result<Option<TemporaryRun>, Error> {
         let ended = self.shared.parts.log.ended_run(run.run).await?;
         Ok(ended.filter(|ended| {
             let principal = access.principal();

@@ -149,8 +149,8 @@ pub struct NewRun {
     pub max_queued: usize,
     /// On whose behalf it runs; that client must have the level in the transaction that creates it.
     pub access: Access,
-    /// The number of the thread's last event, after which nothing may have happened on it; `None` when
-    /// that does not matter, as for a strategy that ends other runs first.
+    /// The number of the thread's last event, after which nothing may have happened on it when other
+    /// runs of the slot are ended and this one is created; `None` when that does not matter.
     pub unchanged_since: Option<i64>,
 }
 

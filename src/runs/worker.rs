@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use super::{Error, Service};
 use crate::id::ThreadId;
 
-pub(super) use hints::ChangedElsewhere;
 pub(super) use webhooks::Deliveries;
 
 /// Most runs taken from the storage at once.

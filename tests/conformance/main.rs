@@ -101,6 +101,7 @@ macro_rules! backend {
                 runs_of_a_slot_are_claimed_one_by_one_in_order
                 a_run_is_claimed_once_however_many_ask
                 a_run_is_created_only_while_its_thread_has_not_changed
+                a_run_that_ends_others_is_created_only_while_its_thread_has_not_changed
                 a_claim_takes_no_more_than_asked
                 a_run_waits_for_its_time
                 a_cancelled_run_is_fenced_off

@@ -9,8 +9,7 @@ use test_support::tables::{execute, rows};
 use test_support::talk::{self, background, ok, until, with};
 
 /// The connections over which processes notify each other.
-const LISTENERS: &str =
-    "FROM pg_stat_activity WHERE application_name = 'backstitch notifications' AND datname = current_database()";
+const LISTENERS: &str = "FROM pg_stat_activity WHERE application_name = 'backstitch notifications' AND datname = current_database()";
 
 /// Two servers on one database that poll once an hour, and a client of each. Each executes one run at a time.
 fn two(notifications: bool) -> (Place, [Server; 2], [Client; 2]) {
@@ -57,7 +56,10 @@ fn readers_at_another_process_wait_for_no_poll() {
     let expected: Vec<Event> = std::iter::from_fn(|| live.event()).collect();
     assert_eq!(events, expected);
     let mut seen = vec![];
-    while seen.last().is_none_or(|event: &Event| event.data["status"] != "run_done") {
+    while seen
+        .last()
+        .is_none_or(|event: &Event| event.data["status"] != "run_done")
+    {
         seen.push(watched.event().unwrap());
     }
     assert_eq!(seen.len(), expected.len() + 1);
@@ -74,7 +76,10 @@ fn a_run_begins_at_a_process_with_room_and_is_cancelled_from_another_one() {
     let long = background(&one, &busy, &slow(1000, 60));
     let queued = background(&one, &other, &slow(10, 3));
     // Who created it has no room for it, and gets its end from where it was executed.
-    let values = ok(one.get(&format!("/threads/{other}/runs/{queued}/join")), 200);
+    let values = ok(
+        one.get(&format!("/threads/{other}/runs/{queued}/join")),
+        200,
+    );
     assert_eq!(values["seen"], json!(["work", "rest"]));
     assert_eq!(rest(&one, &other, &queued), rest(&two, &other, &queued));
     let cancel = format!("/threads/{busy}/runs/{long}/cancel?wait=true");
@@ -99,7 +104,9 @@ fn a_lost_connection_costs_nothing_and_notifications_come_back() {
     let before = rows(&place, &servers[0], &connections);
     assert_eq!(execute(&place, &servers[0], &kill), Ok(2));
     events.extend(std::iter::from_fn(|| joined.event()));
-    let ticks = events.iter().filter_map(|event| event.data["tick"].as_u64());
+    let ticks = events
+        .iter()
+        .filter_map(|event| event.data["tick"].as_u64());
     assert_eq!(ticks.collect::<Vec<_>>(), (0..40).collect::<Vec<_>>());
     until("both processes listen once more", || {
         let after = rows(&place, &servers[0], &connections);
@@ -108,7 +115,10 @@ fn a_lost_connection_costs_nothing_and_notifications_come_back() {
     for _ in 0..3 {
         let run = background(&one, &thread, &slow(20, 5));
         let ticks = rest(&two, &thread, &run);
-        assert_eq!(ticks.iter().filter(|event| event.name == "custom").count(), 5);
+        assert_eq!(
+            ticks.iter().filter(|event| event.name == "custom").count(),
+            5
+        );
     }
 }
 

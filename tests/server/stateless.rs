@@ -9,6 +9,7 @@ use test_support::talk::{ok, slow, until, with};
 
 on_both_storages!(
     the_location_of_a_stateless_stream_leads_back_to_it,
+    the_end_of_a_stateless_run_that_can_be_resumed_outlives_a_restart,
     a_stateless_run_is_joined_by_its_id_as_long_as_it_exists,
     a_stream_that_cannot_be_resumed_shows_what_comes_from_now_on,
     who_leaves_a_stateless_run_cancels_it_when_asked,
@@ -54,7 +55,79 @@ fn the_location_of_a_stateless_stream_leads_back_to_it(place: &Place) {
     ));
     assert_eq!(names(&custom), ["custom", "custom", "custom"]);
     let join = path.replace("/stream", "/join");
-    assert_eq!(client.get(&join).refused(404), "Run not found");
+    let values = ok(client.get(&join), 200);
+    assert_eq!(values, whole[6].data);
+    assert_eq!(values["seen"], json!(["work", "rest"]));
+}
+
+/// A stateless run whose stream can be resumed, to its end: where its stream is.
+fn ended(client: &Client, body: &Value) -> String {
+    let mut first = open(client, &with(body.clone(), "stream_resumable", true));
+    while first.event().is_some() {}
+    let path = first.header("location").unwrap().to_owned();
+    path.strip_suffix("/stream").unwrap().to_owned()
+}
+
+fn the_end_of_a_stateless_run_that_can_be_resumed_outlives_a_restart(place: &Place) {
+    let (mut server, client) = serve(place);
+    let values = ended(&client, &slow(1, 2));
+    let only_custom = ended(&client, &with(slow(1, 2), "stream_mode", json!(["custom"])));
+    let input = json!({"assistant_id": "failing", "input": {"fail": true}});
+    let failed = ended(&client, &input);
+    let input = json!({"assistant_id": "approve", "input": {"request": "pay"}});
+    let waits = ended(&client, &input);
+    let joined = |client: &Client| {
+        let all = [&values, &only_custom, &failed, &waits];
+        all.map(|run| ok(client.get(&format!("{run}/join")), 200))
+    };
+    let before = joined(&client);
+    let [end, nothing, failure, interrupted] = &before;
+    assert_eq!(end["seen"], json!(["work", "rest"]));
+    // What it did not show is gone with its thread.
+    assert_eq!(nothing, &json!({}));
+    assert!(failure["__error__"]["error"].is_string(), "{failure}");
+    assert_eq!(
+        interrupted["__interrupt__"][0]["value"]["question"],
+        "approve?"
+    );
+    server.restart();
+    assert_eq!(joined(&Client::of(&server)), before);
+    let foreign = format!("/threads/{}{}/join", uuid::Uuid::now_v7(), values);
+    let body = Client::of(&server).get(&foreign).text().to_owned();
+    assert!(!body.contains("seen"), "{body}");
+}
+
+#[test]
+fn a_stateless_run_is_read_at_another_process_while_it_runs_and_after_its_end() {
+    let place = Place::postgres();
+    let (server, one) = serve(&place);
+    let second = server.replica();
+    let two = Client::of(&second);
+    let mut live = open(&one, &with(slow(50, 10), "stream_resumable", true));
+    live.event_named("custom");
+    let path = live.header("location").unwrap().to_owned();
+    let last = [("last-event-id", "-1")];
+    let there = rest(two.open("GET", &path, &last, b""));
+    assert_eq!(
+        names(&there)
+            .iter()
+            .filter(|name| **name == "custom")
+            .count(),
+        10
+    );
+    while live.event().is_some() {}
+    for client in [&one, &two] {
+        assert_eq!(rest(client.open("GET", &path, &last, b"")), there);
+        let join = path.replace("/stream", "/join");
+        assert_eq!(ok(client.get(&join), 200)["seen"], json!(["work", "rest"]));
+    }
+    // Who waits elsewhere for one that is still executed gets its values too.
+    let made = ok(
+        one.post("/runs", &with(slow(100, 10), "stream_resumable", true)),
+        200,
+    );
+    let join = format!("/runs/{}/join", made["run_id"].as_str().unwrap());
+    assert_eq!(ok(two.get(&join), 200)["seen"], json!(["work", "rest"]));
 }
 
 fn a_stateless_run_is_joined_by_its_id_as_long_as_it_exists(place: &Place) {
@@ -150,4 +223,6 @@ fn a_stateless_run_is_its_creators_also_after_its_end(place: &Place) {
     let refused = bob.send("GET", &path, &last, b"");
     assert_eq!(refused.refused(404), "Run not found");
     assert_eq!(rest(ann.open("GET", &path, &[], b"")), []);
+    assert_eq!(bob.get(&join).refused(404), "Run not found");
+    assert_eq!(ok(ann.get(&join), 200)["seen"], json!(["work", "rest"]));
 }

@@ -28,9 +28,12 @@ pub(in crate::http) async fn join(call: Call) -> Result<Response<Body>, Error> {
     let cancel = call.query.flag("cancel_on_disconnect")?;
     let access = joining(&call, cancel);
     let run = call.runs().locate(&access, call.path.run()?).await?;
-    // Of a stream that has outlived its run nothing tells the end.
+    // A stream that cannot be resumed may outlive its run for a moment; nothing tells the end then.
     let runs = call.runs();
-    if runs.handle(run).is_none() && runs.find_run(run.thread, run.run).await?.is_none() {
+    if runs.handle(run).is_none()
+        && runs.find_run(run.thread, run.run).await?.is_none()
+        && runs.ended(&access, run).await?.is_none()
+    {
         return Err(runs::Error::NoRun(run.run).into());
     }
     join_run(&call, &access, run, cancel).await

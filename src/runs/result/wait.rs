@@ -47,7 +47,7 @@ impl Service {
         access: &Access,
         run: Target,
     ) -> Result<Option<BoxFuture<'static, RunResult>>, Error> {
-        self.authorize(access, run.thread).await?;
+        self.authorize_stream(access, run).await?;
         let service = self.clone();
         // From here on no run that begins here is missed, however soon it ends.
         let mut begun = self.awaited(run);
@@ -56,10 +56,15 @@ impl Service {
             return Ok(Some(result.boxed()));
         }
         let Some(row) = self.find_run(run.thread, run.run).await? else {
-            let handle = begun.try_recv().ok();
-            return Ok(
-                handle.map(|handle| async move { service.result(run, true, handle).await }.boxed())
-            );
+            if let Ok(handle) = begun.try_recv() {
+                let result = async move { service.result(run, true, handle).await };
+                return Ok(Some(result.boxed()));
+            }
+            if self.ended(access, run).await?.is_none() {
+                return Ok(None);
+            }
+            let result = self.result_of_log(run).await?;
+            return Ok(result.map(|result| std::future::ready(result).boxed()));
         };
         Ok(Some(
             async move { service.remote_result(run, row, begun).await }.boxed(),
@@ -89,7 +94,6 @@ impl Service {
                     };
                 }
                 Ok(Some(_)) => true,
-                // A temporary run leaves no row.
                 Ok(None) => false,
                 Err(ref error) => {
                     tracing::warn!(%error, "a run could not be read");
@@ -102,10 +106,19 @@ impl Service {
                 Ok(handle) = &mut begun, if !begun.is_terminated() => {
                     return self.result(run, row.temporary, handle).await;
                 }
-                () = async {}, if !waits => return RunResult::not_found(),
+                () = async {}, if !waits => return self.result_of_gone(run).await,
                 () = changes.wait(POLL) => {}
             }
         }
+    }
+
+    /// The result of a run whose row is gone: a temporary one may have left its log.
+    async fn result_of_gone(&self, run: Target) -> RunResult {
+        let result = self.result_of_log(run).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, run = %run.run, "the log of a run could not be read");
+            None
+        });
+        result.unwrap_or_else(RunResult::not_found)
     }
 
     /// The result of a run by its final row.

@@ -28,7 +28,7 @@ use crate::{checkpoint, id::ThreadId};
 /// Most threads that are named between two messages; beyond that everything may have changed.
 const MOST: usize = 4096;
 /// Threads of one message, so that it has less than 8,000 bytes.
-const PER_MESSAGE: usize = 240;
+const PER_MESSAGE: usize = 230;
 /// The message that names no thread: everything may have changed.
 pub(in crate::runs) const ANYTHING: &str = "*";
 /// A reader that was woken by a hint waits so long before it is woken by the next.
@@ -282,7 +282,11 @@ mod tests {
             messages.flat_map(|message| Hint::of_message(message))
         };
         assert_eq!(found().count(), 1010);
-        assert!(threads.iter().all(|thread| found().any(|hint| hint == Hint::Changed(*thread))));
+        assert!(
+            threads
+                .iter()
+                .all(|thread| found().any(|hint| hint == Hint::Changed(*thread)))
+        );
         assert!(found().any(|hint| hint == Hint::Queued(threads[9])));
         assert_eq!(hints.take_messages(), Vec::<String>::new());
     }

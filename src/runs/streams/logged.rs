@@ -8,9 +8,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{
     checkpoint,
-    runs::{
-        Error, Run, RunResult, Service, Status, request::Target, shared::hints::ChangeWatch,
-    },
+    runs::{Error, Run, RunResult, Service, Status, request::Target, shared::hints::ChangeWatch},
     stream::{
         FrameSource, Mode, Next, Publisher, Since, Subscription, cut_off, gap,
         log::{ATTEMPT_FRAMES, LogChunk, LogFrames},

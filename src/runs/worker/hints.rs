@@ -1,16 +1,11 @@
 //! Exchanging hints with the other processes on the storage, and following theirs.
 
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::{
-    sync::Notify,
-    time::{Instant, interval, sleep, sleep_until},
-};
+use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use crate::{
     checkpoint,
-    id::ThreadId,
     runs::{
         Service,
         shared::hints::{ANYTHING, Hint, Link},
@@ -26,13 +21,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Time between two readings of the runs that others may have changed.
 const SHORTEST: Duration = Duration::from_millis(20);
-
-/// Threads with runs of this process on which another one did something.
-#[derive(Default)]
-pub(in crate::runs) struct ChangedElsewhere {
-    threads: Mutex<HashSet<ThreadId>>,
-    wake: Notify,
-}
 
 impl Service {
     /// Exchanges hints, over one connection after the other, until the server has drained.
@@ -113,9 +101,7 @@ impl Service {
         self.shared.hints.wake(thread);
         let changed = self.inner.active.lock().threads(thread);
         if !changed.is_empty() {
-            let elsewhere = &self.inner.changed_elsewhere;
-            elsewhere.threads.lock().extend(changed);
-            elsewhere.wake.notify_one();
+            self.inner.changed_elsewhere.add(changed);
         }
     }
 
@@ -127,8 +113,7 @@ impl Service {
         }
         let elsewhere = &self.inner.changed_elsewhere;
         while !self.is_drained() {
-            elsewhere.wake.notified().await;
-            let threads = std::mem::take(&mut *elsewhere.threads.lock());
+            let threads = elsewhere.take().await;
             if let Err(error) = self.cancel_lost().await {
                 tracing::warn!(%error, "nobody knows which runs this process still executes");
             }

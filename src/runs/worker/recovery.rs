@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::AT_ONCE;
 use crate::{
     id::{RunId, ThreadId},
-    runs::{Error, Recover, Run, RunHandle, Service, Status},
+    runs::{Error, Recover, Run, RunHandle, Service, Status, request::Target},
     value::Value,
 };
 
@@ -147,7 +147,12 @@ impl Service {
     pub(in crate::runs) async fn end_if_final(&self, thread: ThreadId, run: RunId) {
         match self.find_run(thread, run).await {
             Ok(Some(row)) if row.status.is_final() => self.end_by_row(&row).await,
-            Ok(None) => self.end_pending(run),
+            Ok(None) => match self.result_of_log(Target { thread, run }).await {
+                Ok(Some(result)) => self.end_as(run, result),
+                Ok(None) => self.end_pending(run),
+                // The next poll tries it anew.
+                Err(_) => {}
+            },
             Ok(Some(_)) | Err(_) => {}
         }
     }

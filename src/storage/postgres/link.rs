@@ -110,7 +110,11 @@ struct DatabaseLink {
 impl Link for DatabaseLink {
     async fn publish(&mut self, messages: &[String]) -> Result<(), Error> {
         let ping = [String::new()];
-        let messages = if messages.is_empty() { &ping[..] } else { messages };
+        let messages = if messages.is_empty() {
+            &ping[..]
+        } else {
+            messages
+        };
         let before = self.state.received.load(Ordering::Acquire);
         let params: [&(dyn ToSql + Sync); 1] = [&messages];
         let notified = self.client.execute(NOTIFY, &params);

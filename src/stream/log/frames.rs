@@ -7,6 +7,7 @@ use crate::{
     checkpoint::Error,
     stream::{
         buffer::Mark,
+        frame::{body, parts},
         mode::{Mode, Modes, filter},
     },
 };
@@ -94,6 +95,20 @@ impl LogFrames {
             }
         });
         out.into()
+    }
+
+    /// The data of the events that show the values of the root graph.
+    pub fn root_values(&self) -> Vec<Bytes> {
+        let mut found = vec![];
+        self.each(|_, modes, frame| {
+            if modes.meets(Mode::Values.into()) {
+                let (event, ns, data) = parts(body(frame));
+                if (event, ns) == ("values", "") {
+                    found.push(Bytes::copy_from_slice(data));
+                }
+            }
+        });
+        found
     }
 
     /// Whether the last frame is the end of the run.

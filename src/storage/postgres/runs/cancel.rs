@@ -1,13 +1,17 @@
 //! Cancelling runs: requests, and other runs, end them from outside.
 
 use deadpool_postgres::Object;
+use tokio_postgres::Client;
 
 use super::super::{
     columns::Json,
     connection::{Failure, prepare},
     events::{append_rows, ended},
 };
-use crate::{id::RunId, value::Value};
+use crate::{
+    id::{RunId, ThreadId},
+    value::Value,
+};
 
 /// Of a process that is silent nobody expects anything.
 const REQUEST_CANCEL: &str = "
@@ -85,4 +89,17 @@ SELECT o.tree_id, o.run_id, o.status, o.branch_id, o.base_checkpoint_id, (SELECT
   FROM o ORDER BY o.seq"
 );
 
-statements!(REQUEST_CANCEL, LOCK_SLOTS, CANCEL, END_OTHERS);
+/// Behind the lock of the branch, before its runs are ended.
+const UNCHANGED: &str = "SELECT 1 FROM threads WHERE thread_id = $1 AND last_event_number = $2";
+
+/// Whether nothing has happened on a thread since its event of this number.
+pub(super) async fn is_unchanged(
+    client: &Client,
+    thread: ThreadId,
+    number: i64,
+) -> Result<bool, Failure> {
+    let row = client.query_opt(UNCHANGED, &[&thread.0, &number]).await?;
+    Ok(row.is_some())
+}
+
+statements!(REQUEST_CANCEL, LOCK_SLOTS, CANCEL, END_OTHERS, UNCHANGED);

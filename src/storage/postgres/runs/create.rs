@@ -17,7 +17,7 @@ use super::{
         },
         tree::LEVEL_ON_THREAD,
     },
-    cancel::END_OTHERS,
+    cancel::{END_OTHERS, is_unchanged},
     rows::run_of,
     undo::{RolledBack, roll_back},
 };
@@ -266,7 +266,7 @@ impl Statements {
             create_thread,
             share_tree,
             client.query_opt(&self.lock, &id),
-            insert(client, &self.create, new, kwargs),
+            insert(client, &self.create, new, kwargs, new.unchanged_since),
         );
         thread?;
         share_tree?;
@@ -344,17 +344,24 @@ async fn clear_and_insert(
     }
     if ends_others(new) && !may_create(connection, new).await? {
         // It ends nobody's runs; what inserts none says why.
-        return Ok(insert(connection, &prepared.create, new, kwargs).await?);
+        return Ok(insert(connection, &prepared.create, new, kwargs, None).await?);
     }
     let keep = new.strategy != Strategy::Rollback;
     // Rolling a run back may make another branch active, and so mean another slot.
     let pinned = new.branch.map(|branch| branch.0);
+    let mut unchanged_since = new.unchanged_since;
     loop {
         connection
             .query_opt(&prepared.lock, &[&new.thread.0, &pinned])
             .await?;
         if !ends_others(new) {
             break;
+        }
+        // The ends of the others will change the thread.
+        if let Some(number) = unchanged_since.take()
+            && !is_unchanged(connection, new.thread, number).await?
+        {
+            return Ok(insert(connection, &prepared.create, new, kwargs, Some(number)).await?);
         }
         let ended = connection
             .query(&prepared.end_others, &[&new.thread.0, &pinned, &keep])
@@ -370,7 +377,7 @@ async fn clear_and_insert(
             connection.execute(DELETE_RUN, &[&tree, &run]).await?;
         }
     }
-    Ok(insert(connection, &prepared.create, new, kwargs).await?)
+    Ok(insert(connection, &prepared.create, new, kwargs, unchanged_since).await?)
 }
 
 /// Whether the row of the tree is locked against deletions and changes of rights.
@@ -448,6 +455,7 @@ async fn insert(
     statement: &Statement,
     new: &NewRun,
     kwargs: &[u8],
+    unchanged_since: Option<i64>,
 ) -> Result<Option<Row>, tokio_postgres::Error> {
     let address = new
         .address
@@ -489,7 +497,7 @@ async fn insert(
                 &levels,
                 &max_queued,
                 &new.webhook(),
-                &new.unchanged_since,
+                &unchanged_since,
             ],
         )
         .await
