@@ -4,6 +4,7 @@ mod connections;
 mod crons;
 mod requests;
 mod server;
+mod sockets;
 mod streams;
 
 use std::time::Duration;

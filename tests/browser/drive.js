@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 import { build } from "vite";
 
-const [, , server, browser, name] = process.argv;
+const [, , server, browser, name, transport] = process.argv;
 const same = assert.deepEqual;
 const PATIENCE = 60_000;
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -46,7 +46,7 @@ page.on("console", (message) => message.type() === "error" && problems.push(mess
 
 async function open(graph) {
   const address = new URL(`http://127.0.0.1:${files.address().port}/${name}.html`);
-  address.search = new URLSearchParams({ server, graph });
+  address.search = new URLSearchParams({ server, graph, ...(transport && { transport }) });
   await page.goto(address.href);
 }
 
@@ -198,9 +198,27 @@ async function aRestartKeepsTheConversation() {
   await reads("before", "echo: before", "after", "echo: after");
 }
 
+async function aServerThatIsKilledInMidRunComesBackWithTheRest() {
+  await open("agent");
+  const long = [WORDS, WORDS, WORDS].join(" ");
+  await send(long);
+  await page.locator("li.ai .text", { hasText: "word5" }).waitFor();
+  console.log("restart");
+  await lines.next();
+  const deadline = Date.now() + PATIENCE;
+  const status = async () => (await get(`/threads/${thread()}/runs`))[0].status;
+  while ((await status()) !== "success" && Date.now() < deadline) await page.waitForTimeout(50);
+  same(await status(), "success");
+  await page.reload();
+  await reads(long, `echo: ${long}`);
+  await send("after");
+  await reads(long, `echo: ${long}`, "after", "echo: after");
+}
+
 let failed = false;
 for (const scenario of [wordsComeOneByOne, interruptsAreResumed, earlierMessagesAreEdited, aReplyIsMadeAnew,
-  aRunIsStopped, aReloadInMidStreamLosesNothing, aRestartKeepsTheConversation]) {
+  aRunIsStopped, aReloadInMidStreamLosesNothing, aRestartKeepsTheConversation,
+  aServerThatIsKilledInMidRunComesBackWithTheRest]) {
   const began = Date.now();
   problems.length = 0;
   try {

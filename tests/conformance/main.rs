@@ -101,7 +101,6 @@ macro_rules! backend {
                 runs_of_a_slot_are_claimed_one_by_one_in_order
                 a_run_is_claimed_once_however_many_ask
                 a_run_is_created_only_while_its_thread_has_not_changed
-                a_run_that_ends_others_is_created_only_while_its_thread_has_not_changed
                 a_claim_takes_no_more_than_asked
                 a_run_waits_for_its_time
                 a_cancelled_run_is_fenced_off
@@ -149,6 +148,7 @@ macro_rules! backend {
                 chunks_come_back_by_run_and_by_thread
                 what_is_read_at_once_is_bounded
                 a_chunk_is_written_once_and_by_whoever_executes_the_run
+                pruning_takes_the_logs_of_ended_runs_without_checkpoints
                 a_run_writes_on_when_it_opens_a_branch
                 runs_of_a_thread_share_positions_without_a_gap
                 a_takeover_supersedes_what_no_checkpoint_stands_for
@@ -209,6 +209,7 @@ macro_rules! backend {
             backend!(@room $open, strategies:
                 reject_refuses_while_another_run_is_open
                 of_many_rejecting_runs_one_starts
+                a_run_that_ends_others_is_created_only_while_its_thread_has_not_changed
                 enqueue_waits_behind_others
                 interrupt_ends_others_and_keeps_what_they_did
                 rollback_undoes_what_the_others_did

@@ -3,6 +3,7 @@
 mod commands;
 mod events;
 mod gone;
+mod recorded;
 mod rights;
 mod sockets;
 mod websocket;

@@ -142,13 +142,17 @@ impl Service {
     }
 
     /// The stream of a run in this process. One that has ended stays in memory for a while, also when its
-    /// run was deleted: then it is not to be shown.
+    /// run was deleted, or its log with the checkpoints of a pruned thread: then it is not to be shown.
     async fn present_publisher(&self, run: Target) -> Result<Option<Arc<Publisher>>, Error> {
         let Some(publisher) = self.publisher(run) else {
             return Ok(None);
         };
         let may_be_deleted = publisher.is_closed() && !publisher.is_temporary();
-        let is_gone = may_be_deleted && self.find_run(run.thread, run.run).await?.is_none();
+        let is_gone = may_be_deleted
+            && (self.find_run(run.thread, run.run).await?.is_none()
+                || publisher.is_logged()
+                    && publisher.last() > 0
+                    && self.shared.parts.log.end_of_run(run.run).await? == 0);
         Ok((!is_gone).then_some(publisher))
     }
 

@@ -140,6 +140,26 @@ pub async fn a_chunk_is_written_once_and_by_whoever_executes_the_run(b: &Backend
     assert_eq!(b.of_run(run.id, 0).await, [(1, 2), (3, 3), (4, 4)]);
 }
 
+pub async fn pruning_takes_the_logs_of_ended_runs_without_checkpoints(b: &Backend) {
+    let thread = b.thread().await;
+    let mut head = None;
+    let mut ended = vec![];
+    for _ in 0..2 {
+        let (run, slot) = b.start(new_run(thread)).await;
+        head = b.line(&slot, head, 2).await.last().copied();
+        b.append(vec![chunk(&run, &slot, 1, 2)]).await;
+        b.finish(run.id, Slot { head, ..slot }).await;
+        ended.push(run);
+    }
+    let (open, slot) = b.start(new_run(thread)).await;
+    b.append(vec![chunk(&open, &slot, 1, 1)]).await;
+    assert!(b.trees.prune_thread(thread).await.unwrap().unwrap() > 0);
+    assert_eq!(b.of_run(ended[0].id, 0).await, []);
+    assert_eq!(b.log.end_of_run(ended[0].id).await.unwrap(), 0);
+    assert_eq!(b.of_run(ended[1].id, 0).await, [(1, 2)]);
+    assert_eq!(b.of_run(open.id, 0).await, [(1, 1)]);
+}
+
 pub async fn a_run_writes_on_when_it_opens_a_branch(b: &Backend) {
     let thread = b.thread().await;
     // The epoch of a branch that others have written to.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use backstitch::{
     checkpoint::Error,
     id::{RunId, ThreadId, WorkerId},
-    runs::{Created, NewRun, QueueClaim, Recover, Recovered, Status, Strategy},
+    runs::{Created, NewRun, QueueClaim, Recover, Recovered, Status},
     tree::{
         Outcome,
         members::{Access, Level},
@@ -146,36 +146,6 @@ pub async fn a_run_is_created_only_while_its_thread_has_not_changed(b: &Backend)
     let all = futures::future::join_all(all).await;
     let is_created = |one: &&Result<Created, Error>| matches!(one, Ok(Created::Queued(_)));
     assert_eq!(all.iter().filter(is_created).count(), 1, "{all:?}");
-}
-
-pub async fn a_run_that_ends_others_is_created_only_while_its_thread_has_not_changed(b: &Backend) {
-    for strategy in [Strategy::Interrupt, Strategy::Rollback] {
-        let thread = b.thread().await;
-        let last = async || {
-            let mut rows = b.trees.reader().await.unwrap();
-            let row = rows.thread_row(thread).await.unwrap().unwrap();
-            row.last_event_number
-        };
-        let before = last().await;
-        let (open, _) = b.start(new_run(thread)).await;
-        let since = |number| NewRun {
-            unchanged_since: Some(number),
-            strategy,
-            ..new_run(thread)
-        };
-        // Somebody began a run meanwhile, and it goes on.
-        let created = b.runs.create_run(since(before)).await.unwrap();
-        assert!(matches!(created, Created::Changed), "{created:?}");
-        assert_eq!(b.run(&open).await.status, Status::Running);
-        // Of many at once one is created, and what it ends is no change.
-        let now = last().await;
-        let all = (0..6).map(|_| b.runs.create_run(since(now)));
-        let all = futures::future::join_all(all).await;
-        let is_created = |one: &&Result<Created, Error>| matches!(one, Ok(Created::Started(..)));
-        assert_eq!(all.iter().filter(is_created).count(), 1, "{all:?}");
-        let gone = b.runs.run(thread, open.id).await.unwrap();
-        assert!(gone.is_none_or(|run| run.status == Status::Interrupted));
-    }
 }
 
 pub async fn a_run_waits_for_its_time(b: &Backend) {

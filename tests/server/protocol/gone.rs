@@ -14,6 +14,7 @@ on_both_storages!(
     events_have_the_same_numbers_when_the_first_run_is_gone,
     of_an_expired_log_the_values_and_the_end_are_left,
     a_run_that_is_deleted_or_rolled_back_takes_its_events_along,
+    of_a_pruned_thread_the_streams_of_runs_without_checkpoints_are_gone,
     odd_ids_of_last_events_are_no_harm,
 );
 
@@ -124,6 +125,44 @@ fn a_run_that_is_deleted_or_rolled_back_takes_its_events_along(place: &Place) {
         (first.name.as_str(), &first.data["run_id"]),
         ("metadata", &json!(last))
     );
+}
+
+fn of_a_pruned_thread_the_streams_of_runs_without_checkpoints_are_gone(place: &Place) {
+    let (mut server, client) = serve(place);
+    let thread = client.thread();
+    let slow = talk::with(talk::slow(1, 2), "stream_resumable", true);
+    let [first, last] = [(); 2].map(|()| {
+        let run = talk::background(&client, &thread, &slow);
+        assert_eq!(client.end_of(&thread, &run), "success");
+        run
+    });
+    let join = |client: &Client, run: &str| {
+        let path = format!("/threads/{thread}/runs/{run}/stream");
+        let mut open = client.open("GET", &path, &[("last-event-id", "-1")], b"");
+        assert_eq!(open.status, 200);
+        std::iter::from_fn(|| open.event()).collect::<Vec<_>>()
+    };
+    let whole = join(&client, &last);
+    let channels = &["values", "lifecycle", "custom"];
+    let both = events(&client, &thread, channels, 2);
+    let prune = json!({"thread_ids": [thread], "strategy": "keep_latest"});
+    assert!(client.post("/threads/prune", &prune).status < 300);
+    let shown = |client: &Client| {
+        let names = |events: &[test_support::client::Event]| {
+            let names = events.iter().map(|event| event.name.clone());
+            names.collect::<Vec<_>>()
+        };
+        let gone = join(client, &first);
+        assert_eq!(names(&gone), ["gap", "metadata", "values"]);
+        assert!(!gone.iter().any(|event| !event.data["tick"].is_null()));
+        assert_eq!(join(client, &last), whole);
+        let left = events(client, &thread, channels, 1);
+        assert!(both.ends_with(&left), "numbers, ids and all");
+        assert!(left.len() < both.len());
+    };
+    shown(&client);
+    server.restart();
+    shown(&Client::of(&server));
 }
 
 fn odd_ids_of_last_events_are_no_harm(place: &Place) {

@@ -30,9 +30,13 @@ on_both_storages!(
 /// Longer than anything takes, even on a slow machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-struct Socket(WebSocketStream<TcpStream>);
+pub(super) struct Socket(WebSocketStream<TcpStream>);
 
-async fn connect(server: &Server, thread: &str, key: Option<&str>) -> Result<Socket, Error> {
+pub(super) async fn connect(
+    server: &Server,
+    thread: &str,
+    key: Option<&str>,
+) -> Result<Socket, Error> {
     let address = server
         .base_url()
         .strip_prefix("http://")
@@ -53,12 +57,12 @@ async fn connect(server: &Server, thread: &str, key: Option<&str>) -> Result<Soc
 }
 
 impl Socket {
-    async fn send(&mut self, text: impl Into<String>) {
+    pub(super) async fn send(&mut self, text: impl Into<String>) {
         self.0.send(Message::text(text.into())).await.unwrap();
     }
 
     /// The next text, or the code with which the server closes.
-    async fn read(&mut self) -> Result<Value, Option<CloseCode>> {
+    pub(super) async fn read(&mut self) -> Result<Value, Option<CloseCode>> {
         loop {
             let message = tokio::time::timeout(LIMIT, self.0.next()).await.unwrap();
             match message {
@@ -73,7 +77,7 @@ impl Socket {
     }
 
     /// Carries out a command. Events that come before the reply are dropped.
-    async fn command(&mut self, method: &str, params: Value) -> Value {
+    pub(super) async fn command(&mut self, method: &str, params: Value) -> Value {
         let command = json!({"id": 3, "method": method, "params": params});
         self.send(command.to_string()).await;
         loop {
@@ -86,7 +90,7 @@ impl Socket {
     }
 
     /// The events up to the end of a run.
-    async fn run(&mut self) -> Vec<Value> {
+    pub(super) async fn run(&mut self) -> Vec<Value> {
         let mut events = vec![];
         loop {
             let event = self.read().await.unwrap();

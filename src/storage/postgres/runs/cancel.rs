@@ -4,12 +4,15 @@ use deadpool_postgres::Object;
 use tokio_postgres::Client;
 
 use super::super::{
-    columns::Json,
+    columns::{Json, column, word},
     connection::{Failure, prepare},
     events::{append_rows, ended},
+    tree::LEVEL_ON_THREAD,
 };
 use crate::{
     id::{RunId, ThreadId},
+    runs::NewRun,
+    tree::members::Level,
     value::Value,
 };
 
@@ -100,6 +103,22 @@ pub(super) async fn is_unchanged(
 ) -> Result<bool, Failure> {
     let row = client.query_opt(UNCHANGED, &[&thread.0, &number]).await?;
     Ok(row.is_some())
+}
+
+/// Whether the client has the level that a run takes which ends others, behind the lock of the tree.
+pub(super) async fn may_create(client: &Client, new: &NewRun) -> Result<bool, Failure> {
+    let Some(principal) = new.access.principal() else {
+        return Ok(true);
+    };
+    let row = client
+        .query_opt(LEVEL_ON_THREAD, &[&new.thread.0, &&**principal])
+        .await?;
+    let level = match &row {
+        Some(row) => column::<Option<&str>>(row, "level")?,
+        None => None,
+    };
+    let level = level.map(word::<Level>).transpose()?;
+    Ok(level >= Some(new.access.needed()))
 }
 
 statements!(REQUEST_CANCEL, LOCK_SLOTS, CANCEL, END_OTHERS, UNCHANGED);

@@ -15,9 +15,8 @@ use super::{
             create::{CREATE as CREATE_THREAD, make_room, send_create},
             rows::slot_of,
         },
-        tree::LEVEL_ON_THREAD,
     },
-    cancel::{END_OTHERS, is_unchanged},
+    cancel::{END_OTHERS, is_unchanged, may_create},
     rows::run_of,
     undo::{RolledBack, roll_back},
 };
@@ -25,7 +24,7 @@ use crate::{
     checkpoint::{Error, codec},
     id::BranchId,
     runs::{Created, NewRun, Strategy, request::codec as request_codec},
-    tree::{event::codes::event_code, members::Level},
+    tree::event::codes::event_code,
 };
 
 /// Makes those who create runs in one slot take turns. The statements after it see what the
@@ -387,22 +386,6 @@ fn shares_tree(new: &NewRun) -> bool {
 
 fn ends_others(new: &NewRun) -> bool {
     matches!(new.strategy, Strategy::Interrupt | Strategy::Rollback)
-}
-
-/// Whether the client has the level that the run takes, behind the lock of the tree.
-async fn may_create(client: &Client, new: &NewRun) -> Result<bool, Failure> {
-    let Some(principal) = new.access.principal() else {
-        return Ok(true);
-    };
-    let row = client
-        .query_opt(LEVEL_ON_THREAD, &[&new.thread.0, &&**principal])
-        .await?;
-    let level = match &row {
-        Some(row) => column::<Option<&str>>(row, "level")?,
-        None => None,
-    };
-    let level = level.map(word::<Level>).transpose()?;
-    Ok(level >= Some(new.access.needed()))
 }
 
 /// Creates a run in the caller's transaction, which the caller rolls back to where it was when the run is

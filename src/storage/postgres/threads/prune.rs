@@ -46,6 +46,13 @@ const FOLLOW: &str = "
 UPDATE checkpoints c SET parent_checkpoint_id = x.above FROM unnest($2::uuid[], $3::uuid[]) x(id, above)
  WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = x.id AND c.checkpoint_id = ANY($2)";
 
+/// The streams of runs that have ended and of which no checkpoint is left.
+const DROP_LOGS: &str = "
+DELETE FROM run_events e WHERE e.run_id = ANY (ARRAY(
+  SELECT r.run_id FROM runs r WHERE r.tree_id = $1 AND r.thread_id = $2 AND r.status NOT IN ('pending', 'running')
+     AND r.run_id NOT IN (SELECT c.run_id FROM checkpoints c
+         WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = '' AND c.run_id IS NOT NULL)))";
+
 /// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
 pub(in super::super) async fn prune_thread(
     store: &Store,
@@ -88,6 +95,7 @@ pub(in super::super) async fn prune_rows(
             .execute(DROP_CHECKPOINTS, &[&tree.0, &removed, &false])
             .await?;
         drop_blobs(client, tree.0).await?;
+        client.execute(DROP_LOGS, &[&tree.0, &thread.0]).await?;
     }
     Ok(removed.len())
 }
@@ -110,4 +118,4 @@ fn inner_of(row: &Row) -> Result<SubgraphState, Error> {
     })
 }
 
-statements!(ROWS, INNER, FOLLOW);
+statements!(ROWS, INNER, FOLLOW, DROP_LOGS);

@@ -52,9 +52,19 @@ pub(in super::super) fn within(
     if !removed.is_empty() {
         remove(db, tree, &removed, false)?;
         collect(db, tree)?;
+        db.prepare_cached(DROP_LOGS)?
+            .execute(params![tree.0.as_bytes(), thread.0.as_bytes()])?;
     }
     Ok(removed.len())
 }
+
+/// The streams of runs that have ended and of which no checkpoint is left.
+const DROP_LOGS: &str = "DELETE FROM run_events WHERE run_id IN ( \
+      SELECT r.run_id FROM runs r WHERE r.tree_id = ?1 AND r.thread_id = ?2 \
+       AND r.status NOT IN ('pending', 'running') \
+       AND r.run_id NOT IN ( \
+         SELECT run_id FROM checkpoints INDEXED BY checkpoints_thread \
+          WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = '' AND run_id IS NOT NULL))";
 
 pub(super) const ROWS: &str = "WITH kept (id) AS ( \
       SELECT checkpoint_id FROM pins WHERE tree_id = ?1 \
