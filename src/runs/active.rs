@@ -140,15 +140,12 @@ impl ActiveRuns {
             .collect()
     }
 
-    /// The threads of all runs, or this one if it has some.
-    pub fn threads(&self, only: Option<ThreadId>) -> Vec<ThreadId> {
+    /// The threads of runs, as far as they are among these.
+    pub fn threads(&self, wanted: impl Fn(&ThreadId) -> bool) -> Vec<ThreadId> {
         let pending = self.pending.values().map(|pending| &pending.handle);
         let all = self.running.values().chain(pending);
         let threads = all.map(|handle| handle.publisher.thread());
-        match only {
-            Some(only) => threads.filter(|thread| *thread == only).take(1).collect(),
-            None => threads.collect(),
-        }
+        threads.filter(wanted).collect()
     }
 
     /// The runs of these threads that wait here, and whose rows are written.

@@ -44,6 +44,9 @@ const problems = [];
 page.on("pageerror", (error) => problems.push(String(error)));
 page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
 
+let sockets = 0;
+page.on("websocket", () => { sockets += 1; });
+
 async function open(graph) {
   const address = new URL(`http://127.0.0.1:${files.address().port}/${name}.html`);
   address.search = new URLSearchParams({ server, graph, ...(transport && { transport }) });
@@ -101,6 +104,7 @@ async function wordsComeOneByOne() {
   await send(WORDS);
   await reads(WORDS, `echo: ${WORDS}`);
   await grew(1, 10);
+  same(sockets > 0, transport === "websocket");
 }
 
 async function earlierMessagesAreEdited() {

@@ -1,11 +1,12 @@
 //! Exchanging hints with the other processes on the storage, and following theirs.
 
-use std::time::Duration;
+use std::{collections::HashSet, iter, time::Duration};
 
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use crate::{
     checkpoint,
+    id::ThreadId,
     runs::{
         Service,
         shared::hints::{ANYTHING, Hint, Link},
@@ -56,7 +57,7 @@ impl Service {
         // What happened here until now no hint was given of.
         link.publish(&[ANYTHING.to_owned()]).await?;
         hints.set_connected(true);
-        self.follow_hint(Hint::Anything);
+        self.follow_hints(iter::once(Hint::Anything));
         let mut ping = interval(PING);
         ping.tick().await;
         let mut next = Instant::now();
@@ -64,9 +65,7 @@ impl Service {
             tokio::select! {
                 message = link.receive() => {
                     let lost = || checkpoint::Error::Unavailable("the connection was lost".into());
-                    for hint in Hint::of_message(&message.ok_or_else(lost)?) {
-                        self.follow_hint(hint);
-                    }
+                    self.follow_hints(Hint::of_message(&message.ok_or_else(lost)?));
                 }
                 () = async { sleep_until(next).await; hints.gathered().await } => {
                     let messages = hints.take_messages();
@@ -87,21 +86,33 @@ impl Service {
     }
 
     /// Lets those read who wait for what another process did.
-    fn follow_hint(&self, hint: Hint) {
-        let thread = match hint {
-            Hint::Changed(thread) => Some(thread),
-            Hint::Anything => None,
-            Hint::Queued(thread) => {
-                self.inner.freed.lock().threads.insert(thread);
-                self.inner.wake.notify_one();
-                return;
+    fn follow_hints(&self, hints: impl Iterator<Item = Hint>) {
+        let mut changed = HashSet::new();
+        let mut anything = false;
+        for hint in hints {
+            match hint {
+                Hint::Changed(thread) => changed.extend([thread]),
+                Hint::Anything => anything = true,
+                Hint::Queued(thread) => {
+                    self.inner.freed.lock().threads.insert(thread);
+                    self.inner.wake.notify_one();
+                }
             }
-        };
-        self.shared.notifier.notify_here(thread);
-        self.shared.hints.wake(thread);
-        let changed = self.inner.active.lock().threads(thread);
-        if !changed.is_empty() {
-            self.inner.changed_elsewhere.add(changed);
+        }
+        let (notifier, hints) = (&self.shared.notifier, &self.shared.hints);
+        if anything {
+            notifier.notify_here(None);
+            hints.wake(None);
+        } else {
+            for thread in &changed {
+                notifier.notify_here(Some(*thread));
+                hints.wake(Some(*thread));
+            }
+        }
+        let is_changed = |thread: &ThreadId| anything || changed.contains(thread);
+        let own = self.inner.active.lock().threads(is_changed);
+        if !own.is_empty() {
+            self.inner.changed_elsewhere.add(own);
         }
     }
 

@@ -146,7 +146,12 @@ pub async fn pruning_takes_the_logs_of_ended_runs_without_checkpoints(b: &Backen
     let mut ended = vec![];
     for _ in 0..2 {
         let (run, slot) = b.start(new_run(thread)).await;
-        head = b.line(&slot, head, 2).await.last().copied();
+        for step in 0..2 {
+            let mut commit = superstep(&slot, head, step);
+            commit.checkpoint.run = Some(run.id);
+            head = Some(commit.checkpoint.id);
+            b.commit(commit).await;
+        }
         b.append(vec![chunk(&run, &slot, 1, 2)]).await;
         b.finish(run.id, Slot { head, ..slot }).await;
         ended.push(run);

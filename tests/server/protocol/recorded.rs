@@ -278,7 +278,6 @@ fn the_events_of_every_channel_are_as_recorded(place: &Place) {
     let (_server, client) = serve(place);
     let tool = json!({"messages": [{"role": "user", "content": "tool: 2 3", "id": "u1"}]});
     let runs = [
-        ("counter", json!({"count": 1, "log": []})),
         ("agent", tool),
         ("approve", json!({"request": "pay"})),
         ("slow", json!({"ms": 1, "ticks": 2})),

@@ -71,6 +71,14 @@ pub(in super::super) fn create(
     if exists {
         return Ok(Created::Exists);
     }
+    // The ends of others will change the thread.
+    if let Some(number) = new.unchanged_since
+        && !db
+            .prepare_cached(UNCHANGED)?
+            .exists(params![new.thread.0.as_bytes(), number])?
+    {
+        return Ok(Created::Changed);
+    }
     if matches!(new.strategy, Strategy::Interrupt | Strategy::Rollback) {
         match end_others(db, &new, slot, now)? {
             Some(next) => slot = next,
@@ -82,13 +90,6 @@ pub(in super::super) fn create(
         && !has_checkpoint(db, slot.tree, id)?
     {
         return Err(Error::Pruned(id));
-    }
-    if let Some(number) = new.unchanged_since
-        && !db
-            .prepare_cached(UNCHANGED)?
-            .exists(params![new.thread.0.as_bytes(), number])?
-    {
-        return Ok(Created::Changed);
     }
     let (executes, queued) = queue_of(db, new.thread, &slot, new.max_queued)?;
     let taken = executes || queued > 0;
