@@ -72,8 +72,13 @@ pub fn background(client: &Client, thread: &str, body: &Value) -> String {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Polls until it is so.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+pub fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_within(PATIENCE, what, holds);
+}
+
+/// Polls until it is so, for as long as the amount of work may take.
+pub fn until_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
     let mut pause = Duration::from_millis(1);
     while Instant::now() < deadline {
         if holds() {
