@@ -1,17 +1,15 @@
 //! The registry of graphs with the assistant that the server makes for each of them, and the
 //! assistants of clients.
 
+mod lists;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Change, Content, Defaults, Error, Limits, Store,
     content::{self, UNTITLED, mirror},
-    request::{Filter, Search},
     schemas,
-    store::{
-        AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
-        VersionQuery,
-    },
+    store::{AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject},
 };
 use crate::{
     engine::topology::Topology,
@@ -347,65 +345,6 @@ impl Service {
                 limit: limits.bytes,
             },
         })
-    }
-
-    /// Versions of an assistant, newest first, in the form clients see.
-    ///
-    /// # Errors
-    /// No such assistant, or the storage failed.
-    pub async fn versions(
-        &self,
-        viewer: Option<Arc<str>>,
-        id: AssistantId,
-        query: VersionQuery,
-    ) -> Result<Vec<Value>, Error> {
-        let subject = self.subject(viewer, id);
-        let found = self.inner.store.assistant_versions(subject, query).await?;
-        let found = found.ok_or(Error::NoAssistant)?;
-        let shown = found.iter().map(|row| {
-            let mut map = Map::with_capacity(9);
-            map.insert("assistant_id", id.to_string());
-            map.insert("version", row.version);
-            map.insert("graph_id", Value::Str(row.content.graph.clone()));
-            map.insert("config", Value::map(row.content.config.clone()));
-            map.insert("context", Value::map(row.content.context.clone()));
-            map.insert("metadata", Value::map(row.content.metadata.clone()));
-            map.insert("created_at", row.created_at.to_string());
-            map.insert("name", row.content.name.clone());
-            map.insert("description", row.content.description.clone());
-            Value::map(map)
-        });
-        Ok(shown.collect())
-    }
-
-    /// Only those of a graph of this process: of the requested one, or of all.
-    fn registered(&self, mut filter: Filter) -> Result<Filter, Error> {
-        if filter.graphs.is_empty() {
-            filter.graphs = self.inner.names.to_vec();
-        }
-        for graph in &filter.graphs {
-            self.required(graph)?;
-        }
-        Ok(filter)
-    }
-
-    /// A page of assistants, in the form clients see.
-    ///
-    /// # Errors
-    /// No such graph, or the storage failed.
-    pub async fn search(&self, mut search: Search) -> Result<Vec<Value>, Error> {
-        search.filter = self.registered(search.filter)?;
-        let found = self.inner.store.search_assistants(search).await?;
-        Ok(found.iter().map(shown).collect())
-    }
-
-    /// How many assistants there are.
-    ///
-    /// # Errors
-    /// No such graph, or the storage failed.
-    pub async fn count(&self, filter: Filter) -> Result<u64, Error> {
-        let filter = self.registered(filter)?;
-        Ok(self.inner.store.count_assistants(filter).await?)
     }
 
     /// The drawing of an assistant's graph, `{"nodes", "edges"}`, with `depth` levels of subgraphs.

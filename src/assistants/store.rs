@@ -142,17 +142,34 @@ pub trait Store: Send + Sync + 'static {
         subject: Subject,
     ) -> Result<ChangedAssistant, checkpoint::Error>;
 
-    /// Versions of an assistant, newest first; `None` without such an assistant.
+    /// A page of versions of an assistant, newest first: which ones, and how many bytes each has; `None`
+    /// without such an assistant.
     async fn assistant_versions(
         &self,
         subject: Subject,
         query: VersionQuery,
-    ) -> Result<Option<Vec<VersionRow>>, checkpoint::Error>;
+    ) -> Result<Option<Vec<(i32, u64)>>, checkpoint::Error>;
 
-    /// A page of assistants.
+    /// These versions of an assistant, newest first. One that is not there is left out, and all are
+    /// without such an assistant.
+    async fn versions(
+        &self,
+        subject: Subject,
+        versions: Vec<i32>,
+    ) -> Result<Vec<VersionRow>, checkpoint::Error>;
+
+    /// A page of assistants: which ones, and how many bytes each has.
     async fn search_assistants(
         &self,
         search: Search,
+    ) -> Result<Vec<(AssistantId, u64)>, checkpoint::Error>;
+
+    /// Assistants that a viewer sees, of these graphs, in any order. One that is not there is left out.
+    async fn assistants(
+        &self,
+        ids: Vec<AssistantId>,
+        viewer: Option<Arc<str>>,
+        graphs: Arc<[Arc<str>]>,
     ) -> Result<Vec<AssistantRow>, checkpoint::Error>;
 
     /// How many assistants there are.

@@ -1,5 +1,7 @@
 //! Assistants: created, changed in versions, deleted, read, searched and drawn.
 
+use std::sync::Arc;
+
 use hyper::{Response, StatusCode};
 
 use super::{
@@ -10,6 +12,7 @@ use super::{
         body::{self, Body},
         call::Call,
         error::Error,
+        rows,
     },
 };
 use crate::{
@@ -19,7 +22,7 @@ use crate::{
         store::VersionQuery,
     },
     id::AssistantId,
-    runs,
+    runs::{self, Listing},
     tree::IfExists,
     value::{Map, Value},
 };
@@ -58,8 +61,28 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
     };
     let mut found = call.assistants().search(search).await?;
-    page::retain(&mut found, select.as_deref());
-    Ok(page::respond(found, limit, offset))
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let count = found.len();
+    let rows = shown(call.assistants().clone(), call.viewer(), found).map(move |mut row| {
+        page::retain(std::slice::from_mut(&mut row), select.as_deref());
+        row
+    });
+    let mut response = rows::respond(&call, rows, None).await?;
+    page::mark(&mut response, more, offset.saturating_add(count));
+    Ok(response)
+}
+
+/// Assistants in the form clients see, of which it is known how many bytes each has.
+pub(super) fn shown(
+    assistants: assistants::Service,
+    viewer: Option<Arc<str>>,
+    found: Vec<(AssistantId, u64)>,
+) -> Listing<Value, assistants::Error> {
+    Listing::in_batches(found, move |ids| {
+        let (assistants, viewer) = (assistants.clone(), viewer.clone());
+        async move { assistants.shown(viewer, ids).await }
+    })
 }
 
 /// `POST /assistants/count`
@@ -136,9 +159,14 @@ pub(super) async fn versions(mut call: Call) -> Result<Response<Body>, Error> {
         limit,
         offset,
     };
-    let found = call.assistants().versions(call.viewer(), id, query).await;
+    let (assistants, viewer) = (call.assistants().clone(), call.viewer());
+    let found = assistants.versions(viewer.clone(), id, query).await;
     let found = found.map_err(|error| named(error, id))?;
-    Ok(body::json(StatusCode::OK, &Value::list(found)))
+    let rows = Listing::in_batches(found, move |versions| {
+        let (assistants, viewer) = (assistants.clone(), viewer.clone());
+        async move { assistants.shown_versions(viewer, id, versions).await }
+    });
+    rows::respond(&call, rows, None).await
 }
 
 /// `POST /assistants/{assistant_id}/latest`

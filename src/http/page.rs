@@ -2,16 +2,13 @@
 //! whether more follow.
 
 use hyper::{
-    Response, StatusCode,
+    Response,
     header::{HeaderName, HeaderValue},
 };
 
 use super::{
     parse::fields::Fields,
-    server::{
-        body::{self, Body},
-        error::Error,
-    },
+    server::{body::Body, error::Error},
 };
 use crate::value::Value;
 
@@ -60,18 +57,8 @@ pub(super) fn retain(items: &mut [Value], select: Option<&[&'static str]>) {
     }
 }
 
-/// The response with a page. `items` has one more than `limit` when more follow, which the headers
-/// then show. The total is not a count of all items, but what LangGraph's server sends.
-pub(super) fn respond(mut items: Vec<Value>, limit: usize, offset: usize) -> Response<Body> {
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = offset.saturating_add(items.len());
-    let mut response = body::json(StatusCode::OK, &Value::list(items));
-    mark(&mut response, more, next);
-    response
-}
-
-/// Adds the headers of a page that ends before the item `next`.
+/// Adds the headers of a page that ends before the item `next`. The total is not a count of all items, but
+/// what LangGraph's server sends.
 pub(super) fn mark(response: &mut Response<Body>, more: bool, next: usize) {
     let total = if more { next.saturating_add(1) } else { next };
     let headers = response.headers_mut();

@@ -52,7 +52,9 @@ pub(super) mod types {
             request::{Filter as CronFilter, Search as CronSearch},
             store::{CreatedCron, DueCron},
         },
-        id::{BranchId, CheckpointId, CronId, NodeId, RunId, ThreadId, TreeId, WorkerId},
+        id::{
+            AssistantId, BranchId, CheckpointId, CronId, NodeId, RunId, ThreadId, TreeId, WorkerId,
+        },
         idempotency::{Claim, Claimed},
         runs::{
             ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun, OpenPage,
@@ -305,8 +307,10 @@ macro_rules! assistant_operations {
             write assistants::change_assistant([&] subject: Subject, [&] change: Change, limits: Limits) -> ChangedAssistant;
             write assistants::activate_version([&] subject: Subject, version: i64) -> ChangedAssistant;
             write assistants::delete_assistant([&] subject: Subject) -> ChangedAssistant;
-            read assistants::assistant_versions([&] subject: Subject, [&] query: VersionQuery) -> Option<Vec<VersionRow>>;
-            read assistants::search_assistants([&] search: AssistantSearch) -> Vec<AssistantRow>;
+            read assistants::assistant_versions([&] subject: Subject, [&] query: VersionQuery) -> Option<Vec<(i32, u64)>>;
+            read assistants::versions([&] subject: Subject, [&] versions: Vec<i32>) -> Vec<VersionRow>;
+            read assistants::search_assistants([&] search: AssistantSearch) -> Vec<(AssistantId, u64)>;
+            read assistants::assistants([&] ids: Vec<AssistantId>, [&] viewer: Option<Arc<str>>, [&] graphs: Arc<[Arc<str>]>) -> Vec<AssistantRow>;
             read assistants::count_assistants([&] filter: Filter) -> u64;
         }}
     };

@@ -1,5 +1,6 @@
 //! The cases, by what they are about, and the storages they run against.
 
+pub mod assistants;
 pub mod backend;
 pub mod branches;
 pub mod commits;

@@ -164,6 +164,11 @@ macro_rules! backend {
                 writes_are_copied_as_they_are_at_the_head
                 an_answered_checkpoint_is_copied_as_interrupted
             );
+            backend!(@room $open, assistants:
+                an_assistant_comes_back_with_every_field_to_whom_it_is
+                a_change_is_a_version_that_can_be_activated
+                assistants_are_listed_in_every_order_with_their_sizes
+            );
             backend!(@room $open, counts:
                 an_owner_has_as_many_crons_as_it_may
                 of_crons_created_at_the_same_time_no_more_stay_than_may

@@ -16,6 +16,7 @@ on_both_storages!(
     a_version_is_activated_with_all_that_it_had,
     of_many_creations_with_one_id_one_wins_and_no_change_is_lost,
     assistants_are_searched_and_counted,
+    lists_of_large_assistants_and_versions_are_complete_and_in_order,
     a_run_gets_config_context_and_metadata_of_its_assistant_when_it_is_created,
     an_assistant_goes_with_its_threads_and_not_with_its_runs,
     defaults_of_a_graph_reach_its_runs,
@@ -286,6 +287,43 @@ fn assistants_are_searched_and_counted(place: &Place) {
             wanted,
             "{body}"
         );
+    }
+}
+
+fn lists_of_large_assistants_and_versions_are_complete_and_in_order(place: &Place) {
+    let (_server, client) = serve(place);
+    let body = |number: usize| {
+        // More than a few are not read together.
+        let config = json!({"configurable": {"text": "x".repeat(120_000)}});
+        json!({"graph_id": "counter", "name": format!("n{number}"), "metadata": {"large": 1}, "config": config})
+    };
+    let made: Vec<Value> = (0..12)
+        .map(|number| create(&client, &body(number)))
+        .collect();
+    let search = json!({"metadata": {"large": 1}, "sort_order": "asc", "limit": 10, "offset": 1});
+    let answer = client.post("/assistants/search", &search);
+    assert_eq!(answer.header("x-pagination-next"), Some("11"));
+    assert_eq!(ok(answer, 200), json!(made[1..11]));
+    let search = json!({"metadata": {"large": 1}, "limit": 12, "select": ["name", "version"]});
+    let answer = client.post("/assistants/search", &search);
+    assert_eq!(answer.header("x-pagination-next"), None);
+    let names = (0..12)
+        .rev()
+        .map(|number| json!({"name": format!("n{number}"), "version": 1}));
+    assert_eq!(ok(answer, 200), Value::Array(names.collect()));
+
+    let path = path(&made[0]);
+    for number in 1..12 {
+        ok(patch(&client, &path, &body(number)), 200);
+    }
+    let list = json!({"limit": 11, "offset": 1});
+    let found = ok(client.post(&format!("{path}/versions"), &list), 200);
+    let found = found.as_array().unwrap();
+    assert_eq!(found.len(), 11);
+    for (version, number) in found.iter().zip((0..11).rev()) {
+        assert_eq!(version["version"], number + 1);
+        assert_eq!(version["name"], format!("n{number}"));
+        assert_eq!(version["config"], made[0]["config"]);
     }
 }
 

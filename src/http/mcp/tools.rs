@@ -2,12 +2,15 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use futures::StreamExt;
+
 use crate::{
     assistants::{
         Registered,
         request::{Filter, Search, SortBy},
     },
     http::{
+        assistants::shown,
         json_rpc::Failure,
         server::{call::Call, error::Error},
     },
@@ -167,7 +170,10 @@ async fn all(call: &Call) -> Result<Vec<Tool>, Error> {
     };
     while search.offset < MOST + own {
         let found = assistants.search(search.clone()).await?;
-        for row in &found {
+        let count = found.len();
+        let mut rows = shown(assistants.clone(), call.viewer(), found).items;
+        while let Some(row) = rows.next().await {
+            let row = row?;
             let text = |key: &str| row.get(key).and_then(Value::as_str);
             let (Some(id), Some(registered)) = (
                 text("assistant_id").and_then(|id| id.parse().ok()),
@@ -182,7 +188,7 @@ async fn all(call: &Call) -> Result<Vec<Tool>, Error> {
             let description = text("description").map(Into::into);
             tools.push(Tool::new(name, id, description, registered));
         }
-        if found.len() < PAGE {
+        if count < PAGE {
             break;
         }
         search.offset += PAGE;

@@ -5,6 +5,8 @@ mod rows;
 use std::sync::Arc;
 
 use deadpool_postgres::Object;
+use tokio_postgres::Row;
+use uuid::Uuid;
 
 use self::rows::{Bound, assistant_of, content_of, version_of};
 use super::{
@@ -97,10 +99,34 @@ const DELETE_CRONS: &str = "DELETE FROM crons WHERE assistant_id = $1";
 
 const DELETE: &str = "DELETE FROM assistants WHERE assistant_id = $1";
 
-const VERSIONS: &str = "
-SELECT version, graph_id, name, description, metadata, type, config, context, created_at FROM assistant_versions
+/// How many bytes are stored of what clients put into a row of either table.
+macro_rules! bytes {
+    () => {
+        "(octet_length(config) + octet_length(context) + octet_length(metadata::text) + octet_length(name)
+        + COALESCE(octet_length(description), 0))::bigint AS bytes"
+    };
+}
+
+const VERSIONS: &str = concat!(
+    "
+SELECT version, ",
+    bytes!(),
+    " FROM assistant_versions
  WHERE assistant_id = $1 AND ($2::jsonb IS NULL OR metadata @> $2)
- ORDER BY version DESC LIMIT $3 OFFSET $4";
+ ORDER BY version DESC LIMIT $3 OFFSET $4"
+);
+
+const THESE_VERSIONS: &str = "
+SELECT version, graph_id, name, description, metadata, type, config, context, created_at FROM assistant_versions
+ WHERE assistant_id = $1 AND version = ANY($2)
+ ORDER BY version DESC";
+
+const THESE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM assistants
+ WHERE assistant_id = ANY($1) AND ($2::text IS NULL OR owner = $2 OR owner = '') AND graph_id = ANY($3)"
+);
 
 /// What of the filter every list has: graphs, metadata, a part of the name.
 macro_rules! filtered {
@@ -119,8 +145,8 @@ macro_rules! filtered {
 macro_rules! page {
     ($owner:literal, $column:literal, $order:literal) => {
         concat!(
-            "SELECT ",
-            columns!(),
+            "SELECT assistant_id, ",
+            bytes!(),
             filtered!(
                 $owner,
                 concat!(
@@ -359,14 +385,34 @@ pub(super) async fn assistant_versions(
     db: &Object,
     subject: &Subject,
     query: &VersionQuery,
-) -> Result<Option<Vec<VersionRow>>, Failure> {
+) -> Result<Option<Vec<(i32, u64)>>, Failure> {
     if assistant(db, subject).await?.is_none() {
         return Ok(None);
     }
     let metadata = (!query.metadata.is_empty()).then(|| Json::of_map(&query.metadata));
     let (limit, offset) = (whole(query.limit), whole(query.offset));
     let params: Params<'_, 4> = [&subject.id.0, &metadata, &limit, &offset];
-    Ok(Some(all(db, VERSIONS, &params, version_of).await?))
+    let found = all(db, VERSIONS, &params, |row| {
+        Ok((column(row, "version")?, size(row)?))
+    });
+    Ok(Some(found.await?))
+}
+
+pub(super) async fn versions(
+    db: &Object,
+    subject: &Subject,
+    versions: &[i32],
+) -> Result<Vec<VersionRow>, Failure> {
+    if assistant(db, subject).await?.is_none() {
+        return Ok(vec![]);
+    }
+    let params: Params<'_, 2> = [&subject.id.0, &versions];
+    all(db, THESE_VERSIONS, &params, version_of).await
+}
+
+fn size(row: &Row) -> Result<u64, Error> {
+    let bytes: i64 = column(row, "bytes")?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 fn whole(number: usize) -> i64 {
@@ -376,7 +422,7 @@ fn whole(number: usize) -> i64 {
 pub(super) async fn search_assistants(
     db: &Object,
     search: &Search,
-) -> Result<Vec<AssistantRow>, Failure> {
+) -> Result<Vec<(AssistantId, u64)>, Failure> {
     let filter = &search.filter;
     let texts = if filter.viewer.is_some() { OWNED } else { ALL };
     let metadata = (!filter.metadata.is_empty()).then(|| Json::of_map(&filter.metadata));
@@ -388,7 +434,21 @@ pub(super) async fn search_assistants(
         &whole(search.limit),
         &whole(search.offset),
     ];
-    all(db, texts[search.order()], &params, assistant_of).await
+    all(db, texts[search.order()], &params, |row| {
+        Ok((AssistantId(column(row, "assistant_id")?), size(row)?))
+    })
+    .await
+}
+
+pub(super) async fn assistants(
+    db: &Object,
+    ids: &[AssistantId],
+    viewer: &Option<Arc<str>>,
+    graphs: &Arc<[Arc<str>]>,
+) -> Result<Vec<AssistantRow>, Failure> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let params: Params<'_, 3> = [&ids, &viewer.as_deref().map(name), &names(graphs)];
+    all(db, THESE, &params, assistant_of).await
 }
 
 pub(super) async fn count_assistants(db: &Object, filter: &Filter) -> Result<u64, Failure> {
@@ -422,6 +482,8 @@ statements!(
     DELETE_CRONS,
     DELETE,
     VERSIONS,
+    THESE_VERSIONS,
+    THESE,
     ALL,
     OWNED,
     COUNT_ALL,

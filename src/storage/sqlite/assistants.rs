@@ -2,11 +2,13 @@
 
 mod rows;
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use self::rows::{assistant_of, encoded, version_of};
 use super::{
-    columns::{json_map, map_text, one},
+    columns::{id, json_map, map_text, one},
     counts,
 };
 use crate::{
@@ -71,9 +73,17 @@ const VERSION: &str = concat!(
     " FROM assistant_versions WHERE assistant_id = ?1 AND version = ?2"
 );
 
+/// How many bytes are stored of what clients put into a row of either table.
+macro_rules! bytes {
+    () => {
+        "octet_length(config) + octet_length(context) + octet_length(metadata) + octet_length(name) \
+         + coalesce(octet_length(description), 0)"
+    };
+}
+
 const VERSIONS: &str = concat!(
-    "SELECT ",
-    columns!(),
+    "SELECT version, metadata, ",
+    bytes!(),
     " FROM assistant_versions WHERE assistant_id = ?1 ORDER BY version DESC"
 );
 
@@ -81,9 +91,9 @@ const VERSIONS: &str = concat!(
 macro_rules! page {
     ($owner:literal, $column:literal, $order:literal) => {
         concat!(
-            "SELECT ",
-            columns!(),
-            ", updated_at, assistant_id, owner FROM assistants WHERE ",
+            "SELECT assistant_id, graph_id, name, metadata, ",
+            bytes!(),
+            " FROM assistants WHERE ",
             $owner,
             " ORDER BY ",
             $column,
@@ -280,7 +290,7 @@ pub(super) fn assistant_versions(
     db: &Connection,
     subject: &Subject,
     query: &VersionQuery,
-) -> Result<Option<Vec<VersionRow>>, Error> {
+) -> Result<Option<Vec<(i32, u64)>>, Error> {
     if assistant(db, subject)?.is_none() {
         return Ok(None);
     }
@@ -290,16 +300,36 @@ pub(super) fn assistant_versions(
     while found.len() < query.limit
         && let Some(row) = rows.next()?
     {
-        if !query.metadata.is_empty() && !contains_map(&json_map(row, 4)?, &query.metadata) {
+        if !query.metadata.is_empty() && !contains_map(&json_map(row, 1)?, &query.metadata) {
             continue;
         }
         if skip > 0 {
             skip -= 1;
         } else {
-            found.push(version_of(row)?);
+            found.push((row.get(0)?, size(row, 2)?));
         }
     }
     Ok(Some(found))
+}
+
+pub(super) fn versions(
+    db: &Connection,
+    subject: &Subject,
+    versions: &[i32],
+) -> Result<Vec<VersionRow>, Error> {
+    if assistant(db, subject)?.is_none() {
+        return Ok(vec![]);
+    }
+    let id = subject.id.0;
+    let rows = versions
+        .iter()
+        .map(|version| one(db, VERSION, params![id.as_bytes(), version], version_of));
+    rows.filter_map(Result::transpose).collect()
+}
+
+fn size(row: &Row<'_>, column: usize) -> Result<u64, Error> {
+    let bytes: i64 = row.get(column)?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// Calls `visit` with every assistant that passes the filter, until `visit` returns false.
@@ -325,7 +355,7 @@ fn each(
                 continue;
             }
         }
-        if !filter.metadata.is_empty() && !contains_map(&json_map(row, 4)?, &filter.metadata) {
+        if !filter.metadata.is_empty() && !contains_map(&json_map(row, 3)?, &filter.metadata) {
             continue;
         }
         if !visit(row)? {
@@ -338,18 +368,35 @@ fn each(
 pub(super) fn search_assistants(
     db: &Connection,
     search: &Search,
-) -> Result<Vec<AssistantRow>, Error> {
+) -> Result<Vec<(AssistantId, u64)>, Error> {
     let mut found = Vec::new();
     let mut skip = search.offset;
     each(db, &search.filter, search.order(), |row| {
         if skip > 0 {
             skip -= 1;
         } else if found.len() < search.limit {
-            found.push(assistant_of(row)?);
+            found.push((id(row, 0)?, size(row, 4)?));
         }
         Ok(found.len() < search.limit)
     })?;
     Ok(found)
+}
+
+pub(super) fn assistants(
+    db: &Connection,
+    ids: &[AssistantId],
+    viewer: &Option<Arc<str>>,
+    graphs: &Arc<[Arc<str>]>,
+) -> Result<Vec<AssistantRow>, Error> {
+    let rows = ids.iter().map(|id| {
+        let subject = Subject {
+            id: *id,
+            viewer: viewer.clone(),
+            graphs: graphs.clone(),
+        };
+        assistant(db, &subject)
+    });
+    rows.filter_map(Result::transpose).collect()
 }
 
 pub(super) fn count_assistants(db: &Connection, filter: &Filter) -> Result<u64, Error> {
