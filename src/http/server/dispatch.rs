@@ -23,7 +23,7 @@ use super::{
     error::Error,
     hosts,
     progress::{Guarded, Progress},
-    request_body::Source,
+    request_body::{Source, Unread},
     router::{Found, Routes},
     slots::{self, Slot},
     weigh::weigh,
@@ -126,6 +126,7 @@ impl Dispatcher {
         request: Request<Incoming>,
     ) -> Response<Body> {
         let (mut parts, incoming) = request.into_parts();
+        let incoming = Unread::new(incoming);
         let upgrade = parts.extensions.remove::<OnUpgrade>();
         let path = parts.uri.path();
         let client = if self.shared.options.is_public(path) {

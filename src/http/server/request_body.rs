@@ -53,10 +53,44 @@ pub fn received(bytes: &[u8], limits: &Limits) -> Result<Received, Error> {
     })
 }
 
+/// A body of which nothing was read. When it is dropped so, what a short one has is read all the same:
+/// hyper closes a connection with an unread body that has not come yet when the response is there, and
+/// a client whose next request meets that end has to take it for a failure.
+pub struct Unread(Option<Incoming>);
+
+/// Bytes of a body that is read although nobody wants it; the connection with a longer one is closed.
+const SHORT: u64 = 64 << 10;
+/// How long that may take.
+const SHORT_TIME: Duration = Duration::from_secs(5);
+
+impl Unread {
+    pub fn new(body: Incoming) -> Self {
+        Self(Some(body))
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        let is_short = |body: &Incoming| {
+            let most = body.size_hint().upper();
+            !body.is_end_stream() && most.is_some_and(|most| most <= SHORT)
+        };
+        let Some(mut body) = self.0.take().filter(is_short) else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(tokio::time::timeout(SHORT_TIME, async move {
+            while let Some(Ok(_)) = body.frame().await {}
+        }));
+    }
+}
+
 /// Where the body of a request is.
 pub enum Source {
     /// Still to be read.
-    Coming(Incoming),
+    Coming(Unread),
     /// Read already.
     Read(Received),
 }
@@ -73,7 +107,10 @@ impl Source {
         limits: &Limits,
     ) -> Result<Received, Error> {
         match self {
-            Self::Coming(body) => read(headers, body, limit, limits).await,
+            Self::Coming(mut unread) => match unread.0.take() {
+                Some(body) => read(headers, body, limit, limits).await,
+                None => received(&[], limits),
+            },
             Self::Read(body) if body.bytes.len() > limit => Err(too_large(limit)),
             Self::Read(body) => Ok(body),
         }

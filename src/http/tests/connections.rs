@@ -141,6 +141,24 @@ async fn a_body_beyond_the_limit_is_a_413_before_it_is_read() {
 }
 
 #[tokio::test]
+async fn a_connection_goes_on_after_a_short_body_that_nobody_read() {
+    let running = Running::start(Options::default()).await;
+    let mut socket = running.connect().await;
+    for line in ["POST /nowhere", "PUT /ok", "GET /runs/nonsense/join"] {
+        let head = format!("{line} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        // The response is there before the body comes.
+        read_until(&mut socket, "\"}").await;
+        socket.write_all(b"{}").await.unwrap();
+    }
+    socket
+        .write_all(b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    read_until(&mut socket, "{}}").await;
+}
+
+#[tokio::test]
 async fn a_head_beyond_its_limits_is_a_431() {
     let running = Running::start(Options::default()).await;
     let large = format!("x-a: {}", "a".repeat(40_000));
