@@ -1,5 +1,6 @@
-"""Holds every response of a server against its OpenAPI document: of one good request for each operation, and, for as
-long as `BACKSTITCH_SCHEMATHESIS_SECONDS` says, of what schemathesis makes up."""
+"""Holds every response of a server against its OpenAPI document: of one good request for each operation, and of what
+schemathesis makes up: a few requests for each operation, the same every time, or as many of every kind as fit into
+`BACKSTITCH_SCHEMATHESIS_SECONDS`."""
 
 import json
 import os
@@ -78,8 +79,8 @@ with tempfile.TemporaryDirectory() as folder:
     if wrong:
         print("\n\n".join(wrong))
         sys.exit(1)
-    if not SECONDS:
-        sys.exit(0)
+    # The short form is bounded by what it sends, so that a slow machine sends the same.
+    amount = ["--max-time", SECONDS] if SECONDS else ["--phases", "fuzzing", "--max-examples", "3"]
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(HERE / "schemathesis.toml")]
-    command += ["run", f"{BASE}/openapi.json", "--max-time", SECONDS, *sys.argv[2:]]
+    command += ["run", f"{BASE}/openapi.json", *amount, *sys.argv[2:]]
     sys.exit(subprocess.run(command, cwd=folder).returncode)

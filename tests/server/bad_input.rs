@@ -1,4 +1,5 @@
 //! Input that no server likes: each gets a clear answer, changes nothing, and the process lives on.
+mod every_field;
 mod requests;
 mod runs;
 mod start;

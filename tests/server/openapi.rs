@@ -15,7 +15,8 @@ on_both_storages!(
     an_offset_beyond_everything_is_an_empty_page,
 );
 
-/// Of one good request for each operation; of made-up ones for `BACKSTITCH_SCHEMATHESIS_SECONDS`.
+/// Of one good request for each operation, and of made-up ones: a few, or for
+/// `BACKSTITCH_SCHEMATHESIS_SECONDS`.
 fn every_response_is_as_the_document_says(place: &Place) {
     let Some(python) = test_support::python::python() else {
         return;

@@ -29,7 +29,10 @@ pub fn of_body(fields: &Fields<'_>) -> Result<AddressFields, Error> {
         let top = text.map(|text| ids::checkpoint(text)).transpose()?;
         let value = fields.any("checkpoint");
         let object = value.map(|value| Fields::at(value, "checkpoint"));
-        let nested = object.transpose()?.as_ref().map(checkpoint_of);
+        let nested = object.transpose()?.as_ref().map(|object| {
+            // What stands beside the id says nothing here, but has to be what it is elsewhere.
+            namespace_of(object).and_then(|_| checkpoint_of(object))
+        });
         Ok([top, nested.transpose()?.flatten()])
     })
 }

@@ -152,12 +152,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A whole number; an integral float counts.
+/// A whole number of 64 bits; an integral float counts, and what is more than the greatest number is
+/// that one.
 pub fn whole(value: &Value) -> Option<i64> {
+    const MOST: f64 = u64::MAX as f64;
     match value {
         Value::Int(number) => Some(*number),
         Value::Uint(_) => Some(i64::MAX),
-        Value::Float(float) if float.fract() == 0.0 => Some(*float as i64),
+        Value::Float(float) if float.fract() == 0.0 && float.abs() < MOST => Some(*float as i64),
         _ => None,
     }
 }
@@ -223,7 +225,7 @@ mod tests {
     #[test]
     fn each_kind_of_mistake_names_the_value_and_the_field() {
         let body = value!({
-            "limit": 0, "big": 1001, "after": "x", "mode": "bogus", "list": ["a", 1], "nothing": null
+            "limit": 0, "big": 1001, "huge": 1e300, "after": "x", "mode": "bogus", "list": ["a", 1], "nothing": null
         });
         let fields = Fields::of(&body).unwrap();
         let words = [("create", 1), ("reject", 2), ("else", 3)];
@@ -239,6 +241,8 @@ mod tests {
             detail(fields.integer("big", 1, 1000).unwrap_err()),
             "1001 is greater than the maximum of 1000, in `big`"
         );
+        let huge = detail(fields.integer("huge", 0, i64::MAX).unwrap_err());
+        assert!(huge.contains("is not of type \"integer\""), "{huge}");
         assert_eq!(
             detail(fields.number("after").unwrap_err()),
             "\"x\" is not of type \"number\", in `after`"

@@ -8,6 +8,9 @@ use crate::{
     value::{Map, Value},
 };
 
+/// The first number that no signed integer has.
+const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+
 /// Words for what is wrong with a command. Clients know these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -138,7 +141,7 @@ impl NoCommand {
 impl Command {
     /// Reads a command.
     pub fn read(message: &Value) -> Result<Self, NoCommand> {
-        let id = message.get("id").cloned().unwrap_or_default();
+        let id = integral(message.get("id").cloned().unwrap_or_default());
         let method = match message.get("method") {
             Some(Value::Str(method)) => Some(method.clone()),
             _ => None,
@@ -169,6 +172,18 @@ impl Command {
     }
 }
 
+/// A whole number that was written as a float, such as `1.0`, as the integer that JSON takes it for.
+fn integral(id: Value) -> Value {
+    match id {
+        Value::Float(float) if float.fract() == 0.0 => match float {
+            float if (-TWO_63..TWO_63).contains(&float) => Value::Int(float as i64),
+            float if (TWO_63..2.0 * TWO_63).contains(&float) => Value::Uint(float as u64),
+            float => Value::Float(float),
+        },
+        id => id,
+    }
+}
+
 /// The reply to a command that was carried out; `seq` is the last event that was delivered before.
 pub fn success(id: &Value, result: Map, seq: u64) -> Value {
     Value::map(Map::from([
@@ -196,4 +211,28 @@ pub fn failure(id: &Value, fault: &Fault, seq: Option<u64>) -> Value {
 fn meta(seq: u64) -> Value {
     let seq = i64::try_from(seq).unwrap_or(i64::MAX);
     Value::map(Map::from([("applied_through_seq", seq.into())]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value;
+
+    #[test]
+    fn an_id_is_any_integer_however_it_is_written() {
+        for (json, id) in [
+            ("7", "7"),
+            ("-23539.0", "-23539"),
+            ("1e3", "1000"),
+            ("18446744073709551615", "18446744073709551615"),
+        ] {
+            let message = format!(r#"{{"id": {json}, "method": "m"}}"#);
+            let message = Value::from_json_slice(message.as_bytes()).unwrap();
+            assert_eq!(Command::read(&message).unwrap().id.to_json(), id);
+        }
+        for id in [value!(1.5), value!(1e300), value!("7"), value!(true)] {
+            let message = value!({"id": id, "method": "m"});
+            assert!(Command::read(&message).is_err(), "{message:?}");
+        }
+    }
 }

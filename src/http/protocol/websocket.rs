@@ -68,6 +68,7 @@ enum End {
 
 /// `GET /threads/{thread_id}/stream/events`
 pub(in crate::http) async fn connect(mut call: Call) -> Result<Response<Body>, Error> {
+    let thread = call.path.thread()?;
     let Some(upgrade) = call.upgrade.take().filter(|_| wants_socket(&call.headers)) else {
         let error = Error::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
         let mut response = error.into_response();
@@ -75,7 +76,6 @@ pub(in crate::http) async fn connect(mut call: Call) -> Result<Response<Body>, E
         response.headers_mut().insert(ALLOW, post);
         return Ok(response);
     };
-    let thread = call.path.thread()?;
     if call.header(SEC_WEBSOCKET_VERSION.as_str()) != Some(VERSION) {
         let detail = "This server speaks version 13 of the WebSocket protocol";
         let mut response = Error::new(StatusCode::UPGRADE_REQUIRED, detail).into_response();

@@ -8,7 +8,7 @@ super::schemas! {
     /// The version of JSON-RPC.
     Version = { "type": "string", "enum": ["2.0"] };
     /// The id of a request.
-    RequestId = { "type": ["string", "integer"], "minimum": i64::MIN, "maximum": i64::MAX };
+    RequestId = { "type": ["string", "number"] };
     /// The id of a request, or null where it could not be read.
     ResponseId = { "type": ["string", "number", "null"] };
 }

@@ -2,13 +2,14 @@
 
 use schemars::JsonSchema;
 
+use super::Integer;
 use crate::value::{Map, Value};
 
 /// A command.
 #[derive(JsonSchema)]
 pub struct Command {
     /// Chosen by the client, and repeated in the reply.
-    id: i64,
+    id: Integer,
     /// `run.start`, `input.respond`, or `agent.getTree`.
     method: String,
     /// What the method needs.

@@ -70,10 +70,10 @@ super::schemas! {
     Nodes = {
         "anyOf": [{"const": "*"}, {"type": "array", "items": {"type": "string"}}]
     };
-    /// Several modes, with commas.
+    /// Several modes, with commas; empty for those that the run was created with.
     Modes = {
         "type": "string",
-        "pattern": "^(values|messages|messages-tuple|tasks|checkpoints|updates|events|debug|custom)(,(values|messages|messages-tuple|tasks|checkpoints|updates|events|debug|custom))*$"
+        "pattern": "^((values|messages|messages-tuple|tasks|checkpoints|updates|events|debug|custom)(,(values|messages|messages-tuple|tasks|checkpoints|updates|events|debug|custom))*)?$"
     };
 }
 

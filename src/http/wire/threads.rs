@@ -9,7 +9,7 @@ use super::{
     SortOrder, Timestamp,
 };
 use crate::{
-    threads::request::{ForkMode, Prune, SortBy, ThreadMode, ThreadStatus},
+    threads::request::{ForkMode, Prune, SortBy, ThreadStatus},
     tree::{
         IfExists,
         members::Level,
@@ -204,11 +204,19 @@ pub struct Deletable {
     threads: Vec<Id>,
 }
 
+super::schemas! {
+    /// Several modes, with commas; `run_modes` if there is none.
+    ThreadModes = {
+        "type": "string",
+        "pattern": "^((run_modes|lifecycle|state_update)(,(run_modes|lifecycle|state_update))*)?$"
+    };
+}
+
 /// What the stream of a thread shows.
 #[derive(JsonSchema)]
 pub struct StreamQuery {
-    stream_modes: Option<ThreadMode>,
-    stream_mode: Option<ThreadMode>,
+    stream_modes: Option<ThreadModes>,
+    stream_mode: Option<ThreadModes>,
 }
 
 /// A thread.

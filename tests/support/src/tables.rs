@@ -1,5 +1,7 @@
 //! Looks into the tables of a place, past the server.
 
+use std::collections::BTreeMap;
+
 use crate::place::{Place, block_on};
 use crate::server::Server;
 
@@ -30,6 +32,32 @@ pub fn rows(place: &Place, server: &Server, sql: &str) -> Vec<Row> {
             rows.unwrap().collect::<Result<_, _>>().unwrap()
         }
     }
+}
+
+/// What every table has, by its name.
+pub fn contents(place: &Place, server: &Server) -> BTreeMap<String, Vec<Row>> {
+    let names = if place.is_postgres() {
+        "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema()"
+    } else {
+        "SELECT name FROM sqlite_master WHERE type = 'table'"
+    };
+    let names = rows(place, server, names).into_iter().flatten().flatten();
+    let table = |name: String| {
+        let sql = if place.is_postgres() {
+            format!("SELECT t::text FROM \"{name}\" t ORDER BY 1")
+        } else {
+            let columns = format!("SELECT name FROM pragma_table_info('{name}')");
+            let columns = rows(place, server, &columns)
+                .into_iter()
+                .flatten()
+                .flatten();
+            let columns: Vec<_> = columns.map(|name| format!("quote(\"{name}\")")).collect();
+            format!("SELECT {} FROM \"{name}\" ORDER BY 1", columns.join(" || "))
+        };
+        let rows = rows(place, server, &sql);
+        (name, rows)
+    };
+    names.map(table).collect()
 }
 
 /// Executes a statement: how many rows it changed, or what the database says against it.
