@@ -18,7 +18,7 @@ use table::{KEYS, Key};
 use values::{age, count, seconds, switch};
 
 use crate::http::{Cors, Hosts};
-use crate::{assistants, crons, store, tree::ttl::Ttl, webhooks};
+use crate::{assistants, crons, engine::RunAhead, store, tree::ttl::Ttl, webhooks};
 
 /// The file read from the working directory when `--config` names no other.
 pub const FILE: &str = "backstitch.toml";
@@ -113,6 +113,8 @@ pub struct Settings {
     pub stream_log: usize,
     /// The most tasks of one superstep.
     pub max_tasks: usize,
+    /// How far a run may be ahead of what is durable.
+    pub run_ahead: RunAhead,
     /// What is logged, as `info` or `backstitch=debug,info`.
     pub log_level: String,
     /// How log lines are written.
@@ -239,6 +241,14 @@ impl Settings {
             stream_retention: layers.required("stream_retention", age)?,
             stream_log: layers.required("stream_log", |text| count(text, 1 << 20, 1 << 40))?,
             max_tasks: layers.required("max_tasks", |text| count(text, 1, 1_000_000))?,
+            run_ahead: RunAhead {
+                supersteps: layers.required("run_ahead", |text| count(text, 1, 1000))?,
+                bytes: layers.required("run_ahead_bytes", |text| count(text, 1, 1 << 30))?,
+                age: layers.required("run_ahead_age", |text| {
+                    let milliseconds = count(text, 1, 60_000)?;
+                    Ok(Duration::from_millis(milliseconds as u64))
+                })?,
+            },
             log_level: layers.required("log_level", |text| Ok(text.to_owned()))?,
             log_format: layers.required("log_format", |text| match text {
                 "text" => Ok(LogFormat::Text),

@@ -349,6 +349,7 @@ async fn serve(
         slots: settings.slots,
         max_queued: settings.max_queued,
         max_tasks: settings.max_tasks,
+        run_ahead: settings.run_ahead,
         state_memory: settings.memory_budget / 3,
         thread_ttl: settings.thread_ttl,
         sweep_interval: settings.sweep_interval,

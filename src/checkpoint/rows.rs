@@ -167,6 +167,16 @@ impl NewBranch {
     }
 }
 
+impl Commit {
+    /// About how many bytes its rows have.
+    pub(crate) fn bytes(&self) -> usize {
+        let row = self.checkpoint.envelope.len() + self.checkpoint.metadata.len();
+        let blobs = self.blobs.iter().map(|blob| blob.bytes.len());
+        let writes = self.writes.iter().map(|write| write.bytes.len());
+        row + blobs.sum::<usize>() + writes.sum::<usize>()
+    }
+}
+
 /// One superstep, to be written in one transaction. Gated by the slot's epoch and, for root
 /// rows, by the slot's head being the row's parent.
 #[derive(Clone, Debug)]

@@ -38,6 +38,13 @@ pub const KEYS: &[Key] = &[
     ),
     Key::new("stream_log", "BACKSTITCH_STREAM_LOG", Some("268435456")),
     Key::new("max_tasks", "BACKSTITCH_MAX_TASKS", Some("10000")),
+    Key::new("run_ahead", "BACKSTITCH_RUN_AHEAD", Some("16")),
+    Key::new(
+        "run_ahead_bytes",
+        "BACKSTITCH_RUN_AHEAD_BYTES",
+        Some("1048576"),
+    ),
+    Key::new("run_ahead_age", "BACKSTITCH_RUN_AHEAD_AGE", Some("50")),
     Key::new("log_level", "LOG_LEVEL", Some("info")),
     Key::new("log_format", "LOG_FORMAT", Some("text")),
     Key::new("api_keys", "BACKSTITCH_API_KEYS", None).masked(secret::mask_pairs),

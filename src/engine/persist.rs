@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     channels,
     error::Error,
+    event::Kind,
     execution::Execution,
     message_index::{self, ChangeSource, IndexRows},
 };
@@ -16,6 +17,7 @@ use queue::QueuedWrites;
 use writer::RunWriter;
 
 pub mod at_exit;
+pub mod pipeline;
 pub mod queue;
 pub mod writer;
 
@@ -54,6 +56,24 @@ fn writer_of(execution: &Execution) -> Option<&Arc<RunWriter>> {
 pub async fn flush(execution: &Execution) -> Result<(), Error> {
     match &execution.context.writer {
         Some(writer) if !execution.stores_at_exit() => Ok(writer.flush().await?),
+        _ => Ok(()),
+    }
+}
+
+/// Before something names the present checkpoint: whoever reads that may look for it in the storage.
+/// Waits until it is there, if anybody receives what names it.
+///
+/// # Errors
+/// A write failed, or another writer took over.
+pub async fn before_naming(execution: &Execution) -> Result<(), Error> {
+    let is_received = execution
+        .context
+        .sink
+        .wants(Kind::Checkpoints, &execution.ns);
+    match writer_of(execution) {
+        Some(writer) if is_received && !execution.stores_at_exit() => {
+            Ok(writer.committed().await?)
+        }
         _ => Ok(()),
     }
 }

@@ -49,6 +49,8 @@ pub struct Request {
     pub interrupt_after: Option<Names>,
     /// When supersteps have to be durable.
     pub durability: Durability,
+    /// How far it may be ahead of what is durable.
+    pub run_ahead: super::RunAhead,
     /// Long-term memory.
     pub items: Option<Arc<dyn Items>>,
     /// Results that nodes may reuse.

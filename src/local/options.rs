@@ -96,6 +96,7 @@ impl RunOptions {
             reuse,
             tolerance: self.tolerance,
             max_tasks: engine::MAX_TASKS,
+            run_ahead: engine::RunAhead::default(),
             sink: self.sink,
             cancel: self.cancel,
         }

@@ -253,6 +253,7 @@ impl Service {
                 request::Durability::Async => engine::Durability::Async,
                 request::Durability::Exit => engine::Durability::Exit,
             },
+            run_ahead: self.inner.options.run_ahead,
             items: Some(
                 self.shared
                     .parts

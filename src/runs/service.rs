@@ -50,6 +50,8 @@ pub struct Options {
     pub patience: Patience,
     /// The most tasks of one superstep.
     pub max_tasks: usize,
+    /// How far a run may be ahead of what is durable.
+    pub run_ahead: engine::RunAhead,
     /// How long the log of a stream that can be resumed is retained.
     pub stream_retention: Duration,
     /// Bytes of the log of one run; the oldest frames go first.
@@ -78,6 +80,7 @@ impl Default for Options {
             recursion_limit: 10_007,
             patience: Patience::default(),
             max_tasks: engine::MAX_TASKS,
+            run_ahead: engine::RunAhead::default(),
             stream_retention: Duration::from_secs(24 * 3600),
             stream_log: 256 << 20,
             stream_memory: 256 << 20,

@@ -48,13 +48,10 @@ pub use error::Error;
 
 checkpoint_operations!(run for Store {
     async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
-        // All are queued before the first is waited for: they keep their order and share a
-        // transaction.
-        let queued: Vec<_> = commits
-            .into_iter()
-            .map(|commit| self.writer.submit(move |db| checkpoints::commit(db, &commit)))
-            .collect();
-        futures::future::join_all(queued).await
+        let count = commits.len();
+        let job = move |db: &_| checkpoints::commit_all(db, &commits);
+        let results = self.writer.submit(job).await;
+        results.unwrap_or_else(|error| vec![Err(error); count])
     }
 });
 run_operations!(run for Store {

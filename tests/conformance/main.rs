@@ -31,6 +31,7 @@ macro_rules! backend {
                 of_eight_writers_on_one_head_one_wins
                 a_commit_sent_again_is_answered_and_not_repeated
                 commits_of_one_call_keep_their_order_and_fail_alone
+                what_follows_a_commit_that_cannot_be_stored_fails_with_it
                 a_subgraph_row_keeps_its_depth_and_moves_no_head
                 many_threads_commit_at_once
                 events_are_numbered_without_a_gap_and_messages_know_theirs

@@ -3,7 +3,7 @@
 mod crash;
 
 use crash::{Rig, Script, Step};
-use serde_json::json;
+use serde_json::{Value, json};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::talk::until;
@@ -17,6 +17,7 @@ on_both_storages!(
     tasks_that_share_a_graph_inside_each_run_it_once,
     the_limit_of_supersteps_counts_what_was_run_before,
     the_limit_of_supersteps_does_not_count_what_takes_a_stored_input,
+    supersteps_that_shared_a_transaction_are_all_stored_or_run_anew,
     a_run_from_an_old_checkpoint_opens_one_branch,
     a_late_answer_is_given_on_one_branch,
     what_is_stored_at_the_end_is_all_or_nothing,
@@ -134,6 +135,41 @@ fn the_limit_of_supersteps_does_not_count_what_takes_a_stored_input(place: &Plac
             &format!("engine::before_commit=abort@{hit}"),
         );
         assert_eq!(left(&thread), whole, "died at commit {hit}");
+    }
+}
+
+fn supersteps_that_shared_a_transaction_are_all_stored_or_run_anew(place: &Place) {
+    let rig = Rig::new(place);
+    let step = Step::run("fault")
+        .input(json!({"how": "endless"}))
+        .with("config", json!({"recursion_limit": 40}))
+        .with("durability", json!("async"));
+    for fault in [
+        "engine::before_commit=abort@2",
+        "engine::after_commit=abort@5",
+        "engine::after_commit=abort@20",
+        "engine::before_commit=abort@35",
+    ] {
+        let thread = rig.thread("fault");
+        rig.dies_of(&step, &thread, fault);
+        let client = rig.restart("");
+        let run = rig.runs(&thread).remove(0);
+        assert_eq!(client.end_of(&thread, &run), "error", "{fault}");
+        // Newest first: each is the child of the next one, and none is missing or there twice.
+        let history = client.history(&thread);
+        let of = |state: &Value, key: &str| state[key]["checkpoint_id"].clone();
+        let parents: Vec<_> = history
+            .iter()
+            .map(|one| of(one, "parent_checkpoint"))
+            .collect();
+        let ids: Vec<_> = history.iter().map(|one| of(one, "checkpoint")).collect();
+        assert_eq!(ids[1..], parents[..ids.len() - 1], "{fault}");
+        let steps: Vec<_> = history
+            .iter()
+            .map(|one| one["metadata"]["step"].as_i64())
+            .collect();
+        let expected: Vec<_> = (-1..=40).rev().map(Some).collect();
+        assert_eq!(steps, expected, "{fault}");
     }
 }
 

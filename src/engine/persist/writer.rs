@@ -1,18 +1,18 @@
 //! The one ordered writer of a run: task results and checkpoints reach the storage in the order
-//! they were made, at most one commit in flight.
+//! they were made.
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::Mutex, task::JoinHandle};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
-use super::queue::{DeferredCheckpoint, Queue, QueuedWrites};
+use super::{
+    pipeline::{Pipeline, RunAhead, Write},
+    queue::{DeferredCheckpoint, Queue, QueuedWrites},
+};
 use crate::{
     checkpoint::{Commit, Error, Flush, NewBranch, Saver, Slot, frame},
-    fail_point,
     id::CheckpointId,
-    trace,
 };
 
 /// When a superstep has to be durable.
@@ -20,7 +20,7 @@ use crate::{
 pub enum Durability {
     /// Before the next superstep starts.
     Sync,
-    /// While the next superstep runs: a crash may repeat one superstep.
+    /// While the next supersteps run, within the limits of [`RunAhead`]: what a crash may repeat.
     #[default]
     Async,
     /// When the run ends, stops at an interrupt or fails.
@@ -32,10 +32,8 @@ const WINDOW: Duration = Duration::from_millis(2);
 
 /// The writer of one run: of its root graph and of every graph inside it.
 pub struct RunWriter {
-    saver: Arc<dyn Saver>,
+    pipeline: Arc<Pipeline>,
     durability: Durability,
-    /// Stops the run when another writer took over.
-    fenced: CancellationToken,
     inner: Mutex<Inner>,
 }
 
@@ -44,47 +42,10 @@ struct Inner {
     slot: Slot,
     /// The branch to create with the first write.
     open: Option<NewBranch>,
-    /// The last write on its way.
-    in_flight: Option<JoinHandle<Result<(), Error>>>,
     /// What is to be written next.
     queue: Queue,
     /// A flush of the queue is scheduled.
     scheduled: bool,
-    /// The first failure: nothing is written after it.
-    failed: Option<Error>,
-}
-
-impl Inner {
-    /// Waits for the write on its way.
-    async fn await_in_flight(&mut self) -> Result<(), Error> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let Some(handle) = self.in_flight.take() else {
-            return Ok(());
-        };
-        let result = handle
-            .await
-            .unwrap_or_else(|error| Err(Error::Database(format!("a write was lost: {error}"))));
-        self.failed = result.as_ref().err().cloned();
-        result
-    }
-}
-
-/// A write with its span, which is part of what the caller does.
-fn traced<T>(
-    write: impl Future<Output = Result<T, Error>>,
-) -> impl Future<Output = Result<T, Error>> {
-    let span = trace::commit();
-    let recorded = span.clone();
-    let write = async move {
-        let result = write.await;
-        if let Err(error) = &result {
-            trace::failed(&recorded, error);
-        }
-        result
-    };
-    write.instrument(span)
 }
 
 impl RunWriter {
@@ -96,26 +57,24 @@ impl RunWriter {
         slot: Slot,
         open: Option<NewBranch>,
         durability: Durability,
+        ahead: RunAhead,
         fenced: CancellationToken,
     ) -> Self {
         Self {
-            saver,
+            pipeline: Arc::new(Pipeline::new(saver, ahead, fenced)),
             durability,
-            fenced,
             inner: Mutex::new(Inner {
                 slot,
                 open,
-                in_flight: None,
                 queue: Queue::default(),
                 scheduled: false,
-                failed: None,
             }),
         }
     }
 
     /// The storage.
     pub fn saver(&self) -> &Arc<dyn Saver> {
-        &self.saver
+        self.pipeline.saver()
     }
 
     /// When supersteps have to be durable.
@@ -200,7 +159,7 @@ impl RunWriter {
     }
 
     async fn start_flush(&self, inner: &mut Inner) -> Result<(), Error> {
-        inner.await_in_flight().await?;
+        self.pipeline.drained().await?;
         let queued = inner.queue.take_writes();
         let flush = Flush {
             slot: inner.slot,
@@ -213,16 +172,7 @@ impl RunWriter {
                 })
                 .collect(),
         };
-        let (saver, fenced) = (self.saver.clone(), self.fenced.clone());
-        let write = async move {
-            fail_point!("engine::before_flush");
-            let result = saver.flush(flush).await;
-            if matches!(result, Err(Error::Fenced)) {
-                fenced.cancel();
-            }
-            result
-        };
-        inner.in_flight = Some(tokio::spawn(traced(write)));
+        self.pipeline.push(Write::Flush(flush));
         Ok(())
     }
 
@@ -235,10 +185,18 @@ impl RunWriter {
         if inner.queue.has_writes() {
             self.start_flush(&mut inner).await?;
         }
-        inner.await_in_flight().await
+        self.pipeline.drained().await
     }
 
-    /// Writes a checkpoint. Returns when it is durable (`Sync`), or when the one before it is.
+    /// Waits until every checkpoint is durable; what is queued waits on for its own.
+    ///
+    /// # Errors
+    /// A write failed, or another writer took over.
+    pub async fn committed(&self) -> Result<(), Error> {
+        self.pipeline.drained().await
+    }
+
+    /// Writes a checkpoint. Returns when it is durable (`Sync`), or when the run may go on ahead of it.
     ///
     /// The commit's slot and branch are filled in here; its `writes` were queued before.
     ///
@@ -246,7 +204,7 @@ impl RunWriter {
     /// An earlier write failed, or another writer took over.
     pub async fn commit(&self, mut commit: Commit) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        inner.await_in_flight().await?;
+        self.pipeline.room(commit.bytes()).await?;
         commit.slot = inner.slot;
         commit.checkpoint.branch = inner.slot.branch;
         commit.open = inner.open.take();
@@ -254,26 +212,9 @@ impl RunWriter {
             inner.slot.head = Some(commit.checkpoint.id);
             inner.slot.head_depth += 1;
         }
-        let (saver, fenced) = (self.saver.clone(), self.fenced.clone());
-        let write = async move {
-            fail_point!("engine::before_commit");
-            let results = saver.commit(vec![commit]).await;
-            fail_point!("engine::after_commit");
-            match results.into_iter().next() {
-                Some(Ok(_)) => Ok(()),
-                Some(Err(error)) => {
-                    // Nobody waits for what its nodes do from here on.
-                    if matches!(error, Error::Fenced) {
-                        fenced.cancel();
-                    }
-                    Err(error)
-                }
-                None => Err(Error::Database("a commit had no answer".to_owned())),
-            }
-        };
-        inner.in_flight = Some(tokio::spawn(traced(write)));
+        self.pipeline.push(Write::Commit(Box::new(commit)));
         if self.durability == Durability::Sync {
-            inner.await_in_flight().await?;
+            self.pipeline.drained().await?;
         }
         Ok(())
     }
@@ -287,7 +228,7 @@ impl RunWriter {
         if inner.queue.has_writes() {
             self.start_flush(&mut inner).await?;
         }
-        inner.await_in_flight().await?;
+        self.pipeline.drained().await?;
         Ok(inner.slot)
     }
 }

@@ -78,6 +78,7 @@ pub fn open(request: &Request, start: Option<Start>) -> Result<(Execution, Begin
             start.slot,
             start.open,
             request.durability,
+            request.run_ahead,
             context.cancel.clone(),
         )));
         base = start.base;

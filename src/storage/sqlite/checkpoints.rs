@@ -25,7 +25,7 @@ mod page;
 
 pub(super) use self::{
     blobs::blobs,
-    commit::commit,
+    commit::commit_all,
     flush::flush,
     list::list,
     load::load,

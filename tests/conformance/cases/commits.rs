@@ -271,6 +271,25 @@ pub async fn commits_of_one_call_keep_their_order_and_fail_alone(b: &Backend) {
     assert!(b.saver.commit(Vec::new()).await.is_empty());
 }
 
+pub async fn what_follows_a_commit_that_cannot_be_stored_fails_with_it(b: &Backend) {
+    let slot = b.slot().await;
+    let other = b.slot().await;
+    let first = superstep(&slot, None, 0);
+    let mut twice = superstep(&slot, Some(first.checkpoint.id), 1);
+    twice.blobs = vec![blob("c", version_after(1), None, b"x"); 2];
+    let next = superstep(&slot, Some(twice.checkpoint.id), 2);
+    // The fence of a graph inside does not compare the head.
+    let inside = substep(&slot, "sub", twice.checkpoint.id, None);
+    let elsewhere = superstep(&other, None, 0);
+    let commits = vec![first, twice, next, inside, elsewhere];
+    let results = b.saver.commit(commits).await;
+    let stored: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(stored, [true, false, false, false, true], "{results:?}");
+    assert!(matches!(results[3], Err(Error::Database(_))), "{results:?}");
+    assert_eq!(b.rows(&slot).await["checkpoints"], 1);
+    assert_eq!(b.rows(&other).await["checkpoints"], 1);
+}
+
 pub async fn a_subgraph_row_keeps_its_depth_and_moves_no_head(b: &Backend) {
     let slot = b.slot().await;
     let head = b.line(&slot, None, 1).await[0];

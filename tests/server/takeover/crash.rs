@@ -245,7 +245,7 @@ impl Rig {
             .replace("$TRACE", trace.to_str().unwrap())
             .replace("$THREAD", &prepared.thread);
         let mut body: Value = serde_json::from_str(&text).unwrap();
-        if step.path.ends_with("/runs") {
+        if step.path.ends_with("/runs") && body["durability"].is_null() {
             body["durability"] = json!(script.durability);
         }
         if let Some(from) = step.from {

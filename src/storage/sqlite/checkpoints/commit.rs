@@ -1,5 +1,7 @@
 //! Writes supersteps, each gated by the row of its branch.
 
+use std::collections::HashMap;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
@@ -9,6 +11,39 @@ use crate::{
     time::Timestamp,
     tree::store::rows::NewEvent,
 };
+
+/// Supersteps, each one whole or not at all. What follows one of its branch that cannot be stored fails
+/// with it; what the fence refuses was another writer's. On `Err` the caller rolls back what was written so far.
+pub(crate) fn commit_all(
+    db: &Connection,
+    commits: &[Commit],
+) -> Result<Vec<Result<i32, Error>>, Error> {
+    if let [only] = commits {
+        return commit(db, only).map(|depth| vec![Ok(depth)]);
+    }
+    let mut failed = HashMap::new();
+    let mut results = Vec::with_capacity(commits.len());
+    for next in commits {
+        let branch = next.slot.branch;
+        let result = match failed.get(&branch) {
+            Some(error) => Err(Error::clone(error)),
+            None => {
+                db.prepare_cached("SAVEPOINT superstep")?.execute([])?;
+                let result = commit(db, next);
+                if let Err(error) = &result {
+                    if !matches!(error, Error::Fenced) {
+                        failed.insert(branch, error.clone());
+                    }
+                    db.prepare_cached("ROLLBACK TO superstep")?.execute([])?;
+                }
+                db.prepare_cached("RELEASE superstep")?.execute([])?;
+                result
+            }
+        };
+        results.push(result);
+    }
+    Ok(results)
+}
 
 /// One superstep. On `Err` the caller rolls back what was written so far.
 pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32, Error> {

@@ -142,10 +142,25 @@ async fn alone(pool: &Pool, commits: &[Commit]) -> Vec<Result<i32, Error>> {
             vec![Err(error); commits.len()]
         }
         Err(_) => {
-            let mut results = Vec::with_capacity(commits.len());
+            let mut results: Vec<Result<i32, Error>> = Vec::with_capacity(commits.len());
             for commit in commits {
-                let one = together(pool, std::slice::from_ref(commit)).await;
-                results.push(one.and_then(|mut one| one.pop().unwrap_or(Err(Error::Fenced))));
+                // What follows a superstep that cannot be stored fails with it; what the fence refuses
+                // was another writer's.
+                let mut before = commits.iter().zip(&results);
+                let failed = before.find_map(|(other, result)| {
+                    let is_same = other.slot.branch == commit.slot.branch;
+                    let error = result.as_ref().err();
+                    error
+                        .filter(|error| is_same && !matches!(error, Error::Fenced))
+                        .cloned()
+                });
+                results.push(match failed {
+                    Some(error) => Err(error),
+                    None => {
+                        let one = together(pool, std::slice::from_ref(commit)).await;
+                        one.and_then(|mut one| one.pop().unwrap_or(Err(Error::Fenced)))
+                    }
+                });
             }
             results
         }

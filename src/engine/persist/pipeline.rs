@@ -1,0 +1,260 @@
+//! The writes of a run on their way to the storage: one transaction under way, and what waits to
+//! share the next one.
+
+use std::{
+    collections::VecDeque, mem, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration,
+};
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
+
+use crate::{
+    checkpoint::{Commit, Error, Flush, Saver},
+    fail_point, trace,
+};
+
+/// How far a run in `Async` durability may be ahead of what is durable: what a crash repeats at most,
+/// besides the superstep that was running. At one of these limits the run waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunAhead {
+    /// Supersteps that have ended and are not durable. With 1 a superstep is written alone, while the
+    /// next one runs.
+    pub supersteps: usize,
+    /// Bytes of their rows; a superstep that has more goes alone.
+    pub bytes: usize,
+    /// Time since the oldest of them ended.
+    pub age: Duration,
+}
+
+impl Default for RunAhead {
+    fn default() -> Self {
+        Self {
+            supersteps: 16,
+            bytes: 1 << 20,
+            age: Duration::from_millis(50),
+        }
+    }
+}
+
+/// One write.
+pub enum Write {
+    /// A superstep.
+    Commit(Box<Commit>),
+    /// Results of tasks, ahead of their superstep's end.
+    Flush(Flush),
+}
+
+/// A write that is not durable yet.
+struct Entry {
+    write: Write,
+    bytes: usize,
+    since: Instant,
+    /// Ends with the entry.
+    span: Span,
+}
+
+/// The writes of one run, in their order.
+pub struct Pipeline {
+    saver: Arc<dyn Saver>,
+    limits: RunAhead,
+    /// Stops the run when another writer took over.
+    fenced: CancellationToken,
+    state: Mutex<State>,
+    /// A transaction has ended.
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is not under way yet.
+    waiting: VecDeque<Entry>,
+    /// Of everything that is not durable.
+    count: usize,
+    bytes: usize,
+    /// Since when the oldest of what is under way is there.
+    under_way: Option<Instant>,
+    /// A task takes what waits.
+    is_served: bool,
+    /// The first failure: nothing is written after it.
+    failed: Option<Error>,
+}
+
+impl State {
+    fn result(&self) -> Result<(), Error> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether so much more may be added, and if not, how it would be allowed: by time never.
+    fn has_room(&self, limits: &RunAhead, bytes: usize) -> bool {
+        let oldest = self.waiting.front().map(|entry| entry.since);
+        let Some(oldest) = self.under_way.or(oldest) else {
+            return true;
+        };
+        self.count < limits.supersteps
+            && self.bytes.saturating_add(bytes) <= limits.bytes
+            && oldest.elapsed() < limits.age
+    }
+
+    /// What goes in the next transaction: a flush alone, a superstep that opens a branch alone, else
+    /// all supersteps that wait.
+    fn take(&mut self) -> Vec<Entry> {
+        let is_shared = |entry: &Entry| match &entry.write {
+            Write::Commit(commit) => commit.open.is_none(),
+            Write::Flush(_) => false,
+        };
+        let shared = self.waiting.iter().take_while(|one| is_shared(one)).count();
+        let count = shared.max(1).min(self.waiting.len());
+        let batch: Vec<_> = self.waiting.drain(..count).collect();
+        self.under_way = batch.first().map(|entry| entry.since);
+        self.is_served = !batch.is_empty();
+        batch
+    }
+}
+
+impl Pipeline {
+    /// An empty one.
+    pub fn new(saver: Arc<dyn Saver>, limits: RunAhead, fenced: CancellationToken) -> Self {
+        Self {
+            saver,
+            limits,
+            fenced,
+            state: Mutex::default(),
+            ended: Notify::new(),
+        }
+    }
+
+    /// The storage.
+    pub fn saver(&self) -> &Arc<dyn Saver> {
+        &self.saver
+    }
+
+    /// Waits until a superstep of so many bytes may be added.
+    ///
+    /// # Errors
+    /// A write has failed.
+    pub async fn room(&self, bytes: usize) -> Result<(), Error> {
+        self.wait_until(|state| state.has_room(&self.limits, bytes))
+            .await
+    }
+
+    /// Waits until everything is durable.
+    ///
+    /// # Errors
+    /// A write has failed.
+    pub async fn drained(&self) -> Result<(), Error> {
+        self.wait_until(|state| state.count == 0).await
+    }
+
+    async fn wait_until(&self, holds: impl Fn(&State) -> bool) -> Result<(), Error> {
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            ended.as_mut().enable();
+            {
+                let state = self.state.lock();
+                state.result()?;
+                if holds(&state) {
+                    return Ok(());
+                }
+            }
+            ended.await;
+        }
+    }
+
+    /// Adds a write. After a failure it is dropped: the next call that waits says why.
+    pub fn push(self: &Arc<Self>, write: Write) {
+        let bytes = match &write {
+            Write::Commit(commit) => commit.bytes(),
+            Write::Flush(_) => 0,
+        };
+        let mut state = self.state.lock();
+        if state.failed.is_some() {
+            return;
+        }
+        state.count += 1;
+        state.bytes = state.bytes.saturating_add(bytes);
+        state.waiting.push_back(Entry {
+            write,
+            bytes,
+            since: Instant::now(),
+            span: trace::commit(),
+        });
+        if !mem::replace(&mut state.is_served, true) {
+            tokio::spawn(self.clone().serve());
+        }
+    }
+
+    /// Writes what waits until nothing is left.
+    async fn serve(self: Arc<Self>) {
+        loop {
+            let batch = self.state.lock().take();
+            let Some(first) = batch.first() else {
+                return;
+            };
+            let span = first.span.clone();
+            let (count, bytes) = (batch.len(), batch.iter().map(|one| one.bytes).sum());
+            let (writes, spans): (Vec<_>, Vec<_>) =
+                batch.into_iter().map(|one| (one.write, one.span)).unzip();
+            let result = AssertUnwindSafe(self.write(writes).instrument(span))
+                .catch_unwind()
+                .await
+                .unwrap_or_else(|_| Err(Error::Database("a write has panicked".to_owned())));
+            if let Err(error) = &result {
+                spans.iter().for_each(|span| trace::failed(span, error));
+            }
+            drop(spans);
+            self.end(count, bytes, result);
+        }
+    }
+
+    async fn write(&self, writes: Vec<Write>) -> Result<(), Error> {
+        let mut commits = Vec::with_capacity(writes.len());
+        for write in writes {
+            match write {
+                Write::Commit(commit) => {
+                    fail_point!("engine::before_commit");
+                    commits.push(*commit);
+                }
+                Write::Flush(flush) => {
+                    fail_point!("engine::before_flush");
+                    return self.saver.flush(flush).await;
+                }
+            }
+        }
+        let count = commits.len();
+        let results = self.saver.commit(commits).await;
+        if results.len() != count {
+            return Err(Error::Database("a commit had no answer".to_owned()));
+        }
+        for result in results {
+            fail_point!("engine::after_commit");
+            result?;
+        }
+        Ok(())
+    }
+
+    fn end(&self, count: usize, bytes: usize, result: Result<(), Error>) {
+        let mut state = self.state.lock();
+        state.under_way = None;
+        state.count -= count;
+        state.bytes -= bytes;
+        if let Err(error) = result {
+            // Nobody waits for what the nodes do from here on.
+            if matches!(error, Error::Fenced) {
+                self.fenced.cancel();
+            }
+            state.failed = Some(error);
+            state.waiting.clear();
+        }
+        drop(state);
+        self.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests;
