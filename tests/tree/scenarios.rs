@@ -45,8 +45,10 @@ fn scenario_01_a_run_without_an_address_goes_on_from_the_latest_state(place: &Pl
 /// over. That a worker which only slept writes nothing more is shown where there are several of
 /// them, in `replicas`, and row by row in `conformance`.
 fn scenario_19_a_message_whose_worker_was_killed_is_answered_once_by_another(place: &Place) {
-    let setup = Setup::example("faulty_server").env("BACKSTITCH_LEASE", "1");
-    // The third commit is that of the answer.
+    let setup = Setup::example("faulty_server")
+        .env("BACKSTITCH_LEASE", "1")
+        .env("BACKSTITCH_RUN_AHEAD", "1");
+    // Each superstep is written alone: the third commit is that of the answer.
     let mut server = place.start(setup.env("FAILPOINTS", "engine::before_commit=abort@3"));
     let client = Client::of(&server);
     let thread = create(&client, &json!({"metadata": {"graph_id": "talk"}}));

@@ -94,12 +94,10 @@ fn scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load(place: &Pl
     for (old, new) in before.iter().zip(&after) {
         assert!(new.len() >= old.len());
     }
-    for (old, row) in before[2]
-        .iter()
-        .filter_map(|row| Some((row, after[3].iter().find(|new| *new == row)?)))
-    {
-        assert_eq!(old, row);
-    }
+    assert!(
+        before[2].iter().all(|row| after[2].contains(row)),
+        "what has happened stays"
+    );
 }
 
 fn a_rebuild_of_one_thread_or_table_is_taken(place: &Place) {
