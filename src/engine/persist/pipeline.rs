@@ -44,7 +44,7 @@ pub enum Write {
     /// A superstep.
     Commit(Box<Commit>),
     /// Results of tasks, ahead of their superstep's end.
-    Flush(Flush),
+    Flush(Box<Flush>),
 }
 
 /// A write that is not durable yet.
@@ -222,7 +222,7 @@ impl Pipeline {
                 }
                 Write::Flush(flush) => {
                     fail_point!("engine::before_flush");
-                    return self.saver.flush(flush).await;
+                    return self.saver.flush(*flush).await;
                 }
             }
         }

@@ -172,7 +172,7 @@ impl RunWriter {
                 })
                 .collect(),
         };
-        self.pipeline.push(Write::Flush(flush));
+        self.pipeline.push(Write::Flush(Box::new(flush)));
         Ok(())
     }
 

@@ -168,11 +168,11 @@ fn superstep(step: i64, bytes: usize) -> Box<Commit> {
 }
 
 fn flush() -> Write {
-    Write::Flush(Flush {
+    Write::Flush(Box::new(Flush {
         slot: slot(),
         open: None,
         writes: vec![],
-    })
+    }))
 }
 
 #[tokio::test(start_paused = true)]
