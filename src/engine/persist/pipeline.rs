@@ -151,14 +151,14 @@ impl Pipeline {
         self.wait_until(|state| state.count == 0).await
     }
 
-    async fn wait_until(&self, holds: impl Fn(&State) -> bool) -> Result<(), Error> {
+    async fn wait_until(&self, is_ready: impl Fn(&State) -> bool) -> Result<(), Error> {
         loop {
             let mut ended = pin!(self.ended.notified());
             ended.as_mut().enable();
             {
                 let state = self.state.lock();
                 state.result()?;
-                if holds(&state) {
+                if is_ready(&state) {
                     return Ok(());
                 }
             }

@@ -148,10 +148,10 @@ async fn alone(pool: &Pool, commits: &[Commit]) -> Vec<Result<i32, Error>> {
                 // was another writer's.
                 let mut before = commits.iter().zip(&results);
                 let failed = before.find_map(|(other, result)| {
-                    let is_same = other.slot.branch == commit.slot.branch;
+                    let shares_branch = other.slot.branch == commit.slot.branch;
                     let error = result.as_ref().err();
                     error
-                        .filter(|error| is_same && !matches!(error, Error::Fenced))
+                        .filter(|error| shares_branch && !matches!(error, Error::Fenced))
                         .cloned()
                 });
                 results.push(match failed {
