@@ -151,7 +151,7 @@ impl Call {
             return Err(Error::invalid("Invalid JSON in request body"));
         };
         let body = self.receive(body, limit).await?;
-        self.parse(body)
+        self.parse(body).await
     }
 
     /// The JSON body of an operation that needs none: an absent one is an empty object.
@@ -164,7 +164,7 @@ impl Call {
         if body.bytes.is_empty() {
             Ok(Value::map(Map::new()))
         } else {
-            self.parse(body)
+            self.parse(body).await
         }
     }
 
@@ -176,8 +176,8 @@ impl Call {
             .await
     }
 
-    fn parse(&mut self, body: Received) -> Result<Value, Error> {
-        let (value, memory) = request_body::parse(body, &self.limits())?;
+    async fn parse(&mut self, body: Received) -> Result<Value, Error> {
+        let (value, memory) = request_body::parse(body, self.limits()).await?;
         self.memory.push(memory);
         Ok(value)
     }

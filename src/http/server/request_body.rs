@@ -203,12 +203,23 @@ async fn read(
     Ok(Received { bytes, reservation })
 }
 
+/// A body of more bytes is parsed beside the threads that serve requests: it takes milliseconds.
+const LARGE: usize = 256 << 10;
+
 /// Parses a JSON body; its content type does not matter. Its memory is reserved until the
 /// reservation is dropped.
 ///
 /// # Errors
 /// 422; 413 when it has too many values, 503 when there is no memory for them now.
-pub fn parse(body: Received, limits: &Limits) -> Result<(Value, Reservation), Error> {
+pub async fn parse(body: Received, limits: Limits) -> Result<(Value, Reservation), Error> {
+    if body.bytes.len() <= LARGE {
+        return parse_here(body, &limits);
+    }
+    let parsed = tokio::task::spawn_blocking(move || parse_here(body, &limits));
+    parsed.await.map_err(|error| Error::internal(&error))?
+}
+
+fn parse_here(body: Received, limits: &Limits) -> Result<(Value, Reservation), Error> {
     let Received {
         bytes,
         mut reservation,
@@ -251,7 +262,36 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+
+    #[tokio::test]
+    async fn others_go_on_while_a_large_body_is_parsed() {
+        let turns = Arc::new(AtomicU64::new(0));
+        let other = tokio::spawn({
+            let turns = turns.clone();
+            async move {
+                loop {
+                    turns.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let limits = Limits {
+            grace: Duration::from_secs(1),
+            values: 10_000_000,
+            budget: Budget::new(1 << 30),
+            payer: "p".into(),
+        };
+        let text = format!("[{}1]", "1,".repeat(2 << 20));
+        let body = received(text.as_bytes(), &limits).unwrap();
+        let (value, _memory) = parse(body, limits).await.unwrap();
+        assert_eq!(value.as_list().unwrap().len(), (2 << 20) + 1);
+        // This runtime has one thread: parsing there would have left no turn to the other.
+        assert!(turns.load(Ordering::Relaxed) > 1);
+        other.abort();
+    }
 
     #[test]
     fn json_that_cannot_be_kept_is_refused_with_the_reason() {

@@ -97,11 +97,7 @@ fn copy(from: &Path, to: &Path) {
 
 fn prepare(name: &str) -> Result<Node, String> {
     let scripts = programs::repository().join("tests").join(name);
-    let home = programs::scratch().join("node");
-    fs::create_dir_all(&home).map_err(|error| error.to_string())?;
-    // Every test is a process of its own: the first makes it, the others wait.
-    let lock = File::create(home.join("lock")).map_err(|error| error.to_string())?;
-    lock.lock().map_err(|error| error.to_string())?;
+    let (home, _lock) = programs::home("node")?;
 
     let program = match find("node").filter(|node| recent(node)) {
         Some(node) => node,

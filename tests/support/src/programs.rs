@@ -1,5 +1,6 @@
 //! Where the programs are that Cargo built beside the tests.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -27,6 +28,16 @@ pub fn scratch() -> PathBuf {
         .parent()
         .expect("a profile has a parent")
         .join("tmp")
+}
+
+/// The folder of what is installed once for all tests, which is locked: every test is a process of
+/// its own, so the first installs it and the others wait.
+pub(crate) fn home(name: &str) -> Result<(PathBuf, File), String> {
+    let home = scratch().join(name);
+    fs::create_dir_all(&home).map_err(|error| error.to_string())?;
+    let lock = File::create(home.join("lock")).map_err(|error| error.to_string())?;
+    lock.lock().map_err(|error| error.to_string())?;
+    Ok((home, lock))
 }
 
 fn built(name: &str, target: &str) -> PathBuf {

@@ -1,6 +1,6 @@
 //! The official Python clients, in a virtual environment that is made once and reused.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -44,11 +44,7 @@ fn tests_folder() -> PathBuf {
 fn prepare() -> Result<PathBuf, String> {
     let requirements = tests_folder().join("requirements.txt");
     let wanted = fs::read_to_string(&requirements).map_err(|error| error.to_string())?;
-    let home = programs::scratch().join("python");
-    fs::create_dir_all(&home).map_err(|error| error.to_string())?;
-    // Every test is a process of its own: the first makes it, the others wait.
-    let lock = File::create(home.join("lock")).map_err(|error| error.to_string())?;
-    lock.lock().map_err(|error| error.to_string())?;
+    let (home, _lock) = programs::home("python")?;
 
     let environment = home.join("environment");
     let interpreter = environment.join("bin/python");

@@ -87,8 +87,10 @@ impl Session {
     /// Carries out a command, and returns what is to be sent: the reply, and events that a new
     /// subscription has missed.
     pub async fn carry_out(&mut self, text: &[u8]) -> Result<Vec<Message>, End> {
-        let received = request_body::received(text, &self.limits);
-        let parsed = received.and_then(|body| request_body::parse(body, &self.limits));
+        let parsed = match request_body::received(text, &self.limits) {
+            Ok(body) => request_body::parse(body, self.limits.clone()).await,
+            Err(error) => Err(error),
+        };
         let (body, _memory) = match parsed {
             Ok(parsed) => parsed,
             Err(error) if error.status.as_u16() == 413 => {
