@@ -172,7 +172,7 @@ impl NewRun {
 }
 
 /// What became of a run to create. All of it is durable when the call returns. Of several reasons
-/// against it the first of this order counts; a checkpoint that is gone comes after `Exists`.
+/// against it the first of this order counts; a checkpoint that is gone comes after `Changed`.
 #[derive(Clone, Debug)]
 pub enum Created {
     /// It occupies its slot: execute it.

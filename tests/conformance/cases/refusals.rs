@@ -62,10 +62,10 @@ pub async fn the_first_of_several_reasons_against_a_run_counts(b: &Backend) {
     new.access = new_run(thread).access;
     assert_eq!(reason(b, new.clone()).await, "exists");
     new.id = RunId::mint();
-    assert_eq!(reason(b, new.clone()).await, "pruned");
-    new.address = None;
     assert_eq!(reason(b, new.clone()).await, "changed");
     new.unchanged_since = None;
+    assert_eq!(reason(b, new.clone()).await, "pruned");
+    new.address = None;
     assert_eq!(reason(b, new.clone()).await, "busy");
     b.queue(new_run(thread)).await;
     new.strategy = Strategy::Enqueue;

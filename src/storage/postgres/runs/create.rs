@@ -424,8 +424,8 @@ async fn outcome(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Crea
     let exists = client.query_opt(&existing, &[&new.id.0]).await?;
     match (exists, new.address) {
         (Some(_), _) => Ok(Created::Exists),
-        (None, Some(id)) if column(&row, "gone")? => Err(Error::Pruned(id).into()),
         _ if column(&row, "changed")? => Ok(Created::Changed),
+        (None, Some(id)) if column(&row, "gone")? => Err(Error::Pruned(id).into()),
         _ if new.strategy != Strategy::Reject && column(&row, "is_full")? => {
             Ok(Created::QueueFull(new.max_queued))
         }
