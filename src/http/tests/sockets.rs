@@ -30,8 +30,8 @@ async fn a_websocket_whose_client_answers_no_ping_is_cut_off_and_others_stay() {
         ..Options::default()
     })
     .await;
-    let (mut silent, mut polite) = (open(&running).await, open(&running).await);
     let begin = Instant::now();
+    let (mut silent, mut polite) = (open(&running).await, open(&running).await);
     let answers = async {
         // The server goes on asking whoever answers, long after the silent one is gone.
         let (mut pings, mut frame) = (0, [0; 2]);
