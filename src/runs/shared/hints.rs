@@ -31,6 +31,8 @@ const MOST: usize = 4096;
 const PER_MESSAGE: usize = 230;
 /// The message that names no thread: everything may have changed.
 pub(in crate::runs) const ANYTHING: &str = "*";
+/// The longest pause between two readings of one who reads less often the longer nothing happens.
+const LONGEST: Duration = Duration::from_secs(30);
 /// A reader that was woken by a hint waits so long before it is woken by the next.
 const SHORTEST: Duration = Duration::from_millis(20);
 
@@ -198,6 +200,7 @@ impl Hints {
             is_changed: false,
             until: None,
             last: None,
+            quiet: 0,
         }
     }
 }
@@ -213,23 +216,43 @@ pub struct ChangeWatch {
     until: Option<Instant>,
     /// When the last wait ended.
     last: Option<Instant>,
+    /// How many waits of one who has patience have ended without a hint.
+    quiet: u32,
 }
 
 impl ChangeWatch {
     /// Returns when another process may have changed the thread since the last call, or since the
     /// watch began; at the latest after the time between two polls, which is `unhinted` while no hints arrive.
     pub async fn wait(&mut self, unhinted: Duration) {
+        self.wait_for(unhinted, 1).await;
+    }
+
+    /// The same for one who waits for long, and of whom there are many: while hints arrive the time
+    /// between two polls doubles as long as nothing happens, up to half a minute.
+    pub async fn wait_patiently(&mut self, unhinted: Duration) {
+        let is_hinted = self.wait_for(unhinted, 1 << self.quiet.min(10)).await;
+        let is_quiet = !is_hinted && self.hints.is_connected();
+        self.quiet = if is_quiet {
+            self.quiet.saturating_add(1)
+        } else {
+            0
+        };
+    }
+
+    /// Whether a hint ended the wait.
+    async fn wait_for(&mut self, unhinted: Duration, polls: u32) -> bool {
         let Some(watch) = &mut self.watch else {
             let until = *self.until.get_or_insert_with(|| Instant::now() + unhinted);
             sleep_until(until).await;
             self.until = None;
-            return;
+            return false;
         };
         if !self.is_changed {
             let until = *self.until.get_or_insert_with(|| {
                 Instant::now()
                     + if self.hints.is_connected() {
-                        self.hints.poll.max(unhinted)
+                        let poll = self.hints.poll.max(unhinted);
+                        poll.max(LONGEST.min(poll.saturating_mul(polls)))
                     } else {
                         unhinted
                     }
@@ -241,8 +264,8 @@ impl ChangeWatch {
         if let Some(last) = self.last.filter(|_| self.is_changed) {
             sleep_until(last + SHORTEST).await;
         }
-        self.is_changed = false;
         self.last = Some(Instant::now());
+        std::mem::take(&mut self.is_changed)
     }
 }
 
@@ -344,6 +367,31 @@ mod tests {
         assert!(lost < Duration::from_secs(2));
         let pause = waited(&mut watch).await;
         assert!(pause >= unhinted && pause < 2 * unhinted, "{pause:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_patience_polls_less_often_the_longer_nothing_happens() {
+        let hints = Hints::new(Some(Arc::new(Nobody)), Duration::from_secs(1));
+        hints.set_connected(true);
+        let (hints, thread) = (Arc::new(hints), ThreadId::mint());
+        let mut watch = hints.watch(thread);
+        let waited = async |watch: &mut ChangeWatch| {
+            let begun = Instant::now();
+            watch.wait_patiently(Duration::from_millis(500)).await;
+            begun.elapsed().as_secs()
+        };
+        for seconds in [1, 2, 4, 8, 16, 30, 30] {
+            assert_eq!(waited(&mut watch).await, seconds);
+        }
+        hints.wake(Some(thread));
+        assert_eq!(waited(&mut watch).await, 0);
+        assert_eq!(waited(&mut watch).await, 1, "it begins anew");
+        assert_eq!(waited(&mut watch).await, 2);
+        hints.set_connected(false);
+        assert_eq!(waited(&mut watch).await, 0);
+        for _ in 0..3 {
+            assert_eq!(waited(&mut watch).await, 0, "every half second");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -78,7 +78,7 @@ impl ThreadEntries {
                         return Watched::Frames(shown);
                     }
                 }
-                () = self.changes.wait(POLL), if is_shared => self.is_behind = true,
+                () = self.changes.wait_patiently(POLL), if is_shared => self.is_behind = true,
             }
         }
     }
