@@ -20,7 +20,9 @@ use crate::{
 pub enum Durability {
     /// Before the next superstep starts.
     Sync,
-    /// While the next supersteps run, within the limits of [`RunAhead`]: what a crash may repeat.
+    /// While the next supersteps run, which share a transaction with those that ended during the one
+    /// before. A crash may repeat what is not durable: at most 16 supersteps, 1 MiB and 50 milliseconds
+    /// of them, or what the server's settings say.
     #[default]
     Async,
     /// When the run ends, stops at an interrupt or fails.
