@@ -150,7 +150,7 @@ impl Sizes {
     /// Once the tables derived from events are made.
     fn settled(place: &Place, server: &Server) -> Self {
         let behind = "SELECT CAST(t.last_event_number AS text) FROM threads t \
-             WHERE 4 > (SELECT count(*) FROM projection_offsets p \
+             WHERE 3 > (SELECT count(*) FROM projection_offsets p \
                  WHERE p.thread_id = t.thread_id AND p.last_event_number = t.last_event_number)";
         until("the derived tables know every event", || {
             tables::rows(place, server, behind).is_empty()

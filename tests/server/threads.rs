@@ -15,6 +15,7 @@ on_both_storages!(
     deleting_an_older_run_hides_its_checkpoints_and_keeps_what_builds_on_them,
     deleting_a_running_run_frees_its_thread,
     runs_are_cancelled_together,
+    runs_that_wait_do_not_begin_when_all_are_cancelled,
     a_cancelled_thread_says_who_ended_it_until_it_runs_again,
 );
 
@@ -426,6 +427,31 @@ fn runs_are_cancelled_together(place: &Place) {
         cancel("", body).refused(422);
     }
     cancel("?action=forget", both).refused(422);
+}
+
+fn runs_that_wait_do_not_begin_when_all_are_cancelled(place: &Place) {
+    let (_server, client) = serve(place);
+    for by_status in [false, true] {
+        let thread = client.thread();
+        let mut runs = vec![start(&client, &thread, &slow())];
+        for _ in 0..5 {
+            let waits = client.post(&format!("/threads/{thread}/runs"), &counter(1));
+            runs.push(waits.json()["run_id"].as_str().unwrap().to_owned());
+        }
+        let which = match by_status {
+            true => json!({"status": "all"}),
+            false => json!({"thread_id": thread, "run_ids": runs}),
+        };
+        assert_eq!(client.post("/runs/cancel", &which).status, 204);
+        for run in &runs {
+            assert_eq!(client.end_of(&thread, run), "interrupted");
+        }
+        let events = client.get(&format!("/threads/{thread}/events?limit=100"));
+        let events = events.json()["events"].clone();
+        let events = events.as_array().unwrap().iter();
+        let begun = events.filter(|event| event["event_type"] == "RunStarted");
+        assert_eq!(begun.count(), 1, "the one that was executed");
+    }
 }
 
 fn a_cancelled_thread_says_who_ended_it_until_it_runs_again(place: &Place) {

@@ -48,8 +48,10 @@ impl Service {
             Cancel::Runs(thread, runs) => {
                 self.authorize(access, thread).await?;
                 // What has ended takes no transaction.
-                let found = self.shared.parts.runs.is_open(thread, runs).await?;
+                let mut found = self.shared.parts.runs.is_open(thread, runs).await?;
                 sum.known = !found.is_empty();
+                // The newest first: one that waits does not begin when the one before it ends.
+                found.sort_unstable_by_key(|(run, _)| std::cmp::Reverse(run.0));
                 for (run, is_open) in found {
                     if is_open && !sum.stops {
                         let target = Target { thread, run };
@@ -69,7 +71,8 @@ impl Service {
         }
     }
 
-    /// Cancels the open runs of every thread that the client may write to, oldest first.
+    /// Cancels the open runs of every thread that the client may write to, oldest first. Those that
+    /// wait go before those that are executed, at whose end they would begin.
     async fn cancel_open(
         &self,
         access: &Access,
@@ -77,39 +80,46 @@ impl Service {
         action: CancelAction,
         sum: &mut Sum,
     ) -> Result<(), Error> {
-        let status = match status {
-            CancelStatus::Pending => Some(Status::Pending),
-            CancelStatus::Running => Some(Status::Running),
-            CancelStatus::All => None,
+        let statuses = match status {
+            CancelStatus::Pending => &[Status::Pending][..],
+            CancelStatus::Running => &[Status::Running],
+            CancelStatus::All => &[Status::Pending, Status::Running],
         };
-        let mut page = OpenPage {
-            status,
-            writer: access.principal().cloned(),
-            after: None,
-            limit: PAGE,
-        };
-        for _ in 0..RUNS / PAGE {
-            let open = self.shared.parts.runs.open(page.clone()).await?;
-            let is_last = open.len() < PAGE;
-            for open in open {
-                if sum.stops {
-                    return Ok(());
+        let mut pages = RUNS / PAGE;
+        for status in statuses {
+            let mut page = OpenPage {
+                status: Some(*status),
+                writer: access.principal().cloned(),
+                after: None,
+                limit: PAGE,
+            };
+            loop {
+                if pages == 0 {
+                    page.limit = 1;
+                    if !self.shared.parts.runs.open(page).await?.is_empty() {
+                        sum.error.get_or_insert(Error::MoreToCancel(sum.ended));
+                    }
+                    break;
                 }
-                page.after = Some(open.seq);
-                sum.known = true;
-                let target = Target {
-                    thread: open.thread,
-                    run: open.run,
-                };
-                self.cancel_one(access, target, action, sum).await;
+                pages -= 1;
+                let open = self.shared.parts.runs.open(page.clone()).await?;
+                let is_last = open.len() < PAGE;
+                for open in open {
+                    if sum.stops {
+                        return Ok(());
+                    }
+                    page.after = Some(open.seq);
+                    sum.known = true;
+                    let target = Target {
+                        thread: open.thread,
+                        run: open.run,
+                    };
+                    self.cancel_one(access, target, action, sum).await;
+                }
+                if is_last {
+                    break;
+                }
             }
-            if is_last {
-                return Ok(());
-            }
-        }
-        page.limit = 1;
-        if !self.shared.parts.runs.open(page).await?.is_empty() {
-            sum.error.get_or_insert(Error::MoreToCancel(sum.ended));
         }
         Ok(())
     }
