@@ -5,9 +5,11 @@
 //! ```sh
 //! make bench                                    # SQLite, and Postgres
 //! cargo run --release --example bench -- 5      # seconds a measurement
+//! cargo run --release --example bench -- 5 async
 //! ```
 //!
-//! Each run is ten nodes in a row on a new thread: twelve checkpoints, durability `sync`.
+//! Each run is ten nodes in a row on a new thread: twelve checkpoints, durability `sync` unless another
+//! one is named. What supersteps of `async` share is set by `BACKSTITCH_RUN_AHEAD`.
 //! Postgres is measured when `TEST_DATABASE_URL` names a cluster; `make bench` starts one.
 
 #![allow(
@@ -86,6 +88,10 @@ async fn client(address: String, until: Instant) -> u32 {
     let stream = TcpStream::connect(&address).await.unwrap();
     stream.set_nodelay(true).unwrap();
     let mut stream = tokio::io::BufReader::new(stream);
+    let durability = std::env::args().nth(2).unwrap_or_else(|| "sync".to_owned());
+    let body = format!(
+        r#"{{"assistant_id":"seq10","durability":"{durability}","input":{{"count":0,"log":[]}}}}"#
+    );
     let mut runs = 0;
     while Instant::now() < until {
         let thread = post(&mut stream, "/threads", "{}").await;
@@ -94,8 +100,7 @@ async fn client(address: String, until: Instant) -> u32 {
             "/threads/{}/runs/wait",
             thread["thread_id"].as_str().unwrap()
         );
-        let body = r#"{"assistant_id":"seq10","durability":"sync","input":{"count":0,"log":[]}}"#;
-        let answer = post(&mut stream, &path, body).await;
+        let answer = post(&mut stream, &path, &body).await;
         let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
         assert_eq!(answer["count"], 10, "{answer}");
         runs += 1;
