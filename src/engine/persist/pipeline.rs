@@ -90,7 +90,8 @@ impl State {
         }
     }
 
-    /// Whether so much more may be added, and if not, how it would be allowed: by time never.
+    /// Whether a superstep of so many bytes may be added: always when nothing waits to become durable,
+    /// otherwise within every limit.
     fn has_room(&self, limits: &RunAhead, bytes: usize) -> bool {
         let oldest = self.waiting.front().map(|entry| entry.since);
         let Some(oldest) = self.under_way.or(oldest) else {
