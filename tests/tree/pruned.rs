@@ -200,7 +200,8 @@ fn whatever_is_made_while_others_prune_stands_on_something(place: &Place) {
     });
     until("every run has ended", || {
         let open = |status: &str| get(&client, &thread, &format!("runs?status={status}"));
-        open("running") == json!([]) && open("pending") == json!([])
+        // In this order: a run that waited begins, and none that began waits.
+        open("pending") == json!([]) && open("running") == json!([])
     });
     block_on(tables(place, &server).check(true));
 }
