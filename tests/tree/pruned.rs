@@ -19,6 +19,8 @@ on_both_storages!(
     events_of_what_was_pruned_are_no_place_to_begin_at,
     a_conversation_is_read_up_to_a_pruned_message,
     whatever_is_made_while_others_prune_stands_on_something,
+    a_deleted_run_takes_the_messages_of_its_pruned_checkpoints_with_it,
+    a_deleted_fork_takes_the_messages_of_its_pruned_checkpoints_with_it,
 );
 
 /// A thread of `agent` with a turn for each text.
@@ -203,5 +205,54 @@ fn whatever_is_made_while_others_prune_stands_on_something(place: &Place) {
         // In this order: a run that waited begins, and none that began waits.
         open("pending") == json!([]) && open("running") == json!([])
     });
+    block_on(tables(place, &server).check(true));
+}
+
+/// A turn of several messages: of its checkpoints only the first with a message and the last are left,
+/// and no tag on the first.
+fn pruned_turn(client: &Client, thread: &str) {
+    say(client, thread, "tool: 1 2");
+    let history = client.history(thread);
+    let messages = |state: &Value| state["values"]["messages"].as_array().map_or(0, Vec::len);
+    let said = messages(&history[0]);
+    assert!(
+        said >= 4,
+        "a call, its result and what the model says of it"
+    );
+    let is_first = |state: &&Value| messages(state) == said - 3;
+    let first = &history.iter().rfind(is_first).unwrap()["checkpoint"];
+    let tag = format!("/threads/{thread}/tags/first");
+    let at = json!({"checkpoint_id": first["checkpoint_id"]});
+    ok(put(client, &tag, &at), 201);
+    prune(client, thread);
+    assert_eq!(client.delete(&tag).status, 204);
+}
+
+fn a_deleted_run_takes_the_messages_of_its_pruned_checkpoints_with_it(place: &Place) {
+    let (server, client) = serve(place);
+    let thread = told(&client, &["a"]);
+    let end = client.state(&thread)["checkpoint_id"].clone();
+    let tag = format!("/threads/{thread}/tags/end");
+    ok(put(&client, &tag, &json!({"checkpoint_id": end})), 201);
+    pruned_turn(&client, &thread);
+    let run = get(&client, &thread, "runs")[0]["run_id"].clone();
+    let run = format!("/threads/{thread}/runs/{}", run.as_str().unwrap());
+    assert_eq!(client.delete(&run).status, 204);
+    assert_eq!(client.state(&thread)["checkpoint_id"], end);
+    assert_eq!(path(&client, &thread, "").len(), 2);
+    block_on(tables(place, &server).check(true));
+}
+
+fn a_deleted_fork_takes_the_messages_of_its_pruned_checkpoints_with_it(place: &Place) {
+    let (server, client) = serve(place);
+    let thread = told(&client, &["a"]);
+    let fork = ok(
+        client.post(&format!("/threads/{thread}/fork"), &json!({})),
+        201,
+    );
+    let fork = fork["thread_id"].as_str().unwrap();
+    pruned_turn(&client, fork);
+    assert_eq!(client.delete(&format!("/threads/{fork}")).status, 204);
+    assert_eq!(path(&client, &thread, "").len(), 2);
     block_on(tables(place, &server).check(true));
 }

@@ -84,11 +84,15 @@ SELECT array_agg(c.checkpoint_id) AS ids FROM threads t CROSS JOIN LATERAL (
     SELECT c.checkpoint_id FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = t.thread_id AND c.checkpoint_ns = '' OFFSET 0) c
  WHERE t.tree_id = $1 AND CASE WHEN t.deleted_at IS NOT NULL THEN true END AND c.checkpoint_id NOT IN (SELECT k.checkpoint_id FROM keep k)";
 
-/// Checkpoints of the root graph with all rows that belong to them; with `$3` messages that
-/// begin there too.
+/// Checkpoints of the root graph with all rows that belong to them; with `$3` messages that begin there
+/// too, and those after them, whose own checkpoints may have been pruned.
 pub(in super::super) const DROP_CHECKPOINTS: &str = "
-WITH w AS (DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = '' AND w.checkpoint_id = ANY ($2)),
-m AS (DELETE FROM message_nodes m WHERE $3 AND m.tree_id = $1 AND m.checkpoint_id = ANY ($2)),
+WITH RECURSIVE dead AS (
+  SELECT m.node_id FROM message_nodes m WHERE $3 AND m.tree_id = $1 AND m.checkpoint_id = ANY ($2)
+  UNION SELECT n.node_id FROM dead d CROSS JOIN LATERAL (
+    SELECT n.node_id FROM message_nodes n WHERE n.tree_id = $1 AND n.parent_node_id = d.node_id OFFSET 0) n),
+w AS (DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = '' AND w.checkpoint_id = ANY ($2)),
+m AS (DELETE FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = ANY (ARRAY(SELECT d.node_id FROM dead d))),
 sw AS (DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns <> '' AND w.checkpoint_id = ANY (ARRAY(
   SELECT s.checkpoint_id FROM checkpoints s WHERE s.tree_id = $1 AND s.checkpoint_ns <> '' AND s.root_checkpoint_id = ANY ($2)))),
 s AS (DELETE FROM checkpoints s WHERE s.tree_id = $1 AND s.checkpoint_ns <> '' AND s.root_checkpoint_id = ANY ($2))

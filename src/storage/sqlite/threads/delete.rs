@@ -243,11 +243,17 @@ const REMOVE: [&str; 4] = [
      AND checkpoint_id = ?2",
 ];
 
-const REMOVE_MESSAGES: &str = "DELETE FROM message_nodes INDEXED BY message_nodes_checkpoint \
-    WHERE tree_id = ?1 AND checkpoint_id = ?2";
+const REMOVE_MESSAGES: &str = "WITH RECURSIVE dead (node_id) AS ( \
+      SELECT node_id FROM message_nodes INDEXED BY message_nodes_checkpoint \
+       WHERE tree_id = ?1 AND checkpoint_id = ?2 \
+      UNION \
+      SELECT n.node_id FROM dead d \
+        CROSS JOIN message_nodes n INDEXED BY message_nodes_parent \
+         ON n.tree_id = ?1 AND n.parent_node_id = d.node_id) \
+    DELETE FROM message_nodes WHERE tree_id = ?1 AND node_id IN (SELECT node_id FROM dead)";
 
-/// Removes root checkpoints with all rows that belong to them, except blobs; messages that
-/// begin there too if `messages`.
+/// Removes root checkpoints with all rows that belong to them, except blobs; if `messages`, also
+/// messages that begin there and those after them, whose own checkpoints may have been pruned.
 pub(in super::super) fn remove(
     db: &Connection,
     tree: TreeId,
