@@ -19,7 +19,8 @@ tools:
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || { echo "missing: a C compiler, which builds SQLite. Install one (Debian, Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc; macOS: xcode-select --install)."; exit 1; } >&2
 
 run: tools ## start the server with demo graphs on SQLite (ARGS="--port 3000" adds flags)
-	@exec $(CARGO) run --quiet --bin backstitch -- serve $(ARGS)
+	@[[ -x "$${CARGO_TARGET_DIR:-target}/debug/backstitch" ]] || echo "The first build compiles about 300 crates and takes some minutes; later ones take seconds." >&2
+	@exec $(CARGO) run --bin backstitch -- serve $(ARGS)
 
 # Most tests wait for servers and databases most of the time, so that more of them than there are
 # processors run at once, within what one Postgres has connections for.

@@ -4,6 +4,7 @@
 pub mod content;
 mod defaults;
 mod error;
+pub mod example;
 pub mod request;
 mod schemas;
 pub mod service;

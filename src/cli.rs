@@ -2,9 +2,11 @@
 
 mod open_files;
 
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{ffi::OsString, io::Write, net::SocketAddr, path::Path, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{self, Flags, Settings},
@@ -24,6 +26,31 @@ pub enum Command {
     Migrate,
     /// Print the version.
     Version,
+}
+
+/// What `--version` and `--help` show of the program, where its author says it.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Its name; else that of the file that was started.
+    pub name: Option<String>,
+    /// Its version; else that of this library.
+    pub version: Option<String>,
+    /// A sentence about it.
+    pub about: Option<String>,
+}
+
+/// For whom the server listens.
+#[derive(Debug)]
+pub enum Serving {
+    /// For everybody: its address is the first line on stdout, and signals stop it.
+    Program,
+    /// For a command of this process.
+    Inside {
+        /// Gets its address.
+        ready: oneshot::Sender<SocketAddr>,
+        /// Stops it.
+        stop: CancellationToken,
+    },
 }
 
 /// A subcommand and its settings.
@@ -47,7 +74,7 @@ pub enum Error {
 }
 
 #[derive(Parser, Debug)]
-#[command(version, about, subcommand_help_heading = "Commands")]
+#[command(subcommand_help_heading = "Commands")]
 struct Line {
     #[command(subcommand)]
     command: Option<Words>,
@@ -74,16 +101,44 @@ enum Config {
     Show,
 }
 
+impl Program {
+    /// The name and the version that it shows.
+    fn identity(&self, file: Option<&Path>) -> (String, String) {
+        let file = file.and_then(Path::file_stem).unwrap_or_default();
+        let library = concat!("(backstitch ", env!("CARGO_PKG_VERSION"), ")");
+        (
+            (self.name.clone()).unwrap_or_else(|| file.to_string_lossy().into_owned()),
+            (self.version.clone()).unwrap_or_else(|| library.to_owned()),
+        )
+    }
+
+    /// The grammar of the command line of this program.
+    fn grammar(&self, file: Option<&Path>) -> clap::Command {
+        let (name, version) = self.identity(file);
+        let about = self.about.clone().unwrap_or_else(|| {
+            "Serves agent graphs over LangGraph's Agent Server protocol".to_owned()
+        });
+        Line::command()
+            .name(name)
+            .version(version)
+            .about(about)
+            .after_help("`--help` lists every setting.")
+            .after_long_help(config::manual())
+    }
+}
+
 /// Reads a command line (its first word is the program's name) and the settings under it.
 ///
 /// # Errors
 /// The line is not understood or requests help, or the settings are not valid.
-pub fn parse<I, T>(line: I) -> Result<Invocation, Error>
+pub fn parse<I, T>(program: &Program, line: I) -> Result<Invocation, Error>
 where
     I: IntoIterator<Item = T>,
-    T: Into<OsString> + Clone,
+    T: Into<OsString>,
 {
-    let Line { command, flags } = Line::try_parse_from(line)?;
+    let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+    let grammar = program.grammar(line.first().map(Path::new));
+    let Line { command, flags } = Line::from_arg_matches(&grammar.try_get_matches_from(line)?)?;
     let command = match command {
         None | Some(Words::Serve) => Command::Serve,
         Some(Words::Config(Config::Show)) => Command::ConfigShow,
@@ -99,12 +154,12 @@ where
 /// Runs the subcommand of this process's command line; `serve` and `migrate` do the two commands
 /// that need more than settings, after logging was set up. The code is 0 on success, 2 for a
 /// command line or settings that were not understood, 1 for anything else; the reason is on stderr.
-pub async fn run<S, M>(serve: S, migrate: M) -> ExitCode
+pub async fn run<S, M>(program: Program, serve: S, migrate: M) -> ExitCode
 where
-    S: AsyncFnOnce(Settings) -> anyhow::Result<()>,
+    S: AsyncFnOnce(Settings, Serving) -> anyhow::Result<()>,
     M: AsyncFnOnce(Settings) -> anyhow::Result<()>,
 {
-    let Invocation { command, settings } = match parse(std::env::args_os()) {
+    let Invocation { command, settings } = match parse(&program, std::env::args_os()) {
         Ok(invocation) => invocation,
         Err(Error::Usage(usage)) => {
             usage.print().ok();
@@ -114,7 +169,11 @@ where
     };
     let done = match command {
         Command::ConfigShow => print(&settings.to_string()),
-        Command::Version => print(concat!("backstitch ", env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Version => {
+            let file = std::env::args_os().next();
+            let (name, version) = program.identity(file.as_deref().map(Path::new));
+            print(&format!("{name} {version}\n"))
+        }
         Command::Serve | Command::Migrate => {
             if let Err(error) = telemetry::init(&settings.log_level, settings.log_format) {
                 return refuse(&error);
@@ -127,7 +186,7 @@ where
                 Command::Migrate => migrate(settings).await,
                 _ => {
                     open_files::raise_limit();
-                    serve(settings).await
+                    serve(settings, Serving::Program).await
                 }
             };
             telemetry::flush().await;
@@ -162,51 +221,4 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_grammar_is_sound() {
-        Line::command().debug_assert();
-    }
-
-    #[test]
-    fn help_says_what_the_program_is_and_names_variables_beside_flags() {
-        let help = parse(["b", "--help"]).unwrap_err().to_string();
-        for expected in [env!("CARGO_PKG_DESCRIPTION"), "config", "--port", "(PORT)"] {
-            assert!(help.contains(expected), "{expected} is not in:\n{help}");
-        }
-    }
-
-    #[test]
-    fn without_a_word_the_server_is_meant_and_flags_stand_on_either_side() {
-        assert_eq!(parse(["b"]).unwrap().command, Command::Serve);
-        for line in [
-            vec!["b", "--port", "0", "serve"],
-            vec!["b", "serve", "--port", "0"],
-        ] {
-            let invocation = parse(line).unwrap();
-            assert_eq!(
-                (invocation.command, invocation.settings.port),
-                (Command::Serve, 0)
-            );
-        }
-        assert_eq!(
-            parse(["b", "config", "show"]).unwrap().command,
-            Command::ConfigShow
-        );
-        assert_eq!(parse(["b", "migrate"]).unwrap().command, Command::Migrate);
-        assert_eq!(parse(["b", "version"]).unwrap().command, Command::Version);
-    }
-
-    #[test]
-    fn an_unknown_word_is_refused_under_the_name_that_was_typed() {
-        let Err(Error::Usage(usage)) = parse(["/opt/my-agent", "dance"]) else {
-            panic!("`dance` is no command")
-        };
-        assert_eq!(usage.exit_code(), 2);
-        assert!(usage.to_string().contains("my-agent"), "{usage}");
-    }
-}
+mod tests;

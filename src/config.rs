@@ -206,20 +206,20 @@ impl Settings {
     }
 
     fn check(layers: &Layers) -> Result<Self, Error> {
-        let shown = KEYS
-            .iter()
-            .map(|key| match layers.find(key) {
-                Some(found) => Shown {
-                    name: key.name,
-                    value: (key.mask)(&found.text),
-                    origin: found.origin,
-                },
-                None => Shown {
-                    name: key.name,
-                    value: "-".into(),
-                    origin: Origin::Default,
-                },
-            })
+        let settings = KEYS.iter().map(|key| match layers.find(key) {
+            Some(found) => Shown {
+                name: key.name,
+                value: (key.mask)(&found.text),
+                origin: found.origin,
+            },
+            None => Shown {
+                name: key.name,
+                value: "-".into(),
+                origin: Origin::Default,
+            },
+        });
+        let shown = std::iter::once(layers.shown_file())
+            .chain(settings)
             .collect();
         Ok(Self {
             host: layers.required("host", |text| Ok(text.to_owned()))?,
@@ -306,6 +306,24 @@ impl Settings {
             shown,
         })
     }
+}
+
+/// Every setting with its default and what it does, for the help of the command line.
+pub fn manual() -> String {
+    let mut text = format!(
+        "Settings, as a variable of the environment or a line of {FILE} (`name = value`):\n"
+    );
+    for key in KEYS {
+        let default = key
+            .default
+            .map_or_else(|| "unset".to_owned(), str::to_owned);
+        text += &format!(
+            "  {} ({})\n      {} [{default}]\n",
+            key.variable, key.name, key.about
+        );
+    }
+    text += "  BACKSTITCH_CONFIG\n      the file of settings [./backstitch.toml]\n";
+    text
 }
 
 impl fmt::Display for Settings {

@@ -24,6 +24,7 @@ mod routes;
 mod runs;
 mod server;
 mod services;
+mod start_page;
 mod state;
 mod store;
 mod system;

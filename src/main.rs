@@ -8,6 +8,8 @@ mod demo;
 async fn main() -> std::process::ExitCode {
     let model = demo::Model::choose();
     Server::new()
+        .program(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+        .about(env!("CARGO_PKG_DESCRIPTION"))
         .notice(model.notice())
         .graph("chat", demo::chat::graph(&model))
         .graph("research", demo::research::graph(&model))

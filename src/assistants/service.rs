@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     Change, Content, Defaults, Error, Limits, Store,
     content::{self, UNTITLED, mirror},
-    schemas,
+    example, schemas,
     store::{AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject},
 };
 use crate::{
@@ -148,6 +148,14 @@ impl Service {
     /// Names of the registered graphs, sorted.
     pub fn graph_names(&self) -> Vec<String> {
         self.inner.graphs.keys().map(ToString::to_string).collect()
+    }
+
+    /// The names of the registered graphs, sorted, each with an input that it may have.
+    pub fn examples(&self) -> Vec<(Arc<str>, String)> {
+        let graphs = self.inner.graphs.iter();
+        graphs
+            .map(|(name, one)| (name.clone(), example::input(&one.graph).to_string()))
+            .collect()
     }
 
     /// The graph registered under a name.

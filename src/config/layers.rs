@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 
-use super::{Error, FILE, KEYS, Key};
+use super::{Error, FILE, KEYS, Key, Shown};
 
 /// The settings that the command line takes. Keys have no flag: command lines can be seen by
 /// every user of a machine.
@@ -103,6 +103,9 @@ pub(super) struct Layers {
     environment: BTreeMap<&'static str, String>,
     file: BTreeMap<String, String>,
     path: PathBuf,
+    /// What names the file, and whether it is there.
+    path_origin: Origin,
+    file_exists: bool,
 }
 
 impl Layers {
@@ -112,15 +115,19 @@ impl Layers {
     ) -> Result<Self, Error> {
         // A shell or a compose file unsets a variable by an empty value.
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let named = flags
-            .config
-            .clone()
-            .or_else(|| variable("BACKSTITCH_CONFIG").map(Into::into));
-        let path = named.clone().unwrap_or_else(|| FILE.into());
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {
-                String::new()
+        let (path, path_origin) = if let Some(path) = &flags.config {
+            (path.clone(), Origin::Flag("config"))
+        } else if let Some(path) = variable("BACKSTITCH_CONFIG") {
+            (path.into(), Origin::Environment("BACKSTITCH_CONFIG"))
+        } else {
+            (PathBuf::from(FILE), Origin::Default)
+        };
+        let (text, file_exists) = match fs::read_to_string(&path) {
+            Ok(text) => (text, true),
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && path_origin == Origin::Default =>
+            {
+                (String::new(), false)
             }
             Err(error) => {
                 return Err(Error::File {
@@ -138,7 +145,19 @@ impl Layers {
             environment,
             file: parse(&path, &text)?,
             path,
+            path_origin,
+            file_exists,
         })
+    }
+
+    /// The line of `config show` about the file itself.
+    pub(super) fn shown_file(&self) -> Shown {
+        let missing = if self.file_exists { "" } else { " (not there)" };
+        Shown {
+            name: "config",
+            value: format!("{}{missing}", self.path.display()),
+            origin: self.path_origin.clone(),
+        }
     }
 
     /// The value in effect, by the order of the sources.

@@ -1,4 +1,5 @@
-//! The table of settings: their names in the file and in the environment, and their defaults.
+//! The table of settings: their names in the file and in the environment, their defaults, and what
+//! the help says of them.
 
 use super::secret;
 
@@ -10,149 +11,94 @@ pub struct Key {
     pub variable: &'static str,
     /// The default; none means "not set".
     pub default: Option<&'static str>,
+    /// What it does, in a few words.
+    pub about: &'static str,
     /// Masks the secret parts of its value.
     pub mask: fn(&str) -> String,
 }
 
-/// Every setting, in the order of the manual.
-pub const KEYS: &[Key] = &[
-    Key::new("host", "HOST", Some("127.0.0.1")),
-    Key::new("port", "PORT", Some("2024")),
-    Key::new("database_url", "DATABASE_URL", None).masked(secret::mask_url),
-    Key::new("data", "BACKSTITCH_DATA", Some("./.backstitch")),
-    Key::new("memory", "BACKSTITCH_MEMORY", Some("false")),
-    Key::new("lease", "BACKSTITCH_LEASE", Some("15")),
-    Key::new("drain", "BACKSTITCH_DRAIN", Some("30")),
-    Key::new("connections", "BACKSTITCH_CONNECTIONS", Some("20")),
-    Key::new("notifications", "BACKSTITCH_NOTIFICATIONS", Some("true")),
-    Key::new("poll", "BACKSTITCH_POLL", Some("1")),
-    Key::new("max_waiting", "BACKSTITCH_MAX_WAITING", Some("256")),
-    Key::new("read_limit", "BACKSTITCH_READ_LIMIT", Some("5")),
-    Key::new("slots", "BACKSTITCH_SLOTS", Some("512")),
-    Key::new("max_queued", "BACKSTITCH_MAX_QUEUED", Some("100")),
-    Key::new("max_streams", "BACKSTITCH_MAX_STREAMS", Some("10000")),
-    Key::new(
-        "stream_retention",
-        "BACKSTITCH_STREAM_RETENTION",
-        Some("24h"),
-    ),
-    Key::new("stream_log", "BACKSTITCH_STREAM_LOG", Some("268435456")),
-    Key::new("max_tasks", "BACKSTITCH_MAX_TASKS", Some("10000")),
-    Key::new("run_ahead", "BACKSTITCH_RUN_AHEAD", Some("16")),
-    Key::new(
-        "run_ahead_bytes",
-        "BACKSTITCH_RUN_AHEAD_BYTES",
-        Some("1048576"),
-    ),
-    Key::new("run_ahead_age", "BACKSTITCH_RUN_AHEAD_AGE", Some("50")),
-    Key::new("log_level", "LOG_LEVEL", Some("info")),
-    Key::new("log_format", "LOG_FORMAT", Some("text")),
-    Key::new("api_keys", "BACKSTITCH_API_KEYS", None).masked(secret::mask_pairs),
-    Key::new("admins", "BACKSTITCH_ADMINS", None),
-    Key::new("public_metrics", "BACKSTITCH_PUBLIC_METRICS", Some("false")),
-    Key::new("allow_open", "BACKSTITCH_ALLOW_OPEN", Some("false")),
-    Key::new("hosts", "BACKSTITCH_HOSTS", None),
-    Key::new("cors_origins", "BACKSTITCH_CORS_ORIGINS", None),
-    Key::new("memory_budget", "BACKSTITCH_MEMORY_BUDGET", Some("768")),
-    Key::new("body_grace", "BACKSTITCH_BODY_GRACE", Some("30")),
-    Key::new("stall", "BACKSTITCH_STALL", Some("30")),
-    Key::new("requests", "BACKSTITCH_REQUESTS", Some("512")),
-    Key::new(
-        "connection_requests",
-        "BACKSTITCH_CONNECTION_REQUESTS",
-        Some("16"),
-    ),
-    Key::new(
-        "stored_response",
-        "BACKSTITCH_STORED_ANSWER",
-        Some("1048576"),
-    ),
-    Key::new("body_values", "BACKSTITCH_BODY_VALUES", Some("500000")),
-    Key::new("body_limit", "BACKSTITCH_BODY_LIMIT", Some("4194304")),
-    Key::new("edit_limit", "BACKSTITCH_EDIT_LIMIT", Some("16777216")),
-    Key::new("page_bytes", "BACKSTITCH_PAGE_BYTES", Some("8388608")),
-    Key::new("graph_defaults", "LANGGRAPH_CONFIG", None),
-    Key::new(
-        "assistant_bytes",
-        "BACKSTITCH_ASSISTANT_BYTES",
-        Some("262144"),
-    ),
-    Key::new(
-        "assistant_versions",
-        "BACKSTITCH_ASSISTANT_VERSIONS",
-        Some("1000"),
-    ),
-    Key::new("thread_ttl", "BACKSTITCH_THREAD_TTL", None),
-    Key::new(
-        "thread_ttl_strategy",
-        "BACKSTITCH_THREAD_TTL_STRATEGY",
-        Some("delete"),
-    ),
-    Key::new("sweep_interval", "BACKSTITCH_SWEEP_INTERVAL", Some("300")),
-    Key::new("crons", "BACKSTITCH_CRONS", Some("true")),
-    Key::new("cron_bytes", "BACKSTITCH_CRON_BYTES", Some("262144")),
-    Key::new("max_crons", "BACKSTITCH_MAX_CRONS", Some("50000")),
-    Key::new("max_assistants", "BACKSTITCH_MAX_ASSISTANTS", Some("50000")),
-    Key::new(
-        "max_store_items",
-        "BACKSTITCH_MAX_STORE_ITEMS",
-        Some("1000000"),
-    ),
-    Key::new(
-        "store_item_bytes",
-        "BACKSTITCH_STORE_ITEM_BYTES",
-        Some("1048576"),
-    ),
-    Key::new(
-        "store_scan_items",
-        "BACKSTITCH_STORE_SCAN_ITEMS",
-        Some("50000"),
-    ),
-    Key::new(
-        "store_scan_bytes",
-        "BACKSTITCH_STORE_SCAN_BYTES",
-        Some("67108864"),
-    ),
-    Key::new(
-        "store_page_bytes",
-        "BACKSTITCH_STORE_PAGE_BYTES",
-        Some("16777216"),
-    ),
-    Key::new("public_docs", "BACKSTITCH_PUBLIC_DOCS", Some("false")),
-    Key::new(
-        "webhook_allow_loopback",
-        "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK",
-        Some("false"),
-    ),
-    Key::new(
-        "webhook_require_https",
-        "BACKSTITCH_WEBHOOK_REQUIRE_HTTPS",
-        Some("false"),
-    ),
-    Key::new("webhook_hosts", "BACKSTITCH_WEBHOOK_HOSTS", None),
-    Key::new("webhook_secret", "BACKSTITCH_WEBHOOK_SECRET", None).masked(secret::mask_all),
-    Key::new("openai_api_key", "OPENAI_API_KEY", None).masked(secret::mask_all),
-    Key::new("openai_base_url", "OPENAI_BASE_URL", None).masked(secret::mask_url),
-    Key::new("openai_model", "OPENAI_MODEL", None),
-    Key::new("embedding_model", "BACKSTITCH_EMBEDDING_MODEL", None),
-    Key::new("embedding_fields", "BACKSTITCH_EMBEDDING_FIELDS", Some("$")),
-];
-
-impl Key {
-    const fn new(
-        name: &'static str,
-        variable: &'static str,
-        default: Option<&'static str>,
-    ) -> Self {
-        Self {
-            name,
-            variable,
-            default,
-            mask: str::to_owned,
-        }
-    }
-
-    const fn masked(self, mask: fn(&str) -> String) -> Self {
-        Self { mask, ..self }
-    }
+/// A row is `name "VARIABLE" = "default", masked function: "what it does";`, where the default and
+/// the function may be missing.
+macro_rules! keys {
+    ($($name:ident $variable:literal $(= $default:literal)? $(, masked $mask:ident)? : $about:literal;)*) => {
+        &[$(Key {
+            name: stringify!($name),
+            variable: $variable,
+            default: keys!(@default $($default)?),
+            about: $about,
+            mask: keys!(@mask $($mask)?),
+        }),*]
+    };
+    (@default) => { None };
+    (@default $default:literal) => { Some($default) };
+    (@mask) => { str::to_owned };
+    (@mask $mask:ident) => { secret::$mask };
 }
+
+/// Every setting, in the order of the manual.
+pub const KEYS: &[Key] = keys! {
+    host "HOST" = "127.0.0.1": "address to listen on";
+    port "PORT" = "2024": "port to listen on; 0 picks a free one";
+    database_url "DATABASE_URL", masked mask_url: "a Postgres database; unset means an SQLite file";
+    data "BACKSTITCH_DATA" = "./.backstitch": "folder of the SQLite file";
+    memory "BACKSTITCH_MEMORY" = "false": "true: a temporary file, which goes when the server ends";
+    lease "BACKSTITCH_LEASE" = "15": "seconds of silence after which other processes take over its runs";
+    drain "BACKSTITCH_DRAIN" = "30": "seconds that runs may go on after SIGTERM";
+    connections "BACKSTITCH_CONNECTIONS" = "20": "connections to Postgres";
+    notifications "BACKSTITCH_NOTIFICATIONS" = "true": "processes on one Postgres notify each other";
+    poll "BACKSTITCH_POLL" = "1": "seconds between reads of what others did without a notification";
+    max_waiting "BACKSTITCH_MAX_WAITING" = "256": "requests that wait to change one thread";
+    read_limit "BACKSTITCH_READ_LIMIT" = "5": "seconds that a read may take in the database";
+    slots "BACKSTITCH_SLOTS" = "512": "runs executed at once";
+    max_queued "BACKSTITCH_MAX_QUEUED" = "100": "runs that wait on one branch";
+    max_streams "BACKSTITCH_MAX_STREAMS" = "10000": "event streams and waiting responses at once";
+    stream_retention "BACKSTITCH_STREAM_RETENTION" = "24h": "how long events of resumable streams are stored";
+    stream_log "BACKSTITCH_STREAM_LOG" = "268435456": "bytes of stored events of one run";
+    max_tasks "BACKSTITCH_MAX_TASKS" = "10000": "tasks of one superstep";
+    run_ahead "BACKSTITCH_RUN_AHEAD" = "16": "supersteps that a run may be ahead of what is stored";
+    run_ahead_bytes "BACKSTITCH_RUN_AHEAD_BYTES" = "1048576": "bytes of those supersteps";
+    run_ahead_age "BACKSTITCH_RUN_AHEAD_AGE" = "50": "milliseconds since the oldest of them ended";
+    log_level "LOG_LEVEL" = "info": "error, warn, info, debug, trace, or filters";
+    log_format "LOG_FORMAT" = "text": "text or json, on stderr";
+    api_keys "BACKSTITCH_API_KEYS", masked mask_pairs: "principal=key,...: who may call; unset means everybody here";
+    admins "BACKSTITCH_ADMINS": "principals who may call /admin/*";
+    public_metrics "BACKSTITCH_PUBLIC_METRICS" = "false": "true: /metrics needs no key";
+    allow_open "BACKSTITCH_ALLOW_OPEN" = "false": "true: other machines may call without keys";
+    hosts "BACKSTITCH_HOSTS": "without keys: names that clients may call besides loopback ones";
+    cors_origins "BACKSTITCH_CORS_ORIGINS": "web pages that may call; unset means loopback ones without keys";
+    memory_budget "BACKSTITCH_MEMORY_BUDGET" = "768": "MiB for what many requests hold at once";
+    body_grace "BACKSTITCH_BODY_GRACE" = "30": "seconds for a body besides its size at 64 kB/s";
+    stall "BACKSTITCH_STALL" = "30": "seconds that a client may take nothing of a response";
+    requests "BACKSTITCH_REQUESTS" = "512": "requests worked on at once";
+    connection_requests "BACKSTITCH_CONNECTION_REQUESTS" = "16": "those of one connection";
+    stored_response "BACKSTITCH_STORED_ANSWER" = "1048576": "bytes stored of a response to an idempotency key";
+    body_values "BACKSTITCH_BODY_VALUES" = "500000": "values in the JSON of one body";
+    body_limit "BACKSTITCH_BODY_LIMIT" = "4194304": "bytes of a request body";
+    edit_limit "BACKSTITCH_EDIT_LIMIT" = "16777216": "bytes of a body that writes states or messages";
+    page_bytes "BACKSTITCH_PAGE_BYTES" = "8388608": "bytes at which pages of messages or events end";
+    graph_defaults "LANGGRAPH_CONFIG": "config and context of runs, as JSON by graph";
+    assistant_bytes "BACKSTITCH_ASSISTANT_BYTES" = "262144": "bytes of one version of an assistant";
+    assistant_versions "BACKSTITCH_ASSISTANT_VERSIONS" = "1000": "versions of one assistant";
+    thread_ttl "BACKSTITCH_THREAD_TTL": "minutes after which new threads expire that name no ttl";
+    thread_ttl_strategy "BACKSTITCH_THREAD_TTL_STRATEGY" = "delete": "delete or keep_latest";
+    sweep_interval "BACKSTITCH_SWEEP_INTERVAL" = "300": "seconds between sweeps of expired threads";
+    crons "BACKSTITCH_CRONS" = "true": "whether this process creates the runs of crons";
+    cron_bytes "BACKSTITCH_CRON_BYTES" = "262144": "bytes of a cron's payload and metadata";
+    max_crons "BACKSTITCH_MAX_CRONS" = "50000": "crons of one principal";
+    max_assistants "BACKSTITCH_MAX_ASSISTANTS" = "50000": "assistants of one principal";
+    max_store_items "BACKSTITCH_MAX_STORE_ITEMS" = "1000000": "items of long-term memory of one principal";
+    store_item_bytes "BACKSTITCH_STORE_ITEM_BYTES" = "1048576": "bytes of one such item";
+    store_scan_items "BACKSTITCH_STORE_SCAN_ITEMS" = "50000": "items that one search reads";
+    store_scan_bytes "BACKSTITCH_STORE_SCAN_BYTES" = "67108864": "bytes that one search reads";
+    store_page_bytes "BACKSTITCH_STORE_PAGE_BYTES" = "16777216": "bytes in one page of a search";
+    public_docs "BACKSTITCH_PUBLIC_DOCS" = "false": "true: /docs and /openapi.json need no key";
+    webhook_allow_loopback "BACKSTITCH_WEBHOOK_ALLOW_LOOPBACK" = "false": "true: webhooks may go to this machine";
+    webhook_require_https "BACKSTITCH_WEBHOOK_REQUIRE_HTTPS" = "false": "true: webhooks must be https URLs";
+    webhook_hosts "BACKSTITCH_WEBHOOK_HOSTS": "receivers that may be called although they are not public";
+    webhook_secret "BACKSTITCH_WEBHOOK_SECRET", masked mask_all: "signs deliveries of webhooks";
+    openai_api_key "OPENAI_API_KEY", masked mask_all: "key of the chat model";
+    openai_base_url "OPENAI_BASE_URL", masked mask_url: "server of the chat model";
+    openai_model "OPENAI_MODEL": "name of the chat model";
+    embedding_model "BACKSTITCH_EMBEDDING_MODEL": "model by which long-term memory is searched";
+    embedding_fields "BACKSTITCH_EMBEDDING_FIELDS" = "$": "which texts of items are embedded";
+};

@@ -46,8 +46,13 @@ pub(super) async fn page(call: Call) -> Result<Response<Body>, Error> {
     } else {
         &*KEYED
     };
+    html(page.clone())
+}
+
+/// A response with a page of HTML that needs nothing but the one style.
+pub(super) fn html(page: impl Into<Bytes>) -> Result<Response<Body>, Error> {
     let policy = HeaderValue::from_str(&POLICY).map_err(|error| Error::internal(&error))?;
-    let mut response = Response::new(body::full(page.clone()));
+    let mut response = Response::new(body::full(page));
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
@@ -56,6 +61,16 @@ pub(super) async fn page(call: Call) -> Result<Response<Body>, Error> {
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(X_CONTENT_TYPE_OPTIONS, nosniff);
     Ok(response)
+}
+
+/// A page of HTML with this title around what is its body already.
+pub(super) fn frame(title: &str, body: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
+         <style>{STYLE}</style></head><body>{body}</body></html>"
+    )
 }
 
 /// The page of a document.
@@ -177,7 +192,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

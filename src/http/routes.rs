@@ -5,7 +5,7 @@ use super::{
     a2a, assistants, branches, crons, diff, docs, events, forks, mcp, members, messages, metrics,
     openapi, protocol, runs,
     server::router::{Route, routes},
-    state, store, system, tags, threads, tree_view, wire,
+    start_page, state, store, system, tags, threads, tree_view, wire,
 };
 use crate::value::Map;
 
@@ -17,7 +17,7 @@ use crate::value::Map;
 /// body, 401, 403 and 503 to all that are not public.
 pub(super) const TABLE: &[Route] = routes! {
     "/" {
-        GET | HEAD root = system::ok: Public { query wire::system::OkQuery, 200 wire::system::Health, 422, 503 }
+        GET | HEAD root = start_page::root: Public { query wire::system::OkQuery, 200 wire::system::Health, page 200, 422, 503 }
     }
     "/ok" {
         GET | HEAD ok = system::ok: Public { query wire::system::OkQuery, 200 wire::system::Health, 422, 503 }

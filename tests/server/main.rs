@@ -40,6 +40,7 @@ mod replicas;
 mod restart;
 mod sdk;
 mod shutdown;
+mod start;
 mod stateless;
 mod storage_bytes;
 mod store;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode, Version,
     body::{Body as _, Incoming},
-    header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, LOCATION, ORIGIN},
+    header::{CONNECTION, CONTENT_LENGTH, CONTENT_LOCATION, HOST, HeaderValue, LOCATION, ORIGIN},
     http::{request::Parts, uri::PathAndQuery},
     upgrade::OnUpgrade,
 };
@@ -70,6 +70,8 @@ impl Dispatcher {
         let busy = connection.activity.enter(version == Version::HTTP_2);
         let origin = request.headers().get(ORIGIN).cloned();
         let is_head = request.method() == Method::HEAD;
+        let id = request_id(request.headers());
+        let line = RequestLine::of(&request, &id);
         let closes = request
             .headers()
             .get(CONNECTION)
@@ -81,8 +83,9 @@ impl Dispatcher {
         } else if let Some(response) = cors.preflight(request.method(), request.headers()) {
             response
         } else {
-            self.respond(connection, request).await
+            self.respond(connection, request, id).await
         };
+        line.log(&response);
         cors.mark(origin.as_ref(), response.headers_mut());
         if closes || version == Version::HTTP_2 {
             response.headers_mut().remove(CONNECTION);
@@ -99,14 +102,19 @@ impl Dispatcher {
         Ok(response.map(|body| Guarded::new(body, busy, progress, limit)))
     }
 
-    async fn respond(&self, connection: Connection, request: Request<Incoming>) -> Response<Body> {
+    async fn respond(
+        &self,
+        connection: Connection,
+        request: Request<Incoming>,
+        id: Arc<str>,
+    ) -> Response<Body> {
         let begin = Instant::now();
         let path = self.routes.template(request.uri().path());
         let method = method_name(request.method());
         let traceparent = request.headers().get("traceparent");
         let traceparent = traceparent.and_then(|text| text.to_str().ok());
         let span = trace::request(method, path, traceparent);
-        let work = self.carry_out(connection, request);
+        let work = self.carry_out(connection, request, id);
         let response = work.instrument(span.clone()).await;
         let status = response.status().as_u16();
         trace::responded(&span, status);
@@ -124,6 +132,7 @@ impl Dispatcher {
         &self,
         connection: Connection,
         request: Request<Incoming>,
+        id: Arc<str>,
     ) -> Response<Body> {
         let (mut parts, incoming) = request.into_parts();
         let incoming = Unread::new(incoming);
@@ -152,7 +161,6 @@ impl Dispatcher {
                 return response;
             }
         };
-        let id = request_id(&parts.headers);
         let admins = &self.shared.options.admins;
         let access = match route.right.access(&client, &id, admins) {
             Ok(access) => access,
@@ -247,6 +255,37 @@ impl Dispatcher {
         let principal = client.is_known.then_some(&client.principal);
         let slot = slots.take(&connection.slots, principal).await?;
         Ok((slot.into(), vec![memory]))
+    }
+}
+
+/// A request in the log; nothing of it is stored unless it is logged. The query stays out, since clients put
+/// values there.
+struct RequestLine(Option<(Method, String, Arc<str>, Instant)>);
+
+impl RequestLine {
+    fn of<B>(request: &Request<B>, id: &Arc<str>) -> Self {
+        Self(tracing::enabled!(tracing::Level::DEBUG).then(|| {
+            let path = request.uri().path().to_owned();
+            (request.method().clone(), path, id.clone(), Instant::now())
+        }))
+    }
+
+    /// Logs it once the head of its response is there, with the run that it created.
+    fn log(self, response: &Response<Body>) {
+        let Some((method, path, request_id, begin)) = self.0 else {
+            return;
+        };
+        let resource = response.headers().get(CONTENT_LOCATION);
+        let resource = resource.and_then(|value| value.to_str().ok());
+        tracing::debug!(
+            %method,
+            path,
+            status = response.status().as_u16(),
+            milliseconds = begin.elapsed().as_secs_f64() * 1000.0,
+            request_id = &*request_id,
+            resource,
+            "request"
+        );
     }
 }
 

@@ -10,7 +10,15 @@ use crate::checkpoint;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The directory cannot be created or written.
-    #[error("the data directory {} cannot be used: {source}", path.display())]
+    #[error(
+        "the data directory {} cannot be used: {source}{}",
+        path.display(),
+        if path.is_file() {
+            "; it is a file: name the folder that the database is to be in (BACKSTITCH_DATA, --data)"
+        } else {
+            "; choose another one (BACKSTITCH_DATA, --data)"
+        }
+    )]
     Folder {
         /// The directory.
         path: PathBuf,

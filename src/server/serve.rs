@@ -1,0 +1,122 @@
+//! Serving: the services start, the server listens, says so, and drains when it is asked to stop.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    author::Author,
+    greeting,
+    listen::{Stop, addresses, announce, bind},
+    storages::{open, patience},
+};
+use crate::{cli::Serving, config::Settings, graph::Compiled, http, runs};
+
+/// Serves the graphs until a signal or the caller stops it.
+pub(super) async fn serve(
+    graphs: Vec<(Arc<str>, Arc<Compiled>)>,
+    author: Author,
+    settings: Settings,
+    serving: Serving,
+) -> anyhow::Result<()> {
+    let addresses = addresses(&settings).await?;
+    let author = author.with_defaults(&settings, &graphs)?;
+    let author = author.with_embeddings(&settings)?;
+    let (parts, keys) = open(&settings, author).await?;
+    let drain = CancellationToken::new();
+    let options = runs::Options {
+        lease: settings.lease,
+        drain: settings.drain,
+        poll: settings.poll,
+        stream_memory: settings.memory_budget / 3,
+        stream_retention: settings.stream_retention,
+        stream_log: settings.stream_log,
+        patience: patience(&settings),
+        slots: settings.slots,
+        max_queued: settings.max_queued,
+        max_tasks: settings.max_tasks,
+        run_ahead: settings.run_ahead,
+        state_memory: settings.memory_budget / 3,
+        thread_ttl: settings.thread_ttl,
+        sweep_interval: settings.sweep_interval,
+        ..runs::Options::default()
+    };
+    let greeting = greeting::Greeting::new(&settings, &graphs);
+    let services = http::Services::new(parts, keys, graphs, options, drain.clone());
+    services.start().await.context("the storage failed")?;
+    let listener = bind(&settings, &addresses).await?;
+    let local = listener.local_addr()?;
+    let mut stop = match serving {
+        Serving::Program => {
+            let stop = Stop::signals()?;
+            announce(&format!("listening on http://{local}"))?;
+            greeting.print(local);
+            stop
+        }
+        Serving::Inside { ready, stop } => {
+            // Nobody waits for the address when the command has ended already.
+            ready.send(local).ok();
+            Stop::Caller(stop)
+        }
+    };
+    let options = http_options(settings);
+    let cut = CancellationToken::new();
+    let server = http::Server::new(services.clone(), options, drain.clone(), cut.clone());
+    let server = tokio::spawn(server.serve(listener));
+    stop.requested().await;
+    drain.cancel();
+    tracing::info!("draining");
+    let drained = async {
+        services.runs().drain().await;
+        // Of runs that end in time streams show the end; the others go on elsewhere.
+        cut.cancel();
+        server.await
+    };
+    tokio::select! {
+        ended = drained => Ok(ended?),
+        // Whoever asks again does not want to wait. What is stored stays.
+        signal = stop.requested() => {
+            tracing::warn!("stopping at once");
+            #[cfg(feature = "mcp")]
+            crate::llm::mcp::end_all();
+            std::process::exit(128 + signal.as_raw_value())
+        }
+    }
+}
+
+/// The options of the HTTP server that the settings name.
+fn http_options(settings: Settings) -> http::Options {
+    let keys = settings.api_keys.iter();
+    let keys = http::Keys::new(keys.map(|one| (&*one.principal, one.key.reveal())));
+    http::Options {
+        max_streams: settings.max_streams,
+        // A page that anybody may open must not use a key of the person who opens it.
+        cors: settings.cors.unwrap_or(if keys.is_open() {
+            http::Cors::Loopback
+        } else {
+            http::Cors::Origins(vec![])
+        }),
+        hosts: settings.hosts,
+        body_memory: settings.memory_budget / 3,
+        page_bytes: settings.page_bytes,
+        body_values: settings.body_values,
+        body_limit: settings.body_limit,
+        edit_limit: settings.edit_limit,
+        body_grace: settings.body_grace,
+        stall_timeout: settings.stall,
+        stored_response: settings.stored_response,
+        max_requests: settings.requests,
+        connection_requests: settings.connection_requests,
+        keys,
+        admins: settings
+            .admins
+            .iter()
+            .map(|name| name.as_str().into())
+            .collect(),
+        webhooks: settings.webhooks,
+        public_docs: settings.public_docs,
+        public_metrics: settings.public_metrics,
+        ..http::Options::default()
+    }
+}

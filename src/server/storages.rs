@@ -1,0 +1,111 @@
+//! The storage that the settings name, opened in all its roles.
+
+use std::sync::Arc;
+
+use super::author::Author;
+use crate::{
+    assistants,
+    config::{Settings, Storage},
+    contention::Patience,
+    crons, idempotency,
+    runs::{self, Parts},
+    storage::{postgres, sqlite},
+    store, stream, webhooks,
+};
+
+/// Brings the database to the newest schema.
+pub(super) async fn migrate(settings: Settings) -> anyhow::Result<()> {
+    match &settings.storage {
+        Storage::Postgres(url) => {
+            let applied = postgres::migrate(url.reveal()).await?;
+            tracing::info!(applied, "the database has the newest schema");
+        }
+        // Opening it brings it to the newest schema.
+        Storage::Sqlite(_) | Storage::Memory => drop(open(&settings, Author::default()).await?),
+    }
+    Ok(())
+}
+
+/// The storage that the settings name, as the parts of the services and as the store of keys.
+pub(super) type Storages = (Parts, Arc<dyn idempotency::Store>);
+
+pub(super) fn patience(settings: &Settings) -> Patience {
+    Patience {
+        waiting: settings.max_waiting,
+        ..Patience::default()
+    }
+}
+
+/// The storage the settings name, in all its roles.
+pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
+    fn parts<T>(store: T, settings: &Settings, author: Author) -> Storages
+    where
+        T: crate::checkpoint::Saver
+            + crate::tree::Store
+            + crate::tree::projection::Store
+            + runs::Store
+            + idempotency::Store
+            + store::Store
+            + assistants::Store
+            + crons::Store
+            + stream::log::Log
+            + webhooks::outbox::Store,
+    {
+        let store = Arc::new(store);
+        let parts = Parts {
+            saver: store.clone(),
+            tree: store.clone(),
+            runs: store.clone(),
+            crons: crons::Service::new(
+                store.clone(),
+                settings.crons.clone(),
+                crons::Clock::default(),
+                patience(settings),
+            ),
+            items: store::Service::new(
+                store.clone(),
+                settings.items,
+                author.shared,
+                author.embedder,
+            ),
+            log: store.clone(),
+            projections: store.clone(),
+            assistants: store.clone(),
+            defaults: author.defaults,
+            assistant_limits: settings.assistants,
+            outbox: store.clone(),
+            sender: webhooks::Sender::new(
+                settings.webhooks.clone(),
+                settings.webhook_secret.clone(),
+            ),
+        };
+        (parts, store)
+    }
+    let limit = settings.read_limit;
+    Ok(match &settings.storage {
+        Storage::Postgres(url) => {
+            // Under an advisory lock: replicas may start at once.
+            postgres::migrate(url.reveal()).await?;
+            let options = postgres::Options {
+                patience: patience(settings),
+                read_limit: settings.read_limit,
+                notifications: settings.notifications,
+                ..postgres::Options::new(url.reveal()).with_connections(settings.connections)
+            };
+            let store = postgres::Store::connect(options).await?;
+            parts(store, settings, author)
+        }
+        Storage::Sqlite(folder) => {
+            let options = sqlite::Options {
+                path: folder.clone(),
+                synchronous_off: false,
+            };
+            let store = tokio::task::spawn_blocking(move || sqlite::Store::open(options)).await??;
+            parts(store.with_read_limit(limit), settings, author)
+        }
+        Storage::Memory => {
+            let store = tokio::task::spawn_blocking(sqlite::Store::private).await??;
+            parts(store.with_read_limit(limit), settings, author)
+        }
+    })
+}
