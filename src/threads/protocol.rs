@@ -1,6 +1,7 @@
 //! The events of the event-streaming protocol on a thread: those of all runs that can be replayed, from
 //! the first one on, in one order.
 
+mod attempts;
 mod expired;
 mod numbers;
 
@@ -235,19 +236,13 @@ impl ThreadEvents {
                     let facts = self.facts(run).await;
                     self.runs.insert(run, RunEvents::new(facts));
                 }
+                self.begin_attempt(run, number).await;
                 let (Some(frame), Some(events)) = (self.pending.front(), self.runs.get_mut(&run))
                 else {
                     return;
                 };
                 self.last = Some(run);
-                let (event, ns, data) = frame.event();
-                let frame = Recorded {
-                    event,
-                    ns,
-                    data: str::from_utf8(data).unwrap_or_default(),
-                    number,
-                };
-                events.push(&frame, &mut self.out);
+                events.push(&recorded(frame, number), &mut self.out);
             }
             Subject::End(run) => {
                 if !self.runs.contains_key(&run) {
@@ -318,6 +313,17 @@ impl ThreadEvents {
                 }
             }
         }
+    }
+}
+
+/// A frame as it is converted.
+fn recorded(frame: &ThreadFrame, number: u64) -> Recorded<'_> {
+    let (event, ns, data) = frame.event();
+    Recorded {
+        event,
+        ns,
+        data: str::from_utf8(data).unwrap_or_default(),
+        number,
     }
 }
 

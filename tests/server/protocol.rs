@@ -1,6 +1,7 @@
 //! The event-streaming protocol: commands, and the events of a thread, as clients meet them.
 
 mod commands;
+mod cut_readers;
 mod events;
 mod gone;
 mod recorded;

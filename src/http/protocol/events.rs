@@ -72,7 +72,7 @@ fn frames(
                     }
                 }
                 // The client was elsewhere before: what it has is none of these.
-                Next::Replayed if events.seq() < since => {
+                Next::Replayed if events.is_ahead(since).await => {
                     since = 0;
                     events.restart();
                 }

@@ -212,7 +212,11 @@ async fn talk(
                     return End::Close(CloseCode::Policy, reason);
                 }
                 Some(Next::Event(event)) if session.admit(&event) => vec![text_of(&event)],
-                Some(Next::Event(_) | Next::Replayed) => vec![],
+                Some(Next::Event(_)) => vec![],
+                Some(Next::Replayed) => {
+                    session.begin_anew_where_ahead().await;
+                    vec![]
+                }
                 Some(Next::Lagged) => {
                     return End::Close(CloseCode::from(TRY_LATER), "The events were read too slowly");
                 }

@@ -62,6 +62,15 @@ impl Graphs {
         }
     }
 
+    /// Whether the graph at `ns`, which has begun if it is the root, has come as far as that.
+    pub fn has_come_to(&self, ns: &Namespace, status: Status) -> bool {
+        if ns.is_empty() {
+            return status == self.status;
+        }
+        let found = self.inner.get(ns);
+        found.is_some_and(|found| status == Status::Started || status == *found)
+    }
+
     /// The namespaces whose beginning is to be announced now that something of `ns` is shown: its
     /// own, and before it those of the graphs around it.
     pub fn announce(&mut self, ns: &Namespace) -> Vec<Namespace> {

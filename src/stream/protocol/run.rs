@@ -16,6 +16,7 @@ use super::{
 use crate::{
     engine::Interrupt,
     id::RunId,
+    stream::log::ATTEMPT_FRAMES,
     value::{Map, Value},
 };
 
@@ -96,6 +97,8 @@ pub struct RunEvents {
     interrupted: Option<(u64, Vec<u8>)>,
     /// The message of its failure.
     failure: Option<Arc<str>>,
+    /// The graphs of an attempt that died, as its reader was shown them.
+    shown: Option<Graphs>,
 }
 
 impl RunEvents {
@@ -115,8 +118,23 @@ impl RunEvents {
             stopped: false,
             interrupted: None,
             failure: None,
+            shown: None,
             facts,
         }
+    }
+
+    /// Whether the last frame was of an attempt before the one that a frame is of.
+    pub fn is_before_attempt_of(&self, number: u64) -> bool {
+        let attempt = |number: u64| number.saturating_sub(1) / ATTEMPT_FRAMES;
+        self.frame.0 > 0 && attempt(self.frame.0) < attempt(number)
+    }
+
+    /// Goes on with what is left of an attempt that died, `left`. The reader was shown more of it, of
+    /// which beginnings and ends of graphs have ids that the next attempt uses too: these are not
+    /// shown twice.
+    pub fn replace_by(&mut self, left: Self) {
+        let shown = std::mem::replace(self, left);
+        self.shown = shown.begun.then_some(shown.graphs);
     }
 
     /// The graphs of the run as a tree.
@@ -392,6 +410,12 @@ impl RunEvents {
     }
 
     fn lifecycle(&mut self, ns: &Namespace, status: Status, error: Option<&str>, out: &mut Output) {
+        let shown = self.shown.as_ref();
+        if shown.is_some_and(|shown| shown.has_come_to(ns, status)) {
+            out.seq += 1;
+            self.frame.1 += 1;
+            return;
+        }
         let graph = self.graphs.name.clone();
         let name = if ns.is_empty() {
             &*graph

@@ -1,7 +1,9 @@
 //! Tests of the events that recorded frames become.
 
 use super::*;
-use crate::{id::RunId, value::Value};
+use std::collections::VecDeque;
+
+use crate::{id::RunId, stream::log::ATTEMPT_FRAMES, value::Value};
 
 const RUN: &str = "01a1fafc-3b82-7060-a0e0-9d3f4b148f0c";
 
@@ -362,4 +364,68 @@ fn an_event_is_written_as_official_servers_write_it() {
          \"data\":{{\"event\":\"running\",\"graph_name\":\"agent\"}}}}}}\r\nid: 1\r\n\r\n"
     );
     assert_eq!(String::from_utf8(out).unwrap(), expected);
+}
+
+#[test]
+fn of_the_attempt_after_a_crash_each_reader_gets_the_same_events() {
+    let run = || {
+        RunEvents::new(RunFacts {
+            run: RUN.parse::<RunId>().unwrap(),
+            graph: "agent".into(),
+            is_protocol: true,
+        })
+    };
+    let push = |events: &mut RunEvents, first: u64, frames: &[Frame<'_>]| {
+        let mut out = Output {
+            wanted: Channels::all(),
+            ..Output::default()
+        };
+        for (number, (event, ns, data)) in (first..).zip(frames) {
+            let frame = Recorded {
+                event,
+                ns,
+                data,
+                number,
+            };
+            events.push(&frame, &mut out);
+        }
+        out.events
+    };
+    let text = piece("m1", r#""content":"half""#);
+    let frames = [
+        METADATA,
+        ("values", "", "{}"),
+        ("values", "child:1", "{}"),
+        ("messages", "child:1", &*text),
+    ];
+    let next = ATTEMPT_FRAMES + 1;
+    for left in 0..=frames.len() {
+        let mut live = run();
+        push(&mut live, 1, &frames);
+        assert!(!live.is_before_attempt_of(ATTEMPT_FRAMES));
+        assert!(live.is_before_attempt_of(next));
+        let mut late = run();
+        let before = push(&mut late, 1, &frames[..left]);
+        let mut replayed = run();
+        push(&mut replayed, 1, &frames[..left]);
+        live.replace_by(replayed);
+        let live = push(&mut live, next, &frames);
+        let mut late = push(&mut late, next, &frames);
+        let numbers = |events: &VecDeque<Event>| -> Vec<_> {
+            events.iter().map(|event| event.id.clone()).collect()
+        };
+        assert!(
+            numbers(&before)
+                .iter()
+                .all(|id| !numbers(&late).contains(id))
+        );
+        // The beginnings that the live reader was shown before the crash have the same ids.
+        late.retain(|event| event.method != Method::Lifecycle);
+        assert_eq!(numbers(&live), numbers(&late), "{left}");
+        assert_eq!(
+            lines(live.as_slices().0),
+            lines(late.make_contiguous()),
+            "{left}"
+        );
+    }
 }

@@ -22,6 +22,7 @@ use super::*;
 on_both_storages!(
     a_conversation_has_commands_replies_and_events_on_one_connection,
     a_later_subscription_gets_what_it_has_missed_once,
+    a_subscription_that_was_ahead_of_the_log_gets_all_of_it,
     messages_that_cannot_be_taken_close_the_connection,
     a_handshake_needs_a_key_and_all_of_its_headers,
     a_shutdown_says_that_the_client_should_come_back,
@@ -203,6 +204,31 @@ fn a_later_subscription_gets_what_it_has_missed_once(place: &Place) {
         assert_eq!(reply["result"]["replayed_events"], missed.len());
         for event in missed {
             assert_eq!(socket.read().await.unwrap(), event);
+        }
+    });
+}
+
+fn a_subscription_that_was_ahead_of_the_log_gets_all_of_it(place: &Place) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = new_thread();
+    start(&client, &thread, "counter", json!({"count": 1, "log": []}));
+    let all = super::events(&client, &thread, &["values", "lifecycle", "updates"], 1);
+    let is_update = |event: &&Value| event["method"] == "updates";
+    block_on(async {
+        let mut socket = connect(&server, &thread, None).await.unwrap();
+        let ahead = json!({"channels": ["lifecycle", "values"], "since": 1_000_000});
+        socket.command("subscription.subscribe", ahead).await;
+        let found = socket.run().await;
+        assert!(
+            found
+                .iter()
+                .eq(all.iter().filter(|event| !is_update(event)))
+        );
+        let ahead = json!({"channels": ["updates"], "since": 1_000_000});
+        socket.command("subscription.subscribe", ahead).await;
+        for event in all.iter().filter(is_update) {
+            assert_eq!(socket.read().await.unwrap(), *event);
         }
     });
 }

@@ -84,6 +84,32 @@ impl Session {
         is_admitted
     }
 
+    /// Lets those subscriptions begin with the first event that name one which the thread never had:
+    /// their client was elsewhere before.
+    pub async fn begin_anew_where_ahead(&mut self) {
+        let Some(events) = &mut self.events else {
+            return;
+        };
+        let mut ahead = vec![];
+        for (number, (_, one)) in self.subscriptions.iter().enumerate() {
+            if events.is_ahead(one.since).await {
+                ahead.push(number);
+            }
+        }
+        if ahead.is_empty() {
+            return;
+        }
+        let passed = events.seq();
+        for (number, (_, one)) in self.subscriptions.iter_mut().enumerate() {
+            one.since = if ahead.contains(&number) {
+                0
+            } else {
+                one.since.max(passed)
+            };
+        }
+        events.restart();
+    }
+
     /// Carries out a command, and returns what is to be sent: the reply, and events that a new
     /// subscription has missed.
     pub async fn carry_out(&mut self, text: &[u8]) -> Result<Vec<Message>, End> {
@@ -133,7 +159,7 @@ impl Session {
     }
 
     async fn subscribe(&mut self, params: &Value, missed: &mut Vec<Event>) -> Result<Map, Fault> {
-        let subscription = Subscription::read(params).map_err(Fault::argument)?;
+        let mut subscription = Subscription::read(params).map_err(Fault::argument)?;
         if self.subscriptions.len() >= SUBSCRIPTIONS {
             let message = format!("a connection has at most {SUBSCRIPTIONS} subscriptions");
             return Err(Fault::new(Code::InvalidArgument, message));
@@ -148,6 +174,9 @@ impl Session {
             Some(mut events) => {
                 // What the other subscriptions have passed over.
                 let passed = events.seq();
+                if events.is_ahead(subscription.since).await {
+                    subscription.since = 0;
+                }
                 let (mut fresh, _) = self.threads.protocol_events(self.thread, channels.clone());
                 while passed > 0
                     && let Next::Event(event) = fresh.next().await
