@@ -71,7 +71,8 @@ impl Reader {
         match self {
             Self::Sse(open) => {
                 let event = open.event_or_break().ok()?;
-                let event = event.expect("the stream stays open");
+                assert!(event.is_some(), "the stream stays open");
+                let event = event?;
                 check(&event);
                 Some(event.data)
             }
