@@ -1,6 +1,15 @@
 //! The command line of the server: its subcommands and their settings.
 
+mod chat;
+mod diff;
+mod drawing;
 mod open_files;
+mod people;
+mod screen;
+mod state;
+mod tail;
+mod threads;
+mod tree;
 
 use std::{ffi::OsString, io::Write, net::SocketAddr, path::Path, process::ExitCode};
 
@@ -15,7 +24,7 @@ use crate::{
 };
 
 /// The subcommand of the command line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Command {
     /// Serve requests until SIGTERM or SIGINT.
     #[default]
@@ -26,6 +35,8 @@ pub enum Command {
     Migrate,
     /// Print the version.
     Version,
+    /// Work with a server.
+    People(people::Command),
 }
 
 /// What `--version` and `--help` show of the program, where its author says it.
@@ -93,6 +104,8 @@ enum Words {
     Migrate,
     /// Print the version
     Version,
+    #[command(flatten)]
+    People(people::Command),
 }
 
 #[derive(Subcommand, Debug)]
@@ -144,6 +157,7 @@ where
         Some(Words::Config(Config::Show)) => Command::ConfigShow,
         Some(Words::Migrate) => Command::Migrate,
         Some(Words::Version) => Command::Version,
+        Some(Words::People(command)) => Command::People(command),
     };
     Ok(Invocation {
         command,
@@ -174,6 +188,15 @@ where
             let (name, version) = program.identity(file.as_deref().map(Path::new));
             print(&format!("{name} {version}\n"))
         }
+        Command::People(command) => {
+            // A server for a chat logs what is wrong, unless the settings want more.
+            let level = settings.chosen_log_level().unwrap_or("warn");
+            if let Err(error) = telemetry::init(level, settings.log_format) {
+                return refuse(&error);
+            }
+            open_files::raise_limit();
+            people::run(command, settings, serve).await
+        }
         Command::Serve | Command::Migrate => {
             if let Err(error) = telemetry::init(&settings.log_level, settings.log_format) {
                 return refuse(&error);
@@ -195,11 +218,18 @@ where
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        // The reader of the output has enough, as `head` does.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&one_line(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 fn refuse(error: &dyn std::error::Error) -> ExitCode {

@@ -205,6 +205,13 @@ impl Settings {
         Self::check(&layers)
     }
 
+    /// What is logged, if somebody chose it.
+    pub fn chosen_log_level(&self) -> Option<&str> {
+        let mut shown = self.shown.iter();
+        let level = shown.find(|shown| shown.name == "log_level")?;
+        (level.origin != Origin::Default).then_some(&*self.log_level)
+    }
+
     fn check(layers: &Layers) -> Result<Self, Error> {
         let settings = KEYS.iter().map(|key| match layers.find(key) {
             Some(found) => Shown {

@@ -113,6 +113,7 @@ pub mod value;
 mod abandon;
 mod budget;
 mod cache;
+mod client;
 mod contention;
 mod metrics;
 mod trace;

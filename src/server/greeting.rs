@@ -13,6 +13,9 @@ use crate::{
     graph::Compiled,
 };
 
+/// The port that commands in another terminal call, which has not the flags and variables of this one.
+const DEFAULT_PORT: u16 = 2024;
+
 /// What is known of the server before it listens.
 pub(super) struct Greeting {
     /// Machines read the log, or nobody wants to read what is no warning.
@@ -43,16 +46,22 @@ impl Greeting {
     /// Writes it on stderr; who closed that does not want it.
     pub(super) fn print(&self, local: SocketAddr) {
         if !self.is_mute {
-            let text = self.text(local);
+            let program = std::env::args().next();
+            let text = self.text(local, program.as_deref().unwrap_or("backstitch"));
             io::stderr().lock().write_all(text.as_bytes()).ok();
         }
     }
 
-    fn text(&self, mut local: SocketAddr) -> String {
+    fn text(&self, mut local: SocketAddr, program: &str) -> String {
         if local.ip().is_unspecified() {
             local.set_ip([127, 0, 0, 1].into());
         }
         let url = format!("http://{local}");
+        let there = if local.port() == DEFAULT_PORT {
+            String::new()
+        } else {
+            format!(" --url {url}")
+        };
         let graphs = match &*self.graphs {
             [] => "none".to_owned(),
             graphs => graphs.join(", "),
@@ -70,8 +79,8 @@ impl Greeting {
             let body = format!("{{\"assistant_id\": \"{graph}\", \"input\": {input}}}");
             text += &format!(
                 "\n  Try in another terminal:\n    \
-                 curl -N {url}/runs/stream{key} -d {}\n    \
-                 curl {url}/threads/search{key} -d '{{}}'\n",
+                 {program} chat {graph}{there}\n    \
+                 curl -N {url}/runs/stream{key} -d {}\n",
                 example::quoted(&body)
             );
         }
@@ -111,7 +120,7 @@ mod tests {
     #[test]
     fn people_are_shown_what_to_try_at_an_address_that_they_can_call() {
         let local = "0.0.0.0:2024".parse().unwrap();
-        let text = greeting(&["chat", "research"]).text(local);
+        let text = greeting(&["chat", "research"]).text(local, "./agents");
         insta::assert_snapshot!(text, @r#"
 
           graphs   chat, research
@@ -119,8 +128,8 @@ mod tests {
           manual   http://127.0.0.1:2024/docs
 
           Try in another terminal:
+            ./agents chat chat
             curl -N http://127.0.0.1:2024/runs/stream -d '{"assistant_id": "chat", "input": {"messages":"Hello"}}'
-            curl http://127.0.0.1:2024/threads/search -d '{}'
         "#);
     }
 
@@ -128,7 +137,11 @@ mod tests {
     fn another_port_and_keys_are_part_of_the_commands() {
         let mut greeting = greeting(&["chat"]);
         greeting.has_keys = true;
-        let text = greeting.text("[::1]:3000".parse().unwrap());
+        let text = greeting.text("[::1]:3000".parse().unwrap(), "agents");
+        assert!(
+            text.contains("agents chat chat --url http://[::1]:3000\n"),
+            "{text}"
+        );
         assert!(text.contains("http://[::1]:3000/runs/stream"), "{text}");
         assert!(
             text.contains("-H \"x-api-key: $BACKSTITCH_API_KEY\""),
@@ -138,7 +151,7 @@ mod tests {
 
     #[test]
     fn without_graphs_there_is_nothing_to_try() {
-        let text = greeting(&[]).text("127.0.0.1:2024".parse().unwrap());
+        let text = greeting(&[]).text("127.0.0.1:2024".parse().unwrap(), "agents");
         assert!(
             text.contains("graphs   none") && !text.contains("Try"),
             "{text}"

@@ -49,6 +49,7 @@ const ROOMS: &[(&str, u8)] = &[
     ("idempotency", 8),
     ("storage", 9),
     ("http", 9),
+    ("client", 10),
     ("config", 10),
     ("telemetry", 10),
     ("server", 10),
@@ -63,7 +64,10 @@ const ROOMS: &[(&str, u8)] = &[
 ];
 
 /// Rooms that only these others may name, whatever their heights.
-const CLOSED_ROOMS: &[(&str, &[&str])] = &[("storage", &["storage", "cli", "server", "local"])];
+const CLOSED_ROOMS: &[(&str, &[&str])] = &[
+    ("storage", &["storage", "cli", "server", "local"]),
+    ("client", &["client", "cli"]),
+];
 
 /// Foreign crates that stay behind one door: (crate, the only paths that may name it).
 const CLOSED_CRATES: &[(&str, &[&str])] = &[
@@ -80,7 +84,10 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("process_wrap", &["llm/mcp"]),
     ("clap", &["cli", "config"]),
     ("quick_cache", &["cache"]),
-    ("reqwest", &["llm", "telemetry/otel", "webhooks/sender"]),
+    (
+        "reqwest",
+        &["client", "llm", "telemetry/otel", "webhooks/sender"],
+    ),
     ("opentelemetry", &["telemetry/otel", "trace/propagation"]),
     (
         "opentelemetry_sdk",
@@ -92,6 +99,7 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
         "tracing_opentelemetry",
         &["telemetry/otel", "trace/propagation"],
     ),
+    ("sse_stream", &["client"]),
     ("url", &["webhooks/policy"]),
     ("ipnet", &["webhooks/policy"]),
     ("hmac", &["webhooks/signature"]),

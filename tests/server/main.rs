@@ -33,6 +33,7 @@ mod metrics;
 mod notifications;
 mod openapi;
 mod outage;
+mod people;
 mod protocol;
 mod quiet;
 mod receiver;

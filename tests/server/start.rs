@@ -16,7 +16,7 @@ const BROWSER: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=
 fn people_read_graphs_storage_manual_and_commands_that_work_when_it_starts() {
     let server = Setup::bundled().start();
     until("the greeting is there", || {
-        server.output().contains("threads/search")
+        server.output().contains("curl -N")
     });
     let output = server.output();
     let url = server.base_url();
@@ -28,6 +28,15 @@ fn people_read_graphs_storage_manual_and_commands_that_work_when_it_starts() {
     let streamed = Command::new("sh").args(["-c", curl]).output().unwrap();
     let streamed = String::from_utf8_lossy(&streamed.stdout).into_owned();
     assert!(streamed.contains("event: values"), "{curl}\n{streamed}");
+    let mut commands = output.lines().map(str::trim);
+    let chat = commands.find(|line| line.contains(" chat chat")).unwrap();
+    let chat = format!("echo 'My name is Ada.' | {chat}");
+    let chatted = Command::new("sh").args(["-c", &chat]).output().unwrap();
+    let chatted = String::from_utf8_lossy(&chatted.stdout).into_owned();
+    assert!(
+        chatted.contains("Nice to meet you, Ada!"),
+        "{chat}\n{chatted}"
+    );
 }
 
 #[test]
