@@ -10,7 +10,7 @@ mod tools;
 
 use self::tools::Tool;
 use super::{
-    json_rpc::{self, Failure, Request},
+    json_rpc::{self, Failure, INVALID_REQUEST, Request},
     runs::of_call,
     server::{
         body::{self, Body},
@@ -70,12 +70,21 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
             "Invalid JSON-RPC message: `jsonrpc` must be \"2.0\"",
         ));
     }
-    // Notifications, and responses to requests that the server never makes.
-    let (Some(id), Some(method)) = (
-        json_rpc::id(&message),
-        message.get("method").and_then(Value::as_str),
-    ) else {
-        return Ok(body::empty(StatusCode::ACCEPTED));
+    let method = match (message.get("method"), message.get("id")) {
+        (None, None) => return Ok(malformed("Invalid message format.")),
+        // Responses to requests that the server never makes, and notifications.
+        (None, Some(_)) | (Some(_), None | Some(Value::Null)) => {
+            return Ok(body::empty(StatusCode::ACCEPTED));
+        }
+        (Some(method), Some(_)) => method,
+    };
+    let Some(id) = json_rpc::id(&message) else {
+        let refused = "Invalid JSON-RPC request: `id` must be a string or a number";
+        return Failure::new(INVALID_REQUEST, refused).into_response(&Value::Null);
+    };
+    let Some(method) = method.as_str() else {
+        let refused = "Invalid JSON-RPC request: `method` must be a string";
+        return Failure::new(INVALID_REQUEST, refused).into_response(id);
     };
     let params = json_rpc::params(&message);
     let request = params.map(|params| Request {

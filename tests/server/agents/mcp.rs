@@ -159,6 +159,7 @@ fn what_is_no_request_is_refused(place: &Place) {
         "\"x\"",
         "null",
         "{\"id\":1,\"method\":\"ping\"}",
+        "{\"jsonrpc\":\"2.0\"}",
     ] {
         let (status, text) = send(BOTH, wrong);
         assert_eq!(
@@ -170,6 +171,7 @@ fn what_is_no_request_is_refused(place: &Place) {
     for silent in [
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json!({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "counter"}}),
+        json!({"jsonrpc": "2.0", "id": null, "method": "tools/call", "params": {"name": "counter"}}),
         json!({"jsonrpc": "2.0", "id": 1, "result": {}}),
     ] {
         assert_eq!(
@@ -178,6 +180,20 @@ fn what_is_no_request_is_refused(place: &Place) {
             "{silent}"
         );
     }
+    for (id, method, echoed) in [
+        (json!({"a": 1}), json!("ping"), json!(null)),
+        (json!([1]), json!("ping"), json!(null)),
+        (json!(true), json!("ping"), json!(null)),
+        (json!(1), json!(2), json!(1)),
+    ] {
+        let wrong = json!({"jsonrpc": "2.0", "id": id, "method": method});
+        let (status, text) = send(BOTH, &wrong.to_string());
+        let message: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((status, &message["id"]), (200, &echoed), "{wrong}");
+        assert_eq!(refusal(&message).0, -32600, "{wrong}");
+    }
+    let number = json!({"jsonrpc": "2.0", "id": 1.5, "method": "ping"});
+    assert!(send(BOTH, &number.to_string()).1.contains("\"id\":1.5"));
     for (method, params, code) in [
         ("bogus", json!({}), -32601),
         ("ping", json!([1]), -32602),

@@ -180,6 +180,10 @@ fn replies_to_commands_are_as_recorded(place: &Place) {
         record.line("input.respond ", &reply);
         events(&client, &thread, &["lifecycle"], 2);
     }
+    let absent = json!({"configurable": {"checkpoint_id": "1f0a0000-0000-6000-8000-000000000000"}});
+    let start = json!({"assistant_id": "approve", "input": {"request": "x"}, "config": absent});
+    let reply = command(&client, &thread, "run.start", start);
+    record.line("run.start from a checkpoint that is not there: ", &reply);
     insta::assert_snapshot!("commands", record.text);
 }
 
@@ -268,8 +272,14 @@ fn refused_streams_are_as_recorded(place: &Place) {
     let start = json!({"assistant_id": "counter", "input": {"count": 1, "log": []}});
     let respond = json!({"interrupt_id": "0".repeat(32), "response": 1});
     for (method, params) in [("run.start", start), ("input.respond", respond)] {
-        let reply = command(&bob, &thread, method, params);
+        let reply = command(&bob, &thread, method, params.clone());
         record.line(&format!("{method} of another one's thread: "), &reply);
+        let member = format!("/threads/{thread}/members/bob");
+        let granted = talk::put(&ann, &member, &json!({"level": "reader"}));
+        assert!(granted.status < 300);
+        let reply = command(&bob, &thread, method, params);
+        record.line(&format!("{method} of a thread to read: "), &reply);
+        assert_eq!(ann.delete(&member).status, 204);
     }
     insta::assert_snapshot!("refused_streams", record.text);
 }
