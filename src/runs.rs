@@ -28,7 +28,7 @@ pub use service::{Options, Service};
 pub use shared::{Parts, Shared};
 pub use store::transitions;
 pub use store::{
-    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing, NewRun, OpenPage,
-    OpenRunState, OpenedRun, PoolState, QueueClaim, Recover, Recovered, Run, Status, Store,
-    Strategy, Tx, Undo,
+    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing, LeftResult, NewRun,
+    OpenPage, OpenRunState, OpenedRun, PoolState, QueueClaim, Recover, Recovered, Run, Status,
+    Store, Strategy, Tx, Undo,
 };

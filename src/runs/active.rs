@@ -33,6 +33,8 @@ pub struct RunHandle {
     pub reason: Arc<Mutex<Option<Value>>>,
     /// On whose behalf it runs.
     pub principal: Option<Arc<str>>,
+    /// Another process created it, and whoever waits for it is there.
+    pub is_foreign: bool,
 }
 
 impl RunHandle {
@@ -74,6 +76,7 @@ impl PendingRun {
                 cancel: CancellationToken::new(),
                 reason: Arc::default(),
                 principal,
+                is_foreign: false,
             },
             result,
             since: None,

@@ -326,8 +326,14 @@ impl Service {
     /// Ends the stream of a run that waits here, with this result.
     pub(super) fn end_as(&self, run: RunId, result: RunResult) {
         let pending = self.inner.active.lock().pending.remove(&run);
-        if let Some(pending) = pending {
+        let Some(pending) = pending else {
+            return;
+        };
+        if pending.handle.publisher.is_logged() {
+            // Its readers read the log.
             self.publish_result(pending, result);
+        } else {
+            self.publish_left(pending, result);
         }
     }
 }

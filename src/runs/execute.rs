@@ -113,7 +113,9 @@ impl Service {
                     ..stream::Options::new(run.id, run.thread, graph)
                 });
                 self.inner.hub.insert(publisher.clone());
-                PendingRun::new(publisher, run.principal.clone())
+                let mut pending = PendingRun::new(publisher, run.principal.clone());
+                pending.handle.is_foreign = true;
+                pending
             }
         };
         pending.handle.publisher.own(owner_of(slot));
@@ -133,7 +135,7 @@ impl Service {
             let error = engine::Error::value("this server has no graph for the run's assistant");
             let error = Some(error.to_value());
             let outcome = Outcome::Error;
-            self.write_final_row(&run, slot, Status::Error, outcome, error)
+            self.write_final_row(&run, slot, Status::Error, outcome, error, None)
                 .await;
             return;
         };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Error, Finish, Run, RunHandle, RunResult, Service, Status};
+use super::{Error, Finish, LeftResult, Run, RunHandle, RunResult, Service, Status};
 use crate::{
     assistants::Registered,
     checkpoint::Slot,
@@ -100,14 +100,26 @@ impl Service {
             publish_failure(handle, shown.as_ref());
             self.flush_log(handle).await;
         }
+        let result = RunResult {
+            status,
+            values,
+            interrupts,
+            error: shown,
+            is_past: false,
+        };
+        // The log has what a run with a log leaves.
+        let left = (run.temporary && !is_logged).then(|| LeftResult {
+            body: result.to_value(),
+            is_foreign: handle.is_foreign,
+        });
         // The engine may believe that it was fenced when a write only failed: the row decides.
         let mut row = self
-            .write_final_row(run, at, status, outcome, stored.clone())
+            .write_final_row(run, at, status, outcome, stored.clone(), left.clone())
             .await;
         if matches!(row, FinalRow::Fenced) && at.branch != slot.branch {
             // The branch that its first write was to make is not there.
             row = self
-                .write_final_row(run, slot, status, outcome, stored)
+                .write_final_row(run, slot, status, outcome, stored, left)
                 .await;
         }
         match row {
@@ -134,17 +146,11 @@ impl Service {
             tracing::warn!(run = %run.id, thread = %run.thread, request_id, error = %failure, "run failed");
         }
         if !is_logged {
-            publish_failure(handle, shown.as_ref());
+            publish_failure(handle, result.error.as_ref());
         } else if handle.publisher.log_end() {
             self.flush_log(handle).await;
         }
-        Some(RunResult {
-            status,
-            values,
-            interrupts,
-            error: shown,
-            is_past: false,
-        })
+        Some(result)
     }
 
     /// Waits until the frames of a run are in its log, as long as this process works.
@@ -163,6 +169,7 @@ impl Service {
         status: Status,
         outcome: Outcome,
         error: Option<Value>,
+        left: Option<LeftResult>,
     ) -> FinalRow {
         use crate::checkpoint::Error::{Fenced, Unavailable};
         fail_point!("runs::before_finish");
@@ -173,6 +180,7 @@ impl Service {
             outcome,
             error,
             delete_thread: run.temporary,
+            left,
         };
         let (mut wait, mut refusals, mut is_replaced) = (FIRST_PAUSE, 0, false);
         loop {

@@ -133,7 +133,7 @@ impl RunResult {
     }
 
     /// The last `values` events of a stream: one for each interrupt, or one.
-    fn streamed_values(&self) -> Vec<Value> {
+    pub fn streamed_values(&self) -> Vec<Value> {
         let one = |interrupts: &[Interrupt]| {
             Self {
                 interrupts: interrupts.to_vec(),

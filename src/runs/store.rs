@@ -326,6 +326,18 @@ pub struct Finish {
     pub error: Option<Value>,
     /// Delete the thread with everything in it (stateless runs).
     pub delete_thread: bool,
+    /// What is left for those who wait at other processes when the thread is deleted.
+    pub left: Option<LeftResult>,
+}
+
+/// The result of a run that goes with its thread. It is stored for ten minutes if somebody waits for it
+/// elsewhere.
+#[derive(Clone, Debug)]
+pub struct LeftResult {
+    /// The body for those who wait.
+    pub body: Value,
+    /// Another process created the run, and those who wait are there.
+    pub is_foreign: bool,
 }
 
 /// A run to delete.
@@ -388,6 +400,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends a run. `Fenced` when the epoch moved: another process has ended the row.
     async fn finish(&self, finish: Finish) -> Result<(), Error>;
+
+    /// Has the result of an open temporary run outlive it, for one who waits at this process while
+    /// another one executes it; false when there is no such run, or no other process.
+    async fn await_end(&self, run: RunId) -> Result<bool, Error>;
 
     /// One run.
     async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error>;

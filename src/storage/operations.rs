@@ -238,6 +238,7 @@ macro_rules! run_operations {
             critical runs::reclaim(worker: WorkerId, run: RunId) -> Option<ClaimedRun>;
             critical_read runs::running(worker: WorkerId) -> Vec<(RunId, Option<Value>)>;
             read runs::thread_of_run(run: RunId) -> Option<ThreadId>;
+            critical runs::await_end(run: RunId) -> bool;
             critical runs::request_cancel(run: RunId, [&] reason: Value) -> bool;
             store runs::fire([&] firing: Firing) -> Fired;
         } { $($more)* }}

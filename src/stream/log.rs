@@ -75,6 +75,8 @@ pub struct TemporaryRun {
     pub principal: Option<Arc<str>>,
     /// `{"error", "message"}` of its failure.
     pub error: Option<Value>,
+    /// What those get who wait for its end, if it was stored for them.
+    pub result: Option<Value>,
 }
 
 /// Stores the frames of runs that can be resumed. Implemented by `storage::sqlite` and

@@ -29,6 +29,7 @@ use crate::{
     engine::{Event, Kind, Sink},
     extract::RunConfig,
     id::{CheckpointId, RunId, ThreadId},
+    value::Value,
 };
 
 use self::logged::Logging;
@@ -219,6 +220,18 @@ impl Publisher {
                 out.extend_from_slice(b",\"message\":");
                 text(out, message);
                 out.push(b'}');
+            });
+        });
+    }
+
+    /// Sends values that a run has left which another process executed.
+    pub fn values(&self, values: &Value) {
+        if self.encoded[0] & bit(Kind::Values) == 0 {
+            return;
+        }
+        self.change(|state| {
+            state.buffer.push(Mode::Values.into(), "values", "", |out| {
+                values.write_json(out)
             });
         });
     }

@@ -6,9 +6,11 @@ use crate::rows::{new_run, new_thread, superstep};
 use backstitch::{
     checkpoint::{Error, Saver, Slot},
     id::{RunId, ThreadId, WorkerId},
-    runs::{Created, NewRun, Recover, Status, Store as _},
+    runs::{Created, Finish, LeftResult, NewRun, Recover, Status, Store as _},
     storage::postgres::{self, Options, Store},
-    tree::Store as _,
+    stream::log::Log,
+    tree::{Outcome, Store as _},
+    value::{Map, Value},
 };
 use test_support::{
     postgres::{Database, database, empty_database},
@@ -236,4 +238,64 @@ async fn a_request_to_cancel_reaches_the_process_that_executes_the_run_while_it_
     // Nobody reads it any more.
     store.retire(worker).await.unwrap();
     assert!(!store.request_cancel(run, reason).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_result_of_a_stateless_run_outlives_it_for_those_who_wait_elsewhere() {
+    let (_database, store) = store().await;
+    let log: &dyn Log = &store;
+    for (is_awaited, is_foreign) in [(false, false), (true, false), (false, true)] {
+        let id = ThreadId::mint();
+        let new = NewRun {
+            create_thread: Some(new_thread(id)),
+            temporary: true,
+            claim: Some(WorkerId::mint()),
+            ..new_run(id)
+        };
+        store
+            .renew(new.claim.unwrap(), Duration::from_secs(60))
+            .await
+            .unwrap();
+        let Created::Started(run, slot) = store.create_run(new).await.unwrap() else {
+            panic!("it starts at once");
+        };
+        if is_awaited {
+            assert!(store.await_end(run.id).await.unwrap());
+            assert!(
+                !store.await_end(run.id).await.unwrap(),
+                "it is awaited already"
+            );
+        }
+        let body = Value::map(Map::from([("text", "a\0b".into())]));
+        let end = Finish {
+            slot,
+            run: run.id,
+            status: Status::Success,
+            outcome: Outcome::Idle,
+            error: None,
+            delete_thread: true,
+            left: Some(LeftResult {
+                body: body.clone(),
+                is_foreign,
+            }),
+        };
+        store.finish(end).await.unwrap();
+        assert!(!store.await_end(run.id).await.unwrap(), "it has ended");
+        let ended = log.ended_run(run.id).await.unwrap();
+        let left = ended.and_then(|ended| ended.result);
+        assert_eq!(left, (is_awaited || is_foreign).then_some(body));
+    }
+    // What is not temporary is read in its row.
+    let slot = slot(&store).await;
+    let Created::Started(run, _) = store
+        .create_run(NewRun {
+            claim: Some(WorkerId::mint()),
+            ..new_run(slot.thread)
+        })
+        .await
+        .unwrap()
+    else {
+        panic!("it starts at once");
+    };
+    assert!(!store.await_end(run.id).await.unwrap());
 }

@@ -11,8 +11,14 @@ use test_support::{postgres::database, tables::connect};
 const ONLY_SQLITE: [&str; 3] = ["disk_probe.one", "purge_switch.one", "purge_switch.open"];
 
 /// What only Postgres has: one process uses a SQLite database, so that no worker's lease lapses
-/// there while another one looks on, and none cancels the runs of another one.
-const ONLY_POSTGRES: [&str; 3] = ["runs.cancel", "workers.lease", "workers.lease_until"];
+/// there while another one looks on, and none cancels the runs of another one or waits for them.
+const ONLY_POSTGRES: [&str; 5] = [
+    "ended_runs.result",
+    "runs.awaited",
+    "runs.cancel",
+    "workers.lease",
+    "workers.lease_until",
+];
 
 #[tokio::test]
 async fn both_databases_have_the_same_columns() {

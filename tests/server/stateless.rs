@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use test_support::client::{Client, Event, Open};
 use test_support::on_both_storages;
 use test_support::place::{Place, serve};
-use test_support::server::Setup;
+use test_support::server::{Server, Setup};
 use test_support::talk::{ok, slow, until, with};
 
 on_both_storages!(
@@ -225,4 +225,67 @@ fn a_stateless_run_is_its_creators_also_after_its_end(place: &Place) {
     assert_eq!(rest(ann.open("GET", &path, &[], b"")), []);
     assert_eq!(bob.get(&join).refused(404), "Run not found");
     assert_eq!(ok(ann.get(&join), 200)["seen"], json!(["work", "rest"]));
+}
+
+/// Two servers on one database with room for one run each, and a run that takes the room of the first
+/// one as long as the servers live.
+fn full_and_free() -> (Place, [Server; 2], [Client; 2]) {
+    let place = Place::postgres();
+    let first = place.start(Setup::example("reference_server").env("BACKSTITCH_SLOTS", "1"));
+    let second = first.replica();
+    let clients = [Client::of(&first), Client::of(&second)];
+    let thread = clients[0].thread();
+    clients[0]
+        .open_stream(&thread, &slow(600_000, 1))
+        .event_named("custom");
+    (place, [first, second], clients)
+}
+
+#[test]
+fn who_waits_for_a_stateless_run_gets_its_end_also_when_another_process_executes_it() {
+    let (_place, _servers, [full, _free]) = full_and_free();
+    let values = json!(["work", "rest"]);
+    let waited = ok(full.post("/runs/wait", &slow(50, 2)), 200);
+    assert_eq!(waited["seen"], values, "{waited}");
+    let asked = ok(
+        full.post(
+            "/runs/wait",
+            &json!({"assistant_id": "approve", "input": {"request": "pay"}}),
+        ),
+        200,
+    );
+    assert_eq!(asked["request"], "pay", "{asked}");
+    assert_eq!(
+        asked["__interrupt__"].as_array().map(Vec::len),
+        Some(1),
+        "{asked}"
+    );
+    let failed = ok(
+        full.post(
+            "/runs/wait",
+            &json!({"assistant_id": "failing", "input": {"fail": true}}),
+        ),
+        200,
+    );
+    assert!(failed["__error__"]["error"].is_string(), "{failed}");
+    // Its events are where it is executed; here its stream shows how it ended.
+    let events = rest(open(&full, &slow(50, 2)));
+    assert_eq!(names(&events), ["metadata", "values"]);
+    assert_eq!(events[1].data["seen"], values);
+}
+
+#[test]
+fn who_joins_a_stateless_run_at_another_process_gets_its_end() {
+    let (_place, _servers, [full, free]) = full_and_free();
+    let values = json!(["work", "rest"]);
+    for at in [&full, &free] {
+        // It is executed where there is room, until both have joined.
+        let made = ok(free.post("/runs", &slow(1500, 2)), 200);
+        let path = format!("/runs/{}", made["run_id"].as_str().unwrap());
+        let mut stream = at.open("GET", &format!("{path}/stream"), &[], b"");
+        let joined = ok(at.get(&format!("{path}/join")), 200);
+        assert_eq!(joined["seen"], values, "{joined}");
+        let events: Vec<Event> = std::iter::from_fn(|| stream.event()).collect();
+        assert_eq!(events[events.len() - 1].data["seen"], values);
+    }
 }

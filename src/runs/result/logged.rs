@@ -38,6 +38,12 @@ impl Service {
                 ..RunResult::empty(Status::Error)
             }));
         }
+        if let Some(values) = ended.result {
+            return Ok(Some(RunResult {
+                values,
+                ..RunResult::empty(Status::Success)
+            }));
+        }
         let mut last = log.end_of_run(run.run).await?;
         for _ in 0..PARTS {
             let after = (last - CHUNK_FRAMES).max(0);

@@ -9,6 +9,7 @@ use super::RunResult;
 use crate::{
     runs::{Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target},
     tree::{members::Access, read::head::Head},
+    value::Value,
 };
 
 /// How often the row of a run is read that another process executes.
@@ -81,6 +82,7 @@ impl Service {
     ) -> RunResult {
         let is_past = row.status.is_final();
         let mut changes = self.shared.hints.watch(run.thread);
+        self.await_end_of(&row).await;
         loop {
             let found = self.find_run(run.thread, run.run).await;
             let waits = match found {
@@ -112,6 +114,17 @@ impl Service {
         }
     }
 
+    /// Has the result of a run outlive it, if the run goes with its thread: this process reads it after its
+    /// end.
+    pub(in crate::runs) async fn await_end_of(&self, row: &Run) {
+        if !row.temporary || row.status.is_final() {
+            return;
+        }
+        if let Err(error) = self.shared.parts.runs.await_end(row.id).await {
+            tracing::warn!(%error, run = %row.id, "the end of a run may be missed");
+        }
+    }
+
     /// The result of a run whose row is gone: a temporary one may have left its log.
     async fn result_of_gone(&self, run: Target) -> RunResult {
         let result = self.result_of_log(run).await.unwrap_or_else(|error| {
@@ -132,6 +145,21 @@ impl Service {
             Head::default()
         });
         RunResult::of_row(row, head)
+    }
+
+    /// Publishes the result of a run that waits here and was executed elsewhere, and shows its end to those
+    /// who read its stream: what they have is the log's, or nothing.
+    pub(in crate::runs) fn publish_left(&self, pending: PendingRun, result: RunResult) {
+        let publisher = &pending.handle.publisher;
+        if let Some(error) = &result.error {
+            let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+            publisher.error(text("error"), text("message"));
+        } else if result.status == Status::Success && !publisher.is_logged() {
+            for values in result.streamed_values() {
+                publisher.values(&values);
+            }
+        }
+        self.publish_result(pending, result);
     }
 
     /// Publishes the result of a run that waits here to everybody who waits for it, and closes its

@@ -31,6 +31,8 @@ struct RemoteStream {
     /// The modes of the client; empty for everything.
     modes: Vec<Mode>,
     state: State,
+    /// Which attempt of the run was executed when its row was read.
+    attempt: i32,
     /// What another process does.
     changes: ChangeWatch,
 }
@@ -66,8 +68,16 @@ impl FrameSource for RemoteStream {
                     return Some(result.to_frames(row.id, row.attempt, &self.modes));
                 }
                 Ok(Some(_)) => Some(POLL),
-                // A temporary run leaves no row.
-                Ok(None) => None,
+                // A temporary run leaves no row, but its result for those who wait.
+                Ok(None) => {
+                    let left = self.service.result_of_log(self.run).await;
+                    if let Ok(Some(result)) = left {
+                        self.state = State::Ended;
+                        let run = self.run.run;
+                        return Some(result.to_frames(run, self.attempt, &self.modes));
+                    }
+                    None
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a run could not be read");
                     Some(POLL)
@@ -131,7 +141,9 @@ impl Service {
         if has_ended {
             return Ok((Box::new(None), true));
         }
+        self.await_end_of(&row).await;
         let frames = RemoteStream {
+            attempt: row.attempt.max(1),
             service: self.clone(),
             run,
             modes: join.modes,

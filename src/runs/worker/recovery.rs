@@ -167,11 +167,6 @@ impl Service {
         if pending.handle.publisher.log_end() {
             self.flush_log(&pending.handle).await;
         }
-        if let Some(error) = &result.error {
-            let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
-            let publisher = &pending.handle.publisher;
-            publisher.error(text("error"), text("message"));
-        }
-        self.publish_result(pending, result);
+        self.publish_left(pending, result);
     }
 }

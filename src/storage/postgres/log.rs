@@ -16,6 +16,7 @@ use crate::{
     stream::log::{
         CHUNK_FRAMES, ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun,
     },
+    value::Value,
 };
 
 /// Marks the frames of runs `o` that died, and that no checkpoint of the run stands for: those since the
@@ -96,7 +97,7 @@ DELETE FROM run_events WHERE ctid = ANY (ARRAY(
      AND (SELECT n.created_at FROM run_events n WHERE n.run_id = e.run_id ORDER BY n.first_seq DESC LIMIT 1) < now() - make_interval(secs => $1)
    LIMIT $2 FOR UPDATE OF e SKIP LOCKED))";
 
-const ENDED: &str = "SELECT thread_id, principal, error FROM ended_runs WHERE run_id = $1";
+const ENDED: &str = "SELECT thread_id, principal, error, result FROM ended_runs WHERE run_id = $1";
 
 const SWEEP_RUNS: &str = "
 DELETE FROM ended_runs WHERE ctid = ANY (ARRAY(
@@ -184,9 +185,17 @@ pub(super) async fn ended_run(db: &Object, run: RunId) -> Result<Option<Temporar
             error: column::<Option<JsonText>>(row, "error")?
                 .map(|json| json.value())
                 .transpose()?,
+            result: column::<Option<&str>>(row, "result")?
+                .map(stored_result)
+                .transpose()?,
         })
     })
     .await
+}
+
+fn stored_result(text: &str) -> Result<Value, Error> {
+    Value::from_json_slice(text.as_bytes())
+        .map_err(|error| Error::Corrupt(format!("the result of a run: {error}")))
 }
 
 pub(super) async fn end_of_run(db: &Object, run: RunId) -> Result<i64, Failure> {

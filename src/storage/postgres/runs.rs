@@ -48,7 +48,7 @@ mod undo;
 pub(super) use cancel::{CANCEL, LOCK_SLOTS, request_cancel};
 pub(super) use claim::claim;
 pub(super) use create::{batch::create_runs, create_run};
-pub(super) use finish::finish;
+pub(super) use finish::{await_end, finish};
 pub(super) use fire::fire;
 pub(super) use open_runs::{is_open, open, open_states};
 pub(super) use reclaim::reclaim;

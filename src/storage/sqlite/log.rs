@@ -141,6 +141,8 @@ pub(super) fn ended_run(db: &Connection, run: RunId) -> Result<Option<TemporaryR
             thread: id(row, 0)?,
             principal: row.get::<_, Option<String>>(1)?.map(Into::into),
             error: json_if(row, 2)?,
+            // Nobody waits at another process.
+            result: None,
         })
     })
 }

@@ -43,7 +43,7 @@ pub(super) use claim::claim;
 #[cfg(test)]
 pub(super) use claim::{BEHIND, PRINCIPAL, READY};
 pub(super) use create::{create, create_all};
-pub(super) use finish::finish;
+pub(super) use finish::{await_end, finish};
 pub(super) use fire::fire;
 pub(super) use open_runs::{is_open, open, open_states};
 pub(super) use reclaim::reclaim;

@@ -179,6 +179,7 @@ pub fn finish(run: RunId, slot: Slot) -> Finish {
         outcome: Outcome::Idle,
         error: None,
         delete_thread: false,
+        left: None,
     }
 }
 

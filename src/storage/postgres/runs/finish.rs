@@ -3,11 +3,11 @@
 use deadpool_postgres::Object;
 
 use super::super::{
-    columns::{Json, Params},
+    columns::{Json, Params, column},
     connection::{Failure, prepare},
     threads::delete,
 };
-use crate::{checkpoint::Error, runs::Finish, tree::event::codes::event_code};
+use crate::{checkpoint::Error, id::RunId, runs::Finish, tree::event::codes::event_code};
 
 /// The end of a run, with the events of
 /// [`EndedRun`](crate::runs::transitions::run_events::EndedRun): in SQL, so that it is one round trip.
@@ -21,7 +21,7 @@ WITH f AS (
 r AS (
   UPDATE runs r SET status = $7, error = $6, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
     FROM f WHERE r.tree_id = $1 AND r.run_id = $4
-  RETURNING f.head_checkpoint_id IS DISTINCT FROM r.base_checkpoint_id AS moved),
+  RETURNING f.head_checkpoint_id IS DISTINCT FROM r.base_checkpoint_id AS moved, r.awaited),
 m AS (
   UPDATE message_nodes m SET settled_checkpoint_id = (SELECT f.head_checkpoint_id FROM f)
    WHERE m.tree_id = $1 AND m.run_id = $4 AND m.node_id = (SELECT c.last_node_id FROM checkpoints c
@@ -38,8 +38,17 @@ ev AS (
   SELECT $1, f.thread_id, e.n, ",
     event_code!(RUN_FINISHED),
     ", $2, f.head_checkpoint_id, $4, CASE WHEN $7 <> 'success' THEN jsonb_build_object('status', $7::text) END FROM f, e)
-SELECT 1 FROM f"
+SELECT (SELECT r.awaited FROM r) AS awaited FROM f"
 );
+
+/// Has the result of a run outlive it.
+const LEAVE: &str = "
+INSERT INTO ended_runs (run_id, tree_id, thread_id, principal, error, result)
+SELECT r.run_id, r.tree_id, r.thread_id, r.principal, r.error, $3 FROM runs r WHERE r.tree_id = $1 AND r.run_id = $2
+ON CONFLICT DO NOTHING";
+
+const AWAIT: &str = "
+UPDATE runs SET awaited = true WHERE run_id = $1 AND temporary AND NOT awaited AND status IN ('pending', 'running')";
 
 /// Whether this end was written before and only its reply was lost.
 const FINISHED: &str = "
@@ -66,7 +75,14 @@ pub(in super::super) async fn finish(db: &mut Object, finish: &Finish) -> Result
     if finish.delete_thread {
         let transaction = db.transaction().await?;
         let row = transaction.query_opt(&statement, &params).await?;
-        if row.is_some() {
+        if let Some(row) = row {
+            let is_awaited = column::<Option<bool>>(&row, "awaited")?.unwrap_or(false);
+            let left = finish.left.as_ref();
+            if let Some(left) = left.filter(|left| is_awaited || left.is_foreign) {
+                let leave = transaction.prepare_cached(LEAVE).await?;
+                let result = left.body.to_json();
+                transaction.execute(&leave, &[&tree, &run, &result]).await?;
+            }
             delete::purge(&transaction, tree, finish.slot.thread.0).await?;
             transaction.commit().await?;
             return Ok(());
@@ -81,4 +97,10 @@ pub(in super::super) async fn finish(db: &mut Object, finish: &Finish) -> Result
     before.map(drop).ok_or_else(|| Error::Fenced.into())
 }
 
-statements!(FINISH, FINISHED);
+/// See [`runs::Store::await_end`](crate::runs::Store::await_end).
+pub(in super::super) async fn await_end(db: &Object, run: RunId) -> Result<bool, Failure> {
+    let statement = prepare(db, AWAIT).await?;
+    Ok(db.execute(&statement, &[&run.0]).await? > 0)
+}
+
+statements!(FINISH, FINISHED, LEAVE, AWAIT);
