@@ -3,6 +3,7 @@
 mod chat;
 mod diff;
 mod drawing;
+mod new;
 mod open_files;
 mod people;
 mod screen;
@@ -35,6 +36,8 @@ pub enum Command {
     Migrate,
     /// Print the version.
     Version,
+    /// Write a project.
+    New(new::Options),
     /// Work with a server.
     People(people::Command),
 }
@@ -104,6 +107,8 @@ enum Words {
     Migrate,
     /// Print the version
     Version,
+    /// Write a project of your own: a graph, its test, a server, a Dockerfile
+    New(new::Options),
     #[command(flatten)]
     People(people::Command),
 }
@@ -157,6 +162,7 @@ where
         Some(Words::Config(Config::Show)) => Command::ConfigShow,
         Some(Words::Migrate) => Command::Migrate,
         Some(Words::Version) => Command::Version,
+        Some(Words::New(options)) => Command::New(options),
         Some(Words::People(command)) => Command::People(command),
     };
     Ok(Invocation {
@@ -188,6 +194,7 @@ where
             let (name, version) = program.identity(file.as_deref().map(Path::new));
             print(&format!("{name} {version}\n"))
         }
+        Command::New(options) => new::run(&options, &mut screen::Screen::stdout()),
         Command::People(command) => {
             // A server for a chat logs what is wrong, unless the settings want more.
             let level = settings.chosen_log_level().unwrap_or("warn");

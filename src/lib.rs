@@ -216,9 +216,13 @@ pub mod internals {
     pub use crate::checkpoint::{codec::encode, frame::references};
 }
 
-/// Named by the code the derive makes.
+/// Named by the code that the macros make.
 #[doc(hidden)]
 pub use anyhow;
+#[doc(hidden)]
+pub use schemars;
+#[doc(hidden)]
+pub use serde;
 
 /// What nodes return: any error will do.
 pub type Result<T, E = anyhow::Error> = std::result::Result<T, E>;

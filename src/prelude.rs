@@ -22,4 +22,4 @@ pub use crate::{
     value::Value,
 };
 // The derive and the trait share their name.
-pub use backstitch_derive::State;
+pub use backstitch_derive::{State, data};

@@ -1,4 +1,5 @@
-//! The five mistakes graph authors make most: what the compiler says about them is frozen here.
+//! Programs of graph authors: the project that `new` writes, and the five mistakes they make most, with
+//! what the compiler says about them.
 //! After a deliberate change: `OVERWRITE=1 cargo test --test author_mistakes`.
 //!
 //! The programs are compiled against the library that Cargo built for this very test. `trybuild`
@@ -18,9 +19,11 @@ use std::{
 
 use serde_json::{Deserializer, Value};
 
+mod new_project;
+
 #[test]
 fn common_mistakes_get_helpful_compile_errors() {
-    let library = library();
+    let library = library("backstitch");
     let overwrite = env::var_os("OVERWRITE").is_some();
     let mut wrong = String::new();
     let programs = programs();
@@ -51,8 +54,8 @@ fn programs() -> Vec<PathBuf> {
     paths
 }
 
-/// The library as the build of this test made it: Cargo finds it fresh and names its file.
-fn library() -> PathBuf {
+/// A library as the build of this test made it: Cargo finds it fresh and names its file.
+fn library(name: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
@@ -84,7 +87,7 @@ fn library() -> PathBuf {
     let messages = Deserializer::from_slice(&output.stdout).into_iter::<Value>();
     let mut libraries = messages.map(Result::unwrap).filter_map(|message| {
         let target = &message["target"];
-        let this = target["name"] == "backstitch" && target["kind"][0] == "lib";
+        let this = target["name"] == name && target["kind"][0] == "lib";
         let files = message["filenames"].as_array().filter(|_| this)?.iter();
         let mut files = files.filter_map(Value::as_str);
         files

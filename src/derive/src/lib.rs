@@ -1,10 +1,12 @@
-//! `#[derive(State)]` of Backstitch: turns a plain struct into a set of named channels.
+//! `#[derive(State)]` and `#[data]` of Backstitch: a plain struct as a set of named channels, and types of
+//! what is in them.
 //!
-//! It generates an implementation of `State`, which lists the channels and decodes the struct field
+//! The derive generates an implementation of `State`, which lists the channels and decodes the struct field
 //! by field, and a `<Name>Update` builder with one setter per field.
 
 use proc_macro::TokenStream;
-use syn::{DeriveInput, parse_macro_input};
+use quote::quote;
+use syn::{DeriveInput, Error, parse_macro_input};
 
 mod emit;
 mod parse;
@@ -18,4 +20,27 @@ pub fn state(input: TokenStream) -> TokenStream {
         .map(|state| emit::emit(&state))
         .unwrap_or_else(|error| error.into_compile_error())
         .into()
+}
+
+/// Derives `Serialize`, `Deserialize` and `JsonSchema`, so that a type can be in a state, be an argument of a tool,
+/// or go to and from clients, without `serde` and `schemars` among the dependencies. Their
+/// attributes, such as `#[serde(rename = "..")]`, work as ever.
+#[proc_macro_attribute]
+pub fn data(options: TokenStream, item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as DeriveInput);
+    if !options.is_empty() {
+        let error = Error::new_spanned(&item.ident, "`#[data]` takes no options");
+        return error.into_compile_error().into();
+    }
+    quote! {
+        #[derive(
+            ::backstitch::prelude::Serialize,
+            ::backstitch::prelude::Deserialize,
+            ::backstitch::prelude::JsonSchema
+        )]
+        #[serde(crate = "::backstitch::serde")]
+        #[schemars(crate = "::backstitch::schemars")]
+        #item
+    }
+    .into()
 }
