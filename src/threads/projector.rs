@@ -3,6 +3,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use futures::FutureExt;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{Error, Service};
@@ -14,10 +15,11 @@ use crate::{
     },
 };
 
-/// Least pause after a round, in which notifications gather.
+/// Least pause before a round, in which notifications gather: a short run is one round, not one for
+/// its beginning and one for its end.
 const GATHER: Duration = Duration::from_millis(200);
-/// Pause after a round, as a multiple of its duration: under load the runs have priority, and a
-/// reader that needs a certain event in the tables does not wait for a round.
+/// Pause before a round, as a multiple of the duration of the one before: under load the runs have
+/// priority, and a reader that needs a certain event in the tables does not wait for a round.
 const REST: u32 = 4;
 /// Notified threads that are remembered; the poll of all threads finds the others.
 const REMEMBERED: usize = 10_000;
@@ -40,14 +42,29 @@ impl Service {
     /// Derives tables from events that this process wrote.
     async fn follow_own_events(&self) {
         let shared = &self.shared;
+        let mut pause = GATHER;
         loop {
-            let changed = tokio::select! {
+            let mut changed = tokio::select! {
                 () = shared.drain.cancelled() => return,
                 changed = shared.notifier.changed_threads() => changed,
             };
+            let gathered = tokio::time::sleep(pause);
+            if shared.drain.run_until_cancelled(gathered).await.is_none() {
+                return;
+            }
+            changed.extend(
+                shared
+                    .notifier
+                    .changed_threads()
+                    .now_or_never()
+                    .unwrap_or_default(),
+            );
             let changed: Vec<ThreadId> = changed.into_iter().take(REMEMBERED).collect();
-            for round in changed.chunks(ROUND) {
-                self.round(round).await;
+            for (number, round) in changed.chunks(ROUND).enumerate() {
+                if number > 0 {
+                    tokio::time::sleep(pause).await;
+                }
+                pause = self.round(round).await;
             }
         }
     }
@@ -68,7 +85,8 @@ impl Service {
             match shared.parts.projections.behind(after, SLICE).await {
                 Ok((behind, last)) => {
                     for round in behind.chunks(ROUND) {
-                        self.round(round).await;
+                        let pause = self.round(round).await;
+                        tokio::time::sleep(pause).await;
                     }
                     if last.is_some() && !behind.is_empty() {
                         // There is work: the next slice follows at once.
@@ -81,12 +99,13 @@ impl Service {
         }
     }
 
-    async fn round(&self, threads: &[ThreadId]) {
+    /// Returns the pause before the next one.
+    async fn round(&self, threads: &[ThreadId]) -> Duration {
         let begin = Instant::now();
         if let Err(error) = self.project(threads).await {
             tracing::warn!(%error, "projections could not be brought up to date");
         }
-        tokio::time::sleep(GATHER.max(begin.elapsed() * REST)).await;
+        GATHER.max(begin.elapsed() * REST)
     }
 
     /// Brings the tables up to date for some threads.
@@ -101,8 +120,9 @@ impl Service {
             left.clear();
             let mut steps = Vec::new();
             for progress in found.iter().filter(|progress| !progress.reached(None)) {
-                left.insert(progress.thread);
-                self.steps(progress, &mut steps).await?;
+                if !self.steps(progress, &mut steps).await? {
+                    left.insert(progress.thread);
+                }
             }
             if steps.is_empty() {
                 return Ok(());
@@ -112,34 +132,38 @@ impl Service {
         Ok(())
     }
 
-    /// The next step of every table that is behind.
+    /// The next step of every table that is behind; whether these bring all of them up to date with what
+    /// `progress` knows of.
     async fn steps(
         &self,
         progress: &Progress,
         steps: &mut Vec<ProjectionStep>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let heads = Projection::Heads;
         let known = progress.head.as_ref().map_or(0, |head| head.number);
         if known != progress.offsets[heads.index()] {
             // Somebody emptied the table without its offsets.
             let projections = &self.shared.parts.projections;
-            return Ok(projections
+            projections
                 .reset(Some(heads), Some(progress.thread))
-                .await?);
+                .await?;
+            return Ok(false);
         }
         let mut read = self.shared.parts.tree.reader().await?;
         let Some(thread) = read.thread_row(progress.thread).await? else {
-            return Ok(());
+            return Ok(true);
         };
         let mut starts: Vec<i64> = progress.offsets.to_vec();
         starts.retain(|start| *start < progress.last);
         starts.sort_unstable();
         starts.dedup();
+        let mut are_last = true;
         for start in starts {
             let events = read
                 .events(progress.tree, progress.thread, start, EVENTS)
                 .await?;
             let Some(last) = events.last() else { continue };
+            are_last &= last.number >= progress.last;
             let messages = self.event_messages(read.as_mut(), &thread, &events).await?;
             for projection in Projection::ALL {
                 if progress.offsets[projection.index()] != start {
@@ -157,7 +181,7 @@ impl Service {
                 });
             }
         }
-        Ok(())
+        Ok(are_last)
     }
 
     /// Waits until the tables are up to date with the requested events of threads.

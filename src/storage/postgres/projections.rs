@@ -1,8 +1,8 @@
 //! Tables derived from events.
 
 use deadpool_postgres::Object;
-use futures::future::try_join_all;
-use tokio_postgres::{Row, Statement, Transaction};
+use futures::future::join_all;
+use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
 use super::{
@@ -21,14 +21,13 @@ SELECT t.thread_id, t.deleted_at IS NULL AND t.last_event_number > 0
              AND o.last_event_number >= t.last_event_number) < $3 AS behind
   FROM threads t WHERE t.thread_id > COALESCE($1, '00000000-0000-0000-0000-000000000000'::uuid) ORDER BY t.thread_id LIMIT $2";
 
+/// One statement, so that an offset and the row it belongs to are of one moment.
 const PROGRESS: &str = "
-SELECT t.thread_id, t.tree_id, t.last_event_number AS last, o.projection, o.last_event_number AS number
+SELECT t.thread_id, t.tree_id, t.last_event_number AS last, o.projection, o.last_event_number AS number,
+       h.event_number, h.messages, h.branches, h.runs, h.last_message_id, h.last_role, h.last_preview, h.updated_at
   FROM threads t LEFT JOIN projection_offsets o ON o.thread_id = t.thread_id
+  LEFT JOIN thread_heads h ON h.tree_id = t.tree_id AND h.thread_id = t.thread_id
  WHERE t.thread_id = ANY($1) AND t.deleted_at IS NULL ORDER BY t.thread_id";
-
-const HEADS: &str = "
-SELECT h.thread_id, h.event_number, h.messages, h.branches, h.runs, h.last_message_id, h.last_role, h.last_preview, h.updated_at
-  FROM threads t JOIN thread_heads h ON h.tree_id = t.tree_id AND h.thread_id = t.thread_id WHERE t.thread_id = ANY($1)";
 
 /// Keeps deletions of these trees out until the end: what is deleted must not come back.
 const TREES: &str = "
@@ -106,28 +105,16 @@ pub(super) async fn behind(
     Ok((behind, last))
 }
 
-pub(super) async fn progress(
-    db: &mut Object,
-    threads: &[ThreadId],
-) -> Result<Vec<Progress>, Failure> {
+pub(super) async fn progress(db: &Object, threads: &[ThreadId]) -> Result<Vec<Progress>, Failure> {
     let threads: Vec<Uuid> = threads.iter().map(|thread| thread.0).collect();
-    let progress = prepare(db, PROGRESS).await?;
-    let heads = prepare(db, HEADS).await?;
-    // An offset and the row it belongs to are of one moment.
-    let transaction = db
-        .build_transaction()
-        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
-        .read_only(true)
-        .start()
-        .await?;
+    let statement = prepare(db, PROGRESS).await?;
     let params: Params<'_, 1> = [&threads];
-    let offsets = transaction.query(&progress, &params).await?;
-    let heads = transaction.query(&heads, &params).await?;
-    transaction.commit().await?;
-    Ok(gather(&offsets, &heads)?)
+    Ok(gather(&db.query(&statement, &params).await?)?)
 }
 
-pub(super) async fn apply(db: &mut Object, steps: &[ProjectionStep]) -> Result<(), Failure> {
+/// In one round trip, and without waiting for the disk: a crash loses rows together with their
+/// offsets, and they are derived once more.
+pub(super) async fn apply(db: &Object, steps: &[ProjectionStep]) -> Result<(), Failure> {
     // Everybody takes rows in one order.
     let mut steps: Vec<&ProjectionStep> = steps.iter().collect();
     steps.sort_by_key(|step| (step.thread, step.rows.projection()));
@@ -143,12 +130,23 @@ pub(super) async fn apply(db: &mut Object, steps: &[ProjectionStep]) -> Result<(
     }
     let mut ids: Vec<Uuid> = steps.iter().map(|step| step.tree.0).collect();
     ids.dedup();
-    let transaction = db.transaction().await?;
-    transaction.query(&trees, &[&ids]).await?;
+    let by_tree: Params<'_, 1> = [&ids];
     let requests = steps.iter().zip(&statements);
-    let requests = requests.map(|(step, statement)| send(&transaction, statement, step));
-    try_join_all(requests).await?;
-    Ok(transaction.commit().await?)
+    let requests = requests.map(|(step, statement)| send(db, statement, step));
+    let (begun, locked, written, ended) = tokio::join!(
+        biased;
+        db.batch_execute("BEGIN; SET LOCAL synchronous_commit = off"),
+        db.query(&trees, &by_tree),
+        join_all(requests),
+        db.batch_execute("COMMIT"),
+    );
+    begun?;
+    // After a failure the rest only reports that the transaction is over, and COMMIT rolls back.
+    locked?;
+    for one in written {
+        one?;
+    }
+    Ok(ended?)
 }
 
 pub(super) async fn reset(
@@ -195,9 +193,9 @@ const DELETE_ALL: [&str; Projection::ALL.len()] = [
     "DELETE FROM thread_timeline",
 ];
 
-fn gather(offsets: &[Row], heads: &[Row]) -> Result<Vec<Progress>, Error> {
+fn gather(rows: &[Row]) -> Result<Vec<Progress>, Error> {
     let mut found: Vec<Progress> = Vec::new();
-    for row in offsets {
+    for row in rows {
         let thread = ThreadId(column(row, "thread_id")?);
         if found.last().is_none_or(|last| last.thread != thread) {
             found.push(Progress {
@@ -205,7 +203,7 @@ fn gather(offsets: &[Row], heads: &[Row]) -> Result<Vec<Progress>, Error> {
                 thread,
                 last: column(row, "last")?,
                 offsets: [0; Projection::ALL.len()],
-                head: None,
+                head: head(row)?,
             });
         }
         let name: Option<&str> = column(row, "projection")?;
@@ -215,29 +213,30 @@ fn gather(offsets: &[Row], heads: &[Row]) -> Result<Vec<Progress>, Error> {
             progress.offsets[projection.index()] = column(row, "number")?;
         }
     }
-    for row in heads {
-        let thread = ThreadId(column(row, "thread_id")?);
-        let text =
-            |name: &str| -> Result<_, Error> { Ok(column::<Option<&str>>(row, name)?.map(unname)) };
-        if let Some(progress) = found.iter_mut().find(|one| one.thread == thread) {
-            progress.head = Some(HeadRow {
-                number: column(row, "event_number")?,
-                messages: column(row, "messages")?,
-                branches: column(row, "branches")?,
-                runs: column(row, "runs")?,
-                last_message_id: text("last_message_id")?,
-                last_role: text("last_role")?,
-                last_preview: text("last_preview")?,
-                updated_at: column::<Time>(row, "updated_at")?.0.0,
-            });
-        }
-    }
     Ok(found)
+}
+
+fn head(row: &Row) -> Result<Option<HeadRow>, Error> {
+    let Some(number) = column(row, "event_number")? else {
+        return Ok(None);
+    };
+    let text =
+        |name: &str| -> Result<_, Error> { Ok(column::<Option<&str>>(row, name)?.map(unname)) };
+    Ok(Some(HeadRow {
+        number,
+        messages: column(row, "messages")?,
+        branches: column(row, "branches")?,
+        runs: column(row, "runs")?,
+        last_message_id: text("last_message_id")?,
+        last_role: text("last_role")?,
+        last_preview: text("last_preview")?,
+        updated_at: column::<Time>(row, "updated_at")?.0.0,
+    }))
 }
 
 /// Sends one step.
 async fn send(
-    client: &Transaction<'_>,
+    client: &Client,
     statement: &Statement,
     step: &ProjectionStep,
 ) -> Result<u64, Failure> {
@@ -279,7 +278,6 @@ async fn send(
 statements!(
     BEHIND,
     PROGRESS,
-    HEADS,
     TREES,
     TIMELINE,
     HEAD,
