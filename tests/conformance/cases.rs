@@ -24,6 +24,7 @@ pub mod refusals;
 pub mod run_events;
 pub mod runs;
 pub mod sessions;
+pub mod shared_commits;
 pub mod sqlite;
 pub mod strategies;
 pub mod takeovers;

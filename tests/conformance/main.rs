@@ -39,6 +39,10 @@ macro_rules! backend {
                 rows_are_replaced_when_asked_and_kept_otherwise
                 output_is_replaced_when_asked_in_a_flush_and_in_a_commit
             );
+            backend!(@room $open, shared_commits:
+                supersteps_that_share_a_transaction_are_stored_as_those_that_do_not
+                events_of_two_branches_that_share_a_transaction_have_numbers_of_their_own
+            );
             backend!(@room $open, loads:
                 what_does_not_exist_is_not_found
                 a_checkpoint_is_found_by_id_head_activity_and_age

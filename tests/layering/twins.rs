@@ -17,6 +17,7 @@ const ALONE: &[&str] = &[
     "postgres/link.rs",
     "postgres/checkpoints/commit/arrays.rs",
     "postgres/checkpoints/commit/batch.rs",
+    "postgres/checkpoints/commit/batch/columns.rs",
     "postgres/checkpoints/commit/queue.rs",
     "postgres/runs/create/batch.rs",
 ];

@@ -109,6 +109,14 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn of(commit: &Commit) -> Self {
+        match Self::of_rows(commit) {
+            Self::Light if !commit.nodes.is_empty() || !commit.events.is_empty() => Self::Full,
+            kind => kind,
+        }
+    }
+
+    /// [`Kind::of`] a commit without its messages and events.
+    fn of_rows(commit: &Commit) -> Self {
         let row = &commit.checkpoint;
         if !row.ns.is_empty() {
             return Self::Subgraph;
@@ -116,7 +124,7 @@ impl Kind {
         let plain = |write: &WriteRow| {
             write.ns.is_empty() && Some(write.checkpoint) == row.parent && !write.upsert
         };
-        if commit.nodes.is_empty() && commit.events.is_empty() && commit.writes.iter().all(plain) {
+        if commit.writes.iter().all(plain) {
             Self::Light
         } else {
             Self::Full
@@ -279,32 +287,30 @@ async fn attempt(client: &mut Object, group: &[Commit]) -> Result<Vec<Option<i32
     Ok(depths)
 }
 
-/// A transaction in one round trip: light supersteps of different branches in one statement, then
-/// everything else, each in its own. The requests leave in the order in which the futures are
-/// first polled, which is their order here.
+/// A transaction in one round trip: what can share one statement, then everything else, each in its
+/// own. The requests leave in the order in which the futures are first polled, which is their order
+/// here.
 async fn send_together(client: &Object, group: &[Commit]) -> Result<Vec<Option<i32>>, Failure> {
-    let mut branches = HashSet::new();
-    // The first of a branch may go ahead of the others, not one that follows another.
-    let (light, rest): (Vec<usize>, Vec<usize>) = (0..group.len()).partition(|&at| {
-        branches.insert(group[at].slot.branch) && Kind::of(&group[at]) == Kind::Light
-    });
+    let members = batch::members(group);
+    let ahead: HashSet<usize> = members.iter().flatten().copied().collect();
     let many = prepare(client, batch::MANY).await?;
-    let mut prepared = Vec::with_capacity(rest.len());
-    for &at in &rest {
-        let kind = Kind::of(&group[at]);
-        prepared.push((at, kind, prepare(client, kind.text()).await?));
+    let mut rest = Vec::with_capacity(group.len() - ahead.len());
+    for (at, commit) in group.iter().enumerate() {
+        if !ahead.contains(&at) {
+            let kind = Kind::of(commit);
+            rest.push((at, kind, prepare(client, kind.text()).await?));
+        }
     }
-    let ahead: Vec<&Commit> = light.iter().map(|&at| &group[at]).collect();
-    let ahead = batch::send(client, &many, &ahead);
+    let ahead = batch::send(client, &many, group, &members);
     let mut depths = vec![None; group.len()];
-    if prepared.is_empty() {
+    if rest.is_empty() {
         // One statement is a transaction.
-        for (at, depth) in light.into_iter().zip(ahead.await?) {
-            depths[at] = depth;
+        for (at, depth) in ahead.await? {
+            depths[at] = Some(depth);
         }
         return Ok(depths);
     }
-    let sends = prepared
+    let sends = rest
         .iter()
         .map(|(at, kind, statement)| send(client, statement, *kind, &group[*at]));
     let (begin, ahead, results, end) = tokio::join!(
@@ -316,11 +322,11 @@ async fn send_together(client: &Object, group: &[Commit]) -> Result<Vec<Option<i
     );
     begin?;
     // After a failure the rest only reports that the transaction is over, and COMMIT rolls back.
-    for (at, depth) in light.into_iter().zip(ahead?) {
-        depths[at] = depth;
+    for (at, depth) in ahead? {
+        depths[at] = Some(depth);
     }
-    for (at, depth) in rest.into_iter().zip(results) {
-        depths[at] = depth?;
+    for ((at, ..), depth) in rest.iter().zip(results) {
+        depths[*at] = depth?;
     }
     end?;
     Ok(depths)

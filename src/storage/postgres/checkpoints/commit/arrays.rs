@@ -38,10 +38,6 @@ impl<'a> Blobs<'a> {
             self.bytes.push(&row.bytes);
         }
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.versions.len()
-    }
 }
 
 /// Columns of write rows.
@@ -107,19 +103,23 @@ impl<'a> Nodes<'a> {
             base: rows.first().and_then(|row| row.parent).map(|id| id.0),
             ..Self::default()
         };
-        for row in rows {
-            columns.ids.push(row.id.0);
-            columns.parents.push(row.parent.map(|id| id.0));
-            columns.ordinals.push(row.ordinal);
-            columns.kinds.push(row.kind);
-            columns.messages.push(name(&row.message_id));
-            columns.replaced.push(row.edit_of.as_deref().map(name));
-            columns.positions.push(row.seq);
-            columns.roles.push(row.role.as_deref().map(name));
-            columns.numbers.push(row.event_number);
-            columns.offsets.push(row.event_offset);
-        }
+        columns.extend(rows);
         columns
+    }
+
+    pub(crate) fn extend(&mut self, rows: &'a [NodeRow]) {
+        for row in rows {
+            self.ids.push(row.id.0);
+            self.parents.push(row.parent.map(|id| id.0));
+            self.ordinals.push(row.ordinal);
+            self.kinds.push(row.kind);
+            self.messages.push(name(&row.message_id));
+            self.replaced.push(row.edit_of.as_deref().map(name));
+            self.positions.push(row.seq);
+            self.roles.push(row.role.as_deref().map(name));
+            self.numbers.push(row.event_number);
+            self.offsets.push(row.event_offset);
+        }
     }
 }
 
@@ -135,15 +135,18 @@ pub(crate) struct Events<'a> {
 impl<'a> Events<'a> {
     pub(crate) fn of(rows: &'a [EventRow]) -> Result<Self, Error> {
         let mut columns = Self::default();
+        columns.extend(rows)?;
+        Ok(columns)
+    }
+
+    pub(crate) fn extend(&mut self, rows: &'a [EventRow]) -> Result<(), Error> {
         for row in rows {
             let stored = event::encode(row.kind, &row.payload)?;
-            columns.kinds.push(stored.code);
-            columns
-                .payloads
-                .push(stored.facts.as_ref().map(Json::of_map));
-            columns.runs.push(stored.run.map(|id| id.0));
-            columns.messages.push(row.message_id.as_deref().map(name));
+            self.kinds.push(stored.code);
+            self.payloads.push(stored.facts.as_ref().map(Json::of_map));
+            self.runs.push(stored.run.map(|id| id.0));
+            self.messages.push(row.message_id.as_deref().map(name));
         }
-        Ok(columns)
+        Ok(())
     }
 }

@@ -1,143 +1,134 @@
-//! Supersteps of many runs in one statement: each is gated by its own branch, and what one of
+//! Supersteps of many runs in one statement: each run is gated by its own branch, and what one of
 //! them is refused does not touch the others.
 
-use tokio_postgres::{Client, Statement, types::ToSql};
-use uuid::Uuid;
+mod columns;
 
-use super::arrays::{Blobs, Writes};
+use std::collections::HashSet;
+
+use tokio_postgres::{Client, Statement, types::ToSql};
+
+use self::columns::Columns;
+use super::Kind;
 use crate::{
-    checkpoint::Commit,
-    storage::postgres::{
-        columns::{Json, Time},
-        connection::Failure,
-    },
+    checkpoint::Commit, storage::postgres::columns::column, storage::postgres::connection::Failure,
 };
 
-/// What [`LIGHT`](super::LIGHT) does, for each row of `c`. No branch stands in it twice.
+/// What [`FULL`](super::FULL) does for each superstep of each branch of `c`, where `k` supersteps follow
+/// each other and have so many events. No branch and no thread stands in `c` twice.
+///
+/// Rows have the number of their branch and find what the database knows of it in arrays, so that
+/// nothing is joined behind the fence. The event number and the depth of `a` are those before.
 pub(super) const MANY: &str = "
 WITH c AS MATERIALIZED (
-  SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::uuid[], $6::uuid[], $7::bigint[], $8::uuid[], $9::text[],
-         $10::bigint[], $11::jsonb[], $12::jsonb[], $13::timestamptz[], $28::int[])
-    WITH ORDINALITY c(tree, branch, epoch, parent, id, last_node, event, run, source, step, envelope, metadata, at, run_supersteps, n)),
+  SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::uuid[], $6::int[], $7::bigint[])
+    WITH ORDINALITY c(tree, branch, epoch, parent, id, k, events, n)),
 f AS (
-  UPDATE branches b SET head_checkpoint_id = c.id, head_depth = b.head_depth + 1, version = b.version + 1, updated_at = now()
+  UPDATE branches b SET head_checkpoint_id = c.id, head_depth = b.head_depth + c.k, version = b.version + c.k, updated_at = now()
     FROM c WHERE b.tree_id = c.tree AND b.branch_id = c.branch AND b.writer_epoch = c.epoch AND b.head_checkpoint_id IS NOT DISTINCT FROM c.parent
-  RETURNING c.n, b.thread_id, b.head_depth),
+  RETURNING c.n, b.thread_id, b.head_depth - c.k AS depth, c.events),
+e AS (
+  UPDATE threads t SET last_event_number = t.last_event_number + f.events
+    FROM f WHERE t.thread_id = f.thread_id AND f.events > 0 RETURNING f.n, t.last_event_number - f.events AS number),
+g AS (
+  SELECT f.n, f.depth, COALESCE((SELECT e.number FROM e WHERE e.n = f.n),
+         (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id)) AS number FROM f),
+a AS MATERIALIZED (
+  SELECT array_agg((SELECT g.depth FROM g WHERE g.n = c.n) ORDER BY c.n) AS depths,
+         array_agg((SELECT g.number FROM g WHERE g.n = c.n) ORDER BY c.n) AS numbers FROM c),
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
          last_node_id, event_number, run_id, source, step, checkpoint, metadata, created_at, run_supersteps)
-  SELECT c.tree, '', c.id, c.parent, f.head_depth, f.thread_id, c.branch, c.last_node,
-         GREATEST(c.event, (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id)),
-         c.run, c.source, c.step, c.envelope, c.metadata, c.at, c.run_supersteps FROM f JOIN c ON c.n = f.n),
+  SELECT x.tree, '', x.id, x.parent, a.depths[x.n] + x.i, x.thread, x.branch, x.last_node, GREATEST(x.event, a.numbers[x.n] + x.events),
+         x.run, x.source, x.step, x.envelope, x.metadata, x.at, x.run_supersteps
+    FROM a, unnest($8::int[], $9::int[], $10::uuid[], $11::uuid[], $12::uuid[], $13::uuid[], $14::uuid[], $15::uuid[], $16::bigint[],
+                   $17::bigint[], $18::uuid[], $19::text[], $20::bigint[], $21::jsonb[], $22::jsonb[], $23::timestamptz[], $24::int[])
+         x(n, i, tree, id, parent, thread, branch, last_node, event, events, run, source, step, envelope, metadata, at, run_supersteps)
+   WHERE a.depths[x.n] IS NOT NULL),
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
-  SELECT c.tree, '', x.channel, x.version, x.base, x.chain, x.type, x.blob FROM f JOIN c ON c.n = f.n
-    JOIN unnest($14::bigint[], $15::text[], $16::text[], $17::text[], $18::int[], $19::text[], $20::bytea[])
-         x(n, channel, version, base, chain, type, blob) ON x.n = f.n),
+  SELECT x.tree, '', x.channel, x.version, x.base, x.chain, x.type, x.blob
+    FROM a, unnest($25::int[], $26::uuid[], $27::text[], $28::text[], $29::text[], $30::int[], $31::text[], $32::bytea[])
+         x(n, tree, channel, version, base, chain, type, blob) WHERE a.depths[x.n] IS NOT NULL),
 w AS (
   INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-  SELECT c.tree, '', c.parent, c.branch, x.task, x.idx, x.path, x.channel, x.type, x.writes FROM f JOIN c ON c.n = f.n
-    JOIN unnest($21::bigint[], $22::uuid[], $23::int[], $24::text[], $25::text[], $26::text[], $27::bytea[])
-         x(n, task, idx, path, channel, type, writes) ON x.n = f.n
-  ON CONFLICT DO NOTHING)
-SELECT n, head_depth FROM f";
+  SELECT x.tree, '', x.cp, x.branch, x.task, x.idx, x.path, x.channel, x.type, x.writes
+    FROM a, unnest($33::int[], $34::uuid[], $35::uuid[], $36::uuid[], $37::uuid[], $38::int[], $39::text[], $40::text[], $41::text[], $42::bytea[])
+         x(n, tree, cp, branch, task, idx, path, channel, type, writes) WHERE a.depths[x.n] IS NOT NULL
+  ON CONFLICT DO NOTHING),
+ms AS (
+  INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, edit_of, checkpoint_id, depth, seq,
+         thread_id, branch_id, run_id, role, event_number)
+  SELECT x.tree, x.node, x.parent, x.ordinal + COALESCE((SELECT p.ordinal FROM message_nodes p WHERE p.tree_id = x.tree AND p.node_id = x.base), 0),
+         x.kind, x.message_id, x.edit_of, x.cp, a.depths[x.n] + x.i, x.seq, x.thread, x.branch, x.run, x.role,
+         COALESCE(x.event_number, a.numbers[x.n] + x.event)
+    FROM a, unnest($43::int[], $44::int[], $45::uuid[], $46::uuid[], $47::uuid[], $48::uuid[], $49::int[], $50::text[], $51::text[], $52::text[],
+                   $53::uuid[], $54::int[], $55::uuid[], $56::uuid[], $57::uuid[], $58::text[], $59::bigint[], $60::bigint[])
+         x(n, i, tree, node, parent, base, ordinal, kind, message_id, edit_of, cp, seq, thread, branch, run, role, event_number, event)
+   WHERE a.depths[x.n] IS NOT NULL),
+ev AS (
+  INSERT INTO events (tree_id, thread_id, event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id)
+  SELECT x.tree, x.thread, a.numbers[x.n] + x.event, x.kind, x.payload, x.branch, x.cp, x.run, x.message_id
+    FROM a, unnest($61::int[], $62::bigint[], $63::uuid[], $64::uuid[], $65::smallint[], $66::jsonb[], $67::uuid[], $68::uuid[], $69::uuid[], $70::text[])
+         x(n, event, tree, thread, kind, payload, branch, cp, run, message_id) WHERE a.depths[x.n] IS NOT NULL)
+SELECT n::int AS n, depth FROM g";
 
-/// Columns of the rows of `checkpoints`, and what gates them.
-#[derive(Default)]
-struct Rows<'a> {
-    trees: Vec<Uuid>,
-    branches: Vec<Uuid>,
-    epochs: Vec<i64>,
-    parents: Vec<Option<Uuid>>,
-    ids: Vec<Uuid>,
-    nodes: Vec<Option<Uuid>>,
-    events: Vec<i64>,
-    runs: Vec<Option<Uuid>>,
-    sources: Vec<&'static str>,
-    steps: Vec<i64>,
-    envelopes: Vec<Json<'a>>,
-    metadata: Vec<Json<'a>>,
-    times: Vec<Time>,
-    run_supersteps: Vec<i32>,
+/// Which commits of a group go in [`MANY`], by branch: of each branch those it begins with that change
+/// nothing but the root graph and what belongs to it. What follows the first one that does more goes
+/// behind.
+pub(super) fn members(group: &[Commit]) -> Vec<Vec<usize>> {
+    let (mut branches, mut threads) = (HashSet::new(), HashSet::new());
+    let mut members = Vec::new();
+    let mut from = 0;
+    for of_branch in group.chunk_by(|a, b| a.slot.branch == b.slot.branch) {
+        let (first, start) = (&of_branch[0], from);
+        from += of_branch.len();
+        // Events of two branches of a thread are numbered one after the other.
+        if !branches.insert(first.slot.branch) || !threads.insert(first.slot.thread) {
+            continue;
+        }
+        let follows = |at: usize| {
+            let (before, next) = (&of_branch[at - 1], &of_branch[at]);
+            next.slot.epoch == first.slot.epoch
+                && next.checkpoint.parent == Some(before.checkpoint.id)
+        };
+        let belongs = |at: &usize| (*at == 0 || follows(*at)) && is_plain(&of_branch[*at]);
+        let count = (0..of_branch.len()).take_while(belongs).count();
+        if count > 0 {
+            members.push((start..start + count).collect());
+        }
+    }
+    members
 }
 
-/// Columns of blobs and writes with the numbers of the commits they belong to.
-#[derive(Default)]
-struct Parts<'a> {
-    blob_of: Vec<i64>,
-    blobs: Blobs<'a>,
-    write_of: Vec<i64>,
-    writes: Writes<'a>,
+/// A superstep of a run, whose results are all at its parent.
+fn is_plain(commit: &Commit) -> bool {
+    let is_light = Kind::of(commit) == Kind::Light;
+    is_light || (commit.checkpoint.run.is_some() && Kind::of_rows(commit) == Kind::Light)
 }
 
-/// Sends the commits, each of another branch; their depths, `None` for those that the fence
-/// refused. The request leaves when this future is first polled.
+/// Sends the commits of `members`; returns each with its depth, without those that the fence refused. The
+/// request leaves when this future is first polled.
 pub(super) async fn send(
     client: &Client,
     statement: &Statement,
-    commits: &[&Commit],
-) -> Result<Vec<Option<i32>>, Failure> {
-    let mut rows = Rows::default();
-    let mut parts = Parts::default();
-    for (number, commit) in (1_i64..).zip(commits) {
-        let (slot, row) = (&commit.slot, &commit.checkpoint);
-        rows.trees.push(slot.tree.0);
-        rows.branches.push(slot.branch.0);
-        rows.epochs.push(slot.epoch);
-        rows.parents.push(row.parent.map(|id| id.0));
-        rows.ids.push(row.id.0);
-        rows.nodes.push(row.last_node.map(|id| id.0));
-        rows.events.push(row.event_number);
-        rows.runs.push(row.run.map(|id| id.0));
-        rows.sources.push(row.source.as_str());
-        rows.steps.push(row.step);
-        rows.envelopes.push(Json::new(row.envelope.as_str()));
-        rows.metadata.push(Json::new(row.metadata.as_str()));
-        rows.times.push(Time(row.created_at));
-        rows.run_supersteps.push(row.run_supersteps);
-        parts.blobs.extend(&commit.blobs);
-        parts.blob_of.resize(parts.blobs.len(), number);
-        parts.writes.extend(&commit.writes);
-        parts.write_of.resize(parts.writes.len(), number);
+    group: &[Commit],
+    members: &[Vec<usize>],
+) -> Result<Vec<(usize, i32)>, Failure> {
+    if members.is_empty() {
+        return Ok(vec![]);
     }
-    let (blobs, writes) = (&parts.blobs, &parts.writes);
-    let params: [&(dyn ToSql + Sync); 28] = [
-        &rows.trees,
-        &rows.branches,
-        &rows.epochs,
-        &rows.parents,
-        &rows.ids,
-        &rows.nodes,
-        &rows.events,
-        &rows.runs,
-        &rows.sources,
-        &rows.steps,
-        &rows.envelopes,
-        &rows.metadata,
-        &rows.times,
-        &parts.blob_of,
-        &blobs.channels,
-        &blobs.versions,
-        &blobs.bases,
-        &blobs.chains,
-        &blobs.tags,
-        &blobs.bytes,
-        &parts.write_of,
-        &writes.tasks,
-        &writes.idxs,
-        &writes.paths,
-        &writes.channels,
-        &writes.tags,
-        &writes.bytes,
-        &rows.run_supersteps,
-    ];
-    let mut depths = vec![None; commits.len()];
+    let mut columns = Columns::default();
+    for of_branch in members {
+        columns.add(of_branch.iter().map(|&at| &group[at]))?;
+    }
+    let params: Vec<&(dyn ToSql + Sync)> = columns.params();
+    let mut depths = Vec::with_capacity(group.len());
     for row in client.query(statement, &params).await? {
-        let number: i64 = row.try_get(0)?;
+        let number: i32 = column(&row, "n")?;
+        let depth: i32 = column(&row, "depth")?;
         let index = usize::try_from(number - 1).ok();
-        if let Some(depth) = index.and_then(|index| depths.get_mut(index)) {
-            *depth = Some(row.try_get(1)?);
-        }
+        let of_branch = index.and_then(|index| members.get(index));
+        depths.extend(of_branch.into_iter().flatten().copied().zip(depth + 1..));
     }
     Ok(depths)
 }

@@ -1,0 +1,144 @@
+//! Supersteps that share a transaction: what is stored of them is what would be without it.
+
+use backstitch::{
+    checkpoint::{Commit, Error, EventRow, NodeRow, Slot},
+    id::{CheckpointId, NodeId, RunId},
+    value::Map,
+};
+
+use super::backend::*;
+
+/// Supersteps of one run, from `parent` on and after the message `last`: without messages, with two,
+/// with a removal and a third, without, with an edit. The newest message is returned too.
+fn run_of(
+    slot: &Slot,
+    parent: Option<CheckpointId>,
+    last: Option<NodeId>,
+) -> (Vec<Commit>, Option<NodeId>) {
+    let changes: [&[(&str, &'static str)]; 5] = [
+        &[],
+        &[("add", "a"), ("add", "b")],
+        &[("remove", "a"), ("add", "c")],
+        &[],
+        &[("edit", "b")],
+    ];
+    let run = RunId::mint();
+    let (mut parent, mut last) = (parent, last);
+    let mut commits = Vec::new();
+    for (step, changes) in (0..).zip(changes) {
+        let mut commit = superstep(slot, parent, step);
+        commit.checkpoint.run = Some(run);
+        let version = version_after(step as u64);
+        commit.checkpoint.envelope = envelope(&[("c", version)]);
+        commit.blobs = vec![blob("c", version, None, &[step as u8])];
+        let mut adds = 0;
+        for (at, (kind, message)) in (0..).zip(changes) {
+            let (event, kind) = match *kind {
+                "add" => ("MessageAdded", "add"),
+                "edit" => ("MessageEdited", "edit"),
+                _ => ("MessageRemoved", "remove"),
+            };
+            commit.events.push(EventRow {
+                kind: event,
+                payload: Map::new(),
+                message_id: Some((*message).into()),
+            });
+            adds += i32::from(kind == "add");
+            let node = NodeRow {
+                kind,
+                seq: at,
+                event_offset: Some(at + 1),
+                ..added(message, last, adds)
+            };
+            if kind == "add" {
+                last = Some(node.id);
+            }
+            commit.nodes.push(node);
+        }
+        commit.checkpoint.last_node = last;
+        parent = Some(commit.checkpoint.id);
+        commits.push(commit);
+    }
+    (commits, last)
+}
+
+/// What is stored of a run: the depth and the event number of each checkpoint, the events, the messages.
+async fn stored(b: &Backend, slot: &Slot, commits: &[Commit]) -> String {
+    let mut rows = Vec::new();
+    for commit in commits {
+        let stored = b.by_id(slot, commit.checkpoint.id).await.unwrap();
+        let row = &stored.row;
+        let bytes = stored.blobs[0].bytes.clone();
+        rows.push((row.depth, row.event_number, row.last_node.is_some(), bytes));
+    }
+    let events = b.probe.events(slot.thread).await;
+    let nodes = b.probe.nodes(slot.tree).await;
+    format!("{rows:?}\n{events:?}\n{nodes:?}")
+}
+
+pub async fn supersteps_that_share_a_transaction_are_stored_as_those_that_do_not(b: &Backend) {
+    let alone = b.slot().await;
+    let (one_by_one, _) = run_of(&alone, None, None);
+    for commit in &one_by_one {
+        b.commit(commit.clone()).await;
+    }
+    let expected = stored(b, &alone, &one_by_one).await;
+    let mut runs = Vec::new();
+    for _ in 0..8 {
+        let mut slot = b.slot().await;
+        let stale = slot;
+        if runs.len() == 3 {
+            slot = b.trees.take_slot(slot.thread).await.unwrap().unwrap();
+        }
+        let (commits, _) = run_of(&stale, None, None);
+        let saver = b.saver.clone();
+        let sent = commits.clone();
+        let sending = tokio::spawn(async move { saver.commit(sent).await });
+        runs.push((slot, commits, sending));
+    }
+    for (number, (slot, commits, sending)) in runs.into_iter().enumerate() {
+        let results = sending.await.unwrap();
+        if number == 3 {
+            assert!(results.iter().all(|one| matches!(one, Err(Error::Fenced))));
+            assert!(!b.rows(&slot).await.contains_key("checkpoints"));
+            continue;
+        }
+        let depths: Vec<_> = results.into_iter().map(Result::unwrap).collect();
+        assert_eq!(depths, [0, 1, 2, 3, 4]);
+        assert_eq!(stored(b, &slot, &commits).await, expected);
+    }
+    b.tables.check(false).await;
+}
+
+pub async fn events_of_two_branches_that_share_a_transaction_have_numbers_of_their_own(
+    b: &Backend,
+) {
+    let main = b.slot().await;
+    let (first, last) = run_of(&main, None, None);
+    let ids: Vec<_> = first.iter().map(|commit| commit.checkpoint.id).collect();
+    b.saver.commit(first).await;
+    let (open, side) = fork(&main, Some((ids[1], 1)));
+    let mut commit = superstep(&side, Some(ids[1]), 9);
+    commit.open = Some(open);
+    let (mut of_main, mut of_side) = (ids[4], commit.checkpoint.id);
+    b.commit(commit).await;
+    let (mut last_of_main, mut last_of_side) = (last, None);
+    for _ in 0..5 {
+        let (one, newest) = run_of(&main, Some(of_main), last_of_main);
+        last_of_main = newest;
+        let (other, newest) = run_of(&side, Some(of_side), last_of_side);
+        last_of_side = newest;
+        (of_main, of_side) = (one[4].checkpoint.id, other[4].checkpoint.id);
+        let results = tokio::join!(b.saver.commit(one), b.saver.commit(other));
+        for result in results.0.into_iter().chain(results.1) {
+            result.unwrap();
+        }
+    }
+    let events = b.probe.events(main.thread).await;
+    let numbers: Vec<_> = events.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (1..=numbers.len() as i64).collect::<Vec<_>>());
+    let messages = events
+        .iter()
+        .filter(|(_, kind)| kind.starts_with("Message"));
+    assert_eq!(messages.count(), 11 * 5);
+}
