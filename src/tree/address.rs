@@ -203,16 +203,11 @@ pub fn parse_name(text: &str) -> Result<Arc<str>, Error> {
 }
 
 /// Chooses the name of a branch that begins on branch `base`: after `main` comes `main-v2`, then
-/// `main-v3`. The number is one more than there are names of that family, or the next free one.
+/// `main-v3`. The number is one more than there are names of that family, or the next free one. A base with
+/// two such numbers counts in the family of the name before them, so that names stay short.
 pub fn auto_name<'a>(base: &str, taken: impl Iterator<Item = &'a str> + Clone) -> Arc<str> {
-    let in_family = |name: &str| {
-        name.strip_prefix(base).is_some_and(|rest| {
-            rest.is_empty()
-                || rest.strip_prefix("-v").is_some_and(|digits| {
-                    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-                })
-        })
-    };
+    let base = unnumbered(base).and_then(unnumbered).unwrap_or(base);
+    let in_family = |name: &str| name == base || unnumbered(name) == Some(base);
     let mut number = 1 + taken.clone().filter(|name| in_family(name)).count();
     loop {
         let suffix = format!("-v{number}");
@@ -224,6 +219,13 @@ pub fn auto_name<'a>(base: &str, taken: impl Iterator<Item = &'a str> + Clone) -
         }
         number += 1;
     }
+}
+
+/// A name without the `-v` and digits at its end, if it has these.
+fn unnumbered(name: &str) -> Option<&str> {
+    let (name, digits) = name.rsplit_once("-v")?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !name.is_empty()).then_some(name)
 }
 
 #[cfg(test)]
@@ -325,12 +327,15 @@ mod tests {
 
     #[test]
     fn automatic_names_count_their_family_and_skip_taken_ones() {
-        let cases: [(&str, &[&str], &str); 6] = [
+        let cases: [(&str, &[&str], &str); 9] = [
             ("main", &["main"], "main-v2"),
             ("main", &["main", "main-v2"], "main-v3"),
             ("main", &["main", "main-v3"], "main-v4"),
             ("main", &["main", "main-v2-v2", "main-vx"], "main-v2"),
             ("main-v2", &["main", "main-v2"], "main-v2-v2"),
+            ("main-v2-v2", &["main", "main-v2", "main-v2-v2"], "main-v3"),
+            ("main-v2-v2-v2", &["main-v2", "main-v2-v2"], "main-v2-v3"),
+            ("-v2-v2", &["-v2-v2"], "-v2-v2-v2"),
             (
                 "main",
                 &["main", "main-v2", "main-v4", "main-v5"],

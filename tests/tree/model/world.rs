@@ -169,6 +169,9 @@ impl Thread {
 
     /// The name that a branch made from `name` gets.
     pub fn auto_name(&self, name: &str) -> String {
+        let name = without_number(name)
+            .and_then(without_number)
+            .unwrap_or(name);
         let family = |other: &&Branch| {
             other.name == name
                 || other
@@ -182,6 +185,12 @@ impl Thread {
         }
         format!("{name}-v{number}")
     }
+}
+
+/// A name without the number that an automatic name ends with.
+fn without_number(name: &str) -> Option<&str> {
+    let (name, number) = name.rsplit_once("-v")?;
+    number.parse::<u64>().is_ok().then_some(name)
 }
 
 impl World {
