@@ -249,7 +249,7 @@ fn listed(found: &Branches) -> Value {
             ("created_at", fork.created_at.to_string().into()),
         ]))
     });
-    Value::map(Map::from([
+    let mut map = Map::from([
         ("active", found.active.clone().map(Value::Str).into()),
         (
             "branches",
@@ -257,5 +257,9 @@ fn listed(found: &Branches) -> Value {
         ),
         ("leaves", Value::list(leaves.collect())),
         ("forks", Value::list(forks.collect())),
-    ]))
+    ]);
+    if found.more_forks {
+        map.insert("more_forks", true);
+    }
+    Value::map(map)
 }

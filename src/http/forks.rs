@@ -20,13 +20,17 @@ use super::{
 use crate::{
     id::ThreadId,
     threads::forks::{Family, Forked, NewFork},
+    time::Timestamp,
     tree::{
         event,
         fork::points::{ForkOption, ForkPoint},
-        store::rows::{Position, ThreadRow},
+        store::rows::{ForkCursor, Position, Relative},
     },
     value::{Map, Value},
 };
+
+/// The year 9999, in microseconds.
+const TIME_MAX: i64 = 253_402_300_799_999_999;
 
 /// `POST /commands/create-thread`
 pub(super) async fn create_thread(mut call: Call) -> Result<Response<Body>, Error> {
@@ -122,43 +126,59 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     coded(Box::pin(async {
         let thread = call.path.thread()?;
         let limit = call.query.limit(LIST_MAX, LIST_MAX)?;
-        let found = call.threads().family(thread).await?;
-        Ok(body::json(StatusCode::OK, &family(&found, limit)))
+        let after = call.query.get("after").map(parse_cursor).transpose()?;
+        let found = call.threads().family(thread, after, limit).await?;
+        Ok(body::json(StatusCode::OK, &family(&found)))
     }))
     .await
 }
 
-fn family(found: &Family, limit: usize) -> Value {
+/// When a fork was created, and its id: what the next page of forks lies behind.
+fn cursor_text(cursor: ForkCursor) -> String {
+    format!("{}-{}", cursor.created_at.0, cursor.thread.0.simple())
+}
+
+fn parse_cursor(text: &str) -> Result<ForkCursor, Error> {
+    let parsed = text.split_once('-').and_then(|(time, id)| {
+        Some(ForkCursor {
+            // Both databases have more years than a number of microseconds.
+            created_at: Timestamp(
+                time.parse()
+                    .ok()
+                    .filter(|time| (0..=TIME_MAX).contains(time))?,
+            ),
+            thread: ThreadId(id.parse().ok()?),
+        })
+    });
+    parsed.ok_or_else(|| Error::invalid("Invalid after: it must be the `next` of a page of forks"))
+}
+
+fn family(found: &Family) -> Value {
     let tree = found.tree.to_string();
-    let threads = found.threads.iter().take(limit);
-    let points = found.points.iter().zip(&found.previews).take(limit);
+    let threads = found.page.threads.iter();
+    let points = found.page.points.iter().zip(&found.previews);
     Value::map(Map::from([
         ("tree_id", Value::from(tree.clone())),
         // A tree has the id of its first thread.
         ("root_thread_id", tree.into()),
-        (
-            "threads",
-            Value::list(
-                threads
-                    .map(|(row, orphan)| relative(row, *orphan))
-                    .collect(),
-            ),
-        ),
+        ("threads", Value::list(threads.map(relative).collect())),
         (
             "fork_points",
             Value::list(points.map(|(point, texts)| shown(point, texts)).collect()),
         ),
+        ("next", found.page.next.map(cursor_text).into()),
     ]))
 }
 
-fn relative(row: &ThreadRow, orphan: bool) -> Value {
+fn relative(relative: &Relative) -> Value {
+    let row = &relative.row;
     Value::map(Map::from([
         ("thread_id", Value::from(row.id.to_string())),
         (
             "parent_thread_id",
             row.parent.map(|id| id.to_string()).into(),
         ),
-        ("parent_deleted", orphan.into()),
+        ("parent_deleted", relative.parent_deleted.into()),
         (
             "forked_at_message_id",
             row.fork_anchor.clone().map(Value::Str).into(),

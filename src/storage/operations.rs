@@ -73,7 +73,8 @@ pub(super) mod types {
             projection::{Progress, Projection, ProjectionStep},
             search::{ThreadFilter, ThreadPage},
             store::rows::{
-                Branch, MessageNode, NewEvent, OpenRun, Point, Tag, ThreadEvent, ThreadRow,
+                Branch, BranchEnd, ForkCursor, MessageNode, NewEvent, OpenRun, PathNode, Point,
+                Relative, Tag, ThreadEvent, ThreadRow,
             },
             store::tx::{InsertBranch, InsertFork},
             ttl::{Expiry, Ttl, TtlStrategy},
@@ -128,7 +129,9 @@ macro_rules! tree_reads {
     ($run:ident for $session:ty) => {
         implement! { mut $run for $session: $crate::tree::Read {
             lookup::thread_row(id: ThreadId) -> Option<ThreadRow>;
-            lookup::relatives(tree: TreeId) -> Vec<ThreadRow>;
+            family::relatives(tree: TreeId, after: ForkCursor, limit: usize) -> Vec<Relative>;
+            family::forks(tree: TreeId, thread: ThreadId, limit: usize) -> Vec<ThreadRow>;
+            family::ends(tree: TreeId, [&] threads: Vec<ThreadId>) -> Vec<BranchEnd>;
             lookup::branches(tree: TreeId, thread: ThreadId) -> Vec<Branch>;
             lookup::branch(tree: TreeId, id: BranchId) -> Option<Branch>;
             lookup::tags(tree: TreeId, thread: ThreadId) -> Vec<Tag>;
@@ -142,6 +145,8 @@ macro_rules! tree_reads {
             paths::is_interrupted(tree: TreeId, branch: BranchId, at: CheckpointId) -> bool;
 
             index::node(tree: TreeId, id: NodeId) -> Option<MessageNode>;
+            family::nodes(tree: TreeId, [&] ids: Vec<NodeId>) -> Vec<MessageNode>;
+            family::paths_to(tree: TreeId, [&] ends: Vec<NodeId>, limit: usize) -> Vec<PathNode>;
             index::nodes_of(tree: TreeId, [&] ids: Vec<Arc<str>>) -> Vec<MessageNode>;
             index::chain(tree: TreeId, start: NodeId, limit: usize) -> Vec<MessageNode>;
             index::children(tree: TreeId, parent: Option<NodeId>) -> Vec<MessageNode>;

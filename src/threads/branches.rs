@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{Error, Service};
 use crate::{
-    id::{RunId, ThreadId},
+    id::{NodeId, RunId, ThreadId},
     tree::{
         Address, Tx,
         branch::{self, BranchView, SwitchPolicy},
@@ -15,6 +15,9 @@ use crate::{
     },
     value::Value,
 };
+
+/// Most forks that are listed with the branches of a thread; the list of forks has pages.
+const FORKS_MAX: usize = 1000;
 
 /// A branch to make.
 #[derive(Clone, Debug)]
@@ -63,8 +66,10 @@ pub struct Branches {
     pub branches: Vec<BranchView>,
     /// Last messages of paths, with the names of the branches that have them.
     pub leaves: Vec<(MessageNode, Vec<Arc<str>>)>,
-    /// Threads forked from this one.
+    /// Threads forked from this one, oldest first.
     pub forks: Vec<ThreadRow>,
+    /// There are more forks than those.
+    pub more_forks: bool,
 }
 
 impl Service {
@@ -152,27 +157,18 @@ impl Service {
     pub async fn branches(&self, id: ThreadId) -> Result<Branches, Error> {
         let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
-        let rows = read.branches(thread.tree, id).await?;
-        let open = read.open_runs(thread.tree, id).await?;
-        let names: HashMap<_, _> = rows.iter().map(|row| (row.id, row.name.clone())).collect();
-        let mut branches = Vec::with_capacity(rows.len());
+        let mut branches = vec![];
         let mut leaves: Vec<(MessageNode, Vec<Arc<str>>)> = vec![];
-        for row in rows {
-            let last = branch::last_message(read, &thread, &row).await?;
-            branches.push(BranchView {
-                is_active: thread.active_branch == Some(row.id),
-                busy: branch::is_busy(&open, &thread, row.id),
-                source: row.source.and_then(|source| names.get(&source).cloned()),
-                head_message: last.as_ref().map(|node| node.message_id.clone()),
-                messages: last.as_ref().map_or(0, |node| node.ordinal),
-                row,
-            });
-            let Some(last) = last else { continue };
-            let name = branches.last().map(|shown| shown.row.name.clone());
-            match leaves.iter_mut().find(|(node, _)| node.id == last.id) {
-                Some((_, names)) => names.extend(name),
-                None => leaves.push((last, name.into_iter().collect())),
+        let mut known: HashMap<NodeId, usize> = HashMap::new();
+        for (view, last) in branch::views(read, &thread).await? {
+            if let Some(last) = last {
+                let at = *known.entry(last.id).or_insert(leaves.len());
+                if at == leaves.len() {
+                    leaves.push((last, vec![]));
+                }
+                leaves[at].1.push(view.row.name.clone());
             }
+            branches.push(view);
         }
         // Of the messages that a fork inherits only the last one can be without a successor.
         let inherited = resolve::last_inherited(read, &thread).await?;
@@ -186,13 +182,18 @@ impl Service {
                 ends.push((node, names));
             }
         }
-        let mut forks = read.relatives(thread.tree).await?;
-        forks.retain(|fork| fork.parent == Some(id) && fork.deleted_at.is_none());
+        let mut forks = read.forks(thread.tree, id, FORKS_MAX + 1).await?;
+        let more_forks = forks.len() > FORKS_MAX;
+        forks.truncate(FORKS_MAX);
         Ok(Branches {
-            active: thread.active_branch.and_then(|id| names.get(&id).cloned()),
+            active: branches
+                .iter()
+                .find(|branch| branch.is_active)
+                .map(|branch| branch.row.name.clone()),
             branches,
             leaves: ends,
             forks,
+            more_forks,
         })
     }
 }

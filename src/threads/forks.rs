@@ -1,6 +1,6 @@
 //! Forks of threads: creating them, and the family of a thread.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{
     Error, Service,
@@ -13,18 +13,20 @@ use crate::{
         dangling::has_open_calls,
         fork::{
             self,
-            points::{self, ForkPoint},
+            points::{self, FamilyPage},
         },
         messages::content::MessageContents,
         projection::preview,
         resolve,
-        store::rows::{Position, ThreadRow},
+        store::rows::{ForkCursor, Position, ThreadRow},
     },
     value::Map,
 };
 
 /// How often a fork is retried because its base moved meanwhile.
 const TRIES: usize = 5;
+/// States that one page of a family may read for the beginnings of messages.
+const PREVIEW_STATES: usize = 200;
 
 /// A fork to make.
 #[derive(Clone, Debug)]
@@ -52,15 +54,13 @@ pub struct Forked {
     pub dangling: bool,
 }
 
-/// The family of a thread.
+/// A page of the family of a thread.
 #[derive(Clone, Debug)]
 pub struct Family {
     /// Its tree.
     pub tree: TreeId,
-    /// Living threads, oldest first, each with whether its parent was deleted.
-    pub threads: Vec<(ThreadRow, bool)>,
-    /// The points at which paths divide.
-    pub points: Vec<ForkPoint>,
+    /// The page.
+    pub page: FamilyPage,
     /// The beginning of the first message of each way to go on, by point and way.
     pub previews: Vec<Vec<Option<Arc<str>>>>,
 }
@@ -179,42 +179,44 @@ impl Service {
         level.is_ok_and(|level| level.is_some())
     }
 
-    /// The family of a thread.
+    /// The family of a thread: the page behind `after`, or the first one, of at most `limit` threads and
+    /// points. After many states that were read for them, messages have no previews.
     ///
     /// # Errors
     /// 404: no such thread. 409 `path_too_deep`. Or the storage failed.
-    pub async fn family(&self, id: ThreadId) -> Result<Family, Error> {
+    pub async fn family(
+        &self,
+        id: ThreadId,
+        after: Option<ForkCursor>,
+        limit: usize,
+    ) -> Result<Family, Error> {
         let (mut reader, thread) = self.reader(id).await?;
-        let read = &mut *reader;
-        let all = read.relatives(thread.tree).await?;
-        let points = points::find_points(read, thread.tree, &all, &thread).await?;
+        let mut page = points::family_page(&mut *reader, &thread, after, limit).await?;
         drop(reader);
+        page.points.truncate(limit);
         let target = self.shared.message_graph(&thread, None).ok();
-        let mut previews = Vec::with_capacity(points.len());
-        for point in &points {
+        let mut read: HashSet<CheckpointId> = HashSet::new();
+        let mut previews = Vec::with_capacity(page.points.len());
+        for point in &page.points {
             let mut shown = Vec::with_capacity(point.options.len());
             for option in &point.options {
-                shown.push(match (&option.message, &target) {
-                    (Some(node), Some(target)) => {
-                        let values = self.shared.conversation_in(&thread, target.channel.clone());
-                        preview_text(&values, node.checkpoint, &node.message_id).await?
-                    }
-                    _ => None,
-                });
+                let (Some(node), Some(target)) = (&option.message, &target) else {
+                    shown.push(None);
+                    continue;
+                };
+                if read.len() == PREVIEW_STATES && !read.contains(&node.checkpoint) {
+                    shown.push(None);
+                    continue;
+                }
+                read.insert(node.checkpoint);
+                let values = self.shared.conversation_in(&thread, target.channel.clone());
+                shown.push(preview_text(&values, node.checkpoint, &node.message_id).await?);
             }
             previews.push(shown);
         }
-        let dead = |id: Option<ThreadId>| {
-            id.is_some_and(|id| {
-                !all.iter()
-                    .any(|one| one.id == id && one.deleted_at.is_none())
-            })
-        };
-        let living = all.iter().filter(|one| one.deleted_at.is_none());
         Ok(Family {
             tree: thread.tree,
-            threads: living.map(|one| (one.clone(), dead(one.parent))).collect(),
-            points,
+            page,
             previews,
         })
     }

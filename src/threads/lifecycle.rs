@@ -12,7 +12,7 @@ use crate::{
         members::Level,
         metadata,
         search::{SortBy, ThreadFilter, ThreadPage},
-        store::rows::{NewEvent, ThreadRow},
+        store::rows::{ForkCursor, NewEvent},
         ttl::{Expiry, Ttl},
     },
     value::{Map, Value},
@@ -20,6 +20,8 @@ use crate::{
 
 /// Most root checkpoints of a thread that can be copied.
 const COPY_MAX: usize = 5000;
+/// Relatives read at once.
+const RELATIVES_PAGE: usize = 1000;
 
 /// A thread that was created by a command.
 #[derive(Clone, Copy, Debug)]
@@ -274,9 +276,23 @@ impl Service {
     /// No such thread, or the storage failed.
     pub async fn living_relatives(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error> {
         let (mut reader, thread) = self.reader(id).await?;
-        let all = reader.relatives(thread.tree).await?;
-        let lives = |row: &&ThreadRow| row.deleted_at.is_none();
-        Ok(all.iter().filter(lives).map(|row| row.id).collect())
+        let root = reader.thread_row(ThreadId(thread.tree.0)).await?;
+        let root = root.filter(|root| root.deleted_at.is_none());
+        let mut living: Vec<ThreadId> = root.iter().map(|root| root.id).collect();
+        let mut after = ForkCursor::START;
+        loop {
+            let page = reader.relatives(thread.tree, after, RELATIVES_PAGE).await?;
+            living.extend(page.iter().map(|relative| relative.row.id));
+            match page.last() {
+                Some(last) if page.len() == RELATIVES_PAGE => {
+                    after = ForkCursor {
+                        created_at: last.row.created_at,
+                        thread: last.row.id,
+                    };
+                }
+                _ => return Ok(living),
+            }
+        }
     }
 
     /// Why a new thread cannot have an id.

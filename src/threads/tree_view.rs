@@ -7,7 +7,7 @@ use crate::{
     id::{CheckpointId, ThreadId},
     time::Timestamp,
     tree::{
-        branch::BranchView,
+        branch::{self, BranchView},
         event::shown_role,
         outline::{self, OutlinePage},
         projection::preview,
@@ -115,9 +115,10 @@ impl Service {
         id: ThreadId,
         selection: OutlineSelection,
     ) -> Result<Outline, Error> {
-        let branches = self.branches(id).await?.branches;
         let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
+        let branches = branch::views(read, &thread).await?;
+        let branches: Vec<BranchView> = branches.into_iter().map(|(view, _)| view).collect();
         let tags = read.tags(thread.tree, id).await?;
         let (nodes, truncated) = match selection.format {
             Format::Checkpoints => {

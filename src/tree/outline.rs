@@ -67,9 +67,10 @@ pub async fn messages(
         None => None,
     };
     if let Some(last) = last.filter(|node| node.ordinal > after) {
-        let steps = usize::try_from(last.ordinal - after).unwrap_or(WALK);
-        let chain = read.chain(thread.tree, last.id, steps.min(WALK)).await?;
-        let inherited = chain.into_iter().filter(|node| node.thread != thread.id);
+        let segment = read
+            .segment(thread.tree, last.id, after, limit.saturating_add(1))
+            .await?;
+        let inherited = segment.into_iter().filter(|node| node.thread != thread.id);
         rows.extend(inherited);
         rows.sort_by_key(|node| (node.ordinal, node.checkpoint, node.seq));
     }

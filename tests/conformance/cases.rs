@@ -9,6 +9,7 @@ pub mod counts;
 pub mod cron_lists;
 pub mod crons;
 pub mod expiry;
+pub mod families;
 pub mod lifecycle;
 pub mod lists;
 pub mod loads;

@@ -58,6 +58,11 @@ macro_rules! backend {
                 an_expired_thread_is_taken_once_and_looked_at_in_a_transaction
                 a_thread_with_an_open_run_does_not_expire
             );
+            backend!(@room $open, families:
+                forks_of_a_tree_are_read_page_by_page
+                what_several_paths_share_is_read_once
+                a_thread_is_outlined_by_depth_from_any_depth_on
+            );
             backend!(@room $open, lists:
                 checkpoints_are_listed_newest_first
                 a_list_is_cut_by_namespace_limit_age_and_id

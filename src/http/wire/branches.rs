@@ -121,6 +121,9 @@ pub struct Branches {
     branches: Vec<Branch>,
     leaves: Vec<Leaf>,
     forks: Vec<ForkOfThread>,
+    /// Only where there are more forks than these: the list of forks has all of them.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    more_forks: Option<bool>,
 }
 
 /// A branch.

@@ -323,10 +323,12 @@ pub struct Forked {
     warnings: Option<Vec<String>>,
 }
 
-/// How many threads and fork points are listed.
+/// How many threads and fork points are listed, and behind which.
 #[derive(JsonSchema)]
 pub struct ForksQuery {
     limit: Option<Limit>,
+    /// The `next` of the page before.
+    after: Option<String>,
 }
 
 /// The fork family of a thread.
@@ -336,6 +338,8 @@ pub struct Family {
     root_thread_id: Id,
     threads: Vec<Relative>,
     fork_points: Vec<ForkPoint>,
+    /// The `after` of the next page; null on the last one.
+    next: Option<String>,
 }
 
 #[derive(JsonSchema)]

@@ -8,6 +8,14 @@ macro_rules! node_columns {
     };
 }
 
+/// The columns of a thread, of the row `t`.
+macro_rules! thread_columns {
+    () => {
+        " t.thread_id, t.tree_id, t.parent_thread_id, t.fork_checkpoint_id, t.fork_checkpoint_depth, t.fork_anchor, t.fork_position,
+          t.fork_event_number, t.fork_level, t.active_branch_id, t.last_event_number, t.metadata, t.created_at, t.updated_at, t.deleted_at "
+    };
+}
+
 /// The columns of a checkpoint as a point of its tree, of the row `c`.
 macro_rules! point_columns {
     () => {
@@ -17,6 +25,7 @@ macro_rules! point_columns {
 }
 
 mod changes;
+mod family;
 mod index;
 mod lifecycle;
 mod lookup;
@@ -27,4 +36,4 @@ mod session;
 
 pub(super) use members::{LEVEL_ON_THREAD, level_on_thread, withdrawn};
 
-statements!(; changes, index, lifecycle, lookup, members, outline, paths);
+statements!(; changes, family, index, lifecycle, lookup, members, outline, paths);

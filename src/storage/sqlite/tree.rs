@@ -9,6 +9,16 @@ macro_rules! node_columns {
     };
 }
 
+/// The columns of a thread, of the row `t`.
+macro_rules! thread_columns {
+    () => {
+        "t.thread_id, t.tree_id, t.parent_thread_id, t.fork_checkpoint_id, \
+         t.fork_checkpoint_depth, t.fork_anchor, t.fork_position, t.fork_event_number, \
+         t.fork_level, t.active_branch_id, t.last_event_number, t.metadata, t.created_at, \
+         t.updated_at, t.deleted_at "
+    };
+}
+
 /// The columns of a checkpoint as a point of its tree, of the row `c`.
 macro_rules! point_columns {
     () => {
@@ -18,6 +28,7 @@ macro_rules! point_columns {
 }
 
 mod changes;
+mod family;
 mod index;
 mod lifecycle;
 mod lookup;
@@ -25,5 +36,11 @@ mod members;
 mod outline;
 mod paths;
 mod session;
+
+#[cfg(test)]
+pub(super) use {
+    family::{FORKS, RELATIVES},
+    outline::OWN_POINTS,
+};
 
 pub(super) use members::{level, level_on_thread, withdrawn};

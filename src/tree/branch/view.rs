@@ -1,9 +1,12 @@
 //! What clients are shown of a branch.
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
-    id::BranchId,
+    id::{BranchId, NodeId},
     tree::{
         chain,
         error::Error,
@@ -74,6 +77,41 @@ pub async fn view(
         messages: last.map_or(0, |node| node.ordinal),
         row,
     })
+}
+
+/// The branches of a thread as clients see them, oldest first, each with the last message of its path.
+/// However many there are, they are read at once.
+///
+/// # Errors
+/// The storage failed.
+pub async fn views(
+    read: &mut dyn Read,
+    thread: &ThreadRow,
+) -> Result<Vec<(BranchView, Option<MessageNode>)>, Error> {
+    let rows = read.branches(thread.tree, thread.id).await?;
+    let open = read.open_runs(thread.tree, thread.id).await?;
+    let names: HashMap<_, _> = rows.iter().map(|row| (row.id, row.name.clone())).collect();
+    let mut ends = HashMap::new();
+    for end in read.ends(thread.tree, vec![thread.id]).await? {
+        ends.extend(end.last.map(|last| (end.branch, last)));
+    }
+    let ids: HashSet<NodeId> = ends.values().copied().collect();
+    let nodes = read.nodes(thread.tree, ids.into_iter().collect()).await?;
+    let nodes: HashMap<NodeId, MessageNode> =
+        nodes.into_iter().map(|node| (node.id, node)).collect();
+    let view = |row: Branch| {
+        let last = ends.get(&row.id).and_then(|id| nodes.get(id)).cloned();
+        let view = BranchView {
+            is_active: thread.active_branch == Some(row.id),
+            busy: is_busy(&open, thread, row.id),
+            source: row.source.and_then(|source| names.get(&source).cloned()),
+            head_message: last.as_ref().map(|node| node.message_id.clone()),
+            messages: last.as_ref().map_or(0, |node| node.ordinal),
+            row,
+        };
+        (view, last)
+    };
+    Ok(rows.into_iter().map(view).collect())
 }
 
 /// The newest message on the path of a branch.

@@ -1,4 +1,4 @@
-//! The points at which the paths of a tree divide, and the ways to go on from each.
+//! Pages of a tree's threads, the points at which their paths divide, and the ways to go on from each.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -6,19 +6,28 @@ use std::{
 };
 
 use crate::{
-    id::{NodeId, ThreadId, TreeId},
+    id::{NodeId, ThreadId},
     time::Timestamp,
     tree::{
-        chain,
         error::Error,
-        store::{MessageNode, Read, ThreadRow},
+        store::{BranchEnd, ForkCursor, MessageNode, PathNode, Read, Relative, ThreadRow},
     },
 };
 
-/// Nodes of the message index read at once.
-const PAGE: usize = 256;
-/// Most nodes of a tree that are read.
+/// Most messages on the paths of a page.
 const MOST: usize = 100_000;
+
+/// A page of the living threads of a tree.
+#[derive(Clone, Debug)]
+pub struct FamilyPage {
+    /// Oldest first: the first thread of the tree, then its forks.
+    pub threads: Vec<Relative>,
+    /// The points at which a thread of the page parts from others, from the start on; on the first
+    /// page also those of the thread from which the tree is viewed.
+    pub points: Vec<ForkPoint>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<ForkCursor>,
+}
 
 /// A point at which several paths go on.
 #[derive(Clone, Debug)]
@@ -44,93 +53,131 @@ pub struct ForkOption {
     pub active: bool,
 }
 
-/// A message with the first thread and branch on whose path it is.
-struct IndexedNode {
-    node: MessageNode,
+/// The page of a tree behind `after`, or the first one, as viewed from one of its threads. It costs what
+/// its own threads and their messages are, however many others the tree has.
+///
+/// # Errors
+/// 409 `path_too_deep`, or the storage failed.
+pub async fn family_page(
+    read: &mut dyn Read,
+    from: &ThreadRow,
+    after: Option<ForkCursor>,
+    limit: usize,
+) -> Result<FamilyPage, Error> {
+    let mut threads = vec![];
+    if after.is_none()
+        // A tree has the id of its first thread.
+        && let Some(root) = read.thread_row(ThreadId(from.tree.0)).await?
+        && root.deleted_at.is_none()
+    {
+        threads.push(Relative {
+            row: root,
+            parent_deleted: false,
+        });
+    }
+    let room = limit.saturating_sub(threads.len());
+    let position = after.unwrap_or(ForkCursor::START);
+    let mut forks = read.relatives(from.tree, position, room + 1).await?;
+    let next = (forks.len() > room).then(|| {
+        forks.truncate(room);
+        forks.last().map_or(position, |last| ForkCursor {
+            created_at: last.row.created_at,
+            thread: last.row.id,
+        })
+    });
+    threads.extend(forks);
+    let points = find_points(read, &threads, from, after.is_none()).await?;
+    Ok(FamilyPage {
+        threads,
+        points,
+        next,
+    })
+}
+
+/// The threads of a page, the one from which the tree is viewed, and those from which the page's
+/// threads were forked: oldest first.
+async fn with_parents(
+    read: &mut dyn Read,
+    page: &[Relative],
+    from: &ThreadRow,
+) -> Result<Vec<ThreadRow>, Error> {
+    let mut threads: HashMap<ThreadId, ThreadRow> = page
+        .iter()
+        .map(|relative| &relative.row)
+        .chain([from])
+        .map(|row| (row.id, row.clone()))
+        .collect();
+    let parents: HashSet<ThreadId> = page
+        .iter()
+        .filter(|relative| !relative.parent_deleted)
+        .filter_map(|relative| relative.row.parent)
+        .collect();
+    for parent in parents {
+        if !threads.contains_key(&parent)
+            && let Some(row) = read.thread_row(parent).await?
+        {
+            threads.insert(parent, row);
+        }
+    }
+    let mut threads: Vec<ThreadRow> = threads.into_values().collect();
+    threads.sort_by_key(|row| (row.created_at, row.id));
+    Ok(threads)
+}
+
+/// The first thread and branch on whose path a message is.
+struct Holder {
     thread: ThreadId,
     branch: Arc<str>,
 }
 
-/// Finds the points of a tree, from the start on, as viewed from one of its threads.
-///
-/// # Errors
-/// 409 `path_too_deep`, or the storage failed.
-pub async fn find_points(
-    read: &mut dyn Read,
-    tree: TreeId,
-    threads: &[ThreadRow],
-    from: &ThreadRow,
-) -> Result<Vec<ForkPoint>, Error> {
-    let mut indexed: HashMap<NodeId, IndexedNode> = HashMap::new();
-    let mut options: BTreeMap<PathPosition, Vec<ForkOption>> = BTreeMap::new();
-    let (mut active, mut ends) = (None, vec![]);
-    for thread in threads.iter().filter(|thread| thread.deleted_at.is_none()) {
+/// The messages on the paths of a page, each with what holds it.
+#[derive(Default)]
+struct Paths {
+    nodes: HashMap<NodeId, PathNode>,
+    holders: HashMap<NodeId, Holder>,
+}
+
+impl Paths {
+    /// Gives the messages on the path of a branch that have no holder yet to it; whether its thread
+    /// wrote one of them.
+    fn assign(&mut self, end: &BranchEnd) -> bool {
         let mut own = false;
-        let mut first = None;
-        for branch in read.branches(tree, thread.id).await? {
-            let last = chain::last_node(read, &branch).await?;
-            if thread.id == from.id && from.active_branch == Some(branch.id) {
-                active = last;
+        let mut next = end.last;
+        while let Some(node) = next.and_then(|id| self.nodes.get(&id)) {
+            if self.holders.contains_key(&node.id) {
+                break;
             }
-            let found = follow(read, tree, last, &indexed).await?;
-            own |= found.iter().any(|node| node.thread == thread.id);
-            for node in found {
-                let one = IndexedNode {
-                    thread: thread.id,
-                    branch: branch.name.clone(),
-                    node,
-                };
-                indexed.insert(one.node.id, one);
-            }
-            if indexed.len() > MOST {
-                return Err(Error::conflict(
-                    "path_too_deep",
-                    format!("The tree has more than {MOST} messages: copy a thread to go on"),
-                ));
-            }
-            first.get_or_insert((branch.name.clone(), last));
+            own |= node.thread == end.thread;
+            next = node.parent;
+            let holder = Holder {
+                thread: end.thread,
+                branch: end.name.clone(),
+            };
+            self.holders.insert(node.id, holder);
         }
-        if let (Some((branch, last)), false, Some(_)) = (first, own, thread.parent) {
-            ends.push((thread, branch, last));
+        own
+    }
+
+    /// The messages up to one.
+    fn up_to(&self, last: Option<NodeId>) -> HashSet<NodeId> {
+        let mut path = HashSet::new();
+        let mut next = last;
+        while let Some(id) = next
+            && path.insert(id)
+        {
+            next = self.nodes.get(&id).and_then(|node| node.parent);
+        }
+        path
+    }
+
+    /// The position behind a message, or the start.
+    fn behind(&self, node: Option<NodeId>) -> PathPosition {
+        let known = node.and_then(|id| self.nodes.get(&id));
+        PathPosition {
+            ordinal: known.map_or(0, |known| known.ordinal),
+            node,
         }
     }
-    let path = path_of(active, &indexed);
-    for one in indexed.values() {
-        let position = PathPosition::after(one.node.parent, &indexed);
-        options.entry(position).or_default().push(ForkOption {
-            thread: one.thread,
-            branch: one.branch.clone(),
-            created_at: one.node.created_at,
-            active: path.contains(&one.node.id),
-            message: Some(one.node.clone()),
-        });
-    }
-    let mut forked = HashSet::new();
-    for (thread, branch, last) in ends {
-        let position = PathPosition::after(last, &indexed);
-        forked.insert(position);
-        options.entry(position).or_default().push(ForkOption {
-            thread: thread.id,
-            branch,
-            message: None,
-            created_at: thread.created_at,
-            active: thread.id == from.id && last == active,
-        });
-    }
-    let parted = options
-        .into_iter()
-        .filter(|(position, options)| options.len() > 1 || forked.contains(position));
-    Ok(parted
-        .map(|(position, mut options)| {
-            let id = |choice: &ForkOption| choice.message.as_ref().map(|node| node.id);
-            options.sort_by_key(|choice| (choice.created_at, choice.thread, id(choice)));
-            let last = position.node.and_then(|id| indexed.get(&id));
-            ForkPoint {
-                message: last.map(|indexed| indexed.node.message_id.clone()),
-                options,
-            }
-        })
-        .collect())
 }
 
 /// A position on a path, behind a node or at the start, ordered along the path.
@@ -140,48 +187,134 @@ struct PathPosition {
     node: Option<NodeId>,
 }
 
-impl PathPosition {
-    fn after(node: Option<NodeId>, indexed: &HashMap<NodeId, IndexedNode>) -> Self {
-        let ordinal = node.and_then(|id| indexed.get(&id));
-        Self {
-            ordinal: ordinal.map_or(0, |indexed| indexed.node.ordinal),
-            node,
-        }
-    }
-}
-
-/// The messages from `last` upwards that are not indexed yet.
-async fn follow(
-    read: &mut dyn Read,
-    tree: TreeId,
+/// A fork without messages of its own.
+struct BareFork<'a> {
+    thread: &'a ThreadRow,
+    branch: Arc<str>,
     last: Option<NodeId>,
-    indexed: &HashMap<NodeId, IndexedNode>,
-) -> Result<Vec<MessageNode>, Error> {
-    let mut found = vec![];
-    let mut next = last;
-    while let Some(start) = next.filter(|id| !indexed.contains_key(id)) {
-        next = None;
-        for node in read.chain(tree, start, PAGE).await? {
-            if indexed.contains_key(&node.id) {
-                return Ok(found);
-            }
-            next = node.parent;
-            found.push(node);
-        }
-        if found.len() > MOST {
-            break;
-        }
-    }
-    Ok(found)
 }
 
-fn path_of(last: Option<NodeId>, indexed: &HashMap<NodeId, IndexedNode>) -> HashSet<NodeId> {
-    let mut path = HashSet::new();
-    let mut next = last;
-    while let Some(id) = next
-        && path.insert(id)
-    {
-        next = indexed.get(&id).and_then(|indexed| indexed.node.parent);
+async fn find_points(
+    read: &mut dyn Read,
+    page: &[Relative],
+    from: &ThreadRow,
+    is_first: bool,
+) -> Result<Vec<ForkPoint>, Error> {
+    let tree = from.tree;
+    let threads = with_parents(read, page, from).await?;
+    let ids = threads.iter().map(|thread| thread.id).collect();
+    let mut ends: HashMap<ThreadId, Vec<BranchEnd>> = HashMap::new();
+    for end in read.ends(tree, ids).await? {
+        ends.entry(end.thread).or_default().push(end);
     }
-    path
+    let lasts: HashSet<NodeId> = ends.values().flatten().filter_map(|end| end.last).collect();
+    let nodes = read
+        .paths_to(tree, lasts.into_iter().collect(), MOST + 1)
+        .await?;
+    if nodes.len() > MOST {
+        return Err(Error::conflict(
+            "path_too_deep",
+            format!(
+                "The threads of this page have more than {MOST} messages: take a smaller limit, or \
+                 copy a thread to go on"
+            ),
+        ));
+    }
+    let mut paths = Paths {
+        nodes: nodes.into_iter().map(|node| (node.id, node)).collect(),
+        ..Paths::default()
+    };
+    let listed: HashSet<ThreadId> = page.iter().map(|relative| relative.row.id).collect();
+    let (mut active, mut bare) = (None, vec![]);
+    for thread in &threads {
+        let mut own = false;
+        let ends = ends.remove(&thread.id).unwrap_or_default();
+        for end in &ends {
+            if thread.id == from.id && from.active_branch == Some(end.branch) {
+                active = end.last;
+            }
+            own |= paths.assign(end);
+        }
+        let is_shown = listed.contains(&thread.id) || thread.id == from.id;
+        if let (Some(first), false, true, Some(_)) = (ends.first(), own, is_shown, thread.parent) {
+            bare.push(BareFork {
+                thread,
+                branch: first.name.clone(),
+                last: first.last,
+            });
+        }
+    }
+    let mut ways: BTreeMap<PathPosition, Vec<NodeId>> = BTreeMap::new();
+    for id in paths.holders.keys() {
+        let parent = paths.nodes.get(id).and_then(|node| node.parent);
+        ways.entry(paths.behind(parent)).or_default().push(*id);
+    }
+    for fork in &bare {
+        ways.entry(paths.behind(fork.last)).or_default();
+    }
+    let forked: HashSet<PathPosition> = bare.iter().map(|fork| paths.behind(fork.last)).collect();
+    ways.retain(|position, ways| ways.len() > 1 || forked.contains(position));
+    let mut options = options(read, &paths, from, active, &ways).await?;
+    for fork in bare {
+        let position = paths.behind(fork.last);
+        options.entry(position).or_default().push(ForkOption {
+            thread: fork.thread.id,
+            branch: fork.branch,
+            message: None,
+            created_at: fork.thread.created_at,
+            active: fork.thread.id == from.id && fork.last == active,
+        });
+    }
+    let is_of_page = |choice: &ForkOption| is_first || listed.contains(&choice.thread);
+    options.retain(|_, options| options.iter().any(is_of_page));
+    let mut last: Vec<NodeId> = options
+        .keys()
+        .filter_map(|position| position.node)
+        .collect();
+    last.dedup();
+    let last = read.nodes(tree, last).await?;
+    let names: HashMap<NodeId, Arc<str>> = last
+        .into_iter()
+        .map(|node| (node.id, node.message_id))
+        .collect();
+    let points = options.into_iter().map(|(position, mut options)| {
+        let id = |choice: &ForkOption| choice.message.as_ref().map(|node| node.id);
+        options.sort_by_key(|choice| (choice.created_at, choice.thread, id(choice)));
+        ForkPoint {
+            message: position.node.and_then(|id| names.get(&id).cloned()),
+            options,
+        }
+    });
+    Ok(points.collect())
+}
+
+/// The ways to go on that begin with a message.
+async fn options(
+    read: &mut dyn Read,
+    paths: &Paths,
+    from: &ThreadRow,
+    active: Option<NodeId>,
+    ways: &BTreeMap<PathPosition, Vec<NodeId>>,
+) -> Result<BTreeMap<PathPosition, Vec<ForkOption>>, Error> {
+    let wanted = ways.values().flatten().copied().collect();
+    let mut messages: HashMap<NodeId, MessageNode> = HashMap::new();
+    for node in read.nodes(from.tree, wanted).await? {
+        messages.insert(node.id, node);
+    }
+    let path = paths.up_to(active);
+    let mut options: BTreeMap<PathPosition, Vec<ForkOption>> = BTreeMap::new();
+    for (position, ways) in ways {
+        for id in ways {
+            if let (Some(holder), Some(message)) = (paths.holders.get(id), messages.remove(id)) {
+                options.entry(*position).or_default().push(ForkOption {
+                    thread: holder.thread,
+                    branch: holder.branch.clone(),
+                    created_at: message.created_at,
+                    active: path.contains(id),
+                    message: Some(message),
+                });
+            }
+        }
+    }
+    Ok(options)
 }

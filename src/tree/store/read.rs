@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::rows::{Branch, MessageNode, OpenRun, Point, Tag, ThreadEvent, ThreadRow};
+use super::rows::{
+    Branch, BranchEnd, ForkCursor, MessageNode, OpenRun, PathNode, Point, Relative, Tag,
+    ThreadEvent, ThreadRow,
+};
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
@@ -16,11 +19,27 @@ use crate::{
 pub trait Read: Send {
     /// A thread, or the tombstone of a deleted one.
     async fn thread_row(&mut self, id: ThreadId) -> Result<Option<ThreadRow>, Error>;
-    /// Every thread of a tree, tombstones too, oldest first.
-    async fn relatives(&mut self, tree: TreeId) -> Result<Vec<ThreadRow>, Error>;
+    /// The living forks of a tree behind a position, oldest first, at most `limit` of them. The first
+    /// thread of the tree is no fork.
+    async fn relatives(
+        &mut self,
+        tree: TreeId,
+        after: ForkCursor,
+        limit: usize,
+    ) -> Result<Vec<Relative>, Error>;
+    /// The living forks of one thread, oldest first, at most `limit` of them.
+    async fn forks(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+        limit: usize,
+    ) -> Result<Vec<ThreadRow>, Error>;
 
     /// Branches of a thread, oldest first.
     async fn branches(&mut self, tree: TreeId, thread: ThreadId) -> Result<Vec<Branch>, Error>;
+    /// The ends of all branches of these threads, oldest branch first.
+    async fn ends(&mut self, tree: TreeId, threads: Vec<ThreadId>)
+    -> Result<Vec<BranchEnd>, Error>;
     /// One branch of the tree.
     async fn branch(&mut self, tree: TreeId, id: BranchId) -> Result<Option<Branch>, Error>;
 
@@ -68,6 +87,16 @@ pub trait Read: Send {
 
     /// One node of the message index.
     async fn node(&mut self, tree: TreeId, id: NodeId) -> Result<Option<MessageNode>, Error>;
+    /// These nodes of the message index, in any order.
+    async fn nodes(&mut self, tree: TreeId, ids: Vec<NodeId>) -> Result<Vec<MessageNode>, Error>;
+    /// The nodes on all chains of `add` nodes that end with one of these, each once, in any order, at
+    /// most `limit` of them.
+    async fn paths_to(
+        &mut self,
+        tree: TreeId,
+        ends: Vec<NodeId>,
+        limit: usize,
+    ) -> Result<Vec<PathNode>, Error>;
     /// Every node of the tree about these messages, newest checkpoint first.
     async fn nodes_of(
         &mut self,

@@ -78,6 +78,58 @@ pub struct ThreadRow {
     pub deleted_at: Option<Timestamp>,
 }
 
+/// A fork in a list of forks.
+#[derive(Clone, Debug)]
+pub struct Relative {
+    /// Its row.
+    pub row: ThreadRow,
+    /// The thread it was forked from was deleted.
+    pub parent_deleted: bool,
+}
+
+/// Behind which fork a page begins: when that one was created, and its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForkCursor {
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// Its id.
+    pub thread: ThreadId,
+}
+
+impl ForkCursor {
+    /// Before the first fork.
+    pub const START: Self = Self {
+        created_at: Timestamp(0),
+        thread: ThreadId(uuid::Uuid::nil()),
+    };
+}
+
+/// The end of the path of a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchEnd {
+    /// The thread that has the branch.
+    pub thread: ThreadId,
+    /// The branch.
+    pub branch: BranchId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The last message of its path.
+    pub last: Option<NodeId>,
+}
+
+/// A message on a path, without what is known about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathNode {
+    /// Key.
+    pub id: NodeId,
+    /// Previous `add` node on the path.
+    pub parent: Option<NodeId>,
+    /// 1-based position in the chain of adds.
+    pub ordinal: i32,
+    /// The thread that wrote it.
+    pub thread: ThreadId,
+}
+
 /// A row of `branches`.
 #[derive(Clone, Debug)]
 pub struct Branch {

@@ -69,8 +69,40 @@ fn scenario_14_forks_and_branches_at_one_entry_are_options_of_one_point(place: &
     assert_eq!(seen(&two), expected("u5"));
     let all = family(&client, &root);
     assert_eq!(all["fork_points"][0]["options"][1]["preview"], "text of u4");
-    let limited = client.get(&format!("/threads/{root}/forks?limit=1")).json();
-    assert_eq!(limited["threads"].as_array().unwrap().len(), 1);
+    assert_eq!(all["next"], Value::Null);
+    pages_hold_every_thread_and_its_points_once(&client, &root, &all);
+}
+
+fn pages_hold_every_thread_and_its_points_once(client: &Client, root: &str, all: &Value) {
+    let (mut threads, mut options) = (vec![], vec![]);
+    let mut next = String::new();
+    for _ in 0..10 {
+        let page = client.get(&format!("/threads/{root}/forks?limit=1{next}"));
+        assert_eq!(page.status, 200, "{}", page.text());
+        let page = page.json();
+        assert_eq!(page["threads"].as_array().unwrap().len(), 1);
+        threads.extend(page["threads"].as_array().unwrap().clone());
+        for point in page["fork_points"].as_array().unwrap() {
+            options.extend(point["options"].as_array().unwrap().clone());
+        }
+        match page["next"].as_str() {
+            Some(text) => next = format!("&after={text}"),
+            None => break,
+        }
+    }
+    assert_eq!(json!(threads), all["threads"]);
+    let thread_of = |option: &Value| option["thread_id"].as_str().map(str::to_owned);
+    let named: Vec<_> = options.iter().filter_map(thread_of).collect();
+    for thread in threads {
+        assert!(
+            named.iter().any(|id| thread["thread_id"] == **id),
+            "{thread}"
+        );
+    }
+    for wrong in ["x", "1", "-1", "-1-x", "99999999999999999999-0"] {
+        let page = client.get(&format!("/threads/{root}/forks?after={wrong}"));
+        assert_eq!(page.status, 422, "{wrong}: {}", page.text());
+    }
 }
 
 fn a_fork_without_messages_is_an_option_without_one(place: &Place) {

@@ -15,21 +15,13 @@ use crate::{
     tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };
 
-macro_rules! threads {
-    ($rest:literal) => {
-        concat!(
-            "SELECT thread_id, tree_id, parent_thread_id, fork_checkpoint_id, fork_checkpoint_depth, fork_anchor, fork_position,
-       fork_event_number, fork_level, active_branch_id, last_event_number, metadata, created_at, updated_at, deleted_at
-  FROM threads ",
-            $rest
-        )
-    };
-}
+const THREAD: &str = concat!(
+    "SELECT",
+    thread_columns!(),
+    "FROM threads t WHERE t.thread_id = $1"
+);
 
-const THREAD: &str = threads!("WHERE thread_id = $1");
-const RELATIVES: &str = threads!("WHERE tree_id = $1 ORDER BY created_at, thread_id");
-
-fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
+pub(super) fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
     Ok(ThreadRow {
         id: ThreadId(column(row, "thread_id")?),
         tree: TreeId(column(row, "tree_id")?),
@@ -53,10 +45,6 @@ fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
 
 pub(super) async fn thread_row(db: &Object, id: ThreadId) -> Result<Option<ThreadRow>, Failure> {
     one(db, THREAD, &[&id.0], thread_of).await
-}
-
-pub(super) async fn relatives(db: &Object, tree: TreeId) -> Result<Vec<ThreadRow>, Failure> {
-    all(db, RELATIVES, &[&tree.0], thread_of).await
 }
 
 macro_rules! branches {
@@ -175,13 +163,4 @@ pub(super) async fn open_runs(
     .await
 }
 
-statements!(
-    THREAD,
-    RELATIVES,
-    BRANCHES,
-    BRANCH,
-    LOCK_BRANCH,
-    TAGS,
-    TAG,
-    OPEN_RUNS
-);
+statements!(THREAD, BRANCHES, BRANCH, LOCK_BRANCH, TAGS, TAG, OPEN_RUNS);

@@ -1,7 +1,7 @@
 //! Rows of the tree for its operations: read by themselves, or read and changed in a transaction
 //! on a connection of its own.
 
-use super::{super::events, changes, index, lifecycle, lookup, members, outline, paths};
+use super::{super::events, changes, family, index, lifecycle, lookup, members, outline, paths};
 use crate::{
     checkpoint::Error,
     id::TreeId,

@@ -10,19 +10,7 @@ use crate::{
     tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };
 
-macro_rules! threads {
-    ($rest:literal) => {
-        concat!(
-            "SELECT thread_id, tree_id, parent_thread_id, fork_checkpoint_id, \
-             fork_checkpoint_depth, fork_anchor, fork_position, fork_event_number, fork_level, \
-             active_branch_id, last_event_number, metadata, created_at, updated_at, deleted_at \
-             FROM threads ",
-            $rest
-        )
-    };
-}
-
-fn read_thread(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
+pub(super) fn read_thread(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
     let deleted: Option<i64> = row.get(14)?;
     Ok(ThreadRow {
         id: id(row, 0)?,
@@ -43,16 +31,14 @@ fn read_thread(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
     })
 }
 
-pub(super) const THREAD: &str = threads!("WHERE thread_id = ?1");
+pub(super) const THREAD: &str = concat!(
+    "SELECT ",
+    thread_columns!(),
+    "FROM threads t WHERE t.thread_id = ?1"
+);
 
 pub(super) fn thread_row(db: &Connection, thread: ThreadId) -> Result<Option<ThreadRow>, Error> {
     one(db, THREAD, [thread.0.as_bytes()], read_thread)
-}
-
-pub(super) const RELATIVES: &str = threads!("WHERE tree_id = ?1 ORDER BY created_at, thread_id");
-
-pub(super) fn relatives(db: &Connection, tree: TreeId) -> Result<Vec<ThreadRow>, Error> {
-    all(db, RELATIVES, [tree.0.as_bytes()], read_thread)
 }
 
 macro_rules! branches {

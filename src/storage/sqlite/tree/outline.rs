@@ -13,10 +13,10 @@ use crate::{
     tree::store::rows::{MessageNode, Point},
 };
 
-pub(super) const OWN_POINTS: &str = concat!(
+pub(in super::super) const OWN_POINTS: &str = concat!(
     "SELECT ",
     point_columns!(),
-    "FROM checkpoints c INDEXED BY checkpoints_thread \
+    "FROM checkpoints c INDEXED BY checkpoints_depth \
      WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = '' AND c.depth > ?3 \
      ORDER BY c.depth, c.checkpoint_id LIMIT ?4"
 );
@@ -44,7 +44,7 @@ pub(super) fn own_points(
 pub(super) const OWN_NODES: &str = concat!(
     "SELECT ",
     node_columns!(),
-    "FROM message_nodes m \
+    "FROM message_nodes m INDEXED BY message_nodes_thread \
      WHERE m.tree_id = ?1 AND m.thread_id = ?2 AND m.kind = 'add' AND m.ordinal > ?3 \
      ORDER BY m.ordinal, m.checkpoint_id, m.seq LIMIT ?4"
 );

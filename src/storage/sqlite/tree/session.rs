@@ -1,7 +1,7 @@
 //! Rows of a tree for its operations: read through the readers, or read and changed in a
 //! transaction that has the writing thread to itself.
 
-use super::{super::events, changes, index, lifecycle, lookup, members, outline, paths};
+use super::{super::events, changes, family, index, lifecycle, lookup, members, outline, paths};
 use crate::{
     checkpoint::Error,
     storage::sqlite::{

@@ -1,0 +1,143 @@
+//! Forks of a tree, and the paths of many branches at once.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, params};
+
+use super::{index::node, lookup::read_thread, paths::bounded};
+use crate::{
+    checkpoint::Error,
+    id::{NodeId, ThreadId, TreeId},
+    storage::sqlite::columns::{all, id, id_if, one},
+    tree::store::rows::{BranchEnd, ForkCursor, MessageNode, PathNode, Relative, ThreadRow},
+};
+
+pub(in super::super) const RELATIVES: &str = concat!(
+    "SELECT ",
+    thread_columns!(),
+    ", NOT EXISTS (SELECT 1 FROM threads p \
+        WHERE p.thread_id = t.parent_thread_id AND p.deleted_at IS NULL) \
+     FROM threads t INDEXED BY threads_forks \
+     WHERE t.tree_id = ?1 AND t.parent_thread_id IS NOT NULL AND t.deleted_at IS NULL \
+       AND (t.created_at, t.thread_id) > (?2, ?3) \
+     ORDER BY t.created_at, t.thread_id LIMIT ?4"
+);
+
+pub(super) fn relatives(
+    db: &Connection,
+    tree: TreeId,
+    after: ForkCursor,
+    limit: usize,
+) -> Result<Vec<Relative>, Error> {
+    all(
+        db,
+        RELATIVES,
+        params![
+            tree.0.as_bytes(),
+            after.created_at.0,
+            after.thread.0.as_bytes(),
+            bounded(limit)
+        ],
+        |row| {
+            Ok(Relative {
+                row: read_thread(row)?,
+                parent_deleted: row.get(15)?,
+            })
+        },
+    )
+}
+
+pub(in super::super) const FORKS: &str = concat!(
+    "SELECT ",
+    thread_columns!(),
+    "FROM threads t INDEXED BY threads_parent \
+     WHERE t.tree_id = ?1 AND t.parent_thread_id = ?2 AND t.deleted_at IS NULL \
+     ORDER BY t.created_at, t.thread_id LIMIT ?3"
+);
+
+pub(super) fn forks(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    limit: usize,
+) -> Result<Vec<ThreadRow>, Error> {
+    all(
+        db,
+        FORKS,
+        params![tree.0.as_bytes(), thread.0.as_bytes(), bounded(limit)],
+        read_thread,
+    )
+}
+
+pub(super) const ENDS: &str = "SELECT b.thread_id, b.branch_id, b.name, \
+      (SELECT c.last_node_id FROM checkpoints c WHERE c.tree_id = ?1 \
+         AND c.checkpoint_ns = '' AND c.checkpoint_id = b.head_checkpoint_id), b.created_at \
+     FROM branches b INDEXED BY sqlite_autoindex_branches_2 \
+    WHERE b.tree_id = ?1 AND b.thread_id = ?2";
+
+pub(super) fn ends(
+    db: &Connection,
+    tree: TreeId,
+    threads: &[ThreadId],
+) -> Result<Vec<BranchEnd>, Error> {
+    let mut ends: Vec<(i64, BranchEnd)> = vec![];
+    for thread in threads {
+        let params = params![tree.0.as_bytes(), thread.0.as_bytes()];
+        ends.extend(all(db, ENDS, params, |row| {
+            let end = BranchEnd {
+                thread: id(row, 0)?,
+                branch: id(row, 1)?,
+                name: row.get(2)?,
+                last: id_if(row, 3)?,
+            };
+            Ok((row.get(4)?, end))
+        })?);
+    }
+    ends.sort_by_key(|(created_at, end)| (*created_at, end.branch));
+    Ok(ends.into_iter().map(|(_, end)| end).collect())
+}
+
+pub(super) fn nodes(
+    db: &Connection,
+    tree: TreeId,
+    ids: &[NodeId],
+) -> Result<Vec<MessageNode>, Error> {
+    let mut found = Vec::with_capacity(ids.len());
+    for one in ids {
+        found.extend(node(db, tree, *one)?);
+    }
+    Ok(found)
+}
+
+pub(super) const STEP: &str = "SELECT parent_node_id, ordinal, thread_id FROM message_nodes \
+     WHERE tree_id = ?1 AND node_id = ?2";
+
+/// What several paths share is walked once.
+pub(super) fn paths_to(
+    db: &Connection,
+    tree: TreeId,
+    ends: &[NodeId],
+    limit: usize,
+) -> Result<Vec<PathNode>, Error> {
+    let (mut found, mut known) = (vec![], HashSet::new());
+    for end in ends {
+        let mut next = Some(*end);
+        while let Some(at) = next.take()
+            && found.len() < limit
+            && known.insert(at)
+        {
+            let params = params![tree.0.as_bytes(), at.0.as_bytes()];
+            let node = one(db, STEP, params, |row| {
+                Ok(PathNode {
+                    id: at,
+                    parent: id_if(row, 0)?,
+                    ordinal: row.get(1)?,
+                    thread: id(row, 2)?,
+                })
+            })?;
+            next = node.and_then(|node| node.parent);
+            found.extend(node);
+        }
+    }
+    Ok(found)
+}
