@@ -52,8 +52,10 @@ pub enum Error {
     /// `id` is neither text nor an integer.
     #[error("\"id\" of a message is a text, not a {0}")]
     Id(&'static str),
-    /// `id` is longer than 255 characters or has a NUL in it.
-    #[error("\"id\" of a message has at most {ID_MAX} characters, none of them NUL")]
+    /// `id` is longer than 255 characters or has a control character in it.
+    #[error(
+        "\"id\" of a message has at most {ID_MAX} characters, none of them a control character"
+    )]
     IdForm,
     /// A removal without the id of a message.
     #[error("a message of type \"remove\" needs the id of the message to remove")]

@@ -44,7 +44,7 @@ pub fn coerce(value: &Value) -> Result<Value, Error> {
 /// Whether a text may be the id of a message.
 pub fn is_id(text: &str) -> bool {
     let short = text.len() <= ID_MAX || text.chars().nth(ID_MAX).is_none();
-    short && !text.contains('\0')
+    short && !text.contains(char::is_control)
 }
 
 /// A list of messages, or a single one, as a list in stored form.

@@ -77,8 +77,10 @@ impl Incoming {
         };
         let id = text(message, "messageId")?;
         let id = id.ok_or_else(|| Failure::params("The message needs its `messageId`"))?;
-        if id.contains('\0') || id.chars().count() > ID_MAX {
-            let reason = format!("`messageId` has at most {ID_MAX} characters, none of them NUL");
+        if id.contains(char::is_control) || id.chars().count() > ID_MAX {
+            let reason = format!(
+                "`messageId` has at most {ID_MAX} characters, none of them a control character"
+            );
             return Err(Failure::params(reason));
         }
         let is_agents = match message.get("role").and_then(Value::as_str) {

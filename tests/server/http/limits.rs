@@ -149,6 +149,8 @@ fn ids_of_messages_are_short_on_every_way_in(place: &Place) {
         (random(256), false),
         (random(10_000), false),
         ("a\u{0}b".to_owned(), false),
+        ("a\u{7}b".to_owned(), false),
+        ("a\nb".to_owned(), false),
         (random(255), true),
         ("\u{1f600}".repeat(255), true),
         ("\u{1f600}".repeat(256), false),
