@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
+use tokio::{runtime::Handle, task::spawn_blocking};
+use tracing::Span;
+
 use super::json;
 use crate::{
-    checkpoint::{self, At, Slot, buffered::BufferedSaver},
-    engine::{self, StateUpdate, StateUpdater, update::COPY},
+    checkpoint::{self, At, Slot, buffered::BufferedSaver, frame::Decoded},
+    engine::{
+        self, StateUpdate, StateUpdater,
+        update::{COPY, UpdateOutcome},
+    },
     id::{CheckpointId, ThreadId},
     runs::{command_of, request::Address},
     threads::{
@@ -214,7 +220,7 @@ impl Service {
             metadata,
             run: None,
         };
-        let edited = edit.apply(vec![vec![update]]).await?;
+        let edited = apply(edit, vec![vec![update]]).await?;
         for commit in buffer.take() {
             tx.put(commit).await?;
         }
@@ -312,7 +318,7 @@ impl Service {
             metadata,
             run: None,
         };
-        let edited = match edit.apply(supersteps).await {
+        let edited = match apply(edit, supersteps).await {
             Ok(edited) => edited,
             Err(error) => return Err(self.edit_error(thread.id, slot, error).await),
         };
@@ -332,4 +338,62 @@ impl Service {
         self.shared.notifier.notify(thread.id);
         Ok((ns, edited.checkpoint, parents.unwrap_or_default()))
     }
+}
+
+/// A state of so many bytes, or an update of so many values, is applied beside the threads that serve
+/// requests.
+const LARGE: usize = 256 << 10;
+/// Bytes of a state that are worth as much time as one value of an update.
+const BYTES_OF_VALUE: usize = 64;
+
+/// Applies supersteps to a state. That does not yield: reducers compare every message of a large state
+/// with every new one's id, and messages are checked one by one.
+async fn apply(
+    edit: StateUpdater,
+    supersteps: Vec<Vec<StateUpdate>>,
+) -> Result<UpdateOutcome, engine::Error> {
+    let base = edit.base.as_ref().map_or(0, Decoded::weight);
+    let updates = supersteps.iter().flatten();
+    let values = updates.filter_map(|update| update.values.as_ref());
+    let room = LARGE.saturating_sub(base) / BYTES_OF_VALUE;
+    if has_fewer_values(values, room) {
+        return edit.apply(supersteps).await;
+    }
+    let (runtime, span) = (Handle::current(), Span::current());
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "it blocks a thread that serves nobody else"
+    )]
+    let applied = spawn_blocking(move || {
+        let _entered = span.entered();
+        runtime.block_on(edit.apply(supersteps))
+    });
+    match applied.await {
+        Ok(applied) => applied,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The process ends: nothing was written.
+            Err(_) => Err(engine::Error::Storage(checkpoint::Error::Unavailable(
+                "the process ends".into(),
+            ))),
+        },
+    }
+}
+
+/// Whether there are fewer than so many values, those inside lists and maps too.
+fn has_fewer_values<'a>(values: impl Iterator<Item = &'a Value>, most: usize) -> bool {
+    let mut left = values.collect::<Vec<_>>();
+    let mut count = 0;
+    while let Some(value) = left.pop() {
+        count += 1;
+        if count + left.len() >= most {
+            return false;
+        }
+        match value {
+            Value::List(_) => left.extend(value.as_list().unwrap_or_default()),
+            Value::Map(map) => left.extend(map.iter().map(|(_, value)| value)),
+            _ => {}
+        }
+    }
+    true
 }
