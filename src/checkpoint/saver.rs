@@ -102,6 +102,16 @@ pub struct Stored {
     pub writes: Vec<WriteRow>,
 }
 
+impl Stored {
+    /// How many bytes there are.
+    pub(crate) fn bytes(&self) -> u64 {
+        let row = self.row.envelope.len() + self.row.metadata.len();
+        let writes = self.writes.iter().map(|write| write.bytes.len());
+        let blobs = self.blobs.iter().map(|blob| blob.bytes.len());
+        (row + writes.chain(blobs).sum::<usize>()) as u64
+    }
+}
+
 /// Several checkpoints of one namespace as stored. Values that they share are there once.
 #[derive(Clone, Debug, Default)]
 pub struct StoredRows {

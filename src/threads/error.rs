@@ -37,6 +37,9 @@ pub enum Error {
     /// The thread was created, and updates of its state were not applied.
     #[error("Thread {0} was created, but there were problems updating the state: {1}")]
     CreatedWithoutUpdates(ThreadId, Box<Self>),
+    /// The state that is read is large, and others are being read.
+    #[error("Too many large states are being read. Try again later.")]
+    NoMemory,
     /// The tree refused.
     #[error(transparent)]
     Tree(#[from] tree::Error),

@@ -108,7 +108,7 @@ impl Service {
     /// No such thread, or the storage failed.
     pub async fn get(&self, id: ThreadId) -> Result<View, Error> {
         let row = self.row(id).await?;
-        self.view(row).await
+        self.weighed_view(row).await
     }
 
     /// When a thread expires; `None` for one that does not.

@@ -186,6 +186,16 @@ impl Service {
         Ok(view_of(row, head))
     }
 
+    /// A thread as clients see it; a large head is read once there is memory for it.
+    ///
+    /// # Errors
+    /// There is none, or the storage failed.
+    pub(super) async fn weighed_view(&self, row: Thread) -> Result<View, Error> {
+        let found = self.measure_head(row, true, BATCH_BYTES).await?;
+        let _memory = self.reserve(found.bytes)?;
+        self.found_view(found).await
+    }
+
     /// The size of a thread's head if it is shown, and the head itself if it fits into `room`.
     async fn measure_head(&self, row: Thread, is_shown: bool, room: u64) -> Result<Found, Error> {
         let (head, bytes) = match row.head.filter(|_| is_shown) {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::Error;
+use super::{Error, memory::ReadMemory};
 use crate::{
+    budget::Reservation,
     id::{ThreadId, TreeId},
     runs::{self, Shared},
     tree::{
@@ -24,6 +25,8 @@ pub struct Service {
     pub(super) runs: runs::Service,
     /// On whose behalf it acts.
     pub(super) access: Access,
+    /// What large states that it reads take; without it they take nothing.
+    pub(super) memory: Option<ReadMemory>,
     /// Notified when the derived rows of all threads may have to be made anew.
     pub(super) rebuild: Arc<Notify>,
 }
@@ -35,6 +38,7 @@ impl Service {
             shared,
             runs,
             access: Access::unrestricted(),
+            memory: None,
             rebuild: Arc::default(),
         }
     }
@@ -46,6 +50,23 @@ impl Service {
             access,
             ..self.clone()
         }
+    }
+
+    /// The service as it reads for a request, whose large states take this memory.
+    pub fn reading_in(self, memory: ReadMemory) -> Self {
+        Self {
+            memory: Some(memory),
+            ..self
+        }
+    }
+
+    /// The memory of a state of which so many bytes are stored.
+    ///
+    /// # Errors
+    /// There is not enough left.
+    pub(super) fn reserve(&self, stored: u64) -> Result<Option<Reservation>, Error> {
+        let reserved = self.memory.as_ref().map(|memory| memory.reserve(stored));
+        Ok(reserved.transpose()?.flatten())
     }
 
     /// The service as it acts on behalf of the same client, in an operation that takes this level.

@@ -18,6 +18,7 @@ on_both_storages!(
     pages_of_messages_and_events_end_early_and_lead_to_the_rest,
     runs_of_large_states_wait_for_memory_and_do_not_fail,
     states_that_nobody_reads_are_refused_beyond_their_memory,
+    large_states_that_are_read_at_once_take_the_memory_for_them,
 );
 
 /// A thread with as many checkpoints, each of which has a text of as many bytes of its own.
@@ -339,4 +340,43 @@ fn states_that_nobody_reads_are_refused_beyond_their_memory(place: &Place) {
     drop(open);
     until("the memory is free", || client.get(&path).status == 200);
     memory.held("unread states", 200 * MIB);
+}
+
+fn large_states_that_are_read_at_once_take_the_memory_for_them(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "192");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = json!({"metadata": {"graph_id": "agent"}});
+    let thread = client.post("/threads", &thread).json()["thread_id"].clone();
+    let thread = thread.as_str().unwrap();
+    // Messages take more memory than their bytes, unlike a long text.
+    for part in 0..4 {
+        let message = |at: usize| {
+            let id = format!("m{part}-{at}");
+            json!({"type": "human", "content": "x".repeat(1500), "id": id})
+        };
+        let messages: Vec<Value> = (0..2500).map(message).collect();
+        let edit = json!({"values": {"messages": messages}});
+        ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
+    }
+    for path in [
+        format!("/threads/{thread}/state"),
+        format!("/threads/{thread}"),
+    ] {
+        let memory = Memory::of(&server);
+        for _ in 0..rounds() {
+            std::thread::scope(|scope| {
+                let one = || scope.spawn(|| client.get(&path).status);
+                let all: Vec<_> = (0..24).map(|_| one()).collect();
+                let all: Vec<u16> = all.into_iter().map(|one| one.join().unwrap()).collect();
+                assert!(all.contains(&200), "{all:?}");
+                assert!(
+                    all.iter().all(|status| [200, 503].contains(status)),
+                    "{all:?}"
+                );
+            });
+        }
+        until("the memory is free", || client.get(&path).status == 200);
+        memory.held("large states read at once", 200 * MIB);
+    }
 }

@@ -27,7 +27,8 @@ use crate::{
     id::RunId,
     idempotency,
     runs::{self, request::Requester},
-    store, threads,
+    store,
+    threads::{self, memory::ReadMemory},
     tree::members::Access,
     value::{Map, Value},
 };
@@ -95,7 +96,11 @@ impl Call {
     /// The service of threads, acting on behalf of the client.
     pub fn threads(&self) -> threads::Service {
         let threads = self.shared.services.threads();
-        threads.on_behalf_of(self.access.clone())
+        let threads = threads.on_behalf_of(self.access.clone());
+        threads.reading_in(ReadMemory {
+            budget: self.shared.responses.clone(),
+            payer: self.payer.clone(),
+        })
     }
 
     pub fn idempotency(&self) -> &idempotency::Service {

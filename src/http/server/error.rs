@@ -244,6 +244,7 @@ impl From<threads::Error> for Error {
             E::NoCheckpoint(id) => Self::no_checkpoint(id),
             E::InFlight(_) => Self::conflict(error.to_string()).with_code("branch_busy"),
             E::NoGraph(_) | E::Invalid(_) => Self::bad_request(error.to_string()),
+            E::NoMemory => Self::unavailable(error.to_string()),
             // The thread exists, so this is no failure of the creation.
             E::CreatedWithoutUpdates(..) => Self::new(StatusCode::CREATED, error.to_string()),
             E::Tree(error) => error.into(),

@@ -45,7 +45,7 @@ impl Service {
         } else {
             None
         };
-        let (Some(decoded), Some(topology)) = (found, graphless::topology()) else {
+        let (Some((decoded, _memory)), Some(topology)) = (found, graphless::topology()) else {
             return Ok(empty(thread.id, at));
         };
         let snapshot = graphless_snapshot(topology, &decoded, selection.live);

@@ -34,7 +34,8 @@ impl Service {
             };
             (graph.clone(), Arc::new(Topology::new(graph)))
         };
-        let Some(decoded) = self.load_selected(&thread, &at.ns, &selection).await? else {
+        let Some((decoded, _memory)) = self.load_selected(&thread, &at.ns, &selection).await?
+        else {
             return Ok(empty(id, at));
         };
         let reader = StateReader {

@@ -4,7 +4,11 @@
 use std::sync::Arc;
 
 use crate::{
-    checkpoint::{At, frame::Decoded},
+    budget::Reservation,
+    checkpoint::{
+        At, Query,
+        frame::{self, Decoded},
+    },
     id::BranchId,
     runs::request::Address,
     threads::{Error, Service},
@@ -80,22 +84,33 @@ impl Service {
         })
     }
 
-    /// Loads the selected checkpoint with the pending writes that count; `None` also for one that is
-    /// not visible in the thread.
+    /// Loads the selected checkpoint with the pending writes that count, and the memory of a large one;
+    /// `None` also for one that is not visible in the thread. What was read and is not decoded yet is at
+    /// most one state for each connection to the database.
     pub(super) async fn load_selected(
         &self,
         thread: &Thread,
         ns: &Arc<str>,
         selection: &Selection,
-    ) -> Result<Option<Decoded>, Error> {
+    ) -> Result<Option<(Decoded, Option<Reservation>)>, Error> {
         let Some(at) = selection.at.clone() else {
             return Ok(None);
         };
         let saver = &self.shared.parts.saver;
-        let found = load::checkpoint(saver, thread.tree, thread.id, ns, at).await?;
-        let Some(mut decoded) = found else {
+        let query = Query {
+            tree: thread.tree,
+            thread: thread.id,
+            ns: ns.clone(),
+            at,
+            values: true,
+        };
+        let Some(stored) = saver.load(query).await? else {
             return Ok(None);
         };
+        let memory = self.reserve(stored.bytes())?;
+        let decoded = frame::decode(&stored)?;
+        drop(stored);
+        let mut decoded = load::resolve_references(saver, thread.tree, ns, decoded).await?;
         let checkpoint = &decoded.checkpoint;
         if selection.owner.is_none() && checkpoint.thread != thread.id {
             let root = checkpoint.root.unwrap_or(checkpoint.id);
@@ -111,6 +126,6 @@ impl Service {
                 selection.owner.unwrap_or(thread.active_branch),
             ),
         }
-        Ok(Some(decoded))
+        Ok(Some((decoded, memory)))
     }
 }
