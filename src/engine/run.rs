@@ -14,7 +14,7 @@ use super::{
     long_term_memory::Items,
     message_index::MessageIndex,
     node_cache::Results,
-    persist::writer::Durability,
+    persist::{pipeline::Rest, writer::Durability},
     recovery::Attempt,
     superstep::{Stop, breakpoints, run_supersteps},
     tolerance::Tolerance,
@@ -57,6 +57,9 @@ pub struct Request {
     pub reuse: Option<Arc<Results>>,
     /// Mistakes of commands that are passed over.
     pub tolerance: Tolerance,
+    /// Whether the last supersteps of a run that is done may be left in [`Finished`], so that the caller
+    /// writes them together with the end of the run.
+    pub leaves_rest: bool,
     /// The most tasks of one superstep.
     pub max_tasks: usize,
     /// Receives events.
@@ -102,6 +105,8 @@ pub struct Finished {
     pub values: Value,
     /// The last checkpoint, when nothing is pending at it: what the next run starts from.
     pub(crate) last: Option<frame::Decoded>,
+    /// The last supersteps, if the request leaves them to the caller and they are not durable yet.
+    pub(crate) rest: Option<Rest>,
 }
 
 /// How a run ended without failing.
@@ -115,7 +120,8 @@ pub enum Ended {
     Breakpoint,
 }
 
-/// Runs a graph. Everything it wrote is durable when this returns, also when it failed.
+/// Runs a graph. Everything it wrote is durable when this returns, also when it failed, but for what
+/// the request lets it leave to the caller.
 ///
 /// Without `start` nothing is stored.
 pub async fn run(request: Request, start: Option<Start>) -> Finished {
@@ -128,6 +134,7 @@ pub async fn run(request: Request, start: Option<Start>) -> Finished {
                 next: vec![],
                 values: Value::Null,
                 last: None,
+                rest: None,
             };
         }
     };
@@ -140,7 +147,7 @@ pub async fn run(request: Request, start: Option<Start>) -> Finished {
         go_on(&mut execution).await
     }
     .await;
-    finish::finish(execution, result).await
+    finish::finish(execution, result, request.leaves_rest).await
 }
 
 /// Runs supersteps, unless an earlier attempt had come to a breakpoint.

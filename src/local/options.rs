@@ -95,6 +95,7 @@ impl RunOptions {
             items,
             reuse,
             tolerance: self.tolerance,
+            leaves_rest: false,
             max_tasks: engine::MAX_TASKS,
             run_ahead: engine::RunAhead::default(),
             sink: self.sink,

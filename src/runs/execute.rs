@@ -147,14 +147,19 @@ impl Service {
         }
         self.shared.notifier.notify(run.thread);
         let mut attempts = AttemptLimit::new(self.inner.options.timeout);
+        let mut has_ended = false;
         let finished = loop {
             let span = trace::run(run.id, run.thread, run.attempt, run.traceparent());
             let attempt = self.attempt(&run, slot, how, &pending.handle);
-            let finished = tokio::select! {
+            let mut finished = tokio::select! {
                 biased;
                 finished = guarded(attempt).instrument(span.clone()) => Some(finished),
                 () = self.inner.hand_over.cancelled() => None,
             };
+            if let Some(Ok((_, finished))) = &mut finished {
+                let ending = self.finish_with_rest(&run, slot, finished);
+                has_ended = ending.instrument(span.clone()).await;
+            }
             record_end(&span, finished.as_ref());
             let next = match finished {
                 Some(finished) if !attempts.allows(&finished) => break Some(finished),
@@ -176,7 +181,10 @@ impl Service {
             }
         };
         let result = match finished {
-            Some(finished) => self.finish(&run, slot, finished, &pending.handle).await,
+            Some(finished) => {
+                let handle = &pending.handle;
+                self.finish(&run, slot, finished, handle, has_ended).await
+            }
             None => None,
         };
         self.shared.notifier.notify(run.thread);
@@ -268,6 +276,9 @@ impl Service {
                 idle_resumes: true,
                 unknown_names: false,
             },
+            // The log of a stream is written before the end of the run and behind its supersteps. What a
+            // stateless run leaves is known only behind them.
+            leaves_rest: !handle.publisher.is_logged() && !run.temporary,
             max_tasks: self.inner.options.max_tasks,
             sink: handle.publisher.clone(),
             cancel: handle.cancel.clone(),

@@ -35,15 +35,56 @@ pub(super) enum FinalRow {
 const REFUSED: (&str, &str) = ("InternalError", "the end of the run could not be stored");
 
 impl Service {
-    /// Writes the final row, publishes a failure to the stream, and returns the result. `None` when
-    /// another process has ended the run or takes it over. Of an end that the storage refuses, row
-    /// and result say just that.
+    /// Writes the last supersteps of a run that is done in one transaction with its final row; whether
+    /// they and the row are written. Otherwise the supersteps are tried by themselves, and the run has
+    /// failed if they cannot be stored.
+    pub(super) async fn finish_with_rest(
+        &self,
+        run: &Run,
+        slot: Slot,
+        finished: &mut engine::Finished,
+    ) -> bool {
+        let Some(rest) = finished.rest.take() else {
+            return false;
+        };
+        let commits = rest.commits();
+        for _ in &commits {
+            fail_point!("engine::before_commit");
+        }
+        fail_point!("runs::before_finish");
+        let row = Finish {
+            slot: finished.slot.unwrap_or(slot),
+            run: run.id,
+            status: Status::Success,
+            outcome: Outcome::Idle,
+            error: None,
+            delete_thread: run.temporary,
+            left: None,
+        };
+        match self.shared.parts.runs.finish_with(commits, row).await {
+            Ok(()) => {
+                fail_point!("engine::after_commit");
+                return true;
+            }
+            Err(error) => tracing::debug!(run = %run.id, %error, "a run is ended in two steps"),
+        }
+        if let Err(error) = rest.write().await {
+            finished.result = Err(error.into());
+            finished.last = None;
+        }
+        false
+    }
+
+    /// Writes the final row unless it `has_ended`, publishes a failure to the stream, and returns the
+    /// result. `None` when another process has ended the run or takes it over. Of an end that the storage
+    /// refuses, row and result say just that.
     pub(super) async fn finish(
         &self,
         run: &Run,
         slot: Slot,
         finished: Result<(Arc<Registered>, engine::Finished), Error>,
         handle: &RunHandle,
+        has_ended: bool,
     ) -> Option<RunResult> {
         let (mut status, mut outcome, mut error, mut at) =
             (Status::Success, Outcome::Idle, None, slot);
@@ -113,9 +154,12 @@ impl Service {
             is_foreign: handle.is_foreign,
         });
         // The engine may believe that it was fenced when a write only failed: the row decides.
-        let mut row = self
-            .write_final_row(run, at, status, outcome, stored.clone(), left.clone())
-            .await;
+        let mut row = if has_ended {
+            FinalRow::Written
+        } else {
+            self.write_final_row(run, at, status, outcome, stored.clone(), left.clone())
+                .await
+        };
         if matches!(row, FinalRow::Fenced) && at.branch != slot.branch {
             // The branch that its first write was to make is not there.
             row = self

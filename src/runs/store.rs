@@ -14,7 +14,7 @@ pub use tx::Tx;
 
 use super::{request::codec::Columns, shared::hints::Linker};
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::{Commit, Error, Slot},
     id::{AssistantId, BranchId, CheckpointId, CronId, RunId, ThreadId, TreeId, WorkerId},
     time::Timestamp,
     tree::{
@@ -399,7 +399,13 @@ pub trait Store: Send + Sync + 'static {
     async fn claim(&self, claim: QueueClaim) -> Result<Vec<ClaimedRun>, Error>;
 
     /// Ends a run. `Fenced` when the epoch moved: another process has ended the row.
-    async fn finish(&self, finish: Finish) -> Result<(), Error>;
+    async fn finish(&self, finish: Finish) -> Result<(), Error> {
+        self.finish_with(vec![], finish).await
+    }
+
+    /// Writes the last supersteps of a run and ends it, in one transaction; what an earlier call has
+    /// written stays. `Fenced` also when a superstep was refused: then the run has not ended.
+    async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<(), Error>;
 
     /// Has the result of an open temporary run outlive it, for one who waits at this process while
     /// another one executes it; false when there is no such run, or no other process.

@@ -228,7 +228,6 @@ macro_rules! run_operations {
     ($run:ident for $store:ty { $($more:tt)* }) => {
         implement! { $run for $store: $crate::runs::Store {
             critical runs::claim([&] claim: QueueClaim) -> Vec<ClaimedRun>;
-            critical runs::finish([&] finish: Finish) -> ();
             read runs::run(thread: ThreadId, run: RunId) -> Option<Run>;
             read runs::runs(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::runs_without_requests(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;

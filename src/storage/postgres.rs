@@ -76,6 +76,17 @@ run_operations!(run for Store {
         runs::create_run(self, &new).await
     }
 
+    async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<(), Error> {
+        if !finish.delete_thread {
+            return self.commits.finish(commits, finish).await;
+        }
+        let (commits, finish) = (&commits, &finish);
+        connection::retry(&self.pools.critical, |mut db| async move {
+            runs::finish(&mut db, commits, finish).await
+        })
+        .await
+    }
+
     async fn create_runs(&self, new: Vec<NewRun>) -> Result<CreatedBatch, Error> {
         runs::create_runs(self, &new).await
     }

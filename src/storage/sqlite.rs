@@ -62,6 +62,12 @@ run_operations!(run for Store {
             .await
     }
 
+    async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<(), Error> {
+        self.writer
+            .submit(move |db| runs::finish(db, &commits, &finish))
+            .await
+    }
+
     async fn create_runs(&self, new: Vec<NewRun>) -> Result<CreatedBatch, Error> {
         let encoded = |new: NewRun| (codec::encode(&new.kwargs, new.columns()), new);
         let new: Vec<_> = new.into_iter().map(encoded).collect();

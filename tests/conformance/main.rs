@@ -42,6 +42,9 @@ macro_rules! backend {
             backend!(@room $open, shared_commits:
                 supersteps_that_share_a_transaction_are_stored_as_those_that_do_not
                 events_of_two_branches_that_share_a_transaction_have_numbers_of_their_own
+                a_run_ends_in_the_transaction_of_its_last_supersteps
+                a_run_whose_last_supersteps_are_refused_has_not_ended
+                a_temporary_thread_goes_with_the_last_supersteps_of_its_run
             );
             backend!(@room $open, loads:
                 what_does_not_exist_is_not_found

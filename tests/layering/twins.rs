@@ -18,6 +18,7 @@ const ALONE: &[&str] = &[
     "postgres/checkpoints/commit/arrays.rs",
     "postgres/checkpoints/commit/batch.rs",
     "postgres/checkpoints/commit/batch/columns.rs",
+    "postgres/checkpoints/commit/end.rs",
     "postgres/checkpoints/commit/queue.rs",
     "postgres/runs/create/batch.rs",
 ];

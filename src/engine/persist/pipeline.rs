@@ -2,7 +2,7 @@
 //! share the next one.
 
 use std::{
-    collections::VecDeque, mem, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration,
+    collections::VecDeque, fmt, mem, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration,
 };
 
 use futures::FutureExt;
@@ -78,6 +78,8 @@ struct State {
     under_way: Option<Instant>,
     /// A task takes what waits.
     is_served: bool,
+    /// What waits stays for whoever ends the run.
+    is_ending: bool,
     /// The first failure: nothing is written after it.
     failed: Option<Error>,
 }
@@ -105,6 +107,11 @@ impl State {
     /// What goes in the next transaction: a flush alone, a superstep that opens a branch alone, else
     /// all supersteps that wait.
     fn take(&mut self) -> Vec<Entry> {
+        if self.is_ending {
+            self.under_way = None;
+            self.is_served = false;
+            return vec![];
+        }
         let is_shared = |entry: &Entry| match &entry.write {
             Write::Commit(commit) => commit.open.is_none(),
             Write::Flush(_) => false,
@@ -150,6 +157,41 @@ impl Pipeline {
     /// A write has failed.
     pub async fn drained(&self) -> Result<(), Error> {
         self.wait_until(|state| state.count == 0).await
+    }
+
+    /// The supersteps that are not durable once nothing is under way any more, if only supersteps are
+    /// left: to be written with the end of the run.
+    ///
+    /// # Errors
+    /// A write has failed.
+    pub async fn take_rest(self: &Arc<Self>) -> Result<Option<Rest>, Error> {
+        self.state.lock().is_ending = true;
+        self.wait_until(|state| state.under_way.is_none()).await?;
+        {
+            let mut state = self.state.lock();
+            let is_plain = |entry: &Entry| match &entry.write {
+                Write::Commit(commit) => commit.open.is_none(),
+                Write::Flush(_) => false,
+            };
+            if !state.waiting.is_empty() && state.waiting.iter().all(is_plain) {
+                let entries = mem::take(&mut state.waiting);
+                let pipeline = self.clone();
+                return Ok(Some(Rest { pipeline, entries }));
+            }
+        }
+        self.go_on(VecDeque::new());
+        self.drained().await.map(|()| None)
+    }
+
+    /// Writes what waits, behind `first`.
+    fn go_on(self: &Arc<Self>, mut first: VecDeque<Entry>) {
+        let mut state = self.state.lock();
+        state.is_ending = false;
+        first.append(&mut state.waiting);
+        state.waiting = first;
+        if !state.waiting.is_empty() && !mem::replace(&mut state.is_served, true) {
+            tokio::spawn(self.clone().serve());
+        }
     }
 
     async fn wait_until(&self, is_ready: impl Fn(&State) -> bool) -> Result<(), Error> {
@@ -254,6 +296,42 @@ impl Pipeline {
         }
         drop(state);
         self.ended.notify_waiters();
+    }
+}
+
+/// The last supersteps of a run that has come to its end, not durable yet.
+pub struct Rest {
+    pipeline: Arc<Pipeline>,
+    entries: VecDeque<Entry>,
+}
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let supersteps = self.entries.len();
+        f.debug_struct("Rest")
+            .field("supersteps", &supersteps)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rest {
+    /// What is to be written, in order.
+    pub fn commits(&self) -> Vec<Commit> {
+        let writes = self.entries.iter().map(|entry| &entry.write);
+        let commits = writes.filter_map(|write| match write {
+            Write::Commit(commit) => Some((**commit).clone()),
+            Write::Flush(_) => None,
+        });
+        commits.collect()
+    }
+
+    /// Writes them by themselves.
+    ///
+    /// # Errors
+    /// A write has failed, or another writer took over.
+    pub async fn write(self) -> Result<(), Error> {
+        self.pipeline.go_on(self.entries);
+        self.pipeline.drained().await
     }
 }
 

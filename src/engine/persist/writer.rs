@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    pipeline::{Pipeline, RunAhead, Write},
+    pipeline::{Pipeline, Rest, RunAhead, Write},
     queue::{DeferredCheckpoint, Queue, QueuedWrites},
 };
 use crate::{
@@ -219,6 +219,19 @@ impl RunWriter {
             self.pipeline.drained().await?;
         }
         Ok(())
+    }
+
+    /// The last supersteps of the run, if they may become durable with its end; otherwise everything is
+    /// durable when this returns.
+    ///
+    /// # Errors
+    /// A write failed, or another writer took over.
+    pub async fn finish_with_rest(&self) -> Result<Option<Rest>, Error> {
+        let has_writes = self.inner.lock().await.queue.has_writes();
+        if has_writes || self.durability != Durability::Async {
+            return self.finish().await.map(|_| None);
+        }
+        self.pipeline.take_rest().await
     }
 
     /// Waits until everything is durable and returns the slot as it is then.

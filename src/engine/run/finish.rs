@@ -19,8 +19,15 @@ use crate::{
     },
 };
 
-/// Makes everything durable, emits what is left to emit and sums up.
-pub async fn finish(mut execution: Execution, result: Result<Stop, Error>) -> Finished {
+/// Makes everything durable, emits what is left to emit and sums up. Of a run that is done the last
+/// supersteps may be left to the caller.
+pub async fn finish(
+    mut execution: Execution,
+    result: Result<Stop, Error>,
+    leaves_rest: bool,
+) -> Finished {
+    let leaves_rest = leaves_rest && matches!(result, Ok(Stop::Done));
+    let mut rest = None;
     let mut stored = store_at_exit(&mut execution).await;
     let next = if matches!(result, Ok(Stop::Done)) {
         vec![]
@@ -31,7 +38,12 @@ pub async fn finish(mut execution: Execution, result: Result<Stop, Error>) -> Fi
     let slot = match &execution.context.writer {
         Some(writer) => {
             if stored.is_ok() {
-                stored = writer.finish().await.map(|_| ()).map_err(Error::from);
+                let ended = if leaves_rest {
+                    writer.finish_with_rest().await
+                } else {
+                    writer.finish().await.map(|_| None)
+                };
+                stored = ended.map(|left| rest = left).map_err(Error::from);
             }
             Some(writer.existing_slot().await)
         }
@@ -61,6 +73,7 @@ pub async fn finish(mut execution: Execution, result: Result<Stop, Error>) -> Fi
         slot,
         next,
         last,
+        rest,
     }
 }
 

@@ -3,6 +3,8 @@
 use backstitch::{
     checkpoint::{Commit, Error, EventRow, NodeRow, Slot},
     id::{CheckpointId, NodeId, RunId},
+    runs::{Finish, Run, Status},
+    tree::Outcome,
     value::Map,
 };
 
@@ -141,4 +143,86 @@ pub async fn events_of_two_branches_that_share_a_transaction_have_numbers_of_the
         .iter()
         .filter(|(_, kind)| kind.starts_with("Message"));
     assert_eq!(messages.count(), 11 * 5);
+}
+
+/// The last supersteps of a run that was started, and its end.
+fn end_of(run: &Run, slot: Slot) -> (Vec<Commit>, Finish) {
+    let (mut commits, _) = run_of(&slot, None, None);
+    for commit in &mut commits {
+        commit.checkpoint.run = Some(run.id);
+    }
+    let head = Some(commits[4].checkpoint.id);
+    (commits, finish(run.id, Slot { head, ..slot }))
+}
+
+pub async fn a_run_ends_in_the_transaction_of_its_last_supersteps(b: &Backend) {
+    let mut running = Vec::new();
+    for number in 0..8 {
+        let thread = b.thread().await;
+        let (run, slot) = b.start(new_run(thread)).await;
+        if number == 3 {
+            assert_eq!(b.cancel(thread, None).await, [run.id]);
+        }
+        let (commits, end) = end_of(&run, slot);
+        let runs = b.runs.clone();
+        let ending = tokio::spawn(async move { runs.finish_with(commits, end).await });
+        running.push((run, slot, ending));
+    }
+    for (number, (run, slot, ending)) in running.into_iter().enumerate() {
+        let result = ending.await.unwrap();
+        let row = b.run(&run).await;
+        if number == 3 {
+            assert!(matches!(result, Err(Error::Fenced)), "{result:?}");
+            assert_eq!(row.status, Status::Interrupted);
+            assert!(!b.rows(&slot).await.contains_key("checkpoints"));
+            continue;
+        }
+        result.unwrap();
+        assert_eq!(row.status, Status::Success);
+        assert_eq!(b.rows(&slot).await["checkpoints"], 5);
+        let state = b.trees.thread(run.thread).await.unwrap().unwrap();
+        assert_eq!((state.busy, state.outcome), (false, Outcome::Idle));
+        let head = b
+            .load(&slot, "", backstitch::checkpoint::At::ActiveHead)
+            .await;
+        assert_eq!(row.last_checkpoint, head.map(|head| head.row.id));
+        let events = b.probe.events(run.thread).await;
+        let kinds: Vec<_> = events.iter().map(|(_, kind)| &**kind).collect();
+        let end = &kinds[kinds.len() - 3..];
+        assert_eq!(end, ["MessageEdited", "CheckpointCreated", "RunFinished"]);
+    }
+    b.tables.check(false).await;
+}
+
+pub async fn a_run_whose_last_supersteps_are_refused_has_not_ended(b: &Backend) {
+    for delete_thread in [false, true] {
+        let thread = b.thread().await;
+        let (run, slot) = b.start(new_run(thread)).await;
+        let (commits, end) = end_of(&run, slot);
+        let other = superstep(&slot, None, 0);
+        let head = other.checkpoint.id;
+        b.commit(other).await;
+        let end = Finish {
+            delete_thread,
+            ..end
+        };
+        let result = b.runs.finish_with(commits, end).await;
+        assert!(matches!(result, Err(Error::Fenced)), "{result:?}");
+        assert_eq!(b.run(&run).await.status, Status::Running);
+        assert_eq!(b.rows(&slot).await["checkpoints"], 1);
+        assert!(b.by_id(&slot, head).await.is_some());
+    }
+}
+
+pub async fn a_temporary_thread_goes_with_the_last_supersteps_of_its_run(b: &Backend) {
+    let thread = b.thread().await;
+    let (run, slot) = b.start(new_run(thread)).await;
+    let (commits, end) = end_of(&run, slot);
+    let end = Finish {
+        delete_thread: true,
+        ..end
+    };
+    b.runs.finish_with(commits, end).await.unwrap();
+    assert!(b.rows(&slot).await.is_empty());
+    assert!(b.runs.run(thread, run.id).await.unwrap().is_none());
 }

@@ -296,3 +296,65 @@ async fn a_failure_of_the_database_leaves_the_run_to_end_by_itself() {
     assert!(matches!(result, Err(Error::Unavailable(_))));
     assert!(!rig.fenced.is_cancelled());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_at_the_end_of_a_run_is_left_to_whoever_ends_it() {
+    let mut rig = Rig::new(RunAhead::default());
+    rig.push([0], 10);
+    assert_eq!(rig.next().await, [0]);
+    rig.push(1..=2, 10);
+    let pipeline = rig.pipeline.clone();
+    let taking = tokio::spawn(async move { pipeline.take_rest().await });
+    rig.end(Ok(())).await;
+    let rest = taking.await.unwrap().unwrap().unwrap();
+    let steps = |rest: &Rest| -> Vec<i64> {
+        let commits = rest.commits();
+        commits.iter().map(|one| one.checkpoint.step).collect()
+    };
+    assert_eq!(steps(&rest), [1, 2]);
+    assert!(rig.begun.try_recv().is_err());
+    // If they cannot be written together with the end, they are by themselves.
+    let writing = tokio::spawn(rest.write());
+    assert_eq!(rig.next().await, [1, 2]);
+    rig.end(Ok(())).await;
+    writing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_when_results_wait_or_all_is_written() {
+    let mut rig = Rig::new(RunAhead::default());
+    assert!(rig.pipeline.take_rest().await.unwrap().is_none());
+    let mut rig_with_results = Rig::new(RunAhead::default());
+    rig.push([0], 10);
+    assert_eq!(rig.next().await, [0]);
+    let pipeline = rig.pipeline.clone();
+    let taking = tokio::spawn(async move { pipeline.take_rest().await });
+    rig.end(Ok(())).await;
+    assert!(taking.await.unwrap().unwrap().is_none());
+
+    let rig = &mut rig_with_results;
+    rig.push([0], 10);
+    assert_eq!(rig.next().await, [0]);
+    rig.push([1], 10);
+    rig.pipeline.push(flush());
+    let pipeline = rig.pipeline.clone();
+    let taking = tokio::spawn(async move { pipeline.take_rest().await });
+    rig.end(Ok(())).await;
+    assert_eq!(rig.next().await, [1]);
+    rig.end(Ok(())).await;
+    assert!(rig.next().await.is_empty());
+    rig.end(Ok(())).await;
+    assert!(taking.await.unwrap().unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_before_the_end_leaves_nothing_to_write() {
+    let mut rig = Rig::new(RunAhead::default());
+    rig.push([0], 10);
+    assert_eq!(rig.next().await, [0]);
+    rig.push([1], 10);
+    let pipeline = rig.pipeline.clone();
+    let taking = tokio::spawn(async move { pipeline.take_rest().await });
+    rig.end(Err(Error::Fenced)).await;
+    assert!(matches!(taking.await.unwrap(), Err(Error::Fenced)));
+}

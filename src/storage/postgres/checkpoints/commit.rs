@@ -10,6 +10,8 @@ use uuid::Uuid;
 use self::arrays::{Blobs, Events, Nodes, Writes};
 use crate::{
     checkpoint::{Commit, Error, WriteRow},
+    id::CheckpointId,
+    runs::Finish,
     storage::postgres::{
         branches,
         columns::{Json, Time, name},
@@ -19,6 +21,7 @@ use crate::{
 
 pub(super) mod arrays;
 mod batch;
+pub(crate) mod end;
 pub(crate) mod queue;
 
 /// A superstep of the root graph without messages and events, whose writes are results at the
@@ -230,19 +233,35 @@ pub(crate) async fn send(
     Ok(depth.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// Writes commits in one transaction and one round trip: the depths of their checkpoints, `Fenced`
-/// for those that the fence refused. Those of one branch follow each other in their order, and a
-/// commit with a branch to open is alone.
+/// What shares a transaction: supersteps, and ends of runs.
+///
+/// The supersteps of one branch follow each other in their order, and one with a branch to open is
+/// alone.
+#[derive(Default)]
+pub(crate) struct Group {
+    pub(crate) commits: Vec<Commit>,
+    pub(crate) ends: Vec<End>,
+}
+
+/// The end of a run, and the checkpoint that it is to find as the head if supersteps of the run go with
+/// it.
+pub(crate) type End = (Finish, Option<CheckpointId>);
+
+/// What became of a group: the depth of each checkpoint, and whether each run has ended; nothing where
+/// the fence refused it.
+pub(crate) struct Written {
+    pub(crate) depths: Vec<Option<i32>>,
+    pub(crate) ends: Vec<bool>,
+}
+
+/// Writes a group in one transaction and one round trip.
 ///
 /// # Errors
 /// The transaction failed as a whole: nothing is known to be written. Transient failures were
 /// retried a few times.
-pub(crate) async fn together(
-    pool: &Pool,
-    group: &[Commit],
-) -> Result<Vec<Result<i32, Error>>, Error> {
+pub(crate) async fn together(pool: &Pool, group: &Group) -> Result<Written, Error> {
     let attempt = |mut client| async move { attempt(&mut client, group).await };
-    connection::retry(pool, attempt).await.map(depths_or_fenced)
+    connection::retry(pool, attempt).await
 }
 
 /// [`together`] without a retry: who can divide the group need not let all of it wait for one
@@ -250,74 +269,90 @@ pub(crate) async fn together(
 ///
 /// # Errors
 /// As [`together`].
-pub(crate) async fn together_once(
-    pool: &Pool,
-    group: &[Commit],
-) -> Result<Vec<Result<i32, Error>>, Error> {
+pub(crate) async fn together_once(pool: &Pool, group: &Group) -> Result<Written, Error> {
     let attempt = |mut client| async move { attempt(&mut client, group).await };
-    connection::once(pool, attempt).await.map(depths_or_fenced)
+    connection::once(pool, attempt).await
 }
 
-fn depths_or_fenced(depths: Vec<Option<i32>>) -> Vec<Result<i32, Error>> {
-    let depths = depths.into_iter();
-    depths.map(|depth| depth.ok_or(Error::Fenced)).collect()
-}
-
-/// The depths of a group's checkpoints; `None` for those that the fence refused.
-async fn attempt(client: &mut Object, group: &[Commit]) -> Result<Vec<Option<i32>>, Failure> {
-    let mut depths = match group {
-        [commit] if commit.open.is_some() => vec![open_and_send(client, commit).await?],
-        [commit] => {
+async fn attempt(client: &mut Object, group: &Group) -> Result<Written, Failure> {
+    let mut written = match (&*group.commits, &*group.ends) {
+        ([commit], []) if commit.open.is_some() => Written {
+            depths: vec![open_and_send(client, commit).await?],
+            ends: vec![],
+        },
+        ([commit], []) => {
             let kind = Kind::of(commit);
             let statement = prepare(client, kind.text()).await?;
-            vec![send(client, &statement, kind, commit).await?]
+            Written {
+                depths: vec![send(client, &statement, kind, commit).await?],
+                ends: vec![],
+            }
         }
         _ => send_together(client, group).await?,
     };
-    if depths.contains(&None) {
+    if written.depths.contains(&None) {
         let mut from = 0;
-        for one in group.chunk_by(|a, b| a.slot.branch == b.slot.branch) {
-            let depths = &mut depths[from..from + one.len()];
+        for one in group
+            .commits
+            .chunk_by(|a, b| a.slot.branch == b.slot.branch)
+        {
+            let depths = &mut written.depths[from..from + one.len()];
             if depths.contains(&None) {
                 resolve_lost_reply(client, one, depths).await?;
             }
             from += one.len();
         }
     }
-    Ok(depths)
+    for ((finish, _), has_ended) in group.ends.iter().zip(&mut written.ends) {
+        if !*has_ended {
+            *has_ended = end::was_written(client, finish).await?;
+        }
+    }
+    Ok(written)
 }
 
 /// A transaction in one round trip: what can share one statement, then everything else, each in its
 /// own. The requests leave in the order in which the futures are first polled, which is their order
 /// here.
-async fn send_together(client: &Object, group: &[Commit]) -> Result<Vec<Option<i32>>, Failure> {
-    let members = batch::members(group);
+async fn send_together(client: &Object, group: &Group) -> Result<Written, Failure> {
+    let (commits, ends) = (&*group.commits, &group.ends);
+    let members = batch::members(commits);
     let ahead: HashSet<usize> = members.iter().flatten().copied().collect();
     let many = prepare(client, batch::MANY).await?;
-    let mut rest = Vec::with_capacity(group.len() - ahead.len());
-    for (at, commit) in group.iter().enumerate() {
+    let finish = prepare(client, end::FINISH).await?;
+    let mut rest = Vec::with_capacity(commits.len() - ahead.len());
+    for (at, commit) in commits.iter().enumerate() {
         if !ahead.contains(&at) {
             let kind = Kind::of(commit);
             rest.push((at, kind, prepare(client, kind.text()).await?));
         }
     }
-    let ahead = batch::send(client, &many, group, &members);
-    let mut depths = vec![None; group.len()];
-    if rest.is_empty() {
+    let ahead = batch::send(client, &many, commits, &members);
+    let mut depths = vec![None; commits.len()];
+    if rest.is_empty() && ends.is_empty() {
         // One statement is a transaction.
         for (at, depth) in ahead.await? {
             depths[at] = Some(depth);
         }
-        return Ok(depths);
+        let ends = vec![];
+        return Ok(Written { depths, ends });
+    }
+    if let ([], [(end, head)]) = (commits, &**ends) {
+        let ends = vec![end::send(client, &finish, end, *head).await?];
+        return Ok(Written { depths, ends });
     }
     let sends = rest
         .iter()
-        .map(|(at, kind, statement)| send(client, statement, *kind, &group[*at]));
-    let (begin, ahead, results, end) = tokio::join!(
+        .map(|(at, kind, statement)| send(client, statement, *kind, &commits[*at]));
+    let finishes = ends
+        .iter()
+        .map(|(end, head)| end::send(client, &finish, end, *head));
+    let (begin, ahead, results, ends, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
         ahead,
         join_all(sends),
+        join_all(finishes),
         client.batch_execute("COMMIT"),
     );
     begin?;
@@ -328,8 +363,9 @@ async fn send_together(client: &Object, group: &[Commit]) -> Result<Vec<Option<i
     for ((at, ..), depth) in rest.iter().zip(results) {
         depths[*at] = depth?;
     }
+    let ends = ends.into_iter().collect::<Result<_, _>>()?;
     end?;
-    Ok(depths)
+    Ok(Written { depths, ends })
 }
 
 /// The first durable write of a run that makes a branch.
@@ -388,4 +424,4 @@ async fn resolve_lost_reply(
     Ok(())
 }
 
-statements!(LIGHT, FULL, SUBGRAPH, HEAD; batch);
+statements!(LIGHT, FULL, SUBGRAPH, HEAD; batch, end);

@@ -3,20 +3,28 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::{
+    checkpoints::commit_all,
     columns::id_if,
     events,
     threads::{delete, slots},
 };
 use crate::{
-    checkpoint::Error,
+    checkpoint::{Commit, Error},
     id::{RunId, ThreadId, TreeId},
     runs::{Finish, transitions::run_events::EndedRun},
     time::Timestamp,
     value::Value,
 };
 
-/// See [`runs::Store::finish`](crate::runs::Store::finish).
-pub(in super::super) fn finish(db: &Connection, finish: &Finish) -> Result<(), Error> {
+/// See [`runs::Store::finish_with`](crate::runs::Store::finish_with).
+pub(in super::super) fn finish(
+    db: &Connection,
+    commits: &[Commit],
+    finish: &Finish,
+) -> Result<(), Error> {
+    for result in commit_all(db, commits)? {
+        result?;
+    }
     let now = Timestamp::now();
     let slot = &finish.slot;
     slots::record_outcome(db, slot, finish.outcome, finish.error.as_ref(), now)?;

@@ -3,28 +3,65 @@
 
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use super::{together, together_once};
+use super::{End, Group, together, together_once};
 use crate::{
     checkpoint::{Commit, Error},
+    id::{BranchId, TreeId},
+    runs::Finish,
     storage::postgres::connection::Pool,
 };
 
-/// Most commits of one transaction.
+/// Most runs of one transaction.
 const MOST: usize = 32;
 
 /// Transactions of groups under way at once. While they are, others gather: more of them would
 /// make smaller groups, and one alone would leave the database idle between two round trips.
 const AT_ONCE: usize = 3;
 
-/// A run's commits, in order, and where their results go.
+/// A run's supersteps in order, its end, or both, and where their results go.
 struct Waiting {
     commits: Vec<Commit>,
     count: usize,
-    reply: oneshot::Sender<Vec<Result<i32, Error>>>,
+    end: Option<End>,
+    has_end: bool,
+    reply: oneshot::Sender<Results>,
+}
+
+/// One of each superstep, and one of the end.
+struct Results {
+    commits: Vec<Result<i32, Error>>,
+    end: Result<(), Error>,
+}
+
+impl Results {
+    fn failed(error: Error, count: usize) -> Self {
+        Self {
+            commits: vec![Err(error.clone()); count],
+            end: Err(error),
+        }
+    }
+
+    fn of(depths: Vec<Option<i32>>, has_ended: Option<bool>) -> Self {
+        let depths = depths.into_iter();
+        Self {
+            commits: depths.map(|depth| depth.ok_or(Error::Fenced)).collect(),
+            end: if has_ended == Some(true) {
+                Ok(())
+            } else {
+                Err(Error::Fenced)
+            },
+        }
+    }
 }
 
 impl Waiting {
-    fn reply(self, results: Vec<Result<i32, Error>>) {
+    fn key(&self) -> Option<(TreeId, BranchId)> {
+        let first = self.commits.first().map(|commit| commit.slot);
+        let slot = first.or_else(|| Some(self.end.as_ref()?.0.slot));
+        slot.map(|slot| (slot.tree, slot.branch))
+    }
+
+    fn reply(self, results: Results) {
         // A run may have stopped waiting; what was committed stays.
         let _ = self.reply.send(results);
     }
@@ -59,27 +96,50 @@ impl CommitQueue {
         let mut rest = commits.into_iter().peekable();
         while let Some(first) = rest.next() {
             if first.open.is_some() {
-                results.extend(alone(&self.pool, &[first]).await);
+                results.extend(alone(&self.pool, vec![first]).await);
                 continue;
             }
             let mut commits = vec![first];
             while let Some(next) = rest.next_if(|next| next.open.is_none()) {
                 commits.push(next);
             }
-            let count = commits.len();
-            let (reply, result) = oneshot::channel();
-            // Without tasks the reply is dropped, and so is known not to come.
-            let _ = self.waiting.send(Waiting {
-                count,
-                commits,
-                reply,
-            });
-            results.extend(result.await.unwrap_or_else(|_| {
-                let ended = "the task that writes to the database has ended";
-                vec![Err(Error::Unavailable(ended.to_owned())); count]
-            }));
+            results.extend(self.wait_for(commits, None).await.commits);
         }
         results
+    }
+
+    /// See [`Store::finish_with`](crate::runs::Store::finish_with), for runs whose thread stays.
+    pub(crate) async fn finish(
+        &self,
+        mut commits: Vec<Commit>,
+        finish: Finish,
+    ) -> Result<(), Error> {
+        let head = commits.iter().rfind(|one| one.checkpoint.ns.is_empty());
+        let end = (finish, head.map(|commit| commit.checkpoint.id));
+        if commits.iter().any(|commit| commit.open.is_some()) {
+            let all = std::mem::take(&mut commits);
+            for result in self.commit(all).await {
+                result?;
+            }
+        }
+        self.wait_for(commits, Some(end)).await.end
+    }
+
+    async fn wait_for(&self, commits: Vec<Commit>, end: Option<End>) -> Results {
+        let (count, has_end) = (commits.len(), end.is_some());
+        let (reply, result) = oneshot::channel();
+        // Without tasks the reply is dropped, and so is known not to come.
+        let _ = self.waiting.send(Waiting {
+            commits,
+            count,
+            end,
+            has_end,
+            reply,
+        });
+        result.await.unwrap_or_else(|_| {
+            let ended = "the task that writes to the database has ended";
+            Results::failed(Error::Unavailable(ended.to_owned()), count)
+        })
     }
 }
 
@@ -98,71 +158,92 @@ async fn serve(pool: Pool, queue: std::sync::Arc<Mutex<mpsc::UnboundedReceiver<W
 
 /// Writes what waits, in the order of branches: two groups that lock some rows in different
 /// orders would wait for each other.
-async fn write(pool: &Pool, mut group: Vec<Waiting>) {
-    group.sort_by_key(|waiting| {
-        let first = waiting.commits.first();
-        first.map(|commit| (commit.slot.tree, commit.slot.branch))
-    });
-    if group.len() > 1 {
-        let all: Vec<Commit> = group
-            .iter_mut()
-            .flat_map(|waiting| std::mem::take(&mut waiting.commits))
-            .collect();
-        match together_once(pool, &all).await {
-            Ok(results) => {
-                let mut results = results.into_iter();
-                for waiting in group {
-                    let own = results.by_ref().take(waiting.count).collect();
-                    waiting.reply(own);
+async fn write(pool: &Pool, mut all: Vec<Waiting>) {
+    all.sort_by_key(Waiting::key);
+    if all.len() > 1 {
+        let mut group = Group::default();
+        for one in &mut all {
+            group.commits.append(&mut one.commits);
+            group.ends.extend(one.end.take());
+        }
+        match together_once(pool, &group).await {
+            Ok(written) => {
+                let (mut depths, mut ends) = (written.depths.into_iter(), written.ends.into_iter());
+                for one in all {
+                    let depths = depths.by_ref().take(one.count).collect();
+                    let has_ended = one.has_end.then(|| ends.next()).flatten();
+                    one.reply(Results::of(depths, has_ended));
                 }
                 return;
             }
             // One failing member fails them all, or keeps them waiting for the branch it waits for;
             // alone each gets its own result, after retries of its own.
             Err(error) => {
-                tracing::debug!(%error, runs = group.len(), "a group of commits is divided");
-                let mut all = all.into_iter();
-                for waiting in &mut group {
-                    waiting.commits = all.by_ref().take(waiting.count).collect();
+                tracing::debug!(%error, runs = all.len(), "a group of commits is divided");
+                let (mut commits, mut ends) = (group.commits.into_iter(), group.ends.into_iter());
+                for one in &mut all {
+                    one.commits = commits.by_ref().take(one.count).collect();
+                    one.end = one.has_end.then(|| ends.next()).flatten();
                 }
             }
         }
     }
-    let each = group.into_iter().map(|waiting| async move {
-        let results = alone(pool, &waiting.commits).await;
-        waiting.reply(results);
+    let each = all.into_iter().map(|mut one| async move {
+        let commits = std::mem::take(&mut one.commits);
+        let results = match one.end.take() {
+            Some(end) => Results {
+                commits: vec![],
+                end: end_alone(pool, commits, end).await,
+            },
+            None => Results {
+                commits: alone(pool, commits).await,
+                end: Ok(()),
+            },
+        };
+        one.reply(results);
     });
     futures::future::join_all(each).await;
 }
 
-async fn alone(pool: &Pool, commits: &[Commit]) -> Vec<Result<i32, Error>> {
-    match together(pool, commits).await {
-        Ok(results) => results,
-        Err(error) if commits.len() == 1 || matches!(error, Error::Unavailable(_)) => {
-            vec![Err(error); commits.len()]
+/// The end of a run, with its last supersteps.
+async fn end_alone(pool: &Pool, commits: Vec<Commit>, end: End) -> Result<(), Error> {
+    let ends = vec![end];
+    let written = together(pool, &Group { commits, ends }).await?;
+    Results::of(written.depths, written.ends.first().copied()).end
+}
+
+/// Supersteps of one run. If they cannot be written together, each is, as far as that goes.
+async fn alone(pool: &Pool, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
+    let ends = vec![];
+    let group = Group { commits, ends };
+    match together(pool, &group).await {
+        Ok(written) => return Results::of(written.depths, None).commits,
+        Err(error) if group.commits.len() == 1 || matches!(error, Error::Unavailable(_)) => {
+            return vec![Err(error); group.commits.len()];
         }
-        Err(_) => {
-            let mut results: Vec<Result<i32, Error>> = Vec::with_capacity(commits.len());
-            for commit in commits {
-                // What follows a superstep that cannot be stored fails with it; what the fence refuses
-                // was another writer's.
-                let mut before = commits.iter().zip(&results);
-                let failed = before.find_map(|(other, result)| {
-                    let shares_branch = other.slot.branch == commit.slot.branch;
-                    let error = result.as_ref().err();
-                    error
-                        .filter(|error| shares_branch && !matches!(error, Error::Fenced))
-                        .cloned()
-                });
-                results.push(match failed {
-                    Some(error) => Err(error),
-                    None => {
-                        let one = together(pool, std::slice::from_ref(commit)).await;
-                        one.and_then(|mut one| one.pop().unwrap_or(Err(Error::Fenced)))
-                    }
-                });
-            }
-            results
-        }
+        Err(_) => {}
     }
+    let commits = group.commits;
+    let mut results: Vec<Result<i32, Error>> = Vec::with_capacity(commits.len());
+    for commit in &commits {
+        // What follows a superstep that cannot be stored fails with it; what the fence refuses
+        // was another writer's.
+        let mut before = commits.iter().zip(&results);
+        let failed = before.find_map(|(other, result)| {
+            let shares_branch = other.slot.branch == commit.slot.branch;
+            let error = result.as_ref().err();
+            error
+                .filter(|error| shares_branch && !matches!(error, Error::Fenced))
+                .cloned()
+        });
+        results.push(match failed {
+            Some(error) => Err(error),
+            None => {
+                let (commits, ends) = (vec![commit.clone()], vec![]);
+                let written = together(pool, &Group { commits, ends }).await;
+                written.and_then(|one| one.depths.first().copied().flatten().ok_or(Error::Fenced))
+            }
+        });
+    }
+    results
 }
