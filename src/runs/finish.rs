@@ -47,6 +47,13 @@ impl Service {
         let Some(rest) = finished.rest.take() else {
             return false;
         };
+        if !matches!(finished.result, Ok(Ended::Done)) {
+            // Its time was over at the moment when it was done.
+            if rest.write().await.is_err() {
+                finished.last = None;
+            }
+            return false;
+        }
         let commits = rest.commits();
         for _ in &commits {
             fail_point!("engine::before_commit");

@@ -4,7 +4,7 @@
 //! and what it returns; the name is that of the method and of the function:
 //!
 //! ```text
-//! read checkpoints::load([&] query: Query) -> Option<Stored>;
+//! load checkpoints::load([&] query: Query) -> Option<Stored>;
 //! ```
 //!
 //! becomes the method `load` of the trait, which calls `checkpoints::load(db, &query)` of the
@@ -21,7 +21,8 @@
 //! The word before a line of a store is what it runs on: `read` (a reader), `write` (SQLite: the
 //! writing thread; Postgres: the connections for everything but runs), `critical` and
 //! `critical_read` (as `write` and `read`, on the connections that Postgres keeps for runs),
-//! `critical_turn` and `write_turn` (the same in turn with others who change the thread, the first
+//! `load` (as `critical_read` for a run that is executed, else `read`), `log_read` (as `read`, in turn
+//! with others who read streams), `critical_turn` and `write_turn` (the same in turn with others who change the thread, the first
 //! argument, so that they do not wait with a connection each), and `store` (as `write`, but the function of Postgres is `async fn(&Store, ...) -> Result<T, Error>`:
 //! it chooses its connections, or remembers something from one attempt to the next). The macro
 //! `run` of each database decides.
@@ -213,7 +214,7 @@ macro_rules! tree_changes {
 macro_rules! checkpoint_operations {
     ($run:ident for $store:ty { $($more:tt)* }) => {
         implement! { $run for $store: $crate::checkpoint::Saver {
-            read checkpoints::load([&] query: Query) -> Option<Stored>;
+            load checkpoints::load([&] query: Query) -> Option<Stored>;
             read checkpoints::list([&] list: List) -> Vec<Stored>;
             read checkpoints::page([&] list: List, scope: PageScope) -> Page;
             read checkpoints::page_of(tree: TreeId, [&] ns: Arc<str>, [&] ids: Vec<CheckpointId>, scope: PageScope) -> Page;
@@ -341,8 +342,8 @@ macro_rules! log_operations {
     ($run:ident for $store:ty { $($more:tt)* }) => {
         implement! { $run for $store: $crate::stream::log::Log {
             critical log::append_chunks([&] chunks: Vec<NewChunk>) -> Vec<Option<i64>>;
-            read log::chunks_of_run(run: RunId, after: i64) -> Vec<LogChunk>;
-            read log::chunks_of_thread(thread: ThreadId, after: i64) -> Vec<LogChunk>;
+            log_read log::chunks_of_run(run: RunId, after: i64) -> Vec<LogChunk>;
+            log_read log::chunks_of_thread(thread: ThreadId, after: i64) -> Vec<LogChunk>;
             read log::ended_run(run: RunId) -> Option<TemporaryRun>;
             read log::end_of_run(run: RunId) -> i64;
             read log::thread_position(thread: ThreadId) -> i64;

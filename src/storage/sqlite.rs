@@ -11,6 +11,12 @@ macro_rules! run {
     (critical_read $store:ident, $($call:tt)*) => {
         run!(read $store, $($call)*)
     };
+    (load $store:ident, $($call:tt)*) => {
+        run!(read $store, $($call)*)
+    };
+    (log_read $store:ident, $($call:tt)*) => {
+        run!(read $store, $($call)*)
+    };
     (read $store:ident, $module:ident::$name:ident, $($([$by:tt])? $arg:ident),*) => {
         $store.readers.read(move |db| $module::$name(db, $($($by)? $arg),*)).await
     };

@@ -18,7 +18,7 @@ mod view;
 
 use switch::release_active;
 pub use switch::{QueuedRuns, SwitchPolicy, activate};
-pub use view::{BranchView, is_busy, is_running, last_message, view, views};
+pub use view::{BranchView, is_busy, is_running, view, views};
 
 /// Most branches of a thread; also the most tags of a thread.
 pub const MAX_PER_THREAD: usize = 10_000;

@@ -14,6 +14,7 @@ const ALONE: &[&str] = &[
     // processes, and commits and runs that are written together by one statement.
     "postgres/connection/failure.rs",
     "postgres/connection/hot.rs",
+    "postgres/connection/streams.rs",
     "postgres/link.rs",
     "postgres/checkpoints/commit/arrays.rs",
     "postgres/checkpoints/commit/batch.rs",

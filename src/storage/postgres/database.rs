@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use super::{
     checkpoints::commit::queue::CommitQueue,
-    connection::{Options, Pools, hot::Hot, transaction::Turns},
+    connection::{Options, Pools, hot::Hot, streams::ReaderTurns, transaction::Turns},
     error::Error,
     link::DatabaseLinker,
 };
@@ -16,6 +16,7 @@ pub struct Store {
     pub(super) commits: CommitQueue,
     pub(super) turns: Turns,
     pub(super) hot: Hot,
+    pub(super) streams: ReaderTurns,
     /// Reaches the other processes.
     pub(super) linker: Option<Arc<DatabaseLinker>>,
 }
@@ -33,6 +34,7 @@ impl Store {
             commits: CommitQueue::start(&pools.critical),
             turns: Turns::new(pools.trees.clone(), hot.clone()),
             hot,
+            streams: ReaderTurns::new(options.reads, options.patience.limit),
             pools,
             linker: options
                 .notifications

@@ -118,7 +118,7 @@ pub async fn views(
 ///
 /// # Errors
 /// The storage failed.
-pub async fn last_message(
+async fn last_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: &Branch,
