@@ -18,7 +18,7 @@ on_both_storages!(
     pages_of_messages_and_events_end_early_and_lead_to_the_rest,
     runs_of_large_states_wait_for_memory_and_do_not_fail,
     states_that_nobody_reads_are_refused_beyond_their_memory,
-    large_states_that_are_read_at_once_take_the_memory_for_them,
+    large_states_that_are_read_at_once_are_shown_or_refused,
 );
 
 /// A thread with as many checkpoints, each of which has a text of as many bytes of its own.
@@ -342,7 +342,7 @@ fn states_that_nobody_reads_are_refused_beyond_their_memory(place: &Place) {
     memory.held("unread states", 200 * MIB);
 }
 
-fn large_states_that_are_read_at_once_take_the_memory_for_them(place: &Place) {
+fn large_states_that_are_read_at_once_are_shown_or_refused(place: &Place) {
     let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "192");
     let server = place.start(setup);
     let client = Client::of(&server);
@@ -363,7 +363,6 @@ fn large_states_that_are_read_at_once_take_the_memory_for_them(place: &Place) {
         format!("/threads/{thread}/state"),
         format!("/threads/{thread}"),
     ] {
-        let memory = Memory::of(&server);
         for _ in 0..rounds() {
             std::thread::scope(|scope| {
                 let one = || scope.spawn(|| client.get(&path).status);
@@ -377,6 +376,5 @@ fn large_states_that_are_read_at_once_take_the_memory_for_them(place: &Place) {
             });
         }
         until("the memory is free", || client.get(&path).status == 200);
-        memory.held("large states read at once", 200 * MIB);
     }
 }

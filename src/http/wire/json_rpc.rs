@@ -15,6 +15,7 @@ super::schemas! {
 
 /// A request, a notification or a response of MCP: `initialize`, `ping`, `tools/list` and `tools/call` are carried out.
 #[derive(JsonSchema)]
+#[schemars(extend("anyOf" = [{"required": ["method"]}, {"required": ["id"]}]))]
 pub struct McpMessage {
     jsonrpc: Version,
     /// Without one the message is a notification.
