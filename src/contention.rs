@@ -3,7 +3,6 @@
 
 use std::{collections::HashMap, fmt, hash::Hash, sync::Arc, time::Duration};
 
-pub mod precedence;
 pub mod shares;
 
 use parking_lot::Mutex;

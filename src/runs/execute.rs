@@ -25,7 +25,6 @@ use super::{
 use crate::{
     assistants::Registered,
     checkpoint::Slot,
-    contention::precedence,
     engine::{self, Request, Tolerance},
     fail_point,
     stream::{self, Publisher, RunOwner, log::ATTEMPT_FRAMES},
@@ -152,7 +151,6 @@ impl Service {
         let finished = loop {
             let span = trace::run(run.id, run.thread, run.attempt, run.traceparent());
             let attempt = self.attempt(&run, slot, how, &pending.handle);
-            let attempt = Box::pin(precedence::for_a_run(attempt));
             let mut finished = tokio::select! {
                 biased;
                 finished = guarded(attempt).instrument(span.clone()) => Some(finished),

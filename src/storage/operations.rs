@@ -4,7 +4,7 @@
 //! and what it returns; the name is that of the method and of the function:
 //!
 //! ```text
-//! load checkpoints::load([&] query: Query) -> Option<Stored>;
+//! read checkpoints::load([&] query: Query) -> Option<Stored>;
 //! ```
 //!
 //! becomes the method `load` of the trait, which calls `checkpoints::load(db, &query)` of the
@@ -21,8 +21,7 @@
 //! The word before a line of a store is what it runs on: `read` (a reader), `write` (SQLite: the
 //! writing thread; Postgres: the connections for everything but runs), `critical` and
 //! `critical_read` (as `write` and `read`, on the connections that Postgres keeps for runs),
-//! `load` (as `critical_read` for a run that is executed, else `read`), `log_read` (as `read`, in turn
-//! with others who read streams), `critical_turn` and `write_turn` (the same in turn with others who change the thread, the first
+//! `log_read` (as `read`, in turn with others who read streams), `critical_turn` and `write_turn` (the same in turn with others who change the thread, the first
 //! argument, so that they do not wait with a connection each), and `store` (as `write`, but the function of Postgres is `async fn(&Store, ...) -> Result<T, Error>`:
 //! it chooses its connections, or remembers something from one attempt to the next). The macro
 //! `run` of each database decides.
@@ -214,7 +213,7 @@ macro_rules! tree_changes {
 macro_rules! checkpoint_operations {
     ($run:ident for $store:ty { $($more:tt)* }) => {
         implement! { $run for $store: $crate::checkpoint::Saver {
-            load checkpoints::load([&] query: Query) -> Option<Stored>;
+            read checkpoints::load([&] query: Query) -> Option<Stored>;
             read checkpoints::list([&] list: List) -> Vec<Stored>;
             read checkpoints::page([&] list: List, scope: PageScope) -> Page;
             read checkpoints::page_of(tree: TreeId, [&] ns: Arc<str>, [&] ids: Vec<CheckpointId>, scope: PageScope) -> Page;

@@ -23,9 +23,6 @@ macro_rules! run {
     (critical_read $store:ident, $($call:tt)*) => {
         run!(@ &$store.pools.critical, $($call)*)
     };
-    (load $store:ident, $($call:tt)*) => {
-        run!(@ $store.pools.for_states(), $($call)*)
-    };
     (log_read $store:ident, $($call:tt)*) => {{
         let _turn = $store.streams.turn().await?;
         run!(read $store, $($call)*)

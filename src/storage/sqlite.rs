@@ -11,9 +11,6 @@ macro_rules! run {
     (critical_read $store:ident, $($call:tt)*) => {
         run!(read $store, $($call)*)
     };
-    (load $store:ident, $($call:tt)*) => {
-        run!(read $store, $($call)*)
-    };
     (log_read $store:ident, $($call:tt)*) => {
         run!(read $store, $($call)*)
     };

@@ -47,6 +47,16 @@ pub enum Write {
     Flush(Box<Flush>),
 }
 
+impl Write {
+    /// Whether other supersteps may share its transaction: of all but a flush, and the first of a branch.
+    fn may_share(&self) -> bool {
+        match self {
+            Self::Commit(commit) => commit.open.is_none(),
+            Self::Flush(_) => false,
+        }
+    }
+}
+
 /// A write that is not durable yet.
 struct Entry {
     write: Write,
@@ -108,15 +118,11 @@ impl State {
     /// all supersteps that wait.
     fn take(&mut self) -> Vec<Entry> {
         if self.is_ending {
-            self.under_way = None;
             self.is_served = false;
             return vec![];
         }
-        let is_shared = |entry: &Entry| match &entry.write {
-            Write::Commit(commit) => commit.open.is_none(),
-            Write::Flush(_) => false,
-        };
-        let shared = self.waiting.iter().take_while(|one| is_shared(one)).count();
+        let waiting = self.waiting.iter();
+        let shared = waiting.take_while(|one| one.write.may_share()).count();
         let count = shared.max(1).min(self.waiting.len());
         let batch: Vec<_> = self.waiting.drain(..count).collect();
         self.under_way = batch.first().map(|entry| entry.since);
@@ -169,11 +175,8 @@ impl Pipeline {
         self.wait_until(|state| state.under_way.is_none()).await?;
         {
             let mut state = self.state.lock();
-            let is_plain = |entry: &Entry| match &entry.write {
-                Write::Commit(commit) => commit.open.is_none(),
-                Write::Flush(_) => false,
-            };
-            if !state.waiting.is_empty() && state.waiting.iter().all(is_plain) {
+            let may_share = state.waiting.iter().all(|one| one.write.may_share());
+            if may_share && !state.waiting.is_empty() {
                 let entries = mem::take(&mut state.waiting);
                 let pipeline = self.clone();
                 return Ok(Some(Rest { pipeline, entries }));
@@ -183,7 +186,7 @@ impl Pipeline {
         self.drained().await.map(|()| None)
     }
 
-    /// Writes what waits, behind `first`.
+    /// Writes `first` and then what waits.
     fn go_on(self: &Arc<Self>, mut first: VecDeque<Entry>) {
         let mut state = self.state.lock();
         state.is_ending = false;

@@ -15,7 +15,7 @@ use super::error::Error;
 use crate::{
     abandon, checkpoint,
     contention::{
-        Patience, precedence,
+        Patience,
         shares::{Share, Shares},
     },
 };
@@ -155,15 +155,6 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// For the state of a thread: what a run goes on from does not wait behind what clients read.
-    pub(crate) fn for_states(&self) -> &Pool {
-        if precedence::is_for_a_run() {
-            &self.critical
-        } else {
-            &self.reads
-        }
-    }
-
     /// How the pools stand.
     pub(crate) fn states(&self) -> Vec<crate::runs::PoolState> {
         let pools = [
