@@ -110,8 +110,7 @@ impl Client {
             key.set_sensitive(true);
             headers.insert("x-api-key", key);
         }
-        // An error means that the program has chosen a provider itself.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::set_provider();
         let mut http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)

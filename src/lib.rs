@@ -116,6 +116,7 @@ mod cache;
 mod client;
 mod contention;
 mod metrics;
+mod tls;
 mod trace;
 mod words;
 

@@ -49,8 +49,7 @@ impl Client {
         key: impl Into<String>,
         model: impl Into<Arc<str>>,
     ) -> Result<Self, Error> {
-        // An error means that the program has chosen a provider itself.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::set_provider();
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)

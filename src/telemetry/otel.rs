@@ -34,8 +34,7 @@ where
     if !is_wanted()? {
         return Ok(None);
     }
-    // An error means that the program has chosen a provider itself.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    crate::tls::set_provider();
     let client = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .build()

@@ -148,8 +148,7 @@ impl Sender {
 
     fn client(&self) -> Result<&Client, Error> {
         let made = self.inner.client.get_or_init(|| {
-            // An error means that the program has chosen a provider itself.
-            let _ = rustls::crypto::ring::default_provider().install_default();
+            crate::tls::set_provider();
             Client::builder()
                 .user_agent(concat!("backstitch/", env!("CARGO_PKG_VERSION")))
                 .dns_resolver(Checked {

@@ -347,8 +347,7 @@ fn over_http(
     headers: &HeaderMap,
     most_bytes: usize,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
-    // An error means that the program has chosen a provider itself.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    crate::tls::set_provider();
     let client = reqwest::Client::builder()
         .connect_timeout(CONNECT)
         .redirect(reqwest::redirect::Policy::custom(|attempt| {
