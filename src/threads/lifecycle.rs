@@ -55,9 +55,10 @@ impl Service {
         };
         self.access.at(Level::Reader).record_grant(id);
         if may_exist {
-            let needed = match create.supersteps.is_empty() {
-                true => Level::Reader,
-                false => Level::Writer,
+            let needed = if create.supersteps.is_empty() {
+                Level::Reader
+            } else {
+                Level::Writer
             };
             let access = self.access.at(needed);
             self.runs

@@ -96,9 +96,10 @@ impl Policy {
                     return Err(Refused::HostTooLong);
                 }
                 let is_local = name == "localhost" || name.ends_with(".localhost");
-                match is_local && !self.allow_loopback && !self.trusts_name(&name) {
-                    true => Err(Refused::Blocked("loopback")),
-                    false => Ok(url),
+                if is_local && !self.allow_loopback && !self.trusts_name(&name) {
+                    Err(Refused::Blocked("loopback"))
+                } else {
+                    Ok(url)
                 }
             }
         }

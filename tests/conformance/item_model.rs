@@ -110,9 +110,10 @@ struct Model(BTreeMap<(String, Vec<String>, String), Known>);
 
 impl Model {
     fn owner(who: usize, namespace: &[String]) -> String {
-        match namespace[0] == SHARED {
-            true => String::new(),
-            false => OWNERS[who].to_owned(),
+        if namespace[0] == SHARED {
+            String::new()
+        } else {
+            OWNERS[who].to_owned()
         }
     }
 

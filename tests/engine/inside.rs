@@ -48,9 +48,10 @@ fn graph(asks: bool) -> Arc<Compiled> {
             Ok(own("c1", Some("c1".to_owned())))
         })
         .node("c2", move |ctx: Ctx| async move {
-            let answer: String = match asks {
-                true => ctx.interrupt("q").await,
-                false => "c2".to_owned(),
+            let answer: String = if asks {
+                ctx.interrupt("q").await
+            } else {
+                "c2".to_owned()
             };
             Ok(own("c2", Some(answer)))
         })

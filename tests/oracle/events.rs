@@ -360,17 +360,18 @@ mod tests {
             ns: ns.into(),
             step: 1,
         });
-        let body = match ends {
-            false => Body::TaskStart {
+        let body = if !ends {
+            Body::TaskStart {
                 task: info,
                 input: Default::default(),
-            },
-            true => Body::TaskEnd {
+            }
+        } else {
+            Body::TaskEnd {
                 task: info,
                 error: None,
                 result: Default::default(),
                 interrupts: vec![],
-            },
+            }
         };
         let ns = ns.into();
         Event { ns, body }

@@ -355,9 +355,10 @@ impl Running {
                 .ctx
                 .emit(json!({"node": self.body.name, "value": value()})),
             "if" => {
-                let (branch, ops) = match self.scope.holds(&op["when"]) {
-                    true => ("then", &op["then"]),
-                    false => ("else", &op["else"]),
+                let (branch, ops) = if self.scope.holds(&op["when"]) {
+                    ("then", &op["then"])
+                } else {
+                    ("else", &op["else"])
                 };
                 self.all(ops, &format!("{at}.{branch}.")).await?;
             }

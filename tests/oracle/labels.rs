@@ -367,9 +367,10 @@ impl Labels {
             .writes
             .iter()
             .map(|write| {
-                let path = match write.task == TaskId::NULL {
-                    true => String::new(),
-                    false => self.task_key(write.task).1,
+                let path = if write.task == TaskId::NULL {
+                    String::new()
+                } else {
+                    self.task_key(write.task).1
                 };
                 let label = self.task(write.task, "?");
                 let shown = json!({

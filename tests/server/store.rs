@@ -177,9 +177,10 @@ fn an_item_expires_unless_it_is_read(place: &Place) {
         assert_eq!(put(&client, &body).status, 204);
     }
     let pass_40_minutes = || {
-        let sql = match place.is_postgres() {
-            true => "UPDATE store_items SET expires_at = expires_at - interval '40 minutes'",
-            false => "UPDATE store_items SET expires_at = expires_at - 2400000000",
+        let sql = if place.is_postgres() {
+            "UPDATE store_items SET expires_at = expires_at - interval '40 minutes'"
+        } else {
+            "UPDATE store_items SET expires_at = expires_at - 2400000000"
         };
         assert!(tables::execute(place, &server, sql).unwrap() > 0);
     };

@@ -438,9 +438,10 @@ fn runs_that_wait_do_not_begin_when_all_are_cancelled(place: &Place) {
             let waits = client.post(&format!("/threads/{thread}/runs"), &counter(1));
             runs.push(waits.json()["run_id"].as_str().unwrap().to_owned());
         }
-        let which = match by_status {
-            true => json!({"status": "all"}),
-            false => json!({"thread_id": thread, "run_ids": runs}),
+        let which = if by_status {
+            json!({"status": "all"})
+        } else {
+            json!({"thread_id": thread, "run_ids": runs})
         };
         assert_eq!(client.post("/runs/cancel", &which).status, 204);
         for run in &runs {

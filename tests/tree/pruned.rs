@@ -61,12 +61,11 @@ fn a_deleted_run_goes_back_only_to_a_checkpoint_that_is_there(place: &Place) {
         let run = format!("/threads/{thread}/runs/{}", newest.as_str().unwrap());
         assert_eq!(client.delete(&run).status, 204);
         let after = client.state(&thread);
-        match tagged {
-            true => assert_eq!(after["checkpoint_id"], end_of_first),
-            false => {
-                assert_eq!(after["checkpoint_id"], before["checkpoint_id"]);
-                assert_eq!(after["values"], before["values"]);
-            }
+        if tagged {
+            assert_eq!(after["checkpoint_id"], end_of_first)
+        } else {
+            assert_eq!(after["checkpoint_id"], before["checkpoint_id"]);
+            assert_eq!(after["values"], before["values"]);
         }
         let said = path(&client, &thread, "").len();
         assert_eq!(said, if tagged { 2 } else { 4 });
@@ -103,9 +102,10 @@ fn events_of_what_was_pruned_are_no_place_to_begin_at(place: &Place) {
         let answer = client.post(&fork, &json!({"event_number": number}));
         // Of what is left only the end of the last turn is a state of its time.
         let kept = event["checkpoint_id"] == head || event["message_id"] != Value::Null;
-        match kept && answer.status == 201 {
-            true => last = answer.json()["fork_checkpoint_id"].clone(),
-            false => assert_eq!(code(&answer, 409), "checkpoint_pruned", "{event}"),
+        if kept && answer.status == 201 {
+            last = answer.json()["fork_checkpoint_id"].clone()
+        } else {
+            assert_eq!(code(&answer, 409), "checkpoint_pruned", "{event}")
         }
         if event["checkpoint_id"] == head && event["event_type"] != "UserMessageAdded" {
             assert_eq!(last, head, "{event}");

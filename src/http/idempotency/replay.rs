@@ -88,14 +88,17 @@ impl Replayed {
         let stored = Stored::decode(stored)?;
         self.authorize(call, &stored).await?;
         let mut response = match stored.body()? {
-            StoredBody::Run(replay) => match exists(call, replay.run()).await? {
-                true => self.join(call, replay).await?,
-                // It went with its thread, and its response may be about to be stored.
-                false => match self.stored_soon(call.idempotency()).await {
-                    Some(bytes) => Response::new(body::full(bytes)),
-                    None => return Err(not_stored()),
-                },
-            },
+            StoredBody::Run(replay) => {
+                if exists(call, replay.run()).await? {
+                    self.join(call, replay).await?
+                } else {
+                    // It went with its thread, and its response may be about to be stored.
+                    match self.stored_soon(call.idempotency()).await {
+                        Some(bytes) => Response::new(body::full(bytes)),
+                        None => return Err(not_stored()),
+                    }
+                }
+            }
             StoredBody::TooLarge(shown) => {
                 let made = match shown {
                     Some(Shown::Run(run)) if creates == Some(Creates::Row) => {

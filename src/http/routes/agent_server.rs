@@ -96,9 +96,8 @@ fn every_operation_of_langgraphs_server_has_a_route_or_is_left_to_later_work() {
 
 /// A path whose parameters have no names.
 fn nameless(path: &str) -> String {
-    let parts = path.split('/').map(|part| match part.starts_with('{') {
-        true => "{}",
-        false => part,
-    });
+    let parts = path
+        .split('/')
+        .map(|part| if part.starts_with('{') { "{}" } else { part });
     parts.collect::<Vec<_>>().join("/")
 }

@@ -67,9 +67,10 @@ fn next_nodes(
     messages: &[NewMessage],
 ) -> Continuation {
     if let Some(node) = &post.as_node {
-        return match target.assigned {
-            false if &**node == START => Continuation::AnyStart,
-            _ => Continuation::After(node.clone()),
+        return if !target.assigned && &**node == START {
+            Continuation::AnyStart
+        } else {
+            Continuation::After(node.clone())
         };
     }
     let last = messages.last().map_or("", |last| role_of(&last.message));

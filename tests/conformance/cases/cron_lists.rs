@@ -183,13 +183,16 @@ pub async fn listed_crons_are_read_with_what_is_wanted_of_them(b: &Backend) {
             let expected = rows
                 .iter()
                 .filter(|row| viewer.as_ref().is_none_or(|viewer| *viewer == row.owner));
-            let expected = expected.cloned().map(|row| match with_content {
-                true => row,
-                false => CronRow {
-                    metadata: Map::new(),
-                    payload: Map::new(),
-                    ..row
-                },
+            let expected = expected.cloned().map(|row| {
+                if with_content {
+                    row
+                } else {
+                    CronRow {
+                        metadata: Map::new(),
+                        payload: Map::new(),
+                        ..row
+                    }
+                }
             });
             assert_eq!(found, expected.collect::<Vec<_>>());
         }

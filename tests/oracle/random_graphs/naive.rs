@@ -270,9 +270,10 @@ impl Machine {
             }
             let questions = self.questions();
             if !questions.is_empty() {
-                return match self.conflicts() {
-                    true => Stop::Failed("InvalidUpdateError"),
-                    false => Stop::Asked(questions),
+                return if self.conflicts() {
+                    Stop::Failed("InvalidUpdateError")
+                } else {
+                    Stop::Asked(questions)
                 };
             }
             let mut writes: Vec<_> = tasks

@@ -291,9 +291,10 @@ fn record(state: &ThreadState) -> Record {
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, found: &T) -> Result<(), String> {
-    match expected == found {
-        true => Ok(()),
-        false => Err(format!("{what}: expected {expected:?}\n   found {found:?}")),
+    if expected == found {
+        Ok(())
+    } else {
+        Err(format!("{what}: expected {expected:?}\n   found {found:?}"))
     }
 }
 

@@ -105,13 +105,15 @@ fn parse(line: &'static str) -> Route {
 impl Route {
     /// A path of it.
     pub fn path(&self, names: &Names) -> String {
-        let name = match self.path.contains("/tags/") {
-            true => "t",
-            false => "main-v2",
+        let name = if self.path.contains("/tags/") {
+            "t"
+        } else {
+            "main-v2"
         };
-        let assistant = match self.path.starts_with("/a2a/") {
-            true => "fe096781-5601-53d2-b2f6-0d3403f7e9ca",
-            false => "agent",
+        let assistant = if self.path.starts_with("/a2a/") {
+            "fe096781-5601-53d2-b2f6-0d3403f7e9ca"
+        } else {
+            "agent"
         };
         let path = self
             .path
@@ -122,9 +124,10 @@ impl Route {
             .replace("{principal}", "dora")
             .replace("{assistant_id}", assistant)
             .replace("{namespace}", "x");
-        match self.path.ends_with("/diff") {
-            true => path + "?from=branch:main&to=branch:main-v2",
-            false => path,
+        if self.path.ends_with("/diff") {
+            path + "?from=branch:main&to=branch:main-v2"
+        } else {
+            path
         }
     }
 

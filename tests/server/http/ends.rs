@@ -235,9 +235,10 @@ fn a_breakpoint_after_the_last_node_leaves_the_thread_idle(place: &Place) {
             let thread = client.thread();
             let body = with(counter(), "interrupt_after", after.clone());
             client.run(&thread, &with(body, "durability", durability));
-            let status = match next == json!([]) {
-                true => "idle",
-                false => "interrupted",
+            let status = if next == json!([]) {
+                "idle"
+            } else {
+                "interrupted"
             };
             let row = ok(client.get(&format!("/threads/{thread}")), 200);
             assert_eq!(row["status"], status, "{durability} {after}");

@@ -94,9 +94,10 @@ pub fn until_within(patience: Duration, what: &str, mut holds: impl FnMut() -> b
 /// The body of an answer of this status; null if it has none.
 pub fn ok(answer: Answer, status: u16) -> Value {
     assert_eq!(answer.status, status, "{}", answer.text());
-    match answer.body.is_empty() {
-        true => Value::Null,
-        false => answer.json(),
+    if answer.body.is_empty() {
+        Value::Null
+    } else {
+        answer.json()
     }
 }
 
@@ -158,9 +159,10 @@ pub fn store(client: &Client, thread: &str, body: &Value) -> Value {
 
 /// Posts `text of <id>`; what begins with `a` is the assistant's, all else the user's.
 pub fn note(client: &Client, thread: &str, id: &str) -> Value {
-    let role = match id.starts_with('a') {
-        true => "assistant",
-        false => "user",
+    let role = if id.starts_with('a') {
+        "assistant"
+    } else {
+        "user"
     };
     let body = json!({"id": id, "role": role, "content": format!("text of {id}")});
     store(client, thread, &body)

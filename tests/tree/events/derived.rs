@@ -162,9 +162,10 @@ mod probe {
 
     /// Rows as text, in the order of their keys.
     pub fn rows(place: &Place, server: &Server, table: &str) -> Vec<String> {
-        let sql = match place.is_postgres() {
-            true => format!("SELECT t::text FROM {table} t ORDER BY 1"),
-            false => format!("SELECT * FROM {table} ORDER BY 1, 2, 3"),
+        let sql = if place.is_postgres() {
+            format!("SELECT t::text FROM {table} t ORDER BY 1")
+        } else {
+            format!("SELECT * FROM {table} ORDER BY 1, 2, 3")
         };
         let rows = tables::rows(place, server, &sql);
         let line = |row: tables::Row| {
@@ -178,11 +179,10 @@ mod probe {
 
     /// Thread, table and offset.
     pub fn offsets(place: &Place, server: &Server) -> Vec<(String, String, i64)> {
-        let sql = match place.is_postgres() {
-            true => {
-                "SELECT thread_id::text, projection, last_event_number::text FROM projection_offsets"
-            }
-            false => "SELECT thread_id, projection, last_event_number FROM projection_offsets",
+        let sql = if place.is_postgres() {
+            "SELECT thread_id::text, projection, last_event_number::text FROM projection_offsets"
+        } else {
+            "SELECT thread_id, projection, last_event_number FROM projection_offsets"
         };
         let rows = tables::rows(place, server, sql);
         let offset = |row: tables::Row| {

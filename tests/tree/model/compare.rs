@@ -10,9 +10,10 @@ pub type Differs = String;
 
 /// Fails unless both are equal.
 pub fn same(what: &str, server: &Value, model: &Value) -> Result<(), Differs> {
-    match server == model {
-        true => Ok(()),
-        false => Err(format!("{what}\n  server: {server}\n  model:  {model}")),
+    if server == model {
+        Ok(())
+    } else {
+        Err(format!("{what}\n  server: {server}\n  model:  {model}"))
     }
 }
 

@@ -117,12 +117,13 @@ impl<'a> Case<'a> {
                 answer.status == status && (code == wanted || wanted.is_empty())
             }
         };
-        match good {
-            true => Ok(value),
-            false => Err(format!(
+        if good {
+            Ok(value)
+        } else {
+            Err(format!(
                 "{method} {path} {body}\n  server: {} {value}\n  model:  {wanted:?}",
                 answer.status
-            )),
+            ))
         }
     }
 
@@ -342,9 +343,10 @@ impl<'a> Case<'a> {
     fn delete_branch(&mut self, at: usize, op: &Op) -> Result<(), Differs> {
         let thread = &self.world.threads[at];
         let branch = pick(&thread.branches, op.a).unwrap();
-        let wanted = match branch.key == thread.active {
-            true => Err((409, "branch_active")),
-            false => Ok(204),
+        let wanted = if branch.key == thread.active {
+            Err((409, "branch_active"))
+        } else {
+            Ok(204)
         };
         let path = self.of(at, &format!("branches/{}", escape(&branch.name)));
         self.expect("DELETE", &path, &Value::Null, wanted)?;

@@ -129,9 +129,12 @@ impl World {
         address: &At,
     ) -> Result<(Base, usize, Option<usize>), Refused> {
         let thread = &self.threads[at];
-        let whole = |path: Vec<usize>| match path.is_empty() {
-            true => Base::Empty,
-            false => Base::At(path),
+        let whole = |path: Vec<usize>| {
+            if path.is_empty() {
+                Base::Empty
+            } else {
+                Base::At(path)
+            }
         };
         match address {
             At::Active => Ok((whole(thread.active().path.clone()), thread.active, None)),
@@ -150,9 +153,10 @@ impl World {
             }
             At::Message(id, before) => {
                 let node = self.message(at, id, thread.active)?;
-                let base = match before {
-                    true => self.before_message(at, node)?,
-                    false => self.at_message(at, node)?,
+                let base = if *before {
+                    self.before_message(at, node)?
+                } else {
+                    self.at_message(at, node)?
                 };
                 Ok((base, thread.active, Some(node)))
             }

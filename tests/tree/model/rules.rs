@@ -78,9 +78,12 @@ impl World {
                 Err(refused) => return Err(refused.into()),
             },
         };
-        let mut after = place.map(|(node, before)| match before {
-            true => self.nodes[node].parent,
-            false => Some(node),
+        let mut after = place.map(|(node, before)| {
+            if before {
+                self.nodes[node].parent
+            } else {
+                Some(node)
+            }
         });
         let mut there = vec![];
         for message in &post.messages {
@@ -96,9 +99,12 @@ impl World {
             return Err(Not::Stored);
         }
         if post.existing == Existing::Replace {
-            after = place.map(|(node, before)| match before {
-                true => self.nodes[node].parent,
-                false => Some(node),
+            after = place.map(|(node, before)| {
+                if before {
+                    self.nodes[node].parent
+                } else {
+                    Some(node)
+                }
             });
             there.clear();
         }
@@ -168,13 +174,16 @@ impl World {
         };
         let messages: Vec<Input> = rest
             .iter()
-            .map(|one| match taken(self, &one.id).is_empty() {
-                false if post.existing != Existing::Replace => Input {
-                    id: String::new(),
-                    edit_of: Some(one.id.clone()),
-                    ..one.clone()
-                },
-                _ => one.clone(),
+            .map(|one| {
+                if !taken(self, &one.id).is_empty() && post.existing != Existing::Replace {
+                    Input {
+                        id: String::new(),
+                        edit_of: Some(one.id.clone()),
+                        ..one.clone()
+                    }
+                } else {
+                    one.clone()
+                }
             })
             .collect();
         let (branch, created) = match base {

@@ -114,9 +114,10 @@ fn on(thread: &str, (.., method, path, body): &Operation) -> Request {
             body[name] = json!(thread);
         }
     }
-    let path = match path.starts_with('/') {
-        true => (*path).to_owned(),
-        false => format!("/threads/{thread}/{path}").replace("/?", "?"),
+    let path = if path.starts_with('/') {
+        (*path).to_owned()
+    } else {
+        format!("/threads/{thread}/{path}").replace("/?", "?")
     };
     (*method, path.trim_end_matches('/').to_owned(), body)
 }

@@ -45,21 +45,22 @@ fn refuses(place: &Place, family: &Family, expected: &str, requests: Vec<Request
 /// Adds rows to a table until the thread has `n` of them: these columns, and what they are.
 fn fill(place: &Place, family: &Family, table: &str, columns: &str, values: [&str; 2], n: usize) {
     let thread = &family.thread;
-    let sql = match place.is_postgres() {
-        true => format!(
+    let sql = if place.is_postgres() {
+        format!(
             "INSERT INTO {table} (tree_id, thread_id, name, {columns})
              SELECT tree_id, thread_id, 'filler-' || n, {} FROM threads, generate_series(1, {n}) n
              WHERE thread_id = '{thread}'",
             values[0]
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {n})
              INSERT INTO {table} (tree_id, thread_id, name, created_at, updated_at, {columns})
              SELECT tree_id, thread_id, 'filler-' || n, 0, 0, {} FROM threads, s
              WHERE thread_id = x'{}'",
             values[1],
             thread.replace('-', "")
-        ),
+        )
     };
     assert_eq!(execute(place, &family.server, &sql), Ok(n as u64));
 }
@@ -138,9 +139,10 @@ fn of_ten_thousand_tags_none_is_added(place: &Place) {
 
 fn forks_nest_1024_deep(place: &Place) {
     let family = Family::new(place);
-    let id = match place.is_postgres() {
-        true => format!("'{}'", family.fork),
-        false => format!("x'{}'", family.fork.replace('-', "")),
+    let id = if place.is_postgres() {
+        format!("'{}'", family.fork)
+    } else {
+        format!("x'{}'", family.fork.replace('-', ""))
     };
     let sql = format!("UPDATE threads SET fork_level = 1023 WHERE thread_id = {id}");
     assert_eq!(execute(place, &family.server, &sql), Ok(1));
@@ -171,19 +173,20 @@ fn a_copy_has_five_thousand_checkpoints_at_most(place: &Place) {
     let n = 5_001 - there.as_array().unwrap().len();
     let columns = "parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id, \
         last_node_id, event_number, run_id, source, step, checkpoint, metadata, created_at";
-    let sql = match place.is_postgres() {
-        true => format!(
+    let sql = if place.is_postgres() {
+        format!(
             "INSERT INTO checkpoints (tree_id, checkpoint_id, {columns})
              SELECT tree_id, gen_random_uuid(), {columns} FROM checkpoints, generate_series(1, {n})
              WHERE checkpoint_id = '{head}'"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {n})
              INSERT INTO checkpoints (tree_id, checkpoint_id, {columns})
              SELECT tree_id, randomblob(16), {columns} FROM checkpoints, s
              WHERE checkpoint_id = x'{}'",
             head.replace('-', "")
-        ),
+        )
     };
     assert_eq!(execute(place, &family.server, &sql), Ok(n as u64));
     let before = counts(place, &family);

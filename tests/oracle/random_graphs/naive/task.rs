@@ -218,9 +218,10 @@ impl Body<'_> {
             }
             "send" => self.writes.sends.extend(self.scope.sends(&op["node"], op)),
             "if" => {
-                let part = match self.scope.holds(&op["when"]) {
-                    true => "then",
-                    false => "else",
+                let part = if self.scope.holds(&op["when"]) {
+                    "then"
+                } else {
+                    "else"
                 };
                 return self.all(list(&op[part]), &format!("{at}.{part}."));
             }

@@ -321,9 +321,10 @@ impl Case<'_> {
             message.id = self.world.nodes[node].id.clone();
             message.role = self.first_role(node);
         }
-        let value = match remove {
-            true => json!({"type": "remove", "id": message.id}),
-            false => said(&message),
+        let value = if remove {
+            json!({"type": "remove", "id": message.id})
+        } else {
+            said(&message)
         };
         body["values"] = json!({"messages": [value]});
         body["as_node"] = json!(if start { "__start__" } else { "model" });
@@ -347,8 +348,9 @@ impl Case<'_> {
 
 /// A message as requests write it.
 pub(super) fn said(message: &Input) -> Value {
-    match message.id.is_empty() {
-        true => json!({"role": message.role, "content": message.text}),
-        false => json!({"id": message.id, "role": message.role, "content": message.text}),
+    if message.id.is_empty() {
+        json!({"role": message.role, "content": message.text})
+    } else {
+        json!({"id": message.id, "role": message.role, "content": message.text})
     }
 }

@@ -38,9 +38,10 @@ impl Case<'_> {
         let message = pick(&message, op.b).unwrap_or_else(|| NOBODY.to_owned());
         let point = pick(&point, op.b).unwrap_or_else(|| NOBODY.to_owned());
         let unknown = uuid::Uuid::parse_str(&message).is_ok();
-        let no_parent = match unknown {
-            true => (404, "message_not_found"),
-            false => (400, "invalid_id"),
+        let no_parent = if unknown {
+            (404, "message_not_found")
+        } else {
+            (400, "invalid_id")
         };
         let known = json!({"message_id": message});
         let here = json!({"checkpoint_id": point});
