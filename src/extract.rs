@@ -6,5 +6,5 @@ pub(crate) mod report;
 
 pub use ctx::{Ctx, RunConfig};
 pub(crate) use ctx::{Host, Task};
-pub use params::{Arg, Config, Dep, Failure, FromTask, Rejection, Requires};
+pub use params::{Arg, Config, Dep, Failure, FromTask, Rejection, Requires, View};
 pub(crate) use report::{ModelCall, Report, ToolRun};

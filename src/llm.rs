@@ -21,7 +21,10 @@ mod tools;
 
 pub use embeddings::Embeddings;
 pub use scripted::ScriptedModel;
-pub use tools::{Call, Tool, ToolResult, run_tool, tool, tool_node};
+pub use tools::{
+    Call, IntoToolOutput, Tool, ToolDefinition, ToolNode, ToolOutput, ToolResult, run_tool, tool,
+    tool_node,
+};
 
 /// The pieces of a model's reply as they come in; [`Ctx::chat`](crate::extract::Ctx::chat)
 /// forwards them to clients and adds them up.

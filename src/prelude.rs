@@ -14,12 +14,12 @@ pub use crate::llm::openai;
 pub use crate::{
     Result,
     error::Raised,
-    extract::{Arg, Config, Ctx, Dep, Failure},
+    extract::{Arg, Config, Ctx, Dep, Failure, View},
     graph::{Cache, Compiled, END, Graph, Invalid, Names, NodeOpts, Persist, Retry, START},
-    llm::{ChatModel, ScriptedModel, Tool, tool, tool_node},
+    llm::{ChatModel, ScriptedModel, Tool, ToolOutput, tool, tool_node},
     message::Message,
     state::{Command, State, Target, Update, goto},
     value::Value,
 };
 // The derive and the trait share their name.
-pub use backstitch_derive::{State, data};
+pub use backstitch_derive::{State, data, tool};

@@ -155,7 +155,7 @@ async fn tools(ctx: Ctx) -> Result<Output> {
     let results: Value = join_all(results)
         .await
         .into_iter()
-        .map(Value::from)
+        .map(|result| Value::from(result.into_message()))
         .collect();
     Ok(Output::update([("messages", results)]))
 }

@@ -96,6 +96,7 @@ async fn attempt_once(
         parked: Notify::new(),
         alive: AtomicU64::new(0),
         this: this.clone(),
+        channels: job.state.clone(),
     });
     let end = match &job.node.body {
         NodeBody::Graph(graph) => {

@@ -51,6 +51,11 @@ pub trait Host: Send + Sync + 'static {
         false
     }
 
+    /// The channels of the graph at the start of the superstep.
+    fn state(&self, task: &Task) -> Option<Map> {
+        task.input.as_map().cloned()
+    }
+
     /// What the task does with a model or a tool, for callback events.
     fn report(&self, _: &Task, _: Report) {}
 

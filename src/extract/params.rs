@@ -13,7 +13,7 @@ use super::Ctx;
 use crate::{
     id::TaskId,
     state::{Channel, State, Unreadable},
-    value::{self, DecodeError, Value},
+    value::{self, DecodeError, Map, Value},
 };
 
 /// What a node's signature requires of the graph; `build` checks it before anything runs.
@@ -27,6 +27,8 @@ pub struct Requires {
     pub arg: bool,
     /// Whether the node may choose itself what runs next.
     pub commands: bool,
+    /// Names that more than one of its tools has.
+    pub duplicate_tools: Vec<Arc<str>>,
     /// Whether the node takes the failure of another node's task: only error handlers have one.
     pub failure: bool,
 }
@@ -163,6 +165,29 @@ impl<T: DeserializeOwned + Send> FromTask for Arg<T> {
                 source,
             }),
         }
+    }
+}
+
+/// The state of the graph at the start of the superstep, for tools and for other nodes that are started with an
+/// argument of their own.
+#[derive(Clone, Debug)]
+pub struct View<S>(pub S);
+
+impl<S: State> FromTask for View<S> {
+    fn requires(requires: &mut Requires) {
+        requires.channels.extend(S::channels());
+    }
+
+    fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
+        let task = ctx.task();
+        let decoded = match task.host.state(task) {
+            Some(state) => S::decode(&state),
+            None => S::decode(&Map::new()),
+        };
+        decoded.map(Self).map_err(|source| Rejection::State {
+            node: task.node.clone(),
+            source,
+        })
     }
 }
 

@@ -102,6 +102,14 @@ pub enum Problem {
         /// Its type.
         dep: &'static str,
     },
+    /// Two tools of one node have one name.
+    #[error("node `{node}` has two tools `{tool}`: a model could not choose between them")]
+    DuplicateTool {
+        /// The node.
+        node: Arc<str>,
+        /// The name.
+        tool: Arc<str>,
+    },
     /// A node that takes a failure but is no error handler.
     #[error(
         "node `{0}` takes a `Failure`, which only error handlers have: register it with `.on_error(..)`"
@@ -247,6 +255,12 @@ impl Check<'_> {
                 continue;
             };
             self.compare_types(&at, &spec.name, &(view.schema)(), &spec.schema);
+        }
+        for tool in &node.requires.duplicate_tools {
+            self.problems.push(Problem::DuplicateTool {
+                node: node.name.clone(),
+                tool: tool.clone(),
+            });
         }
         for (id, dep) in &node.requires.deps {
             if !self.draft.deps.contains_key(id) {

@@ -2,32 +2,38 @@
 
 use std::{future::Future, sync::Arc};
 
-use anyhow::Context;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
+use serde::de::DeserializeOwned;
 
 use crate::{
     error::{Raised, one_line},
-    extract::{Arg, Ctx, FromTask, Rejection, Report, Requires, ToolRun},
-    graph::{IntoOutput, Output},
-    message::{Message, ToolCall},
-    state::{self, merge},
-    value::{self, Map, Value},
+    extract::{Ctx, Report, Requires, ToolRun},
+    value::{Map, Value},
 };
 
-/// The channel of the conversation.
-const MESSAGES: &str = "messages";
+mod definition;
+mod node;
+mod output;
 
-type Function = dyn Fn(&Value, Ctx) -> BoxFuture<'static, anyhow::Result<Value>> + Send + Sync;
+pub use definition::ToolDefinition;
+pub use node::{Call, ToolNode, ToolResult, run_tool, tool_node};
+pub use output::{IntoToolOutput, ToolOutput};
 
-/// A function that a model may call.
+type Function = dyn Fn(&Value, Ctx) -> BoxFuture<'static, anyhow::Result<ToolOutput>> + Send + Sync;
+type Check = dyn Fn(&Value) -> anyhow::Result<()> + Send + Sync;
+
+/// A function that a model may call: `#[tool]` makes one of an async function, [`tool`] of a closure.
 pub struct Tool {
     name: Arc<str>,
     description: String,
     parameters: serde_json::Value,
     function: Box<Function>,
+    /// Whether arguments fit, where that is known before the call.
+    check: Option<Box<Check>>,
+    /// What the tool requires of the graph.
+    requires: fn(&mut Requires),
+    return_direct: bool,
 }
 
 /// Turns an async function into a tool. Models see `name`, the JSON schema of the arguments and,
@@ -56,36 +62,15 @@ pub fn tool<Args, Out, Fut>(
     function: impl Fn(Args, Ctx) -> Fut + Send + Sync + 'static,
 ) -> Arc<Tool>
 where
-    Args: DeserializeOwned + JsonSchema,
-    Out: Serialize,
+    Args: DeserializeOwned + JsonSchema + Send + 'static,
+    Out: IntoToolOutput,
     Fut: Future<Output = anyhow::Result<Out>> + Send + 'static,
 {
-    let mut parameters = schemars::schema_for!(Args).to_value();
-    let mut description = String::new();
-    if let Some(schema) = parameters.as_object_mut() {
-        if let Some(serde_json::Value::String(text)) = schema.remove("description") {
-            description = text;
-        }
-        schema.remove("$schema");
-        schema.remove("title");
-        // Some servers require the field, and a type without fields has none.
-        schema.entry("properties").or_insert_with(|| json!({}));
-    }
-    let function = move |args: &Value, ctx: Ctx| -> BoxFuture<'static, anyhow::Result<Value>> {
-        match value::from_value(args) {
-            Ok(args) => {
-                let work = function(args, ctx);
-                Box::pin(async move { Ok(value::to_value(&work.await?)?) })
-            }
-            Err(error) => Box::pin(async move { Err(error).context("the arguments do not fit") }),
-        }
+    let function = move |args: Args, ctx: Ctx| {
+        let work = function(args, ctx);
+        async move { work.await?.into_tool_output() }
     };
-    Arc::new(Tool {
-        name: name.into(),
-        description,
-        parameters,
-        function: Box::new(function),
-    })
+    ToolDefinition::new(name).build(function)
 }
 
 impl Tool {
@@ -102,6 +87,9 @@ impl Tool {
             description,
             parameters,
             function,
+            check: None,
+            requires: |_| {},
+            return_direct: false,
         }
     }
 
@@ -120,7 +108,28 @@ impl Tool {
         &self.parameters
     }
 
-    /// Calls it. Subscribers of `events` see the call and its result.
+    /// Whether an agent ends with its result instead of calling the model with it.
+    pub fn is_return_direct(&self) -> bool {
+        self.return_direct
+    }
+
+    /// Checks arguments without calling the tool. Those of tools at MCP servers are checked there.
+    ///
+    /// # Errors
+    /// They do not fit the parameters.
+    pub fn check(&self, args: &Value) -> anyhow::Result<()> {
+        match &self.check {
+            Some(check) => check(args),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds what it requires of the graph in which it runs.
+    pub(super) fn requires(&self, requires: &mut Requires) {
+        (self.requires)(requires);
+    }
+
+    /// Calls it and returns the content of its result. Subscribers of `events` see the call and its result.
     ///
     /// # Errors
     /// Arguments of another shape, and what the function itself returns.
@@ -128,10 +137,10 @@ impl Tool {
         let run = self.start(args, None, &ctx);
         let result = (self.function)(args, ctx.clone()).await;
         match &result {
-            Ok(output) => ctx.report(Report::ToolEnd(run, output.clone())),
+            Ok(output) => ctx.report(Report::ToolEnd(run, output.content().clone())),
             Err(error) => ctx.report(Report::ToolError(run, shown(error))),
         }
-        result
+        Ok(result?.into_content())
     }
 
     /// Reports that it is called.
@@ -144,109 +153,6 @@ impl Tool {
         });
         ctx.report(Report::ToolStart(run.clone()));
         run
-    }
-}
-
-/// The parameter of a [`tool_node`]: the tool call that started its task, `goto("tools").with(call)`.
-pub struct Call(ToolCall);
-
-impl FromTask for Call {
-    fn requires(requires: &mut Requires) {
-        Arg::<ToolCall>::requires(requires);
-        let messages = state::Channel::new::<Vec<Message>>(MESSAGES, merge::messages());
-        requires.channels.push(messages);
-    }
-
-    fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
-        Arg::from_task(ctx).map(|Arg(call)| Self(call))
-    }
-}
-
-/// The result of a [`tool_node`]: a tool's message for the channel `messages`.
-pub struct ToolResult(Message);
-
-impl<S> IntoOutput<S> for ToolResult {
-    fn into_output(self) -> anyhow::Result<Output> {
-        let results = Value::list(vec![self.0.into()]);
-        Ok(Output::update([(MESSAGES, results)]))
-    }
-}
-
-/// A node that runs one tool call and adds the result to the channel `messages`. Fan out to it,
-/// one task per call:
-///
-/// ```
-/// # use backstitch::prelude::*;
-/// # #[derive(State)]
-/// # struct Chat {
-/// #     #[state(messages)]
-/// #     messages: Vec<Message>,
-/// # }
-/// fn pending_calls(chat: &Chat) -> Vec<Target> {
-///     let calls = chat.messages.last().map(Message::tool_calls).unwrap_or_default();
-///     if calls.is_empty() {
-///         return vec![goto(END)];
-///     }
-///     calls.iter().map(|call| goto("tools").with(call)).collect()
-/// }
-/// # async fn agent(_: Chat) {}
-/// # let tools = vec![];
-/// Graph::<Chat>::new()
-///     .node("agent", agent)
-///     .node("tools", tool_node(tools))
-///     .edge(START, "agent")
-///     .route("agent", pending_calls, ["tools", END])
-///     .edge("tools", "agent")
-///     .build()?;
-/// # Ok::<_, backstitch::graph::Invalid>(())
-/// ```
-///
-/// A tool that fails, is unknown or cannot read its arguments does not fail the run: the model
-/// gets the error's text as the result and can do better. Tools may use their [`Ctx`] as nodes
-/// do, for events, durable steps and interrupts.
-pub fn tool_node(
-    tools: impl IntoIterator<Item = Arc<Tool>>,
-) -> impl Fn(Call, Ctx) -> BoxFuture<'static, ToolResult> + Send + Sync + 'static {
-    let tools: Arc<[Arc<Tool>]> = tools.into_iter().collect();
-    move |Call(call), ctx| {
-        let tools = tools.clone();
-        Box::pin(async move { ToolResult(run_tool(&tools, &call, ctx).await) })
-    }
-}
-
-/// Runs the tool that a model requested and returns the message with its result, for nodes that call
-/// several tools in one task; [`tool_node`] runs each in a task of its own.
-///
-/// It does not fail: what goes wrong is the result, as with a [`tool_node`].
-pub async fn run_tool(tools: &[Arc<Tool>], call: &ToolCall, ctx: Ctx) -> Message {
-    let id = call.id.clone().unwrap_or_default();
-    let message = |content: Value| Message::tool(content, id.clone()).with_name(call.name.clone());
-    let failed = |error: &anyhow::Error| {
-        tracing::debug!(tool = %call.name, error = format!("{error:#}"), "a tool failed");
-        message(format!("Error: {error:#}").into()).with_field("status", "error")
-    };
-    let Some(tool) = tools.iter().find(|tool| tool.name == call.name) else {
-        let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
-        return failed(&anyhow::anyhow!(
-            "there is no tool `{}`, only: {}",
-            call.name,
-            names.join(", ")
-        ));
-    };
-    let run = tool.start(&call.args, Some(id.clone()), &ctx);
-    match (tool.function)(&call.args, ctx.clone()).await {
-        Ok(output) => {
-            let message = message(match output {
-                text @ Value::Str(_) => text,
-                other => other.to_json().into(),
-            });
-            ctx.report(Report::ToolEnd(run, message.clone().into()));
-            message
-        }
-        Err(error) => {
-            ctx.report(Report::ToolError(run, shown(&error)));
-            failed(&error)
-        }
     }
 }
 

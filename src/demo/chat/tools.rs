@@ -5,27 +5,22 @@ use std::sync::Arc;
 use anyhow::Context;
 use backstitch::prelude::*;
 
-use super::calculator;
+use super::{PACE, calculator};
 
 /// The tools.
 pub fn all() -> Vec<Arc<Tool>> {
-    vec![
-        tool("weather", weather),
-        tool("calculate", calculate),
-        tool("clock", clock),
-    ]
+    vec![weather(), calculate(), clock()]
 }
 
 /// Looks up the weather in a city. (Made up, but always the same for the same city.)
-#[derive(Deserialize, JsonSchema)]
-struct Weather {
+#[tool]
+async fn weather(
     /// The city, for example `Oslo`.
     city: String,
-}
-
-async fn weather(Weather { city }: Weather, ctx: Ctx) -> Result<String> {
+    ctx: Ctx,
+) -> String {
     ctx.emit(json!({"tool": "weather", "looking_up": city}));
-    tokio::time::sleep(super::PACE * 8).await;
+    tokio::time::sleep(PACE * 8).await;
     const SKIES: [&str; 6] = [
         "clear skies",
         "scattered clouds",
@@ -38,29 +33,26 @@ async fn weather(Weather { city }: Weather, ctx: Ctx) -> Result<String> {
         seed.wrapping_mul(31).wrapping_add(u32::from(byte))
     });
     let sky = SKIES[seed as usize % SKIES.len()];
-    Ok(format!("{} °C and {sky} in {city}", 4 + seed / 7 % 25))
+    format!("{} °C and {sky} in {city}", 4 + seed / 7 % 25)
 }
 
 /// Calculates an arithmetic expression with + - * / and parentheses.
-#[derive(Deserialize, JsonSchema)]
-struct Calculate {
+#[tool]
+async fn calculate(
     /// The expression, for example `(2 + 3) * 4.5`.
     expression: String,
-}
-
-async fn calculate(Calculate { expression }: Calculate, _: Ctx) -> Result<String> {
+) -> Result<String> {
     let result = calculator::evaluate(&expression)?;
     Ok(format!("{} = {result}", expression.trim()))
 }
 
 /// Tells date and time.
-#[derive(Deserialize, JsonSchema)]
-struct Clock {
+#[tool]
+async fn clock(
     /// An IANA time zone, for example `Europe/Oslo`; UTC if there is none.
     time_zone: Option<String>,
-}
-
-async fn clock(Clock { time_zone }: Clock, ctx: Ctx) -> Result<String> {
+    ctx: Ctx,
+) -> Result<String> {
     let zone = time_zone.unwrap_or_else(|| "UTC".to_owned());
     // A step stores its result: a run that is taken over after a crash has one time.
     let now: jiff::Timestamp = ctx

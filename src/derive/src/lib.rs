@@ -1,5 +1,5 @@
-//! `#[derive(State)]` and `#[data]` of Backstitch: a plain struct as a set of named channels, and types of
-//! what is in them.
+//! `#[derive(State)]`, `#[data]` and `#[tool]` of Backstitch: a plain struct as a set of named channels, types of
+//! what is in them, and functions that models may call.
 //!
 //! The derive generates an implementation of `State`, which lists the channels and decodes the struct field
 //! by field, and a `<Name>Update` builder with one setter per field.
@@ -10,6 +10,20 @@ use syn::{DeriveInput, Error, parse_macro_input};
 
 mod emit;
 mod parse;
+mod tool;
+
+/// Turns an async function into a tool that models may call. The function of its name then returns the tool:
+/// `tool_node([weather()])`.
+///
+/// The doc comment of the function is the tool's description; its parameters, with their doc comments, are the
+/// schema. Parameters of the types `Ctx`, `Dep<T>`, `Config<T>`, `View<T>` and `Call` come from the run and are
+/// not shown to the model. Options: `name = ".."`, `description = ".."`, `return_direct`, `crate = path`.
+#[proc_macro_attribute]
+pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
+    tool::expand(options.into(), item.into())
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
+}
 
 /// Turns a struct into a set of named channels. The attributes are explained at the trait
 /// `backstitch::state::State`.

@@ -5,8 +5,15 @@ use std::sync::Arc;
 use super::handlers;
 use crate::{
     engine::{
-        apply::Writes, channels::Channels, emit, error::Error, event::TaskInfo,
-        execution::Execution, fan_out, node_cache, persist, plan::PlannedTask, task::job::Job,
+        apply::Writes,
+        channels::Channels,
+        emit,
+        error::Error,
+        event::TaskInfo,
+        execution::Execution,
+        fan_out, node_cache, persist,
+        plan::{PlannedTask, TaskOrigin},
+        task::job::Job,
         topology::START_NODE,
     },
     value::Value,
@@ -92,7 +99,13 @@ pub fn job_of(
         let state = state.get_or_insert_with(|| Arc::new(execution.channels.clone()));
         (execution.topology.clone(), state.clone())
     });
+    let own_argument = matches!(planned.origin, TaskOrigin::Push { .. });
+    let of_graph = own_argument.then(|| {
+        let state = state.get_or_insert_with(|| Arc::new(execution.channels.clone()));
+        (execution.topology.clone(), state.clone())
+    });
     Ok(Job {
+        state: of_graph,
         planned: planned.clone(),
         info,
         input,

@@ -16,6 +16,7 @@ use crate::{
     engine::{
         apply::Writes,
         callback,
+        channels::Channels,
         error::{Error, Mistake},
         event::{Body, Interrupt, Kind, TaskInfo},
         parent_execution::ParentExecution,
@@ -23,11 +24,12 @@ use crate::{
         reserved::RESUME,
         run_context::RunContext,
         subgraph::{self, SubgraphError},
+        topology::Topology,
     },
     extract::{Host, Report, Task},
     graph::Compiled,
     id::interrupt_id,
-    value::Value,
+    value::{Map, Value},
 };
 
 /// What one attempt of a task has done so far.
@@ -57,6 +59,8 @@ pub struct TaskHost {
     /// Counts signs of life, for the idle timeout.
     pub alive: AtomicU64,
     pub this: Weak<TaskHost>,
+    /// The state of the graph, for a task whose input is an argument of its own.
+    pub channels: Option<(Arc<Topology>, Arc<Channels>)>,
 }
 
 impl TaskHost {
@@ -117,6 +121,18 @@ impl Host for TaskHost {
                 whole,
                 task: self.info.clone(),
             });
+    }
+
+    fn state(&self, task: &Task) -> Option<Map> {
+        let Some((topology, channels)) = &self.channels else {
+            return task.input.as_map().cloned();
+        };
+        let specs = topology.graph.channels.iter();
+        let values = specs.filter_map(|spec| {
+            let value = channels.get(&spec.name)?;
+            Some((spec.name.clone(), value.clone()))
+        });
+        Some(values.collect())
     }
 
     fn reports(&self) -> bool {

@@ -31,6 +31,8 @@ pub struct Job {
     pub node: Node,
     /// The graph and the state its routes read, when they are retried with the node.
     pub routes: Option<(Arc<Topology>, Arc<Channels>)>,
+    /// The graph and its state, for a task whose input is an argument of its own.
+    pub state: Option<(Arc<Topology>, Arc<Channels>)>,
     /// What it has from earlier runs.
     pub memory: TaskMemory,
     /// The execution it is part of.

@@ -6,7 +6,11 @@ use rmcp::model::CallToolRequestParams;
 use serde_json::{Value as Json, json};
 
 use super::{link::Link, outcome};
-use crate::{extract::Ctx, llm::Tool, value::Value};
+use crate::{
+    extract::Ctx,
+    llm::{Tool, ToolOutput},
+    value::Value,
+};
 
 /// The longest name that models take.
 const LONGEST_NAME: usize = 64;
@@ -93,8 +97,8 @@ fn tool(
                 meta.insert("traceparent".to_owned(), json!(&*traceparent));
                 params.meta = Some(meta);
             }
-            outcome::value(link.call(params).await?)
-        }) as futures::future::BoxFuture<'static, anyhow::Result<Value>>
+            Ok(ToolOutput::new(outcome::value(link.call(params).await?)?))
+        }) as futures::future::BoxFuture<'static, anyhow::Result<ToolOutput>>
     };
     Tool::from_parts(name, description, parameters, Box::new(function))
 }

@@ -2,11 +2,14 @@
 
 use std::{collections::HashMap, sync::atomic::AtomicUsize};
 
+use anyhow::Context;
+
 use super::*;
 use crate::{
-    extract::{Host, Report, RunConfig, Task},
+    extract::{FromTask, Host, Report, RunConfig, Task},
     graph::{Compiled, Deps},
     id::TaskId,
+    message::ToolCall,
     prelude::*,
     value,
 };
@@ -111,14 +114,14 @@ async fn clock(_: Nothing, _: Ctx) -> Result<&'static str> {
 
 /// Runs a call through the node and gives the message it adds.
 async fn run(name: &str, args: Value) -> Message {
-    let node = tool_node([tool("divide", divide), tool("clock", clock)]);
+    let tools = [tool("divide", divide), tool("clock", clock)];
     let ctx = task(&ToolCall {
         id: Some("call_7".into()),
         name: name.into(),
         args,
     });
-    let call = Call::from_task(&ctx).expect("the argument is a call");
-    let ToolResult(message) = node(call, ctx).await;
+    let Call(call) = Call::from_task(&ctx).expect("the argument is a call");
+    let message = run_tool(&tools, &call, ctx).await.into_message();
     assert_eq!(message.tool_call_id(), Some("call_7"));
     assert_eq!(message.name(), Some(name));
     message
@@ -222,3 +225,5 @@ fn a_graph_without_messages_cannot_have_a_tool_node() {
     };
     assert!(error.to_string().contains("`messages`"), "{error}");
 }
+
+mod attribute;
