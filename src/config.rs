@@ -111,6 +111,8 @@ pub struct Settings {
     pub stream_retention: Duration,
     /// Bytes that are retained of one run's stream.
     pub stream_log: usize,
+    /// Bytes that are retained of the streams of one principal's runs.
+    pub stream_log_share: usize,
     /// The most tasks of one superstep.
     pub max_tasks: usize,
     /// How far a run may be ahead of what is durable.
@@ -247,6 +249,8 @@ impl Settings {
             max_streams: layers.required("max_streams", |text| count(text, 1, 1_000_000))?,
             stream_retention: layers.required("stream_retention", age)?,
             stream_log: layers.required("stream_log", |text| count(text, 1 << 20, 1 << 40))?,
+            stream_log_share: layers
+                .required("stream_log_share", |text| count(text, 16 << 20, 1 << 50))?,
             max_tasks: layers.required("max_tasks", |text| count(text, 1, 1_000_000))?,
             run_ahead: RunAhead {
                 supersteps: layers.required("run_ahead", |text| count(text, 1, 1000))?,

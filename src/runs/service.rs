@@ -56,6 +56,8 @@ pub struct Options {
     pub stream_retention: Duration,
     /// Bytes of the log of one run; the oldest frames go first.
     pub stream_log: usize,
+    /// Bytes of the log of all runs of one principal; the oldest frames go first.
+    pub stream_log_share: usize,
     /// Bytes of all event streams that their readers have not read, or that are retained for them.
     pub stream_memory: usize,
     /// Bytes that large states of runs and responses which are being made may take, half of them
@@ -83,6 +85,7 @@ impl Default for Options {
             run_ahead: engine::RunAhead::default(),
             stream_retention: Duration::from_secs(24 * 3600),
             stream_log: 256 << 20,
+            stream_log_share: 4 << 30,
             stream_memory: 256 << 20,
             state_memory: 256 << 20,
             timeout: Duration::from_secs(24 * 3600),
@@ -136,7 +139,8 @@ impl Service {
     pub fn new(shared: Arc<Shared>, options: Options) -> Self {
         let hints = shared.hints.clone();
         let log = shared.parts.log.clone();
-        let log = LogWriter::new(log, options.stream_log, move |thread| hints.publish(thread));
+        let (most, share) = (options.stream_log, options.stream_log_share);
+        let log = LogWriter::new(log, most, share, move |thread| hints.publish(thread));
         Self {
             shared,
             inner: Arc::new(Inner {

@@ -32,6 +32,7 @@ pub(super) async fn serve(
         stream_memory: settings.memory_budget / 3,
         stream_retention: settings.stream_retention,
         stream_log: settings.stream_log,
+        stream_log_share: settings.stream_log_share,
         patience: patience(&settings),
         slots: settings.slots,
         max_queued: settings.max_queued,

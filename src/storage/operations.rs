@@ -348,6 +348,7 @@ macro_rules! log_operations {
             read log::thread_position(thread: ThreadId) -> i64;
             read log::thread_start(thread: ThreadId) -> i64;
             write log::trim_run(run: RunId, before: i64) -> ();
+            write log::trim_principal([&] principal: Arc<str>, most: i64, limit: usize) -> u64;
             write log::sweep_log(age: Duration, limit: usize) -> u64;
         } { $($more)* }}
     };

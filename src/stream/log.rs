@@ -1,6 +1,7 @@
 //! The log of streams that can be resumed: what it stores and reads, and who writes it.
 
 mod frames;
+mod shares;
 mod writer;
 
 use std::{sync::Arc, time::Duration};
@@ -21,6 +22,8 @@ pub const CHUNK_FRAMES: i64 = 1024;
 pub const READ_CHUNKS: i64 = 64;
 /// Bytes after which no further chunk is read.
 pub const READ_BYTES: i64 = 1 << 20;
+/// What the row of a chunk and its entries in indexes take besides its frames, about.
+const ROW_BYTES: i64 = 256;
 /// How long the log of a run stays that has ended and gone with its thread.
 pub const ENDED_AGE: Duration = Duration::from_secs(600);
 
@@ -49,6 +52,15 @@ pub struct NewChunk {
     pub frames: Bytes,
     /// The run's thread is deleted with it.
     pub temporary: bool,
+    /// On whose behalf the run executes; `None` while nobody authenticates.
+    pub principal: Option<Arc<str>>,
+}
+
+impl NewChunk {
+    /// The bytes by which it counts: those of its frames and of its row.
+    pub fn bytes(&self) -> i64 {
+        i64::try_from(self.frames.len()).unwrap_or(i64::MAX - ROW_BYTES) + ROW_BYTES
+    }
 }
 
 /// A chunk of frames that is stored.
@@ -112,6 +124,15 @@ pub trait Log: Send + Sync + 'static {
 
     /// Removes the chunks of a run whose frames are all before a number.
     async fn trim_run(&self, run: RunId, before: i64) -> Result<(), Error>;
+
+    /// Removes the oldest chunks of a principal beyond `most` bytes of them; how many they were, at most
+    /// `limit`.
+    async fn trim_principal(
+        &self,
+        principal: Arc<str>,
+        most: i64,
+        limit: usize,
+    ) -> Result<u64, Error>;
 
     /// Removes chunks older than `age`, and those of runs that have gone with their threads ten
     /// minutes after the last one, with what is stored of those runs; how many they were, at most `limit` of each kind.

@@ -44,8 +44,9 @@ pub struct Publisher {
     run: RunId,
     thread: ThreadId,
     resumable: bool,
-    /// Who may read it when its thread is gone; `None` for a thread that stays.
-    left_to: Option<Option<Arc<str>>>,
+    /// The thread goes with the run, and the stream is left to the principal.
+    is_temporary: bool,
+    principal: Option<Arc<str>>,
     limits: Limits,
     /// Kinds of events that are encoded, of the root graph and of graphs inside it, as bits.
     encoded: [u8; 2],
@@ -132,7 +133,8 @@ impl Publisher {
             run: options.run,
             thread: options.thread,
             resumable: options.resumable,
-            left_to: options.temporary.then_some(options.principal),
+            is_temporary: options.temporary,
+            principal: options.principal,
             limits: options.limits,
             encoded: [kinds(modes) & shown, inside & shown],
             grows: encoder.grows(),
@@ -170,13 +172,12 @@ impl Publisher {
 
     /// Whether its run goes with its thread, and the stream stays.
     pub fn is_temporary(&self) -> bool {
-        self.left_to.is_some()
+        self.is_temporary
     }
 
     /// Whether a client may read it when its thread is gone: the one who created its run.
     pub fn is_left_to(&self, principal: Option<&Arc<str>>) -> bool {
-        let left_to = self.left_to.as_ref();
-        left_to.is_some_and(|owner| owner.as_ref() == principal)
+        self.is_temporary && self.principal.as_ref() == principal
     }
 
     /// Sets the branch that the `metadata` event names, to be called before that is sent.

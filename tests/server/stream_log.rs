@@ -16,6 +16,7 @@ on_both_storages!(
     a_run_that_a_crash_cut_off_shows_each_event_once,
     what_is_old_goes_and_the_end_is_shown_instead,
     the_stream_of_a_run_that_is_too_long_loses_its_beginning,
+    the_oldest_streams_of_a_principal_go_beyond_its_share,
     the_failure_of_a_run_is_in_its_log,
     a_run_from_an_earlier_checkpoint_is_in_its_log_like_any_other,
 );
@@ -210,6 +211,36 @@ fn the_stream_of_a_run_that_is_too_long_loses_its_beginning(place: &Place) {
         .collect();
     assert!(!expected.is_empty());
     assert_eq!(left[1..], expected);
+}
+
+fn the_oldest_streams_of_a_principal_go_beyond_its_share(place: &Place) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        .env("BACKSTITCH_STREAM_LOG_SHARE", "16777216");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let (ann, bob) = (client.with_key("key-a"), client.with_key("key-b"));
+    let stream = |client: &Client| {
+        let thread = client.thread();
+        let mut body = slow(1, 1);
+        body["input"]["seen"] = json!(["x".repeat(700_000)]);
+        let mut open = client.open_stream(&thread, &body);
+        let run = open.run();
+        let events: Vec<_> = std::iter::from_fn(|| open.event()).collect();
+        (thread, run, events)
+    };
+    let of_bob = stream(&bob);
+    // Each has three states: 2 MiB.
+    let of_ann: Vec<_> = (0..16).map(|_| stream(&ann)).collect();
+    let read = |client: &Client, (thread, run, _): &(String, String, Vec<Event>)| {
+        rest(join(client, thread, run, "-1"))
+    };
+    until("the oldest have gone", || {
+        read(&ann, &of_ann[0])[0].name == "gap"
+    });
+    let newest = of_ann.last().unwrap();
+    assert_eq!(read(&ann, newest), newest.2);
+    assert_eq!(read(&bob, &of_bob), of_bob.2);
 }
 
 fn the_failure_of_a_run_is_in_its_log(place: &Place) {

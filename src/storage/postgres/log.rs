@@ -1,6 +1,6 @@
 //! The log of streams that can be resumed.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use deadpool_postgres::Object;
 use tokio_postgres::{Row, types::ToSql};
@@ -37,8 +37,9 @@ pub(super) use supersede;
 /// the run over. What a lost reply makes its writer send again is found.
 const APPEND: &str = "
 WITH c AS MATERIALIZED (
-  SELECT x.* FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::bytea[], $9::bool[])
-         WITH ORDINALITY x(tree_id, run_id, thread_id, epoch, first_seq, last_seq, checkpoint_id, frames, temporary, n)),
+  SELECT x.* FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::bytea[], $9::bool[],
+              $10::text[], $11::bigint[])
+         WITH ORDINALITY x(tree_id, run_id, thread_id, epoch, first_seq, last_seq, checkpoint_id, frames, temporary, principal, bytes, n)),
 f AS MATERIALIZED (
   SELECT r.run_id FROM (SELECT DISTINCT c.run_id, c.epoch FROM c WHERE c.epoch IS NOT NULL) d
     JOIN runs r ON r.run_id = d.run_id AND CASE WHEN r.status = 'running' THEN r.epoch = d.epoch END
@@ -59,8 +60,8 @@ q AS (
   SELECT g.*, p.base + 1 + sum(g.last_seq - g.first_seq + 1) OVER (PARTITION BY g.thread_id ORDER BY g.n) - (g.last_seq - g.first_seq + 1) AS position
     FROM g JOIN p ON p.thread_id = g.thread_id),
 i AS (
-  INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, position, checkpoint_id, frames, temporary)
-  SELECT q.run_id, q.first_seq, q.tree_id, q.last_seq, q.thread_id, q.position, q.checkpoint_id, q.frames, q.temporary FROM q)
+  INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, position, checkpoint_id, frames, temporary, principal, bytes)
+  SELECT q.run_id, q.first_seq, q.tree_id, q.last_seq, q.thread_id, q.position, q.checkpoint_id, q.frames, q.temporary, q.principal, q.bytes FROM q)
 SELECT q.n, q.position::bigint AS position FROM q UNION ALL SELECT w.n, w.position FROM w";
 
 /// A chunk has few frames, so that the one with a number begins shortly before that.
@@ -84,6 +85,15 @@ const POSITION: &str = "SELECT last FROM stream_positions WHERE thread_id = $1";
 const START: &str = "SELECT first FROM stream_positions WHERE thread_id = $1";
 
 const TRIM: &str = "DELETE FROM run_events WHERE run_id = $1 AND last_seq < $2";
+
+/// From the newest chunk on until the bytes are spent: what is older goes.
+const TRIM_PRINCIPAL: &str = "
+DELETE FROM run_events WHERE ctid = ANY (ARRAY(
+  SELECT e.ctid FROM run_events e WHERE e.principal = $1 AND e.created_at <= (
+    SELECT x.created_at FROM (
+      SELECT n.created_at, sum(n.bytes) OVER (ORDER BY n.created_at DESC) AS total FROM run_events n WHERE n.principal = $1) x
+     WHERE x.total > $2::bigint ORDER BY x.created_at DESC LIMIT 1)
+   ORDER BY e.created_at LIMIT $3 FOR UPDATE SKIP LOCKED))";
 
 const SWEEP: &str = "
 DELETE FROM run_events WHERE ctid = ANY (ARRAY(
@@ -118,9 +128,11 @@ pub(super) async fn append_chunks(
         rows.checkpoints.push(chunk.checkpoint.map(|id| id.0));
         rows.frames.push(&chunk.frames);
         rows.temporary.push(chunk.temporary);
+        rows.principals.push(chunk.principal.as_deref());
+        rows.bytes.push(chunk.bytes());
     }
     let statement = prepare(db, APPEND).await?;
-    let params: [&(dyn ToSql + Sync); 9] = [
+    let params: [&(dyn ToSql + Sync); 11] = [
         &rows.trees,
         &rows.runs,
         &rows.threads,
@@ -130,6 +142,8 @@ pub(super) async fn append_chunks(
         &rows.checkpoints,
         &rows.frames,
         &rows.temporary,
+        &rows.principals,
+        &rows.bytes,
     ];
     let mut positions = vec![None; chunks.len()];
     for row in db.query(&statement, &params).await? {
@@ -154,6 +168,8 @@ struct Rows<'a> {
     checkpoints: Vec<Option<Uuid>>,
     frames: Vec<&'a [u8]>,
     temporary: Vec<bool>,
+    principals: Vec<Option<&'a str>>,
+    bytes: Vec<i64>,
 }
 
 pub(super) async fn chunks_of_run(
@@ -222,6 +238,18 @@ pub(super) async fn trim_run(db: &Object, run: RunId, before: i64) -> Result<(),
     Ok(())
 }
 
+pub(super) async fn trim_principal(
+    db: &Object,
+    principal: &Arc<str>,
+    most: i64,
+    limit: usize,
+) -> Result<u64, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let statement = prepare(db, TRIM_PRINCIPAL).await?;
+    let params: [&(dyn ToSql + Sync); 3] = [&&**principal, &most, &limit];
+    Ok(db.execute(&statement, &params).await?)
+}
+
 pub(super) async fn sweep_log(db: &Object, age: Duration, limit: usize) -> Result<u64, Failure> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let sweep = prepare(db, SWEEP).await?;
@@ -252,6 +280,7 @@ statements!(
     POSITION,
     START,
     TRIM,
+    TRIM_PRINCIPAL,
     SWEEP,
     SWEEP_ENDED,
     ENDED,

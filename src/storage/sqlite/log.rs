@@ -1,6 +1,6 @@
 //! The log of streams that can be resumed.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use rusqlite::{Connection, Row, params};
 
@@ -24,8 +24,8 @@ const ADVANCE: &str = "INSERT INTO stream_positions (thread_id, tree_id, last, a
      SET last = last + excluded.added, added = excluded.added RETURNING last";
 
 const APPEND: &str = "INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, \
-     position, checkpoint_id, frames, temporary, created_at) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+     position, checkpoint_id, frames, temporary, created_at, principal, bytes) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
 /// A chunk has few frames, so that the one with a number begins shortly before that.
 pub(super) const OF_RUN: &str = "SELECT run_id, first_seq, last_seq, position, frames FROM ( \
@@ -47,6 +47,16 @@ const POSITION: &str = "SELECT last FROM stream_positions WHERE thread_id = ?1";
 const START: &str = "SELECT first FROM stream_positions WHERE thread_id = ?1";
 
 const TRIM: &str = "DELETE FROM run_events WHERE run_id = ?1 AND last_seq < ?2";
+
+/// From the newest chunk on until the bytes are spent: what is older goes.
+const TRIM_PRINCIPAL: &str = "DELETE FROM run_events WHERE rowid IN ( \
+     SELECT e.rowid FROM run_events e INDEXED BY run_events_principal \
+      WHERE e.principal = ?1 AND e.created_at <= ( \
+        SELECT x.created_at FROM ( \
+          SELECT n.created_at, sum(n.bytes) OVER (ORDER BY n.created_at DESC) AS total \
+            FROM run_events n INDEXED BY run_events_principal WHERE n.principal = ?1) x \
+         WHERE x.total > ?2 ORDER BY x.created_at DESC LIMIT 1) \
+      ORDER BY e.created_at LIMIT ?3)";
 
 const SWEEP: &str = "DELETE FROM run_events WHERE rowid IN ( \
      SELECT rowid FROM run_events INDEXED BY run_events_age WHERE created_at < ?1 LIMIT ?2)";
@@ -111,6 +121,8 @@ fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i6
         &*chunk.frames,
         chunk.temporary,
         now.0,
+        chunk.principal.as_deref(),
+        chunk.bytes(),
     ])?;
     Ok(Some(position))
 }
@@ -166,6 +178,19 @@ pub(super) fn trim_run(db: &Connection, run: RunId, before: i64) -> Result<(), E
     db.prepare_cached(TRIM)?
         .execute(params![run.0.as_bytes(), before])?;
     Ok(())
+}
+
+pub(super) fn trim_principal(
+    db: &Connection,
+    principal: &Arc<str>,
+    most: i64,
+    limit: usize,
+) -> Result<u64, Error> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let removed = db
+        .prepare_cached(TRIM_PRINCIPAL)?
+        .execute(params![&**principal, most, limit])?;
+    Ok(removed as u64)
 }
 
 pub(super) fn sweep_log(db: &Connection, age: Duration, limit: usize) -> Result<u64, Error> {

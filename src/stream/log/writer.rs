@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Log, NewChunk};
+use super::{Log, NewChunk, shares::Shares};
 use crate::{checkpoint::Error, id::ThreadId, stream::publisher::Publisher};
 
 /// Time between two writes, in which frames are gathered. The first ones after a pause are written at
@@ -26,6 +26,7 @@ pub struct LogWriter {
     log: Arc<dyn Log>,
     /// Bytes of one run.
     most: usize,
+    shares: Shares,
     /// Learns which threads have new frames.
     written: Box<dyn Fn(ThreadId) + Send + Sync>,
     waiting: Mutex<Vec<Arc<Publisher>>>,
@@ -39,16 +40,19 @@ struct Pending {
 }
 
 impl LogWriter {
-    /// A writer into `log`, which has at most about `most` bytes of one run; see [`run`](Self::run).
+    /// A writer into `log`, which has at most about `most` bytes of one run, and `share` of the runs of
+    /// one principal; see [`run`](Self::run).
     /// `written` is called with each thread that has new frames.
     pub fn new(
         log: Arc<dyn Log>,
         most: usize,
+        share: usize,
         written: impl Fn(ThreadId) + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
             log,
             most,
+            shares: Shares::new(share),
             written: Box::new(written),
             waiting: Mutex::default(),
             wake: Notify::new(),
@@ -131,6 +135,7 @@ impl LogWriter {
                 None => publisher.fence(),
                 Some(position) => {
                     (self.written)(chunk.thread);
+                    self.shares.count(&self.log, &chunk);
                     if let Some(before) = publisher.logged(&chunk, Some(position)) {
                         self.trim(&chunk, before).await;
                     }

@@ -168,7 +168,8 @@ impl Publisher {
             last: number(sealed.last),
             checkpoint: sealed.checkpoint,
             frames: sealed.frames,
-            temporary: self.left_to.is_some(),
+            temporary: self.is_temporary,
+            principal: self.principal.clone(),
         });
         chunks.collect()
     }
@@ -230,7 +231,7 @@ impl Publisher {
     /// Appends the end of a run that this process executed, after its final row, for those who watch
     /// the thread. False if it has no log, or nobody will read it there.
     pub fn log_end(&self) -> bool {
-        let is_permanent = self.left_to.is_none();
+        let is_permanent = !self.is_temporary;
         {
             let mut state = self.state.lock();
             match &mut state.logging {

@@ -1,6 +1,6 @@
 //! The log of streams: which chunks are written, in which order they are read, and when they go.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use backstitch::{
     id::{CheckpointId, RunId, ThreadId, WorkerId},
@@ -23,6 +23,7 @@ fn chunk(run: &Run, slot: &Slot, first: i64, last: i64) -> NewChunk {
         checkpoint: None,
         frames: vec![u8::try_from(first % 256).unwrap(); 9].into(),
         temporary: run.temporary,
+        principal: run.principal.clone(),
     }
 }
 
@@ -103,6 +104,46 @@ pub async fn what_is_read_at_once_is_bounded(b: &Backend) {
     };
     b.append(vec![huge]).await;
     assert_eq!(b.of_run(run.id, 6).await, [(7, 7)]);
+}
+
+pub async fn a_principal_has_its_newest_chunks_up_to_its_share(b: &Backend) {
+    let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
+    let thread = b.thread().await;
+    let (first, slot) = b.start(new_run(thread)).await;
+    let (second, other) = b.start(new_run(b.thread().await)).await;
+    let of = |principal: &Arc<str>, chunk| NewChunk {
+        principal: Some(principal.clone()),
+        frames: vec![7; 1000].into(),
+        ..chunk
+    };
+    // Each write is newer than the ones before.
+    for n in 1..=3 {
+        b.append(vec![of(&ann, chunk(&first, &slot, n, n))]).await;
+        b.append(vec![of(&bob, chunk(&second, &other, 2 * n, 2 * n))])
+            .await;
+        let mine = of(&ann, chunk(&second, &other, 2 * n + 1, 2 * n + 1));
+        b.append(vec![mine]).await;
+        b.append(vec![chunk(&first, &slot, 10 + n, 10 + n)]).await;
+    }
+    let each = of(&ann, chunk(&first, &slot, 1, 1)).bytes();
+    assert!(each > 1000);
+    let trim = async |principal: &Arc<str>, chunks: i64, limit| {
+        let most = chunks * each;
+        b.log
+            .trim_principal(principal.clone(), most, limit)
+            .await
+            .unwrap()
+    };
+    assert_eq!(trim(&ann, 6, 100).await, 0);
+    assert_eq!(trim(&"eve".into(), 0, 100).await, 0);
+    assert_eq!(trim(&ann, 3, 2).await, 2);
+    assert_eq!(trim(&ann, 3, 2).await, 1);
+    assert_eq!(trim(&ann, 3, 2).await, 0);
+    // What is nobody's and what is somebody else's stays.
+    let left = [(3, 3), (11, 11), (12, 12), (13, 13)];
+    assert_eq!(b.of_run(first.id, 0).await, left);
+    let left = [(2, 2), (4, 4), (5, 5), (6, 6), (7, 7)];
+    assert_eq!(b.of_run(second.id, 0).await, left);
 }
 
 pub async fn a_chunk_is_written_once_and_by_whoever_executes_the_run(b: &Backend) {
