@@ -4,7 +4,7 @@ pub(crate) mod ctx;
 pub(crate) mod params;
 pub(crate) mod report;
 
-pub use ctx::{Ctx, RunConfig};
-pub(crate) use ctx::{Host, Task};
+pub(crate) use ctx::{CalledGraphs, Host, Task};
+pub use ctx::{Callee, Ctx, RunConfig};
 pub use params::{Arg, Config, Dep, Failure, FromTask, Rejection, Requires, View};
 pub(crate) use report::{ModelCall, Report, ToolRun};

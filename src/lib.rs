@@ -115,6 +115,7 @@ mod budget;
 mod cache;
 mod client;
 mod contention;
+mod hint;
 mod metrics;
 mod tls;
 mod trace;
@@ -208,7 +209,7 @@ pub mod tree;
 #[cfg(feature = "internals")]
 pub mod webhooks;
 
-pub use local::{Local, RunOptions, Thread};
+pub use local::{Local, NodeRun, RunOptions, Thread};
 pub use server::Server;
 
 /// What tests use of the inside of open rooms.

@@ -10,17 +10,28 @@ use crate::{
     engine::{self, Items, node_cache::Results},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
+    runs,
+    state::Unsuitable,
     storage::{postgres, sqlite},
-    store,
+    threads,
     tree::{self, IfExists, NewThread, members::LOCAL_PRINCIPAL},
     value::Map,
 };
 
+mod invoke;
+mod node_run;
 mod options;
+mod services;
+mod stream;
 mod thread;
+mod tree_ops;
 
+pub use invoke::RunOutput;
+pub use node_run::{NodeOutput, NodeRun};
 pub use options::{History, RunOptions};
+pub use stream::StreamEvent;
 pub use thread::Thread;
+pub use tree_ops::{Branch, Diff, Tag};
 
 /// The storages of a [`Local`]; usually one object in all roles.
 #[derive(Clone)]
@@ -57,12 +68,41 @@ pub enum Error {
     /// The graph runs no subgraph in this namespace.
     #[error("there is no subgraph at `{0}`")]
     NoSubgraph(Arc<str>),
+    /// The input of a run, or the value that resumes one, cannot be encoded.
+    #[error(transparent)]
+    Input(#[from] Unsuitable),
+    /// The run failed.
+    #[error("{}{source}", node.as_ref().map(|node| format!("node `{node}`: ")).unwrap_or_default())]
+    Run {
+        /// The node that failed, if it was one.
+        node: Option<Arc<str>>,
+        /// What happened.
+        source: engine::Error,
+    },
+    /// Whoever reads the events of a run is too slow for it.
+    #[error("the run was stopped: {0} of its events were not read")]
+    Unread(usize),
+    /// A branch, a tag or an address that the thread does not have, or a change that it refuses.
+    #[error(transparent)]
+    Refused(Box<threads::Error>),
+}
+
+impl From<threads::Error> for Error {
+    fn from(error: threads::Error) -> Self {
+        match error {
+            threads::Error::Storage(error) | threads::Error::Tree(tree::Error::Storage(error)) => {
+                Self::Storage(error)
+            }
+            threads::Error::Engine(error) => Self::Engine(error),
+            other => Self::Refused(Box::new(other)),
+        }
+    }
 }
 
 /// Threads in a storage, without a server.
 ///
 /// ```
-/// use backstitch::{Local, prelude::*, run::{Input, ThreadId}, value};
+/// use backstitch::{Local, prelude::*, value};
 ///
 /// #[derive(State)]
 /// struct Count {
@@ -81,18 +121,19 @@ pub enum Error {
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let graph = Graph::<Count>::new().node("one", one).edge(START, "one").build()?;
 /// let local = Local::memory()?;
-/// let thread = local.thread(&graph, ThreadId::mint());
-/// for expected in [6, 7] {
-///     let n = if expected == 6 { 5 } else { 0 };
-///     let done = thread.run(Input::Value(value!({"n": n})), Default::default()).await?;
-///     assert_eq!(done.values["n"], expected);
-/// }
+/// let thread = local.thread(&graph);
+/// let done = thread.invoke(value!({"n": 5})).await?;
+/// assert_eq!(done["n"], 6);
+/// let done: Count = thread.invoke(Count::update().n(0)).await?.values()?;
+/// assert_eq!(done.n, 7);
 /// # anyhow::Ok(())
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Local {
     parts: Parts,
+    /// What the services of threads need; none over foreign storages.
+    services: Option<Arc<runs::Parts>>,
     /// The state that its threads share besides the storage.
     shared: Arc<Shared>,
 }
@@ -131,6 +172,7 @@ impl Local {
     pub fn over(parts: Parts) -> Self {
         Self {
             parts,
+            services: None,
             shared: Arc::default(),
         }
     }
@@ -169,21 +211,34 @@ impl Local {
         Ok(Self::of(store))
     }
 
-    fn of<T: Saver + tree::Store + store::Store>(store: T) -> Self {
-        let store = Arc::new(store);
-        Self::over(Parts {
-            saver: store.clone(),
-            tree: store.clone(),
-            items: Some(
-                store::Service::new(store, store::Limits::default(), Vec::new(), None)
-                    .of(LOCAL_PRINCIPAL.into()),
-            ),
-        })
+    fn of(store: impl services::Storage) -> Self {
+        let services = services::parts(Arc::new(store));
+        let parts = Parts {
+            saver: services.saver.clone(),
+            tree: services.tree.clone(),
+            items: Some(services.items.of(LOCAL_PRINCIPAL.into())),
+        };
+        Self {
+            services: Some(Arc::new(services)),
+            ..Self::over(parts)
+        }
     }
 
-    /// A thread that runs `graph`; the first write creates it.
-    pub fn thread(&self, graph: &Arc<Compiled>, id: ThreadId) -> Thread {
-        Thread::new(self.parts.clone(), self.shared.clone(), graph.clone(), id)
+    /// A new thread that runs `graph`; the first write creates it.
+    pub fn thread(&self, graph: &Arc<Compiled>) -> Thread {
+        self.thread_with(graph, ThreadId::mint())
+    }
+
+    /// The thread of this id, which runs `graph`; the first write creates it if it is not there.
+    pub fn thread_with(&self, graph: &Arc<Compiled>, id: ThreadId) -> Thread {
+        let services = self.services.clone();
+        Thread::new(
+            self.parts.clone(),
+            services,
+            self.shared.clone(),
+            graph.clone(),
+            id,
+        )
     }
 
     /// Runs a graph without storing anything.

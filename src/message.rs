@@ -282,9 +282,14 @@ impl Message {
 
     /// The text of the content: itself, or that of its text parts joined.
     pub fn text(&self) -> String {
-        match self.content() {
-            Value::Str(text) => text.to_string(),
-            Value::List(parts) => parts.iter().filter_map(part_text).collect(),
+        Self::text_of(&self.value)
+    }
+
+    /// The text of the content of a message, or of a piece of one, in stored form.
+    pub(crate) fn text_of(message: &Value) -> String {
+        match message.get("content") {
+            Some(Value::Str(text)) => text.to_string(),
+            Some(Value::List(parts)) => parts.iter().filter_map(part_text).collect(),
             _ => String::new(),
         }
     }

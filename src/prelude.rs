@@ -17,7 +17,7 @@ pub use crate::{
     extract::{Arg, Config, Ctx, Dep, Failure, View},
     graph::{Cache, Compiled, END, Graph, Invalid, Names, NodeOpts, Persist, Retry, START},
     llm::{ChatModel, ScriptedModel, Tool, ToolOutput, tool, tool_node},
-    message::Message,
+    message::{AiChunk, Message, Role, ToolCall},
     state::{Command, State, Target, Update, goto},
     value::Value,
 };

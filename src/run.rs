@@ -1,5 +1,7 @@
 //! One run seen from outside: what goes into it, what it emits on its way, and how it ended.
 //!
+//! [`Thread::invoke`](crate::Thread::invoke) returns a [`RunOutput`] and
+//! [`Thread::stream`](crate::Thread::stream) a [`StreamEvent`] for each thing that happens. Below them
 //! [`Thread::run`](crate::Thread::run) takes an [`Input`] and returns a [`Finished`]; a [`Sink`] in
 //! its [options](crate::RunOptions) receives every [`Event`]. The state of a thread is read as
 //! [`ThreadState`] and changed by [`StateUpdate`].
@@ -14,8 +16,8 @@ pub use crate::{
     },
     extract::report::{ModelCall, Report, ToolRun},
     id::{CheckpointId, RunId, TaskId, ThreadId},
-    local::{Error as LocalError, History},
-    tree::ThreadState,
+    local::{Branch, Diff, Error as LocalError, History, NodeOutput, RunOutput, StreamEvent, Tag},
+    tree::{Address, AddressTarget, ThreadState},
 };
 /// Cancels a run: see [`RunOptions::cancel`](crate::RunOptions).
 pub use tokio_util::sync::CancellationToken;

@@ -6,6 +6,7 @@ mod command;
 /// Named by the code the derive makes.
 #[doc(hidden)]
 pub mod decode;
+mod input;
 /// Named by the code the derive makes.
 #[doc(hidden)]
 pub mod merge;
@@ -13,6 +14,7 @@ mod update;
 
 pub use command::{Command, IntoRoute, Target, goto};
 pub use decode::Unreadable;
+pub use input::{FromValues, IntoInput, Unsuitable};
 pub use update::{Many, Writes};
 
 /// A struct whose fields are channels. Derive it.

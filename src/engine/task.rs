@@ -145,6 +145,7 @@ fn task_of(
         config: context.config.clone(),
         own_config: Default::default(),
         deps: job.deps.clone(),
+        calls: job.node.calls.clone(),
         host: host.clone(),
         steps: Mutex::new(HashMap::new()),
         attempt: AtomicUsize::new(attempt),

@@ -17,8 +17,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Failure, Report};
 use crate::{
     graph::{Compiled, Deps},
+    hint::did_you_mean,
     id::TaskId,
     message::Message,
+    state::{FromValues, IntoInput},
     trace,
     value::{self, Map, Value},
 };
@@ -106,6 +108,39 @@ pub trait Host: Send + Sync + 'static {
     fn remaining_steps(&self) -> u32;
 }
 
+/// The graphs that a node calls, each with its name there.
+pub type CalledGraphs = Arc<[(Arc<str>, Arc<Compiled>)]>;
+
+/// A graph to call: one that the node names in its options, or the graph itself.
+pub trait Callee {
+    /// The graph.
+    ///
+    /// # Errors
+    /// The node calls no graph of this name.
+    fn find(self, ctx: &Ctx) -> anyhow::Result<Arc<Compiled>>;
+}
+
+impl Callee for &str {
+    fn find(self, ctx: &Ctx) -> anyhow::Result<Arc<Compiled>> {
+        let calls = &ctx.task().calls;
+        if let Some((_, graph)) = calls.iter().find(|(name, _)| **name == *self) {
+            return Ok(graph.clone());
+        }
+        let hint = did_you_mean(self, calls.iter().map(|(name, _)| &**name));
+        anyhow::bail!(
+            "node `{}` calls no graph `{self}`{hint}: name it with \
+             `NodeOpts::new().calls(\"{self}\", graph)`",
+            ctx.node()
+        )
+    }
+}
+
+impl Callee for &Arc<Compiled> {
+    fn find(self, _: &Ctx) -> anyhow::Result<Arc<Compiled>> {
+        Ok(self.clone())
+    }
+}
+
 /// One task of a superstep, as its node gets it.
 pub struct Task {
     /// Stable over retries and resumes: an idempotency key for calls to the outside.
@@ -130,6 +165,8 @@ pub struct Task {
     pub own_config: OnceLock<RunConfig>,
     /// Shared dependencies of the graph.
     pub deps: Deps,
+    /// The graphs that its node calls, by name.
+    pub calls: CalledGraphs,
     /// The engine, which serves the task.
     pub host: Arc<dyn Host>,
     /// How often each step name was used, from which repeated names get their keys.
@@ -225,6 +262,7 @@ impl Ctx {
     /// node's future and stores the state. On resume the node starts from the top, and this call
     /// returns the resume value. Resume values match calls by order. A resume value of the wrong
     /// shape fails the task and leaves the interrupt open.
+    #[must_use = "a node goes on without the resume value unless this is awaited"]
     pub fn interrupt<T: DeserializeOwned + Send + 'static>(
         &self,
         value: impl Serialize,
@@ -294,12 +332,60 @@ impl Ctx {
             .message(&self.task, message.clone().into(), true);
     }
 
-    /// Runs another graph inside this task with `input` and returns its final values.
+    /// Runs another graph inside this task with `input` and returns its final values, as a
+    /// [`Value`] or as a state. The graph is one that the node [`calls`](crate::graph::NodeOpts::calls),
+    /// by its name there, or any other.
+    ///
+    /// ```
+    /// use backstitch::prelude::*;
+    ///
+    /// #[derive(State)]
+    /// struct Essay {
+    ///     topic: String,
+    ///     #[state(default)]
+    ///     text: String,
+    /// }
+    ///
+    /// async fn draft(essay: Essay) -> Update<Essay> {
+    ///     Essay::update().text(format!("On {}.", essay.topic))
+    /// }
+    ///
+    /// async fn polish(essay: Essay) -> Update<Essay> {
+    ///     Essay::update().text(essay.text.to_uppercase())
+    /// }
+    ///
+    /// async fn write(essay: Essay, ctx: Ctx) -> Result<Update<Essay>> {
+    ///     let draft: Essay = ctx.call("draft", json!({"topic": essay.topic})).await?;
+    ///     let input = Essay::update().topic(draft.topic).text(draft.text);
+    ///     let done: Essay = ctx.call("polish", input).await?;
+    ///     Ok(Essay::update().text(done.text))
+    /// }
+    ///
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let draft = Graph::<Essay>::new().node("draft", draft).edge(START, "draft").build()?;
+    /// let polish = Graph::<Essay>::new().node("polish", polish).edge(START, "polish").build()?;
+    /// let graph = Graph::<Essay>::new()
+    ///     .node_with("write", write, NodeOpts::new().calls("draft", draft).calls("polish", polish))
+    ///     .edge(START, "write")
+    ///     .build()?;
+    /// let thread = backstitch::Local::memory()?.thread(&graph);
+    /// let done = thread.invoke(Essay::update().topic("bees")).await?;
+    /// assert_eq!(done["text"], "ON BEES.");
+    /// # anyhow::Ok(())
+    /// # }).unwrap();
+    /// ```
     ///
     /// # Errors
-    /// The graph's error, or values that do not fit.
-    pub async fn call(&self, graph: &Arc<Compiled>, input: Value) -> anyhow::Result<Value> {
-        self.task.host.call(&self.task, graph.clone(), input).await
+    /// The node calls no graph of that name, the graph's error, or values that do not fit.
+    pub async fn call<T: FromValues>(
+        &self,
+        graph: impl Callee,
+        input: impl IntoInput,
+    ) -> anyhow::Result<T> {
+        let graph = graph.find(self)?;
+        let input = input.into_input()?;
+        let values = self.task.host.call(&self.task, graph, input).await?;
+        Ok(T::from_values(&values)?)
     }
 
     /// Stores a value in the long-term memory shared between threads and replaces the one that was

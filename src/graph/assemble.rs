@@ -96,7 +96,7 @@ fn compile(draft: &Draft, joins: &[Join], all: &[Arc<str>], node: &DraftNode) ->
         cache: opts.cache,
         reads,
         destinations: opts.destinations,
-        calls: opts.calls,
+        calls: opts.calls.into(),
     }
 }
 

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use super::draw::{self, Drawing};
 use crate::{
     channel::Kind,
-    extract::Ctx,
+    extract::{CalledGraphs, Ctx},
     value::{Map, Value},
 };
 
@@ -184,7 +184,7 @@ pub struct Node {
     /// Nodes its commands go to: for drawings.
     pub destinations: Vec<Arc<str>>,
     /// Graphs its function calls: for drawings and nested state.
-    pub calls: Vec<(Arc<str>, Arc<Compiled>)>,
+    pub calls: CalledGraphs,
 }
 
 /// Which nodes a static breakpoint names.

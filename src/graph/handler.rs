@@ -146,6 +146,6 @@ pub(super) fn gotos(targets: Vec<Target>) -> Result<Vec<Goto>, crate::value::Enc
 }
 
 /// A handler as the engine calls it.
-pub(super) fn erase<S: 'static, Args: 'static>(handler: impl Handler<S, Args>) -> super::NodeFn {
+pub(crate) fn erase<S: 'static, Args: 'static>(handler: impl Handler<S, Args>) -> super::NodeFn {
     Arc::new(move |ctx| handler.call(&ctx))
 }

@@ -8,6 +8,7 @@ use crate::{
     engine::{self, Ended, Finished, Input, StateUpdate, StateUpdater, update::COPY},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
+    runs,
     tree::{
         self, Outcome, StateReader, ThreadState, load,
         read::{self, Rules},
@@ -19,24 +20,30 @@ use crate::{
 /// A thread that runs one graph.
 #[derive(Clone)]
 pub struct Thread {
-    parts: Parts,
-    shared: Arc<Shared>,
-    graph: Arc<Compiled>,
-    id: ThreadId,
+    pub(super) parts: Parts,
+    pub(super) services: Option<Arc<runs::Parts>>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) graph: Arc<Compiled>,
+    pub(super) id: ThreadId,
+    /// The options of [`invoke`](Self::invoke), [`resume`](Self::resume) and [`stream`](Self::stream).
+    pub(super) options: RunOptions,
 }
 
 impl Thread {
     pub(super) fn new(
         parts: Parts,
+        services: Option<Arc<runs::Parts>>,
         shared: Arc<Shared>,
         graph: Arc<Compiled>,
         id: ThreadId,
     ) -> Self {
         Self {
             parts,
+            services,
             shared,
             graph,
             id,
+            options: RunOptions::default(),
         }
     }
 

@@ -83,6 +83,8 @@ pub struct Shared {
     pub(crate) worker: WorkerId,
     /// Cancelled when the server stops: no new work begins.
     pub(crate) drain: CancellationToken,
+    /// The graph of all threads, whatever they name, where a program works with one graph by itself.
+    only_graph: Option<Arc<Registered>>,
 }
 
 impl Shared {
@@ -119,7 +121,14 @@ impl Shared {
             withdrawals: Arc::default(),
             worker: WorkerId::mint(),
             drain,
+            only_graph: None,
         }
+    }
+
+    /// The same, with one graph for all threads: they need not name it.
+    pub fn with_only_graph(mut self, name: &str) -> Self {
+        self.only_graph = self.assistants.named(name);
+        self
     }
 
     /// The assistants.
@@ -154,6 +163,9 @@ impl Shared {
     /// The graph that the metadata of a thread names: that of its last run. `None` also if it is
     /// not registered.
     pub(crate) fn graph_of(&self, metadata: &Map) -> Option<Arc<Registered>> {
+        if self.only_graph.is_some() {
+            return self.only_graph.clone();
+        }
         let name = metadata.get("graph_id").and_then(Value::as_str)?;
         self.assistants.named(name)
     }
@@ -167,6 +179,9 @@ impl Shared {
         &self,
         metadata: &Map,
     ) -> Result<Option<Arc<Registered>>, Error> {
+        if self.only_graph.is_some() {
+            return Ok(self.only_graph.clone());
+        }
         let Some(name) = metadata.get("graph_id").and_then(Value::as_str) else {
             return Ok(None);
         };

@@ -75,6 +75,34 @@ impl Address {
             head_of: None,
         }
     }
+
+    /// The head of a branch.
+    pub fn branch(name: impl Into<Arc<str>>) -> Self {
+        Self::at(AddressTarget::Branch(name.into()))
+    }
+
+    /// The checkpoint that a tag names.
+    pub fn tag(name: impl Into<Arc<str>>) -> Self {
+        Self::at(AddressTarget::Tag(name.into()))
+    }
+
+    /// The state that ends with a message.
+    pub fn message(id: impl Into<Arc<str>>) -> Self {
+        Self::at(AddressTarget::Message(id.into()))
+    }
+
+    /// The state before this, for example before a message that is to be replaced.
+    #[must_use]
+    pub fn before(mut self) -> Self {
+        self.position = Position::Before;
+        self
+    }
+}
+
+impl From<CheckpointId> for Address {
+    fn from(id: CheckpointId) -> Self {
+        Self::at(AddressTarget::Checkpoint(id))
+    }
 }
 
 impl AddressFields {

@@ -93,6 +93,16 @@ impl Index<&str> for Value {
     }
 }
 
+/// The value of a key, or null where there is none.
+impl Index<&str> for Map {
+    type Output = Value;
+
+    fn index(&self, key: &str) -> &Value {
+        static NULL: Value = Value::Null;
+        self.get(key).unwrap_or(&NULL)
+    }
+}
+
 /// An item of a list, or null where there is none.
 impl Index<usize> for Value {
     type Output = Value;

@@ -68,7 +68,7 @@ fn a_new_project_compiles_passes_its_test_and_serves_with_keys() {
     let tested = Command::new(&tests).output().unwrap();
     let report = text(&tested.stdout);
     assert!(
-        tested.status.success() && report.contains("1 passed"),
+        tested.status.success() && report.contains("2 passed"),
         "{report}"
     );
 

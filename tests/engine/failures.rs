@@ -83,7 +83,7 @@ fn built(graph: Graph<Untyped>) -> Arc<Compiled> {
 }
 
 fn thread(storage: &Storage, graph: Graph<Untyped>) -> Thread {
-    storage.local.thread(&built(graph), ThreadId::mint())
+    storage.local.thread_with(&built(graph), ThreadId::mint())
 }
 
 async fn run(thread: &Thread, input: Input) -> Finished {

@@ -167,7 +167,7 @@ fn xs(finished: &Finished) -> String {
 
 /// A thread after a run, with the ids of its root's third checkpoint and of those inside.
 async fn started(storage: &Storage, asks: bool) -> (Thread, CheckpointId, Vec<CheckpointId>) {
-    let thread = storage.local.thread(&graph(asks), ThreadId::mint());
+    let thread = storage.local.thread_with(&graph(asks), ThreadId::mint());
     run(&thread, new()).await.result.unwrap();
     let root = Rows::of(&thread, "").await.0[2].id;
     let inside = Rows::of(&thread, "child").await.0;
@@ -189,7 +189,7 @@ async fn a_replay_forks_the_graph_inside_where_it_was_addressed(storage: &Storag
 }
 
 async fn a_question_asked_inside_is_asked_again_and_answered_on_the_fork(storage: &Storage) {
-    let thread = storage.local.thread(&graph(true), ThreadId::mint());
+    let thread = storage.local.thread_with(&graph(true), ThreadId::mint());
     let first = asked(&run(&thread, new()).await);
     let root = Rows::of(&thread, "").await.0[2].id;
     let inside = Rows::of(&thread, "child").await.0[2].id;

@@ -10,6 +10,7 @@
 mod assistants;
 mod failures;
 mod inside;
+mod local;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod memory;

@@ -46,7 +46,7 @@ fn swap() -> Arc<Compiled> {
 }
 
 async fn swapped(local: &Local, namespace: Value, text: Value) -> backstitch::run::Finished {
-    let thread = local.thread(&swap(), ThreadId::mint());
+    let thread = local.thread_with(&swap(), ThreadId::mint());
     let input = Input::Value(value!({"namespace": namespace, "text": text}));
     thread.run(input, RunOptions::default()).await.unwrap()
 }

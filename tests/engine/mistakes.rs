@@ -83,7 +83,7 @@ fn graph() -> Arc<Compiled> {
 }
 
 fn thread(storage: &Storage) -> Thread {
-    storage.local.thread(&graph(), ThreadId::mint())
+    storage.local.thread_with(&graph(), ThreadId::mint())
 }
 
 async fn run(thread: &Thread, input: Input) -> Finished {
@@ -306,7 +306,7 @@ async fn an_edit_as_nobody_in_particular_is_refused(storage: &Storage) {
         .edge(START, "right")
         .build()
         .unwrap();
-    let thread = storage.local.thread(&graph, ThreadId::mint());
+    let thread = storage.local.thread_with(&graph, ThreadId::mint());
     run(&thread, Input::Value(value!({"x": 0})))
         .await
         .result
@@ -361,7 +361,7 @@ async fn one_answer_for_several_questions_is_refused(storage: &Storage) {
         .edge(START, "right")
         .build()
         .unwrap();
-    let thread = storage.local.thread(&graph, ThreadId::mint());
+    let thread = storage.local.thread_with(&graph, ThreadId::mint());
     run(&thread, Input::Value(value!({"x": 0})))
         .await
         .result

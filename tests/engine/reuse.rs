@@ -89,7 +89,7 @@ async fn a_known_result_is_told_as_cached_and_stored_like_any_other(storage: &St
     let mut records = vec![];
     for round in 0..2 {
         let told = Arc::new(Recorder::default());
-        let thread = storage.local.thread(&graph, ThreadId::mint());
+        let thread = storage.local.thread_with(&graph, ThreadId::mint());
         let options = RunOptions {
             sink: told.clone(),
             ..RunOptions::default()
@@ -118,7 +118,7 @@ async fn a_known_result_is_told_as_cached_and_stored_like_any_other(storage: &St
         records.push((states.len(), results[..2].to_vec()));
     }
     assert_eq!(records[0], records[1]);
-    let thread = storage.local.thread(&graph, ThreadId::mint());
+    let thread = storage.local.thread_with(&graph, ThreadId::mint());
     let input = Input::Value(value!({"x": 2, "log": []}));
     thread.run(input, RunOptions::default()).await.unwrap();
     assert_eq!(count.load(Ordering::Relaxed), 4);
@@ -145,7 +145,7 @@ async fn results_of_failures_and_questions_are_not_kept(storage: &Storage) {
         .edge(START, "ask")
         .build()
         .unwrap();
-    let thread = storage.local.thread(&graph, ThreadId::mint());
+    let thread = storage.local.thread_with(&graph, ThreadId::mint());
     let input = Input::Value(value!({"x": 1}));
     let run = async |input| thread.run(input, RunOptions::default()).await.unwrap();
     assert!(run(input.clone()).await.result.is_err());
@@ -180,7 +180,7 @@ async fn tasks_of_one_superstep_with_equal_inputs_use_one_result_later(storage: 
         .build()
         .unwrap();
     for runs in [3, 3] {
-        let thread = storage.local.thread(&graph, ThreadId::mint());
+        let thread = storage.local.thread_with(&graph, ThreadId::mint());
         let input = Input::Value(value!({"log": []}));
         let done = thread.run(input, RunOptions::default()).await.unwrap();
         assert_eq!(done.values["log"], value!(["one", "one", "one"]));
@@ -192,7 +192,7 @@ async fn a_result_belongs_to_its_node(storage: &Storage) {
     let counts = [0, 1].map(|_| Arc::new(AtomicUsize::new(0)));
     for count in &counts {
         // A graph of the same form is another graph.
-        let thread = storage.local.thread(&graph(count), ThreadId::mint());
+        let thread = storage.local.thread_with(&graph(count), ThreadId::mint());
         let input = Input::Value(value!({"x": 1, "log": []}));
         thread.run(input, RunOptions::default()).await.unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 2);

@@ -87,12 +87,12 @@ async fn stored(thread: &Thread, channel: &str) -> (Option<Value>, Option<String
 
 async fn a_channel_that_new_code_does_not_know_stays_as_it_was(storage: &Storage) {
     let id = ThreadId::mint();
-    let old = storage.local.thread(&first(), id);
+    let old = storage.local.thread_with(&first(), id);
     for _ in 0..20 {
         turn(&old).await.result.unwrap();
     }
     let before = (stored(&old, "old").await, stored(&old, "single").await);
-    let new = storage.local.thread(&second(), id);
+    let new = storage.local.thread_with(&second(), id);
     for round in 1..4 {
         let done = turn(&new).await;
         assert_eq!(done.result.unwrap(), Ended::Done);
@@ -122,10 +122,10 @@ async fn a_channel_that_new_code_does_not_know_stays_as_it_was(storage: &Storage
 
 async fn an_unknown_channel_survives_edits_replays_and_runs_stored_at_their_end(storage: &Storage) {
     let id = ThreadId::mint();
-    let old = storage.local.thread(&first(), id);
+    let old = storage.local.thread_with(&first(), id);
     turn(&old).await.result.unwrap();
     let before = stored(&old, "old").await;
-    let new = storage.local.thread(&second(), id);
+    let new = storage.local.thread_with(&second(), id);
     let update = StateUpdate {
         values: Some(value!({"n": 5})),
         as_node: Some("count".into()),
@@ -168,7 +168,7 @@ async fn a_new_channel_takes_its_default(storage: &Storage) {
         ))
     }
     let id = ThreadId::mint();
-    turn(&storage.local.thread(&first(), id))
+    turn(&storage.local.thread_with(&first(), id))
         .await
         .result
         .unwrap();
@@ -176,7 +176,7 @@ async fn a_new_channel_takes_its_default(storage: &Storage) {
         .node("look", look)
         .edge(START, "look")
         .build();
-    let new = storage.local.thread(&grown.unwrap(), id);
+    let new = storage.local.thread_with(&grown.unwrap(), id);
     let done = turn(&new).await;
     assert_eq!(done.values["seen"], "[] 0 None");
     // A default is no write: nothing is stored of it.
@@ -221,13 +221,13 @@ async fn a_new_field_without_a_value_names_its_node_and_channel(storage: &Storag
         drop((state.must, state.old));
     }
     let id = ThreadId::mint();
-    let old = storage.local.thread(&first(), id);
+    let old = storage.local.thread_with(&first(), id);
     turn(&old).await.result.unwrap();
     let strict = Typed::<Strict>::new()
         .node("look", look)
         .edge(START, "look")
         .build();
-    let new = storage.local.thread(&strict.unwrap(), id);
+    let new = storage.local.thread_with(&strict.unwrap(), id);
     fails(
         &new,
         &old,
@@ -245,10 +245,10 @@ async fn a_channel_of_another_kind_fails_the_run_and_nothing_else(storage: &Stor
         .build()
         .unwrap();
     let id = ThreadId::mint();
-    let old = storage.local.thread(&first(), id);
+    let old = storage.local.thread_with(&first(), id);
     turn(&old).await.result.unwrap();
     let at = head(&old).await.snapshot.checkpoint.id.to_string();
-    let new = storage.local.thread(&changed, id);
+    let new = storage.local.thread_with(&changed, id);
     fails(&new, &old, &["node `look`", "channel `single`", &at]).await;
     // Nothing of the failed run was stored: the old code sees the same head, and goes on.
     assert_eq!(head(&old).await.snapshot.checkpoint.id.to_string(), at);
@@ -265,9 +265,9 @@ async fn a_reducer_that_cannot_take_the_stored_value_names_who_wrote(storage: &S
         .build()
         .unwrap();
     let id = ThreadId::mint();
-    let old = storage.local.thread(&first(), id);
+    let old = storage.local.thread_with(&first(), id);
     turn(&old).await.result.unwrap();
-    let new = storage.local.thread(&changed, id);
+    let new = storage.local.thread_with(&changed, id);
     let error = turn(&new).await.result.unwrap_err();
     assert_eq!(error.class(), "TypeError", "{error}");
     let at = head(&old).await.snapshot.checkpoint.id.to_string();
@@ -286,13 +286,13 @@ async fn a_field_of_another_type_fails_the_run_and_nothing_else(storage: &Storag
         drop(state.single);
     }
     let id = ThreadId::mint();
-    let old = storage.local.thread(&first(), id);
+    let old = storage.local.thread_with(&first(), id);
     turn(&old).await.result.unwrap();
     let changed = Typed::<Changed>::new()
         .node("look", look)
         .edge(START, "look")
         .build();
-    let new = storage.local.thread(&changed.unwrap(), id);
+    let new = storage.local.thread_with(&changed.unwrap(), id);
     fails(&new, &old, &["node `look`", "channel `single`", "task "]).await;
     assert_eq!(turn(&old).await.values["n"], 2);
 }
@@ -308,12 +308,12 @@ async fn a_node_that_went_is_passed_over(storage: &Storage) {
         .build()
         .unwrap();
     let id = ThreadId::mint();
-    let old = storage.local.thread(&asks, id);
+    let old = storage.local.thread_with(&asks, id);
     assert!(matches!(
         turn(&old).await.result.unwrap(),
         Ended::Interrupted(_)
     ));
-    let new = storage.local.thread(&second(), id);
+    let new = storage.local.thread_with(&second(), id);
     let done = new.run(Input::Null, RunOptions::default()).await.unwrap();
     assert_eq!(done.result.unwrap(), Ended::Done);
     assert_eq!(turn(&new).await.values["n"], 1);

@@ -28,6 +28,7 @@ const ROOMS: &[(&str, u8)] = &[
     ("budget", 0),
     ("cache", 0),
     ("contention", 0),
+    ("hint", 0),
     ("words", 0),
     ("metrics", 0),
     ("trace", 0),

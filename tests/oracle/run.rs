@@ -51,7 +51,7 @@ pub async fn run(case: &Json, local: &Local) -> Json {
     let mut kinds = HashSet::from(["Boom".to_owned()]);
     find_kinds(&case["graph"], &mut kinds);
     let mut runner = Runner {
-        thread: stores.then(|| local.thread(&graph, ThreadId::mint())),
+        thread: stores.then(|| local.thread_with(&graph, ThreadId::mint())),
         world,
         graph,
         labels: Labels::new(kinds),

@@ -97,7 +97,7 @@ fn facts(live: &Channels, wiring: &Topology, updated: &BTreeSet<Arc<str>>) -> St
 
 async fn ran(graph: &Arc<Compiled>, input: Value) -> Vec<ThreadState> {
     let local = Local::memory().unwrap();
-    let thread = local.thread(graph, ThreadId::mint());
+    let thread = local.thread_with(graph, ThreadId::mint());
     for _ in 0..2 {
         let input = Input::Value(input.clone());
         let done = thread.run(input, RunOptions::default()).await.unwrap();
@@ -256,7 +256,7 @@ async fn a_thousand_tasks_run_in_one_superstep() {
         .build()
         .unwrap();
     let local = Local::memory().unwrap();
-    let thread = local.thread(&graph, ThreadId::mint());
+    let thread = local.thread_with(&graph, ThreadId::mint());
     let input = Input::Value(value!({"n": []}));
     let done = thread.run(input, RunOptions::default()).await.unwrap();
     let all: Vec<Value> = (0..1000).map(Value::Int).collect();
@@ -289,7 +289,7 @@ async fn ten_thousand_supersteps_run_one_after_the_other() {
         .build()
         .unwrap();
     let local = Local::memory().unwrap();
-    let thread = local.thread(&graph, ThreadId::mint());
+    let thread = local.thread_with(&graph, ThreadId::mint());
     let input = Input::Value(value!({"n": 0}));
     let done = thread.run(input, RunOptions::default()).await.unwrap();
     assert_eq!(done.result.unwrap(), Ended::Done);
@@ -331,7 +331,7 @@ fn broken(panics: bool) -> (Arc<Compiled>, Arc<AtomicUsize>) {
 }
 
 async fn goes_on(local: &Local, graph: &Arc<Compiled>, thread: ThreadId, quick: &AtomicUsize) {
-    let thread = local.thread(graph, thread);
+    let thread = local.thread_with(graph, thread);
     let state = thread.state(&"".into(), None, true).await.unwrap().unwrap();
     assert_eq!(state.snapshot.next, [Arc::from("broken")]);
     assert_eq!(state.snapshot.values["log"], value!(["quick"]));
@@ -360,7 +360,7 @@ async fn a_panic_fails_its_task_and_nothing_else() {
     let local = Local::memory().unwrap();
     let id = ThreadId::mint();
     let input = Input::Value(value!({"log": []}));
-    let thread = local.thread(&graph, id);
+    let thread = local.thread_with(&graph, id);
     let done = thread.run(input, RunOptions::default()).await.unwrap();
     assert_eq!(done.result.unwrap_err().class(), "NodePanicked");
     goes_on(&local, &graph, id, &quick).await;
@@ -372,7 +372,7 @@ async fn a_cancelled_run_keeps_what_had_finished() {
     let local = Local::memory().unwrap();
     let id = ThreadId::mint();
     let cancel = CancellationToken::new();
-    let thread = local.thread(&graph, id);
+    let thread = local.thread_with(&graph, id);
     let run = tokio::spawn({
         let cancel = cancel.clone();
         async move {
@@ -383,7 +383,7 @@ async fn a_cancelled_run_keeps_what_had_finished() {
             thread.run(Input::Value(value!({"log": []})), options).await
         }
     });
-    let thread = local.thread(&graph, id);
+    let thread = local.thread_with(&graph, id);
     // Until the finished task's result is stored.
     loop {
         tokio::task::yield_now().await;

@@ -78,6 +78,7 @@ fn ctx(input: Value, has_arg: bool, config: RunConfig, deps: Deps) -> Ctx {
         config: Arc::new(config),
         deps,
         host: Arc::new(NoHost),
+        calls: Arc::new([]),
         steps: parking_lot::Mutex::new(HashMap::new()),
         attempt: AtomicUsize::new(1),
         failure: None,

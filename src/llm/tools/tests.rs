@@ -77,6 +77,7 @@ fn task_at(call: &ToolCall, host: Arc<NoEngine>) -> Ctx {
         config: Arc::new(RunConfig::default()),
         deps: Deps::default(),
         host,
+        calls: Arc::new([]),
         steps: parking_lot::Mutex::new(HashMap::new()),
         attempt: AtomicUsize::new(1),
         failure: None,

@@ -48,7 +48,9 @@ async fn a_fan_out_to_the_end_names_its_place(storage: &Storage) {
         }],
         ..Output::default()
     };
-    let thread = storage.local.thread(&returning(output), ThreadId::mint());
+    let thread = storage
+        .local
+        .thread_with(&returning(output), ThreadId::mint());
     let error = failed(&thread).await;
     assert_eq!(error.kind(), Some(Mistake::EndArgument));
     names(&error, "InvalidUpdateError", &thread, &["first"]).await;
@@ -62,7 +64,9 @@ async fn what_is_no_message_names_who_wrote_it(storage: &Storage) {
     let gone = value!({"type": "remove", "id": "nobody"});
     for bad in [value!(5), gone] {
         let output = Output::update([("messages", bad)]);
-        let thread = storage.local.thread(&returning(output), ThreadId::mint());
+        let thread = storage
+            .local
+            .thread_with(&returning(output), ThreadId::mint());
         let error = failed(&thread).await;
         assert!(matches!(&error, Error::Channel { channel, .. } if &**channel == "messages"));
         let class = error.class().to_owned();
@@ -73,7 +77,7 @@ async fn what_is_no_message_names_who_wrote_it(storage: &Storage) {
 async fn an_edit_that_a_channel_or_a_route_refuses_names_its_place(storage: &Storage) {
     let thread = storage
         .local
-        .thread(&returning(Output::default()), ThreadId::mint());
+        .thread_with(&returning(Output::default()), ThreadId::mint());
     let done = run(&thread, Input::Value(value!({"x": 0}))).await;
     done.result.unwrap();
     let before = stands(&thread).await;
@@ -112,7 +116,7 @@ async fn an_edit_that_a_channel_or_a_route_refuses_names_its_place(storage: &Sto
 async fn a_command_that_a_channel_refuses_names_its_checkpoint(storage: &Storage) {
     let thread = storage
         .local
-        .thread(&returning(Output::default()), ThreadId::mint());
+        .thread_with(&returning(Output::default()), ThreadId::mint());
     let done = run(&thread, Input::Value(value!({"x": 0}))).await;
     done.result.unwrap();
     let before = stands(&thread).await;

@@ -41,7 +41,7 @@ impl<'a> Pair<'a> {
         let world = Arc::new(World::default());
         let graph = graph::build(described, &world, "");
         Self {
-            thread: place.local.thread(&graph, ThreadId::mint()),
+            thread: place.local.thread_with(&graph, ThreadId::mint()),
             asks_twice: asks_twice(described),
             place,
             world,
