@@ -40,11 +40,13 @@ type Provide = Box<dyn Fn(&mut Provided) + Send + Sync>;
 ///     body: Option<String>,
 /// }
 ///
-/// struct Signature(&'static str);
+/// struct Signature {
+///     name: &'static str,
+/// }
 ///
 /// async fn write(post: Post, sign: Dep<Signature>, ctx: Ctx) -> Command<Post> {
 ///     ctx.emit(json!({"writing": post.topic}));
-///     let body = format!("On {}. {}", post.topic, sign.0);
+///     let body = format!("On {}. {}", post.topic, sign.name);
 ///     let publish: bool = ctx.interrupt(&body).await;
 ///     Post::update().body(body).goto(if publish { "publish" } else { END })
 /// }
@@ -52,7 +54,7 @@ type Provide = Box<dyn Fn(&mut Provided) + Send + Sync>;
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let node = NodeRun::<Post>::of(write)
 ///     .state(Post::update().topic("bees"))
-///     .provide(Arc::new(Signature("Ada")));
+///     .provide(Arc::new(Signature { name: "Ada" }));
 /// let asked = node.run().await?;
 /// assert!(asked.is_interrupted());
 /// assert_eq!(asked.interrupts, ["On bees. Ada"]);
