@@ -208,7 +208,7 @@ impl<S: State> NodeRun<S> {
         for provide in &self.provide {
             provide(&mut deps);
         }
-        let host = Arc::new(NodeHost::new(self.resume.clone()));
+        let host = Arc::new(NodeHost::new(self.resume.clone(), state.clone()));
         let config = RunConfig {
             context: self.context.clone(),
             recursion_limit: 1,

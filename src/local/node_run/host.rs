@@ -16,7 +16,7 @@ use crate::{
     graph::Compiled,
     local::options::RunOptions,
     message::Message,
-    value::Value,
+    value::{Map, Value},
 };
 
 /// What the node did.
@@ -30,6 +30,7 @@ pub struct Record {
 
 /// The host of one run of a node.
 pub struct NodeHost {
+    state: Map,
     resume: Mutex<VecDeque<Value>>,
     record: Mutex<Record>,
     steps: Mutex<HashMap<String, Value>>,
@@ -40,8 +41,9 @@ pub struct NodeHost {
 }
 
 impl NodeHost {
-    pub fn new(resume: Vec<Value>) -> Self {
+    pub fn new(resume: Vec<Value>, state: Map) -> Self {
         Self {
+            state,
             resume: Mutex::new(resume.into()),
             record: Mutex::default(),
             steps: Mutex::default(),
@@ -74,6 +76,10 @@ impl Host for NodeHost {
         } else if let Ok(message) = Message::try_from(message) {
             record.messages.push(message);
         }
+    }
+
+    fn state(&self, _: &Task) -> Option<Map> {
+        Some(self.state.clone())
     }
 
     fn interrupt(&self, _: &Task, value: Value) -> BoxFuture<'static, Value> {

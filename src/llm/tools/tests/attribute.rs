@@ -8,7 +8,7 @@ use crate::{
     llm::{Call, tools::*},
     message::ToolCall,
     prelude::*,
-    run::{Ended, Input, ThreadId},
+    run::{Ended, Input},
     value,
 };
 
@@ -175,7 +175,7 @@ async fn tools_take_settings_dependencies_and_the_state_and_may_update_it() {
 async fn a_tool_interrupts_and_goes_on_with_what_the_human_says() {
     let graph = graph(vec![book()]).expect("complete");
     let local = Local::memory().expect("a file");
-    let thread = local.thread(&graph, ThreadId::mint());
+    let thread = local.thread(&graph);
     let first = thread
         .run(calling(&[("book", value!({}))]), options())
         .await;
