@@ -77,7 +77,7 @@ pub enum Error {
         /// The node that failed, if it was one.
         node: Option<Arc<str>>,
         /// What happened.
-        source: engine::Error,
+        source: Box<engine::Error>,
     },
     /// Whoever reads the events of a run is too slow for it.
     #[error("the run was stopped: {0} of its events were not read")]

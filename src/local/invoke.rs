@@ -165,6 +165,7 @@ fn output(finished: Finished, failures: &FailureSink) -> Result<RunOutput, Error
         Ok(Ended::Done | Ended::Breakpoint) => vec![],
         Err(source) => {
             let node = failures.node_of(&source);
+            let source = Box::new(source);
             return Err(Error::Run { node, source });
         }
     };
