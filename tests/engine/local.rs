@@ -138,8 +138,10 @@ async fn the_error_of_a_run_names_the_node_also_one_of_a_graph_inside() {
     assert!(failed.to_string().starts_with("node `count`: "), "{failed}");
     assert!(failed.to_string().contains("no bees today"), "{failed}");
 
-    let mut options = RunOptions::default();
-    options.recursion_limit = Some(1);
+    let options = RunOptions {
+        recursion_limit: Some(1),
+        ..RunOptions::default()
+    };
     let limited = thread.with(options).invoke(value!({"agreed": true})).await;
     let Err(LocalError::Run { node: None, source }) = limited else {
         panic!("{limited:?}");
