@@ -199,10 +199,10 @@ impl<S: State> NodeRun<S> {
                 .as_map()
                 .ok_or_else(|| anyhow::anyhow!("the state is no map: {state}"))?,
         };
-        let given = input
+        let input = input
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()));
-        write(&mut channels, given.collect())?;
+        write(&mut channels, input.collect())?;
         let state = values(&channels);
         let mut deps = Provided::new();
         for provide in &self.provide {
