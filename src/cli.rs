@@ -12,8 +12,11 @@ mod tail;
 mod threads;
 mod tree;
 
-use std::{ffi::OsString, io::Write, net::SocketAddr, path::Path, process::ExitCode};
+use std::{
+    collections::BTreeMap, ffi::OsString, io::Write, net::SocketAddr, path::Path, process::ExitCode,
+};
 
+pub use clap::Args as OwnFlags;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -51,6 +54,10 @@ pub struct Program {
     pub version: Option<String>,
     /// A sentence about it.
     pub about: Option<String>,
+    /// Its values of settings, below all other sources.
+    pub settings: BTreeMap<String, String>,
+    /// Adds its own flags to the grammar.
+    flags: Option<fn(clap::Command) -> clap::Command>,
 }
 
 /// For whom the server listens.
@@ -130,19 +137,67 @@ impl Program {
         )
     }
 
+    /// Adds flags of its own, and reads them from this command line. The process ends when the line is not
+    /// understood, or when a flag is one of the server's.
+    pub fn own_flags<T: OwnFlags>(&mut self, line: impl IntoIterator<Item = OsString>) -> T {
+        let own = T::augment_args(clap::Command::new("own"));
+        if let Some(flag) = clash(&Line::command(), &own) {
+            complain(&format!(
+                "the program's flag {flag} is one of the server: rename it"
+            ));
+            std::process::exit(2);
+        }
+        self.flags = Some(T::augment_args);
+        let line: Vec<OsString> = line.into_iter().collect();
+        let grammar = self.grammar(line.first().map(Path::new));
+        let matched = grammar.try_get_matches_from(line);
+        let read = matched.and_then(|matched| T::from_arg_matches(&matched));
+        read.unwrap_or_else(|error| error.exit())
+    }
+
     /// The grammar of the command line of this program.
     fn grammar(&self, file: Option<&Path>) -> clap::Command {
         let (name, version) = self.identity(file);
         let about = self.about.clone().unwrap_or_else(|| {
             "Serves agent graphs over LangGraph's Agent Server protocol".to_owned()
         });
-        Line::command()
-            .name(name)
+        let line = match self.flags {
+            Some(augment) => augment(Line::command()),
+            None => Line::command(),
+        };
+        line.name(name)
             .version(version)
             .about(about)
             .after_help("`--help` lists every setting.")
             .after_long_help(config::manual())
     }
+}
+
+/// A flag of `own` that this command or one of its subcommands has too.
+fn clash(command: &clap::Command, own: &clap::Command) -> Option<String> {
+    let mut names = own.get_arguments();
+    let found = names.find_map(|flag| {
+        let (id, long, short) = (flag.get_id(), flag.get_long(), flag.get_short());
+        let is_reserved =
+            matches!(long, Some("help" | "version")) || matches!(short, Some('h' | 'V'));
+        let is_equal = |other: &clap::Arg| {
+            other.get_id() == id
+                || (long.is_some() && other.get_long() == long)
+                || (short.is_some() && other.get_short() == short)
+        };
+        (is_reserved || command.get_arguments().any(is_equal)).then(|| format!("`{id}`"))
+    });
+    let mut commands = command.get_subcommands();
+    found.or_else(|| commands.find_map(|command| clash(command, own)))
+}
+
+/// The settings under a command line that may have flags of the program's own; `None` when they cannot
+/// be read.
+pub fn settings_of(line: impl IntoIterator<Item = OsString>) -> Option<Settings> {
+    let grammar = Program::default().grammar(None).ignore_errors(true);
+    let matched = grammar.try_get_matches_from(line).ok()?;
+    let Line { flags, .. } = Line::from_arg_matches(&matched).ok()?;
+    Settings::load(flags, &BTreeMap::new()).ok()
 }
 
 /// Reads a command line (its first word is the program's name) and the settings under it.
@@ -167,7 +222,7 @@ where
     };
     Ok(Invocation {
         command,
-        settings: Settings::load(flags)?,
+        settings: Settings::load(flags, &program.settings)?,
     })
 }
 

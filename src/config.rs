@@ -197,13 +197,14 @@ pub struct Shown {
 }
 
 impl Settings {
-    /// Reads the process's environment and the file, under the given flags.
+    /// Reads the process's environment and the file, under the given flags and over what the program
+    /// itself sets.
     ///
     /// # Errors
     /// A value is not valid, or a file that was named cannot be read.
-    pub fn load(flags: Flags) -> Result<Self, Error> {
+    pub fn load(flags: Flags, program: &BTreeMap<String, String>) -> Result<Self, Error> {
         let variable = |name: &str| std::env::var(name).ok();
-        let layers = Layers::read(flags, &variable)?;
+        let layers = Layers::read(flags, &variable, program)?;
         Self::check(&layers)
     }
 
@@ -317,6 +318,11 @@ impl Settings {
             shown,
         })
     }
+}
+
+/// Whether a setting has this name.
+pub fn is_setting(name: &str) -> bool {
+    KEYS.iter().any(|key| key.name == name)
 }
 
 /// Every setting with its default and what it does, for the help of the command line.

@@ -40,5 +40,33 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use server::{auth::Keys, cors::Cors, hosts::Hosts, listener::Server, options::Options};
+/// Bodies of requests and responses, of any kind.
+pub use hyper::body::Body as HttpBody;
+pub use server::{
+    auth::Keys,
+    authenticate::Authentication,
+    bodies::{BoxError, RequestBody, ResponseBody},
+    cors::Cors,
+    embedded::{Embedded, Peer},
+    foreign::{Foreign, Next},
+    hosts::Hosts,
+    listener::Server,
+    options::Options,
+    own::Own,
+    principal::{Principal, Refused},
+};
 pub use services::Services;
+
+/// Adds routes of the program that hide none of this server.
+///
+/// # Errors
+/// A prefix that is no path, that would hide a route, or that has routes already.
+pub fn add_routes(
+    own: &mut Own,
+    prefix: &str,
+    service: Foreign,
+    is_public: bool,
+) -> Result<(), String> {
+    let paths = routes::TABLE.iter().map(|route| route.path);
+    own.add_routes(prefix, service, is_public, paths)
+}

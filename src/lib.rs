@@ -107,6 +107,7 @@ pub mod llm;
 pub mod message;
 pub mod prelude;
 pub mod run;
+pub mod service;
 pub mod state;
 pub mod value;
 

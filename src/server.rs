@@ -3,12 +3,17 @@
 use std::{collections::BTreeMap, process::ExitCode, sync::Arc};
 
 mod author;
+mod embed;
+mod extend;
 mod greeting;
+mod hooks;
 mod listen;
 mod serve;
 mod storages;
 
 use author::Author;
+pub use embed::Handle;
+use hooks::Hooks;
 
 #[cfg(feature = "openai")]
 use crate::llm::openai;
@@ -17,6 +22,7 @@ use crate::{
     cli::{self, Program, Serving},
     config::Settings,
     graph::Compiled,
+    http,
     llm::Embeddings,
     store,
     value::Value,
@@ -54,6 +60,16 @@ pub struct Server {
     defaults: BTreeMap<Arc<str>, assistants::Defaults>,
     embedder: Option<store::Embedder>,
     program: Program,
+    own: http::Own,
+    hooks: Hooks,
+}
+
+/// A server whose author made no mistake that can be found before it starts.
+struct Checked {
+    graphs: Vec<(Arc<str>, Arc<Compiled>)>,
+    author: Author,
+    own: http::Own,
+    hooks: Hooks,
 }
 
 impl Server {
@@ -153,9 +169,7 @@ impl Server {
     /// As [`Client::new`](openai::Client::new).
     #[cfg(feature = "openai")]
     pub fn model_of_settings() -> Option<Result<openai::Client, crate::llm::Error>> {
-        let settings = cli::parse(&Program::default(), std::env::args_os())
-            .ok()?
-            .settings;
+        let settings = cli::settings_of(std::env::args_os())?;
         let (key, base) = (settings.openai_api_key, settings.openai_base_url);
         if key.is_none() && base.is_none() {
             return None;
@@ -175,19 +189,28 @@ impl Server {
     pub async fn run(mut self) -> ExitCode {
         let program = std::mem::take(&mut self.program);
         let serve = async move |settings: Settings, serving: Serving| {
-            if !self.problems.is_empty() {
-                anyhow::bail!("{}", self.problems.join("\n"));
-            }
-            for notice in &self.notices {
-                tracing::info!("{notice}");
-            }
-            let authors = Author {
+            Box::pin(serve::serve(self.checked()?, settings, serving)).await
+        };
+        cli::run(program, serve, storages::migrate).await
+    }
+
+    /// Reports all problems, or logs the notices.
+    fn checked(self) -> anyhow::Result<Checked> {
+        if !self.problems.is_empty() {
+            anyhow::bail!("{}", self.problems.join("\n"));
+        }
+        for notice in &self.notices {
+            tracing::info!("{notice}");
+        }
+        Ok(Checked {
+            graphs: self.graphs,
+            author: Author {
                 shared: self.shared,
                 defaults: self.defaults,
                 embedder: self.embedder,
-            };
-            serve::serve(self.graphs, authors, settings, serving).await
-        };
-        cli::run(program, serve, storages::migrate).await
+            },
+            own: self.own,
+            hooks: self.hooks,
+        })
     }
 }

@@ -37,6 +37,7 @@ fn help_and_version_are_those_of_the_author_or_of_the_file() {
         name: Some("my-agents".into()),
         version: Some("7.1".into()),
         about: Some("Agents for the harbour".into()),
+        ..Program::default()
     };
     let shown = |program: &Program, flag| {
         let Err(refused) = parse(program, ["/opt/other", flag]) else {

@@ -60,6 +60,8 @@ impl Flags {
 pub enum Origin {
     /// No source sets it.
     Default,
+    /// The program that serves sets it for where nobody else does.
+    Program,
     /// This file.
     File(PathBuf),
     /// This environment variable.
@@ -73,9 +75,10 @@ impl Origin {
     pub(super) fn weight(&self) -> u8 {
         match self {
             Self::Default => 0,
-            Self::File(_) => 1,
-            Self::Environment(_) => 2,
-            Self::Flag(_) => 3,
+            Self::Program => 1,
+            Self::File(_) => 2,
+            Self::Environment(_) => 3,
+            Self::Flag(_) => 4,
         }
     }
 }
@@ -84,6 +87,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => formatter.write_str("default"),
+            Self::Program => formatter.write_str("program"),
             Self::File(path) => write!(formatter, "file {}", path.display()),
             Self::Environment(variable) => write!(formatter, "environment {variable}"),
             Self::Flag(name) => write!(formatter, "flag --{}", name.replace('_', "-")),
@@ -102,6 +106,7 @@ pub(super) struct Layers {
     flags: Flags,
     environment: BTreeMap<&'static str, String>,
     file: BTreeMap<String, String>,
+    program: BTreeMap<String, String>,
     path: PathBuf,
     /// What names the file, and whether it is there.
     path_origin: Origin,
@@ -112,6 +117,7 @@ impl Layers {
     pub(super) fn read(
         flags: Flags,
         variable: &dyn Fn(&str) -> Option<String>,
+        program: &BTreeMap<String, String>,
     ) -> Result<Self, Error> {
         // A shell or a compose file unsets a variable by an empty value.
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -144,6 +150,7 @@ impl Layers {
             flags,
             environment,
             file: parse(&path, &text)?,
+            program: program.clone(),
             path,
             path_origin,
             file_exists,
@@ -174,6 +181,9 @@ impl Layers {
         }
         if let Some(text) = self.file.get(key.name) {
             return Some(found(text, Origin::File(self.path.clone())));
+        }
+        if let Some(text) = self.program.get(key.name) {
+            return Some(found(text, Origin::Program));
         }
         key.default.map(|text| found(text, Origin::Default))
     }

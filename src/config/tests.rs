@@ -16,7 +16,7 @@ fn settings(flags: Flags, variables: &[(&str, &str)], file: &str) -> Result<Sett
         let found = variables.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    Settings::check(&Layers::read(flags, &variable)?)
+    Settings::check(&Layers::read(flags, &variable, &BTreeMap::new())?)
 }
 
 fn refusal(variables: &[(&str, &str)], file: &str) -> String {

@@ -3,6 +3,8 @@
 
 pub mod access;
 pub mod auth;
+pub mod authenticate;
+pub mod bodies;
 pub mod body;
 pub mod call;
 pub mod callers;
@@ -10,11 +12,17 @@ pub mod connection;
 pub mod cors;
 pub mod deferred;
 pub mod dispatch;
+pub mod embedded;
 pub mod error;
+pub mod foreign;
+pub mod handover;
 pub mod hosts;
 pub mod json_size;
 pub mod listener;
 pub mod options;
+pub mod own;
+pub mod panics;
+pub mod principal;
 pub mod progress;
 pub mod request_body;
 pub mod router;

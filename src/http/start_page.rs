@@ -39,19 +39,23 @@ fn wants_page(headers: &HeaderMap) -> bool {
 
 /// The page. The path needs no key, so that with keys it names no graph.
 fn render(call: &Call) -> String {
-    let is_open = call.shared.options.keys.is_open();
+    let is_open = call.shared.options.is_open();
+    let has_keys = !call.shared.options.keys.is_open();
     let host = call.header(HOST.as_str()).unwrap_or("localhost:2024");
     let graphs = if is_open {
         call.assistants().examples()
     } else {
         vec![]
     };
-    page(host, is_open, &graphs)
+    page(host, is_open, has_keys, &graphs)
 }
 
-fn page(host: &str, is_open: bool, graphs: &[(Arc<str>, String)]) -> String {
+fn page(host: &str, is_open: bool, has_keys: bool, graphs: &[(Arc<str>, String)]) -> String {
     let mut body = String::from("<h1>Backstitch</h1><p>This server runs agent graphs.</p>");
     let key = if is_open {
+        ""
+    } else if !has_keys {
+        body += "<p>It wants to know who calls: the program that serves it says how.</p>";
         ""
     } else {
         body += "<p>It wants a key: with one, <code>POST /assistants/search</code> lists its graphs. \
@@ -105,13 +109,18 @@ mod tests {
 
     #[test]
     fn with_keys_the_page_says_what_to_do_with_one() {
-        let page = page("example.org", false, &[]);
+        let page = page("example.org", false, true, &[]);
         assert!(page.contains("BACKSTITCH_API_KEY") && !page.contains("Its graphs"));
     }
 
     #[test]
     fn names_are_no_markup_and_commands_can_be_copied() {
-        let page = page("h\"><script>", true, &[("<b>'s".into(), "{}".to_owned())]);
+        let page = page(
+            "h\"><script>",
+            true,
+            false,
+            &[("<b>'s".into(), "{}".to_owned())],
+        );
         assert!(
             !page.contains("<script") && !page.contains("<b>'s"),
             "{page}"

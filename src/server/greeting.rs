@@ -28,11 +28,17 @@ pub(super) struct Greeting {
 }
 
 impl Greeting {
-    pub(super) fn new(settings: &Settings, graphs: &[(Arc<str>, Arc<Compiled>)]) -> Self {
+    /// `authenticates`: the program knows how to call it, and nobody else.
+    pub(super) fn new(
+        settings: &Settings,
+        graphs: &[(Arc<str>, Arc<Compiled>)],
+        authenticates: bool,
+    ) -> Self {
         let first = graphs
             .iter()
             .find(|(_, graph)| graph.message_channel().is_some())
-            .or(graphs.first());
+            .or(graphs.first())
+            .filter(|_| !authenticates);
         Self {
             is_mute: settings.log_format == LogFormat::Json
                 || !tracing::enabled!(tracing::Level::INFO),

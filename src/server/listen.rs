@@ -37,7 +37,10 @@ pub(super) async fn bind(settings: &Settings, found: &[SocketAddr]) -> anyhow::R
 
 /// The addresses to listen on. Without keys everybody who reaches them may do everything, so that
 /// they must be those of this machine alone unless the settings say that it is meant.
-pub(super) async fn addresses(settings: &Settings) -> anyhow::Result<Vec<SocketAddr>> {
+pub(super) async fn addresses(
+    settings: &Settings,
+    authenticates: bool,
+) -> anyhow::Result<Vec<SocketAddr>> {
     let named = (settings.host.as_str(), settings.port);
     let found = lookup_host(named).await;
     let found = found.with_context(|| {
@@ -47,7 +50,7 @@ pub(super) async fn addresses(settings: &Settings) -> anyhow::Result<Vec<SocketA
         )
     })?;
     let found: Vec<_> = found.collect();
-    let is_open = settings.api_keys.is_empty() && !settings.allow_open;
+    let is_open = settings.api_keys.is_empty() && !authenticates && !settings.allow_open;
     if is_open && !found.iter().all(|one| one.ip().is_loopback()) {
         anyhow::bail!(
             "{} can be reached from other machines, and without keys everybody who reaches it may \

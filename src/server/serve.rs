@@ -1,70 +1,105 @@
 //! Serving: the services start, the server listens, says so, and drains when it is asked to stop.
 
-use std::sync::Arc;
-
 use anyhow::Context;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    author::Author,
-    greeting,
+    Checked, greeting,
+    hooks::Hooks,
     listen::{Stop, addresses, announce, bind},
     storages::{open, patience},
 };
-use crate::{cli::Serving, config::Settings, graph::Compiled, http, runs};
+use crate::{cli::Serving, config::Settings, http, runs};
 
-/// Serves the graphs until a signal or the caller stops it.
-pub(super) async fn serve(
-    graphs: Vec<(Arc<str>, Arc<Compiled>)>,
-    author: Author,
-    settings: Settings,
-    serving: Serving,
-) -> anyhow::Result<()> {
-    let addresses = addresses(&settings).await?;
+/// A server that neither works nor listens yet.
+pub(super) struct Started {
+    pub(super) services: http::Services,
+    pub(super) options: http::Options,
+    pub(super) drain: CancellationToken,
+    pub(super) hooks: Hooks,
+}
+
+/// Opens the storage, and does what the program wants done at the start.
+pub(super) async fn start(program: Checked, settings: Settings) -> anyhow::Result<Started> {
+    let Checked {
+        graphs,
+        author,
+        own,
+        mut hooks,
+    } = program;
+    anyhow::ensure!(
+        own.authentication.is_none() || settings.api_keys.is_empty(),
+        "BACKSTITCH_API_KEYS is set, but this program finds out by itself who sends a request: unset it"
+    );
     let author = author.with_defaults(&settings, &graphs)?;
     let author = author.with_embeddings(&settings)?;
     let (parts, keys) = open(&settings, author).await?;
     let drain = CancellationToken::new();
-    let options = runs::Options {
-        lease: settings.lease,
-        drain: settings.drain,
-        poll: settings.poll,
-        stream_memory: settings.memory_budget / 3,
-        stream_retention: settings.stream_retention,
-        stream_log: settings.stream_log,
-        stream_log_share: settings.stream_log_share,
-        patience: patience(&settings),
-        slots: settings.slots,
-        max_queued: settings.max_queued,
-        max_tasks: settings.max_tasks,
-        run_ahead: settings.run_ahead,
-        state_memory: settings.memory_budget / 3,
-        thread_ttl: settings.thread_ttl,
-        sweep_interval: settings.sweep_interval,
-        ..runs::Options::default()
-    };
-    let greeting = greeting::Greeting::new(&settings, &graphs);
+    let options = run_options(&settings);
     let services = http::Services::new(parts, keys, graphs, options, drain.clone());
-    services.start().await.context("the storage failed")?;
-    let listener = bind(&settings, &addresses).await?;
-    let local = listener.local_addr()?;
-    let mut stop = match serving {
-        Serving::Program => {
-            let stop = Stop::signals()?;
-            announce(&format!("listening on http://{local}"))?;
-            greeting.print(local);
-            stop
-        }
-        Serving::Inside { ready, stop } => {
-            // Nobody waits for the address when the command has ended already.
-            ready.send(local).ok();
-            Stop::Caller(stop)
-        }
+    if let Err(error) = hooks.start().await {
+        hooks.stop().await.ok();
+        return Err(error);
+    }
+    Ok(Started {
+        services,
+        options: http_options(settings, own),
+        drain,
+        hooks,
+    })
+}
+
+/// Serves the graphs until a signal or the caller stops it.
+pub(super) async fn serve(
+    program: Checked,
+    settings: Settings,
+    serving: Serving,
+) -> anyhow::Result<()> {
+    let authenticates = program.own.authentication.is_some();
+    let addresses = addresses(&settings, authenticates).await?;
+    let greeting = greeting::Greeting::new(&settings, &program.graphs, authenticates);
+    let Started {
+        services,
+        options,
+        drain,
+        hooks,
+    } = start(program, settings.clone()).await?;
+    let served = async move {
+        services.start().await.context("the storage failed")?;
+        let listener = bind(&settings, &addresses).await?;
+        let local = listener.local_addr()?;
+        let stop = match serving {
+            Serving::Program => {
+                let stop = Stop::signals()?;
+                announce(&format!("listening on http://{local}"))?;
+                greeting.print(local);
+                stop
+            }
+            Serving::Inside { ready, stop } => {
+                // Nobody waits for the address when the command has ended already.
+                ready.send(local).ok();
+                Stop::Caller(stop)
+            }
+        };
+        let cut = CancellationToken::new();
+        let server = http::Server::new(services.clone(), options, drain.clone(), cut.clone());
+        let server = tokio::spawn(server.serve(listener));
+        until_drained(stop, &services, server, drain, cut).await
     };
-    let options = http_options(settings);
-    let cut = CancellationToken::new();
-    let server = http::Server::new(services.clone(), options, drain.clone(), cut.clone());
-    let server = tokio::spawn(server.serve(listener));
+    let served = served.await;
+    let stopped = hooks.stop().await;
+    served.and(stopped)
+}
+
+/// Waits until the server is asked to stop, and drains it.
+async fn until_drained(
+    mut stop: Stop,
+    services: &http::Services,
+    server: JoinHandle<()>,
+    drain: CancellationToken,
+    cut: CancellationToken,
+) -> anyhow::Result<()> {
     stop.requested().await;
     drain.cancel();
     tracing::info!("draining");
@@ -86,14 +121,37 @@ pub(super) async fn serve(
     }
 }
 
+/// The options of the runs that the settings name.
+fn run_options(settings: &Settings) -> runs::Options {
+    runs::Options {
+        lease: settings.lease,
+        drain: settings.drain,
+        poll: settings.poll,
+        stream_memory: settings.memory_budget / 3,
+        stream_retention: settings.stream_retention,
+        stream_log: settings.stream_log,
+        stream_log_share: settings.stream_log_share,
+        patience: patience(settings),
+        slots: settings.slots,
+        max_queued: settings.max_queued,
+        max_tasks: settings.max_tasks,
+        run_ahead: settings.run_ahead,
+        state_memory: settings.memory_budget / 3,
+        thread_ttl: settings.thread_ttl,
+        sweep_interval: settings.sweep_interval,
+        ..runs::Options::default()
+    }
+}
+
 /// The options of the HTTP server that the settings name.
-fn http_options(settings: Settings) -> http::Options {
+fn http_options(settings: Settings, own: http::Own) -> http::Options {
     let keys = settings.api_keys.iter();
     let keys = http::Keys::new(keys.map(|one| (&*one.principal, one.key.reveal())));
+    let is_open = keys.is_open() && own.authentication.is_none();
     http::Options {
         max_streams: settings.max_streams,
         // A page that anybody may open must not use a key of the person who opens it.
-        cors: settings.cors.unwrap_or(if keys.is_open() {
+        cors: settings.cors.unwrap_or(if is_open {
             http::Cors::Loopback
         } else {
             http::Cors::Origins(vec![])
@@ -118,6 +176,7 @@ fn http_options(settings: Settings) -> http::Options {
         webhooks: settings.webhooks,
         public_docs: settings.public_docs,
         public_metrics: settings.public_metrics,
+        own,
         ..http::Options::default()
     }
 }

@@ -59,10 +59,11 @@ impl Right {
         let principal = &client.principal;
         let is_for_admins = match self {
             Self::Admin => true,
-            Self::Operator => !admins.is_empty(),
+            // A program that authenticates by itself says who administers.
+            Self::Operator => !admins.is_empty() || client.role.is_some(),
             _ => false,
         };
-        if is_for_admins && !admins.contains(principal) {
+        if is_for_admins && !client.administers(admins) {
             tracing::info!(%principal, request_id = %request, "access to administration was refused");
             let detail = "Only administrators may do this: BACKSTITCH_ADMINS names them";
             return Err(Error::new(StatusCode::FORBIDDEN, detail).with_code("forbidden"));
@@ -77,6 +78,7 @@ impl Right {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::server::principal::Principal;
 
     #[test]
     fn only_named_principals_administer_and_without_keys_everybody_does() {
@@ -86,11 +88,27 @@ mod tests {
             let client = Client {
                 principal,
                 is_known,
+                role: None,
             };
             Right::Admin.access(&client, &"r".into(), &admins).is_ok()
         };
         assert!(may("root", true));
         assert!(!may("ann", true));
         assert!(may("local", false));
+    }
+
+    #[test]
+    fn whom_the_program_lets_administer_does_without_being_named() {
+        let may = |right: Right, principal: Principal| {
+            let client = Client::of(&principal);
+            let access = right.access(&client, &"r".into(), &BTreeSet::new());
+            access.is_ok()
+        };
+        let ann = || Principal::new("ann");
+        for right in [Right::Admin, Right::Operator] {
+            assert!(may(right, ann().administers()));
+            assert!(!may(right, ann()) && !may(right, ann().reads_only()));
+        }
+        assert!(may(Right::Anyone, ann()));
     }
 }

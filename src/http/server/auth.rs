@@ -1,10 +1,14 @@
 //! Who a client is, by the key it presents.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use hyper::{HeaderMap, StatusCode};
+use hyper::{HeaderMap, StatusCode, http::request::Parts};
 
-use super::error::Error;
+use super::{
+    authenticate::Authentication,
+    error::Error,
+    principal::{Principal, Role},
+};
 use crate::tree::members::LOCAL_PRINCIPAL;
 
 /// Paths that need no key.
@@ -61,8 +65,10 @@ fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
 pub struct Client {
     /// Its name.
     pub principal: Arc<str>,
-    /// It presented a key; else everybody may do everything.
+    /// It is known who it is; else everybody may do everything.
     pub is_known: bool,
+    /// What the program that serves lets it do; with keys the settings say it.
+    pub(in crate::http) role: Option<Role>,
 }
 
 impl Client {
@@ -71,12 +77,63 @@ impl Client {
         Self {
             principal: LOCAL_PRINCIPAL.into(),
             is_known: false,
+            role: None,
+        }
+    }
+
+    /// A client that the program that serves has let in.
+    pub(in crate::http) fn of(principal: &Principal) -> Self {
+        Self {
+            principal: principal.name().clone(),
+            is_known: true,
+            role: Some(principal.role()),
+        }
+    }
+
+    /// Whether it may read, and nothing else.
+    pub(in crate::http) fn only_reads(&self) -> bool {
+        self.role == Some(Role::Reads)
+    }
+
+    /// Whether it administers the server, which principals may whom the settings or the program name.
+    pub(in crate::http) fn administers(&self, admins: &BTreeSet<Arc<str>>) -> bool {
+        self.role == Some(Role::Administers) || admins.contains(&self.principal)
+    }
+
+    /// As handlers of the program's own routes find it.
+    pub(in crate::http) fn to_principal(&self) -> Principal {
+        let principal = Principal::new(self.principal.clone());
+        match self.role {
+            Some(Role::Reads) => principal.reads_only(),
+            Some(Role::Administers) => principal.administers(),
+            Some(Role::Acts) | None => principal,
         }
     }
 }
 
+/// The client of a request, as the program that serves finds it out; without its authentication, by
+/// its key.
+///
+/// # Errors
+/// 401 without a valid key where one is needed; with an authentication, what that fails with.
+pub async fn authenticate(
+    authentication: Option<&Authentication>,
+    keys: &Keys,
+    head: &Parts,
+) -> Result<Client, Error> {
+    let path = head.uri.path();
+    match authentication {
+        Some(authentication) if !FREE.contains(&path) => {
+            let principal = authentication.principal(head.clone()).await?;
+            Ok(Client::of(&principal))
+        }
+        Some(_) => Ok(Client::local()),
+        None => client(keys, &head.headers, path),
+    }
+}
+
 /// The client of a request; 401 without a valid key where one is needed.
-pub fn client(keys: &Keys, headers: &HeaderMap, path: &str) -> Result<Client, Error> {
+fn client(keys: &Keys, headers: &HeaderMap, path: &str) -> Result<Client, Error> {
     if keys.is_open() || FREE.contains(&path) {
         return Ok(Client::local());
     }
@@ -88,6 +145,7 @@ pub fn client(keys: &Keys, headers: &HeaderMap, path: &str) -> Result<Client, Er
     Ok(Client {
         principal: principal.ok_or_else(|| unknown("The x-api-key is not one of this server"))?,
         is_known: true,
+        role: None,
     })
 }
 

@@ -54,6 +54,29 @@ pub struct Shared {
     pub cut: CancellationToken,
 }
 
+impl Shared {
+    /// What requests need whose handlers call `services`.
+    pub fn new(
+        services: Services,
+        options: Options,
+        drain: CancellationToken,
+        cut: CancellationToken,
+    ) -> Self {
+        Self {
+            responses: services.runs().memory().clone(),
+            services,
+            slots: Slots::new(options.max_requests),
+            bodies: Budget::new(options.body_memory),
+            streams: Arc::new(Semaphore::new(options.max_streams)),
+            sockets: TaskTracker::new(),
+            stream_shares: Shares::of(options.max_streams),
+            drain,
+            cut,
+            options,
+        }
+    }
+}
+
 /// An event stream or a deferred response that is open.
 pub struct StreamSlot {
     _slot: OwnedSemaphorePermit,
@@ -142,7 +165,7 @@ impl Call {
     /// Whose crons lists show; `None` for all, which are also those of principals without a key.
     pub fn viewer_of_crons(&self) -> Option<Arc<str>> {
         self.viewer()
-            .filter(|principal| !self.shared.options.admins.contains(principal))
+            .filter(|_| !self.client.administers(&self.shared.options.admins))
     }
 
     /// The JSON body.

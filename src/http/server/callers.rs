@@ -35,7 +35,7 @@ impl Callers {
         let headers = request.headers();
         let host = hosts::of_request(request.uri(), headers)?;
         let path = request.uri().path();
-        if options.keys.is_open() && !options.hosts.allow(host.as_ref(), path) {
+        if options.is_open() && !options.hosts.allow(host.as_ref(), path) {
             let named = match request.uri().authority() {
                 Some(authority) => authority.as_str().to_owned(),
                 None => headers.get(HOST).map(text).unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::{convert::Infallible, sync::Arc};
 use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode, Version,
-    body::{Body as _, Incoming},
+    body::Body as _,
     header::{CONNECTION, CONTENT_LENGTH, CONTENT_LOCATION, HOST, HeaderValue, LOCATION, ORIGIN},
     http::{request::Parts, uri::PathAndQuery},
     upgrade::OnUpgrade,
@@ -16,12 +16,16 @@ use uuid::Uuid;
 
 use super::{
     auth::{self, Client},
+    bodies::RequestBody,
     body::{self, Body},
     call::{Call, Shared},
     callers::Callers,
     connection::Connection,
     error::Error,
+    foreign::Foreign,
     hosts,
+    own::OwnRoutes,
+    panics::panic_text,
     progress::{Guarded, Progress},
     request_body::{Source, Unread},
     router::{Found, Routes},
@@ -39,32 +43,73 @@ use crate::{
 /// About what a request takes in memory besides its head and its body.
 const REQUEST_MEMORY: usize = 16 << 10;
 
+/// How requests of the program's own routes are called in metrics and traces.
+const OWN_ROUTES: &str = "(routes of the program)";
+
 /// Takes each request to its handler.
 pub struct Dispatcher {
+    inner: Arc<Inner>,
+    /// The same within the layers of the program, if it has any.
+    layered: Option<Foreign>,
+    callers: Callers,
+}
+
+/// What is within the layers of the program.
+struct Inner {
     shared: Arc<Shared>,
     routes: Routes,
-    callers: Callers,
+}
+
+/// What a request takes with it through the layers of the program.
+#[derive(Clone)]
+struct Passage {
+    connection: Connection,
+    id: Arc<str>,
 }
 
 impl Dispatcher {
     pub fn new(shared: Shared) -> Self {
-        Self {
+        let inner = Arc::new(Inner {
             shared: Arc::new(shared),
             routes: Routes::new(TABLE),
+        });
+        let service = || {
+            let inner = inner.clone();
+            Foreign::of(move |mut request| {
+                let passage = request.extensions_mut().remove::<Passage>();
+                let inner = inner.clone();
+                Box::pin(async move {
+                    match passage {
+                        Some(Passage { connection, id }) => {
+                            inner.carry_out(connection, request, id).await
+                        }
+                        // A layer has made a request of its own.
+                        None => Error::internal(
+                            &"a layer of the program dropped the extensions of a request",
+                        )
+                        .into_response(),
+                    }
+                })
+            })
+        };
+        Self {
+            layered: inner.shared.options.own.layered(service),
+            inner,
             callers: Callers::default(),
         }
     }
 
     pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        &self.inner.shared
     }
 
     /// The response to a request.
     pub async fn handle(
         self: Arc<Self>,
         connection: Connection,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
     ) -> Result<Response<Guarded>, Infallible> {
+        let options = &self.shared().options;
         let version = request.version();
         let of_connection = connection.activity.progress().clone();
         let busy = connection.activity.enter(version == Version::HTTP_2);
@@ -77,8 +122,8 @@ impl Dispatcher {
             .get(CONNECTION)
             .is_some_and(|value| value == "close");
 
-        let cors = &self.shared.options.cors;
-        let mut response = if let Err(error) = self.callers.check(&self.shared.options, &request) {
+        let cors = &options.cors;
+        let mut response = if let Err(error) = self.callers.check(options, &request) {
             error.into_response()
         } else if let Some(response) = cors.preflight(request.method(), request.headers()) {
             response
@@ -98,24 +143,34 @@ impl Dispatcher {
             *response.body_mut() = body::full(Bytes::new());
         }
         let progress = Progress::of_stream().unwrap_or(of_connection);
-        let limit = self.shared.options.stall_timeout;
+        let limit = options.stall_timeout;
         Ok(response.map(|body| Guarded::new(body, busy, progress, limit)))
     }
 
     async fn respond(
         &self,
         connection: Connection,
-        request: Request<Incoming>,
+        mut request: Request<RequestBody>,
         id: Arc<str>,
     ) -> Response<Body> {
         let begin = Instant::now();
-        let path = self.routes.template(request.uri().path());
+        let path = request.uri().path();
+        let path = match self.shared().options.own.routes_of(path) {
+            Some(_) => OWN_ROUTES,
+            None => self.inner.routes.template(path),
+        };
         let method = method_name(request.method());
         let traceparent = request.headers().get("traceparent");
         let traceparent = traceparent.and_then(|text| text.to_str().ok());
         let span = trace::request(method, path, traceparent);
-        let work = self.carry_out(connection, request, id);
-        let response = work.instrument(span.clone()).await;
+        let response = if let Some(layered) = &self.layered {
+            let passage = Passage { connection, id };
+            request.extensions_mut().insert(passage);
+            layered.respond(request).instrument(span.clone()).await
+        } else {
+            let work = self.inner.carry_out(connection, request, id);
+            work.instrument(span.clone()).await
+        };
         let status = response.status().as_u16();
         trace::responded(&span, status);
         let served = Served {
@@ -123,29 +178,42 @@ impl Dispatcher {
             method,
             status,
         };
-        let metrics = self.shared.services.runs().metrics();
+        let metrics = self.shared().services.runs().metrics();
         metrics.count_response(served, begin.elapsed());
         response
     }
+}
 
+impl Inner {
     async fn carry_out(
         &self,
         connection: Connection,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         id: Arc<str>,
     ) -> Response<Body> {
         let (mut parts, incoming) = request.into_parts();
         let incoming = Unread::new(incoming);
-        let upgrade = parts.extensions.remove::<OnUpgrade>();
+        let options = &self.shared.options;
         let path = parts.uri.path();
-        let client = if self.shared.options.is_public(path) {
+        let own = options.own.routes_of(path);
+        let is_public = match own {
+            Some(own) => own.is_public,
+            None => options.is_public(path),
+        };
+        let client = if is_public {
             Client::local()
         } else {
-            match auth::client(&self.shared.options.keys, &parts.headers, path) {
+            let authentication = options.own.authentication.as_ref();
+            match auth::authenticate(authentication, &options.keys, &parts).await {
                 Ok(client) => client,
                 Err(error) => return error.into_response(),
             }
         };
+        if let Some(own) = own {
+            let work = self.carry_out_own(own, connection, client, parts, incoming);
+            return Box::pin(work).await.unwrap_or_else(Error::into_response);
+        }
+        let upgrade = parts.extensions.remove::<OnUpgrade>();
         let (route, path) = match self.routes.find(&parts.method, parts.uri.path()) {
             Found::Route(route, path) => (route, path),
             Found::Nothing => {
@@ -166,12 +234,11 @@ impl Dispatcher {
             Ok(access) => access,
             Err(error) => return error.into_response(),
         };
+        if client.only_reads() && !slots::changes_nothing(&parts, upgrade.is_some()) {
+            return Error::reads_only().into_response();
+        }
         let handler = route.handler;
-        let payer = if client.is_known {
-            client.principal.clone()
-        } else {
-            connection.peer.clone()
-        };
+        let payer = payer(&client, &connection);
         let (slot, memory) = match self.admit(&connection, &client, &payer, &parts).await {
             Ok(admitted) => admitted,
             Err(error) => return error.into_response(),
@@ -229,6 +296,37 @@ impl Dispatcher {
         weigh(finish(ended), &self.shared.responses, &payer, only_reads).await
     }
 
+    /// The response of a route of the program.
+    async fn carry_out_own(
+        &self,
+        own: &OwnRoutes,
+        connection: Connection,
+        client: Client,
+        mut parts: Parts,
+        incoming: Unread,
+    ) -> Result<Response<Body>, Error> {
+        let only_reads = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if client.only_reads() && !only_reads {
+            return Err(Error::reads_only());
+        }
+        let payer = payer(&client, &connection);
+        let (slot, memory) = self.admit(&connection, &client, &payer, &parts).await?;
+        if client.is_known {
+            parts.extensions.insert(client.to_principal());
+        }
+        let limit = self.shared.options.body_limit;
+        let body = incoming.take().map(|body| body.limited(limit));
+        let body = body.unwrap_or_else(RequestBody::empty);
+        let request = Request::from_parts(parts, body);
+        let service = own.service.clone();
+        let work = async move {
+            let response = service.respond(request).await;
+            drop(memory);
+            Ok(response)
+        };
+        Ok(finish(slots::execute(slot, only_reads, work).await))
+    }
+
     /// Waits until a request may be worked on. While it waits, its head takes memory.
     async fn admit(
         &self,
@@ -255,6 +353,15 @@ impl Dispatcher {
         let principal = client.is_known.then_some(&client.principal);
         let slot = slots.take(&connection.slots, principal).await?;
         Ok((slot.into(), vec![memory]))
+    }
+}
+
+/// Whose share of the memory for requests a request takes.
+fn payer(client: &Client, connection: &Connection) -> Arc<str> {
+    if client.is_known {
+        client.principal.clone()
+    } else {
+        connection.peer.clone()
     }
 }
 
@@ -340,10 +447,4 @@ fn finish(ended: Result<Result<Response<Body>, Error>, JoinError>) -> Response<B
             body::text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
         }
     }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    let owned = || panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(owned).unwrap_or("no text")
 }

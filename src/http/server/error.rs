@@ -81,6 +81,12 @@ impl Error {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
+    /// 403: who sends the request may read, and nothing else.
+    pub fn reads_only() -> Self {
+        let detail = "You may read here, and change nothing";
+        Self::new(StatusCode::FORBIDDEN, detail).with_code("forbidden")
+    }
+
     /// 404 of an unknown route, and of things whose kind the response does not name.
     pub fn not_found() -> Self {
         Self::missing("Not Found")

@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use hyper::service::service_fn;
+use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
@@ -15,14 +15,14 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    bodies::RequestBody,
     call::Shared,
     connection::{Activity, Connection, Due, Socket},
     dispatch::Dispatcher,
     options::Options,
     progress::StreamExecutor,
-    slots::Slots,
 };
-use crate::{budget::Budget, contention::shares::Shares, http::Services};
+use crate::http::Services;
 
 /// Most bytes in the head of a request.
 const HEAD_LIMIT: usize = 32 << 10;
@@ -73,20 +73,8 @@ impl Server {
             .max_header_list_size(HEAD_LIMIT as u32)
             .keep_alive_interval(Duration::from_secs(20))
             .keep_alive_timeout(Duration::from_secs(20));
-        let shared = Shared {
-            responses: services.runs().memory().clone(),
-            services,
-            slots: Slots::new(options.max_requests),
-            bodies: Budget::new(options.body_memory),
-            streams: Arc::new(Semaphore::new(options.max_streams)),
-            sockets: TaskTracker::new(),
-            stream_shares: Shares::of(options.max_streams),
-            drain,
-            cut,
-            options,
-        };
         Self {
-            dispatcher: Arc::new(Dispatcher::new(shared)),
+            dispatcher: Arc::new(Dispatcher::new(Shared::new(services, options, drain, cut))),
             builder: Arc::new(builder),
             abort: CancellationToken::new(),
         }
@@ -165,7 +153,10 @@ impl Server {
                     peer,
                     slots: Arc::new(Semaphore::new(shared.options.connection_requests)),
                 };
-                service_fn(move |request| dispatcher.clone().handle(connection.clone(), request))
+                service_fn(move |request: Request<Incoming>| {
+                    let request = request.map(RequestBody::new);
+                    dispatcher.clone().handle(connection.clone(), request)
+                })
             };
             let mut connection = pin!(builder.serve_connection_with_upgrades(socket, service));
             let (mut leaving, mut idle) = (false, false);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use super::{auth::Keys, cors::Cors, hosts::Hosts};
+use super::{auth::Keys, cors::Cors, hosts::Hosts, own::Own};
 use crate::webhooks::Policy;
 
 /// Limits and switches of the server. [`Options::default`] is fit for production.
@@ -56,9 +56,16 @@ pub struct Options {
     pub public_docs: bool,
     /// Let everybody read the metrics, also without a key.
     pub public_metrics: bool,
+    /// What the program that serves adds.
+    pub own: Own,
 }
 
 impl Options {
+    /// Whether everybody may call.
+    pub fn is_open(&self) -> bool {
+        self.keys.is_open() && self.own.authentication.is_none()
+    }
+
     /// Whether a setting lets everybody read what has this path.
     pub fn is_public(&self, path: &str) -> bool {
         match path {
@@ -95,6 +102,7 @@ impl Default for Options {
             webhooks: Arc::default(),
             public_docs: false,
             public_metrics: false,
+            own: Own::default(),
         }
     }
 }

@@ -50,7 +50,7 @@ impl Progress {
     }
 
     /// Waits until a deadline was missed.
-    async fn overdue(&self, limit: Duration) {
+    pub async fn overdue(&self, limit: Duration) {
         loop {
             let now = Instant::now();
             match self.deadline() {

@@ -4,14 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::{
-    HeaderMap, StatusCode,
-    body::{Body as _, Incoming},
-    header::CONTENT_LENGTH,
-};
+use hyper::{HeaderMap, StatusCode, body::Body as _, header::CONTENT_LENGTH};
 use tokio::time::Instant;
 
-use super::{error::Error, json_size::JsonSize};
+use super::{bodies::RequestBody, error::Error, json_size::JsonSize};
 use crate::{
     budget::{Budget, Refusal, Reservation},
     value::{JsonError, Value},
@@ -56,7 +52,7 @@ pub fn received(bytes: &[u8], limits: &Limits) -> Result<Received, Error> {
 /// A body of which nothing was read. When it is dropped so, what a short one has is read all the same:
 /// hyper closes a connection with an unread body that has not come yet when the response is there, and
 /// a client whose next request meets that end has to take it for a failure.
-pub struct Unread(Option<Incoming>);
+pub struct Unread(Option<RequestBody>);
 
 /// Bytes of a body that is read although nobody wants it; the connection with a longer one is closed.
 const SHORT: u64 = 64 << 10;
@@ -64,14 +60,19 @@ const SHORT: u64 = 64 << 10;
 const SHORT_TIME: Duration = Duration::from_secs(5);
 
 impl Unread {
-    pub fn new(body: Incoming) -> Self {
+    pub fn new(body: RequestBody) -> Self {
         Self(Some(body))
+    }
+
+    /// The body, for whoever wants it otherwise.
+    pub fn take(mut self) -> Option<RequestBody> {
+        self.0.take()
     }
 }
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        let is_short = |body: &Incoming| {
+        let is_short = |body: &RequestBody| {
             let most = body.size_hint().upper();
             !body.is_end_stream() && most.is_some_and(|most| most <= SHORT)
         };
@@ -144,7 +145,7 @@ fn no_memory(refusal: Refusal) -> Error {
 /// bodies that are being read take too much memory, 400 when the connection breaks.
 async fn read(
     headers: &HeaderMap,
-    mut body: Incoming,
+    mut body: RequestBody,
     limit: usize,
     limits: &Limits,
 ) -> Result<Received, Error> {

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use hyper::{Method, Response};
+use hyper::{Method, Response, http::request::Parts};
 use parking_lot::Mutex;
 use tokio::{
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{body::Body, error::Error};
-use crate::abandon;
+use crate::{abandon, http::parse::params::Query};
 
 /// The slots of a server.
 #[derive(Debug)]
@@ -120,6 +120,15 @@ pub fn only_reads(method: &Method, path: &str) -> bool {
         .any(|end| path.ends_with(end)),
         _ => false,
     }
+}
+
+/// Whether somebody who may only read may send a request. One whose end cancels a run changes
+/// something, and so may the messages of a client that leaves HTTP.
+pub fn changes_nothing(head: &Parts, leaves_http: bool) -> bool {
+    let reads = matches!(head.method, Method::GET | Method::HEAD)
+        || only_reads(&head.method, head.uri.path());
+    let query = Query::of(head.uri.query());
+    reads && !leaves_http && query.get("cancel_on_disconnect").is_none()
 }
 
 /// Carries a request out in its slot, which is free once the head of the response is there.

@@ -1,0 +1,110 @@
+//! The server as a service of another HTTP server of the same process, with the checks and limits that
+//! its own connections have.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use hyper::{Request, Response, body::Body as HttpBody};
+use tokio::{sync::Semaphore, time::timeout};
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use super::{
+    bodies::{BoxError, RequestBody, ResponseBody},
+    call::Shared,
+    connection::{Activity, Connection},
+    dispatch::Dispatcher,
+    handover,
+    options::Options,
+};
+use crate::http::Services;
+
+/// In the extensions of a request: the address of the machine that sends it. Without keys and without
+/// an authentication of the program the memory for requests is shared by address; requests without
+/// one share one part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
+
+/// The server as a service that another HTTP server calls, such as axum's. Cheap to clone.
+#[derive(Clone)]
+pub struct Embedded {
+    dispatcher: Arc<Dispatcher>,
+    /// Another server bounds its connections: of these slots all requests have a part.
+    slots: Arc<Semaphore>,
+}
+
+impl Embedded {
+    /// A service whose handlers call `services`; `drain` and `cut` are as those of a server that
+    /// listens.
+    pub(crate) fn new(
+        services: Services,
+        options: Options,
+        drain: CancellationToken,
+        cut: CancellationToken,
+    ) -> Self {
+        let slots = Arc::new(Semaphore::new(options.max_requests));
+        let shared = Shared::new(services, options, drain, cut);
+        Self {
+            dispatcher: Arc::new(Dispatcher::new(shared)),
+            slots,
+        }
+    }
+
+    /// Waits for the ends of the connections that speak another protocol, as long as the last
+    /// responses may take.
+    pub(crate) async fn ended(&self) {
+        let shared = self.dispatcher.shared();
+        shared.sockets.close();
+        let limit = shared.options.last_responses;
+        timeout(limit, shared.sockets.wait()).await.ok();
+    }
+
+    async fn respond(self, request: Request<RequestBody>) -> Response<ResponseBody> {
+        let peer = request.extensions().get::<Peer>().copied();
+        let activity = Activity::new();
+        let progress = activity.progress().clone();
+        let connection = Connection {
+            activity,
+            peer: peer.map_or_else(
+                || "embedded".into(),
+                |Peer(address)| address.to_canonical().to_string().into(),
+            ),
+            slots: self.slots.clone(),
+        };
+        let stall = self.dispatcher.shared().options.stall_timeout;
+        let Ok(response) = self.dispatcher.handle(connection, request).await;
+        response.map(|body| handover::in_time(body, progress, stall))
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").finish_non_exhaustive()
+    }
+}
+
+impl<B> Service<Request<B>> for Embedded
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let response = self.clone().respond(request.map(RequestBody::new));
+        response.map(Ok).boxed()
+    }
+}

@@ -1,0 +1,133 @@
+//! Bodies that another server of the process writes: what they take of this one is free in time,
+//! whatever their clients do.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use super::{
+    bodies::ResponseBody,
+    body::BrokenOff,
+    progress::{Guarded, Progress},
+};
+
+/// Bodies of no more bytes are handed over whole.
+const SMALL: u64 = 64 << 10;
+
+enum Step {
+    Frame(Result<Frame<Bytes>, BrokenOff>),
+    End,
+}
+
+/// A body that comes from a task.
+struct HandedOver {
+    steps: mpsc::Receiver<Step>,
+    size: Option<u64>,
+    has_ended: bool,
+}
+
+/// The body, which breaks off when its client takes nothing of it for `stall`. Only the other server can
+/// close the connection, but memory and slots that the response has of this one are free then.
+pub fn in_time(mut body: Guarded, progress: Arc<Progress>, stall: Duration) -> ResponseBody {
+    let size = body.size_hint().exact();
+    if size.is_some_and(|size| size <= SMALL) {
+        return ResponseBody::of(body.boxed_unsync());
+    }
+    let (send, steps) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let passing = async {
+            // A frame is asked for once the one before was taken.
+            while let Ok(free) = send.reserve().await {
+                match body.frame().await {
+                    Some(frame) => free.send(Step::Frame(frame)),
+                    None => return free.send(Step::End),
+                }
+            }
+        };
+        tokio::select! {
+            () = passing => {}
+            () = send.closed() => {}
+            () = progress.overdue(stall) => {}
+        }
+    });
+    let handed_over = HandedOver {
+        steps,
+        size,
+        has_ended: false,
+    };
+    ResponseBody::of(handed_over.boxed_unsync())
+}
+
+impl HttpBody for HandedOver {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let step = ready!(self.steps.poll_recv(cx));
+        if let Some(Step::Frame(Ok(frame))) = step {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        self.has_ended = true;
+        Poll::Ready(match step {
+            Some(Step::End) => None,
+            _ => Some(Err(BrokenOff)),
+        })
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.size
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::server::{body, connection::Activity};
+
+    fn handed_over(bytes: usize) -> (Pin<Box<ResponseBody>>, Arc<Activity>) {
+        let activity = Activity::new();
+        let stall = Duration::from_secs(30);
+        let progress = activity.progress().clone();
+        let whole = body::full(vec![b'x'; bytes]);
+        let guarded = Guarded::new(whole, activity.enter(false), progress.clone(), stall);
+        (Box::pin(in_time(guarded, progress, stall)), activity)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_arrives_as_it_was_and_keeps_its_size() {
+        let (body, _activity) = handed_over(200_000);
+        assert_eq!(body.size_hint().exact(), Some(200_000));
+        assert_eq!(body.collect().await.unwrap().to_bytes().len(), 200_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_of_which_nothing_is_taken_breaks_off() {
+        let (mut body, _activity) = handed_over(200_000);
+        assert!(body.frame().await.unwrap().is_ok());
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        let mut frames = vec![];
+        while let Some(frame) = body.frame().await {
+            frames.push(frame.is_ok());
+        }
+        assert_eq!(
+            frames,
+            [true, false],
+            "the one that was ready, and the break"
+        );
+    }
+}
