@@ -1,4 +1,4 @@
-//! A chat agent with tools, one of which interrupts for a human before it acts.
+//! A chat agent with tools, one of which waits for a human's approval before it acts.
 //!
 //! ```sh
 //! cargo run --example chat_agent                       # scripted, no network needed
@@ -22,94 +22,27 @@
 //! ```sh
 //! say '{"assistant_id": "agent", "stream_mode": ["updates"],
 //!   "input": {"messages": [{"role": "user", "content": "Write a letter to Ada"}]}}'
-//! say '{"assistant_id": "agent", "stream_mode": ["updates"], "command": {"resume": true}}'
+//! say '{"assistant_id": "agent", "stream_mode": ["updates"],
+//!   "command": {"resume": {"decisions": [{"type": "approve"}]}}}'
 //! ```
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use backstitch::{
-    Server,
-    graph::{Compiled, Invalid},
-    prelude::*,
-};
-
-#[derive(State)]
-struct Chat {
-    #[state(messages)]
-    messages: Vec<Message>,
-    /// How often the model was called.
-    #[state(merge = add)]
-    turns: u32,
-}
-
-fn add(old: u32, new: u32) -> u32 {
-    old + new
-}
+use backstitch::{Server, prelude::*};
 
 /// Looks up the weather in a city.
-#[derive(Deserialize, JsonSchema)]
-struct Weather {
-    city: String,
-}
-
-async fn weather(Weather { city }: Weather, ctx: Ctx) -> Result<String> {
+#[tool]
+async fn weather(city: String, ctx: Ctx) -> String {
     ctx.emit(json!({"looking_up": city}));
-    Ok(format!("21 °C and clear in {city}"))
+    format!("21 °C and clear in {city}")
 }
 
-/// Sends a letter, after a human has agreed.
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Letter {
-    to: String,
-    text: String,
-}
-
-async fn send_letter(letter: Letter, ctx: Ctx) -> Result<String> {
-    let question = json!({"question": "Send this letter?", "letter": letter});
-    let yes: bool = ctx.interrupt(question).await;
-    if !yes {
-        return Ok("The human said no.".to_owned());
-    }
+/// Sends a letter.
+#[tool]
+async fn send_letter(to: String, text: String, ctx: Ctx) -> Result<String> {
     // Whatever happens later, a finished step is not done twice.
-    let receipt = ctx
-        .step("post", async { Ok(format!("Posted to {}.", letter.to)) })
-        .await?;
-    Ok(receipt)
-}
-
-async fn agent(
-    chat: Chat,
-    model: Dep<dyn ChatModel>,
-    tools: Dep<Vec<Arc<Tool>>>,
-    ctx: Ctx,
-) -> Result<Update<Chat>> {
-    let reply = ctx.chat(&*model, &chat.messages, &tools).await?;
-    Ok(Chat::update().messages(reply).turns(1u32))
-}
-
-/// One task per tool call; nothing left to call means that the reply is ready.
-fn pending_calls(chat: &Chat) -> Vec<Target> {
-    let last = chat.messages.last();
-    match last.map(Message::tool_calls).unwrap_or_default() {
-        calls if calls.is_empty() => vec![goto(END)],
-        calls => calls.iter().map(|c| goto("tools").with(c)).collect(),
-    }
-}
-
-fn graph(model: Arc<dyn ChatModel>) -> Result<Arc<Compiled>, Invalid> {
-    let tools = vec![tool("weather", weather), tool("send_letter", send_letter)];
-    let patient = NodeOpts::new()
-        .retry(Retry::times(3))
-        .timeout(Duration::from_secs(300));
-    Graph::<Chat>::new()
-        .provide(model)
-        .provide(Arc::new(tools.clone()))
-        .node_with("agent", agent, patient)
-        .node("tools", tool_node(tools))
-        .edge(START, "agent")
-        .route("agent", pending_calls, ["tools", END])
-        .edge("tools", "agent")
-        .build()
+    let posted = async { Ok(format!("Posted to {to}: {text}")) };
+    ctx.step("post", posted).await
 }
 
 /// A scripted model: calls the tool that a message names and repeats its result.
@@ -144,8 +77,15 @@ fn model() -> Result<Arc<dyn ChatModel>> {
     Ok(Arc::new(script.pace(Duration::from_millis(30))))
 }
 
+fn graph() -> Result<Arc<Compiled>> {
+    let agent = agent(model()?)
+        .tools([weather(), send_letter()])
+        .prompt("Be brief.")
+        .approve(["send_letter"]);
+    Ok(agent.build()?)
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let graph = model().and_then(|model| Ok(graph(model)?));
-    Server::new().graph("agent", graph).run().await
+    Server::new().graph("agent", graph()).run().await
 }

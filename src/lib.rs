@@ -99,6 +99,7 @@ extern crate self as backstitch;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+pub mod agent;
 pub mod channel;
 pub mod checkpoint;
 pub mod extract;

@@ -16,10 +16,12 @@ mod embeddings;
 pub mod mcp;
 #[cfg(feature = "openai")]
 pub mod openai;
+mod options;
 mod scripted;
-mod tools;
+pub(crate) mod tools;
 
 pub use embeddings::Embeddings;
+pub use options::{CallOptions, ReplySchema, ToolChoice, complete};
 pub use scripted::ScriptedModel;
 pub use tools::{
     Call, IntoToolOutput, Tool, ToolDefinition, ToolNode, ToolOutput, ToolResult, run_tool, tool,
@@ -61,6 +63,22 @@ pub trait ChatModel: Send + Sync + 'static {
     /// the first piece is awaited, and dropping the stream stops the model.
     fn stream(&self, messages: &[Message], tools: &[Arc<Tool>]) -> Tokens;
 
+    /// As [`stream`](Self::stream), with options. Models without options ignore them.
+    fn stream_with(
+        &self,
+        messages: &[Message],
+        tools: &[Arc<Tool>],
+        options: &CallOptions,
+    ) -> Tokens {
+        let _ = options;
+        self.stream(messages, tools)
+    }
+
+    /// Whether the model follows [`CallOptions::schema`] in replies without tool calls.
+    fn follows_schemas(&self) -> bool {
+        false
+    }
+
     /// What clients are told about who replies: the kind of model.
     fn name(&self) -> &str {
         "ChatModel"
@@ -69,6 +87,33 @@ pub trait ChatModel: Send + Sync + 'static {
     /// Who serves it, for example `openai`.
     fn provider(&self) -> Option<&str> {
         None
+    }
+}
+
+impl<M: ChatModel + ?Sized> ChatModel for Arc<M> {
+    fn stream(&self, messages: &[Message], tools: &[Arc<Tool>]) -> Tokens {
+        (**self).stream(messages, tools)
+    }
+
+    fn stream_with(
+        &self,
+        messages: &[Message],
+        tools: &[Arc<Tool>],
+        options: &CallOptions,
+    ) -> Tokens {
+        (**self).stream_with(messages, tools, options)
+    }
+
+    fn follows_schemas(&self) -> bool {
+        (**self).follows_schemas()
+    }
+
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn provider(&self) -> Option<&str> {
+        (**self).provider()
     }
 }
 
@@ -84,6 +129,21 @@ impl Ctx {
         messages: &[Message],
         tools: &[Arc<Tool>],
     ) -> anyhow::Result<Message> {
+        let options = CallOptions::new();
+        self.chat_with(model, messages, tools, &options).await
+    }
+
+    /// As [`chat`](Self::chat), with options.
+    ///
+    /// # Errors
+    /// As [`chat`](Self::chat).
+    pub async fn chat_with<M: ChatModel + ?Sized>(
+        &self,
+        model: &M,
+        messages: &[Message],
+        tools: &[Arc<Tool>],
+        options: &CallOptions,
+    ) -> anyhow::Result<Message> {
         let shown = || messages.iter().cloned().map(Value::from).collect();
         let call = ModelCall {
             id: uuid::Uuid::now_v7(),
@@ -91,7 +151,8 @@ impl Ctx {
             provider: model.provider().map(Arc::from),
             messages: self.reports().then(shown),
         };
-        self.forward(call, model.stream(messages, tools)).await
+        let reply = model.stream_with(messages, tools, options);
+        self.forward(call, reply).await
     }
 }
 

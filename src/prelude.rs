@@ -13,6 +13,7 @@ pub use serde_json::json;
 pub use crate::llm::openai;
 pub use crate::{
     Result,
+    agent::agent,
     error::Raised,
     extract::{Arg, Config, Ctx, Dep, Failure, View},
     graph::{Cache, Compiled, END, Graph, Invalid, Names, NodeOpts, Persist, Retry, START},

@@ -292,6 +292,26 @@ impl Ctx {
         })
     }
 
+    /// As [`interrupt`](Self::interrupt), for resume values that have to be more than well-formed: one that `check`
+    /// refuses fails the task with its error and leaves the interrupt open.
+    pub fn interrupt_checked<T: Send + 'static>(
+        &self,
+        value: impl Serialize,
+        check: impl FnOnce(&Value) -> anyhow::Result<T> + Send + 'static,
+    ) -> BoxFuture<'static, T> {
+        let task = self.task.clone();
+        let resumed = self.interrupt::<Value>(value);
+        Box::pin(async move {
+            match check(&resumed.await) {
+                Ok(resume) => resume,
+                Err(error) => {
+                    task.host.refuse(&task, error).await;
+                    futures::future::pending().await
+                }
+            }
+        })
+    }
+
     /// Runs `work` once per task: a replay after an interrupt or a crash returns the stored
     /// result. Its key is the name and the number of earlier uses of the name in this task.
     ///

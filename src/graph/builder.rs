@@ -10,7 +10,8 @@ use std::{
 use schemars::JsonSchema;
 
 use super::{
-    Body, ChannelSpec, Compiled, Invalid, Names, NodeOpts, Persist, Retry, Route, assemble, check,
+    Body, ChannelSpec, Compiled, Invalid, Names, NodeOpts, Persist, Problem, Retry, Route,
+    assemble, check,
 };
 use crate::extract::Requires;
 
@@ -48,6 +49,8 @@ pub(super) struct Draft {
     pub retry: Vec<Retry>,
     pub context: Option<serde_json::Value>,
     pub deps: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
+    /// What whoever drafted the graph found wrong.
+    pub problems: Vec<Problem>,
 }
 
 /// A node as the author added it.
@@ -191,6 +194,12 @@ impl<S> Graph<S> {
     /// [`Config<T>`](crate::extract::Config).
     pub fn context<T: JsonSchema>(mut self) -> Self {
         self.draft.context = Some(schemars::schema_for!(T).to_value());
+        self
+    }
+
+    /// Adds a problem, which `build` reports.
+    pub(crate) fn problem(mut self, problem: Problem) -> Self {
+        self.draft.problems.push(problem);
         self
     }
 

@@ -130,7 +130,7 @@ pub enum Problem {
 pub(super) fn check(draft: &Draft) -> Vec<Problem> {
     let mut check = Check {
         draft,
-        problems: Vec::new(),
+        problems: draft.problems.clone(),
     };
     check.channels();
     check.nodes();

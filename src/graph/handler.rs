@@ -76,6 +76,15 @@ impl<S> IntoOutput<S> for () {
     }
 }
 
+/// A node may name its channels at run time.
+impl<S> IntoOutput<S> for Output {
+    const COMMANDS: bool = true;
+
+    fn into_output(self) -> anyhow::Result<Output> {
+        Ok(self)
+    }
+}
+
 impl<S> IntoOutput<S> for Target {
     const COMMANDS: bool = true;
 

@@ -76,6 +76,30 @@ impl<S: State> Graph<S> {
         }
     }
 
+    /// Adds the channels of `V` that the graph does not have yet, for nodes and routes that read them as `V`.
+    pub fn extend<V: State>(self) -> Self {
+        V::channels().into_iter().fold(self, Self::with_channel)
+    }
+
+    /// Adds a channel unless the graph has one of its name.
+    pub(crate) fn with_channel(mut self, channel: crate::state::Channel) -> Self {
+        let channels = &mut self.draft.channels;
+        if channels.iter().all(|spec| *spec.name != *channel.name) {
+            channels.push(ChannelSpec {
+                name: channel.name.into(),
+                kind: channel.kind,
+                schema: (channel.schema)(),
+            });
+        }
+        self
+    }
+
+    /// The names of the channels so far.
+    pub(crate) fn channel_names(&self) -> Vec<Arc<str>> {
+        let channels = self.draft.channels.iter();
+        channels.map(|spec| spec.name.clone()).collect()
+    }
+
     /// Adds a node: a plain `async fn` of up to four parameters, see [`Handler`].
     pub fn node<Args: 'static>(
         self,

@@ -5,7 +5,7 @@ use std::{env, sync::Arc, time::Duration};
 use async_openai::{config::OpenAIConfig, error::OpenAIError, traits::RequestOptionsBuilder};
 use futures::StreamExt;
 
-use super::{ChatModel, Error, Tokens, Tool};
+use super::{CallOptions, ChatModel, Error, Tokens, Tool};
 use crate::{message::Message, trace};
 
 mod embeddings;
@@ -102,7 +102,16 @@ fn set(name: &str) -> Option<String> {
 
 impl ChatModel for Client {
     fn stream(&self, messages: &[Message], tools: &[Arc<Tool>]) -> Tokens {
-        let request = request::request(&self.model, messages, tools);
+        self.stream_with(messages, tools, &CallOptions::new())
+    }
+
+    fn stream_with(
+        &self,
+        messages: &[Message],
+        tools: &[Arc<Tool>],
+        options: &CallOptions,
+    ) -> Tokens {
+        let request = request::request(&self.model, messages, tools, options);
         let (client, base) = (self.client.clone(), self.base.clone());
         let traceparent = trace::traceparent();
         Box::pin(async_stream::try_stream! {

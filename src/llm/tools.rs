@@ -12,8 +12,8 @@ use crate::{
     value::{Map, Value},
 };
 
-mod definition;
-mod node;
+pub(crate) mod definition;
+pub(crate) mod node;
 mod output;
 
 pub use definition::ToolDefinition;

@@ -7,6 +7,7 @@
     reason = "a panic is the failure of the test"
 )]
 
+mod agents;
 mod assistants;
 mod failures;
 mod inside;

@@ -40,6 +40,7 @@ const ROOMS: &[(&str, u8)] = &[
     ("extract", 3),
     ("engine", 4),
     ("llm", 4),
+    ("agent", 5),
     ("tree", 5),
     ("stream", 5),
     ("store", 5),

@@ -2,7 +2,6 @@
 
 use std::{future::Future, sync::Arc};
 
-use anyhow::Context;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -82,8 +81,14 @@ impl ToolDefinition {
 }
 
 fn arguments<Args: DeserializeOwned>(args: &Value) -> anyhow::Result<Args> {
-    value::from_value(args).context("the arguments do not fit")
+    let read = value::from_value(args);
+    read.map_err(|error| Unusable(format!("the arguments do not fit: {error}")).into())
 }
+
+/// Why a call does not reach its tool: models get such errors in any case.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unusable(pub String);
 
 /// The schema of an object in the form that models take, and its description.
 pub(crate) fn schema<T: JsonSchema>() -> (serde_json::Value, String) {

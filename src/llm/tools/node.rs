@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{Tool, ToolOutput, shown};
+use super::{Tool, ToolOutput, definition::Unusable, shown};
 use crate::{
     extract::{Arg, Ctx, FromTask, Rejection, Report, Requires},
     graph::{Handler, IntoOutput, Output},
@@ -162,8 +162,12 @@ pub async fn run_tool(tools: &[Arc<Tool>], call: &ToolCall, ctx: Ctx) -> ToolRes
 /// The message that tells a model of a call that failed.
 pub(crate) fn failure(call: &ToolCall, error: &anyhow::Error) -> ToolResult {
     tracing::debug!(tool = %call.name, error = format!("{error:#}"), "a tool failed");
-    let message = message(call, format!("Error: {error:#}"));
-    ToolResult::new(message.with_field("status", "error"))
+    ToolResult::new(error_message(call, format!("Error: {error:#}")))
+}
+
+/// The message in place of the result of a call that failed or did not run.
+pub(crate) fn error_message(call: &ToolCall, text: impl Into<String>) -> Message {
+    message(call, text.into()).with_field("status", "error")
 }
 
 /// A tool's message with this content.
@@ -171,11 +175,6 @@ pub(crate) fn message(call: &ToolCall, content: impl Into<Value>) -> Message {
     let id = call.id.clone().unwrap_or_default();
     Message::tool(content, id).with_name(call.name.clone())
 }
-
-/// Why a call did not reach its tool; such errors are for the model in any case.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Unusable(pub String);
 
 /// As [`run_tool`], with the error of the tool.
 pub(crate) async fn try_tool(

@@ -89,10 +89,11 @@ fn a_state_shows_its_values_and_a_list_of_threads_where_they_are() {
 fn a_graph_is_drawn_as_text_and_as_mermaid() {
     let (server, _) = bundled();
     insta::assert_snapshot!(shown(&mut at(&server, &["graph", "chat"])), @r#"
-    __start__ → agent
-    agent ⇢ tools
-    agent ⇢ __end__
-    tools → agent
+    __start__ → model
+    model ⇢ tools
+    model ⇢ __end__
+    model ⇢ model
+    tools → model
     "#);
     let mermaid = shown(&mut at(&server, &["graph", "chat", "--mermaid"]));
     insta::assert_snapshot!(mermaid, @r#"

@@ -1,0 +1,221 @@
+//! The node that calls the agent's model, and what it makes of the reply.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    hooks::{JUMP, jumped},
+    limits::{self, Limit},
+    progress::{Jump, Progress, unusable_replies},
+    response::{RESPONSE, Response},
+};
+use crate::{
+    extract::{Ctx, FromTask},
+    graph::Output,
+    llm::{CallOptions, ChatModel, Tool, ToolChoice, tools::node::error_message},
+    message::{Message, Role, ToolCall},
+    value::{Map, Value},
+};
+
+type MakePrompt = dyn Fn(&Ctx) -> anyhow::Result<String> + Send + Sync;
+
+/// Instructions of a model.
+#[derive(Clone)]
+pub enum Prompt {
+    /// Always the same.
+    Text(Arc<str>),
+    /// Made for each call.
+    Made(Arc<MakePrompt>),
+}
+
+/// What the node has.
+pub(super) struct ModelStep {
+    pub model: Arc<dyn ChatModel>,
+    pub options: CallOptions,
+    pub prompt: Option<Prompt>,
+    pub tools: Vec<Arc<Tool>>,
+    pub response: Option<Arc<Response>>,
+    pub corrections: usize,
+    pub model_calls: Option<Limit>,
+    pub tool_calls: Vec<(Option<Arc<str>>, Limit)>,
+    pub last_messages: Option<usize>,
+    pub name: Option<Arc<str>>,
+}
+
+/// The last replies of the model could not be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the model has sent {0} replies in a row that cannot be used: see the last messages")]
+struct Unusable(usize);
+
+impl ModelStep {
+    pub async fn run(self: Arc<Self>, ctx: Ctx) -> anyhow::Result<Output> {
+        let state = ctx.input().as_map().cloned().unwrap_or_default();
+        let messages = Progress::from_task(&ctx)?.messages;
+        let mut output = Output::default();
+        if jumped(&ctx) {
+            output.writes.push((JUMP.into(), Value::Null));
+        }
+        if let Some(limit) = &self.model_calls
+            && let Some(message) = limits::check_model(limit, &state)?
+        {
+            return Ok(ending(output, vec![message]));
+        }
+        let by_tool = self.response_tool();
+        let name = by_tool.map(|tool| Arc::from(tool.name()));
+        let unusable = unusable_replies(&messages, name.as_ref());
+        if unusable > self.corrections {
+            return Err(Unusable(unusable).into());
+        }
+        let reply = self.call(&ctx, &messages).await?;
+        if self.model_calls.is_some() {
+            output.writes.extend(limits::count_model(&state));
+        }
+        self.read(reply, &state, output)
+    }
+
+    /// The tool by which the model returns a response.
+    pub fn response_tool(&self) -> Option<&Arc<Tool>> {
+        let response = self.response.as_ref()?;
+        (!self.model.follows_schemas()).then_some(&response.tool)
+    }
+
+    async fn call(&self, ctx: &Ctx, messages: &[Message]) -> anyhow::Result<Message> {
+        let mut request = Vec::with_capacity(messages.len() + 1);
+        let prompt = match &self.prompt {
+            None => None,
+            Some(Prompt::Text(text)) => Some(text.to_string()),
+            Some(Prompt::Made(make)) => Some(make(ctx)?),
+        };
+        request.extend(prompt.map(Message::system));
+        let shown = match self.last_messages {
+            Some(most) => last(messages, most),
+            None => messages,
+        };
+        with_results(shown, &mut request);
+        let mut tools = self.tools.clone();
+        let mut options = self.options.clone();
+        if let Some(tool) = self.response_tool() {
+            tools.push(tool.clone());
+            options.tool_choice = ToolChoice::Any;
+        } else if let Some(response) = &self.response {
+            options.schema = Some(response.schema());
+        }
+        let reply = ctx
+            .chat_with(&*self.model, &request, &tools, &options)
+            .await?;
+        Ok(match &self.name {
+            Some(name) => reply.with_name(name.clone()),
+            None => reply,
+        })
+    }
+
+    /// Writes the reply, and what follows from it at once: results of calls that do not run, and the response.
+    fn read(&self, reply: Message, state: &Map, mut output: Output) -> anyhow::Result<Output> {
+        let calls = reply.tool_calls();
+        let mut messages = unreadable_calls(&reply);
+        if let Some(response) = &self.response {
+            let outcome = if self.response_tool().is_some() {
+                response.of_calls(&calls)
+            } else if calls.is_empty() && messages.is_empty() {
+                Some(response.of_text(&reply.text()))
+            } else {
+                None
+            };
+            let found = outcome.map(|outcome| {
+                messages.extend(outcome.messages);
+                outcome.response
+            });
+            // A response of an earlier turn does not survive into this one.
+            let found = found.flatten().unwrap_or_default();
+            output.writes.push((RESPONSE.into(), found));
+        }
+        let of_tools = |call: &ToolCall| {
+            self.response_tool()
+                .is_none_or(|tool| tool.name() != &*call.name)
+        };
+        let calls: Vec<ToolCall> = calls.into_iter().filter(of_tools).collect();
+        let checked = limits::check_tools(&self.tool_calls, state, &calls)?;
+        output.writes.extend(checked.counts);
+        messages.extend(checked.messages);
+        messages.insert(0, reply);
+        if checked.ends {
+            return Ok(ending(output, messages));
+        }
+        write_messages(&mut output, messages);
+        Ok(output)
+    }
+}
+
+fn write_messages(output: &mut Output, messages: Vec<Message>) {
+    let messages = messages.into_iter().map(Value::from).collect();
+    output
+        .writes
+        .push(("messages".into(), Value::list(messages)));
+}
+
+/// An output with which the agent ends.
+fn ending(mut output: Output, messages: Vec<Message>) -> Output {
+    output.writes.retain(|(name, _)| &**name != JUMP);
+    // A plain enum always has a text form.
+    let end = crate::value::to_value(&Jump::End).unwrap_or_default();
+    output.writes.push((JUMP.into(), end));
+    write_messages(&mut output, messages);
+    output
+}
+
+/// Results of calls with arguments that cannot be read.
+fn unreadable_calls(reply: &Message) -> Vec<Message> {
+    let calls = reply.get("invalid_tool_calls").and_then(Value::as_list);
+    let results = calls.unwrap_or_default().iter().filter_map(|call| {
+        let text = |key: &str| call.get(key).and_then(Value::as_str);
+        let call = ToolCall {
+            id: Some(text("id")?.into()),
+            name: text("name").unwrap_or("unknown").into(),
+            args: Value::Null,
+        };
+        let why = text("error").unwrap_or_default();
+        let text = format!("Not run: the arguments are not a JSON object ({why}). Call it anew with the whole arguments.");
+        Some(error_message(&call, text))
+    });
+    results.collect()
+}
+
+/// The last messages, from one of a human on if there is one among them: results of tools do not lose their calls.
+pub(super) fn last(messages: &[Message], most: usize) -> &[Message] {
+    let first = messages.len().saturating_sub(most);
+    if first == 0 {
+        return messages;
+    }
+    let of_human = |message: &Message| message.role() == Role::Human;
+    let begin = match messages[first..].iter().position(of_human) {
+        Some(at) => first + at,
+        None => messages[..first].iter().rposition(of_human).unwrap_or(0),
+    };
+    &messages[begin..]
+}
+
+/// Adds messages to a request. Models refuse calls without a result: a run that was cancelled, or an edited
+/// conversation, may have such.
+fn with_results(messages: &[Message], request: &mut Vec<Message>) {
+    let results = messages.iter().filter_map(Message::tool_call_id);
+    let results: HashSet<&str> = results.collect();
+    for message in messages {
+        request.push(message.clone());
+        let missing: Vec<ToolCall> = message
+            .tool_calls()
+            .into_iter()
+            .filter(|call| call.id.as_deref().is_some_and(|id| !results.contains(id)))
+            .collect();
+        let unreadable = unreadable_calls(message);
+        let unreadable = unreadable.into_iter().filter(|result| {
+            result
+                .tool_call_id()
+                .is_some_and(|id| !results.contains(id))
+        });
+        request.extend(unreadable);
+        request.extend(
+            missing
+                .iter()
+                .map(|call| error_message(call, "This call was not run.")),
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Options of a call of a chat model, and calls whose reply is not streamed to clients.
+
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+
+use super::{ChatModel, Tool};
+use crate::message::{AiChunk, Message};
+
+/// Whether a model calls tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The model chooses.
+    #[default]
+    Auto,
+    /// The model calls no tool.
+    None,
+    /// The model calls at least one tool.
+    Any,
+    /// The model calls this tool.
+    Tool(Arc<str>),
+}
+
+/// A JSON schema that a whole reply follows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplySchema {
+    /// Its name, for the provider.
+    pub name: Arc<str>,
+    /// The schema.
+    pub schema: serde_json::Value,
+}
+
+/// Options of a call. What is not set is the provider's default; a model that cannot do what is set ignores it or
+/// fails, as its provider does.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use = "options do nothing until a model is called with them"]
+pub struct CallOptions {
+    /// How much chance there is in a reply.
+    pub temperature: Option<f32>,
+    /// The longest reply, in tokens.
+    pub max_tokens: Option<u32>,
+    /// Texts at which the reply ends.
+    pub stop: Vec<String>,
+    /// The seed of what is random.
+    pub seed: Option<i64>,
+    /// Whether tools are called.
+    pub tool_choice: ToolChoice,
+    /// The schema of a reply that calls no tools.
+    pub schema: Option<ReplySchema>,
+}
+
+impl CallOptions {
+    /// Nothing set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How much chance there is in a reply.
+    pub fn temperature(mut self, temperature: f32) -> Self {
+        self.temperature = Some(temperature);
+        self
+    }
+
+    /// The longest reply, in tokens.
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.max_tokens = Some(tokens);
+        self
+    }
+
+    /// A text at which the reply ends; several may be set.
+    pub fn stop(mut self, text: impl Into<String>) -> Self {
+        self.stop.push(text.into());
+        self
+    }
+
+    /// The seed of what is random.
+    pub fn seed(mut self, seed: i64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Whether tools are called.
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
+        self.tool_choice = choice;
+        self
+    }
+}
+
+/// Calls a model and returns its whole reply, of which no client gets pieces.
+///
+/// # Errors
+/// The model's error, or a reply without a piece.
+pub async fn complete<M: ChatModel + ?Sized>(
+    model: &M,
+    messages: &[Message],
+    tools: &[Arc<Tool>],
+    options: &CallOptions,
+) -> anyhow::Result<Message> {
+    let mut pieces = model.stream_with(messages, tools, options);
+    let mut whole: Option<AiChunk> = None;
+    while let Some(piece) = pieces.try_next().await? {
+        match &mut whole {
+            Some(whole) => whole.push(&piece),
+            None => whole = Some(piece),
+        }
+    }
+    let whole = whole.ok_or_else(|| anyhow::anyhow!("the model sent nothing"))?;
+    Ok(whole.message())
+}

@@ -1,0 +1,255 @@
+//! What the agent does with replies that cannot be used, decisions that do not fit, and mistakes of its author.
+
+use backstitch::{
+    RunOptions,
+    agent::{Limit, Review, agent},
+    llm::{CallOptions, ToolChoice},
+    prelude::*,
+    value,
+};
+
+use super::{
+    add, fail, send_letter,
+    support::{Recorder, calling, hello, messages, resume, run, says, texts, thread},
+    weather,
+};
+
+#[tokio::test]
+async fn arguments_that_are_no_json_are_shown_to_the_model() {
+    let model = Recorder::replying([calling("add", r#"{"a": 2, "b"#, "c1"), says("Sorry.")]);
+    let graph = agent(model.clone()).tools([add()]).build().unwrap();
+    let done = run(&graph).await;
+    let all = messages(&done);
+    assert_eq!(all.len(), 4, "{all:?}");
+    assert_eq!(all[2].tool_call_id(), Some("c1"));
+    assert_eq!(all[2].get("status").unwrap(), "error");
+    assert!(all[2].text().contains("not a JSON object"), "{all:?}");
+    // The next request has the result right after the call.
+    assert_eq!(model.requests()[1].len(), 3);
+}
+
+#[tokio::test]
+async fn a_model_that_never_sends_a_reply_of_use_fails_the_run_after_a_few() {
+    let cut = || calling("add", "{", "c1");
+    let model = Recorder::replying(std::iter::repeat_with(cut).take(20));
+    let graph = agent(model.clone())
+        .tools([add()])
+        .corrections(2)
+        .build()
+        .unwrap();
+    let done = run(&graph).await;
+    let error = done.result.unwrap_err().to_string();
+    assert!(error.contains("3 replies in a row"), "{error}");
+    assert_eq!(model.requests().len(), 3);
+}
+
+#[data]
+struct Person {
+    name: String,
+    age: i64,
+}
+
+#[tokio::test]
+async fn models_that_follow_schemas_respond_with_text_and_correct_it() {
+    let mut model = Recorder::replying([
+        says("{\"name\": \"Ada\"}"),
+        says("{\"name\": \"Ada\", \"age\": 36}"),
+    ]);
+    model.follows_schemas = true;
+    let graph = agent(model.clone())
+        .respond_with::<Person>()
+        .build()
+        .unwrap();
+    let done = run(&graph).await;
+    assert_eq!(
+        done.values["structured_response"],
+        value!({"name": "Ada", "age": 36})
+    );
+    let calls = model.calls.lock();
+    let (request, tools, options) = &calls[1];
+    assert!(
+        request.last().unwrap().text().contains("age"),
+        "{request:?}"
+    );
+    assert!(tools.is_empty());
+    let schema = options.schema.as_ref().unwrap();
+    assert_eq!(
+        (&*schema.name, &schema.schema["required"]),
+        ("Person", &json!(["name", "age"]))
+    );
+}
+
+#[tokio::test]
+async fn other_models_respond_by_a_tool_that_they_have_to_call() {
+    let model = Recorder::replying([calling("Person", r#"{"name": "Ada", "age": 36}"#, "c1")]);
+    let graph = agent(model.clone())
+        .respond_with::<Person>()
+        .call_options(CallOptions::new().temperature(0.5))
+        .build()
+        .unwrap();
+    let done = run(&graph).await;
+    assert_eq!(done.values["structured_response"]["age"], 36);
+    let (_, tools, options) = &model.calls.lock()[0];
+    assert_eq!(tools, &["Person"]);
+    assert_eq!(options.tool_choice, ToolChoice::Any);
+    assert_eq!(options.temperature, Some(0.5));
+}
+
+#[tokio::test]
+async fn edits_that_no_tool_takes_leave_the_interrupt_open_and_say_why() {
+    let model = Recorder::replying([calling("add", r#"{"a": 2, "b": 3}"#, "c1"), says("Done.")]);
+    let graph = agent(model)
+        .tools([add()])
+        .approve(["add"])
+        .build()
+        .unwrap();
+    let thread = thread(&graph);
+    thread.run(hello(), RunOptions::default()).await.unwrap();
+    let edit = |action: Value| value!({"decisions": [{"type": "edit", "edited_action": action}]});
+    for (value, expected) in [
+        (value!("yes"), "a list of one decision a tool call"),
+        (
+            value!({"decisions": "approve"}),
+            "a list of one decision a tool call",
+        ),
+        (
+            value!({"decisions": [{"kind": "approve"}]}),
+            "needs a \"type\"",
+        ),
+        (
+            value!({"decisions": [{"type": "maybe"}]}),
+            "\"maybe\" is not allowed",
+        ),
+        (
+            value!({"decisions": [{"type": "respond"}]}),
+            "needs a text in \"message\"",
+        ),
+        (
+            edit(value!({"name": "add", "args": {"a": "two", "b": 3}})),
+            "do not fit",
+        ),
+        (
+            edit(value!({"name": "sub", "args": {}})),
+            "no tool `sub`, only: add",
+        ),
+        (
+            edit(value!({"name": "add"})),
+            "\"edit\" needs \"edited_action\"",
+        ),
+    ] {
+        let done = thread
+            .run(resume(value), RunOptions::default())
+            .await
+            .unwrap();
+        let error = done.result.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let value = edit(value!({"name": "add", "args": {"a": 20, "b": 30}}));
+    let done = thread
+        .run(resume(value), RunOptions::default())
+        .await
+        .unwrap();
+    let texts = texts(&done);
+    assert!(texts[2].ends_with("20 + 30 = 50"), "{texts:?}");
+    assert!(
+        texts[2].contains("A human has changed this call"),
+        "{texts:?}"
+    );
+}
+
+#[tokio::test]
+async fn decisions_about_calls_that_are_gone_change_nothing() {
+    let model = Recorder::replying([calling("add", r#"{"a": 2, "b": 3}"#, "c1"), says("Bye.")]);
+    let graph = agent(model)
+        .tools([add()])
+        .approve(["add"])
+        .build()
+        .unwrap();
+    let thread = thread(&graph);
+    thread.run(hello(), RunOptions::default()).await.unwrap();
+    // A client edits the conversation while the interrupt is open.
+    let update = backstitch::run::StateUpdate {
+        values: Some(
+            value!({"messages": [{"type": "remove", "id": "__remove_all__"}, {"type": "human", "content": "Never mind"}]}),
+        ),
+        as_node: Some("__start__".into()),
+        ..Default::default()
+    };
+    thread.update_state(&"".into(), None, update).await.unwrap();
+    let value = value!({"decisions": [{"type": "approve"}]});
+    let done = thread
+        .run(resume(value), RunOptions::default())
+        .await
+        .unwrap();
+    assert!(
+        !texts(&done).iter().any(|text| text.contains("= 5")),
+        "{:?}",
+        texts(&done)
+    );
+}
+
+#[tokio::test]
+async fn reviews_may_concern_some_calls_and_describe_them() {
+    let model = Recorder::replying([
+        calling("send_letter", r#"{"to": "Bob", "text": "x"}"#, "c1"),
+        calling("send_letter", r#"{"to": "Ada", "text": "y"}"#, "c2"),
+    ]);
+    let review = Review::new()
+        .when(|call| call.args["to"] == "Ada")
+        .describe(|call| format!("A letter to {}?", call.args["to"].as_str().unwrap()));
+    let graph = agent(model)
+        .tools([send_letter()])
+        .review("send_letter", review);
+    let graph = graph.build().unwrap();
+    let thread = thread(&graph);
+    thread.run(hello(), RunOptions::default()).await.unwrap();
+    let state = thread
+        .state(&"".into(), None, false)
+        .await
+        .unwrap()
+        .unwrap();
+    let interrupts = state.snapshot.interrupts();
+    assert_eq!(interrupts.len(), 1);
+    let request = &interrupts[0].value["action_requests"][0];
+    assert_eq!(request["description"], "A letter to Ada?");
+    assert_eq!(request["args"]["text"], "y");
+}
+
+#[tokio::test]
+async fn a_limit_may_fail_the_run() {
+    let model = Recorder::replying([calling("fail", r#"{"reason": "x"}"#, "c1"), says("never")]);
+    let graph = agent(model)
+        .tools([fail()])
+        .limit_model_calls(Limit::per_run(1).or_fail());
+    let done = run(&graph.build().unwrap()).await;
+    let error = done.result.unwrap_err().to_string();
+    assert!(
+        error.contains("limit of calls of the model is reached: 1 in this run"),
+        "{error}"
+    );
+}
+
+#[test]
+fn mistakes_are_reported_when_the_agent_is_built() {
+    let model = ScriptedModel::replying([]);
+    let built = agent(model)
+        .tools([weather(), weather(), add()])
+        .approve(["wether"])
+        .review("add", Review::new().allow([]))
+        .limit_tool("sub", Limit::per_run(1))
+        .last_messages(0)
+        .build();
+    let Err(error) = built else {
+        panic!("all of it is wrong")
+    };
+    let error = error.to_string();
+    for expected in [
+        "approvals of `wether`, which is none of its tools (weather, weather, add)",
+        "the review of `add` allows no decision",
+        "limit of calls of `sub`",
+        "shown 0 messages",
+        "two tools `weather`",
+    ] {
+        assert!(error.contains(expected), "{error}");
+    }
+}
