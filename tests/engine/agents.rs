@@ -15,7 +15,7 @@ use backstitch::{
     llm::Error,
     message::{AiChunk, ToolCall, ToolCallChunk},
     prelude::*,
-    run::{ClientCommand, Input, ThreadId, ThreadState},
+    run::{ClientCommand, Input, ThreadState},
     value::to_value,
 };
 use parking_lot::Mutex;
@@ -235,7 +235,7 @@ async fn played(case: &Json) -> Vec<Json> {
     let results = strings("results");
     let shown = Shown::default();
     let graph = built(case, &shown);
-    let thread = Local::memory().unwrap().thread(&graph, ThreadId::mint());
+    let thread = Local::memory().unwrap().thread(&graph);
     let mut turns = Vec::new();
     for turn in case["turns"].as_array().unwrap() {
         let done = thread.run(input(turn), Default::default()).await.unwrap();

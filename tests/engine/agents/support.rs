@@ -7,7 +7,7 @@ use backstitch::{
     llm::{CallOptions, Tokens},
     message::{AiChunk, ToolCallChunk},
     prelude::*,
-    run::{ClientCommand, Finished, Input, ThreadId},
+    run::{ClientCommand, Finished, Input},
     value,
 };
 use parking_lot::Mutex;
@@ -92,7 +92,7 @@ pub fn resume(value: Value) -> Input {
 }
 
 pub fn thread(graph: &Arc<Compiled>) -> Thread {
-    Local::memory().unwrap().thread(graph, ThreadId::mint())
+    Local::memory().unwrap().thread(graph)
 }
 
 pub async fn run(graph: &Arc<Compiled>) -> Finished {
