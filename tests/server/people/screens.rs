@@ -99,12 +99,13 @@ fn a_graph_is_drawn_as_text_and_as_mermaid() {
     insta::assert_snapshot!(mermaid, @r#"
     flowchart TD
         n0(["start"])
-        n1["agent"]
+        n1["model"]
         n2["tools"]
         n3(["end"])
         n0 --> n1
         n1 -.-> n2
         n1 -.-> n3
+        n1 -.-> n1
         n2 --> n1
     "#);
 }
