@@ -85,7 +85,7 @@ impl<S: State> Agent<S> {
         output.extend(response.is_some().then(|| Arc::from(RESPONSE)));
         graph = graph.input(input).output(output);
 
-        let model = step.clone();
+        let model = step;
         graph = graph.node_with(
             MODEL,
             move |ctx: Ctx| model.clone().run(ctx),

@@ -12,11 +12,14 @@ use backstitch::{
 };
 use parking_lot::Mutex;
 
+/// Messages, names of tools, and options of a call.
+type Request = (Vec<Message>, Vec<String>, CallOptions);
+
 /// Replies one after another, and what the model was called with.
 #[derive(Clone, Default)]
 pub struct Recorder {
     replies: Arc<Mutex<Vec<AiChunk>>>,
-    pub calls: Arc<Mutex<Vec<(Vec<Message>, Vec<String>, CallOptions)>>>,
+    pub calls: Arc<Mutex<Vec<Request>>>,
     pub follows_schemas: bool,
 }
 
