@@ -113,6 +113,8 @@ pub struct Settings {
     pub stream_log: usize,
     /// Bytes that are retained of the streams of one principal's runs.
     pub stream_log_share: usize,
+    /// How long making a graph for a config may take.
+    pub graph_timeout: Duration,
     /// The most tasks of one superstep.
     pub max_tasks: usize,
     /// How far a run may be ahead of what is durable.
@@ -252,6 +254,7 @@ impl Settings {
             stream_log: layers.required("stream_log", |text| count(text, 1 << 20, 1 << 40))?,
             stream_log_share: layers
                 .required("stream_log_share", |text| count(text, 16 << 20, 1 << 50))?,
+            graph_timeout: layers.required("graph_timeout", |text| seconds(text, 1))?,
             max_tasks: layers.required("max_tasks", |text| count(text, 1, 1_000_000))?,
             run_ahead: RunAhead {
                 supersteps: layers.required("run_ahead", |text| count(text, 1, 1000))?,

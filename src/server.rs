@@ -54,6 +54,7 @@ use crate::{
 #[derive(Default)]
 pub struct Server {
     graphs: Vec<(Arc<str>, Arc<Compiled>)>,
+    factories: Vec<(Arc<str>, assistants::Factory)>,
     problems: Vec<String>,
     notices: Vec<String>,
     shared: Vec<store::Namespace>,
@@ -67,6 +68,7 @@ pub struct Server {
 /// A server whose author made no mistake that can be found before it starts.
 struct Checked {
     graphs: Vec<(Arc<str>, Arc<Compiled>)>,
+    factories: Vec<(Arc<str>, assistants::Factory)>,
     author: Author,
     own: http::Own,
     hooks: Hooks,
@@ -100,15 +102,22 @@ impl Server {
         name: impl Into<Arc<str>>,
         graph: Result<Arc<Compiled>, E>,
     ) -> Self {
-        let name = name.into();
-        if self.graphs.iter().any(|(other, _)| *other == name) {
-            self.problems.push(format!("two graphs are named `{name}`"));
-        }
+        let name = self.new_name(name.into());
         match graph {
             Ok(graph) => self.graphs.push((name, graph)),
             Err(error) => self.problems.push(format!("graph `{name}`: {error}")),
         }
         self
+    }
+
+    /// The name, which is a problem when a graph has it already.
+    fn new_name(&mut self, name: Arc<str>) -> Arc<str> {
+        let graphs = self.graphs.iter().map(|(name, _)| name);
+        let factories = self.factories.iter().map(|(name, _)| name);
+        if graphs.chain(factories).any(|other| *other == name) {
+            self.problems.push(format!("two graphs are named `{name}`"));
+        }
+        name
     }
 
     /// Lets runs of a graph have this config and this context by default: `config` as requests have
@@ -204,6 +213,7 @@ impl Server {
         }
         Ok(Checked {
             graphs: self.graphs,
+            factories: self.factories,
             author: Author {
                 shared: self.shared,
                 defaults: self.defaults,

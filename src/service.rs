@@ -20,6 +20,7 @@
 //! # }
 //! ```
 
+pub use crate::assistants::GraphConfig;
 pub use crate::http::{
     BoxError, Embedded, Next, Peer, Principal, Refused, RequestBody, ResponseBody,
 };

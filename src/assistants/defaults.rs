@@ -1,5 +1,6 @@
 //! The config and context that an operator or author states for all runs of a graph.
 
+use super::{GraphConfig, content::mirror};
 use crate::value::{Map, Value};
 
 /// The config and context that runs of a graph have by default.
@@ -12,6 +13,12 @@ pub struct Defaults {
 }
 
 impl Defaults {
+    /// As functions that make graphs get them.
+    pub(crate) fn graph_config(self) -> GraphConfig {
+        let (config, context) = mirror(self.config, self.context);
+        GraphConfig::of(&config, &context)
+    }
+
     /// Reads a config and a context; null is an empty one.
     ///
     /// # Errors

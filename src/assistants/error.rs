@@ -13,6 +13,14 @@ pub enum Error {
         /// The names of the registered graphs.
         known: Vec<String>,
     },
+    /// The graph cannot be made for the config.
+    #[error("the graph `{name}` cannot be made for this config: {reason}")]
+    NotMade {
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// No assistant has this id.
     #[error("there is no such assistant")]
     NoAssistant,

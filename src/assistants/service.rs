@@ -3,18 +3,19 @@
 
 mod lists;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    Change, Content, Defaults, Error, Limits, Store,
+    Change, Content, Defaults, Error, GraphConfig, Limits, Registered, Source, Store,
     content::{self, UNTITLED, mirror},
-    example, schemas,
+    example,
+    graphs::Graphs,
+    schemas,
     store::{AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject},
 };
 use crate::{
-    engine::topology::Topology,
-    graph::{Compiled, draw},
-    id::AssistantId,
+    graph::draw,
+    id::{AssistantId, RunId},
     value::{Map, Value},
 };
 
@@ -27,22 +28,12 @@ pub enum Assistant {
     Graph(Arc<str>),
 }
 
-/// A graph with its name.
-pub struct Registered {
-    /// The name clients use.
-    pub name: Arc<str>,
-    /// The graph.
-    pub graph: Arc<Compiled>,
-    /// Its topology, worked out once.
-    pub topology: Arc<Topology>,
-}
-
 /// What a run gets of its assistant.
 #[derive(Clone)]
 pub struct Resolved {
     /// The id.
     pub id: AssistantId,
-    /// The graph.
+    /// The graph, for the default config.
     pub registered: Arc<Registered>,
     /// Inherited metadata.
     pub metadata: Map,
@@ -64,7 +55,7 @@ impl Resolved {
 }
 
 struct Inner {
-    graphs: BTreeMap<Arc<str>, Arc<Registered>>,
+    graphs: Graphs,
     by_id: BTreeMap<AssistantId, Arc<Registered>>,
     names: Arc<[Arc<str>]>,
     defaults: BTreeMap<Arc<str>, Defaults>,
@@ -79,27 +70,19 @@ pub struct Service {
 }
 
 impl Service {
-    /// One assistant for each graph, with the defaults of its runs, and those in `store`.
-    pub fn new(
-        graphs: impl IntoIterator<Item = (Arc<str>, Arc<Compiled>)>,
+    /// One assistant for each graph, with the defaults of its runs, and those in `store`. Making a graph
+    /// for a config takes at most `making`.
+    pub fn new<G: Into<Source>>(
+        graphs: impl IntoIterator<Item = (Arc<str>, G)>,
         defaults: BTreeMap<Arc<str>, Defaults>,
         store: Arc<dyn Store>,
         limits: Limits,
+        making: Duration,
     ) -> Self {
-        let graphs: BTreeMap<Arc<str>, Arc<Registered>> = graphs
-            .into_iter()
-            .map(|(name, graph)| {
-                let registered = Registered {
-                    name: name.clone(),
-                    topology: Arc::new(Topology::new(graph.clone())),
-                    graph,
-                };
-                (name, Arc::new(registered))
-            })
-            .collect();
+        let graphs = Graphs::new(graphs, making);
         let by_id = graphs
-            .iter()
-            .map(|(name, registered)| (AssistantId::of_graph(name), registered.clone()))
+            .all()
+            .map(|registered| (AssistantId::of_graph(&registered.name), registered.clone()))
             .collect();
         let mirrored = |defaults: Defaults| {
             let (config, context) = mirror(defaults.config, defaults.context);
@@ -107,7 +90,7 @@ impl Service {
         };
         Self {
             inner: Arc::new(Inner {
-                names: graphs.keys().cloned().collect(),
+                names: graphs.names().cloned().collect(),
                 graphs,
                 by_id,
                 defaults: defaults
@@ -125,7 +108,7 @@ impl Service {
     /// # Errors
     /// The storage failed.
     pub async fn start(&self) -> Result<(), Error> {
-        let all = self.inner.graphs.keys().map(|name| NewAssistant {
+        let all = self.inner.graphs.names().map(|name| NewAssistant {
             id: AssistantId::of_graph(name),
             owner: SYSTEM.into(),
             content: self.system_content(name),
@@ -147,20 +130,57 @@ impl Service {
 
     /// Names of the registered graphs, sorted.
     pub fn graph_names(&self) -> Vec<String> {
-        self.inner.graphs.keys().map(ToString::to_string).collect()
+        self.inner.graphs.names().map(ToString::to_string).collect()
     }
 
     /// The names of the registered graphs, sorted, each with an input that it may have.
     pub fn examples(&self) -> Vec<(Arc<str>, String)> {
-        let graphs = self.inner.graphs.iter();
+        let graphs = self.inner.graphs.all();
         graphs
-            .map(|(name, one)| (name.clone(), example::input(&one.graph).to_string()))
+            .map(|one| (one.name.clone(), example::input(&one.graph).to_string()))
             .collect()
     }
 
-    /// The graph registered under a name.
+    /// The graph registered under a name, for the default config. Its channels are those of the graphs for
+    /// all other configs, its nodes need not be.
     pub fn named(&self, name: &str) -> Option<Arc<Registered>> {
-        self.inner.graphs.get(name).cloned()
+        self.inner.graphs.named(name).cloned()
+    }
+
+    /// Whether configs have graphs of their own.
+    pub fn has_factory(&self, name: &str) -> bool {
+        self.inner.graphs.has_factory(name)
+    }
+
+    /// The graph registered under a name, for a config; with `run` it is remembered as that of the run.
+    ///
+    /// # Errors
+    /// No such graph, or it cannot be made.
+    pub async fn made(
+        &self,
+        name: &str,
+        config: GraphConfig,
+        run: Option<RunId>,
+    ) -> Result<Arc<Registered>, Error> {
+        match self.inner.graphs.of(name, config, run).await {
+            Ok(Some(registered)) => Ok(registered),
+            Ok(None) => self.required(name),
+            Err(reason) => Err(Error::NotMade {
+                name: name.to_owned(),
+                reason,
+            }),
+        }
+    }
+
+    /// The graph that a run had, while it is retained.
+    pub fn made_for_run(&self, name: &str, run: RunId) -> Option<Arc<Registered>> {
+        self.inner.graphs.of_run(name, run)
+    }
+
+    /// The graph of an assistant, for its config.
+    async fn graph_of(&self, resolved: Resolved) -> Result<Arc<Registered>, Error> {
+        let config = GraphConfig::of(&resolved.config, &resolved.context);
+        self.made(&resolved.registered.name, config, None).await
     }
 
     /// The graph registered under a name.
@@ -366,7 +386,8 @@ impl Service {
         depth: usize,
     ) -> Result<Value, Error> {
         let resolved = self.resolve(viewer.as_ref(), assistant).await?;
-        let drawing = draw::draw(&resolved.registered.graph, depth);
+        let registered = self.graph_of(resolved).await?;
+        let drawing = draw::draw(&registered.graph, depth);
         Ok(Value::from_serde_json(drawing.to_json()))
     }
 
@@ -376,7 +397,7 @@ impl Service {
     /// No such assistant, or the storage failed.
     pub async fn schemas(&self, viewer: Option<Arc<str>>, id: AssistantId) -> Result<Value, Error> {
         let resolved = self.resolve(viewer.as_ref(), &Assistant::Id(id)).await?;
-        let registered = resolved.registered;
+        let registered = self.graph_of(resolved).await?;
         let mut map = Map::with_capacity(6);
         map.insert("graph_id", Value::Str(registered.name.clone()));
         map.extend(schemas::schemas(&registered.graph));
@@ -396,8 +417,8 @@ impl Service {
         recurse: bool,
     ) -> Result<Value, Error> {
         let resolved = self.resolve(viewer.as_ref(), &Assistant::Id(id)).await?;
-        let graph = &resolved.registered.graph;
-        Ok(schemas::subgraphs(graph, namespace, recurse))
+        let registered = self.graph_of(resolved).await?;
+        Ok(schemas::subgraphs(&registered.graph, namespace, recurse))
     }
 }
 

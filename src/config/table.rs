@@ -55,6 +55,7 @@ pub const KEYS: &[Key] = keys! {
     stream_retention "BACKSTITCH_STREAM_RETENTION" = "24h": "how long events of resumable streams are stored";
     stream_log "BACKSTITCH_STREAM_LOG" = "268435456": "bytes of stored events of one run";
     stream_log_share "BACKSTITCH_STREAM_LOG_SHARE" = "4294967296": "bytes of stored events of all runs of one principal";
+    graph_timeout "BACKSTITCH_GRAPH_TIMEOUT" = "10": "seconds that making a graph for a config may take";
     max_tasks "BACKSTITCH_MAX_TASKS" = "10000": "tasks of one superstep";
     run_ahead "BACKSTITCH_RUN_AHEAD" = "16": "supersteps that a run may be ahead of what is stored";
     run_ahead_bytes "BACKSTITCH_RUN_AHEAD_BYTES" = "1048576": "bytes of those supersteps";

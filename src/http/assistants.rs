@@ -250,6 +250,7 @@ impl From<assistants::Error> for Error {
             E::NoVersion(..) => Self::missing(error.to_string()),
             E::System(_) => Self::new(StatusCode::FORBIDDEN, error.to_string()),
             E::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+            E::NotMade { .. } => Self::bad_request(error.to_string()),
             E::Metadata(reason) => Self::invalid(reason),
         }
     }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    assistants, crons,
-    graph::Compiled,
-    idempotency,
+    assistants, crons, idempotency,
     runs::{self, Parts, Shared},
     store, threads,
 };
@@ -30,7 +28,7 @@ impl Services {
     pub fn new(
         parts: Parts,
         keys: Arc<dyn idempotency::Store>,
-        graphs: impl IntoIterator<Item = (Arc<str>, Arc<Compiled>)>,
+        graphs: impl IntoIterator<Item = (Arc<str>, impl Into<assistants::Source>)>,
         options: runs::Options,
         drain: CancellationToken,
     ) -> Self {

@@ -64,6 +64,8 @@ pub(super) fn parts<T: Storage>(store: Arc<T>) -> runs::Parts {
         assistants: store.clone(),
         defaults: BTreeMap::new(),
         assistant_limits: assistants::Limits::default(),
+        // Graphs come as they are.
+        graph_making: Duration::ZERO,
         outbox: store,
         sender: webhooks::Sender::new(Arc::default(), None),
     }

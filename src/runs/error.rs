@@ -31,6 +31,9 @@ pub enum Error {
         /// The names of the registered graphs.
         known: Vec<String>,
     },
+    /// A graph cannot be made for the config of a run: the whole reason.
+    #[error("{0}")]
+    NotMade(String),
     /// No such run.
     #[error("Run not found")]
     NoRun(RunId),
@@ -96,6 +99,7 @@ impl From<assistants::Error> for Error {
             assistants::Error::UnknownGraph { name, known } => Self::UnknownGraph { name, known },
             assistants::Error::Storage(error) => Self::Storage(error),
             assistants::Error::NoAssistant => Self::NoThreadOrAssistant,
+            assistants::Error::NotMade { .. } => Self::NotMade(error.to_string()),
             other => Self::Invalid(other.to_string()),
         }
     }

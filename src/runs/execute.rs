@@ -23,7 +23,7 @@ use super::{
     request::{self, Kwargs, identity},
 };
 use crate::{
-    assistants::Registered,
+    assistants::{self, GraphConfig, Registered},
     checkpoint::Slot,
     engine::{self, Request, Tolerance},
     fail_point,
@@ -219,6 +219,27 @@ impl Service {
         }
     }
 
+    /// The graph of a run, for its config.
+    ///
+    /// # Errors
+    /// The run's, when the graph cannot be made.
+    async fn made_graph_of(&self, run: &Run, kwargs: &Kwargs) -> Result<Arc<Registered>, Error> {
+        let registered = self.graph_of(run, kwargs)?;
+        let assistants = &self.shared.assistants;
+        if !assistants.has_factory(&registered.name) {
+            return Ok(registered);
+        }
+        let config = GraphConfig::of(&kwargs.config, &kwargs.context);
+        let made = assistants.made(&registered.name, config, Some(run.id));
+        made.await.map_err(|error| match error {
+            assistants::Error::NotMade { .. } => {
+                let message = error.to_string();
+                Error::Engine(engine::Error::failed("GraphFactoryError", &message))
+            }
+            other => other.into(),
+        })
+    }
+
     async fn attempt(
         &self,
         run: &Run,
@@ -234,7 +255,7 @@ impl Service {
         }
         let kwargs = Kwargs::from_value(&run.kwargs)
             .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;
-        let registered = self.graph_of(run, &kwargs)?;
+        let registered = self.made_graph_of(run, &kwargs).await?;
         fail_point!("runs::claimed");
         // The memory is the run's until it ends: its states build on the one it starts from.
         let (mut start, _memory) = self.starting_point(run, slot, &kwargs, handle).await?;

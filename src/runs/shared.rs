@@ -2,6 +2,7 @@
 //! the notifier of events and the locks of trees.
 
 mod conversation;
+mod graph;
 pub mod hints;
 mod notify;
 mod watches;
@@ -22,7 +23,6 @@ use crate::{
     checkpoint::{self, Saver, cache::DecodedCheckpoints},
     contention::{Lines, Patience, Turn},
     crons,
-    graph::Compiled,
     id::{ThreadId, TreeId, WorkerId},
     store,
     stream::log::Log,
@@ -49,6 +49,8 @@ pub struct Parts {
     pub defaults: BTreeMap<Arc<str>, assistants::Defaults>,
     /// How much an assistant may take.
     pub assistant_limits: assistants::Limits,
+    /// How long making a graph for a config may take.
+    pub graph_making: Duration,
     /// Schedules by which runs are created.
     pub crons: crons::Service,
     /// The log of streams that can be resumed.
@@ -93,7 +95,7 @@ impl Shared {
     /// `cache_bytes` are retained. What other processes do is polled each `poll` where they give no hint of it.
     pub fn new(
         mut parts: Parts,
-        graphs: impl IntoIterator<Item = (Arc<str>, Arc<Compiled>)>,
+        graphs: impl IntoIterator<Item = (Arc<str>, impl Into<assistants::Source>)>,
         drain: CancellationToken,
         patience: Patience,
         cache_bytes: usize,
@@ -104,6 +106,7 @@ impl Shared {
             std::mem::take(&mut parts.defaults),
             parts.assistants.clone(),
             parts.assistant_limits,
+            parts.graph_making,
         );
         let hints = Arc::new(Hints::new(parts.runs.linker(), poll));
         let notifier = Arc::new(EventNotifier::new(hints.clone()));
@@ -197,7 +200,7 @@ impl Shared {
     /// # Errors
     /// The storage failed.
     pub(crate) async fn head_of(&self, thread: &Thread) -> Result<Head, Error> {
-        let registered = self.graph_of(&thread.metadata);
+        let registered = self.shown_graph_of(thread.id, &thread.metadata).await?;
         let topology = registered.as_ref().map(|registered| &*registered.topology);
         Ok(head::head(&self.parts.saver, thread, topology).await?)
     }

@@ -1,10 +1,15 @@
 //! What the author of a server decided about more than one of its graphs.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 #[cfg(feature = "openai")]
 use crate::llm::openai;
-use crate::{assistants, config::Settings, graph::Compiled, store};
+use crate::{
+    assistants::{self, Factory, Source},
+    config::Settings,
+    graph::Compiled,
+    store,
+};
 
 /// What the author of the graphs decided about more than one of them.
 #[derive(Default)]
@@ -43,15 +48,41 @@ impl Author {
         }
     }
 
+    /// The graphs of functions for their default configs, beside those that there are.
+    ///
+    /// # Errors
+    /// One cannot be made.
+    pub(super) async fn sources(
+        &self,
+        graphs: Vec<(Arc<str>, Arc<Compiled>)>,
+        factories: Vec<(Arc<str>, Factory)>,
+        limit: Duration,
+    ) -> anyhow::Result<Vec<(Arc<str>, Source)>> {
+        let graphs = graphs.into_iter();
+        let mut sources: Vec<_> = graphs.map(|(name, graph)| (name, graph.into())).collect();
+        for (name, factory) in factories {
+            let defaults = self.defaults.get(&name).cloned().unwrap_or_default();
+            let made = factory.make(defaults.graph_config(), limit).await;
+            let graph = made.map_err(|reason| {
+                anyhow::anyhow!(
+                    "the graph `{name}` cannot be made for its default config: {reason}"
+                )
+            })?;
+            let factory = Some(factory);
+            sources.push((name, Source { graph, factory }));
+        }
+        Ok(sources)
+    }
+
     /// Puts the defaults of the settings over the author's, for graphs that exist.
     pub(super) fn with_defaults(
         mut self,
         settings: &Settings,
-        graphs: &[(Arc<str>, Arc<Compiled>)],
+        names: &[Arc<str>],
     ) -> anyhow::Result<Self> {
         self.defaults.extend(settings.graph_defaults.clone());
         for name in self.defaults.keys() {
-            let is_known = graphs.iter().any(|(graph, _)| graph == name);
+            let is_known = names.contains(name);
             anyhow::ensure!(
                 is_known,
                 "there are defaults for a graph `{name}`, which is not registered"

@@ -1,7 +1,7 @@
 //! What a program adds to the server that it is: settings, flags, routes, layers, its authentication, and
 //! what it does at the start and at the end.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use futures::FutureExt;
 use http::{Request, Response, request::Parts};
@@ -10,7 +10,9 @@ use tower_service::Service;
 
 use super::Server;
 use crate::{
+    assistants::{Factory, GraphConfig},
     cli, config,
+    graph::Compiled,
     http::{
         Authentication, BoxError, Foreign, HttpBody, Next, Principal, Refused, RequestBody,
         add_routes,
@@ -54,6 +56,46 @@ impl Server {
     pub fn flags<T: cli::OwnFlags>(mut self) -> (Self, T) {
         let flags = self.program.own_flags::<T>(std::env::args_os());
         (self, flags)
+    }
+
+    /// Registers a function that makes the graph for the config and the context of a run, under the name
+    /// clients use as `assistant_id`. Configs of the same `key` have the same graph; of all graphs that were
+    /// made at most 64 are retained, and others are made anew. All of them have the same channels.
+    ///
+    /// It is called for each run whose graph is not there; for reads and edits of a thread with the config of its last run; for
+    /// schemas with the config of the assistant; and with the default config when the server starts, which fails if
+    /// that does. It has `BACKSTITCH_GRAPH_TIMEOUT` seconds. A run whose graph cannot be made ends as `error`.
+    ///
+    /// ```no_run
+    /// use backstitch::{Server, prelude::*, service::GraphConfig};
+    ///
+    /// # #[derive(State)]
+    /// # struct Talk { text: String }
+    /// # async fn french(_: Talk) {}
+    /// # async fn english(_: Talk) {}
+    /// async fn make(config: GraphConfig) -> Result<Arc<Compiled>> {
+    ///     let graph = Graph::<Talk>::new();
+    ///     let graph = match config.text("language") {
+    ///         Some("fr") => graph.node("talk", french),
+    ///         _ => graph.node("talk", english),
+    ///     };
+    ///     Ok(graph.edge(START, "talk").build()?)
+    /// }
+    ///
+    /// let key = |config: &GraphConfig| config.text("language").unwrap_or("en").to_owned();
+    /// let server = Server::new().graph_factory("talk", key, make);
+    /// # drop(server);
+    /// ```
+    pub fn graph_factory<K, F, Fut, E>(mut self, name: impl Into<Arc<str>>, key: K, make: F) -> Self
+    where
+        K: Fn(&GraphConfig) -> String + Send + Sync + 'static,
+        F: Fn(GraphConfig) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Arc<Compiled>, E>> + Send + 'static,
+        E: Into<anyhow::Error>,
+    {
+        let name = self.new_name(name.into());
+        self.factories.push((name, Factory::new(key, make)));
+        self
     }
 
     /// Lets this function find out who sends a request, from its head, in place of the keys of

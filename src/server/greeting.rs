@@ -8,9 +8,8 @@ use std::{
 };
 
 use crate::{
-    assistants::example,
+    assistants::{Source, example},
     config::{LogFormat, Settings, Storage},
-    graph::Compiled,
 };
 
 /// The port that commands in another terminal call, which has not the flags and variables of this one.
@@ -31,19 +30,19 @@ impl Greeting {
     /// `authenticates`: the program knows how to call it, and nobody else.
     pub(super) fn new(
         settings: &Settings,
-        graphs: &[(Arc<str>, Arc<Compiled>)],
+        graphs: &[(Arc<str>, Source)],
         authenticates: bool,
     ) -> Self {
         let first = graphs
             .iter()
-            .find(|(_, graph)| graph.message_channel().is_some())
+            .find(|(_, one)| one.graph.message_channel().is_some())
             .or(graphs.first())
             .filter(|_| !authenticates);
         Self {
             is_mute: settings.log_format == LogFormat::Json
                 || !tracing::enabled!(tracing::Level::INFO),
             graphs: graphs.iter().map(|(name, _)| name.clone()).collect(),
-            first: first.map(|(name, graph)| (name.clone(), example::input(graph).to_string())),
+            first: first.map(|(name, one)| (name.clone(), example::input(&one.graph).to_string())),
             storage: storage(&settings.storage),
             has_keys: !settings.api_keys.is_empty(),
         }

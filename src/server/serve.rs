@@ -1,11 +1,14 @@
 //! Serving: the services start, the server listens, says so, and drains when it is asked to stop.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Checked, greeting,
+    Checked,
+    greeting::Greeting,
     hooks::Hooks,
     listen::{Stop, addresses, announce, bind},
     storages::{open, patience},
@@ -15,6 +18,7 @@ use crate::{cli::Serving, config::Settings, http, runs};
 /// A server that neither works nor listens yet.
 pub(super) struct Started {
     pub(super) services: http::Services,
+    pub(super) greeting: Greeting,
     pub(super) options: http::Options,
     pub(super) drain: CancellationToken,
     pub(super) hooks: Hooks,
@@ -24,6 +28,7 @@ pub(super) struct Started {
 pub(super) async fn start(program: Checked, settings: Settings) -> anyhow::Result<Started> {
     let Checked {
         graphs,
+        factories,
         author,
         own,
         mut hooks,
@@ -32,8 +37,15 @@ pub(super) async fn start(program: Checked, settings: Settings) -> anyhow::Resul
         own.authentication.is_none() || settings.api_keys.is_empty(),
         "BACKSTITCH_API_KEYS is set, but this program finds out by itself who sends a request: unset it"
     );
-    let author = author.with_defaults(&settings, &graphs)?;
+    let made = factories.iter().map(|(name, _)| name);
+    let names = graphs.iter().map(|(name, _)| name).chain(made);
+    let names: Vec<Arc<str>> = names.cloned().collect();
+    let author = author.with_defaults(&settings, &names)?;
     let author = author.with_embeddings(&settings)?;
+    let graphs = author
+        .sources(graphs, factories, settings.graph_timeout)
+        .await?;
+    let greeting = Greeting::new(&settings, &graphs, own.authentication.is_some());
     let (parts, keys) = open(&settings, author).await?;
     let drain = CancellationToken::new();
     let options = run_options(&settings);
@@ -44,6 +56,7 @@ pub(super) async fn start(program: Checked, settings: Settings) -> anyhow::Resul
     }
     Ok(Started {
         services,
+        greeting,
         options: http_options(settings, own),
         drain,
         hooks,
@@ -58,9 +71,9 @@ pub(super) async fn serve(
 ) -> anyhow::Result<()> {
     let authenticates = program.own.authentication.is_some();
     let addresses = addresses(&settings, authenticates).await?;
-    let greeting = greeting::Greeting::new(&settings, &program.graphs, authenticates);
     let Started {
         services,
+        greeting,
         options,
         drain,
         hooks,

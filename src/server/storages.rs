@@ -73,6 +73,7 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
             assistants: store.clone(),
             defaults: author.defaults,
             assistant_limits: settings.assistants,
+            graph_making: settings.graph_timeout,
             outbox: store.clone(),
             sender: webhooks::Sender::new(
                 settings.webhooks.clone(),

@@ -227,7 +227,7 @@ impl Service {
             FoundHead::Absent => Ok(Head::default()),
             FoundHead::Unread => Ok(self.shared.head_of(row).await?),
             FoundHead::Read(rows) => {
-                let registered = self.shared.graph_of(&row.metadata);
+                let registered = self.shared.shown_graph_of(row.id, &row.metadata).await?;
                 let topology = registered.as_ref().map(|graph| &*graph.topology);
                 let saver = &self.shared.parts.saver;
                 Ok(head::head_of_rows(saver, row, topology, rows).await?)

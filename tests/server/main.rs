@@ -19,6 +19,7 @@ mod compat;
 mod crons;
 mod embedded;
 mod expiry;
+mod factories;
 mod fan_out;
 mod final_rows;
 mod front_ends;

@@ -4,6 +4,7 @@
 use std::{
     convert::Infallible,
     process::ExitCode,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -14,7 +15,7 @@ use axum::{
 use backstitch::{
     Server,
     prelude::*,
-    service::{Next, Principal, Refused, RequestBody, ResponseBody},
+    service::{GraphConfig, Next, Principal, Refused, RequestBody, ResponseBody},
 };
 use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, request::Parts};
@@ -41,6 +42,59 @@ struct Note {
 
 async fn write(_: Note) -> Update<Note> {
     Note::update().text("written".to_owned())
+}
+
+#[derive(State)]
+struct Talk {
+    #[state(append)]
+    said: Vec<String>,
+}
+
+#[derive(State)]
+struct Other {
+    text: Option<String>,
+}
+
+async fn hello(_: Talk) -> Update<Talk> {
+    Talk::update().said("Hello".to_owned())
+}
+
+async fn bonjour(_: Talk) -> Update<Talk> {
+    Talk::update().said("Bonjour".to_owned())
+}
+
+async fn end(_: Talk) -> Update<Talk> {
+    Talk::update().said(".".to_owned())
+}
+
+async fn nothing(_: Other) {}
+
+/// A graph in the language of the context, whose nodes no other language has; some languages are out of
+/// order.
+async fn talk(config: GraphConfig) -> Result<Arc<Compiled>> {
+    let language = config.text("language").unwrap_or("en");
+    eprintln!("made {language}");
+    let graph = Graph::<Talk>::new();
+    let graph = match language {
+        "fails" => backstitch::anyhow::bail!("there is no such dictionary"),
+        "panics" => panic!("a secret of the graph"),
+        "hangs" => std::future::pending().await,
+        "other" => {
+            let graph = Graph::<Other>::new().node("nothing", nothing);
+            return Ok(graph.edge(START, "nothing").build()?);
+        }
+        "fr" => graph
+            .node("bonjour", bonjour)
+            .node("fin", end)
+            .edge(START, "bonjour")
+            .edge("bonjour", "fin"),
+        _ => graph
+            .node("hello", hello)
+            .node("end", end)
+            .edge(START, "hello")
+            .edge("hello", "end"),
+    };
+    Ok(graph.build()?)
 }
 
 /// The header `x-user` says who it is, and what the authentication does.
@@ -136,6 +190,11 @@ async fn main() -> ExitCode {
                 .node("write", write)
                 .edge(START, "write")
                 .build(),
+        )
+        .graph_factory(
+            "talk",
+            |config| config.text("language").unwrap_or("en").to_owned(),
+            talk,
         )
         .routes("/own", own)
         .public_routes("/open", open)

@@ -230,7 +230,7 @@ impl From<runs::Error> for Error {
             E::QueueFull(_) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()).with_code("queue_full")
             }
-            E::Invalid(_) => Self::bad_request(error.to_string()),
+            E::Invalid(_) | E::NotMade(_) => Self::bad_request(error.to_string()),
             E::NothingToCancel { known } => Self::nothing_to_cancel(known),
             E::MoreToCancel(_) => Self::unavailable(error.to_string()),
             E::Draining => Self::unavailable("The server is shutting down. Try again."),

@@ -64,6 +64,7 @@ impl Running {
             assistants: store.clone(),
             defaults: Default::default(),
             assistant_limits: Default::default(),
+            graph_making: Duration::from_secs(10),
             crons: crons::Service::new(
                 store.clone(),
                 crons::Options::default(),

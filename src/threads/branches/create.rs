@@ -164,7 +164,10 @@ impl Service {
             return Ok(Content::default());
         };
         decoded.writes.clear();
-        let registered = self.shared.graph_of(&thread.metadata);
+        let registered = self
+            .shared
+            .shown_graph_of(thread.id, &thread.metadata)
+            .await?;
         let channel = self.shared.message_channel(&thread.metadata);
         let messages = decoded.checkpoint.values.get(&channel);
         let messages = messages.and_then(Value::as_list).map(<[_]>::to_vec);

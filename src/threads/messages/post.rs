@@ -99,6 +99,15 @@ impl Service {
         let mut reader = self.shared.parts.tree.reader().await?;
         let tree = fork::tree_of(&mut *reader, id, lineage, &self.access).await?;
         drop(reader);
+        // Before anything is locked, since it may take time.
+        let row = match new.as_node {
+            Some(_) => self.shared.parts.tree.thread(id).await?,
+            None => None,
+        };
+        let made = match row {
+            Some(row) => self.shared.graph_of_thread(id, &row.metadata).await?,
+            None => None,
+        };
         let _lock = self.shared.turn(tree).await?;
         let mut tx = self.shared.parts.runs.begin(tree).await?;
         let found = fork::find_or_create(&mut *tx, id, lineage, &self.access, &request.by);
@@ -114,7 +123,8 @@ impl Service {
         }
         let graph = run
             .as_ref()
-            .map(|(_, prepared)| prepared.registered.graph.clone());
+            .map(|(_, prepared)| prepared.registered.graph.clone())
+            .or(made.map(|registered| registered.graph.clone()));
         let target = self.shared.message_graph(&thread, graph)?;
         if let Some(node) = &new.as_node
             && &**node != START

@@ -23,7 +23,8 @@ impl Service {
     pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value, Error> {
         let thread = self.row(id).await?;
         let selection = self.select(&thread, at).await?;
-        let Some(registered) = self.shared.required_graph_of(&thread.metadata)? else {
+        let graph = self.shared.readable_graph_of(id, &thread.metadata).await?;
+        let Some(registered) = graph else {
             return self.graphless_state(&thread, at, &selection).await;
         };
         let (graph, topology) = if at.ns.is_empty() {
@@ -72,7 +73,8 @@ impl Service {
         if page.limit == 0 {
             return Ok(Listing::empty());
         }
-        let Some(registered) = self.shared.required_graph_of(&thread.metadata)? else {
+        let graph = self.shared.readable_graph_of(id, &thread.metadata).await?;
+        let Some(registered) = graph else {
             return self.graphless_history(&thread, page).await;
         };
         let Some(graph) = graph_at(&registered.graph, &page.at.ns) else {

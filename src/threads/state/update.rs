@@ -195,10 +195,14 @@ impl Service {
         address: &tree::Address,
         update: StateUpdate,
     ) -> Result<CheckpointId, Error> {
+        // Before anything is locked, since it may take time.
+        let shared = &self.shared;
+        let registered = shared.graph_of_thread(thread.id, &thread.metadata).await?;
+        let graph = registered.map(|registered| registered.graph.clone());
         let (mut tx, row) = self.begin(thread.id).await?;
         let base = tree::resolve(&mut *tx, &row, address).await?.base;
         let active = resolve::active(&mut *tx, &row).await?;
-        let target = self.shared.message_graph(&row, None)?;
+        let target = self.shared.message_graph(&row, graph)?;
         let values = self.shared.conversation_in(&row, target.channel.clone());
         let post = target.target();
         let how = ("update", true);
@@ -252,7 +256,8 @@ impl Service {
         Target { slot, start }: Target,
         supersteps: Vec<Vec<StateUpdate>>,
     ) -> Result<(Arc<str>, CheckpointId, Map), Error> {
-        let registered = self.shared.required_graph_of(&thread.metadata)?;
+        let shared = &self.shared;
+        let registered = shared.graph_of_thread(thread.id, &thread.metadata).await?;
         let registered = registered.ok_or(Error::NoGraph(thread.id))?;
         let graph = read::graph_at(&registered.graph, ns)
             .ok_or_else(|| Error::Invalid(format!("there is no subgraph at `{ns}`")))?;
