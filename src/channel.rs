@@ -53,7 +53,8 @@ pub enum Error {
     /// LangGraph's INVALID_CONCURRENT_GRAPH_UPDATE.
     #[error(
         "Can receive only one value per step, got {0}; a key that several nodes write at once \
-         needs a reducer (INVALID_CONCURRENT_GRAPH_UPDATE)"
+         needs a reducer: `#[state(append)]` on its field collects the values, `#[state(merge = f)]` \
+         folds them (INVALID_CONCURRENT_GRAPH_UPDATE)"
     )]
     Concurrent(usize),
     /// Two overwrites in one superstep.

@@ -3,8 +3,10 @@
 pub(crate) mod ctx;
 pub(crate) mod params;
 pub(crate) mod report;
+pub(crate) mod route;
 
 pub(crate) use ctx::{CalledGraphs, Host, Task};
 pub use ctx::{Callee, Ctx, RunConfig};
 pub use params::{Arg, Config, Dep, Failure, FromTask, Rejection, Requires, View};
 pub(crate) use report::{ModelCall, Report, ToolRun};
+pub use route::{FromRoute, RouteInput};

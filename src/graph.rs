@@ -10,6 +10,7 @@ pub(crate) mod draw;
 pub(crate) mod handler;
 mod on_error;
 pub(crate) mod opts;
+mod route;
 pub(crate) mod schema;
 mod typed;
 mod untyped;
@@ -23,6 +24,7 @@ pub use compiled::{Cache, Compiled, Goto, Names, Output, Persist, Retry};
 pub use draw::{Drawing, Edge};
 pub use handler::{Handler, IntoOutput};
 pub use opts::NodeOpts;
+pub use route::Choose;
 
 /// The entry of a graph: edges from it name the nodes that run first.
 pub const START: &str = "__start__";

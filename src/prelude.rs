@@ -23,4 +23,4 @@ pub use crate::{
     value::Value,
 };
 // The derive and the trait share their name.
-pub use backstitch_derive::{State, data, tool};
+pub use backstitch_derive::{State, data, node, tool};

@@ -1,6 +1,9 @@
 //! Typed views of the state: which channels a struct has, how it is read and how it is updated.
 
-use crate::{channel::Kind, value::Map};
+use crate::{
+    channel::Kind,
+    value::{Map, Value},
+};
 
 mod command;
 /// Named by the code the derive makes.
@@ -15,7 +18,7 @@ mod update;
 pub use command::{Command, IntoRoute, Target, goto};
 pub use decode::Unreadable;
 pub use input::{FromValues, IntoInput, Unsuitable};
-pub use update::{Many, Writes};
+pub use update::{Many, Maybe, Writes};
 
 /// A struct whose fields are channels. Derive it.
 ///
@@ -58,6 +61,21 @@ pub use update::{Many, Writes};
 /// | `untracked` | an error; never stored | as none |
 /// | `topic` | collected; cleared by the next superstep | empty |
 ///
+/// Beside any of them, `rename = "name"` names the channel otherwise than the field, and
+/// `schema(description = "..", minimum = 0)` adds keywords to its JSON schema:
+///
+/// ```
+/// # use backstitch::{prelude::*, value};
+/// #[derive(State)]
+/// struct Survey {
+///     #[state(rename = "type", schema(description = "What it is about", maxLength = 80))]
+///     kind: Option<String>,
+/// }
+///
+/// assert_eq!(Survey::channels()[0].name, "type");
+/// let update: Update<Survey> = Survey::update().kind("bees");
+/// ```
+///
 /// `default` beside any of them reads an absent channel as `Default::default()`. On the struct,
 /// `#[state(crate = path)]` names the path of this crate when it was renamed.
 #[diagnostic::on_unimplemented(
@@ -93,6 +111,8 @@ pub struct Channel {
     pub kind: Kind,
     /// Builds the JSON schema of its value.
     pub schema: fn() -> serde_json::Value,
+    /// Keywords that the schema has besides.
+    pub keywords: Vec<(&'static str, Value)>,
 }
 
 impl Channel {
@@ -102,7 +122,28 @@ impl Channel {
             name,
             kind,
             schema: || schemars::schema_for!(T).to_value(),
+            keywords: vec![],
         }
+    }
+
+    /// Adds a keyword to its JSON schema, or replaces it.
+    #[must_use]
+    pub fn with_keyword(mut self, keyword: &'static str, value: impl Into<Value>) -> Self {
+        self.keywords.push((keyword, value.into()));
+        self
+    }
+
+    /// The JSON schema with the keywords.
+    pub(crate) fn full_schema(&self) -> serde_json::Value {
+        let mut schema = (self.schema)();
+        if let Some(schema) = schema.as_object_mut() {
+            // The name of the channel is clearer than a title of the type (`Array_of_string`).
+            schema.remove("title");
+            for (keyword, value) in &self.keywords {
+                schema.insert((*keyword).to_owned(), value.to_json_value());
+            }
+        }
+        schema
     }
 }
 

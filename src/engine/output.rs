@@ -12,7 +12,9 @@ use super::{
     topology::{START_NODE, Topology},
 };
 use crate::{
+    extract::{RouteInput, RunConfig},
     graph::{END, Goto, Output, Route, UnlistedTarget, edge_channel},
+    hint::did_you_mean,
     message,
     value::{Map, Value},
 };
@@ -26,14 +28,14 @@ use crate::{
 pub fn writes(
     topology: &Topology,
     channels: &Channels,
-    tolerance: Tolerance,
+    (tolerance, config): (Tolerance, &RunConfig),
     node: usize,
     output: Output,
 ) -> Result<Writes, Error> {
     for goto in output.goto.iter().filter(|_| !output.to_parent) {
         check_goto(topology, tolerance, goto)?;
     }
-    let mut writes = written(topology, channels, tolerance, node, output)?;
+    let mut writes = written(topology, channels, (tolerance, config), node, output)?;
     if writes.is_empty() {
         writes.push((NO_WRITES.into(), Value::Null));
     }
@@ -47,7 +49,7 @@ pub fn writes(
 pub fn written(
     topology: &Topology,
     channels: &Channels,
-    tolerance: Tolerance,
+    (tolerance, config): (Tolerance, &RunConfig),
     node: usize,
     output: Output,
 ) -> Result<Writes, Error> {
@@ -88,8 +90,13 @@ pub fn written(
     }
     if !after.routes.is_empty() {
         let state = own_view(topology, channels, &writes)?;
+        let input = RouteInput {
+            state: &state,
+            config,
+            deps: &graph.deps,
+        };
         for route in &after.routes {
-            for goto in chosen(route, &state)? {
+            for goto in chosen(route, &input)? {
                 if goto.arg.is_none() && &*goto.node == START {
                     return Err(Error::failed(
                         "ValueError",
@@ -141,8 +148,10 @@ pub fn check_goto(topology: &Topology, tolerance: Tolerance, goto: &Goto) -> Res
     if known || tolerance.unknown_names {
         return Ok(());
     }
+    let nodes = topology.graph.nodes.iter().map(|node| &*node.name);
+    let hint = did_you_mean(&goto.node, nodes);
     let message = format!(
-        "a command goes to `{}`, but there is no such node",
+        "a command goes to `{}`, but there is no such node{hint}",
         goto.node
     );
     Err(Error::mistake(Mistake::Goto, message))
@@ -172,8 +181,8 @@ fn own_view(topology: &Topology, channels: &Channels, writes: &Writes) -> Result
     Ok(map)
 }
 
-fn chosen(route: &Route, state: &Map) -> Result<Vec<Goto>, Error> {
-    let choice = (route.choose)(state).map_err(Error::of_node)?;
+fn chosen(route: &Route, input: &RouteInput<'_>) -> Result<Vec<Goto>, Error> {
+    let choice = (route.choose)(input).map_err(Error::of_node)?;
     let Some(targets) = &route.targets else {
         return Ok(choice);
     };
@@ -208,6 +217,7 @@ pub fn of_input(topology: &Topology, input: &Value) -> Result<Output, Error> {
         let map = input.as_map().ok_or_else(|| {
             Error::invalid_update(format!("Expected dict, got {}", input.to_python()))
         })?;
+        warn_of_unknown(topology, map);
         map.iter()
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect()
@@ -216,4 +226,56 @@ pub fn of_input(topology: &Topology, input: &Value) -> Result<Output, Error> {
         writes,
         ..Output::default()
     })
+}
+
+/// Most characters of a key of an input that are logged.
+const SHOWN: usize = 64;
+
+/// Logs the first key of an input that no channel has: it is ignored, which surprises whoever has
+/// misspelt it.
+fn warn_of_unknown(topology: &Topology, input: &Map) {
+    if let Some(key) = unknown_key(topology, input) {
+        tracing::warn!("an input was ignored: {key}");
+    }
+}
+
+/// What is logged of an input with keys that no channel has.
+fn unknown_key(topology: &Topology, input: &Map) -> Option<String> {
+    let graph = &topology.graph;
+    let mut unknown = input.keys().filter(|key| graph.channel(key).is_none());
+    let first = unknown.next()?;
+    let more = match unknown.count() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let hint = did_you_mean(first, graph.channels.iter().map(|spec| &*spec.name));
+    let first: String = first.chars().take(SHOWN).collect();
+    Some(format!("the graph has no channel {first:?}{hint}{more}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{channel::Kind, graph::Graph, value};
+
+    #[test]
+    fn a_key_of_an_input_that_no_channel_has_is_told_with_the_one_that_was_meant() {
+        let graph = Graph::untyped()
+            .channel("messages", Kind::Last)
+            .node("idle", |_| async { Ok(Output::default()) })
+            .edge(crate::graph::START, "idle")
+            .build()
+            .expect("a sound graph");
+        let topology = Topology::new(graph);
+        let told = |input: Value| unknown_key(&topology, input.as_map().expect("a map"));
+        assert_eq!(told(value!({"messages": "hi"})), None);
+        assert_eq!(
+            told(value!({"mesages": "hi", "x": 1, "y": 2})).as_deref(),
+            Some("the graph has no channel \"mesages\" (did you mean `messages`?), and 2 more")
+        );
+        let key = "x\n".repeat(10_000);
+        let long = Map::from([(&*key, Value::Null)]);
+        let long = told(Value::map(long)).expect("a line");
+        assert!(long.len() < 200 && !long.contains('\n'), "{long}");
+    }
 }

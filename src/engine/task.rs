@@ -56,7 +56,8 @@ async fn attempts(context: Arc<RunContext>, mut job: Job) -> TaskResult {
         let (mut end, control) = attempt_once(&context, &job, &mut memory, attempt).await;
         if let (Some((topology, channels)), TaskEnd::Returned(output)) = (&job.routes, &mut end) {
             let (node, output) = (job.planned.node, std::mem::take(output));
-            end = match output::writes(topology, channels, context.tolerance, node, output) {
+            let way = (context.tolerance, &*context.config);
+            end = match output::writes(topology, channels, way, node, output) {
                 Ok(writes) => TaskEnd::Wrote(writes),
                 Err(error) => TaskEnd::Failed(error),
             };

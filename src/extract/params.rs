@@ -9,8 +9,9 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-use super::Ctx;
+use super::{Ctx, RunConfig};
 use crate::{
+    graph::Deps,
     id::TaskId,
     state::{Channel, State, Unreadable},
     value::{self, DecodeError, Map, Value},
@@ -118,6 +119,7 @@ pub trait FromTask: Sized + Send {
 
 /// Any state is a view: a node may name a smaller struct and decode only that. A task that was
 /// started with a map as its argument reads the view from that map.
+#[diagnostic::do_not_recommend]
 impl<T: State> FromTask for T {
     fn requires(requires: &mut Requires) {
         requires.channels.extend(T::channels());
@@ -230,16 +232,22 @@ pub struct Config<T>(pub T);
 
 impl<T: DeserializeOwned + Send> FromTask for Config<T> {
     fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
-        let config = &ctx.task().config;
-        let decoded = match &config.context {
-            Value::Map(map) if !map.is_empty() => value::from_value(&config.context),
-            _ => value::from_value(&Value::map(config.configurable.clone())),
-        };
-        decoded.map(Self).map_err(|source| Rejection::Config {
+        Self::of_run(&ctx.task().config).map_err(|source| Rejection::Config {
             node: ctx.task().node.clone(),
             wanted: type_name::<T>(),
             source,
         })
+    }
+}
+
+impl<T: DeserializeOwned> Config<T> {
+    /// The settings of a run.
+    pub(super) fn of_run(config: &RunConfig) -> Result<Self, DecodeError> {
+        let decoded = match &config.context {
+            Value::Map(map) if !map.is_empty() => value::from_value(&config.context),
+            _ => value::from_value(&Value::map(config.configurable.clone())),
+        };
+        decoded.map(Self)
     }
 }
 
@@ -249,20 +257,29 @@ pub struct Dep<T: ?Sized>(pub Arc<T>);
 
 impl<T: ?Sized + Send + Sync + 'static> FromTask for Dep<T> {
     fn requires(requires: &mut Requires) {
-        let key = (TypeId::of::<Arc<T>>(), type_name::<T>());
-        requires.deps.push(key);
+        requires.deps.push(Self::key());
     }
 
     fn from_task(ctx: &Ctx) -> Result<Self, Rejection> {
-        let deps = &ctx.task().deps.0;
-        let dep = deps.get(&TypeId::of::<Arc<T>>());
-        match dep.and_then(|dep| dep.downcast_ref::<Arc<T>>()) {
-            Some(dep) => Ok(Self(dep.clone())),
+        match Self::find(&ctx.task().deps) {
+            Some(dep) => Ok(Self(dep)),
             None => Err(Rejection::Dep {
                 node: ctx.task().node.clone(),
                 dep: type_name::<T>(),
             }),
         }
+    }
+}
+
+impl<T: ?Sized + Send + Sync + 'static> Dep<T> {
+    /// By what a graph has it, and the name of its type.
+    pub(super) fn key() -> (TypeId, &'static str) {
+        (TypeId::of::<Arc<T>>(), type_name::<T>())
+    }
+
+    pub(super) fn find(deps: &Deps) -> Option<Arc<T>> {
+        let dep = deps.0.get(&TypeId::of::<Arc<T>>())?;
+        dep.downcast_ref::<Arc<T>>().cloned()
     }
 }
 

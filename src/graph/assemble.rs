@@ -7,7 +7,6 @@ use super::{
     builder::{Draft, DraftNode},
     schema,
 };
-use crate::channel::{Kind, Shape};
 
 /// The compiled form of a draft without problems.
 pub(super) fn assemble(draft: Draft) -> Compiled {
@@ -25,7 +24,7 @@ pub(super) fn assemble(draft: Draft) -> Compiled {
     let messages = draft
         .channels
         .iter()
-        .filter(|spec| matches!(&spec.kind, Kind::Aggregate(reducer) if reducer.shape() == Shape::Messages))
+        .filter(|spec| schema::is_messages(&spec.kind))
         .map(|spec| spec.name.clone())
         .collect();
     let start = writers(&draft, &joins, START);
@@ -143,8 +142,8 @@ fn writers(draft: &Draft, joins: &[Join], from: &str) -> Writers {
         routes: draft
             .routes
             .iter()
-            .filter(|(start, _)| &**start == from)
-            .map(|(_, route)| route.clone())
+            .filter(|added| &*added.from == from)
+            .map(|added| added.route.clone())
             .collect(),
     }
 }

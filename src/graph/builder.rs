@@ -39,7 +39,7 @@ pub(super) struct Draft {
     pub handlers: Vec<(Option<Arc<str>>, DraftNode)>,
     pub edges: Vec<(Arc<str>, Arc<str>)>,
     pub joins: Vec<(Vec<Arc<str>>, Arc<str>)>,
-    pub routes: Vec<(Arc<str>, Route)>,
+    pub routes: Vec<DraftRoute>,
     pub input: Option<Vec<Arc<str>>>,
     pub output: Option<Vec<Arc<str>>>,
     pub persist: Persist,
@@ -58,6 +58,13 @@ pub(super) struct DraftNode {
     pub name: Arc<str>,
     pub body: Body,
     pub opts: NodeOpts,
+    pub requires: Requires,
+}
+
+/// A route as the author added it.
+pub(super) struct DraftRoute {
+    pub from: Arc<str>,
+    pub route: Route,
     pub requires: Requires,
 }
 

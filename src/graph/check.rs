@@ -1,4 +1,4 @@
-//! What can be wrong with a graph, found before anything runs.
+//! Finds what is wrong with a graph before anything runs.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -7,124 +7,11 @@ use super::{
     builder::{Draft, DraftNode},
     schema,
 };
+use crate::{extract::Requires, hint::did_you_mean};
 
-/// Everything that is wrong with a graph.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the graph does not hold together:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
-pub struct Invalid {
-    /// All problems, in the order of the graph's parts.
-    pub problems: Vec<Problem>,
-}
+mod problem;
 
-/// One thing that is wrong with a graph.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
-    /// Two nodes have one name.
-    #[error("there are two nodes `{0}`: give one of them another name")]
-    DuplicateNode(Arc<str>),
-    /// Two channels have one name.
-    #[error("there are two channels `{0}`")]
-    DuplicateChannel(Arc<str>),
-    /// A name the engine uses itself.
-    #[error(
-        "the {what} name `{name}` is reserved: it must not be empty, begin with `__` or contain `|` or `:`"
-    )]
-    Reserved {
-        /// `node` or `channel`.
-        what: &'static str,
-        /// The name.
-        name: Arc<str>,
-    },
-    /// A name that no node has.
-    #[error("{at} names `{name}`, which is not a node (nodes: {nodes})")]
-    UnknownNode {
-        /// Where it is named.
-        at: String,
-        /// The name.
-        name: Arc<str>,
-        /// The names there are.
-        nodes: String,
-    },
-    /// An edge into the start.
-    #[error("{0} leads to START: name the node that follows START instead")]
-    IntoStart(String),
-    /// An edge out of the end.
-    #[error("{0} begins at END, which nothing follows")]
-    FromEnd(String),
-    /// A join without starts.
-    #[error("the join to `{0}` waits for no node: name its starts")]
-    EmptyJoin(Arc<str>),
-    /// The graph has no entry.
-    #[error("nothing follows START: add `.edge(START, ..)`")]
-    NoEntry,
-    /// A node that nothing leads to.
-    #[error(
-        "nothing leads to node `{0}`: add an edge, or name it in the `destinations` of the node whose command goes there"
-    )]
-    Unreachable(Arc<str>),
-    /// A node that takes an argument but is started without one.
-    #[error(
-        "{at} starts node `{node}` without the argument it takes: start it with `goto(\"{node}\").with(..)` from a route or a command"
-    )]
-    NoArgument {
-        /// The edge.
-        at: String,
-        /// The node.
-        node: Arc<str>,
-    },
-    /// A channel that the state does not have.
-    #[error("{at} names channel `{channel}`, which the state does not have (channels: {channels})")]
-    UnknownChannel {
-        /// Where it is named.
-        at: String,
-        /// The channel.
-        channel: Arc<str>,
-        /// The channels there are.
-        channels: String,
-    },
-    /// A channel that is read as another type.
-    #[error("{at} takes channel `{channel}` as {found}, but the state holds {expected}")]
-    WrongType {
-        /// Where it is read.
-        at: String,
-        /// The channel.
-        channel: Arc<str>,
-        /// The type that the reader takes.
-        found: String,
-        /// The type of the channel.
-        expected: String,
-    },
-    /// A dependency that the graph does not provide.
-    #[error("node `{node}` needs `{dep}`: call `.provide(Arc<{dep}>)` on the graph")]
-    MissingDep {
-        /// The node.
-        node: Arc<str>,
-        /// Its type.
-        dep: &'static str,
-    },
-    /// Two tools of one node have one name.
-    #[error("node `{node}` has two tools `{tool}`: a model could not choose between them")]
-    DuplicateTool {
-        /// The node.
-        node: Arc<str>,
-        /// The name.
-        tool: Arc<str>,
-    },
-    /// A node that takes a failure but is no error handler.
-    #[error(
-        "node `{0}` takes a `Failure`, which only error handlers have: register it with `.on_error(..)`"
-    )]
-    NoFailure(Arc<str>),
-    /// Two error handlers for the same node.
-    #[error("{0} has two error handlers: one has to do")]
-    DuplicateHandler(String),
-    /// A subgraph without a channel of the same name.
-    #[error("subgraph `{0}` shares no channel with its parent, so it could not hand anything over")]
-    NothingShared(Arc<str>),
-    /// An option with a value that cannot work.
-    #[error("{0}")]
-    BadOption(String),
-}
+pub use problem::{Invalid, Problem};
 
 /// All problems of a draft.
 pub(super) fn check(draft: &Draft) -> Vec<Problem> {
@@ -136,7 +23,13 @@ pub(super) fn check(draft: &Draft) -> Vec<Problem> {
     check.nodes();
     check.edges();
     check.entry();
-    check.problems
+    let mut problems: Vec<Problem> = Vec::new();
+    for problem in check.problems {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    problems
 }
 
 struct Check<'a> {
@@ -181,6 +74,7 @@ impl Check<'_> {
             self.problems.push(Problem::UnknownChannel {
                 at: at.to_owned(),
                 channel: channel.clone(),
+                hint: did_you_mean(channel, channels.iter().map(|spec| &*spec.name)),
                 channels: list(channels.iter().map(|spec| &spec.name)),
             });
         }
@@ -200,7 +94,7 @@ impl Check<'_> {
                     name: node.name.clone(),
                 });
             }
-            self.needs(node);
+            self.needs(&format!("node `{}`", node.name), &node.requires);
             if node.requires.failure {
                 self.problems.push(Problem::NoFailure(node.name.clone()));
             }
@@ -242,30 +136,31 @@ impl Check<'_> {
             if let Some(node) = failing {
                 self.node("an error handler", node, false);
             }
-            self.needs(handler);
+            self.needs(&format!("node `{}`", handler.name), &handler.requires);
         }
     }
 
-    fn needs(&mut self, node: &DraftNode) {
-        let at = format!("node `{}`", node.name);
-        for view in &node.requires.channels {
+    fn needs(&mut self, at: &str, requires: &Requires) {
+        for view in &requires.channels {
             let Some(spec) = (self.draft.channels.iter()).find(|spec| *spec.name == *view.name)
             else {
-                self.channel(&at, &view.name.into());
+                self.channel(at, &view.name.into());
                 continue;
             };
-            self.compare_types(&at, &spec.name, &(view.schema)(), &spec.schema);
+            self.compare_types(at, &spec.name, &(view.schema)(), &spec.schema);
         }
-        for tool in &node.requires.duplicate_tools {
+        for tool in &requires.duplicate_tools {
             self.problems.push(Problem::DuplicateTool {
-                node: node.name.clone(),
+                at: at.to_owned(),
                 tool: tool.clone(),
             });
         }
-        for (id, dep) in &node.requires.deps {
-            if !self.draft.deps.contains_key(id) {
+        for (id, dep) in &requires.deps {
+            // One `provide` helps all who take it.
+            let is_known = |problem: &Problem| matches!(problem, Problem::MissingDep { dep: known, .. } if known == dep);
+            if !self.draft.deps.contains_key(id) && !self.problems.iter().any(is_known) {
                 self.problems.push(Problem::MissingDep {
-                    node: node.name.clone(),
+                    at: at.to_owned(),
                     dep,
                 });
             }
@@ -342,6 +237,7 @@ impl Check<'_> {
             self.problems.push(Problem::UnknownNode {
                 at: at.to_owned(),
                 name: name.clone(),
+                hint: did_you_mean(name, self.draft.nodes.iter().map(|node| &*node.name)),
                 nodes: list(self.draft.nodes.iter().map(|node| &node.name)),
             });
         }
@@ -376,13 +272,13 @@ impl Check<'_> {
     fn edges(&mut self) {
         let draft = self.draft;
         for (from, to) in &draft.edges {
-            let at = format!("the edge `{from}` to `{to}`");
+            let at = format!("the edge {} to {}", end(from), end(to));
             self.from(&at, from);
             self.to(&at, to);
             self.plain(&at, to);
         }
         for (from, to) in &draft.joins {
-            let at = format!("the join `{}` to `{to}`", from.join("`, `"));
+            let at = format!("the join `{}` to {}", from.join("`, `"), end(to));
             if from.is_empty() {
                 self.problems.push(Problem::EmptyJoin(to.clone()));
             }
@@ -392,9 +288,11 @@ impl Check<'_> {
             self.to(&at, to);
             self.plain(&at, to);
         }
-        for (from, route) in &draft.routes {
-            let at = format!("the route `{}` from `{from}`", route.name);
+        for added in &draft.routes {
+            let (from, route) = (&added.from, &added.route);
+            let at = format!("the route `{}` from {}", route.name, end(from));
             self.from(&at, from);
+            self.needs(&at, &added.requires);
             for (_, to) in route.targets.iter().flatten() {
                 self.to(&at, to);
             }
@@ -404,9 +302,19 @@ impl Check<'_> {
     fn entry(&mut self) {
         let draft = self.draft;
         let enters = draft.edges.iter().any(|(from, _)| &**from == START)
-            || draft.routes.iter().any(|(from, _)| &**from == START);
+            || draft.routes.iter().any(|added| &*added.from == START);
         if !enters {
             self.problems.push(Problem::NoEntry);
+            return;
+        }
+        // A misspelt name also leaves the node that was meant without a way to it.
+        let is_misspelt = |problem: &Problem| {
+            matches!(
+                problem,
+                Problem::UnknownNode { .. } | Problem::DuplicateNode(_) | Problem::Reserved { .. }
+            )
+        };
+        if self.problems.iter().any(is_misspelt) {
             return;
         }
         let Some(reached) = reachable(draft) else {
@@ -445,13 +353,22 @@ fn reachable(draft: &Draft) -> Option<HashSet<&str>> {
         let joins = draft.joins.iter();
         let joins = joins.filter(|(from, _)| from.iter().any(|start| &**start == name));
         next.extend(joins.map(|(_, to)| &**to));
-        for (_, route) in draft.routes.iter().filter(|(from, _)| &**from == name) {
-            let targets = route.targets.as_ref()?;
+        for added in draft.routes.iter().filter(|added| &*added.from == name) {
+            let targets = added.route.targets.as_ref()?;
             next.extend(targets.iter().map(|(_, to)| &**to));
         }
         open.extend(next.into_iter().filter(|to| reached.insert(to)));
     }
     Some(reached)
+}
+
+/// An end of an edge as the author writes it.
+fn end(name: &str) -> String {
+    match name {
+        START => "START".to_owned(),
+        END => "END".to_owned(),
+        node => format!("`{node}`"),
+    }
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a Arc<str>>) -> String {

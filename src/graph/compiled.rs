@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use super::draw::{self, Drawing};
 use crate::{
     channel::Kind,
-    extract::{CalledGraphs, Ctx},
-    value::{Map, Value},
+    extract::{CalledGraphs, Ctx, RouteInput},
+    value::Value,
 };
 
 /// One channel of the state.
@@ -61,7 +61,7 @@ pub enum Body {
 
 /// Chooses what follows a node, from a map of the state to which the writes of the node's own
 /// task are applied and those of no other.
-pub type RouteFn = Arc<dyn Fn(&Map) -> anyhow::Result<Vec<Goto>> + Send + Sync>;
+pub type RouteFn = Arc<dyn Fn(&RouteInput<'_>) -> anyhow::Result<Vec<Goto>> + Send + Sync>;
 
 /// Error: a route chose a name that is none of its targets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +79,11 @@ impl UnlistedTarget {
         chosen: &Arc<str>,
         targets: impl IntoIterator<Item = &'a Arc<str>>,
     ) -> Self {
-        let targets: Vec<&str> = targets.into_iter().map(|name| &**name).collect();
+        let shown = |name: &'a Arc<str>| match &**name {
+            super::END => "END",
+            name => name,
+        };
+        let targets: Vec<&str> = targets.into_iter().map(shown).collect();
         Self {
             route: route.clone(),
             chosen: chosen.clone(),

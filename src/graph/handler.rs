@@ -16,7 +16,8 @@ use crate::{
     label = "not a node",
     note = "a node is `async fn(..) -> R` with up to four parameters, each a `#[derive(State)]` view, `Ctx`, `Arg<T>`, `Config<T>`, `Dep<T>` or `Failure`",
     note = "`R` is `()`, `Update<{S}>`, `Command<{S}>`, `Target`, a `Vec` of commands, or a `Result` of one of these",
-    note = "the future must be `Send`: do not hold an `Rc`, a `RefCell` guard or a std `MutexGuard` across `.await`"
+    note = "the future must be `Send`: do not hold an `Rc`, a `RefCell` guard or a std `MutexGuard` across `.await`",
+    note = "`#[node({S})]` on the function points at what is wrong"
 )]
 pub trait Handler<S, Args>: Send + Sync + 'static {
     /// What the parameters and the result require of the graph.

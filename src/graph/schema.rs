@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde_json::{Map, Value, json};
 
 use super::{ChannelSpec, Schemas};
+use crate::channel::{Kind, Shape};
 
 /// The schemas of a graph, made of those of its channels.
 pub(super) fn schemas(
@@ -39,13 +40,26 @@ fn object<'a>(title: &str, channels: impl Iterator<Item = &'a ChannelSpec>) -> V
     let (mut properties, mut definitions) = (Map::new(), Map::new());
     for spec in channels {
         let mut schema = spec.schema.clone();
+        let nested = match schema.as_object_mut().and_then(|all| all.remove("$defs")) {
+            Some(Value::Object(nested)) => nested,
+            _ => Map::new(),
+        };
+        let (choices, mut nested): (Map<_, _>, Map<_, _>) = nested
+            .into_iter()
+            .partition(|(_, definition)| is_choice(definition));
+        inline(&mut schema, &choices);
+        nested
+            .values_mut()
+            .for_each(|definition| inline(definition, &choices));
+        definitions.extend(nested);
         if let Some(schema) = schema.as_object_mut() {
             schema.remove("$schema");
-            if let Some(Value::Object(nested)) = schema.remove("$defs") {
-                definitions.extend(nested);
+            if is_messages(&spec.kind) {
+                // Front ends show such a channel as a conversation.
+                schema.insert("langgraph_type".to_owned(), "messages".into());
             }
-            // The name of the channel is clearer than a title of the type (`Array_of_string`).
-            schema.insert("title".to_owned(), heading(&spec.name).into());
+            let title = schema.entry("title".to_owned());
+            title.or_insert_with(|| heading(&spec.name).into());
         }
         properties.insert(spec.name.to_string(), schema);
     }
@@ -54,6 +68,33 @@ fn object<'a>(title: &str, channels: impl Iterator<Item = &'a ChannelSpec>) -> V
         object["$defs"] = definitions.into();
     }
     object
+}
+
+/// Whether a definition is an enum of plain words: front ends show one in place as a choice.
+fn is_choice(definition: &Value) -> bool {
+    let choices = definition.get("oneOf").and_then(Value::as_array);
+    let plain = |choice: &Value| choice.get("const").is_some() || choice.get("enum").is_some();
+    definition.get("enum").is_some() || choices.is_some_and(|choices| choices.iter().all(plain))
+}
+
+/// Replaces references to `choices` by what they name.
+fn inline(schema: &mut Value, choices: &Map<String, Value>) {
+    match schema {
+        Value::Object(map) => {
+            let name = map.get("$ref").and_then(Value::as_str);
+            let name = name.and_then(|name| name.strip_prefix("#/$defs/"));
+            if let Some(Value::Object(choice)) = name.and_then(|name| choices.get(name)).cloned() {
+                map.remove("$ref");
+                // A description at the reference says more than that of the type.
+                for (keyword, value) in choice {
+                    map.entry(keyword).or_insert(value);
+                }
+            }
+            map.values_mut().for_each(|part| inline(part, choices));
+        }
+        Value::Array(parts) => parts.iter_mut().for_each(|part| inline(part, choices)),
+        _ => {}
+    }
 }
 
 /// `route_hint` as `Route Hint`.
@@ -67,6 +108,11 @@ fn heading(name: &str) -> String {
         })
         .collect();
     words.join(" ")
+}
+
+/// Whether a channel is one of chat messages.
+pub(super) fn is_messages(kind: &Kind) -> bool {
+    matches!(kind, Kind::Aggregate(reducer) if reducer.shape() == Shape::Messages)
 }
 
 /// The types of a reader and of a channel if no value can have both. Only types are compared,

@@ -5,14 +5,13 @@ use std::{any::type_name, marker::PhantomData, sync::Arc};
 use anyhow::Context as _;
 
 use super::{
-    Body, ChannelSpec, Goto, Graph, Handler, NodeOpts, Route, UnlistedTarget,
-    builder::{Draft, names},
+    Body, ChannelSpec, Choose, Goto, Graph, Handler, NodeOpts, Route, UnlistedTarget,
+    builder::{Draft, DraftRoute, names},
     handler::{erase, gotos},
 };
 use crate::{
-    extract::Requires,
-    state::{IntoRoute, State},
-    value::Map,
+    extract::{Requires, RouteInput},
+    state::State,
 };
 
 impl<S: State> Default for Graph<S> {
@@ -21,7 +20,7 @@ impl<S: State> Default for Graph<S> {
     }
 }
 
-impl<S: State> Graph<S> {
+impl<S> Graph<S> {
     /// An empty graph over the channels of `S`.
     ///
     /// ```
@@ -58,7 +57,10 @@ impl<S: State> Graph<S> {
     /// assert!(graph.drawing(0).to_mermaid().contains("write"));
     /// # Ok::<_, backstitch::graph::Invalid>(())
     /// ```
-    pub fn new() -> Self {
+    pub fn new() -> Self
+    where
+        S: State,
+    {
         let channels = S::channels().into_iter();
         Self {
             draft: Draft {
@@ -66,8 +68,8 @@ impl<S: State> Graph<S> {
                 channels: channels
                     .map(|channel| ChannelSpec {
                         name: channel.name.into(),
+                        schema: channel.full_schema(),
                         kind: channel.kind,
-                        schema: (channel.schema)(),
                     })
                     .collect(),
                 ..Draft::default()
@@ -75,7 +77,9 @@ impl<S: State> Graph<S> {
             state: PhantomData,
         }
     }
+}
 
+impl<S: State> Graph<S> {
     /// Adds the channels of `V` that the graph does not have yet, for nodes and routes that read them as `V`.
     pub fn extend<V: State>(self) -> Self {
         V::channels().into_iter().fold(self, Self::with_channel)
@@ -87,8 +91,8 @@ impl<S: State> Graph<S> {
         if channels.iter().all(|spec| *spec.name != *channel.name) {
             channels.push(ChannelSpec {
                 name: channel.name.into(),
+                schema: channel.full_schema(),
                 kind: channel.kind,
-                schema: (channel.schema)(),
             });
         }
         self
@@ -124,23 +128,49 @@ impl<S: State> Graph<S> {
     /// Chooses what follows `from` by the state with the node's own update applied. `targets` is the
     /// closed list of choices: it draws the graph, `build` rejects names that
     /// are no nodes, and choosing anything else fails the node.
-    pub fn route<V, R, N>(
+    ///
+    /// Beside the state a route takes [`Config`](crate::extract::Config) and
+    /// [`Dep`](crate::extract::Dep), as nodes do; see [`Choose`].
+    ///
+    /// ```
+    /// use backstitch::prelude::*;
+    ///
+    /// #[derive(State)]
+    /// struct Order {
+    ///     total: u32,
+    /// }
+    ///
+    /// #[derive(Deserialize)]
+    /// struct Shop {
+    ///     limit: u32,
+    /// }
+    ///
+    /// fn by_limit(order: &Order, shop: Config<Shop>) -> &'static str {
+    ///     if order.total > shop.0.limit { "approve" } else { END }
+    /// }
+    ///
+    /// async fn approve() {}
+    ///
+    /// let graph = Graph::<Order>::new()
+    ///     .node("approve", approve)
+    ///     .route(START, by_limit, ["approve", END])
+    ///     .build()?;
+    /// # Ok::<_, backstitch::graph::Invalid>(())
+    /// ```
+    pub fn route<Args: 'static, F: Choose<Args>, N: Into<Arc<str>>>(
         mut self,
         from: impl Into<Arc<str>>,
-        choose: impl Fn(&V) -> R + Send + Sync + 'static,
+        choose: F,
         targets: impl IntoIterator<Item = N>,
-    ) -> Self
-    where
-        V: State,
-        R: IntoRoute,
-        N: Into<Arc<str>>,
-    {
-        let name = short_name(type_name_of(&choose));
+    ) -> Self {
+        let mut requires = Requires::default();
+        choose.requires(&mut requires);
+        let name = short_name(type_name::<F>());
         let targets = names(targets);
         let (route, allowed) = (name.clone(), targets.clone());
-        let choose = move |state: &Map| -> anyhow::Result<Vec<Goto>> {
-            let view = V::decode(state).with_context(|| format!("the route `{route}`"))?;
-            let chosen = gotos(choose(&view).into_route()?)?;
+        let choose = move |input: &RouteInput<'_>| -> anyhow::Result<Vec<Goto>> {
+            let chosen = choose.choose(input);
+            let chosen = gotos(chosen.with_context(|| format!("the route `{route}`"))?)?;
             for goto in &chosen {
                 if !allowed.contains(&goto.node) {
                     return Err(UnlistedTarget::new(&route, &goto.node, &allowed).into());
@@ -153,13 +183,13 @@ impl<S: State> Graph<S> {
             choose: Arc::new(choose),
             targets: Some(targets.into_iter().map(|to| (to.clone(), to)).collect()),
         };
-        self.draft.routes.push((from.into(), route));
+        self.draft.routes.push(DraftRoute {
+            from: from.into(),
+            route,
+            requires,
+        });
         self
     }
-}
-
-fn type_name_of<T>(_: &T) -> &'static str {
-    type_name::<T>()
 }
 
 /// `pending_calls` of `my_agent::graph::pending_calls`; closures are called `route`.

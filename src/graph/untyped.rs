@@ -4,7 +4,7 @@ use std::{future::Future, marker::PhantomData, sync::Arc};
 
 use super::{
     Body, ChannelSpec, Goto, Graph, NodeOpts, Output, Route, Untyped,
-    builder::{Draft, names},
+    builder::{Draft, DraftRoute, names},
 };
 use crate::{
     channel::Kind,
@@ -117,10 +117,14 @@ impl Graph<Untyped> {
         });
         let route = Route {
             name: name.into(),
-            choose: Arc::new(choose),
+            choose: Arc::new(move |input| choose(input.state)),
             targets,
         };
-        self.draft.routes.push((from.into(), route));
+        self.draft.routes.push(DraftRoute {
+            from: from.into(),
+            route,
+            requires: Requires::default(),
+        });
         self
     }
 

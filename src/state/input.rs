@@ -74,6 +74,7 @@ impl IntoInput for serde_json::Value {
 }
 
 /// Several updates of one list are joined.
+#[diagnostic::do_not_recommend]
 impl<U: Into<Writes>> IntoInput for U {
     fn into_input(self) -> Result<Value, Unsuitable> {
         let writes: Writes = self.into();
@@ -112,6 +113,7 @@ impl FromValues for Value {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<S: State> FromValues for S {
     fn from_values(values: &Value) -> Result<Self, Unreadable> {
         match values {

@@ -217,3 +217,40 @@ fn a_typed_reducer_starts_at_its_default_and_names_itself_in_errors() {
         "{error}"
     );
 }
+
+#[test]
+fn setters_take_what_people_write() {
+    #[derive(State)]
+    struct Post {
+        body: Option<String>,
+        turns: u32,
+        score: Option<f64>,
+        #[state(merge = add)]
+        likes: u32,
+        #[state(rename = "type", append)]
+        kinds: Vec<String>,
+    }
+    let text = "text".to_owned();
+    let update = Post::update()
+        .body("text")
+        .body(&text)
+        .body(text.clone())
+        .body(Some(text))
+        .body(None)
+        .turns(1)
+        .score(0.5)
+        .likes(2)
+        .set_likes(3)
+        .kinds("blog")
+        .set_kinds(["essay".to_owned()]);
+    let writes = Writes::from(update).finish().expect("encodes");
+    let shown: Vec<String> = writes
+        .iter()
+        .map(|(channel, value)| format!("{channel}={value}"))
+        .collect();
+    assert_eq!(
+        shown.join(" "),
+        "body=\"text\" body=\"text\" body=\"text\" body=\"text\" body=null turns=1 score=0.5 likes=2 \
+         likes={\"__overwrite__\":3} type=[\"blog\"] type={\"__overwrite__\":[\"essay\"]}"
+    );
+}

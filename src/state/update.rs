@@ -110,3 +110,38 @@ impl<const N: usize> From<[&str; N]> for Many<String> {
         Self(many.into_iter().map(str::to_owned).collect())
     }
 }
+
+/// A value or none, so that `.summary("short")`, `.summary(text)` and `.summary(None)` all work.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Maybe<T>(Option<T>);
+
+impl<T> From<T> for Maybe<T> {
+    fn from(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T> From<Option<T>> for Maybe<T> {
+    fn from(maybe: Option<T>) -> Self {
+        Self(maybe)
+    }
+}
+
+impl From<&str> for Maybe<String> {
+    fn from(text: &str) -> Self {
+        Self(Some(text.to_owned()))
+    }
+}
+
+impl From<&String> for Maybe<String> {
+    fn from(text: &String) -> Self {
+        Self(Some(text.clone()))
+    }
+}
+
+impl From<&str> for Maybe<Arc<str>> {
+    fn from(text: &str) -> Self {
+        Self(Some(text.into()))
+    }
+}

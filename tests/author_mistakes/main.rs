@@ -1,5 +1,5 @@
-//! Programs of graph authors: the project that `new` writes, and the five mistakes they make most, with
-//! what the compiler says about them.
+//! Programs of graph authors: the project that `new` writes, and the mistakes they make most, with what the
+//! compiler, `build` and a run say about them.
 //! After a deliberate change: `OVERWRITE=1 cargo test --test author_mistakes`.
 //!
 //! The programs are compiled against the library that Cargo built for this very test. `trybuild`
@@ -20,6 +20,7 @@ use std::{
 use serde_json::{Deserializer, Value};
 
 mod new_project;
+mod runs;
 
 #[test]
 fn common_mistakes_get_helpful_compile_errors() {
@@ -27,7 +28,7 @@ fn common_mistakes_get_helpful_compile_errors() {
     let overwrite = env::var_os("OVERWRITE").is_some();
     let mut wrong = String::new();
     let programs = programs();
-    assert_eq!(programs.len(), 5);
+    assert_eq!(programs.len(), 21);
     for program in programs {
         let found = complaints(&program, &library);
         let frozen = program.with_extension("stderr");

@@ -18,5 +18,6 @@ mod memory;
 mod mistakes;
 mod nested;
 mod reuse;
+mod routes;
 mod storages;
 mod versions;

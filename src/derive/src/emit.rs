@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
-use syn::{Path, spanned::Spanned};
+use syn::{Path, Type, ext::IdentExt, spanned::Spanned};
 
 use crate::parse::{Field, Merge, State};
 
@@ -114,7 +114,11 @@ fn channel(krate: &Path, field: &Field) -> TokenStream {
             quote!(#merge::with::<#ty, #update>(#function))
         }
     };
-    quote!(#krate::state::Channel::new::<#ty>(#name, #kind))
+    let keywords = field.keywords.iter().map(|(keyword, value)| {
+        // A value of a type that JSON has not is an error at the value.
+        quote_spanned!(value.span()=> .with_keyword(#keyword, #value))
+    });
+    quote!(#krate::state::Channel::new::<#ty>(#name, #kind) #(#keywords)*)
 }
 
 fn decode(krate: &Path, field: &Field) -> TokenStream {
@@ -146,7 +150,10 @@ fn setter(krate: &Path, vis: &syn::Visibility, field: &Field) -> TokenStream {
         quote!(#(#docs)*)
     };
     let (argument, merges) = match &field.merge {
-        Merge::Replace | Merge::Ephemeral | Merge::Untracked => (quote!(#ty), false),
+        Merge::Replace | Merge::Ephemeral | Merge::Untracked => match inside_option(ty) {
+            Some(inside) => (quote!(#krate::state::Maybe<#inside>), false),
+            None => (quote!(#ty), false),
+        },
         Merge::Append | Merge::Messages => (
             quote!(#krate::state::Many<<#ty as ::std::iter::IntoIterator>::Item>),
             true,
@@ -161,22 +168,61 @@ fn setter(krate: &Path, vis: &syn::Visibility, field: &Field) -> TokenStream {
         }
     };
     let set = merges.then(|| {
-        let name = format_ident!("set_{}", channel);
+        let name = format_ident!("set_{}", ident.unraw());
         let doc = format!("Replaces the whole value of the channel `{channel}`.");
-        quote! {
-            #[doc = #doc]
-            #vis fn #name(mut self, value: impl ::std::convert::Into<#ty>) -> Self {
-                self.0.overwrite(#channel, &::std::convert::Into::<#ty>::into(value));
-                self
-            }
-        }
+        let set = method(&name, vis, &quote!(overwrite), channel, &quote!(#ty));
+        quote!(#[doc = #doc] #set)
     });
+    let write = method(ident, vis, &quote!(write), channel, &argument);
     quote! {
         #docs
-        #vis fn #ident(mut self, value: impl ::std::convert::Into<#argument>) -> Self {
-            self.0.write(#channel, &::std::convert::Into::<#argument>::into(value));
-            self
-        }
+        #write
         #set
     }
+}
+
+/// A method of the builder that writes a channel by `write` or `overwrite`.
+fn method(
+    name: &syn::Ident,
+    vis: &syn::Visibility,
+    how: &TokenStream,
+    channel: &str,
+    argument: &TokenStream,
+) -> TokenStream {
+    // With a number itself as parameter a literal such as `1` has no other type to choose from.
+    if syn::parse2::<Type>(argument.clone()).is_ok_and(|ty| is_number(&ty)) {
+        return quote! {
+            #vis fn #name(mut self, value: #argument) -> Self {
+                self.0.#how(#channel, &value);
+                self
+            }
+        };
+    }
+    quote! {
+        #vis fn #name(mut self, value: impl ::std::convert::Into<#argument>) -> Self {
+            self.0.#how(#channel, &::std::convert::Into::<#argument>::into(value));
+            self
+        }
+    }
+}
+
+/// The `T` of an `Option<T>`.
+fn inside_option(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    match arguments.args.first()? {
+        syn::GenericArgument::Type(inside) if last.ident == "Option" => Some(inside),
+        _ => None,
+    }
+}
+
+/// Whether a type is a number of the language.
+fn is_number(ty: &Type) -> bool {
+    const NUMBERS: [&str; 12] = [
+        "i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize", "f32", "f64",
+    ];
+    matches!(ty, Type::Path(path) if NUMBERS.iter().any(|name| path.path.is_ident(name)))
 }

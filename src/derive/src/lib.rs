@@ -9,6 +9,7 @@ use quote::quote;
 use syn::{DeriveInput, Error, parse_macro_input};
 
 mod emit;
+mod node;
 mod parse;
 mod tool;
 
@@ -21,6 +22,16 @@ mod tool;
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(options.into(), item.into())
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
+}
+
+/// Checks that a function can be a node, and points at the parameter, the result or the future that is in the way.
+/// It changes nothing: it may stay or be removed once the function is right. With the state of the graph,
+/// `#[node(Chat)]`, the result is checked too.
+#[proc_macro_attribute]
+pub fn node(options: TokenStream, item: TokenStream) -> TokenStream {
+    node::expand(options.into(), item.into())
         .unwrap_or_else(|error| error.into_compile_error())
         .into()
 }

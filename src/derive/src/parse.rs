@@ -1,13 +1,13 @@
 //! Reads the struct and its `#[state(..)]` attributes.
 
 use syn::{
-    Attribute, Data, DeriveInput, Error, Expr, Fields, Ident, Path, Type, Visibility,
+    Attribute, Data, DeriveInput, Error, Expr, Fields, Ident, LitStr, Path, Type, Visibility,
     ext::IdentExt, meta::ParseNestedMeta, parse_quote,
 };
 
 /// The allowed contents of a field's attribute, for error messages.
-const FIELD: &str =
-    "expected one of: messages, append, merge = function, ephemeral, untracked, topic, default";
+const FIELD: &str = "expected one of: messages, append, merge = function, ephemeral, untracked, topic, default, \
+     rename = \"name\", schema(keyword = value)";
 
 /// Methods of every update builder, which setters must not hide.
 const METHODS: [&str; 2] = ["goto", "goto_each"];
@@ -26,6 +26,17 @@ pub struct Field {
     pub docs: Vec<Attribute>,
     pub merge: Merge,
     pub default: bool,
+    /// Keywords of its JSON schema.
+    pub keywords: Vec<(String, Expr)>,
+}
+
+/// What the attributes of a field contain.
+#[derive(Default)]
+struct Attributes {
+    merge: Option<Merge>,
+    default: bool,
+    rename: Option<LitStr>,
+    keywords: Vec<(String, Expr)>,
 }
 
 pub enum Merge {
@@ -86,27 +97,35 @@ fn field(field: &syn::Field) -> syn::Result<Field> {
     let Some(ident) = field.ident.clone() else {
         return Err(Error::new_spanned(field, "a channel needs a name"));
     };
-    let channel = ident.unraw().to_string();
+    let setter = ident.unraw().to_string();
+    let attributes = attributes(field)?;
+    let channel = match &attributes.rename {
+        Some(name) if name.value().is_empty() => {
+            return Err(Error::new_spanned(name, "a channel needs a name"));
+        }
+        Some(name) => name.value(),
+        None => setter.clone(),
+    };
     if channel.starts_with("__") {
         return Err(Error::new_spanned(
             &ident,
             "names that begin with `__` are reserved for the engine",
         ));
     }
-    if METHODS.contains(&channel.as_str()) {
+    if METHODS.contains(&setter.as_str()) {
         return Err(Error::new_spanned(
             &ident,
-            format!("`{channel}` is a method of the update builder: rename the field"),
+            format!("`{setter}` is a method of the update builder: rename the field"),
         ));
     }
-    let (merge, default) = attributes(field)?;
     Ok(Field {
         channel,
         ty: field.ty.clone(),
         docs: docs(field),
         ident,
-        merge,
-        default,
+        merge: attributes.merge.unwrap_or(Merge::Replace),
+        default: attributes.default,
+        keywords: attributes.keywords,
     })
 }
 
@@ -118,29 +137,40 @@ fn docs(field: &syn::Field) -> Vec<Attribute> {
     docs.cloned().collect()
 }
 
-fn attributes(field: &syn::Field) -> syn::Result<(Merge, bool)> {
-    let (mut merge, mut update, mut default) = (None, None, false);
+fn attributes(field: &syn::Field) -> syn::Result<Attributes> {
+    let mut found = Attributes::default();
+    let mut update = None;
     for attr in field.attrs.iter().filter(|a| a.path().is_ident("state")) {
         attr.parse_nested_meta(|meta| {
             if meta.path.is_ident("default") {
-                default = true;
+                found.default = true;
                 return Ok(());
+            }
+            if meta.path.is_ident("rename") {
+                found.rename = Some(meta.value()?.parse()?);
+                return Ok(());
+            }
+            if meta.path.is_ident("schema") {
+                return meta.parse_nested_meta(|keyword| {
+                    let name = keyword.path.require_ident()?.unraw().to_string();
+                    found.keywords.push((name, keyword.value()?.parse()?));
+                    Ok(())
+                });
             }
             if meta.path.is_ident("update") {
                 update = Some((meta.value()?.parse::<Type>()?, meta.path.clone()));
                 return Ok(());
             }
             let kind = kind(&meta)?;
-            if merge.is_some() {
+            if found.merge.is_some() {
                 return Err(meta.error("a field merges its updates in one way only"));
             }
-            merge = Some(kind);
+            found.merge = Some(kind);
             Ok(())
         })?;
     }
-    let mut merge = merge.unwrap_or(Merge::Replace);
     if let Some((ty, path)) = update {
-        let Merge::With { update, .. } = &mut merge else {
+        let Some(Merge::With { update, .. }) = &mut found.merge else {
             return Err(Error::new_spanned(
                 path,
                 "`update = Type` goes with `merge = function`",
@@ -148,7 +178,7 @@ fn attributes(field: &syn::Field) -> syn::Result<(Merge, bool)> {
         };
         *update = Some(Box::new(ty));
     }
-    Ok((merge, default))
+    Ok(found)
 }
 
 fn kind(meta: &ParseNestedMeta<'_>) -> syn::Result<Merge> {

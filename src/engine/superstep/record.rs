@@ -50,8 +50,10 @@ pub async fn record(
     let end = match end {
         TaskEnd::Returned(output) => {
             let (topology, channels) = (&execution.topology, &execution.channels);
-            let tolerance = execution.context.tolerance;
-            match output::writes(topology, channels, tolerance, task.node, output) {
+            let (tolerance, config) = (execution.context.tolerance, &execution.context.config);
+            let written =
+                output::writes(topology, channels, (tolerance, config), task.node, output);
+            match written {
                 Ok(writes) => TaskEnd::Wrote(writes),
                 Err(error) => TaskEnd::Failed(error),
             }

@@ -19,6 +19,7 @@ use crate::{
         tolerance::Tolerance,
         topology::Topology,
     },
+    extract::RunConfig,
     graph::Output,
     id::{TaskId, update_task_id},
     value::Value,
@@ -114,7 +115,10 @@ impl StateUpdater {
                 tasks: task.iter().map(|task| (node.clone(), *task)).collect(),
                 checkpoint: base,
             };
-            let writes = output::written(topology, &channels, Tolerance::default(), index, output);
+            // A change of the state belongs to no run, whose config routes could read.
+            let (tolerance, config) = (Tolerance::default(), RunConfig::default());
+            let way = (tolerance, &config);
+            let writes = output::written(topology, &channels, way, index, output);
             let writes = writes.map_err(|error| error.at(location))?;
             tasks.push((node, path, writes, task));
         }

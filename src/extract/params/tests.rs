@@ -10,7 +10,7 @@ use futures::{FutureExt, future::BoxFuture};
 use super::*;
 use crate::prelude::*;
 use crate::{
-    extract::{Host, RunConfig, Task},
+    extract::{Host, RouteInput, RunConfig, Task},
     graph::{Body, Deps},
     id::TaskId,
     value,
@@ -299,7 +299,13 @@ fn a_route_reads_its_view_and_keeps_to_its_targets() {
         .expect("sound");
     let route = &graph.nodes[0].writers.routes[0];
     assert_eq!(&*route.name, "choose");
-    let ask = |state: Value| (route.choose)(state.as_map().expect("a map"));
+    let ask = |state: Value| {
+        (route.choose)(&RouteInput {
+            state: state.as_map().expect("a map"),
+            config: &RunConfig::default(),
+            deps: &Deps::default(),
+        })
+    };
     let chosen = ask(value!({ "topic": "bees", "body": END })).expect("allowed");
     assert_eq!(chosen[0].arg, Some(value!("bees")));
     let error = ask(value!({ "topic": "bees", "body": "away" })).expect_err("not in the list");

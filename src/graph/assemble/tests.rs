@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    channel::Reducer,
+    channel::{Kind, Reducer},
     graph::{Graph, NodeOpts, Output, Persist, Untyped},
     prelude::{State, Update},
 };

@@ -126,8 +126,8 @@ fn start_has_no_predecessor_and_end_no_successor() {
     assert_eq!(
         problems(graph),
         [
-            Problem::IntoStart("the edge `a` to `__start__`".into()),
-            Problem::FromEnd("the edge `__end__` to `a`".into()),
+            Problem::IntoStart("the edge `a` to START".into()),
+            Problem::FromEnd("the edge END to `a`".into()),
         ]
     );
 }
@@ -247,7 +247,7 @@ fn dependencies_are_provided() {
     let graph = || Graph::<Post>::new().node("a", ask).edge(START, "a");
     let found = problems(graph());
     assert!(
-        matches!(&found[..], [Problem::MissingDep { node, dep }] if &**node == "a" && dep.ends_with("Model")),
+        matches!(&found[..], [Problem::MissingDep { at, dep }] if at == "node `a`" && dep.ends_with("Model")),
         "{found:?}"
     );
     assert_eq!(problems(graph().provide(Arc::new(Model))), []);

@@ -50,6 +50,46 @@ fn schemas_carry_the_struct_name_a_property_per_channel_and_shared_definitions()
     assert_eq!(context["properties"]["who"]["type"], "string");
 }
 
+#[test]
+fn schemas_have_the_keywords_of_the_author_enums_in_place_and_the_type_of_conversations() {
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Mood {
+        Glad,
+        Sad,
+    }
+    #[derive(State)]
+    struct Talk {
+        #[state(messages)]
+        messages: Vec<crate::message::Message>,
+        #[state(schema(description = "How it sounds"))]
+        mood: Option<Mood>,
+        moods: Vec<Mood>,
+        #[state(
+            rename = "type",
+            schema(title = "Kind of talk", minLength = 1, maxLength = 80)
+        )]
+        kind: String,
+    }
+    async fn idle() {}
+    let graph = Graph::<Talk>::new().node("a", idle).edge(START, "a");
+    let schema = graph.build().expect("sound").schemas.state.clone();
+    let channels = &schema["properties"];
+    assert_eq!(channels["messages"]["langgraph_type"], "messages");
+    assert!(channels["kind"].is_null());
+    assert_eq!(
+        channels["type"],
+        json!({"type": "string", "title": "Kind of talk", "minLength": 1, "maxLength": 80})
+    );
+    assert_eq!(
+        channels["moods"]["items"],
+        json!({"type": "string", "enum": ["glad", "sad"]})
+    );
+    assert_eq!(channels["mood"]["description"], "How it sounds");
+    assert_eq!(channels["mood"]["anyOf"][0]["enum"], json!(["glad", "sad"]));
+    assert!(schema["$defs"].get("Mood").is_none());
+}
+
 fn of<T: JsonSchema>() -> Value {
     schemars::schema_for!(T).to_value()
 }

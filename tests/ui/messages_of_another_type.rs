@@ -1,0 +1,9 @@
+use backstitch::prelude::*;
+
+#[derive(State)]
+struct Chat {
+    #[state(messages)]
+    messages: Vec<String>,
+}
+
+fn main() {}

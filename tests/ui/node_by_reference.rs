@@ -1,0 +1,11 @@
+use backstitch::prelude::*;
+
+#[derive(State)]
+struct Chat {
+    topic: String,
+}
+
+#[node]
+async fn node(_chat: &Chat) {}
+
+fn main() {}

@@ -1,0 +1,13 @@
+use backstitch::prelude::*;
+
+#[derive(State)]
+struct Chat {
+    topic: String,
+}
+
+#[node]
+fn node(chat: Chat) -> Update<Chat> {
+    Chat::update().topic(chat.topic)
+}
+
+fn main() {}
