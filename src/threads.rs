@@ -8,7 +8,6 @@ pub mod events;
 pub mod forks;
 pub mod lifecycle;
 mod members;
-pub mod memory;
 pub mod messages;
 mod projector;
 pub mod protocol;

@@ -156,7 +156,13 @@ pub async fn respond_later(
         drop(guard);
         return body::json(StatusCode::OK, &message);
     }
-    deferred::respond(message, None, call.shared.options.heartbeat, guard)
+    deferred::respond(
+        message,
+        call.read_memory(),
+        None,
+        call.shared.options.heartbeat,
+        guard,
+    )
 }
 
 #[cfg(test)]

@@ -154,6 +154,7 @@ impl Service {
             interrupts,
             error: shown,
             is_past: false,
+            memory: None,
         };
         // The log has what a run with a log leaves.
         let left = (run.temporary && !is_logged).then(|| LeftResult {

@@ -4,6 +4,8 @@ use std::pin::Pin;
 
 use futures::{Stream, StreamExt};
 
+use crate::tree::load::AT_ONCE;
+
 /// The items of a list that is longer than what is read of it at once.
 pub type Items<T, E> = Pin<Box<dyn Stream<Item = Result<T, E>> + Send>>;
 
@@ -22,7 +24,7 @@ pub struct Listing<T, E> {
 pub const IN_MEMORY: u64 = 6;
 
 /// Bytes, as they are stored, that are read together unless one item alone has more.
-pub const BATCH_BYTES: u64 = 1 << 20;
+pub const BATCH_BYTES: u64 = AT_ONCE;
 
 impl<T: Send + 'static, E: Send + 'static> Listing<T, E> {
     /// A list of what is in memory already, of so many bytes.

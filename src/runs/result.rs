@@ -8,7 +8,7 @@ mod wait;
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 
-use super::{Run, Status};
+use super::{Run, Status, shared::memory::ReadingMemory};
 use crate::{
     engine::Interrupt,
     id::RunId,
@@ -30,6 +30,8 @@ pub struct RunResult {
     pub error: Option<Value>,
     /// The client joined after the end: it gets what the thread shows now.
     pub is_past: bool,
+    /// What was reserved for its values before they were read, if they are large.
+    pub memory: Option<ReadingMemory>,
 }
 
 impl RunResult {
@@ -41,6 +43,7 @@ impl RunResult {
             interrupts: vec![],
             error: None,
             is_past: false,
+            memory: None,
         }
     }
 
@@ -78,6 +81,7 @@ impl RunResult {
                 .collect(),
             error: row.failure().cloned(),
             is_past: false,
+            memory: None,
         }
     }
 

@@ -4,6 +4,7 @@
 mod conversation;
 mod graph;
 pub mod hints;
+pub mod memory;
 mod notify;
 mod watches;
 mod withdrawals;
@@ -16,11 +17,13 @@ pub(crate) use conversation::no_channel;
 pub use notify::EventNotifier;
 pub use withdrawals::{AccessWatch, Withdrawals};
 
+use self::memory::ReadMemory;
 use self::{hints::Hints, notify::NotifyingSaver};
-use super::{Error, Store};
+use super::{Error, Store, listing::BATCH_BYTES};
 use crate::{
     assistants::{self, Registered},
-    checkpoint::{self, Saver, cache::DecodedCheckpoints},
+    budget::Reservation,
+    checkpoint::{self, Page, PageScope, Saver, cache::DecodedCheckpoints},
     contention::{Lines, Patience, Turn},
     crons,
     id::{ThreadId, TreeId, WorkerId},
@@ -203,5 +206,40 @@ impl Shared {
         let registered = self.shown_graph_of(thread.id, &thread.metadata).await?;
         let topology = registered.as_ref().map(|registered| &*registered.topology);
         Ok(head::head(&self.parts.saver, thread, topology).await?)
+    }
+
+    /// The same, and the memory for it: a large one is read once there is enough.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub(super) async fn head_read_in(
+        &self,
+        thread: &Thread,
+        memory: &ReadMemory,
+    ) -> Result<(Head, Option<Reservation>), Error> {
+        let Some(id) = thread.head else {
+            return Ok((Head::default(), None));
+        };
+        let scope = PageScope {
+            most: BATCH_BYTES,
+            metadata: false,
+        };
+        let saver = &self.parts.saver;
+        match saver
+            .page_of(thread.tree, "".into(), vec![id], scope)
+            .await?
+        {
+            Page::Rows(rows) => {
+                let registered = self.graph_of(&thread.metadata);
+                let topology = registered.as_ref().map(|registered| &*registered.topology);
+                let head = head::head_of_rows(saver, thread, topology, &rows).await?;
+                Ok((head, None))
+            }
+            Page::Sizes(sizes) => {
+                let bytes = sizes.first().map_or(0, |one| one.bytes);
+                let reserved = memory.wait(bytes).await;
+                Ok((self.head_of(thread).await?, reserved))
+            }
+        }
     }
 }

@@ -61,7 +61,7 @@ impl Service {
         let read = &mut *reader;
         let first = self.side(read, &thread, from).await?;
         let second = self.side(read, &thread, to).await?;
-        let values = self.shared.conversation(&thread);
+        let values = self.conversation(&thread);
         let channels = diff_channels(&first.values, &second.values, &[&*values.channel]);
         let found = diff_lists(&first.messages, &second.messages, id_of);
         let own = |list: Vec<&Value>| list.into_iter().cloned().collect::<Vec<_>>();
@@ -88,7 +88,7 @@ impl Service {
         address: &Address,
     ) -> Result<Side, Error> {
         let base = resolve::resolve(read, thread, address).await?.base;
-        let conversation = self.shared.conversation(thread);
+        let conversation = self.conversation(thread);
         let decoded = match base.id() {
             Some(id) => conversation.decoded(id).await?,
             None => None,

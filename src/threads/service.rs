@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::{Error, memory::ReadMemory};
+use super::Error;
 use crate::{
     budget::Reservation,
     id::{ThreadId, TreeId},
-    runs::{self, Shared},
+    runs::{self, Shared, shared::memory::ReadMemory},
     tree::{
         Read, Thread, Tx,
         members::{Access, Level},
+        messages::content::{MessageContents, ReserveMemory},
         store::rows::ThreadRow,
     },
 };
@@ -66,7 +67,30 @@ impl Service {
     /// There is not enough left.
     pub(super) fn reserve(&self, stored: u64) -> Result<Option<Reservation>, Error> {
         let reserved = self.memory.as_ref().map(|memory| memory.reserve(stored));
-        Ok(reserved.transpose()?.flatten())
+        let reserved = reserved.transpose().map_err(|_| Error::NoMemory)?;
+        Ok(reserved.flatten())
+    }
+
+    /// A reader of the messages of a thread's checkpoints, whose large states take the request's memory.
+    pub(super) fn conversation(&self, thread: &ThreadRow) -> MessageContents<'_> {
+        let channel = self.shared.message_channel(&thread.metadata);
+        self.conversation_in(thread, channel)
+    }
+
+    /// The same for one channel.
+    pub(super) fn conversation_in(
+        &self,
+        thread: &ThreadRow,
+        channel: Arc<str>,
+    ) -> MessageContents<'_> {
+        let memory = self.memory.as_ref();
+        MessageContents {
+            reserve: memory.map(|memory| {
+                let reserve = |stored| memory.reserve(stored);
+                Box::new(reserve) as ReserveMemory<'_>
+            }),
+            ..self.shared.conversation_in(thread, channel)
+        }
     }
 
     /// The service as it acts on behalf of the same client, in an operation that takes this level.

@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Invalid,
     /// 503: a projection has not reached the requested event.
     Behind,
+    /// 503: what the request reads takes memory that others have now.
+    NoMemory,
 }
 
 /// A failure. Nothing was written.

@@ -4,10 +4,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     checkpoint::{
-        At, Error, Query, Saver,
+        At, Error, Page, PageScope, Query, Saver,
         frame::{self, Chains, Decoded},
     },
-    id::{BranchId, TaskId, ThreadId, TreeId},
+    id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
 };
 
 /// The branch whose pending writes count at a base checkpoint: `branch` if it has any there, else
@@ -84,6 +84,55 @@ pub async fn unresolved_checkpoint(
     };
     let stored = saver.load(query).await?;
     stored.map(|stored| frame::decode(&stored)).transpose()
+}
+
+/// Bytes, as they are stored, of a state that is read at once.
+pub const AT_ONCE: u64 = 1 << 20;
+
+/// Loads one checkpoint, a large one after `reserve` has allowed it: that is called with the bytes that are
+/// stored of it, before they are read where `id` is known to be the checkpoint, else before they are
+/// decoded.
+///
+/// # Errors
+/// As [`checkpoint`], or that of `reserve`.
+pub async fn reserved_checkpoint<M, E: From<Error>>(
+    saver: &Arc<dyn Saver>,
+    query: Query,
+    id: Option<CheckpointId>,
+    reserve: impl Fn(u64) -> Result<M, E>,
+) -> Result<Option<(Decoded, Option<M>)>, E> {
+    let (tree, ns) = (query.tree, query.ns.clone());
+    let scope = PageScope {
+        most: AT_ONCE,
+        metadata: false,
+    };
+    let mut memory = None;
+    if let Some(id) = id {
+        match saver.page_of(tree, ns.clone(), vec![id], scope).await? {
+            Page::Rows(rows) => {
+                // One that has gone meanwhile is looked for by its address.
+                if let Some((row, writes)) = rows.rows.first() {
+                    let decoded = frame::decode_row(row, writes, &Chains::new(&rows.blobs))?;
+                    let decoded = resolve_references(saver, tree, &ns, decoded).await?;
+                    return Ok(Some((decoded, None)));
+                }
+            }
+            Page::Sizes(sizes) => {
+                let bytes = sizes.first().map_or(0, |one| one.bytes);
+                memory = Some(reserve(bytes)?);
+            }
+        }
+    }
+    let Some(stored) = saver.load(query).await? else {
+        return Ok(None);
+    };
+    if memory.is_none() {
+        memory = Some(reserve(stored.bytes())?);
+    }
+    let decoded = frame::decode(&stored)?;
+    drop(stored);
+    let decoded = resolve_references(saver, tree, &ns, decoded).await?;
+    Ok(Some((decoded, memory)))
 }
 
 /// Fills in the values of pending writes that are stored as references to blobs.

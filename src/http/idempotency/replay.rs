@@ -200,7 +200,7 @@ impl Replayed {
             return watch(call, &access, run, join, &path).await;
         }
         let slot = call.stream_slot()?;
-        let result = call.runs().join(&access, run).await?;
+        let result = call.runs().join(&access, run, None).await?;
         let result = result.unwrap_or_else(RunResult::ready_not_found);
         let service = call.idempotency().clone();
         let frames = async move {

@@ -11,7 +11,7 @@ use crate::{
     http::server::{
         body::Body,
         call::{Call, StreamSlot},
-        deferred,
+        deferred::{self, Ready},
         error::Error,
         sse,
         withdrawal::until_withdrawn,
@@ -98,11 +98,12 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
     };
     let runs = call.runs().clone();
     let result = async move { runs.result(run, new.row.temporary, new.handle).await };
-    let result = result.map(|result| result.to_value());
+    let result = result.map(|result| Ready::from(result.to_value()));
     let leave = on_disconnect(&call, run, cancels);
     let heartbeat = call.shared.options.heartbeat;
     let watch = call.runs().watch_access(&call.access, run.thread);
-    let response = deferred::respond(result.boxed(), leave, heartbeat, slot);
+    let memory = call.read_memory();
+    let response = deferred::respond(result.boxed(), memory, leave, heartbeat, slot);
     let mut response = until_withdrawn(response, watch);
     response.extensions_mut().insert(Replay::Wait(run));
     put_join(response.headers_mut(), run);
@@ -124,13 +125,17 @@ pub(in crate::http) async fn join_run(
     cancel: bool,
 ) -> Result<Response<Body>, Error> {
     let slot = call.stream_slot()?;
-    let result = call.runs().join(access, run).await?;
+    let memory = call.read_memory();
+    let result = call.runs().join(access, run, Some(memory.clone())).await?;
     let leave = on_disconnect(call, run, cancel && result.is_some());
     let result = result.unwrap_or_else(RunResult::ready_not_found);
-    let result = result.map(|result| result.to_value()).boxed();
+    let result = result.map(|result| Ready {
+        value: result.to_value(),
+        memory: result.memory,
+    });
     let heartbeat = call.shared.options.heartbeat;
     let watch = call.runs().watch_access(&call.access, run.thread);
-    let response = deferred::respond(result, leave, heartbeat, slot);
+    let response = deferred::respond(result.boxed(), memory, leave, heartbeat, slot);
     let mut response = until_withdrawn(response, watch);
     put_join(response.headers_mut(), run);
     Ok(response)

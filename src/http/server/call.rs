@@ -26,9 +26,12 @@ use crate::{
     },
     id::RunId,
     idempotency,
-    runs::{self, request::Requester},
-    store,
-    threads::{self, memory::ReadMemory},
+    runs::{
+        self,
+        request::Requester,
+        shared::memory::{ReadMemory, ResponseMemory},
+    },
+    store, threads,
     tree::members::Access,
     value::{Map, Value},
 };
@@ -105,6 +108,8 @@ pub struct Call {
     pub payer: Arc<str>,
     /// The memory of its head, and of its body once that is parsed.
     pub memory: Vec<Reservation>,
+    /// The memory of the states it reads, until its response is out.
+    pub states: Arc<ResponseMemory>,
     /// In which it is carried out.
     pub slot: Arc<Slot>,
     /// The id a run is to have that the request creates; `None` for a new one.
@@ -120,10 +125,13 @@ impl Call {
     pub fn threads(&self) -> threads::Service {
         let threads = self.shared.services.threads();
         let threads = threads.on_behalf_of(self.access.clone());
-        threads.reading_in(ReadMemory {
-            budget: self.shared.responses.clone(),
-            payer: self.payer.clone(),
-        })
+        threads.reading_in(self.read_memory())
+    }
+
+    /// The memory for the states that the request reads.
+    pub fn read_memory(&self) -> ReadMemory {
+        let budget = self.shared.responses.clone();
+        ReadMemory::new(budget, self.payer.clone(), &self.states)
     }
 
     pub fn idempotency(&self) -> &idempotency::Service {

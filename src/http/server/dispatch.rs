@@ -37,6 +37,7 @@ use crate::{
     contention::shares::on_behalf_of,
     http::{idempotency, parse::params::Query, routes::TABLE},
     metrics::Served,
+    runs::shared::memory::ResponseMemory,
     trace,
 };
 
@@ -251,10 +252,12 @@ impl Inner {
         {
             headers.insert(HOST, host);
         }
+        let states = Arc::<ResponseMemory>::default();
         let call = Call {
             shared: self.shared.clone(),
             payer: payer.clone(),
             memory,
+            states: states.clone(),
             slot: slot.clone(),
             client,
             access,
@@ -293,7 +296,9 @@ impl Inner {
             response
         };
         let ended = slots::execute(slot, only_reads, on_behalf_of(viewer, work)).await;
-        weigh(finish(ended), &self.shared.responses, &payer, only_reads).await
+        let reserved = states.lock().take();
+        let budget = &self.shared.responses;
+        weigh(finish(ended), budget, &payer, only_reads, reserved).await
     }
 
     /// The response of a route of the program.

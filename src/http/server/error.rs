@@ -264,6 +264,11 @@ impl From<threads::Error> for Error {
 impl From<tree::Error> for Error {
     fn from(error: tree::Error) -> Self {
         match error {
+            tree::Error::Refused {
+                kind: tree::ErrorKind::NoMemory,
+                detail,
+                ..
+            } => Self::unavailable(detail),
             tree::Error::Refused { kind, code, detail } => {
                 let status = match kind {
                     tree::ErrorKind::Malformed => StatusCode::BAD_REQUEST,
@@ -272,7 +277,9 @@ impl From<tree::Error> for Error {
                     tree::ErrorKind::Conflict => StatusCode::CONFLICT,
                     tree::ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
                     tree::ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-                    tree::ErrorKind::Behind => StatusCode::SERVICE_UNAVAILABLE,
+                    tree::ErrorKind::Behind | tree::ErrorKind::NoMemory => {
+                        StatusCode::SERVICE_UNAVAILABLE
+                    }
                 };
                 Self::new(status, detail).with_code(code)
             }

@@ -13,27 +13,37 @@ use super::{
 use crate::budget::{Budget, Refusal, Reservation};
 
 /// Smaller bodies are not counted.
-const COUNTED: usize = 64 << 10;
+pub const COUNTED: usize = 64 << 10;
 
 /// Bytes that take memory of the budget as long as any part of them waits for the client.
-struct Weighed {
+struct Weighed<M> {
     bytes: Bytes,
-    _memory: Reservation,
+    _memory: M,
 }
 
-impl AsRef<[u8]> for Weighed {
+impl<M> AsRef<[u8]> for Weighed<M> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// The response, whose body is counted if it is there as a whole. Where the budget or the payer's
-/// share of it is exhausted, a read is 503; what a request has changed is always answered.
+/// Bytes with the memory that is theirs.
+pub fn weighed(bytes: impl Into<Bytes>, memory: impl Send + 'static) -> Bytes {
+    Bytes::from_owner(Weighed {
+        bytes: bytes.into(),
+        _memory: memory,
+    })
+}
+
+/// The response, whose body is counted if it is there as a whole; `reserved` is what was reserved while it
+/// was made. Where the budget or the payer's share of it is exhausted, a read is 503; what a request has
+/// changed is always answered.
 pub async fn weigh(
     response: Response<Body>,
     budget: &Arc<Budget>,
     payer: &Arc<str>,
     only_reads: bool,
+    reserved: Option<Reservation>,
 ) -> Response<Body> {
     let size = response.body().size_hint().exact();
     let Some(size) = size.and_then(|size| usize::try_from(size).ok()) else {
@@ -42,17 +52,14 @@ pub async fn weigh(
     if size < COUNTED {
         return response;
     }
-    match budget.reserve(payer, size) {
+    match of_size(reserved, size, budget, payer) {
         Ok(memory) => {
             let (parts, body) = response.into_parts();
             let Ok(whole) = body.collect().await else {
                 return body::text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error");
             };
-            let weighed = Weighed {
-                bytes: whole.to_bytes(),
-                _memory: memory,
-            };
-            Response::from_parts(parts, body::full(Bytes::from_owner(weighed)))
+            let bytes = weighed(whole.to_bytes(), memory);
+            Response::from_parts(parts, body::full(bytes))
         }
         Err(Refusal::Exhausted) if only_reads => {
             let detail =
@@ -60,5 +67,22 @@ pub async fn weigh(
             Error::unavailable(detail).into_response()
         }
         Err(_) => response,
+    }
+}
+
+/// A reservation of another size, without a moment in which nothing is reserved.
+fn of_size(
+    reserved: Option<Reservation>,
+    size: usize,
+    budget: &Arc<Budget>,
+    payer: &Arc<str>,
+) -> Result<Reservation, Refusal> {
+    match reserved {
+        Some(mut memory) => {
+            // What is larger than one payer may have takes all of that.
+            memory.resize(size.min(budget.share()))?;
+            Ok(memory)
+        }
+        None => budget.reserve(payer, size),
     }
 }

@@ -7,7 +7,10 @@ use tokio::sync::oneshot;
 
 use super::RunResult;
 use crate::{
-    runs::{Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target},
+    runs::{
+        Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target,
+        shared::memory::ReadMemory,
+    },
     tree::{members::Access, read::head::Head},
     value::Value,
 };
@@ -39,7 +42,8 @@ impl Service {
         }
     }
 
-    /// The result of a run, whichever process executes it, once it has ended.
+    /// The result of a run, whichever process executes it, once it has ended. Large values that are read for
+    /// it take `memory`, as long as the result is there.
     ///
     /// # Errors
     /// No such thread, or none of the client's; or the storage failed before the wait began.
@@ -47,6 +51,7 @@ impl Service {
         &self,
         access: &Access,
         run: Target,
+        memory: Option<ReadMemory>,
     ) -> Result<Option<BoxFuture<'static, RunResult>>, Error> {
         self.authorize_stream(access, run).await?;
         let service = self.clone();
@@ -68,7 +73,7 @@ impl Service {
             return Ok(result.map(|result| std::future::ready(result).boxed()));
         };
         Ok(Some(
-            async move { service.remote_result(run, row, begun).await }.boxed(),
+            async move { service.remote_result(run, row, begun, memory).await }.boxed(),
         ))
     }
 
@@ -79,6 +84,7 @@ impl Service {
         run: Target,
         row: Run,
         mut begun: oneshot::Receiver<RunHandle>,
+        memory: Option<ReadMemory>,
     ) -> RunResult {
         let is_past = row.status.is_final();
         let mut changes = self.shared.hints.watch(run.thread);
@@ -87,7 +93,7 @@ impl Service {
             let found = self.find_run(run.thread, run.run).await;
             let waits = match found {
                 Ok(Some(row)) if row.status.is_final() => {
-                    let result = self.result_of_row(&row).await;
+                    let result = self.result_read_in(&row, memory.as_ref()).await;
                     return RunResult {
                         // What the thread shows: also why its last run was cancelled.
                         error: if is_past { row.error } else { result.error },
@@ -136,15 +142,26 @@ impl Service {
 
     /// The result of a run by its final row.
     pub(in crate::runs) async fn result_of_row(&self, row: &Run) -> RunResult {
+        self.result_read_in(row, None).await
+    }
+
+    /// The result of a run by its final row; values that are large are read once there is memory for them.
+    async fn result_read_in(&self, row: &Run, memory: Option<&ReadMemory>) -> RunResult {
         let head = async {
             let thread = self.shared.thread(row.thread).await?;
-            self.shared.head_of(&thread).await
+            match memory {
+                Some(memory) => self.shared.head_read_in(&thread, memory).await,
+                None => Ok((self.shared.head_of(&thread).await?, None)),
+            }
         };
-        let head = head.await.unwrap_or_else(|error| {
+        let (head, reserved) = head.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the values of a run could not be read");
-            Head::default()
+            (Head::default(), None)
         });
-        RunResult::of_row(row, head)
+        RunResult {
+            memory: reserved.map(Into::into),
+            ..RunResult::of_row(row, head)
+        }
     }
 
     /// Publishes the result of a run that waits here and was executed elsewhere, and shows its end to those

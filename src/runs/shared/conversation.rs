@@ -72,11 +72,6 @@ impl Shared {
         channel.cloned().unwrap_or_else(|| CHANNEL.into())
     }
 
-    /// A reader of the messages of a thread's checkpoints.
-    pub(crate) fn conversation(&self, thread: &ThreadRow) -> MessageContents<'_> {
-        self.conversation_in(thread, self.message_channel(&thread.metadata))
-    }
-
     /// A reader of one channel of a thread's checkpoints.
     pub(crate) fn conversation_in(
         &self,
@@ -89,6 +84,7 @@ impl Shared {
             tree: thread.tree,
             thread: thread.id,
             channel,
+            reserve: None,
         }
     }
 

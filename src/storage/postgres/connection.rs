@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, RecyclingMethod, Runtime,
+    Hook, HookError, Manager, ManagerConfig, Object, QueueMode, RecyclingMethod, Runtime,
 };
 use futures::future::BoxFuture;
 use tokio_postgres::{
@@ -196,6 +196,8 @@ impl Pools {
                 .create_timeout(Some(CONNECT))
                 .recycle_timeout(Some(ACQUIRE))
                 .runtime(Runtime::Tokio1)
+                // The one that was used last has its plans and buffers; the others need none.
+                .queue_mode(QueueMode::Lifo)
                 .pre_recycle(Hook::sync_fn(|_, metrics| {
                     if metrics.age() < PLAN_AGE {
                         Ok(())

@@ -19,7 +19,7 @@ impl Service {
     ) -> Result<MessagePage, Error> {
         let (mut reader, thread) = self.reader(id).await?;
         let target = self.shared.message_graph(&thread, None)?;
-        let values = self.shared.conversation_in(&thread, target.channel);
+        let values = self.conversation_in(&thread, target.channel);
         Ok(page::read_page(&mut *reader, &values, &thread, request).await?)
     }
 }

@@ -68,7 +68,7 @@ impl Service {
     /// An empty lookup of the messages of a thread.
     pub(crate) fn message_lookup(&self, thread: &ThreadRow) -> MessageLookup<'_> {
         MessageLookup {
-            values: self.shared.conversation(thread),
+            values: self.conversation(thread),
             states: HashMap::new(),
             budget: LOADS,
         }

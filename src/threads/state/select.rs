@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     budget::Reservation,
-    checkpoint::{
-        At, Query,
-        frame::{self, Decoded},
-    },
+    checkpoint::{At, Query, frame::Decoded},
     id::BranchId,
     runs::request::Address,
     threads::{Error, Service},
@@ -85,8 +82,7 @@ impl Service {
     }
 
     /// Loads the selected checkpoint with the pending writes that count, and the memory of a large one;
-    /// `None` also for one that is not visible in the thread. What was read and is not decoded yet is at
-    /// most one state for each connection to the database.
+    /// `None` also for one that is not visible in the thread.
     pub(super) async fn load_selected(
         &self,
         thread: &Thread,
@@ -97,6 +93,11 @@ impl Service {
             return Ok(None);
         };
         let saver = &self.shared.parts.saver;
+        let known = match at {
+            At::Id(id) => Some(id),
+            At::ActiveHead => thread.head,
+            _ => None,
+        };
         let query = Query {
             tree: thread.tree,
             thread: thread.id,
@@ -104,13 +105,12 @@ impl Service {
             at,
             values: true,
         };
-        let Some(stored) = saver.load(query).await? else {
+        let reserve = |stored| self.reserve(stored);
+        let Some((mut decoded, memory)) =
+            load::reserved_checkpoint(saver, query, known, reserve).await?
+        else {
             return Ok(None);
         };
-        let memory = self.reserve(stored.bytes())?;
-        let decoded = frame::decode(&stored)?;
-        drop(stored);
-        let mut decoded = load::resolve_references(saver, thread.tree, ns, decoded).await?;
         let checkpoint = &decoded.checkpoint;
         if selection.owner.is_none() && checkpoint.thread != thread.id {
             let root = checkpoint.root.unwrap_or(checkpoint.id);
@@ -126,6 +126,6 @@ impl Service {
                 selection.owner.unwrap_or(thread.active_branch),
             ),
         }
-        Ok(Some((decoded, memory)))
+        Ok(Some((decoded, memory.flatten())))
     }
 }

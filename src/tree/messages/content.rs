@@ -4,9 +4,13 @@
 use std::sync::Arc;
 
 use crate::{
-    checkpoint::{At, Saver, cache::DecodedCheckpoints, frame::Decoded},
+    budget::{Refusal, Reservation},
+    checkpoint::{At, Query, Saver, cache::DecodedCheckpoints, frame::Decoded},
     id::{CheckpointId, ThreadId, TreeId},
-    tree::{error::Error, load},
+    tree::{
+        error::{Error, ErrorKind},
+        load,
+    },
     value::Value,
 };
 
@@ -22,7 +26,13 @@ pub struct MessageContents<'a> {
     pub thread: ThreadId,
     /// The channel of the conversation.
     pub channel: Arc<str>,
+    /// Takes the memory of a state of which so many bytes are stored, before it is decoded.
+    pub reserve: Option<ReserveMemory<'a>>,
 }
+
+/// Takes the memory of a state of which so many bytes are stored; the reservation may also go elsewhere.
+pub type ReserveMemory<'a> =
+    Box<dyn Fn(u64) -> Result<Option<Reservation>, Refusal> + Send + Sync + 'a>;
 
 impl MessageContents<'_> {
     /// A checkpoint of the root namespace; none if it was pruned. Of its pending writes nothing
@@ -34,9 +44,22 @@ impl MessageContents<'_> {
         if let Some(found) = self.cache.get(self.tree, id) {
             return Ok(Some(found));
         }
-        let loaded =
-            load::checkpoint(self.saver, self.tree, self.thread, &"".into(), At::Id(id)).await?;
-        let Some(mut decoded) = loaded else {
+        let query = Query {
+            tree: self.tree,
+            thread: self.thread,
+            ns: "".into(),
+            at: At::Id(id),
+            values: true,
+        };
+        let reserve = |stored| {
+            let reserved = self.reserve.as_ref().map(|reserve| reserve(stored));
+            reserved.transpose().map_err(|_| {
+                let detail = "Too many large states are being read. Try again later.";
+                Error::refused(ErrorKind::NoMemory, "no_memory", detail)
+            })
+        };
+        let loaded = load::reserved_checkpoint(self.saver, query, Some(id), reserve).await?;
+        let Some((mut decoded, _memory)) = loaded else {
             return Ok(None);
         };
         decoded.writes.clear();
