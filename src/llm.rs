@@ -17,12 +17,16 @@ pub mod mcp;
 #[cfg(feature = "openai")]
 pub mod openai;
 mod options;
+mod recorder;
+mod resilient;
 mod scripted;
 pub(crate) mod tools;
 
 pub use embeddings::Embeddings;
 pub use options::{CallOptions, ReplySchema, ToolChoice, complete};
-pub use scripted::ScriptedModel;
+pub use recorder::Recorder;
+pub use resilient::{Fallback, RateLimited};
+pub use scripted::{Reply, ScriptedModel};
 pub use tools::{
     Call, IntoToolOutput, Tool, ToolDefinition, ToolNode, ToolOutput, ToolResult, run_tool, tool,
     tool_node,

@@ -37,6 +37,7 @@ mod openapi;
 mod outage;
 mod own;
 mod people;
+mod prebuilt;
 mod protocol;
 mod quiet;
 mod receiver;

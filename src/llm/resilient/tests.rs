@@ -1,0 +1,85 @@
+//! Tests of attempts, of models that take another's part, and of limits of calls.
+
+use futures::TryStreamExt;
+
+use super::*;
+use crate::{
+    llm::{Reply, ScriptedModel, complete},
+    message::AiChunk,
+};
+
+fn refused(status: u16) -> Reply {
+    Reply::failing(Error::Refused {
+        at: "test".to_owned(),
+        status,
+        reason: "busy".to_owned(),
+    })
+}
+
+async fn text(model: &impl ChatModel) -> anyhow::Result<String> {
+    Ok(complete(model, &[], &[], &CallOptions::new()).await?.text())
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_that_may_pass_are_tried_until_the_attempts_are_used() {
+    let model = ScriptedModel::in_turn([refused(429), refused(503), Message::ai("hello").into()]);
+    let begin = Instant::now();
+    assert_eq!(
+        text(&Fallback::new(model)).await.expect("the third"),
+        "hello"
+    );
+    assert_eq!(
+        begin.elapsed(),
+        Duration::from_millis(1500),
+        "0.5 s and 1 s"
+    );
+    let model = ScriptedModel::in_turn([refused(429), refused(503), Message::ai("late").into()]);
+    let error = text(&Fallback::new(model).attempts(2))
+        .await
+        .expect_err("two only");
+    assert!(error.to_string().contains("503"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_key_is_not_tried_twice_but_another_model_takes_over() {
+    let model = || ScriptedModel::in_turn([refused(401), Message::ai("never").into()]);
+    let error = text(&Fallback::new(model())).await.expect_err("refused");
+    assert!(error.to_string().contains("401"), "{error}");
+    let other = ScriptedModel::in_turn([Message::ai("other").into()]);
+    assert_eq!(
+        text(&Fallback::new(model()).or(other))
+            .await
+            .expect("the other"),
+        "other"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_was_begun_is_not_begun_anew() {
+    let cut = || Reply::cut(Message::ai("one two three"), 2);
+    let model = Fallback::new(ScriptedModel::in_turn([cut(), Message::ai("x").into()]));
+    let mut pieces = model.stream(&[], &[]);
+    let mut text = String::new();
+    let error = loop {
+        match pieces.try_next().await {
+            Ok(Some(AiChunk { content, .. })) => {
+                text.push_str(content.as_str().unwrap_or_default())
+            }
+            Ok(None) => panic!("the reply was cut"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(text, "one two ");
+    assert!(is_transient(&error), "the node may retry: {error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_beyond_a_rate_wait_for_their_turn() {
+    let scripted = ScriptedModel::in_turn([Message::ai("x").into()]).repeating();
+    let model = RateLimited::new(scripted, 2, Duration::from_secs(60));
+    let begin = Instant::now();
+    for _ in 0..5 {
+        text(&model).await.expect("scripted");
+    }
+    assert_eq!(begin.elapsed(), Duration::from_secs(120));
+}
