@@ -8,7 +8,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 
 use super::factory::{Factory, GraphConfig};
 use crate::{engine::topology::Topology, graph::Compiled, id::RunId};
@@ -18,6 +18,22 @@ const RETAINED: usize = 64;
 /// Of as many runs the keys of their graphs are remembered, so that reads of their threads need not read their
 /// requests.
 const REMEMBERED: usize = 1024;
+
+/// As many failures are remembered.
+const FAILURES: usize = 64;
+/// Reads within this time of a failure fail with it: a list of threads must not wait for each of them.
+const FAILS_FOR: Duration = Duration::from_secs(10);
+
+/// What a graph is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To execute this run.
+    Run(RunId),
+    /// To show or to edit what this run left.
+    Thread(RunId),
+    /// To show an assistant.
+    Assistant,
+}
 
 /// A graph with its name.
 pub struct Registered {
@@ -70,6 +86,14 @@ struct Made {
     cell: Arc<OnceCell<Arc<Registered>>>,
 }
 
+/// A graph that could not be made.
+struct Failure {
+    name: Arc<str>,
+    key: Arc<str>,
+    reason: String,
+    at: Instant,
+}
+
 /// All graphs of this server.
 pub(super) struct Graphs {
     entries: BTreeMap<Arc<str>, Entry>,
@@ -77,6 +101,7 @@ pub(super) struct Graphs {
     /// The one that was used last comes last.
     made: Mutex<VecDeque<Made>>,
     keys_of_runs: Mutex<VecDeque<(RunId, Arc<str>)>>,
+    failures: Mutex<VecDeque<Failure>>,
 }
 
 impl Graphs {
@@ -101,6 +126,7 @@ impl Graphs {
             limit,
             made: Mutex::default(),
             keys_of_runs: Mutex::default(),
+            failures: Mutex::default(),
         }
     }
 
@@ -132,7 +158,7 @@ impl Graphs {
         &self,
         name: &str,
         config: GraphConfig,
-        run: Option<RunId>,
+        purpose: Purpose,
     ) -> Result<Option<Arc<Registered>>, String> {
         let Some((name, entry)) = self.entries.get_key_value(name) else {
             return Ok(None);
@@ -141,6 +167,13 @@ impl Graphs {
             return Ok(Some(entry.registered.clone()));
         };
         let key = factory.key(&config)?;
+        let failed = match purpose {
+            Purpose::Thread(_) => self.failure(name, &key),
+            Purpose::Run(_) | Purpose::Assistant => None,
+        };
+        if let Some(reason) = failed {
+            return Err(reason);
+        }
         let cell = self.cell(name, &key);
         // Several that want it at once wait for one that makes it; a failure is not retained.
         let made = cell.get_or_try_init(async || {
@@ -148,11 +181,42 @@ impl Graphs {
             check(&graph, &entry.registered.graph)?;
             Ok::<_, String>(Registered::new(name.clone(), graph))
         });
-        let made = made.await?.clone();
-        if let Some(run) = run {
+        let made = match made.await {
+            Ok(made) => made.clone(),
+            Err(reason) => {
+                self.remember_failure(name.clone(), key, reason.clone());
+                return Err(reason);
+            }
+        };
+        if let Purpose::Run(run) | Purpose::Thread(run) = purpose {
             self.remember(run, key);
         }
         Ok(Some(made))
+    }
+
+    /// Why a graph could not be made a moment ago.
+    fn failure(&self, name: &str, key: &str) -> Option<String> {
+        let failures = self.failures.lock();
+        let known = failures
+            .iter()
+            .rev()
+            .find(|one| &*one.name == name && &*one.key == key)?;
+        (known.at.elapsed() < FAILS_FOR).then(|| known.reason.clone())
+    }
+
+    fn remember_failure(&self, name: Arc<str>, key: Arc<str>, reason: String) {
+        let mut failures = self.failures.lock();
+        failures
+            .retain(|one| one.at.elapsed() < FAILS_FOR && !(one.name == name && one.key == key));
+        if failures.len() >= FAILURES {
+            failures.pop_front();
+        }
+        failures.push_back(Failure {
+            name,
+            key,
+            reason,
+            at: Instant::now(),
+        });
     }
 
     /// The graph that a run had, if it is still there.
@@ -289,17 +353,47 @@ mod tests {
             ("other", "same state"),
             ("no key", "panicked"),
         ] {
-            let error = graphs.of("g", way(how), None).await.err().unwrap();
+            let error = graphs
+                .of("g", way(how), Purpose::Assistant)
+                .await
+                .err()
+                .unwrap();
             assert!(error.contains(reason), "{how}: {error}");
         }
         assert!(
             graphs
-                .of("nothing", way("x"), None)
+                .of("nothing", way("x"), Purpose::Assistant)
                 .await
                 .unwrap()
                 .is_none()
         );
-        assert!(graphs.of("g", way("x"), None).await.unwrap().is_some());
+        assert!(
+            graphs
+                .of("g", way("x"), Purpose::Assistant)
+                .await
+                .unwrap()
+                .is_some()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_do_not_wait_for_a_failure_that_is_known_and_runs_try_it() {
+        let count = Arc::default();
+        let graphs = graphs(&count);
+        let run = RunId::mint();
+        let tries = async |purpose, most| {
+            graphs.of("g", way("hangs"), purpose).await.err().unwrap();
+            assert_eq!(count.load(Ordering::SeqCst), most, "{purpose:?}");
+        };
+        tries(Purpose::Run(run), 1).await;
+        tries(Purpose::Thread(run), 1).await;
+        tries(Purpose::Run(run), 2).await;
+        tokio::time::advance(FAILS_FOR).await;
+        tries(Purpose::Thread(run), 3).await;
+        for number in 0..2 * FAILURES {
+            graphs.remember_failure("g".into(), number.to_string().into(), String::new());
+        }
+        assert_eq!(graphs.failures.lock().len(), FAILURES);
     }
 
     #[tokio::test]
@@ -308,8 +402,8 @@ mod tests {
         let graphs = graphs(&count);
         let run = RunId::mint();
         let (one, other) = tokio::join!(
-            graphs.of("g", way("a"), Some(run)),
-            graphs.of("g", way("a"), None)
+            graphs.of("g", way("a"), Purpose::Run(run)),
+            graphs.of("g", way("a"), Purpose::Assistant)
         );
         let one = one.unwrap().unwrap();
         assert!(Arc::ptr_eq(&one, &other.unwrap().unwrap()));
@@ -317,7 +411,7 @@ mod tests {
         assert!(Arc::ptr_eq(&graphs.of_run("g", run).unwrap(), &one));
         for number in 0..RETAINED {
             graphs
-                .of("g", way(&number.to_string()), None)
+                .of("g", way(&number.to_string()), Purpose::Assistant)
                 .await
                 .unwrap();
         }

@@ -6,7 +6,7 @@ mod lists;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    Change, Content, Defaults, Error, GraphConfig, Limits, Registered, Source, Store,
+    Change, Content, Defaults, Error, GraphConfig, Limits, Purpose, Registered, Source, Store,
     content::{self, UNTITLED, mirror},
     example,
     graphs::Graphs,
@@ -152,7 +152,7 @@ impl Service {
         self.inner.graphs.has_factory(name)
     }
 
-    /// The graph registered under a name, for a config; with `run` it is remembered as that of the run.
+    /// The graph registered under a name, for a config; it is remembered as that of the run that it is for.
     ///
     /// # Errors
     /// No such graph, or it cannot be made.
@@ -160,9 +160,9 @@ impl Service {
         &self,
         name: &str,
         config: GraphConfig,
-        run: Option<RunId>,
+        purpose: Purpose,
     ) -> Result<Arc<Registered>, Error> {
-        match self.inner.graphs.of(name, config, run).await {
+        match self.inner.graphs.of(name, config, purpose).await {
             Ok(Some(registered)) => Ok(registered),
             Ok(None) => self.required(name),
             Err(reason) => Err(Error::NotMade {
@@ -180,7 +180,8 @@ impl Service {
     /// The graph of an assistant, for its config.
     async fn graph_of(&self, resolved: Resolved) -> Result<Arc<Registered>, Error> {
         let config = GraphConfig::of(&resolved.config, &resolved.context);
-        self.made(&resolved.registered.name, config, None).await
+        self.made(&resolved.registered.name, config, Purpose::Assistant)
+            .await
     }
 
     /// The graph registered under a name.

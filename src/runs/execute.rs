@@ -23,7 +23,7 @@ use super::{
     request::{self, Kwargs, identity},
 };
 use crate::{
-    assistants::{self, GraphConfig, Registered},
+    assistants::{self, GraphConfig, Purpose, Registered},
     checkpoint::Slot,
     engine::{self, Request, Tolerance},
     fail_point,
@@ -230,7 +230,7 @@ impl Service {
             return Ok(registered);
         }
         let config = GraphConfig::of(&kwargs.config, &kwargs.context);
-        let made = assistants.made(&registered.name, config, Some(run.id));
+        let made = assistants.made(&registered.name, config, Purpose::Run(run.id));
         made.await.map_err(|error| match error {
             assistants::Error::NotMade { .. } => {
                 let message = error.to_string();

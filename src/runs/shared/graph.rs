@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Error, Shared};
 use crate::{
-    assistants::{GraphConfig, Registered},
+    assistants::{GraphConfig, Purpose, Registered},
     id::ThreadId,
     runs::{Status, request::Kwargs},
     value::{Map, Value},
@@ -54,7 +54,9 @@ impl Shared {
         }
         let config = GraphConfig::of(&kwargs.config, &kwargs.context);
         Ok(Some(
-            self.assistants.made(name, config, Some(run.id)).await?,
+            self.assistants
+                .made(name, config, Purpose::Thread(run.id))
+                .await?,
         ))
     }
 
