@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     message::{Message, Role, ToolCall},
-    value::Value,
+    state::{Channel, State, Unreadable, Update},
+    value::{Map, Value},
 };
 
 /// Where a hook leads the agent instead of to what follows it.
@@ -36,15 +37,34 @@ pub struct AgentState {
 }
 
 /// What routes and nodes of the agent read.
-#[derive(State, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Progress {
-    #[state(messages)]
     pub messages: Vec<Message>,
-    #[state(ephemeral)]
     pub jump_to: Option<Jump>,
     pub structured_response: Option<Value>,
     /// Calls that a human has edited, by id.
     pub hitl_edited_tool_calls: Option<Value>,
+}
+
+/// By hand: agents without responses or approvals do not have all of the channels.
+impl State for Progress {
+    type Update = Update<AgentState>;
+    const NAME: &'static str = "Progress";
+
+    fn channels() -> Vec<Channel> {
+        AgentState::channels()
+    }
+
+    fn decode(state: &Map) -> Result<Self, Unreadable> {
+        let AgentState { messages, jump_to } = AgentState::decode(state)?;
+        let value = |name: &str| state.get(name).filter(|value| !value.is_null()).cloned();
+        Ok(Self {
+            messages,
+            jump_to,
+            structured_response: value("structured_response"),
+            hitl_edited_tool_calls: value("hitl_edited_tool_calls"),
+        })
+    }
 }
 
 /// What follows the model.
