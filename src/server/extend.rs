@@ -67,6 +67,8 @@ impl Server {
     /// that does. It has `BACKSTITCH_GRAPH_TIMEOUT` seconds. A run whose graph cannot be made ends as `error`.
     ///
     /// ```no_run
+    /// use std::sync::Arc;
+    ///
     /// use backstitch::{Server, prelude::*, service::GraphConfig};
     ///
     /// # #[derive(State)]
