@@ -69,9 +69,12 @@ bench: tools ## measure durable supersteps through the server against the databa
 	mkdir -p "$$dir"; touch "$$dir/users"; \
 	TEST_DATABASE_URL=$$url flock -s "$$dir/users" "$${CARGO_TARGET_DIR:-target}/release/examples/bench"
 
-docs: tools ## build the manual of the library and say where it is
+docs: tools ## build the guide and the manual of the library, and say where they are
+	@mdbook --version >/dev/null 2>&1 || { $(QUICK_BUILD) $(CARGO) install --locked --no-default-features mdbook; }
+	mdbook build docs --dest-dir "$${CARGO_TARGET_DIR:-$(CURDIR)/target}/book"
 	$(CARGO) doc --workspace --no-deps
-	@echo "open $${CARGO_TARGET_DIR:-target}/doc/backstitch/index.html"
+	@echo "the guide: $${CARGO_TARGET_DIR:-target}/book/index.html"
+	@echo "the manual: $${CARGO_TARGET_DIR:-target}/doc/backstitch/index.html"
 
 clean: ## remove what was built, and the demo server's data
 	$(CARGO) clean

@@ -4,94 +4,80 @@
 //! every superstep is checkpointed with a link to its parent, so that any conversation can be
 //! resumed, rewound, branched and forked.
 //!
-//! A graph is a state and plain async functions over it; a server is graphs with names. The
-//! [`prelude`] has what most graphs need. [`Graph`](graph::Graph) connects nodes,
-//! [`State`](state::State) says how updates are merged, and [`Ctx`](extract::Ctx) is what a node can
-//! do while it runs. [`Server`] serves graphs over HTTP; [`Local`] runs them without a server, for
-//! example in a test:
+//! The guide in the folder `docs` of the repository leads from the quick start to deployment. Here is a
+//! whole server: an agent whose tool waits for a person.
 //!
 //! ```no_run
-//! use std::{process::ExitCode, sync::Arc};
+//! use std::process::ExitCode;
 //!
 //! use backstitch::{Server, prelude::*};
 //!
-//! /// Each field is a channel; its attribute says how updates are merged.
-//! #[derive(State)]
-//! struct Chat {
-//!     #[state(messages)]
-//!     messages: Vec<Message>,
-//!     /// A human agreed to what is about to happen.
-//!     agreed: Option<bool>,
-//! }
-//!
-//! /// Looks up the weather in a city.
-//! #[derive(Deserialize, JsonSchema)]
-//! struct Weather {
-//!     city: String,
-//! }
-//!
-//! async fn weather(args: Weather, ctx: Ctx) -> Result<String> {
-//!     ctx.emit(json!({"looking_up": args.city}));
-//!     Ok(format!("21 °C and clear in {}", args.city))
-//! }
-//!
-//! /// The types of its parameters say what a node needs. This one streams the model's reply.
-//! async fn agent(
-//!     chat: Chat,
-//!     model: Dep<dyn ChatModel>,
-//!     tools: Dep<Vec<Arc<Tool>>>,
-//!     ctx: Ctx,
-//! ) -> Result<Update<Chat>> {
-//!     let reply = ctx.chat(&*model, &chat.messages, &tools).await?;
-//!     Ok(Chat::update().messages(reply))
-//! }
-//!
-//! /// The run stops here, for days if need be, until a client resumes it with a value.
-//! async fn ask(ctx: Ctx) -> Result<Update<Chat>> {
-//!     let agreed: bool = ctx.interrupt("Shall I use my tools?").await;
-//!     Ok(Chat::update().agreed(agreed))
-//! }
-//!
-//! fn after_agent(chat: &Chat) -> &'static str {
-//!     match chat.messages.last() {
-//!         Some(last) if !last.tool_calls().is_empty() => "ask",
-//!         _ => END,
-//!     }
-//! }
-//!
-//! /// One task per tool call, all at once.
-//! fn after_ask(chat: &Chat) -> Vec<Target> {
-//!     let calls = chat.messages.last().map(Message::tool_calls).unwrap_or_default();
-//!     match chat.agreed {
-//!         Some(true) => calls.iter().map(|call| goto("tools").with(call)).collect(),
-//!         _ => vec![goto(END)],
-//!     }
+//! /// Books a table.
+//! #[tool]
+//! async fn book(restaurant: String, guests: u32, ctx: Ctx) -> Result<String> {
+//!     ctx.emit(json!({"booking": restaurant}));
+//!     Ok(format!("A table for {guests} at {restaurant} is booked."))
 //! }
 //!
 //! #[tokio::main]
 //! async fn main() -> ExitCode {
-//!     let model: Arc<dyn ChatModel> = Arc::new(ScriptedModel::replying([
-//!         Message::ai("Let me look.").calling("weather", json!({"city": "Oslo"})),
-//!         Message::ai("It is pleasant in Oslo."),
-//!     ]));
-//!     let tools = vec![tool("weather", weather)];
-//!     let graph = Graph::<Chat>::new()
-//!         .provide(model)
-//!         .provide(Arc::new(tools.clone()))
-//!         .node("agent", agent)
-//!         .node("ask", ask)
-//!         .node("tools", tool_node(tools))
-//!         .edge(START, "agent")
-//!         .route("agent", after_agent, ["ask", END])
-//!         .route("ask", after_ask, ["tools", END])
-//!         .edge("tools", "agent")
-//!         .build();
-//!     Server::new().graph("chat", graph).run().await
+//!     let call = json!({"restaurant": "Noma", "guests": 2});
+//!     let model = ScriptedModel::replying([
+//!         Message::ai("I will book it.").calling("book", call),
+//!         Message::ai("Your table is booked."),
+//!     ]);
+//!     let graph = agent(model).tools([book()]).approve(["book"]).build();
+//!     Server::new().graph("agent", graph).run().await
 //! }
 //! ```
 //!
 //! The server listens on port 2024, keeps everything in a file beside it, and answers the
 //! requests of LangGraph's clients: `POST /threads`, `POST /threads/{id}/runs/stream` and the others.
+//!
+//! - [`prelude`] has what most graphs need; [`agent`] makes the graph of an agent.
+//! - [`Graph`](graph::Graph) connects nodes of your own, [`State`](state::State) says how their updates are
+//!   merged, and [`Ctx`](extract::Ctx) is what a node can do while it runs.
+//! - [`Server`] serves graphs over HTTP, alone or inside a program of yours.
+//! - [`Local`] runs them without a server, for example in a test, and [`NodeRun`] a node without a graph.
+//!
+//! A graph of your own, and a run of it:
+//!
+//! ```
+//! use backstitch::{Local, prelude::*};
+//!
+//! /// Each field is a channel; its attribute says how updates are merged.
+//! #[derive(State)]
+//! struct Post {
+//!     topic: String,
+//!     #[state(append)]
+//!     notes: Vec<String>,
+//!     body: Option<String>,
+//! }
+//!
+//! /// The types of its parameters say what a node needs.
+//! async fn research(post: Post) -> Update<Post> {
+//!     Post::update().notes(format!("{} is worth a post.", post.topic))
+//! }
+//!
+//! /// The run stops here, for days if need be, until somebody resumes it with a value.
+//! async fn publish(post: Post, ctx: Ctx) -> Update<Post> {
+//!     let agreed: bool = ctx.interrupt("Publish it?").await;
+//!     Post::update().body(agreed.then(|| post.notes.join(" ")))
+//! }
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let graph = Graph::<Post>::new()
+//!     .node("research", research)
+//!     .node("publish", publish)
+//!     .edge(START, "research")
+//!     .edge("research", "publish")
+//!     .build()?;
+//! let thread = Local::memory()?.thread(&graph);
+//! thread.invoke(Post::update().topic("Tea")).await?;
+//! assert_eq!(thread.resume(true).await?["body"], "Tea is worth a post.");
+//! # anyhow::Ok(())
+//! # }).unwrap();
+//! ```
 
 extern crate self as backstitch;
 
@@ -218,6 +204,29 @@ pub use server::Server;
 #[cfg(feature = "internals")]
 pub mod internals {
     pub use crate::checkpoint::{codec::encode, frame::references};
+}
+
+/// The Rust code of the guide, which is compiled and run with the examples of the library.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../docs/own-project.md")]
+    mod own_project {}
+    #[doc = include_str!("../docs/concepts.md")]
+    mod concepts {}
+    #[doc = include_str!("../docs/streaming.md")]
+    mod streaming {}
+    #[doc = include_str!("../docs/time-travel.md")]
+    mod time_travel {}
+    #[doc = include_str!("../docs/agents.md")]
+    mod agents {}
+    #[doc = include_str!("../docs/tools-and-models.md")]
+    mod tools_and_models {}
+    #[doc = include_str!("../docs/memory.md")]
+    mod memory {}
+    #[doc = include_str!("../docs/testing.md")]
+    mod testing {}
+    #[doc = include_str!("../docs/from-langgraph.md")]
+    mod from_langgraph {}
 }
 
 /// Named by the code that the macros make.

@@ -133,6 +133,13 @@ impl PartialEq<i64> for Value {
     }
 }
 
+/// As the JSON that clients see: what has a form of its own here is compared by its JSON.
+impl PartialEq<serde_json::Value> for Value {
+    fn eq(&self, other: &serde_json::Value) -> bool {
+        self.to_json_value() == *other
+    }
+}
+
 impl PartialEq<bool> for Value {
     fn eq(&self, other: &bool) -> bool {
         self.as_bool() == Some(*other)

@@ -259,3 +259,14 @@ proptest! {
         let _ = Value::from_json_slice(text.as_bytes());
     }
 }
+
+#[test]
+fn values_are_compared_with_json_as_clients_see_it() {
+    let value = crate::value!({"a": [1, 2.5, null, true], "b": {"c": "d"}});
+    assert_eq!(
+        value,
+        serde_json::json!({"b": {"c": "d"}, "a": [1, 2.5, null, true]})
+    );
+    assert_ne!(value, serde_json::json!({"a": []}));
+    assert_eq!(Value::Bytes(vec![1, 2].into()), serde_json::json!("AQI="));
+}

@@ -25,6 +25,7 @@ mod final_rows;
 mod front_ends;
 mod full_disk;
 mod growth;
+mod guide;
 mod harness;
 mod http;
 mod idempotency;

@@ -1,0 +1,126 @@
+//! The guide in `docs`: its commands run as they stand there, and its side-by-side page is as short as it
+//! claims. Its Rust code is compiled and run with the examples of the library.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use test_support::server::Setup;
+
+/// Commands that are shown and not run, each with a reason in the text.
+const MARKED: usize = 4;
+
+/// What stands before a block of commands that is not run.
+const MARK: &str = "<!-- not run: ";
+
+fn docs() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs")
+}
+
+/// The pages in their order.
+fn pages() -> Vec<(String, String)> {
+    let summary = std::fs::read_to_string(docs().join("SUMMARY.md")).unwrap();
+    let names = summary
+        .split('(')
+        .skip(1)
+        .map(|rest| rest.split(')').next().unwrap());
+    let pages = names.map(|name| {
+        let text = std::fs::read_to_string(docs().join(name)).unwrap();
+        (name.to_owned(), text)
+    });
+    pages.collect()
+}
+
+/// The blocks of a language in a page, each with the line before it.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut blocks = vec![];
+    let mut before = "";
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if let Some(kind) = line.strip_prefix("```") {
+            let block = lines.by_ref().take_while(|line| *line != "```").collect();
+            if kind.split(',').next() == Some(language) {
+                blocks.push((before, block));
+            }
+        }
+        before = line;
+    }
+    blocks
+}
+
+#[test]
+fn commands_of_the_guide_run_as_they_stand_there() {
+    let server = Setup::bundled().env("BACKSTITCH_MEMORY", "true").start();
+    let address = server.base_url().strip_prefix("http://").unwrap();
+    let program = test_support::programs::bundled();
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", program.parent().unwrap().display());
+    let mut marked = 0;
+    for (name, page) in pages() {
+        for (before, block) in blocks(&page, "sh") {
+            if before.starts_with(MARK) {
+                marked += 1;
+                continue;
+            }
+            let script = block.join("\n").replace("localhost:2024", address);
+            let output = Command::new("bash")
+                .args(["-euo", "pipefail", "-c", &script])
+                .env("PATH", &path)
+                .current_dir(server.folder())
+                .output()
+                .unwrap();
+            let printed = String::from_utf8_lossy(&output.stdout);
+            let complaints = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success(),
+                "{name}: {script}\n{printed}\n{complaints}"
+            );
+            assert!(
+                !printed.contains("\"detail\""),
+                "{name}: {script}\n{printed}"
+            );
+        }
+    }
+    assert_eq!(marked, MARKED);
+}
+
+/// The programs of the side-by-side page, and the most lines of each.
+const PROGRAMS: [(&str, usize); 5] = [
+    ("A post with approval", 20),
+    ("An agent", 25),
+    ("Map and reduce", 30),
+    ("Subgraphs", 20),
+    ("A test in process", 22),
+];
+
+#[test]
+fn programs_beside_python_are_as_short_as_the_guide_promises() {
+    let page = std::fs::read_to_string(docs().join("from-langgraph.md")).unwrap();
+    for (title, most) in PROGRAMS {
+        let heading = format!("\n## {title}\n");
+        let section = page.split(&heading).nth(1).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        assert_eq!(blocks(section, "python").len(), 1, "{title}");
+        let rust = blocks(section, "rust").remove(0).1;
+        // The others stand in for what calls the program.
+        let shown: Vec<_> = rust.iter().filter(|line| !line.starts_with("# ")).collect();
+        assert!(shown.len() <= most, "{title}: {} lines", shown.len());
+        assert!(shown.iter().all(|line| line.len() <= 100), "{title}");
+    }
+}
+
+#[test]
+fn every_page_of_the_guide_is_in_its_list_and_leads_to_pages_that_are_there() {
+    let pages = pages();
+    let listed: Vec<_> = pages.iter().map(|(name, _)| name.as_str()).collect();
+    for file in std::fs::read_dir(docs()).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let is_page = name.ends_with(".md") && name != "SUMMARY.md";
+        assert!(!is_page || listed.contains(&name.as_str()), "{name}");
+    }
+    for (name, page) in &pages {
+        for link in page.split("](").skip(1) {
+            let target = link.split(')').next().unwrap();
+            assert!(docs().join(target).is_file(), "{name} leads to {target}");
+        }
+    }
+}
