@@ -299,7 +299,9 @@ fn request(reviewed: &[Reviewed]) -> Value {
 
 /// The call that runs in place of `call`, if a human has edited it.
 pub(super) fn edited(state: &Map, call: &ToolCall) -> Option<ToolCall> {
-    let action = state.get(EDITED)?.get(call.id.as_deref()?)?;
+    let action = state
+        .get(EDITED)?
+        .get(call.id.as_deref().unwrap_or_default())?;
     Some(ToolCall {
         id: call.id.clone(),
         name: action.get("name")?.as_str()?.into(),

@@ -186,7 +186,8 @@ impl<S: State> Agent<S> {
         self
     }
 
-    /// Shows the model only the last messages, as many or fewer: from one of a human on. All stay stored.
+    /// Shows the model only the last messages, as many or fewer: from one of a human on. Of a turn that is longer
+    /// it sees all. All stay stored.
     pub fn last_messages(mut self, most: usize) -> Self {
         self.last_messages = Some(most);
         self

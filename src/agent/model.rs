@@ -61,7 +61,8 @@ impl ModelStep {
         }
         let by_tool = self.response_tool();
         let name = by_tool.map(|tool| Arc::from(tool.name()));
-        let unusable = unusable_replies(&messages, name.as_ref());
+        let alone = self.tools.is_empty();
+        let unusable = unusable_replies(&messages, name.as_ref(), alone);
         if unusable > self.corrections {
             return Err(Unusable(unusable).into());
         }
@@ -110,6 +111,7 @@ impl ModelStep {
 
     /// Writes the reply, and what follows from it at once: results of calls that do not run, and the response.
     fn read(&self, reply: Message, state: &Map, mut output: Output) -> anyhow::Result<Output> {
+        let reply = with_ids(reply);
         let calls = reply.tool_calls();
         let mut messages = unreadable_calls(&reply);
         if let Some(response) = &self.response {
@@ -160,6 +162,34 @@ fn ending(mut output: Output, messages: Vec<Message>) -> Output {
     output.writes.push((JUMP.into(), end));
     write_messages(&mut output, messages);
     output
+}
+
+/// The reply with an id for each call, different ones: decisions and results belong to calls by their ids, and
+/// some servers set none, or one for all.
+fn with_ids(reply: Message) -> Message {
+    let mut known = HashSet::new();
+    let mut value = Value::from(reply.clone());
+    let mut changed = false;
+    for list in ["tool_calls", "invalid_tool_calls"] {
+        let calls = value.make_map_mut().and_then(|map| map.get_mut(list));
+        for call in calls.and_then(Value::make_list_mut).into_iter().flatten() {
+            let id = call.get("id").and_then(Value::as_str).unwrap_or_default();
+            if id.is_empty() || !known.insert(id.to_owned()) {
+                let id = format!("call_{}", uuid::Uuid::new_v4().simple());
+                known.insert(id.clone());
+                if let Some(call) = call.make_map_mut() {
+                    call.insert("id", id);
+                    changed = true;
+                }
+            }
+        }
+    }
+    if changed {
+        // Only ids have changed, so it is a message as before.
+        Message::try_from(&value).unwrap_or(reply)
+    } else {
+        reply
+    }
 }
 
 /// Results of calls with arguments that cannot be read.

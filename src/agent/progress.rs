@@ -119,7 +119,7 @@ impl Progress {
         let replied = message.tool_calls().is_empty() && results.is_empty();
         // Without tools nothing but a response ends the loop; with tools the model may also just reply.
         let wants_response = response.is_some() && !tools;
-        if (replied && !wants_response) || !pending.is_empty() {
+        if !wants_response && (replied || !pending.is_empty()) {
             Step::End
         } else {
             Step::Model
@@ -138,6 +138,11 @@ impl Progress {
         };
         let name_of = |call: &ToolCall| {
             let id = call.id.as_deref().unwrap_or_default();
+            let edited = self.hitl_edited_tool_calls.as_ref();
+            let edited = edited.and_then(|edited| edited.get(id)?.get("name")?.as_str());
+            if let Some(name) = edited.filter(|name| is_tool(name)) {
+                return name.to_owned();
+            }
             let result = results
                 .iter()
                 .find(|result| result.tool_call_id() == Some(id));
@@ -157,14 +162,24 @@ impl Progress {
     }
 }
 
-/// How often in a row the last replies of the model could not be used.
-pub(super) fn unusable_replies(messages: &[Message], response: Option<&Arc<str>>) -> usize {
+/// How often in a row the last replies of the model could not be used. `response` is the name of the tool by
+/// which it returns its structured response; `alone`: it has no other, so that every reply without a
+/// response is of no use.
+pub(super) fn unusable_replies(
+    messages: &[Message],
+    response: Option<&Arc<str>>,
+    alone: bool,
+) -> usize {
     let mut count = 0;
     let mut end = messages.len();
     while let Some(at) = messages[..end].iter().rposition(|m| m.role() == Role::Ai) {
         let after = &messages[at + 1..end];
+        let of_response = |message: &Message| {
+            message.role() == Role::Tool
+                && response.is_some_and(|name| message.name() == Some(name))
+        };
         let corrected = |message: &Message| match message.role() {
-            Role::Tool => response.is_some_and(|name| message.name() == Some(name)),
+            Role::Tool => of_response(message) && message.text().starts_with(WRONG),
             Role::Human => message.name() == Some(CORRECTION),
             _ => false,
         };
@@ -173,8 +188,13 @@ pub(super) fn unusable_replies(messages: &[Message], response: Option<&Arc<str>>
         if after.iter().any(newer) {
             break;
         }
+        let complete = |message: &Message| of_response(message) && !corrected(message);
+        if after.iter().any(complete) {
+            break;
+        }
         let unreadable = messages[at].get("invalid_tool_calls").is_some();
-        if !unreadable && !after.iter().any(corrected) {
+        let without_response = alone && response.is_some();
+        if !unreadable && !without_response && !after.iter().any(corrected) {
             break;
         }
         count += 1;
@@ -182,6 +202,9 @@ pub(super) fn unusable_replies(messages: &[Message], response: Option<&Arc<str>>
     }
     count
 }
+
+/// What the result of a structured response begins with that is wrong.
+pub(super) const WRONG: &str = "Error: ";
 
 /// The name of the speaker who shows a model what is wrong with its reply.
 pub(super) const CORRECTION: &str = "correction";

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    agent::progress::CORRECTION,
+    agent::progress::{CORRECTION, WRONG},
     llm::{ReplySchema, Tool, ToolDefinition, tools::node::message},
     message::{Message, ToolCall},
     state::{Channel, merge},
@@ -68,7 +68,7 @@ impl Response {
                 return None;
             }
             let text = format!(
-                "Error: `{name}` was called {} times. Call it once, with the whole response.",
+                "{WRONG}`{name}` was called {} times. Call it once, with the whole response.",
                 calls.len()
             );
             let messages = calls.iter().map(|call| message(call, text.clone()));
@@ -82,7 +82,7 @@ impl Response {
                 format!("The response is complete: {}", response.to_json()),
                 Some(response),
             ),
-            Err(error) => (format!("Error: {}", wrong(&error)), None),
+            Err(error) => (format!("{WRONG}{}", wrong(&error)), None),
         };
         Some(Outcome {
             messages: vec![message(call, text)],

@@ -46,7 +46,8 @@ fn write(path: &Path, reply: &Message) -> std::io::Result<()> {
         .create(true)
         .append(true)
         .open(path)?;
-    writeln!(file, "{}", reply.as_value().to_json())
+    // In one write, so that replies which come at once do not mix.
+    file.write_all(format!("{}\n", reply.as_value().to_json()).as_bytes())
 }
 
 impl<M: ChatModel> ChatModel for Recorder<M> {

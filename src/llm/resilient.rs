@@ -3,7 +3,8 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use tokio::{sync::Mutex, time::Instant};
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{CallOptions, ChatModel, Error, Tokens, Tool};
 use crate::message::Message;
@@ -143,7 +144,7 @@ pub struct RateLimited<M> {
     model: M,
     calls: usize,
     period: Duration,
-    /// When the calls of the last period began.
+    /// When the last calls began, or will begin.
     begun: Arc<Mutex<VecDeque<Instant>>>,
 }
 
@@ -159,16 +160,21 @@ impl<M: ChatModel> RateLimited<M> {
     }
 }
 
-/// Waits for a turn. Whoever waits has the lock, so that others wait behind.
+/// Waits for a turn. Turns are given out in order before anybody waits: one that is never taken up lets
+/// nobody through in its place, and nobody has to wait for those who do not go on.
 async fn turn(begun: &Mutex<VecDeque<Instant>>, calls: usize, period: Duration) {
-    let mut begun = begun.lock().await;
-    while begun.len() >= calls {
-        let Some(first) = begun.pop_front() else {
-            break;
-        };
-        tokio::time::sleep_until(first + period).await;
-    }
-    begun.push_back(Instant::now());
+    let turn = {
+        let mut begun = begun.lock();
+        let mut turn = Instant::now();
+        if begun.len() >= calls
+            && let Some(first) = begun.pop_front()
+        {
+            turn = turn.max(first + period);
+        }
+        begun.push_back(turn);
+        turn
+    };
+    tokio::time::sleep_until(turn).await;
 }
 
 impl<M: ChatModel> ChatModel for RateLimited<M> {

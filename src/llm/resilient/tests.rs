@@ -83,3 +83,20 @@ async fn calls_beyond_a_rate_wait_for_their_turn() {
     }
     assert_eq!(begin.elapsed(), Duration::from_secs(120));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_lets_nobody_through_early_and_holds_nobody_up() {
+    let scripted = ScriptedModel::in_turn([Message::ai("x").into()]).repeating();
+    let model = RateLimited::new(scripted, 1, Duration::from_secs(60));
+    let begin = Instant::now();
+    text(&model).await.expect("scripted");
+    let given_up = tokio::time::timeout(Duration::from_secs(1), text(&model)).await;
+    assert!(given_up.is_err());
+    // One that waits and is not polled meanwhile.
+    let mut idle = std::pin::pin!(text(&model));
+    assert!(futures::poll!(idle.as_mut()).is_pending());
+    text(&model).await.expect("scripted");
+    assert_eq!(begin.elapsed(), Duration::from_secs(180));
+    idle.await.expect("scripted");
+    assert_eq!(begin.elapsed(), Duration::from_secs(180));
+}

@@ -4,7 +4,9 @@ use backstitch::{
     RunOptions,
     agent::{Limit, Review, agent},
     llm::{CallOptions, ToolChoice},
+    message::{AiChunk, ToolCallChunk},
     prelude::*,
+    run::Input,
     value,
 };
 
@@ -155,6 +157,88 @@ async fn edits_that_no_tool_takes_leave_the_interrupt_open_and_say_why() {
         texts[2].contains("A human has changed this call"),
         "{texts:?}"
     );
+}
+
+/// A reply with two calls of `add`, whose ids are these.
+fn twice(ids: [Option<&str>; 2]) -> AiChunk {
+    let chunks = ids
+        .into_iter()
+        .zip(0i64..)
+        .map(|(id, index)| ToolCallChunk {
+            name: Some("add".into()),
+            args: format!(r#"{{"a": {index}, "b": 1}}"#),
+            id: id.map(Into::into),
+            index: Some(index),
+        });
+    AiChunk {
+        tool_call_chunks: chunks.collect(),
+        ..AiChunk::default()
+    }
+}
+
+#[tokio::test]
+async fn decisions_belong_to_their_calls_also_where_a_server_sets_no_ids_or_one_for_all() {
+    for ids in [[None, None], [Some(""), Some("")], [Some("c"), Some("c")]] {
+        let model = Recorder::replying([twice(ids), says("Done.")]);
+        let graph = agent(model)
+            .tools([add()])
+            .approve(["add"])
+            .build()
+            .unwrap();
+        let thread = thread(&graph);
+        thread.run(hello(), RunOptions::default()).await.unwrap();
+        let edited = value!({"name": "add", "args": {"a": 20, "b": 30}});
+        let decisions = value!({"decisions": [
+            {"type": "approve"}, {"type": "edit", "edited_action": edited},
+        ]});
+        let done = thread
+            .run(resume(decisions), RunOptions::default())
+            .await
+            .unwrap();
+        let texts = texts(&done);
+        assert!(texts[2].ends_with("0 + 1 = 1"), "{ids:?}: {texts:?}");
+        assert!(texts[3].ends_with("20 + 30 = 50"), "{ids:?}: {texts:?}");
+        assert_eq!(texts.len(), 5, "{ids:?}: {texts:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_only_talks_instead_of_responding_fails_the_run_after_a_few() {
+    for reply in [says("I think so."), calling("lookup", "{}", "c1")] {
+        let replies = std::iter::repeat_with(|| reply.clone()).take(20);
+        let model = Recorder::replying(replies);
+        let graph = agent(model.clone())
+            .respond_with::<Person>()
+            .corrections(2)
+            .build()
+            .unwrap();
+        let done = run(&graph).await;
+        let error = done.result.unwrap_err().to_string();
+        assert!(error.contains("3 replies in a row"), "{error}");
+        assert_eq!(model.requests().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn responses_of_earlier_turns_are_not_counted_as_wrong() {
+    let response = || calling("Person", r#"{"name": "Ada", "age": 36}"#, "c1");
+    let model = Recorder::replying(std::iter::repeat_with(response).take(3));
+    let graph = agent(model)
+        .respond_with::<Person>()
+        .corrections(0)
+        .build()
+        .unwrap();
+    let thread = thread(&graph);
+    for _ in 0..3 {
+        // As in a loop around the agent, without anything new from a human.
+        let more = value!({"messages": [{"type": "system", "content": "Check it."}]});
+        let done = thread
+            .run(Input::Value(more), RunOptions::default())
+            .await
+            .unwrap();
+        done.result.unwrap();
+        assert_eq!(done.values["structured_response"]["age"], 36);
+    }
 }
 
 #[tokio::test]
