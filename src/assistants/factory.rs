@@ -4,6 +4,7 @@ use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use crate::{
@@ -11,6 +12,9 @@ use crate::{
     graph::Compiled,
     value::{DecodeError, Map, Value, from_value},
 };
+
+/// The longest key that is retained as it is, in bytes.
+const KEY_MAX: usize = 256;
 
 /// The config and the context for which a graph is made: those of a run, of the last run of the thread that
 /// is read or edited, or of the assistant whose schemas are shown.
@@ -91,7 +95,7 @@ impl Factory {
     pub(super) fn key(&self, config: &GraphConfig) -> Result<Arc<str>, String> {
         let named = std::panic::catch_unwind(AssertUnwindSafe(|| (self.name)(config)));
         named
-            .map(Into::into)
+            .map(short)
             .map_err(|_| "the function of its key panicked".to_owned())
     }
 
@@ -115,6 +119,16 @@ impl Factory {
             )),
         }
     }
+}
+
+/// A key as it is retained: long ones, such as texts of clients, by their hash.
+fn short(key: String) -> Arc<str> {
+    if key.len() <= KEY_MAX {
+        return key.into();
+    }
+    let hash = Sha256::digest(key.as_bytes());
+    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hash}").into()
 }
 
 impl fmt::Debug for Factory {

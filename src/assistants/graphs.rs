@@ -175,19 +175,22 @@ impl Graphs {
             return Err(reason);
         }
         let cell = self.cell(name, &key);
-        // Several that want it at once wait for one that makes it; a failure is not retained.
+        let began = Instant::now();
+        // Several that want it at once wait for one that makes it, and fail with it.
         let made = cell.get_or_try_init(async || {
-            let graph = factory.make(config, self.limit).await?;
-            check(&graph, &entry.registered.graph)?;
-            Ok::<_, String>(Registered::new(name.clone(), graph))
-        });
-        let made = match made.await {
-            Ok(made) => made.clone(),
-            Err(reason) => {
-                self.remember_failure(name.clone(), key, reason.clone());
+            if let Some(reason) = self.failure_since(began, name, &key) {
                 return Err(reason);
             }
-        };
+            let made = async {
+                let graph = factory.make(config, self.limit).await?;
+                check(&graph, &entry.registered.graph)?;
+                Ok(Registered::new(name.clone(), graph))
+            };
+            made.await.inspect_err(|reason: &String| {
+                self.remember_failure(name.clone(), key.clone(), reason.clone());
+            })
+        });
+        let made = made.await?.clone();
         if let Purpose::Run(run) | Purpose::Thread(run) = purpose {
             self.remember(run, key);
         }
@@ -196,12 +199,18 @@ impl Graphs {
 
     /// Why a graph could not be made a moment ago.
     fn failure(&self, name: &str, key: &str) -> Option<String> {
+        let since = Instant::now().checked_sub(FAILS_FOR)?;
+        self.failure_since(since, name, key)
+    }
+
+    /// Why a graph could not be made since then.
+    fn failure_since(&self, since: Instant, name: &str, key: &str) -> Option<String> {
         let failures = self.failures.lock();
         let known = failures
             .iter()
             .rev()
             .find(|one| &*one.name == name && &*one.key == key)?;
-        (known.at.elapsed() < FAILS_FOR).then(|| known.reason.clone())
+        (known.at > since).then(|| known.reason.clone())
     }
 
     fn remember_failure(&self, name: Arc<str>, key: Arc<str>, reason: String) {
@@ -390,6 +399,13 @@ mod tests {
         tries(Purpose::Run(run), 2).await;
         tokio::time::advance(FAILS_FOR).await;
         tries(Purpose::Thread(run), 3).await;
+        // Those who waited for one that failed fail with it.
+        let begin = Instant::now();
+        let all = (0..5).map(|_| graphs.of("g", way("hangs"), Purpose::Run(run)));
+        let all = futures::future::join_all(all).await;
+        assert!(all.into_iter().all(|made| made.is_err()));
+        assert_eq!(count.load(Ordering::SeqCst), 4);
+        assert_eq!(begin.elapsed(), graphs.limit);
         for number in 0..2 * FAILURES {
             graphs.remember_failure("g".into(), number.to_string().into(), String::new());
         }

@@ -24,11 +24,56 @@ pub async fn on_behalf_of<T>(principal: Option<Arc<str>>, work: impl Future<Outp
 #[error("the principal uses its share already")]
 pub struct Full;
 
-/// The shares of principals in a number of things. Who they are is configured, so they are few.
+/// The shares of principals in a number of things.
 #[derive(Clone, Debug)]
-pub struct Shares {
-    most: usize,
-    used: Arc<Mutex<HashMap<Arc<str>, Arc<Semaphore>>>>,
+pub struct Shares(Arc<Semaphores>);
+
+/// Names that are known before those of nobody are forgotten.
+const KNOWN: usize = 1024;
+
+/// A semaphore for each name. Those that nobody uses are forgotten, however many names there were.
+#[derive(Debug)]
+pub struct Semaphores {
+    permits: usize,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug)]
+struct Used {
+    of: HashMap<Arc<str>, Arc<Semaphore>>,
+    /// As many names as are looked through next.
+    full: usize,
+}
+
+impl Semaphores {
+    /// Semaphores of so many permits each.
+    pub fn new(permits: usize) -> Self {
+        let used = Used {
+            of: HashMap::new(),
+            full: KNOWN,
+        };
+        Self {
+            permits,
+            used: Mutex::new(used),
+        }
+    }
+
+    /// That of a name.
+    pub fn of(&self, name: &Arc<str>) -> Arc<Semaphore> {
+        let mut used = self.used.lock();
+        if let Some(semaphore) = used.of.get(name) {
+            return semaphore.clone();
+        }
+        if used.of.len() >= used.full {
+            // Permits and those who wait for one have the semaphore too.
+            used.of
+                .retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+            used.full = KNOWN.max(2 * used.of.len());
+        }
+        let semaphore = Arc::new(Semaphore::new(self.permits));
+        used.of.insert(name.clone(), semaphore.clone());
+        semaphore
+    }
 }
 
 /// One of the things, as long as this lives; nothing without a principal.
@@ -40,10 +85,7 @@ pub struct Share {
 impl Shares {
     /// Halves of a number of things; of a single one each principal may have it.
     pub fn of(number: usize) -> Self {
-        Self {
-            most: number.div_ceil(2).max(1),
-            used: Arc::default(),
-        }
+        Self(Arc::new(Semaphores::new(number.div_ceil(2).max(1))))
     }
 
     /// One more for a principal.
@@ -51,7 +93,7 @@ impl Shares {
     /// # Errors
     /// It has its share.
     pub fn take(&self, principal: Option<&Arc<str>>) -> Result<Share, Full> {
-        let permit = principal.map(|principal| self.used(principal).try_acquire_owned());
+        let permit = principal.map(|principal| self.0.of(principal).try_acquire_owned());
         Ok(Share {
             _permit: permit.transpose().map_err(|_| Full)?,
         })
@@ -65,19 +107,13 @@ impl Shares {
         let Ok(principal) = PRINCIPAL.try_with(Arc::clone) else {
             return Ok(Share { _permit: None });
         };
-        let permit = tokio::time::timeout(limit, self.used(&principal).acquire_owned()).await;
+        let permit = tokio::time::timeout(limit, self.0.of(&principal).acquire_owned()).await;
         match permit {
             Ok(Ok(permit)) => Ok(Share {
                 _permit: Some(permit),
             }),
             Ok(Err(_)) | Err(_) => Err(Full),
         }
-    }
-
-    fn used(&self, principal: &Arc<str>) -> Arc<Semaphore> {
-        let mut used = self.used.lock();
-        let new = || Arc::new(Semaphore::new(self.most));
-        used.entry(principal.clone()).or_insert_with(new).clone()
     }
 }
 
@@ -86,6 +122,20 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn names_of_nobody_are_forgotten_and_permits_are_not() {
+        let semaphores = Semaphores::new(1);
+        let name = |number: usize| Arc::<str>::from(format!("p{number}"));
+        let permit = semaphores.of(&name(0)).try_acquire_owned().unwrap();
+        for number in 1..10 * KNOWN {
+            semaphores.of(&name(number));
+        }
+        assert!(semaphores.used.lock().of.len() <= KNOWN);
+        assert!(semaphores.of(&name(0)).try_acquire().is_err());
+        drop(permit);
+        assert!(semaphores.of(&name(0)).try_acquire().is_ok());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_principal_waits_at_its_half_and_others_do_not() {

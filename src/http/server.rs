@@ -21,6 +21,7 @@ pub mod json_size;
 pub mod listener;
 pub mod options;
 pub mod own;
+pub mod paced;
 pub mod panics;
 pub mod principal;
 pub mod progress;

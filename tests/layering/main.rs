@@ -108,7 +108,10 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("url", &["webhooks/policy"]),
     ("ipnet", &["webhooks/policy"]),
     ("hmac", &["webhooks/signature"]),
-    ("sha2", &["http/docs", "webhooks/signature"]),
+    (
+        "sha2",
+        &["assistants/factory", "http/docs", "webhooks/signature"],
+    ),
     ("croner", &["crons/schedule"]),
     ("prometheus_client", &["metrics"]),
     ("tokio_tungstenite", &["http/protocol/websocket"]),

@@ -170,7 +170,9 @@ fn runs_that_go_on_end_while_the_program_drains(place: &Place) {
     }
     assert_eq!(last.unwrap().data["said"], "Done.");
     assert!(server.wait().success());
-    assert!(server.output().contains("the agents have stopped"));
+    until("the last line is read", || {
+        server.output().contains("the agents have stopped")
+    });
 }
 
 #[test]

@@ -25,9 +25,10 @@ use super::{
     foreign::Foreign,
     hosts,
     own::OwnRoutes,
+    paced::Paced,
     panics::panic_text,
     progress::{Guarded, Progress},
-    request_body::{Source, Unread},
+    request_body::{BYTES_PER_SECOND, Source, Unread},
     router::{Found, Routes},
     slots::{self, Slot},
     weigh::weigh,
@@ -139,7 +140,11 @@ impl Dispatcher {
         if is_head {
             if let Some(length) = response.body().size_hint().exact() {
                 let length = HeaderValue::from(length);
-                response.headers_mut().insert(CONTENT_LENGTH, length);
+                // Routes of the program know the length of what they would send.
+                response
+                    .headers_mut()
+                    .entry(CONTENT_LENGTH)
+                    .or_insert(length);
             }
             *response.body_mut() = body::full(Bytes::new());
         }
@@ -205,6 +210,12 @@ impl Inner {
             Client::local()
         } else {
             let authentication = options.own.authentication.as_ref();
+            // The program may take its time, for whoever sends something.
+            let head = authentication.map(|_| self.reserve_head(&connection.peer, &parts));
+            let _head = match head.transpose() {
+                Ok(head) => head,
+                Err(error) => return error.into_response(),
+            };
             match auth::authenticate(authentication, &options.keys, &parts).await {
                 Ok(client) => client,
                 Err(error) => return error.into_response(),
@@ -235,7 +246,7 @@ impl Inner {
             Ok(access) => access,
             Err(error) => return error.into_response(),
         };
-        if client.only_reads() && !slots::changes_nothing(&parts, upgrade.is_some()) {
+        if client.only_reads() && !slots::changes_nothing(&parts, route.path, upgrade.is_some()) {
             return Error::reads_only().into_response();
         }
         let handler = route.handler;
@@ -278,7 +289,7 @@ impl Inner {
             Ok(key) => key,
             Err(error) => return error.into_response(),
         };
-        let only_reads = slots::only_reads(&parts.method, parts.uri.path());
+        let only_reads = slots::only_reads(&parts.method, route.path);
         let services = self.shared.services.clone();
         let viewer = call.viewer();
         let work = async move {
@@ -314,13 +325,22 @@ impl Inner {
         if client.only_reads() && !only_reads {
             return Err(Error::reads_only());
         }
+        // What somebody sends who has left HTTP may change something.
+        if client.only_reads() && parts.extensions.get::<OnUpgrade>().is_some() {
+            return Err(Error::reads_only());
+        }
         let payer = payer(&client, &connection);
         let (slot, memory) = self.admit(&connection, &client, &payer, &parts).await?;
         if client.is_known {
             parts.extensions.insert(client.to_principal());
         }
-        let limit = self.shared.options.body_limit;
-        let body = incoming.take().map(|body| body.limited(limit));
+        let options = &self.shared.options;
+        let none = self.shared.bodies.reserve(&payer, 0);
+        let none = none.map_err(|_| Error::unavailable("Too many requests. Try again later."))?;
+        let body = incoming.take().map(|body| {
+            let body = body.limited(options.body_limit);
+            RequestBody::new(Paced::new(body, options.body_grace, BYTES_PER_SECOND, none))
+        });
         let body = body.unwrap_or_else(RequestBody::empty);
         let request = Request::from_parts(parts, body);
         let service = own.service.clone();
@@ -330,6 +350,17 @@ impl Inner {
             Ok(response)
         };
         Ok(finish(slots::execute(slot, only_reads, work).await))
+    }
+
+    /// The memory of the head of a request.
+    fn reserve_head(&self, payer: &Arc<str>, parts: &Parts) -> Result<Reservation, Error> {
+        let headers = parts.headers.iter();
+        let head: usize = headers
+            .map(|(name, value)| name.as_str().len() + value.len())
+            .sum();
+        let bytes = REQUEST_MEMORY + 2 * (head + parts.uri.path().len());
+        let memory = self.shared.bodies.reserve(payer, bytes);
+        memory.map_err(|_| Error::unavailable("Too many requests. Try again later."))
     }
 
     /// Waits until a request may be worked on. While it waits, its head takes memory.
@@ -347,15 +378,10 @@ impl Inner {
                 vec![],
             ));
         }
-        let headers = parts.headers.iter();
-        let head: usize = headers
-            .map(|(name, value)| name.as_str().len() + value.len())
-            .sum();
-        let bytes = REQUEST_MEMORY + 2 * (head + parts.uri.path().len());
-        let memory = self.shared.bodies.reserve(payer, bytes);
-        let memory =
-            memory.map_err(|_| Error::unavailable("Too many requests. Try again later."))?;
-        let principal = client.is_known.then_some(&client.principal);
+        let memory = self.reserve_head(payer, parts)?;
+        // Of those who are not known each address is somebody, unless the server is open to everybody.
+        let is_somebody = client.is_known || !self.shared.options.is_open();
+        let principal = is_somebody.then_some(payer);
         let slot = slots.take(&connection.slots, principal).await?;
         Ok((slot.into(), vec![memory]))
     }

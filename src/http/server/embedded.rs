@@ -36,7 +36,7 @@ pub struct Peer(pub IpAddr);
 #[derive(Clone)]
 pub struct Embedded {
     dispatcher: Arc<Dispatcher>,
-    /// Another server bounds its connections: of these slots all requests have a part.
+    /// Another server bounds its connections.
     slots: Arc<Semaphore>,
 }
 
@@ -49,7 +49,8 @@ impl Embedded {
         drain: CancellationToken,
         cut: CancellationToken,
     ) -> Self {
-        let slots = Arc::new(Semaphore::new(options.max_requests));
+        // Those who wait for the share of a principal must not keep others out.
+        let slots = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
         let shared = Shared::new(services, options, drain, cut);
         Self {
             dispatcher: Arc::new(Dispatcher::new(shared)),

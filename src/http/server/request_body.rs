@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The slowest a body may come once the grace is over.
-const BYTES_PER_SECOND: f64 = 64_000.0;
+pub const BYTES_PER_SECOND: f64 = 64_000.0;
 
 /// What bounds the body of a request.
 #[derive(Clone, Debug)]

@@ -1,10 +1,7 @@
 //! Slots for running handlers: how many requests are worked on at once, of one connection, of one
 //! principal and in all.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-};
+use std::sync::Arc;
 
 use hyper::{Method, Response, http::request::Parts};
 use parking_lot::Mutex;
@@ -16,23 +13,21 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{body::Body, error::Error};
-use crate::{abandon, http::parse::params::Query};
+use crate::{abandon, contention::shares::Semaphores, http::parse::params::Query};
 
 /// The slots of a server.
 #[derive(Debug)]
 pub struct Slots {
     all: Arc<Semaphore>,
-    /// The share of one principal.
-    share: usize,
-    shares: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
+    /// The shares of principals.
+    shares: Semaphores,
 }
 
 impl Slots {
     pub fn new(most: usize) -> Self {
         Self {
             all: Arc::new(Semaphore::new(most)),
-            share: most.div_ceil(2),
-            shares: Mutex::default(),
+            shares: Semaphores::new(most.div_ceil(2)),
         }
     }
 
@@ -44,7 +39,7 @@ impl Slots {
         principal: Option<&Arc<str>>,
     ) -> Result<Slot, Error> {
         let mut needed = vec![connection.clone()];
-        needed.extend(principal.map(|principal| self.share_of(principal)));
+        needed.extend(principal.map(|principal| self.shares.of(principal)));
         needed.push(self.all.clone());
         Slot::of(needed).await
     }
@@ -52,16 +47,6 @@ impl Slots {
     /// A slot of the connection alone, for probes: they are answered also when the server is busy.
     pub async fn take_for_probe(&self, connection: &Arc<Semaphore>) -> Result<Slot, Error> {
         Slot::of(vec![connection.clone()]).await
-    }
-
-    fn share_of(&self, principal: &Arc<str>) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock();
-        if let Some(share) = shares.get(principal).and_then(Weak::upgrade) {
-            return share;
-        }
-        let share = Arc::new(Semaphore::new(self.share));
-        shares.insert(principal.clone(), Arc::downgrade(&share));
-        share
     }
 }
 
@@ -103,7 +88,8 @@ async fn acquire(semaphores: &[Arc<Semaphore>]) -> Result<Vec<OwnedSemaphorePerm
     Ok(permits)
 }
 
-/// Whether a request changes nothing, so that it may be dropped when nobody waits for its response.
+/// Whether a request changes nothing, so that it may be dropped when nobody waits for its response. `path` is
+/// that of the route: the name of a graph in a request's path may be any word.
 pub fn only_reads(method: &Method, path: &str) -> bool {
     match method.as_str() {
         // Whoever leaves these may cancel a run by that.
@@ -112,6 +98,7 @@ pub fn only_reads(method: &Method, path: &str) -> bool {
             "/search",
             "/count",
             "/versions",
+            "/store/namespaces",
             "/history",
             "/state/checkpoint",
             "/stream/events",
@@ -124,9 +111,8 @@ pub fn only_reads(method: &Method, path: &str) -> bool {
 
 /// Whether somebody who may only read may send a request. One whose end cancels a run changes
 /// something, and so may the messages of a client that leaves HTTP.
-pub fn changes_nothing(head: &Parts, leaves_http: bool) -> bool {
-    let reads = matches!(head.method, Method::GET | Method::HEAD)
-        || only_reads(&head.method, head.uri.path());
+pub fn changes_nothing(head: &Parts, path: &str, leaves_http: bool) -> bool {
+    let reads = matches!(head.method, Method::GET | Method::HEAD) || only_reads(&head.method, path);
     let query = Query::of(head.uri.query());
     reads && !leaves_http && query.get("cancel_on_disconnect").is_none()
 }
