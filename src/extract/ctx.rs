@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Failure, Report};
+use super::{Failure, FoundItem, Report};
 use crate::{
     graph::{Compiled, Deps},
     hint::did_you_mean,
@@ -103,6 +103,14 @@ pub trait Host: Send + Sync + 'static {
         namespace: Vec<String>,
         key: String,
     ) -> BoxFuture<'static, anyhow::Result<Option<Value>>>;
+
+    /// The items of the long-term memory below a namespace that are nearest to a text, or the first ones.
+    fn search(
+        &self,
+        namespace: Vec<String>,
+        query: Option<String>,
+        limit: usize,
+    ) -> BoxFuture<'static, anyhow::Result<Vec<FoundItem<Value>>>>;
 
     /// Supersteps left after this one.
     fn remaining_steps(&self) -> u32;
@@ -406,74 +414,6 @@ impl Ctx {
         let input = input.into_input()?;
         let values = self.task.host.call(&self.task, graph, input).await?;
         Ok(T::from_values(&values)?)
-    }
-
-    /// Stores a value in the long-term memory shared between threads and replaces the one that was
-    /// stored there. It is stored at once, whatever becomes of the task: a retry stores it anew.
-    ///
-    /// # Errors
-    /// The value cannot be encoded, the namespace is empty or has a label that is empty or contains
-    /// a period, or the storage failed.
-    pub async fn remember(
-        &self,
-        namespace: &[&str],
-        key: &str,
-        value: impl Serialize,
-    ) -> anyhow::Result<()> {
-        let value = value::to_value(&value)?;
-        self.write_item(namespace, key, Some(value), None).await
-    }
-
-    /// As [`remember`](Self::remember), until `ttl` has passed since the value was last stored or read.
-    ///
-    /// # Errors
-    /// As [`remember`](Self::remember).
-    pub async fn remember_for(
-        &self,
-        ttl: Duration,
-        namespace: &[&str],
-        key: &str,
-        value: impl Serialize,
-    ) -> anyhow::Result<()> {
-        let value = value::to_value(&value)?;
-        self.write_item(namespace, key, Some(value), Some(ttl))
-            .await
-    }
-
-    /// Removes a value from the long-term memory, if there is one.
-    ///
-    /// # Errors
-    /// As [`remember`](Self::remember).
-    pub async fn forget(&self, namespace: &[&str], key: &str) -> anyhow::Result<()> {
-        self.write_item(namespace, key, None, None).await
-    }
-
-    async fn write_item(
-        &self,
-        namespace: &[&str],
-        key: &str,
-        value: Option<Value>,
-        ttl: Option<Duration>,
-    ) -> anyhow::Result<()> {
-        let namespace = namespace.iter().map(|label| (*label).to_owned()).collect();
-        let host = &self.task.host;
-        host.remember(namespace, key.to_owned(), value, ttl).await
-    }
-
-    /// Reads the long-term memory shared between threads. The time to live of what is read begins anew.
-    ///
-    /// # Errors
-    /// The storage failed, or the value does not fit.
-    pub async fn recall<T: DeserializeOwned>(
-        &self,
-        namespace: &[&str],
-        key: &str,
-    ) -> anyhow::Result<Option<T>> {
-        let namespace = namespace.iter().map(|label| (*label).to_owned()).collect();
-        match self.task.host.recall(namespace, key.to_owned()).await? {
-            Some(found) => Ok(Some(value::from_value(&found)?)),
-            None => Ok(None),
-        }
     }
 
     /// The `traceparent` header for requests that the node sends, so that they are in the trace of its

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     checkpoint::{self, codec},
     engine::Items,
+    extract::FoundItem,
     value::Value,
 };
 
@@ -393,6 +394,30 @@ impl Items for Memory {
         let (namespace, key) = (namespace.to_vec(), key.to_owned());
         let found = self.service.get(&self.owner, namespace, key, true).await?;
         Ok(found.map(|item| item.value))
+    }
+
+    async fn search(
+        &self,
+        namespace: &[String],
+        query: Option<&str>,
+        limit: usize,
+    ) -> anyhow::Result<Vec<FoundItem<Value>>> {
+        let query = ItemQuery {
+            prefix: namespace.to_vec(),
+            filter: Filter::default(),
+            text: query.map(Into::into),
+            limit,
+            offset: 0,
+            refresh: true,
+        };
+        let found = self.service.search(&self.owner, query).await?;
+        let found = found.into_iter().map(|item| FoundItem {
+            namespace: item.namespace,
+            key: item.key,
+            value: item.value,
+            score: item.score,
+        });
+        Ok(found.collect())
     }
 
     async fn put(

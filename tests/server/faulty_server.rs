@@ -113,6 +113,10 @@ async fn note(state: Notes, ctx: Ctx) -> Result<Update<Notes>> {
             ctx.forget(&namespace, "all").await?;
             notes.clear();
         }
+        Some(text) if text.starts_with("near ") => {
+            let found = ctx.search::<Value>(&["n"], text.get(5..), 2).await?;
+            notes = found.into_iter().map(|item| item.key).collect();
+        }
         text => {
             notes.extend(text.map(str::to_owned));
             ctx.remember(&namespace, "all", &notes).await?;

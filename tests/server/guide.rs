@@ -109,6 +109,21 @@ fn programs_beside_python_are_as_short_as_the_guide_promises() {
 }
 
 #[test]
+fn settings_that_the_guide_names_are_there() {
+    let help = Command::new(test_support::programs::bundled())
+        .arg("--help")
+        .output()
+        .unwrap();
+    let manual = String::from_utf8(help.stdout).unwrap();
+    for (name, page) in pages() {
+        let words = page.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));
+        for word in words.filter(|word| word.starts_with("BACKSTITCH_")) {
+            assert!(manual.contains(word), "{name} names {word}");
+        }
+    }
+}
+
+#[test]
 fn every_page_of_the_guide_is_in_its_list_and_leads_to_pages_that_are_there() {
     let pages = pages();
     let listed: Vec<_> = pages.iter().map(|(name, _)| name.as_str()).collect();

@@ -26,7 +26,7 @@ use crate::{
         subgraph::{self, SubgraphError},
         topology::Topology,
     },
-    extract::{Host, Report, Task},
+    extract::{FoundItem, Host, Report, Task},
     graph::Compiled,
     id::interrupt_id,
     value::{Map, Value},
@@ -246,6 +246,21 @@ impl Host for TaskHost {
     ) -> BoxFuture<'static, anyhow::Result<Option<Value>>> {
         match self.context.items.clone() {
             Some(items) => async move { items.get(&namespace, &key).await }.boxed(),
+            None => no_memory(),
+        }
+    }
+
+    fn search(
+        &self,
+        namespace: Vec<String>,
+        query: Option<String>,
+        limit: usize,
+    ) -> BoxFuture<'static, anyhow::Result<Vec<FoundItem<Value>>>> {
+        self.sign_of_life();
+        match self.context.items.clone() {
+            Some(items) => {
+                async move { items.search(&namespace, query.as_deref(), limit).await }.boxed()
+            }
             None => no_memory(),
         }
     }

@@ -59,6 +59,14 @@ impl Host for NoHost {
     ) -> BoxFuture<'static, anyhow::Result<Option<Value>>> {
         Box::pin(async { anyhow::bail!("no engine") })
     }
+    fn search(
+        &self,
+        _: Vec<String>,
+        _: Option<String>,
+        _: usize,
+    ) -> BoxFuture<'static, anyhow::Result<Vec<crate::extract::FoundItem<Value>>>> {
+        Box::pin(async { anyhow::bail!("no engine") })
+    }
     fn remaining_steps(&self) -> u32 {
         0
     }

@@ -54,6 +54,14 @@ impl Host for NoEngine {
     fn recall(&self, _: Vec<String>, _: String) -> BoxFuture<'static, Result<Option<Value>>> {
         Box::pin(async { anyhow::bail!("no engine") })
     }
+    fn search(
+        &self,
+        _: Vec<String>,
+        _: Option<String>,
+        _: usize,
+    ) -> BoxFuture<'static, Result<Vec<crate::extract::FoundItem<Value>>>> {
+        Box::pin(async { anyhow::bail!("no engine") })
+    }
     fn remaining_steps(&self) -> u32 {
         0
     }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::{
     engine::{self, Ended, Input},
-    extract::{Host, Task},
+    extract::{FoundItem, Host, Task},
     graph::Compiled,
     local::options::RunOptions,
     message::Message,
@@ -155,6 +155,29 @@ impl Host for NodeHost {
         key: String,
     ) -> BoxFuture<'static, anyhow::Result<Option<Value>>> {
         let found = self.remembered.lock().get(&(namespace, key)).cloned();
+        futures::future::ready(Ok(found)).boxed()
+    }
+
+    /// No model compares meanings here, so a query changes nothing.
+    fn search(
+        &self,
+        namespace: Vec<String>,
+        _: Option<String>,
+        limit: usize,
+    ) -> BoxFuture<'static, anyhow::Result<Vec<FoundItem<Value>>>> {
+        let remembered = self.remembered.lock();
+        let mut found: Vec<_> = remembered
+            .iter()
+            .filter(|((labels, _), _)| labels.starts_with(&namespace))
+            .map(|((labels, key), value)| FoundItem {
+                namespace: labels.clone(),
+                key: key.clone(),
+                value: value.clone(),
+                score: None,
+            })
+            .collect();
+        found.sort_by(|a, b| (&a.namespace, &a.key).cmp(&(&b.namespace, &b.key)));
+        found.truncate(limit);
         futures::future::ready(Ok(found)).boxed()
     }
 

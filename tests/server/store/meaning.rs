@@ -10,7 +10,10 @@ use test_support::talk::ok;
 use super::{put, search, stored};
 use crate::receiver::{Received, Receiver, Reply};
 
-on_both_storages!(items_are_found_by_meaning_once_there_is_a_model);
+on_both_storages!(
+    items_are_found_by_meaning_once_there_is_a_model,
+    nodes_find_items_by_meaning,
+);
 
 /// What an OpenAI-compatible server responds with: how often each text has a letter.
 fn letters(request: &Received) -> Value {
@@ -32,6 +35,25 @@ fn letters(request: &Received) -> Value {
         .collect();
     json!({"object": "list", "data": data, "model": body["model"],
            "usage": {"prompt_tokens": 1, "total_tokens": 1}})
+}
+
+fn nodes_find_items_by_meaning(place: &Place) {
+    let model = Receiver::replying(&[Reply::Json(letters)]);
+    let setup = Setup::example("faulty_server")
+        .env("OPENAI_BASE_URL", model.url("v1"))
+        .env("OPENAI_API_KEY", "secret")
+        .env("BACKSTITCH_EMBEDDING_MODEL", "letters");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    for text in ["aaa.", "bbb.", "ab."] {
+        stored(&client, &["n"], text, json!({"text": text}));
+    }
+    let near = |text: &str| {
+        let body = json!({"assistant_id": "notes", "input": {"who": "ada", "text": text}});
+        client.run(&client.thread(), &body)["notes"].clone()
+    };
+    assert_eq!(near("near a."), json!(["aaa.", "ab."]));
+    assert_eq!(near("near b."), json!(["bbb.", "ab."]));
 }
 
 fn items_are_found_by_meaning_once_there_is_a_model(place: &Place) {
