@@ -1,8 +1,11 @@
 """Threads as event streams: values, messages, calls of tools, interrupts, and both transports."""
 
 import asyncio
+import sys
 
 from common import run, same
+from langgraph_sdk import get_client
+from proxy import Proxy
 
 
 def user(text):
@@ -102,9 +105,26 @@ async def graphs_inside(client):
         same((path[0], path[-1]), ("before", "after"))
 
 
+async def a_connection_that_is_cut_in_mid_run(_):
+    async with Proxy(sys.argv[1]) as proxy:
+        client = get_client(url=proxy.url, api_key=None)
+        async with client.threads.stream(assistant_id="slow") as thread:
+            await thread.run.start(input={"ms": 100, "ticks": 20})
+            seen = []
+            async for values in thread.values:
+                if not seen:
+                    assert proxy.cut() > 0
+                if values.get("seen") not in seen:
+                    seen.append(values.get("seen"))
+                if values.get("seen") == ["work", "rest"]:
+                    break
+            same((await within(thread.output))["seen"], ["work", "rest"])
+            assert ["work"] in seen, seen
+
+
 async def main(client):
     for scenario in (values_and_output, messages_as_they_grow, calls_of_tools, an_interrupt,
-                     a_failure, graphs_inside):
+                     a_failure, graphs_inside, a_connection_that_is_cut_in_mid_run):
         await within(scenario(client))
 
 
