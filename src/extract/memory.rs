@@ -28,7 +28,7 @@ pub struct FoundItem<T> {
 /// #[derive(State)]
 /// struct Visit {
 ///     likes: String,
-///     known: Vec<String>,
+///     known: Option<Vec<String>>,
 /// }
 ///
 /// async fn note(visit: Visit, ctx: Ctx) -> Result<Update<Visit>> {
