@@ -28,10 +28,11 @@ pub struct Full;
 #[derive(Clone, Debug)]
 pub struct Shares(Arc<Semaphores>);
 
-/// Names that are known before those of nobody are forgotten.
+/// How many semaphores are stored before the unused ones are removed.
 const KNOWN: usize = 1024;
 
-/// A semaphore for each name. Those that nobody uses are forgotten, however many names there were.
+/// A semaphore for each name. Unused ones are removed, so that the number of names that ever came does not
+/// matter.
 #[derive(Debug)]
 pub struct Semaphores {
     permits: usize,
@@ -41,7 +42,7 @@ pub struct Semaphores {
 #[derive(Debug)]
 struct Used {
     of: HashMap<Arc<str>, Arc<Semaphore>>,
-    /// As many names as are looked through next.
+    /// The number of semaphores at which the unused ones are removed next.
     full: usize,
 }
 
@@ -58,7 +59,7 @@ impl Semaphores {
         }
     }
 
-    /// That of a name.
+    /// The semaphore of a name, a new one if there is none.
     pub fn of(&self, name: &Arc<str>) -> Arc<Semaphore> {
         let mut used = self.used.lock();
         if let Some(semaphore) = used.of.get(name) {

@@ -229,8 +229,10 @@ impl Shared {
             .page_of(thread.tree, "".into(), vec![id], scope)
             .await?
         {
+            // The head has moved on, and that checkpoint has gone.
+            Page::Rows(rows) if rows.rows.is_empty() => Ok((self.head_of(thread).await?, None)),
             Page::Rows(rows) => {
-                let registered = self.graph_of(&thread.metadata);
+                let registered = self.shown_graph_of(thread.id, &thread.metadata).await?;
                 let topology = registered.as_ref().map(|registered| &*registered.topology);
                 let head = head::head_of_rows(saver, thread, topology, &rows).await?;
                 Ok((head, None))

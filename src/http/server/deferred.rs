@@ -23,7 +23,7 @@ use crate::{
     value::Value,
 };
 
-/// A value that is there now.
+/// What a deferred response sends, once it is known.
 pub struct Ready {
     /// The value.
     pub value: Value,

@@ -211,7 +211,8 @@ impl Inner {
         } else {
             let authentication = options.own.authentication.as_ref();
             // The program may take its time, for whoever sends something.
-            let head = authentication.map(|_| self.reserve_head(&connection.peer, &parts));
+            let may_wait = authentication.filter(|_| !hosts::is_probe(path));
+            let head = may_wait.map(|_| self.reserve_head(&connection.peer, &parts));
             let _head = match head.transpose() {
                 Ok(head) => head,
                 Err(error) => return error.into_response(),

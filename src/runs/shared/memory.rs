@@ -13,7 +13,7 @@ use crate::{
 /// What was reserved for the states of a response; it is free again once this is dropped.
 pub type ResponseMemory = Mutex<Option<Reservation>>;
 
-/// Memory of a value that several may hold.
+/// A reservation for a value, which ends with the last of those who share it.
 pub type ReadingMemory = Arc<Reservation>;
 
 /// Whose share of which budget a request's states take.
