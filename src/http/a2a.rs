@@ -114,6 +114,8 @@ async fn respond(call: &Call, request: Request) -> Result<Response<Body>, Failur
         Operation::Cancel => cancel(call, &tasks, &request.params).await?,
         Operation::List => list(&tasks, &request.params).await?,
     };
+    // Also of the others some only read.
+    call.threads().confirm().await.map_err(Error::from)?;
     let message = json_rpc::result(&request.id, result);
     Ok(body::json(StatusCode::OK, &message))
 }

@@ -386,10 +386,12 @@ impl Service {
             let found = runs.runs(thread, status, limit, offset).await?;
             return Ok(Listing::of(found, total));
         }
+        let access = access.clone();
         let items = async_stream::try_stream! {
             for (id, _) in sizes {
                 // One that was deleted meanwhile is left out.
                 if let Some(run) = runs.run(thread, id).await? {
+                    access.record_shown(thread);
                     yield run;
                 }
             }

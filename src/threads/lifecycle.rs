@@ -71,7 +71,13 @@ impl Service {
                 })?;
         }
         if create.supersteps.is_empty() {
-            return self.view(created).await;
+            let view = self.view(created).await?;
+            let confirmed = self.confirm().await;
+            confirmed.map_err(|error| match error {
+                Error::NoThread(_) => Error::ThreadExists(id),
+                error => error,
+            })?;
+            return Ok(view);
         }
         match self
             .at(Level::Writer)
@@ -138,7 +144,9 @@ impl Service {
             tx.set_ttl(id, ttl).await?;
         }
         tx.commit().await?;
-        self.view(self.shared.thread(id).await?).await
+        let view = self.view(self.shared.thread(id).await?).await?;
+        self.confirm().await?;
+        Ok(view)
     }
 
     /// Deletes a thread. What runs on it is cancelled and writes nothing more.

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use super::Error;
 use crate::{
     budget::Reservation,
+    fail_point,
     id::{ThreadId, TreeId},
     runs::{self, Shared, shared::memory::ReadMemory},
     tree::{
@@ -17,6 +18,9 @@ use crate::{
         store::rows::ThreadRow,
     },
 };
+
+/// Threads whose levels are confirmed at once.
+const CONFIRMED: usize = 500;
 
 /// The service of threads. Cheap to clone.
 #[derive(Clone)]
@@ -91,6 +95,34 @@ impl Service {
             }),
             ..self.shared.conversation_in(thread, channel)
         }
+    }
+
+    /// Checks that the client still has a level on all threads of which its response shows what was
+    /// read since the last time. What was read may be newer than the check before it; who has the
+    /// level after it may see all of it. A thread that is gone meanwhile was the client's to read.
+    ///
+    /// # Errors
+    /// A level was withdrawn while the response was read: 404, as for a thread that does not exist.
+    /// Or the storage failed.
+    pub async fn confirm(&self) -> Result<(), Error> {
+        let Some(principal) = self.access.principal() else {
+            return Ok(());
+        };
+        let shown = self.access.take_shown();
+        if shown.is_empty() {
+            return Ok(());
+        }
+        fail_point!(async "threads.confirm");
+        for batch in shown.chunks(CONFIRMED) {
+            let principals = vec![principal.clone(); batch.len()];
+            let tree = &self.shared.parts.tree;
+            for at in tree.withdrawn(batch.to_vec(), principals).await? {
+                if let Some(thread) = batch.get(at) {
+                    self.access.check(*thread, None)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The service as it acts on behalf of the same client, in an operation that takes this level.

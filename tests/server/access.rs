@@ -1,5 +1,6 @@
 //! Who may what, checked where the act happens: every route of the server's own table.
 
+mod confirmed;
 mod foreign_ids;
 mod later;
 mod matrix;

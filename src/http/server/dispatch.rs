@@ -265,6 +265,7 @@ impl Inner {
             headers.insert(HOST, host);
         }
         let states = Arc::<ResponseMemory>::default();
+        let acting = access.clone();
         let call = Call {
             shared: self.shared.clone(),
             payer: payer.clone(),
@@ -304,6 +305,10 @@ impl Inner {
             };
             if let Some(thread) = changed {
                 services.threads().notify(thread);
+            }
+            if only_reads && response.is_ok() {
+                // What was read while access was withdrawn is not shown.
+                services.threads().on_behalf_of(acting).confirm().await?;
             }
             response
         };

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, stream::BoxStream};
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::BoxStream};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{
     Response, StatusCode,
@@ -26,6 +26,11 @@ use crate::{
 /// Rows are gathered until they have as many bytes.
 const CHUNK: usize = 64 << 10;
 
+/// Checks that the client may see what was read.
+trait Confirm: Fn() -> BoxFuture<'static, Result<(), Error>> + Send + 'static {}
+
+impl<F: Fn() -> BoxFuture<'static, Result<(), Error>> + Send + 'static> Confirm for F {}
+
 /// The response with an array of rows. The memory for it is reserved until its last byte was taken.
 /// `large` names the fields that a request can leave out with `select`.
 ///
@@ -43,7 +48,17 @@ where
     E: fmt::Display + Send + 'static,
 {
     let memory = reserve(call, rows.largest, rows.at_once, large)?;
-    array(rows.items, memory).await
+    let threads = call.threads();
+    let confirm = move || {
+        let threads = threads.clone();
+        async move { threads.confirm().await.map_err(refusal) }.boxed()
+    };
+    array(rows.items, confirm, memory).await
+}
+
+/// Why a list breaks off in the middle.
+fn refusal(error: crate::threads::Error) -> Error {
+    error.into()
 }
 
 fn reserve(
@@ -78,8 +93,10 @@ fn reserve(
     })
 }
 
+/// `confirm` is called before rows are shown that were read after the head of the response.
 async fn array<E>(
     rows: BoxStream<'static, Result<Value, E>>,
+    confirm: impl Confirm,
     guard: impl Send + 'static,
 ) -> Result<Response<Body>, Error>
 where
@@ -89,7 +106,7 @@ where
     let mut array = Array { rows, any: false };
     let mut first = vec![b'['];
     let body = if array.gather(&mut first).await? {
-        StreamBody::new(rest(array, first, guard)).boxed_unsync()
+        StreamBody::new(rest(array, first, confirm, guard)).boxed_unsync()
     } else {
         body::full(first)
     };
@@ -102,6 +119,7 @@ where
 fn rest<E>(
     mut array: Array<E>,
     first: Vec<u8>,
+    confirm: impl Confirm,
     guard: impl Send + 'static,
 ) -> impl Stream<Item = Result<Frame<Bytes>, BrokenOff>> + Send
 where
@@ -114,6 +132,10 @@ where
             let mut chunk = vec![];
             let more = array.gather(&mut chunk).await.map_err(|error| {
                 tracing::error!(%error, "a list breaks off");
+                BrokenOff
+            })?;
+            confirm().await.map_err(|error| {
+                tracing::info!(error = %error.detail, "a list breaks off");
                 BrokenOff
             })?;
             yield Frame::data(Bytes::from(chunk));
@@ -167,6 +189,10 @@ mod tests {
         Error::unavailable("no more")
     }
 
+    fn allowed() -> BoxFuture<'static, Result<(), Error>> {
+        async { Ok(()) }.boxed()
+    }
+
     fn rows(
         count: usize,
         size: usize,
@@ -193,7 +219,7 @@ mod tests {
             (1, r#"[{"at":0,"text":""}]"#),
             (2, r#"[{"at":0,"text":""},{"at":1,"text":""}]"#),
         ] {
-            let response = array(rows(count, 0, &made), ()).await.unwrap();
+            let response = array(rows(count, 0, &made), allowed, ()).await.unwrap();
             let length = response.body().size_hint().exact();
             assert_eq!(length, Some(expected.len() as u64));
             assert_eq!(text(response).await, expected);
@@ -203,11 +229,11 @@ mod tests {
     #[tokio::test]
     async fn long_lists_are_complete_and_wait_for_their_reader() {
         let made = Arc::default();
-        let mut response = array(rows(50, 40_000, &made), ()).await.unwrap();
+        let mut response = array(rows(50, 40_000, &made), allowed, ()).await.unwrap();
         response.body_mut().frame().await.unwrap().unwrap();
         assert!(made.load(Ordering::SeqCst) <= 4, "{made:?}");
 
-        let response = array(rows(50, 40_000, &made), ()).await.unwrap();
+        let response = array(rows(50, 40_000, &made), allowed, ()).await.unwrap();
         let whole: serde_json::Value = serde_json::from_str(&text(response).await).unwrap();
         let ats = whole.as_array().unwrap().iter().map(|row| &row["at"]);
         assert!(ats.eq(&(0..50).map(serde_json::Value::from).collect::<Vec<_>>()));
@@ -217,9 +243,27 @@ mod tests {
     async fn a_late_failure_breaks_the_body_off_and_an_early_one_is_an_error() {
         let made = Arc::default();
         let failing = |count| rows(count, 40_000, &made).chain(stream::iter([Err(failure())]));
-        let early = array(failing(0).boxed(), ()).await;
+        let early = array(failing(0).boxed(), allowed, ()).await;
         assert_eq!(early.unwrap_err(), failure());
-        let late = array(failing(10).boxed(), ()).await.unwrap();
+        let late = array(failing(10).boxed(), allowed, ()).await.unwrap();
         late.into_body().collect().await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn rows_read_after_access_was_withdrawn_are_not_shown() {
+        let (made, checks) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+        let withdrawn = {
+            let checks = checks.clone();
+            move || {
+                let is_allowed = checks.fetch_add(1, Ordering::SeqCst) < 2;
+                async move { is_allowed.then_some(()).ok_or_else(Error::not_found) }.boxed()
+            }
+        };
+        let response = array(rows(50, 40_000, &made), withdrawn, ()).await.unwrap();
+        let mut body = response.into_body();
+        for _ in 0..3 {
+            body.frame().await.unwrap().unwrap();
+        }
+        body.frame().await.unwrap().unwrap_err();
     }
 }

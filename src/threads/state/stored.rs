@@ -16,6 +16,7 @@ use crate::{
     tree::{
         Thread,
         load::{self, keep_first_writes, keep_own_writes},
+        members::Access,
     },
     value::Value,
 };
@@ -31,6 +32,8 @@ pub(super) struct StoredStates {
     listed: Vec<Listed>,
     /// Everything that is stored of all of them.
     rows: Option<StoredRows>,
+    /// On whose behalf they are read.
+    access: Access,
 }
 
 impl Service {
@@ -48,6 +51,7 @@ impl Service {
             ns: page.at.ns.clone(),
             listed,
             rows,
+            access: self.access.clone(),
         }
     }
 }
@@ -69,7 +73,7 @@ impl StoredStates {
     /// were taken.
     fn values(self, render: Render) -> impl Stream<Item = Result<Value, Error>> + Send {
         async_stream::try_stream! {
-            let Self { saver, thread, ns, listed, rows: mut read } = self;
+            let Self { saver, thread, ns, listed, rows: mut read, access } = self;
             for batch in batches(&listed, read.is_some()) {
                 let rows = match read.take() {
                     Some(rows) => rows,
@@ -77,6 +81,7 @@ impl StoredStates {
                 };
                 let mut pending = pending_writes(&thread, batch, &rows)?;
                 load::resolve_references_of_page(&saver, thread.tree, &ns, &mut pending).await?;
+                access.record_shown(thread.id);
                 let chains = Chains::new(&rows.blobs);
                 for ((row, _), pending) in rows.rows.iter().zip(pending) {
                     let mut decoded = frame::decode_row(row, &[], &chains)?;

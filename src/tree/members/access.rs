@@ -1,6 +1,9 @@
 //! On whose behalf an operation is carried out, and the level on the tree that it takes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 
@@ -38,6 +41,8 @@ struct Client {
 struct Outcomes {
     /// Threads whose level was high enough, with the level that was needed.
     granted: HashMap<ThreadId, Level>,
+    /// Threads that were read since the levels on them were confirmed.
+    shown: HashSet<ThreadId>,
     refused: bool,
 }
 
@@ -133,6 +138,22 @@ impl Access {
         granted.map(|(thread, level)| (*thread, *level)).collect()
     }
 
+    /// Records that something was read of a thread which the principal may read.
+    pub fn record_shown(&self, thread: ThreadId) {
+        if let Some(client) = &self.client {
+            client.outcomes.lock().shown.insert(thread);
+        }
+    }
+
+    /// Threads that were read since this was last called. A level that was checked before a read
+    /// may be withdrawn by its end: nothing is shown before these were checked after it.
+    pub fn take_shown(&self) -> Vec<ThreadId> {
+        let Some(client) = &self.client else {
+            return vec![];
+        };
+        client.outcomes.lock().shown.drain().collect()
+    }
+
     /// Whether a check of the request has failed.
     pub fn was_refused(&self) -> bool {
         let client = self.client.as_ref();
@@ -150,6 +171,7 @@ impl Access {
         let needed = self.needed();
         if level >= Some(needed) {
             self.record_grant(thread);
+            self.record_shown(thread);
             return Ok(());
         }
         client.outcomes.lock().refused = true;

@@ -87,7 +87,8 @@ fn a_run_that_is_executed_ends_when_its_principal_may_not_write_any_more(place: 
         let thread = ann.thread();
         grant(&ann, &thread, "bob", "writer");
         // It would take ten minutes.
-        let mut of_bob = bob.open_stream(&thread, &talk::slow(50, 12_000));
+        let long = talk::with(talk::slow(50, 12_000), "durability", "sync");
+        let mut of_bob = bob.open_stream(&thread, &long);
         of_bob.event_named("custom");
         let run = of_bob.run();
         // A right that is changed and stays high enough ends nothing.

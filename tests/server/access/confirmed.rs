@@ -1,0 +1,59 @@
+//! Access that is withdrawn between the check before a read and its end: on every route that reads a thread.
+
+use test_support::on_both_storages;
+
+use super::routes::{Right, of_threads};
+use super::*;
+
+on_both_storages!(what_was_read_while_access_was_withdrawn_is_not_shown);
+
+fn what_was_read_while_access_was_withdrawn_is_not_shown(place: &Place) {
+    let mut server = serve(place);
+    let [ann, ..] = people(&server);
+    let names = furnished(&ann, SECRET);
+    let thread = names.thread.clone();
+    grant(&ann, &thread, "bob", "writer");
+    // From now on everything has been read by the time at which the server waits.
+    server.restart_with("FAILPOINTS", "threads.confirm=sleep(10000)");
+    let [ann, bob, _] = people(&server);
+    let mut requests = vec![];
+    for route in of_threads() {
+        let waits_for_a_run = ["/join", "/stream", "/copy"].iter();
+        if route.right == Right::Reader
+            && !waits_for_a_run.clone().any(|end| route.path.ends_with(end))
+        {
+            requests.push((route.method, route.path(&names), route.body(&names), 404));
+        }
+    }
+    assert!(requests.len() > 30, "{requests:?}");
+    let patch = json!({"metadata": {"by": "bob"}});
+    requests.push(("PATCH", format!("/threads/{thread}"), patch, 404));
+    let existing = json!({"thread_id": thread, "if_exists": "do_nothing"});
+    requests.push(("POST", "/threads".into(), existing, 409));
+    requests.push(("POST", "/threads/search".into(), json!({}), 404));
+    let answers = std::thread::scope(|scope| {
+        let answers: Vec<_> = requests
+            .iter()
+            .map(|(method, path, body, _)| {
+                let bob = bob.clone();
+                scope.spawn(move || send(&bob, method, path, body))
+            })
+            .collect();
+        // Who comes later than this is refused by the check before the read.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        revoke(&ann, &thread, "bob");
+        let answers = answers.into_iter().map(|answer| answer.join().unwrap());
+        answers.collect::<Vec<_>>()
+    });
+    for ((method, path, _, expected), answer) in requests.iter().zip(answers) {
+        let text = answer.text();
+        assert_eq!(answer.status, *expected, "{method} {path}: {text}");
+        assert!(!text.contains(SECRET), "{method} {path}: {text}");
+    }
+    // It was not read for nothing: at least one was refused after the read.
+    let log = server.output();
+    assert!(
+        log.matches("access was refused").count() >= requests.len(),
+        "{log}"
+    );
+}
