@@ -16,6 +16,6 @@ pub use content::{Change, Content, Limits};
 pub use defaults::Defaults;
 pub use error::Error;
 pub use factory::{Factory, GraphConfig};
-pub use graphs::{Purpose, Registered, Source};
+pub use graphs::{Purpose, Registered, Source, Tries};
 pub use service::{Assistant, Resolved, Service};
 pub use store::Store;

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     mem::discriminant,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,6 +26,26 @@ const REMEMBERED: usize = 1024;
 const FAILURES: usize = 64;
 /// Reads within this time of a failure fail with it: a list of threads must not wait for each of them.
 const FAILS_FOR: Duration = Duration::from_secs(10);
+
+/// Most calls of functions that fail while one list is read.
+const FAILED_CALLS: usize = 8;
+
+/// The calls of functions that failed while one list was read. Each of them may take as long as a graph may
+/// take to be made, and each item of a list may have a config of its own: behind the last of them the list
+/// shows its items with the graphs that are there.
+pub struct Tries {
+    began: Instant,
+    failed: AtomicUsize,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            failed: AtomicUsize::new(0),
+        }
+    }
+}
 
 /// What a graph is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +182,7 @@ impl Graphs {
         name: &str,
         config: GraphConfig,
         purpose: Purpose,
+        tries: Option<&Tries>,
     ) -> Result<Option<Arc<Registered>>, String> {
         let Some((name, entry)) = self.entries.get_key_value(name) else {
             return Ok(None);
@@ -168,7 +192,7 @@ impl Graphs {
         };
         let key = factory.key(&config)?;
         let failed = match purpose {
-            Purpose::Thread(_) => self.failure(name, &key),
+            Purpose::Thread(_) => self.failure(name, &key, tries),
             Purpose::Run(_) | Purpose::Assistant => None,
         };
         if let Some(reason) = failed {
@@ -181,6 +205,9 @@ impl Graphs {
             if let Some(reason) = self.failure_since(began, name, &key) {
                 return Err(reason);
             }
+            if tries.is_some_and(|tries| tries.failed.load(Ordering::Relaxed) >= FAILED_CALLS) {
+                return Err("too many graphs of this list could not be made".to_owned());
+            }
             let made = async {
                 let graph = factory.make(config, self.limit).await?;
                 check(&graph, &entry.registered.graph)?;
@@ -188,6 +215,9 @@ impl Graphs {
             };
             made.await.inspect_err(|reason: &String| {
                 self.remember_failure(name.clone(), key.clone(), reason.clone());
+                if let Some(tries) = tries {
+                    tries.failed.fetch_add(1, Ordering::Relaxed);
+                }
             })
         });
         let made = made.await?.clone();
@@ -197,9 +227,10 @@ impl Graphs {
         Ok(Some(made))
     }
 
-    /// Why a graph could not be made a moment ago.
-    fn failure(&self, name: &str, key: &str) -> Option<String> {
-        let since = Instant::now().checked_sub(FAILS_FOR)?;
+    /// Why a graph could not be made a moment ago, or for an earlier item of the same list.
+    fn failure(&self, name: &str, key: &str, tries: Option<&Tries>) -> Option<String> {
+        let moment = Instant::now().checked_sub(FAILS_FOR)?;
+        let since = tries.map_or(moment, |tries| tries.began.min(moment));
         self.failure_since(since, name, key)
     }
 
@@ -215,8 +246,7 @@ impl Graphs {
 
     fn remember_failure(&self, name: Arc<str>, key: Arc<str>, reason: String) {
         let mut failures = self.failures.lock();
-        failures
-            .retain(|one| one.at.elapsed() < FAILS_FOR && !(one.name == name && one.key == key));
+        failures.retain(|one| !(one.name == name && one.key == key));
         if failures.len() >= FAILURES {
             failures.pop_front();
         }
@@ -301,8 +331,6 @@ fn check(made: &Compiled, default: &Compiled) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
     use crate::{
         channel::Kind,
@@ -363,7 +391,7 @@ mod tests {
             ("no key", "panicked"),
         ] {
             let error = graphs
-                .of("g", way(how), Purpose::Assistant)
+                .of("g", way(how), Purpose::Assistant, None)
                 .await
                 .err()
                 .unwrap();
@@ -371,14 +399,14 @@ mod tests {
         }
         assert!(
             graphs
-                .of("nothing", way("x"), Purpose::Assistant)
+                .of("nothing", way("x"), Purpose::Assistant, None)
                 .await
                 .unwrap()
                 .is_none()
         );
         assert!(
             graphs
-                .of("g", way("x"), Purpose::Assistant)
+                .of("g", way("x"), Purpose::Assistant, None)
                 .await
                 .unwrap()
                 .is_some()
@@ -391,7 +419,11 @@ mod tests {
         let graphs = graphs(&count);
         let run = RunId::mint();
         let tries = async |purpose, most| {
-            graphs.of("g", way("hangs"), purpose).await.err().unwrap();
+            graphs
+                .of("g", way("hangs"), purpose, None)
+                .await
+                .err()
+                .unwrap();
             assert_eq!(count.load(Ordering::SeqCst), most, "{purpose:?}");
         };
         tries(Purpose::Run(run), 1).await;
@@ -401,7 +433,7 @@ mod tests {
         tries(Purpose::Thread(run), 3).await;
         // Those who waited for one that failed fail with it.
         let begin = Instant::now();
-        let all = (0..5).map(|_| graphs.of("g", way("hangs"), Purpose::Run(run)));
+        let all = (0..5).map(|_| graphs.of("g", way("hangs"), Purpose::Run(run), None));
         let all = futures::future::join_all(all).await;
         assert!(all.into_iter().all(|made| made.is_err()));
         assert_eq!(count.load(Ordering::SeqCst), 4);
@@ -418,8 +450,8 @@ mod tests {
         let graphs = graphs(&count);
         let run = RunId::mint();
         let (one, other) = tokio::join!(
-            graphs.of("g", way("a"), Purpose::Run(run)),
-            graphs.of("g", way("a"), Purpose::Assistant)
+            graphs.of("g", way("a"), Purpose::Run(run), None),
+            graphs.of("g", way("a"), Purpose::Assistant, None)
         );
         let one = one.unwrap().unwrap();
         assert!(Arc::ptr_eq(&one, &other.unwrap().unwrap()));
@@ -427,7 +459,7 @@ mod tests {
         assert!(Arc::ptr_eq(&graphs.of_run("g", run).unwrap(), &one));
         for number in 0..RETAINED {
             graphs
-                .of("g", way(&number.to_string()), Purpose::Assistant)
+                .of("g", way(&number.to_string()), Purpose::Assistant, None)
                 .await
                 .unwrap();
         }
@@ -437,5 +469,31 @@ mod tests {
             graphs.remember(RunId::mint(), "a".into());
         }
         assert_eq!(graphs.keys_of_runs.lock().len(), REMEMBERED);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_calls_a_function_that_fails_once_for_each_key_and_a_few_times_in_all() {
+        let count = Arc::default();
+        let graphs = graphs(&count);
+        let of = async |name: &str, tries: &Tries| {
+            let purpose = Purpose::Thread(RunId::mint());
+            graphs.of("g", way(name), purpose, Some(tries)).await
+        };
+        let tries = Tries::default();
+        for _ in 0..3 {
+            of("hangs", &tries).await.err().unwrap();
+            // A list may take longer than a failure is remembered.
+            tokio::time::advance(2 * FAILS_FOR).await;
+        }
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        of("hangs", &Tries::default()).await.err().unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+        tries.failed.store(FAILED_CALLS, Ordering::Relaxed);
+        let reason = of("a", &tries).await.err().unwrap();
+        assert!(reason.contains("too many"), "{reason}");
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+        // What is there already is shown.
+        of("a", &Tries::default()).await.unwrap().unwrap();
+        of("a", &tries).await.unwrap().unwrap();
     }
 }

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     Change, Content, Defaults, Error, GraphConfig, Limits, Purpose, Registered, Source, Store,
+    Tries,
     content::{self, UNTITLED, mirror},
     example,
     graphs::Graphs,
@@ -161,8 +162,9 @@ impl Service {
         name: &str,
         config: GraphConfig,
         purpose: Purpose,
+        tries: Option<&Tries>,
     ) -> Result<Arc<Registered>, Error> {
-        match self.inner.graphs.of(name, config, purpose).await {
+        match self.inner.graphs.of(name, config, purpose, tries).await {
             Ok(Some(registered)) => Ok(registered),
             Ok(None) => self.required(name),
             Err(reason) => Err(Error::NotMade {
@@ -180,7 +182,7 @@ impl Service {
     /// The graph of an assistant, for its config.
     async fn graph_of(&self, resolved: Resolved) -> Result<Arc<Registered>, Error> {
         let config = GraphConfig::of(&resolved.config, &resolved.context);
-        self.made(&resolved.registered.name, config, Purpose::Assistant)
+        self.made(&resolved.registered.name, config, Purpose::Assistant, None)
             .await
     }
 

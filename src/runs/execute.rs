@@ -230,7 +230,7 @@ impl Service {
             return Ok(registered);
         }
         let config = GraphConfig::of(&kwargs.config, &kwargs.context);
-        let made = assistants.made(&registered.name, config, Purpose::Run(run.id));
+        let made = assistants.made(&registered.name, config, Purpose::Run(run.id), None);
         made.await.map_err(|error| match error {
             assistants::Error::NotMade { .. } => {
                 let message = error.to_string();

@@ -21,9 +21,9 @@ use self::memory::ReadMemory;
 use self::{hints::Hints, notify::NotifyingSaver};
 use super::{Error, Store, listing::BATCH_BYTES};
 use crate::{
-    assistants::{self, Registered},
+    assistants::{self, Registered, Tries},
     budget::Reservation,
-    checkpoint::{self, Page, PageScope, Saver, cache::DecodedCheckpoints},
+    checkpoint::{self, Saver, cache::DecodedCheckpoints},
     contention::{Lines, Patience, Turn},
     crons,
     id::{ThreadId, TreeId, WorkerId},
@@ -31,6 +31,7 @@ use crate::{
     stream::log::Log,
     tree::{
         self, Thread,
+        load::{self, Weighed},
         read::head::{self, Head},
     },
     value::{Map, Value},
@@ -203,12 +204,53 @@ impl Shared {
     /// # Errors
     /// The storage failed.
     pub(crate) async fn head_of(&self, thread: &Thread) -> Result<Head, Error> {
-        let registered = self.shown_graph_of(thread.id, &thread.metadata).await?;
-        let topology = registered.as_ref().map(|registered| &*registered.topology);
-        Ok(head::head(&self.parts.saver, thread, topology).await?)
+        self.read_head(thread, &Weighed::Missing, None).await
     }
 
-    /// The same, and the memory for it: a large one is read once there is enough.
+    /// The head of a thread, read if at most `most` bytes are stored of it; `None` before its first
+    /// checkpoint.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub(crate) async fn weighed_head(
+        &self,
+        thread: &Thread,
+        most: u64,
+    ) -> Result<Option<Weighed>, Error> {
+        let Some(id) = thread.head else {
+            return Ok(None);
+        };
+        let saver = &self.parts.saver;
+        let weighed = load::weighed(saver, thread.tree, &"".into(), id, most).await?;
+        Ok(Some(weighed))
+    }
+
+    /// What a thread shows of its head, which is read unless it was read to know its size: the one it has
+    /// now, where that one has gone. `tries` counts the graphs that cannot be made for a list.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub(crate) async fn read_head(
+        &self,
+        thread: &Thread,
+        weighed: &Weighed,
+        tries: Option<&Tries>,
+    ) -> Result<Head, Error> {
+        if thread.head.is_none() {
+            return Ok(Head::default());
+        }
+        let registered = self
+            .shown_graph_of(thread.id, &thread.metadata, tries)
+            .await?;
+        let topology = registered.as_ref().map(|registered| &*registered.topology);
+        let saver = &self.parts.saver;
+        Ok(match weighed {
+            Weighed::Read(rows) => head::head_of_rows(saver, thread, topology, rows).await?,
+            Weighed::Missing | Weighed::Large(_) => head::head(saver, thread, topology).await?,
+        })
+    }
+
+    /// What a thread shows of its head, and the memory for it: a large one is read once there is enough.
     ///
     /// # Errors
     /// The storage failed.
@@ -217,31 +259,14 @@ impl Shared {
         thread: &Thread,
         memory: &ReadMemory,
     ) -> Result<(Head, Option<Reservation>), Error> {
-        let Some(id) = thread.head else {
+        let Some(weighed) = self.weighed_head(thread, BATCH_BYTES).await? else {
             return Ok((Head::default(), None));
         };
-        let scope = PageScope {
-            most: BATCH_BYTES,
-            metadata: false,
+        let reserved = match &weighed {
+            Weighed::Large(bytes) => memory.wait(*bytes).await,
+            Weighed::Missing | Weighed::Read(_) => None,
         };
-        let saver = &self.parts.saver;
-        match saver
-            .page_of(thread.tree, "".into(), vec![id], scope)
-            .await?
-        {
-            // The head has moved on, and that checkpoint has gone.
-            Page::Rows(rows) if rows.rows.is_empty() => Ok((self.head_of(thread).await?, None)),
-            Page::Rows(rows) => {
-                let registered = self.shown_graph_of(thread.id, &thread.metadata).await?;
-                let topology = registered.as_ref().map(|registered| &*registered.topology);
-                let head = head::head_of_rows(saver, thread, topology, &rows).await?;
-                Ok((head, None))
-            }
-            Page::Sizes(sizes) => {
-                let bytes = sizes.first().map_or(0, |one| one.bytes);
-                let reserved = memory.wait(bytes).await;
-                Ok((self.head_of(thread).await?, reserved))
-            }
-        }
+        let head = self.read_head(thread, &weighed, None).await?;
+        Ok((head, reserved))
     }
 }

@@ -5,11 +5,12 @@ use super::{
     request::{Filter, Search, View},
 };
 use crate::{
-    checkpoint::{Page, PageScope, StoredRows},
+    assistants::Tries,
     runs::{Listing, listing::BATCH_BYTES},
     tree::{
         Thread,
-        read::head::{self, Head},
+        load::Weighed,
+        read::head::Head,
         search::{self, ThreadPage},
     },
     value::{Map, contains_map},
@@ -28,19 +29,15 @@ pub struct FoundThreads {
 
 struct Found {
     row: Thread,
-    head: FoundHead,
-    /// Bytes that are stored of its head.
-    bytes: u64,
+    /// Its head, if there is one and it is shown.
+    head: Option<Weighed>,
 }
 
-/// The head of a thread that was found.
-enum FoundHead {
-    /// There is none, or it is not shown.
-    Absent,
-    /// It is small, and was read to know that.
-    Read(StoredRows),
-    /// It is read when it is shown.
-    Unread,
+impl Found {
+    /// Bytes that are stored of its head.
+    fn bytes(&self) -> u64 {
+        self.head.as_ref().map_or(0, Weighed::bytes)
+    }
 }
 
 impl FoundThreads {
@@ -55,22 +52,23 @@ impl FoundThreads {
     }
 
     fn push(&mut self, found: Found) {
-        if let FoundHead::Read(_) = found.head {
-            self.read += found.bytes;
+        if let Some(Weighed::Read(rows)) = &found.head {
+            self.read += rows.bytes();
         }
         self.found.push(found);
     }
 
     /// The threads as clients see them, each of which is read when its turn comes.
     pub fn listing(self, service: Service) -> Listing<View, Error> {
-        let largest = self.found.iter().map(|found| found.bytes).max();
+        let largest = self.found.iter().map(Found::bytes).max();
         let largest = largest.unwrap_or(0);
         Listing {
             largest,
             at_once: self.read + largest,
             items: Box::pin(async_stream::try_stream! {
+                let tries = Tries::default();
                 for found in self.found {
-                    yield service.found_view(found).await?;
+                    yield service.found_view(found, &tries).await?;
                 }
             }),
         }
@@ -123,6 +121,7 @@ impl Service {
         wanted: &Map,
         mut visit: impl FnMut(Found) -> Option<u64> + Send,
     ) -> Result<(), Error> {
+        let tries = Tries::default();
         let mut room = BATCH_BYTES;
         let mut is_last = false;
         loop {
@@ -133,7 +132,7 @@ impl Service {
             }
             for row in rows {
                 let found = self.measure_head(row, true, room).await?;
-                let values = self.found_head(&found).await?.values;
+                let values = self.found_head(&found, &tries).await?.values;
                 if !values
                     .as_map()
                     .is_some_and(|values| contains_map(values, wanted))
@@ -192,51 +191,30 @@ impl Service {
     /// There is none, or the storage failed.
     pub(super) async fn weighed_view(&self, row: Thread) -> Result<View, Error> {
         let found = self.measure_head(row, true, BATCH_BYTES).await?;
-        let _memory = self.reserve(found.bytes)?;
-        self.found_view(found).await
+        let _memory = self.reserve(found.bytes())?;
+        self.found_view(found, &Tries::default()).await
     }
 
     /// The size of a thread's head if it is shown, and the head itself if it fits into `room`.
     async fn measure_head(&self, row: Thread, is_shown: bool, room: u64) -> Result<Found, Error> {
-        let (head, bytes) = match row.head.filter(|_| is_shown) {
-            None => (FoundHead::Absent, 0),
-            Some(id) => {
-                let scope = PageScope {
-                    most: room,
-                    metadata: false,
-                };
-                let saver = &self.shared.parts.saver;
-                match saver.page_of(row.tree, "".into(), vec![id], scope).await? {
-                    Page::Rows(rows) => {
-                        let bytes = rows.bytes();
-                        (FoundHead::Read(rows), bytes)
-                    }
-                    Page::Sizes(sizes) => {
-                        let bytes = sizes.first().map_or(0, |one| one.bytes);
-                        (FoundHead::Unread, bytes)
-                    }
-                }
-            }
+        let head = if is_shown {
+            self.shared.weighed_head(&row, room).await?
+        } else {
+            None
         };
-        Ok(Found { row, head, bytes })
+        Ok(Found { row, head })
     }
 
-    async fn found_head(&self, found: &Found) -> Result<Head, Error> {
-        let row = &found.row;
+    async fn found_head(&self, found: &Found, tries: &Tries) -> Result<Head, Error> {
         match &found.head {
-            FoundHead::Absent => Ok(Head::default()),
-            FoundHead::Unread => Ok(self.shared.head_of(row).await?),
-            FoundHead::Read(rows) => {
-                let registered = self.shared.shown_graph_of(row.id, &row.metadata).await?;
-                let topology = registered.as_ref().map(|graph| &*graph.topology);
-                let saver = &self.shared.parts.saver;
-                Ok(head::head_of_rows(saver, row, topology, rows).await?)
-            }
+            Some(head) => Ok(self.shared.read_head(&found.row, head, Some(tries)).await?),
+            None => Ok(Head::default()),
         }
     }
 
-    async fn found_view(&self, found: Found) -> Result<View, Error> {
-        let head = self.found_head(&found).await?;
+    async fn found_view(&self, found: Found, tries: &Tries) -> Result<View, Error> {
+        let head = self.found_head(&found, tries).await?;
+        self.access.record_shown(found.row.id);
         Ok(view_of(found.row, head))
     }
 }

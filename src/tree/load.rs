@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     checkpoint::{
-        At, Error, Page, PageScope, Query, Saver,
+        At, Error, Page, PageScope, Query, Saver, StoredRows,
         frame::{self, Chains, Decoded},
     },
     id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
@@ -89,6 +89,66 @@ pub async fn unresolved_checkpoint(
 /// Bytes, as they are stored, of a state that is read at once.
 pub const AT_ONCE: u64 = 1 << 20;
 
+/// One checkpoint, read as far as is needed to know its size.
+pub enum Weighed {
+    /// There is none of this id, or no longer.
+    Missing,
+    /// It is small: everything that is stored of it.
+    Read(StoredRows),
+    /// It is large, and is read once there is memory for this many stored bytes.
+    Large(u64),
+}
+
+impl Weighed {
+    /// Bytes that are stored of it.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Missing => 0,
+            Self::Read(rows) => rows.bytes(),
+            Self::Large(bytes) => *bytes,
+        }
+    }
+}
+
+/// Reads one checkpoint if at most `most` bytes are stored of it, else its size alone.
+///
+/// # Errors
+/// The storage failed.
+pub async fn weighed(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    ns: &Arc<str>,
+    id: CheckpointId,
+    most: u64,
+) -> Result<Weighed, Error> {
+    let scope = PageScope {
+        most,
+        metadata: false,
+    };
+    Ok(
+        match saver.page_of(tree, ns.clone(), vec![id], scope).await? {
+            Page::Rows(rows) if rows.rows.is_empty() => Weighed::Missing,
+            Page::Rows(rows) => Weighed::Read(rows),
+            Page::Sizes(sizes) => {
+                let size = sizes.first().map(|one| Weighed::Large(one.bytes));
+                size.unwrap_or(Weighed::Missing)
+            }
+        },
+    )
+}
+
+/// Decodes the first of some checkpoints that were read with their blobs; the values that its pending
+/// writes refer to are still to be read.
+///
+/// # Errors
+/// A row cannot be read.
+pub fn decode_first(rows: &StoredRows) -> Result<Option<Decoded>, Error> {
+    let Some((row, writes)) = rows.rows.first() else {
+        return Ok(None);
+    };
+    frame::decode_row(row, writes, &Chains::new(&rows.blobs)).map(Some)
+}
+
 /// Loads one checkpoint, a large one after `reserve` has allowed it: that is called with the bytes that are
 /// stored of it, before they are read where `id` is known to be the checkpoint, else before they are
 /// decoded.
@@ -102,25 +162,18 @@ pub async fn reserved_checkpoint<M, E: From<Error>>(
     reserve: impl Fn(u64) -> Result<M, E>,
 ) -> Result<Option<(Decoded, Option<M>)>, E> {
     let (tree, ns) = (query.tree, query.ns.clone());
-    let scope = PageScope {
-        most: AT_ONCE,
-        metadata: false,
-    };
     let mut memory = None;
     if let Some(id) = id {
-        match saver.page_of(tree, ns.clone(), vec![id], scope).await? {
-            Page::Rows(rows) => {
-                // One that has gone meanwhile is looked for by its address.
-                if let Some((row, writes)) = rows.rows.first() {
-                    let decoded = frame::decode_row(row, writes, &Chains::new(&rows.blobs))?;
+        match weighed(saver, tree, &ns, id, AT_ONCE).await? {
+            // One that has gone meanwhile is looked for by its address.
+            Weighed::Missing => {}
+            Weighed::Read(rows) => {
+                if let Some(decoded) = decode_first(&rows)? {
                     let decoded = resolve_references(saver, tree, &ns, decoded).await?;
                     return Ok(Some((decoded, None)));
                 }
             }
-            Page::Sizes(sizes) => {
-                let bytes = sizes.first().map_or(0, |one| one.bytes);
-                memory = Some(reserve(bytes)?);
-            }
+            Weighed::Large(bytes) => memory = Some(reserve(bytes)?),
         }
     }
     let Some(stored) = saver.load(query).await? else {

@@ -6,11 +6,13 @@ use test_support::{
     on_both_storages,
     place::Place,
     server::{Server, Setup},
+    talk::background,
 };
 
 on_both_storages!(
     each_config_has_its_graph_and_a_thread_is_read_and_edited_with_that_of_its_last_run,
     a_graph_that_cannot_be_made_ends_its_run_as_an_error_and_leaves_its_thread_readable,
+    a_run_that_was_cancelled_before_it_began_does_not_change_the_graph_of_its_thread,
     schemas_and_drawings_are_those_of_the_config_of_the_assistant,
 );
 
@@ -134,6 +136,29 @@ fn a_graph_that_cannot_be_made_ends_its_run_as_an_error_and_leaves_its_thread_re
         assert!(refused.contains(reason), "{refused}");
         let last = wait(&client, &thread, &run(Some("fr"), &[]));
         assert_eq!(last["said"], json!(["Hello", ".", "Bonjour", "."]));
+    }
+}
+
+fn a_run_that_was_cancelled_before_it_began_does_not_change_the_graph_of_its_thread(place: &Place) {
+    let server = place.start(setup());
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let stops = [("interrupt_before", json!(["end"]))];
+    wait(&client, &thread, &run(None, &stops));
+    // More of them than are read at first.
+    for _ in 0..12 {
+        let later = run(Some("fr"), &[("after_seconds", json!(3600))]);
+        let later = background(&client, &thread, &later);
+        let cancel = format!("/threads/{thread}/runs/{later}/cancel?wait=true");
+        assert_eq!(client.send("POST", &cancel, &[], b"").status, 200);
+        assert_eq!(client.end_of(&thread, &later), "interrupted");
+        assert_eq!(state(&client, &thread)["next"], json!(["end"]));
+    }
+    let path = format!("/threads/{thread}/state");
+    for (node, status) in [("bonjour", 400), ("hello", 200)] {
+        let edit = json!({"values": {"said": ["x"]}, "as_node": node});
+        let answer = client.post(&path, &edit);
+        assert_eq!(answer.status, status, "{node}: {}", answer.text());
     }
 }
 

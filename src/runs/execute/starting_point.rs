@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     budget::{Budget, Reservation},
     checkpoint::{
-        At, Page, PageScope, Query, Slot,
-        frame::{self, Chains, Decoded},
+        At, Query, Slot,
+        frame::{self, Decoded},
     },
     engine::{Attempt, Start},
     id::CheckpointId,
@@ -18,7 +18,11 @@ use crate::{
         listing::{BATCH_BYTES, IN_MEMORY},
         request::{Kwargs, identity},
     },
-    tree::{self, address::auto_name},
+    tree::{
+        self,
+        address::auto_name,
+        load::{self, Weighed},
+    },
 };
 
 impl Service {
@@ -125,27 +129,18 @@ impl Service {
             let stored = saver.load(full(false)).await?;
             frame::with_writes(&cached, &stored.ok_or(Error::NoCheckpoint(id))?)?
         } else {
-            let scope = PageScope {
-                most: BATCH_BYTES,
-                metadata: false,
-            };
-            match saver
-                .page_of(slot.tree, ns.clone(), vec![id], scope)
-                .await?
-            {
-                Page::Rows(rows) => {
-                    let (row, writes) = rows.rows.first().ok_or(Error::NoCheckpoint(id))?;
-                    frame::decode_row(row, writes, &Chains::new(&rows.blobs))?
-                }
-                Page::Sizes(sizes) => {
-                    let bytes = sizes.first().map_or(0, |one| one.bytes);
+            match load::weighed(saver, slot.tree, &ns, id, BATCH_BYTES).await? {
+                Weighed::Missing => None,
+                Weighed::Read(rows) => load::decode_first(&rows)?,
+                Weighed::Large(bytes) => {
                     reserved = room.wait(bytes).await;
                     let stored = saver.load(full(true)).await?;
-                    frame::decode(&stored.ok_or(Error::NoCheckpoint(id))?)?
+                    stored.map(|stored| frame::decode(&stored)).transpose()?
                 }
             }
+            .ok_or(Error::NoCheckpoint(id))?
         };
-        let decoded = tree::load::resolve_references(saver, slot.tree, &ns, decoded).await?;
+        let decoded = load::resolve_references(saver, slot.tree, &ns, decoded).await?;
         Ok((decoded, reserved))
     }
 }

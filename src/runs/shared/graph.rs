@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::{Error, Shared};
 use crate::{
-    assistants::{GraphConfig, Purpose, Registered},
-    id::ThreadId,
-    runs::{Status, request::Kwargs},
+    assistants::{GraphConfig, Purpose, Registered, Tries},
+    id::{RunId, ThreadId},
+    runs::request::Kwargs,
     value::{Map, Value},
 };
 
-/// Runs of a thread among which the last one that has begun is looked for: those that wait come first.
-const NEWEST: usize = 10;
+/// Pages of a thread's runs in which the last one that has begun is searched for: before it come those that
+/// wait, and those that were cancelled while they waited.
+const PAGES: [usize; 2] = [10, 1000];
 
 impl Shared {
     /// The graph of a thread, for operations whose result depends on its nodes: where the author makes graphs
@@ -24,6 +25,7 @@ impl Shared {
         &self,
         thread: ThreadId,
         metadata: &Map,
+        tries: Option<&Tries>,
     ) -> Result<Option<Arc<Registered>>, Error> {
         let registered = self.required_graph_of(metadata)?;
         let Some(registered) = registered.filter(|one| self.assistants.has_factory(&one.name))
@@ -31,17 +33,13 @@ impl Shared {
             return self.required_graph_of(metadata);
         };
         let name = &registered.name;
-        // Without their requests, which may be large: of most the graph is still there.
-        let runs = &self.parts.runs;
-        let newest = runs.runs_without_requests(thread, None, NEWEST, 0).await?;
-        let begun = newest.iter().find(|run| run.status != Status::Pending);
-        let Some(last) = begun.or(newest.first()) else {
+        let Some(last) = self.last_begun(thread).await? else {
             return Ok(Some(registered));
         };
-        if let Some(made) = self.assistants.made_for_run(name, last.id) {
+        if let Some(made) = self.assistants.made_for_run(name, last) {
             return Ok(Some(made));
         }
-        let Some(run) = runs.run(thread, last.id).await? else {
+        let Some(run) = self.parts.runs.run(thread, last).await? else {
             return Ok(Some(registered));
         };
         let Ok(kwargs) = Kwargs::from_value(&run.kwargs) else {
@@ -55,9 +53,28 @@ impl Shared {
         let config = GraphConfig::of(&kwargs.config, &kwargs.context);
         Ok(Some(
             self.assistants
-                .made(name, config, Purpose::Thread(run.id))
+                .made(name, config, Purpose::Thread(run.id), tries)
                 .await?,
         ))
+    }
+
+    /// The last run of a thread that has begun: one that was cancelled while it waited left nothing.
+    async fn last_begun(&self, thread: ThreadId) -> Result<Option<RunId>, Error> {
+        let mut offset = 0;
+        for limit in PAGES {
+            // Without their requests, which may be large: of most the graph is still there.
+            let runs = &self.parts.runs;
+            let page = runs.runs_without_requests(thread, None, limit, offset);
+            let page = page.await?;
+            if let Some(run) = page.iter().find(|run| run.attempt > 0) {
+                return Ok(Some(run.id));
+            }
+            if page.len() < limit {
+                break;
+            }
+            offset += limit;
+        }
+        Ok(None)
     }
 
     /// [`graph_of_thread`](Self::graph_of_thread) for reads: in place of a graph that cannot be made stands that
@@ -69,8 +86,9 @@ impl Shared {
         &self,
         thread: ThreadId,
         metadata: &Map,
+        tries: Option<&Tries>,
     ) -> Result<Option<Arc<Registered>>, Error> {
-        match self.graph_of_thread(thread, metadata).await {
+        match self.graph_of_thread(thread, metadata, tries).await {
             Err(Error::NotMade(reason)) => {
                 tracing::warn!(%thread, reason, "a thread is shown with the graph of the default config");
                 Ok(self.graph_of(metadata))
@@ -88,10 +106,11 @@ impl Shared {
         &self,
         thread: ThreadId,
         metadata: &Map,
+        tries: Option<&Tries>,
     ) -> Result<Option<Arc<Registered>>, Error> {
         if self.graph_of(metadata).is_none() {
             return Ok(None);
         }
-        self.readable_graph_of(thread, metadata).await
+        self.readable_graph_of(thread, metadata, tries).await
     }
 }

@@ -166,7 +166,7 @@ impl Service {
         decoded.writes.clear();
         let registered = self
             .shared
-            .shown_graph_of(thread.id, &thread.metadata)
+            .shown_graph_of(thread.id, &thread.metadata, None)
             .await?;
         let channel = self.shared.message_channel(&thread.metadata);
         let messages = decoded.checkpoint.values.get(&channel);

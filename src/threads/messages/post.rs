@@ -105,7 +105,7 @@ impl Service {
             None => None,
         };
         let made = match row {
-            Some(row) => self.shared.graph_of_thread(id, &row.metadata).await?,
+            Some(row) => self.shared.graph_of_thread(id, &row.metadata, None).await?,
             None => None,
         };
         let _lock = self.shared.turn(tree).await?;

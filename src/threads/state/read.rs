@@ -23,7 +23,10 @@ impl Service {
     pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value, Error> {
         let thread = self.row(id).await?;
         let selection = self.select(&thread, at).await?;
-        let graph = self.shared.readable_graph_of(id, &thread.metadata).await?;
+        let graph = self
+            .shared
+            .readable_graph_of(id, &thread.metadata, None)
+            .await?;
         let Some(registered) = graph else {
             return self.graphless_state(&thread, at, &selection).await;
         };
@@ -73,7 +76,10 @@ impl Service {
         if page.limit == 0 {
             return Ok(Listing::empty());
         }
-        let graph = self.shared.readable_graph_of(id, &thread.metadata).await?;
+        let graph = self
+            .shared
+            .readable_graph_of(id, &thread.metadata, None)
+            .await?;
         let Some(registered) = graph else {
             return self.graphless_history(&thread, page).await;
         };

@@ -197,7 +197,9 @@ impl Service {
     ) -> Result<CheckpointId, Error> {
         // Before anything is locked, since it may take time.
         let shared = &self.shared;
-        let registered = shared.graph_of_thread(thread.id, &thread.metadata).await?;
+        let registered = shared
+            .graph_of_thread(thread.id, &thread.metadata, None)
+            .await?;
         let graph = registered.map(|registered| registered.graph.clone());
         let (mut tx, row) = self.begin(thread.id).await?;
         let base = tree::resolve(&mut *tx, &row, address).await?.base;
@@ -257,7 +259,9 @@ impl Service {
         supersteps: Vec<Vec<StateUpdate>>,
     ) -> Result<(Arc<str>, CheckpointId, Map), Error> {
         let shared = &self.shared;
-        let registered = shared.graph_of_thread(thread.id, &thread.metadata).await?;
+        let registered = shared
+            .graph_of_thread(thread.id, &thread.metadata, None)
+            .await?;
         let registered = registered.ok_or(Error::NoGraph(thread.id))?;
         let graph = read::graph_at(&registered.graph, ns)
             .ok_or_else(|| Error::Invalid(format!("there is no subgraph at `{ns}`")))?;

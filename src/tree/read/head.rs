@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use super::graphless;
 use crate::{
-    checkpoint::{
-        At, Saver, StoredRows,
-        frame::{self, Chains, Decoded},
-    },
+    checkpoint::{At, Saver, StoredRows, frame::Decoded},
     engine::{
         self, Interrupt,
         snapshot::{Snapshot, snapshot},
@@ -95,10 +92,9 @@ pub async fn head_of_rows(
     topology: Option<&Topology>,
     rows: &StoredRows,
 ) -> Result<Head, Error> {
-    let Some((row, writes)) = rows.rows.first() else {
+    let Some(mut decoded) = load::decode_first(rows)? else {
         return Ok(Head::default());
     };
-    let mut decoded = frame::decode_row(row, writes, &Chains::new(&rows.blobs))?;
     decoded.retain_writes(|branch, _| branch == thread.active_branch);
     let decoded = load::resolve_references(saver, thread.tree, &"".into(), decoded).await?;
     Ok(shown(thread, topology, decoded))
