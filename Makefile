@@ -47,6 +47,10 @@ check: tools deny ## check format, lints, documentation, public surface and depe
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@for features in "" sqlite postgres openai mcp otel; do \
+		echo "the library with the features: $${features:-none}"; \
+		$(CARGO) clippy --quiet --lib --no-default-features --features "$$features" -- -D warnings; \
+	done
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	RUSTDOCFLAGS="-D warnings" CARGO="$(CARGO)" python3 tests/public_surface.py

@@ -78,6 +78,31 @@
 //! # anyhow::Ok(())
 //! # }).unwrap();
 //! ```
+//!
+//! # Features
+//!
+//! Each leaves out what it names when it is off. The default is what the bundled server is made of.
+//!
+//! | feature | default | with it |
+//! |---|---|---|
+//! | `server` | yes | [`Server`], its command line, settings and log, webhooks and crons |
+//! | `sqlite` | yes | the storage in a file: [`Local::memory`], [`Local::sqlite`], servers without `DATABASE_URL` |
+//! | `postgres` | yes | the storage in a Postgres database: [`Local::postgres`], servers with `DATABASE_URL` |
+//! | `openai` | yes | the client of chat models and embeddings that speak OpenAI's protocol |
+//! | `allocator` | yes | jemalloc as the allocator of the program; off if the program has an allocator of its own |
+//! | `mcp` | no | tools of MCP servers |
+//! | `otel` | no | traces for OpenTelemetry; turns on `server` |
+//!
+//! A program that only runs graphs by itself, with [`Local`], needs `default-features = false, features = ["sqlite"]`
+//! and compiles half of the crates.
+
+// The rooms of threads and runs are the same in every build: without a server, or a storage, much of them has no
+// caller. The default build reports what nothing uses.
+#![cfg_attr(
+    not(all(feature = "server", feature = "sqlite", feature = "postgres")),
+    allow(dead_code, unused_imports, unused_macros)
+)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate self as backstitch;
 
@@ -94,6 +119,7 @@ pub mod llm;
 pub mod message;
 pub mod prelude;
 pub mod run;
+#[cfg(feature = "server")]
 pub mod service;
 pub mod state;
 pub mod value;
@@ -101,10 +127,12 @@ pub mod value;
 mod abandon;
 mod budget;
 mod cache;
+#[cfg(feature = "server")]
 mod client;
 mod contention;
 mod hint;
 mod metrics;
+#[cfg(any(feature = "server", feature = "openai", feature = "mcp"))]
 mod tls;
 mod trace;
 mod words;
@@ -113,9 +141,9 @@ mod words;
 // the ordinary build reports what nothing uses.
 #[cfg(not(feature = "internals"))]
 mod assistants;
-#[cfg(not(feature = "internals"))]
+#[cfg(all(feature = "server", not(feature = "internals")))]
 mod cli;
-#[cfg(not(feature = "internals"))]
+#[cfg(all(feature = "server", not(feature = "internals")))]
 mod config;
 #[cfg(not(feature = "internals"))]
 mod crons;
@@ -125,7 +153,7 @@ mod engine;
 mod error;
 #[cfg(not(feature = "internals"))]
 mod failpoint;
-#[cfg(not(feature = "internals"))]
+#[cfg(all(feature = "server", not(feature = "internals")))]
 mod http;
 #[cfg(not(feature = "internals"))]
 mod id;
@@ -135,15 +163,18 @@ mod idempotency;
 mod local;
 #[cfg(not(feature = "internals"))]
 mod runs;
-#[cfg(not(feature = "internals"))]
+#[cfg(all(feature = "server", not(feature = "internals")))]
 mod server;
-#[cfg(not(feature = "internals"))]
+#[cfg(all(
+    any(feature = "sqlite", feature = "postgres"),
+    not(feature = "internals")
+))]
 mod storage;
 #[cfg(not(feature = "internals"))]
 mod store;
 #[cfg(not(feature = "internals"))]
 mod stream;
-#[cfg(not(feature = "internals"))]
+#[cfg(all(feature = "server", not(feature = "internals")))]
 mod telemetry;
 #[cfg(not(feature = "internals"))]
 mod threads;
@@ -198,6 +229,7 @@ pub mod tree;
 pub mod webhooks;
 
 pub use local::{Local, NodeRun, RunOptions, Thread};
+#[cfg(feature = "server")]
 pub use server::Server;
 
 /// What tests use of the inside of open rooms.

@@ -5,6 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "postgres")]
+use crate::storage::postgres;
+#[cfg(feature = "sqlite")]
+use crate::storage::sqlite;
 use crate::{
     checkpoint::{self, Saver, Slot},
     engine::{self, Items, node_cache::Results},
@@ -12,7 +16,6 @@ use crate::{
     id::{CheckpointId, ThreadId},
     runs,
     state::Unsuitable,
-    storage::{postgres, sqlite},
     threads,
     tree::{self, IfExists, NewThread, members::LOCAL_PRINCIPAL},
     value::Map,
@@ -181,6 +184,7 @@ impl Local {
     ///
     /// # Errors
     /// Temporary files cannot be created.
+    #[cfg(feature = "sqlite")]
     pub fn memory() -> Result<Self, Error> {
         let store = sqlite::Store::private().map_err(|error| Error::Open(error.to_string()))?;
         Ok(Self::of(store))
@@ -190,6 +194,7 @@ impl Local {
     ///
     /// # Errors
     /// The directory cannot be used, or another process uses it.
+    #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl Into<PathBuf>) -> Result<Self, Error> {
         let store = sqlite::Store::open(sqlite::Options {
             path: path.into(),
@@ -203,6 +208,7 @@ impl Local {
     ///
     /// # Errors
     /// The database cannot be reached or migrated.
+    #[cfg(feature = "postgres")]
     pub async fn postgres(url: &str) -> Result<Self, Error> {
         let open = |error: postgres::Error| Error::Open(error.to_string());
         postgres::migrate(url).await.map_err(open)?;

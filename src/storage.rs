@@ -18,7 +18,9 @@ macro_rules! statements {
     };
 }
 
+#[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(test)]
 mod tests;

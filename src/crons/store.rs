@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{
-    Schedule,
-    request::{Filter, OnRunCompleted, Search},
-};
+use super::request::{Filter, OnRunCompleted, Search};
 use crate::{
     checkpoint,
     id::{AssistantId, CronId, ThreadId},
@@ -29,7 +26,7 @@ pub struct CronRow {
     pub assistant: AssistantId,
     /// The thread of its runs; without one each has a new thread.
     pub thread: Option<ThreadId>,
-    /// When it is due, see [`Schedule`].
+    /// When it is due, see `crons::Schedule`.
     pub schedule: String,
     /// The zone of the schedule, UTC without one.
     pub timezone: Option<String>,
@@ -53,10 +50,11 @@ pub struct CronRow {
     pub updated_at: Timestamp,
 }
 
+#[cfg(feature = "server")]
 impl CronRow {
     /// When it is due next after `time`.
     pub fn due_after(&self, time: Timestamp) -> Option<Timestamp> {
-        let schedule = Schedule::parse(&self.schedule, self.timezone.as_deref()).ok()?;
+        let schedule = super::Schedule::parse(&self.schedule, self.timezone.as_deref()).ok()?;
         let next = schedule.after(time)?;
         self.end_time.is_none_or(|end| next <= end).then_some(next)
     }

@@ -52,6 +52,7 @@ pub(super) fn parts<T: Storage>(store: Arc<T>) -> runs::Parts {
         saver: store.clone(),
         tree: store.clone(),
         runs: store.clone(),
+        #[cfg(feature = "server")]
         crons: crons::Service::new(
             store.clone(),
             crons::Options::default(),
@@ -67,6 +68,7 @@ pub(super) fn parts<T: Storage>(store: Arc<T>) -> runs::Parts {
         // Graphs come as they are.
         graph_making: Duration::ZERO,
         outbox: store,
+        #[cfg(feature = "server")]
         sender: webhooks::Sender::new(Arc::default(), None),
     }
 }

@@ -2,6 +2,7 @@
 //! its row is durable.
 
 mod batch;
+#[cfg(feature = "server")]
 mod cron;
 mod message_ids;
 mod metadata;

@@ -176,6 +176,7 @@ impl Service {
         }
         match row {
             FinalRow::Written => {
+                #[cfg(feature = "server")]
                 self.wake_deliveries(run);
                 self.inner.metrics.count_end(status.as_str());
             }
@@ -186,6 +187,7 @@ impl Service {
             }
             FinalRow::HandedOver => return None,
             FinalRow::Replaced => {
+                #[cfg(feature = "server")]
                 self.wake_deliveries(run);
                 let (class, message) = REFUSED;
                 handle.publisher.error(class, message);

@@ -16,7 +16,7 @@ use super::{
     observe::{LastRead, Probe},
     request::Target,
     shared::AccessWatch,
-    worker::{Deliveries, Freed},
+    worker::Freed,
 };
 use crate::{
     budget::Budget,
@@ -120,7 +120,8 @@ pub(super) struct Inner {
     /// What other processes did to runs of this one.
     pub changed_elsewhere: ChangedElsewhere,
     /// Deliveries of webhooks.
-    pub deliveries: Deliveries,
+    #[cfg(feature = "server")]
+    pub deliveries: super::worker::Deliveries,
     /// The tasks that execute runs.
     pub tracker: TaskTracker,
     /// Cancelled when runs that are still executed are left to other processes.
@@ -162,7 +163,8 @@ impl Service {
                 freed: Mutex::default(),
                 contended: AtomicBool::new(false),
                 changed_elsewhere: ChangedElsewhere::default(),
-                deliveries: Deliveries::default(),
+                #[cfg(feature = "server")]
+                deliveries: Default::default(),
                 tracker: TaskTracker::new(),
                 hand_over: CancellationToken::new(),
                 options,

@@ -25,7 +25,6 @@ use crate::{
     budget::Reservation,
     checkpoint::{self, Saver, cache::DecodedCheckpoints},
     contention::{Lines, Patience, Turn},
-    crons,
     id::{ThreadId, TreeId, WorkerId},
     store,
     stream::log::Log,
@@ -35,8 +34,10 @@ use crate::{
         read::head::{self, Head},
     },
     value::{Map, Value},
-    webhooks::{Sender, outbox},
+    webhooks::outbox,
 };
+#[cfg(feature = "server")]
+use crate::{crons, webhooks::Sender};
 
 /// The storages the services work with; usually one object in all roles.
 #[derive(Clone)]
@@ -56,6 +57,7 @@ pub struct Parts {
     /// How long making a graph for a config may take.
     pub graph_making: Duration,
     /// Schedules by which runs are created.
+    #[cfg(feature = "server")]
     pub crons: crons::Service,
     /// The log of streams that can be resumed.
     pub log: Arc<dyn Log>,
@@ -66,6 +68,7 @@ pub struct Parts {
     /// Deliveries of webhooks.
     pub outbox: Arc<dyn outbox::Store>,
     /// Sends them.
+    #[cfg(feature = "server")]
     pub sender: Sender,
 }
 

@@ -22,7 +22,7 @@ use crate::{
         members::{Access, Denied},
     },
     value::{Map, Value},
-    webhooks::policy,
+    webhooks,
     words::words,
 };
 
@@ -167,7 +167,7 @@ impl NewRun {
     /// Whom its end is reported to, in the form that the row has.
     pub fn webhook(&self) -> Option<String> {
         let url = self.kwargs.get("webhook")?.as_str()?;
-        policy::normalized(url)
+        webhooks::normalized(url)
     }
 }
 

@@ -1,12 +1,14 @@
 //! The worker of a process: takes runs from the queue, renews the lease, recovers what dead
 //! processes left, and drains at shutdown.
 
+#[cfg(feature = "server")]
 mod crons;
 mod hints;
 mod lease;
 mod log;
 mod queue;
 mod recovery;
+#[cfg(feature = "server")]
 mod webhooks;
 
 use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
@@ -16,6 +18,7 @@ use tokio::time::Instant;
 use super::{Error, Service};
 use crate::id::ThreadId;
 
+#[cfg(feature = "server")]
 pub(super) use webhooks::Deliveries;
 
 /// Most runs taken from the storage at once.
@@ -53,6 +56,7 @@ impl Service {
         tokio::spawn(self.clone().work_off_queue());
         tokio::spawn(self.clone().recover_lost());
         tokio::spawn(self.clone().cancel_requested_elsewhere());
+        #[cfg(feature = "server")]
         tokio::spawn(self.clone().deliver_webhooks());
         if let Some(writer) = self.inner.hub.log() {
             tokio::spawn(writer.clone().run(self.inner.hand_over.clone()));
@@ -107,6 +111,7 @@ impl Service {
             let last = Duration::from_secs(5);
             let _ = tokio::time::timeout(last, inner.tracker.wait()).await;
         }
+        #[cfg(feature = "server")]
         self.drain_deliveries().await;
         if let Err(error) = self.shared.parts.runs.retire(self.shared.worker).await {
             tracing::warn!(%error, "the lease could not be given back");

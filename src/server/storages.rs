@@ -3,19 +3,33 @@
 use std::sync::Arc;
 
 use super::author::Author;
+#[cfg(feature = "postgres")]
+use crate::storage::postgres;
+#[cfg(feature = "sqlite")]
+use crate::storage::sqlite;
 use crate::{
     assistants,
     config::{Settings, Storage},
     contention::Patience,
     crons, idempotency,
     runs::{self, Parts},
-    storage::{postgres, sqlite},
     store, stream, webhooks,
 };
+
+/// What a program is told that was built without a storage which its settings name.
+#[cfg(not(feature = "postgres"))]
+const NO_POSTGRES: &str = "DATABASE_URL is set, but this program was built without Postgres: turn on the feature \
+     `postgres` of backstitch, or unset DATABASE_URL to keep everything in a file";
+#[cfg(not(feature = "sqlite"))]
+const NO_SQLITE: &str = "this program was built without SQLite: set DATABASE_URL to keep everything in Postgres, or \
+     turn on the feature `sqlite` of backstitch";
 
 /// Brings the database to the newest schema.
 pub(super) async fn migrate(settings: Settings) -> anyhow::Result<()> {
     match &settings.storage {
+        #[cfg(not(feature = "postgres"))]
+        Storage::Postgres(_) => anyhow::bail!(NO_POSTGRES),
+        #[cfg(feature = "postgres")]
         Storage::Postgres(url) => {
             let applied = postgres::migrate(url.reveal()).await?;
             tracing::info!(applied, "the database has the newest schema");
@@ -37,6 +51,10 @@ pub(super) fn patience(settings: &Settings) -> Patience {
 }
 
 /// The storage the settings name, in all its roles.
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    allow(unused_variables)
+)]
 pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
     fn parts<T>(store: T, settings: &Settings, author: Author) -> Storages
     where
@@ -82,8 +100,12 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
         };
         (parts, store)
     }
-    let limit = settings.read_limit;
-    Ok(match &settings.storage {
+    match &settings.storage {
+        #[cfg(not(feature = "postgres"))]
+        Storage::Postgres(_) => Err(anyhow::anyhow!(NO_POSTGRES)),
+        #[cfg(not(feature = "sqlite"))]
+        Storage::Sqlite(_) | Storage::Memory => Err(anyhow::anyhow!(NO_SQLITE)),
+        #[cfg(feature = "postgres")]
         Storage::Postgres(url) => {
             // Under an advisory lock: replicas may start at once.
             postgres::migrate(url.reveal()).await?;
@@ -94,19 +116,29 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
                 ..postgres::Options::new(url.reveal()).with_connections(settings.connections)
             };
             let store = postgres::Store::connect(options).await?;
-            parts(store, settings, author)
+            Ok(parts(store, settings, author))
         }
+        #[cfg(feature = "sqlite")]
         Storage::Sqlite(folder) => {
             let options = sqlite::Options {
                 path: folder.clone(),
                 synchronous_off: false,
             };
             let store = tokio::task::spawn_blocking(move || sqlite::Store::open(options)).await??;
-            parts(store.with_read_limit(limit), settings, author)
+            Ok(parts(
+                store.with_read_limit(settings.read_limit),
+                settings,
+                author,
+            ))
         }
+        #[cfg(feature = "sqlite")]
         Storage::Memory => {
             let store = tokio::task::spawn_blocking(sqlite::Store::private).await??;
-            parts(store.with_read_limit(limit), settings, author)
+            Ok(parts(
+                store.with_read_limit(settings.read_limit),
+                settings,
+                author,
+            ))
         }
-    })
+    }
 }
