@@ -17,6 +17,8 @@ use bytes::Bytes;
 
 use crate::value::{self, JsonError, Map, Opaque, Value};
 
+pub(crate) mod envelope;
+
 /// Tag of this program's own binary form.
 pub const BINCODE: &str = "bincode";
 /// Tag of JSON text.

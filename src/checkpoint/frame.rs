@@ -2,14 +2,23 @@
 //! and which of those are deltas on a stored version.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
-use super::{BlobRow, Checkpoint, CheckpointRow, Version, Versions, codec, delta};
+use super::{
+    BlobRow, Checkpoint, CheckpointRow, Version, Versions,
+    codec::{
+        self,
+        envelope::{self, Envelope, Updated},
+    },
+    delta,
+};
 use crate::{channel::Shape, value::Value};
 
 mod decode;
+mod json;
 mod text;
 mod writes;
 
@@ -17,8 +26,8 @@ mod writes;
 mod tests;
 
 pub use decode::{Chains, Decoded, decode, decode_row, with_writes};
-pub use text::{channel_versions, versions_of};
-use text::{comma, fits_envelope, quote, without_nul, write_versions};
+pub use text::versions_of;
+use text::{fits_envelope, versions_text, without_nul};
 pub use writes::{encode_writes, references};
 
 /// A full row is written when the deltas since the last one reach this, or its size if greater.
@@ -77,19 +86,14 @@ impl Frame {
     ) -> Encoded {
         let mut blobs = vec![];
         let mut appended = HashMap::new();
-        let mut envelope = String::with_capacity(512);
-        envelope.push_str("{\"channel_values\":{");
-        let mut first = true;
+        let mut values = vec![];
         for (name, value) in &checkpoint.values {
             let Some(version) = checkpoint.versions.get(name) else {
                 continue;
             };
-            if fits_envelope(name, value) {
+            if fits_envelope(value) {
                 self.channels.remove(name);
-                comma(&mut envelope, &mut first);
-                quote(&mut envelope, name);
-                envelope.push(':');
-                envelope.push_str(&value.to_json());
+                values.push((name.clone(), value.clone()));
                 continue;
             }
             if self
@@ -115,44 +119,23 @@ impl Frame {
         }
         self.channels
             .retain(|name, _| checkpoint.values.contains_key(name));
-        // What is empty, or follows from the rest, is left out: there is a row per superstep.
-        if first {
-            envelope.truncate(1);
-        } else {
-            envelope.push_str("},");
-        }
-        envelope.push_str("\"channel_versions\":");
-        write_versions(&mut envelope, &checkpoint.versions);
-        first = true;
-        for (node, versions) in &checkpoint.consumed_versions {
-            if first {
-                envelope.push_str(",\"versions_seen\":{");
+        // What follows from the rest is left out: there is a row per superstep.
+        let updated = match &checkpoint.updated {
+            Some(updated) if *updated == newest(&checkpoint.values, &checkpoint.versions) => {
+                Updated::Newest
             }
-            comma(&mut envelope, &mut first);
-            quote(&mut envelope, node);
-            envelope.push(':');
-            write_versions(&mut envelope, versions);
-        }
-        if !first {
-            envelope.push('}');
-        }
-        match &checkpoint.updated {
-            Some(updated) if *updated == newest(&checkpoint.values, &checkpoint.versions) => {}
-            Some(updated) => {
-                envelope.push_str(",\"updated_channels\":[");
-                first = true;
-                for name in updated {
-                    comma(&mut envelope, &mut first);
-                    quote(&mut envelope, name);
-                }
-                envelope.push(']');
-            }
-            None => envelope.push_str(",\"updated_channels\":null"),
-        }
-        if let Some(task) = checkpoint.task {
-            envelope.push_str(&format!(",\"task\":\"{task}\""));
-        }
-        envelope.push('}');
+            Some(updated) => Updated::Names(updated.clone()),
+            None => Updated::Unknown,
+        };
+        let envelope = envelope::encode(&Envelope {
+            versions: Cow::Borrowed(&checkpoint.versions),
+            values,
+            consumed: Cow::Borrowed(&checkpoint.consumed_versions),
+            updated,
+            task: checkpoint.task,
+        });
+        let stored = self.channels.iter();
+        let blob_versions = stored.map(|(name, stored)| (&**name, stored.version));
         Encoded {
             row: CheckpointRow {
                 ns: ns.clone(),
@@ -168,6 +151,7 @@ impl Frame {
                 last_node: checkpoint.last_node,
                 event_number: checkpoint.event_number,
                 envelope,
+                blob_versions: versions_text(blob_versions),
                 metadata: without_nul(&checkpoint.metadata),
                 created_at: checkpoint.created_at,
                 run_supersteps: i32::try_from(checkpoint.run_supersteps).unwrap_or(i32::MAX),

@@ -37,15 +37,24 @@ pub struct CheckpointRow {
     /// Newest event on the path. On writing the least it may be: the storage writes the
     /// thread's newest event instead if that is greater.
     pub event_number: i64,
-    /// JSON text: `channel_versions`, `versions_seen`, `updated_channels` and those
-    /// `channel_values` that JSONB does not change.
-    pub envelope: String,
+    /// An encoded [`Envelope`](super::codec::envelope::Envelope): versions, what nodes consumed, and
+    /// short values. Checkpoints of earlier versions have JSON text here.
+    pub envelope: Vec<u8>,
+    /// JSON text: the versions of the values that are rows of their own, by channel.
+    pub blob_versions: String,
     /// JSON text: metadata without source, step and run id.
     pub metadata: String,
     /// When it was written.
     pub created_at: Timestamp,
     /// Supersteps of nodes that its graph had done in the run when the checkpoint was made.
     pub run_supersteps: i32,
+}
+
+impl CheckpointRow {
+    /// About how many bytes it has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.envelope.len() + self.blob_versions.len() + self.metadata.len()
+    }
 }
 
 /// A row of `checkpoint_blobs`: a channel value, whole or as a delta. Never changed.
@@ -170,7 +179,7 @@ impl NewBranch {
 impl Commit {
     /// About how many bytes its rows have.
     pub(crate) fn bytes(&self) -> usize {
-        let row = self.checkpoint.envelope.len() + self.checkpoint.metadata.len();
+        let row = self.checkpoint.bytes();
         let blobs = self.blobs.iter().map(|blob| blob.bytes.len());
         let writes = self.writes.iter().map(|write| write.bytes.len());
         row + blobs.sum::<usize>() + writes.sum::<usize>()

@@ -105,7 +105,7 @@ pub struct Stored {
 impl Stored {
     /// How many bytes there are.
     pub(crate) fn bytes(&self) -> u64 {
-        let row = self.row.envelope.len() + self.row.metadata.len();
+        let row = self.row.bytes();
         let writes = self.writes.iter().map(|write| write.bytes.len());
         let blobs = self.blobs.iter().map(|blob| blob.bytes.len());
         (row + writes.chain(blobs).sum::<usize>()) as u64
@@ -126,7 +126,7 @@ impl StoredRows {
     pub fn bytes(&self) -> u64 {
         let rows = self.rows.iter().map(|(row, writes)| {
             let writes: usize = writes.iter().map(|write| write.bytes.len()).sum();
-            row.envelope.len() + row.metadata.len() + writes
+            row.bytes() + writes
         });
         let blobs = self.blobs.iter().map(|blob| blob.bytes.len());
         rows.chain(blobs).sum::<usize>() as u64

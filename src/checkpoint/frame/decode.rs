@@ -1,11 +1,19 @@
 //! Decodes rows into checkpoints: envelopes, chains of deltas, pending writes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
-use super::{Frame, StoredValue, newest, text::read_versions, writes::decode_writes};
+use super::{Frame, StoredValue, json, newest, writes::decode_writes};
 use crate::{
     checkpoint::{
-        BlobRow, Checkpoint, CheckpointRow, Error, Pending, Stored, Version, WriteRow, codec, delta,
+        BlobRow, Checkpoint, CheckpointRow, Error, Pending, Stored, Version, WriteRow,
+        codec::{
+            self,
+            envelope::{self, Updated},
+        },
+        delta,
     },
     id::BranchId,
     value::Value,
@@ -42,24 +50,14 @@ pub fn decode_row(
     chains: &Chains<'_>,
 ) -> Result<Decoded, Error> {
     let corrupt = |what: String| Error::Corrupt(format!("checkpoint {}: {what}", row.id));
-    let envelope = Value::from_json_slice(row.envelope.as_bytes())
-        .map_err(|error| corrupt(format!("envelope: {error}")))?;
-    let versions = read_versions(envelope.get("channel_versions"))
-        .map_err(|error| corrupt(error.to_string()))?;
-    let mut consumed = BTreeMap::new();
-    if let Some(map) = envelope.get("versions_seen").and_then(Value::as_map) {
-        for (node, versions) in map {
-            let versions =
-                read_versions(Some(versions)).map_err(|error| corrupt(error.to_string()))?;
-            consumed.insert(node.clone(), versions);
-        }
-    }
-    let mut values = BTreeMap::new();
-    if let Some(map) = envelope.get("channel_values").and_then(Value::as_map) {
-        for (name, value) in map {
-            values.insert(name.clone(), value.clone());
-        }
-    }
+    let envelope = if row.envelope.first() == Some(&b'{') {
+        json::read(&row.envelope)
+    } else {
+        envelope::decode(&row.envelope).map_err(|error| error.to_string())
+    };
+    let envelope = envelope.map_err(|error| corrupt(format!("envelope: {error}")))?;
+    let versions = envelope.versions.into_owned();
+    let mut values: BTreeMap<Arc<str>, Value> = envelope.values.into_iter().collect();
     let mut frame = Frame::default();
     for (name, version) in &versions {
         if values.contains_key(name) {
@@ -74,18 +72,11 @@ pub fn decode_row(
         values.insert(name.clone(), found.value.clone());
         frame.channels.insert(name.clone(), found);
     }
-    let updated = match envelope.get("updated_channels") {
-        Some(names) => names
-            .as_list()
-            .map(|names| names.iter().filter_map(Value::as_str).map(Into::into))
-            .map(Iterator::collect),
-        // Envelopes with a format number wrote null when there were none.
-        None if envelope.get("v").is_some() => None,
-        None => Some(newest(&values, &versions)),
+    let updated = match envelope.updated {
+        Updated::Newest => Some(newest(&values, &versions)),
+        Updated::Unknown => None,
+        Updated::Names(names) => Some(names),
     };
-    let task = envelope.get("task").and_then(Value::as_str);
-    let task = task.map(str::parse).transpose();
-    let task = task.map_err(|error| corrupt(format!("task: {error}")))?;
     let metadata = Value::from_json_slice(row.metadata.as_bytes())
         .map_err(|error| corrupt(format!("metadata: {error}")))?;
     let checkpoint = Checkpoint {
@@ -96,7 +87,7 @@ pub fn decode_row(
         created_at: row.created_at,
         values,
         versions,
-        consumed_versions: consumed,
+        consumed_versions: envelope.consumed.into_owned(),
         updated,
         metadata: metadata.as_map().cloned().unwrap_or_default(),
         run: row.run,
@@ -107,7 +98,7 @@ pub fn decode_row(
         last_node: row.last_node,
         event_number: row.event_number,
         run_supersteps: u32::try_from(row.run_supersteps).unwrap_or(0),
-        task,
+        task: envelope.task,
     };
     let (writes, references) = decode_writes(writes)?;
     Ok(Decoded {

@@ -54,30 +54,31 @@ fn list(items: usize) -> Value {
 }
 
 #[test]
-fn values_that_jsonb_would_change_go_to_blobs_and_come_back_as_they_were() {
-    let odd = [
+fn every_value_comes_back_as_it_was_and_only_those_that_can_grow_are_blobs() {
+    let grows = [("list", list(2)), ("bytes", Value::Bytes("b".into()))];
+    let plain = [
         ("nul", Value::from("a\0b")),
         ("nan", Value::Float(f64::NAN)),
         ("inf", Value::Float(f64::INFINITY)),
         ("minus_zero", Value::Float(-0.0)),
         ("big", Value::Float(1e22)),
         ("huge", Value::Uint(u64::MAX)),
-        ("list", list(2)),
-    ];
-    let plain = [
         ("int", Value::Int(-3)),
         ("float", Value::Float(2.0)),
         ("text", Value::from("ü\u{1F600}\"\\")),
         ("none", Value::Null),
         ("yes", Value::Bool(true)),
     ];
-    let all: Vec<(&str, Value, u64)> = odd
+    let all: Vec<(&str, Value, u64)> = grows
         .iter()
         .chain(&plain)
         .map(|(name, value)| (*name, value.clone(), 1))
         .collect();
     let encoded = Frame::default().encode(&"".into(), &checkpoint(&all), |_| Shape::Plain);
-    assert_eq!(encoded.blobs.len(), odd.len());
+    assert_eq!(encoded.blobs.len(), grows.len());
+    let versions = versions_of(&encoded.row.blob_versions).unwrap();
+    let named: Vec<&str> = versions.keys().map(|name| &**name).collect();
+    assert_eq!(named, ["bytes", "list"]);
     let back = decode(&stored(&encoded, encoded.blobs.clone())).unwrap();
     for (name, value, _) in &all {
         let found = &back.checkpoint.values[*name];
@@ -165,7 +166,7 @@ fn a_write_that_became_a_delta_is_stored_as_a_reference_to_it() {
     let branch = BranchId::mint();
     let rows = encode_writes(&"".into(), at, branch, &[write], Some(&encoded.appended));
     let mut with_writes = stored(&encoded, vec![]);
-    with_writes.row.envelope = "{}".into();
+    with_writes.row.envelope = b"{}".into();
     with_writes.writes = rows;
     let back = decode(&with_writes).unwrap();
     let (position, version) = back.references[0];
@@ -206,8 +207,8 @@ fn what_follows_from_the_rest_is_left_out_and_comes_back() {
             .insert("n".into(), BTreeMap::from([("a".into(), version(2))]));
         made.updated = updated;
         let encoded = Frame::default().encode(&"".into(), &made, |_| Shape::Plain);
-        let envelope = &encoded.row.envelope;
-        assert_eq!(envelope.contains("updated_channels"), told, "{envelope}");
+        let envelope = envelope::decode(&encoded.row.envelope).unwrap();
+        assert_eq!(envelope.updated != Updated::Newest, told, "{envelope:?}");
         let blobs = encoded.blobs.clone();
         let back = decode(&stored(&encoded, blobs)).unwrap().checkpoint;
         assert_eq!(back.updated, made.updated);
@@ -217,20 +218,29 @@ fn what_follows_from_the_rest_is_left_out_and_comes_back() {
     }
     let empty = checkpoint(&[]);
     let encoded = Frame::default().encode(&"".into(), &empty, |_| Shape::Plain);
-    assert_eq!(
-        encoded.row.envelope,
-        r#"{"channel_versions":{},"updated_channels":null}"#
-    );
+    assert_eq!(encoded.row.envelope.len(), 7);
+    assert_eq!(encoded.row.blob_versions, "{}");
 }
 
 #[test]
-fn an_envelope_with_a_number_is_read_as_it_was_meant() {
+fn the_json_of_earlier_versions_is_read_as_it_was_meant() {
     let mut encoded = Frame::default().encode(&"".into(), &checkpoint(&[]), |_| Shape::Plain);
     encoded.row.envelope =
-        r#"{"v":4,"channel_values":{"a":1},"channel_versions":{"a":"1.000007"}}"#.into();
+        br#"{"v":4,"channel_values":{"a":1},"channel_versions":{"a":"1.000007"}}"#.into();
     let back = decode(&stored(&encoded, vec![])).unwrap().checkpoint;
     assert_eq!(back.updated, None);
     assert_eq!(back.values["a"], Value::Int(1));
+    encoded.row.envelope = br#"{"channel_values":{"a":1,"b":"x"},"channel_versions":{"a":"2.000007","b":"1.000001"},"versions_seen":{"n":{"b":"1.000001"}},"task":"00000000-0000-0000-0000-000000000007"}"#.into();
+    let back = decode(&stored(&encoded, vec![])).unwrap().checkpoint;
+    assert_eq!(back.updated, Some(vec!["a".into()]));
+    assert_eq!(back.consumed_versions["n"]["b"].to_string(), "1.000001");
+    assert_eq!(back.task.map(|task| task.0.as_u128()), Some(7));
+    encoded.row.envelope = br#"{"channel_versions":{"a":"two"}}"#.into();
+    let error = decode(&stored(&encoded, vec![])).unwrap_err().to_string();
+    assert!(
+        error.contains("envelope") && error.contains("two"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -242,7 +252,8 @@ fn short_texts_are_in_the_envelope_and_long_ones_are_stored_once() {
     ]);
     let mut frame = Frame::default();
     let encoded = frame.encode(&"".into(), &made, |_| Shape::Plain);
-    assert!(encoded.row.envelope.contains(&short) && !encoded.row.envelope.contains(&long));
+    let own = envelope::decode(&encoded.row.envelope).unwrap().values;
+    assert_eq!(own, [("a".into(), Value::from(&*short))]);
     assert_eq!(encoded.blobs.len(), 1);
     let back = decode(&stored(&encoded, encoded.blobs.clone())).unwrap();
     assert_eq!(back.checkpoint.values, made.values);

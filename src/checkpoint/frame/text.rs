@@ -1,9 +1,9 @@
-//! JSON text of envelopes and metadata: values that survive JSONB, versions, strings.
+//! What of a checkpoint's row is JSON text, and which values its envelope holds.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    checkpoint::{BadVersion, Error, Versions},
+    checkpoint::{BadVersion, Error, Version, Versions},
     value::{Map, Value},
 };
 
@@ -11,31 +11,16 @@ use crate::{
 /// and nobody knows the length of a text in it without reading it.
 const LONGEST_TEXT: usize = 4 << 10;
 
-/// Whether a value of this name is stored in the envelope: JSONB stores it without changing it, and
-/// it is short.
-pub(super) fn fits_envelope(name: &str, value: &Value) -> bool {
-    !name.contains('\0')
-        && match value {
-            Value::Null | Value::Bool(_) | Value::Int(_) => true,
-            Value::Float(float) => {
-                let text = value.to_json();
-                float.is_finite()
-                    && (*float != 0.0 || float.is_sign_positive())
-                    && text.contains('.')
-                    && !text.contains(['e', 'E'])
-            }
-            Value::Str(text) => text.len() <= LONGEST_TEXT && !text.contains('\0'),
-            _ => false,
-        }
-}
-
-pub(super) fn comma(out: &mut String, first: &mut bool) {
-    if !std::mem::take(first) {
-        out.push(',');
+/// Whether a value is stored in the envelope: it is short, and cannot grow.
+pub(super) fn fits_envelope(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Float(_) => true,
+        Value::Str(text) => text.len() <= LONGEST_TEXT,
+        Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::Opaque(_) => false,
     }
 }
 
-pub(super) fn quote(out: &mut String, text: &str) {
+fn quote(out: &mut String, text: &str) {
     if text.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\') {
         out.push('"');
         out.push_str(text);
@@ -45,56 +30,32 @@ pub(super) fn quote(out: &mut String, text: &str) {
     }
 }
 
-pub(super) fn write_versions(out: &mut String, versions: &Versions) {
+/// Versions as JSON text, by channel.
+pub(super) fn versions_text<'a>(versions: impl Iterator<Item = (&'a str, Version)>) -> String {
     use std::fmt::Write as _;
-    out.push('{');
-    let mut first = true;
+    let mut out = String::with_capacity(64);
     for (name, version) in versions {
-        comma(out, &mut first);
-        quote(out, name);
+        out.push(if out.is_empty() { '{' } else { ',' });
+        quote(&mut out, name);
         // Writing to a String cannot fail.
         let _ = write!(out, ":\"{version}\"");
     }
-    out.push('}');
-}
-
-pub(super) fn read_versions(value: Option<&Value>) -> Result<Versions, BadVersion> {
-    let mut versions = Versions::new();
-    if let Some(map) = value.and_then(Value::as_map) {
-        for (name, version) in map {
-            versions.insert(name.clone(), version.as_str().unwrap_or_default().parse()?);
-        }
+    if out.is_empty() {
+        out.push('{');
     }
-    Ok(versions)
+    out.push('}');
+    out
 }
 
-/// The versions that an envelope names. Nothing else of it is decoded.
+/// The versions of `blob_versions` of a row.
 ///
 /// # Errors
 /// A text that this version cannot read.
-pub fn channel_versions(envelope: &str) -> Result<Versions, Error> {
-    #[derive(serde::Deserialize)]
-    struct Envelope {
-        #[serde(default)]
-        channel_versions: BTreeMap<Arc<str>, String>,
-    }
-    let envelope: Envelope = serde_json::from_str(envelope)
-        .map_err(|error| Error::Corrupt(format!("the envelope of a checkpoint: {error}")))?;
-    parsed(envelope.channel_versions.into_iter())
-}
-
-/// The versions in the part of an envelope that has them, as text.
-///
-/// # Errors
-/// As [`channel_versions`].
 pub fn versions_of(text: &str) -> Result<Versions, Error> {
     let versions: BTreeMap<Arc<str>, String> = serde_json::from_str(text)
         .map_err(|error| Error::Corrupt(format!("the versions of a checkpoint: {error}")))?;
-    parsed(versions.into_iter())
-}
-
-fn parsed(versions: impl Iterator<Item = (Arc<str>, String)>) -> Result<Versions, Error> {
     versions
+        .into_iter()
         .map(|(channel, version)| Ok((channel, version.parse()?)))
         .collect::<Result<_, BadVersion>>()
         .map_err(|error| Error::Corrupt(error.to_string()))

@@ -4,7 +4,8 @@
 macro_rules! columns {
     () => {
         " c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.root_checkpoint_id, c.depth, c.thread_id,
-          c.branch_id, c.run_id, c.source, c.step, c.last_node_id, c.event_number, c.checkpoint, c.metadata, c.created_at, c.run_supersteps "
+          c.branch_id, c.run_id, c.source, c.step, c.last_node_id, c.event_number, c.checkpoint, c.blob_versions, c.metadata, c.created_at,
+          c.run_supersteps "
     };
 }
 

@@ -81,7 +81,7 @@ pub(super) fn unname(text: &str) -> Arc<str> {
     Arc::from(text.replace(&zero, "\0").replace(&own, "\u{1a}"))
 }
 
-/// JSON text for a `jsonb` parameter. Strings and keys in it are stored as [`name`] stores names.
+/// JSON text for a `jsonb` parameter, or for a `text` that is compared as `jsonb`. Strings and keys in it are stored as [`name`] stores names.
 #[derive(Debug)]
 pub(super) struct Json<'a>(Cow<'a, str>);
 
@@ -170,38 +170,37 @@ fn rewrite(text: &str, replacement: impl Fn(&str) -> Option<&'static str>) -> St
 }
 
 impl ToSql for Json<'_> {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Fault> {
-        // The version of jsonb's binary form.
-        out.put_u8(1);
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Fault> {
+        if *ty == Type::JSONB {
+            out.put_u8(JSONB_FORM);
+        }
         out.put_slice(self.0.as_bytes());
         Ok(IsNull::No)
     }
     fn accepts(ty: &Type) -> bool {
-        *ty == Type::JSONB
+        matches!(*ty, Type::JSONB | Type::TEXT)
     }
     to_sql_checked!();
 }
 
-/// JSON text of a `jsonb` column.
+/// The version of jsonb's binary form, its first byte.
+const JSONB_FORM: u8 = 1;
+
+/// JSON text of a column that was written as [`Json`].
 #[derive(Debug)]
 pub(super) struct JsonText(pub(super) String);
 
 impl<'a> FromSql<'a> for JsonText {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Fault> {
-        match raw.split_first() {
-            Some((1, text)) => {
-                let text = std::str::from_utf8(text)?;
-                Ok(Self(if text.contains("\\u001a") {
-                    unescape(text)
-                } else {
-                    text.to_owned()
-                }))
-            }
-            _ => Err("unknown form of jsonb".into()),
-        }
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Fault> {
+        let text = match raw.split_first() {
+            _ if *ty == Type::TEXT => raw,
+            Some((&JSONB_FORM, text)) => text,
+            _ => return Err("unknown form of jsonb".into()),
+        };
+        Ok(Self::of_column(std::str::from_utf8(text)?))
     }
     fn accepts(ty: &Type) -> bool {
-        *ty == Type::JSONB
+        matches!(*ty, Type::JSONB | Type::TEXT)
     }
 }
 
@@ -229,6 +228,15 @@ fn unescape(text: &str) -> String {
 }
 
 impl JsonText {
+    /// The text as it was before [`Json::new`].
+    pub(super) fn of_column(text: &str) -> Self {
+        Self(if text.contains("\\u001a") {
+            unescape(text)
+        } else {
+            text.to_owned()
+        })
+    }
+
     pub(super) fn value(&self) -> Result<Value, Error> {
         Value::from_json_slice(self.0.as_bytes()).map_err(|error| Error::Corrupt(error.to_string()))
     }

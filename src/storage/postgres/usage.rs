@@ -15,8 +15,8 @@ use crate::{
 /// with the versions that they name, directly or by a chain of deltas (2).
 const USAGE: &str = "
 WITH RECURSIVE c AS MATERIALIZED (
-  SELECT c.checkpoint_ns, c.checkpoint_id, pg_column_size(c.checkpoint) + pg_column_size(c.metadata) AS bytes,
-         c.checkpoint->'channel_versions' AS named FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2),
+  SELECT c.checkpoint_ns, c.checkpoint_id, pg_column_size(c.checkpoint) + pg_column_size(c.blob_versions) + pg_column_size(c.metadata) AS bytes,
+         c.blob_versions AS named FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2),
 n AS (
   SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version FROM c CROSS JOIN LATERAL jsonb_each_text(c.named) v
   UNION

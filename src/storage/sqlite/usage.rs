@@ -11,7 +11,8 @@ use crate::{
     tree::usage::{Amount, Usage},
 };
 
-pub(super) const CHECKPOINTS: &str = "SELECT checkpoint_ns, checkpoint_id, checkpoint, length(metadata) \
+pub(super) const CHECKPOINTS: &str = "SELECT checkpoint_ns, checkpoint_id, blob_versions, \
+     octet_length(checkpoint) + octet_length(metadata) \
      FROM checkpoints INDEXED BY checkpoints_thread WHERE tree_id = ?1 AND thread_id = ?2";
 
 pub(super) const WRITES: &str = "SELECT count(*), coalesce(sum(length(writes)), 0) FROM checkpoint_writes \
@@ -36,9 +37,9 @@ pub(super) fn usage(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<U
     while let Some(row) = rows.next()? {
         let ns: Arc<str> = row.get::<_, String>(0)?.into();
         let checkpoint: CheckpointId = id(row, 1)?;
-        let envelope = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
-        let metadata = size(row, 3)?;
-        usage.checkpoints.add(envelope.len() as u64 + metadata);
+        let versions = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+        let others = size(row, 3)?;
+        usage.checkpoints.add(versions.len() as u64 + others);
         let key = params![tree.0.as_bytes(), ns, checkpoint.0.as_bytes()];
         let of_tasks = writes.query_row(key, |row| {
             Ok(Amount {
@@ -48,7 +49,7 @@ pub(super) fn usage(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<U
         })?;
         usage.writes.rows += of_tasks.rows;
         usage.writes.bytes += of_tasks.bytes;
-        for (channel, version) in frame::channel_versions(envelope)? {
+        for (channel, version) in frame::versions_of(versions)? {
             let mut next = Some(Arc::<str>::from(version.to_string()));
             // Down the chain of deltas, as far as it is not counted yet.
             while let Some(version) = next {

@@ -214,13 +214,13 @@ pub fn substep(slot: &Slot, ns: &str, root: CheckpointId, parent: Option<Checkpo
     commit
 }
 
-/// An envelope that names these versions.
-pub fn envelope(versions: &[(&str, Version)]) -> String {
+/// Versions as a row names them.
+pub fn blob_versions(versions: &[(&str, Version)]) -> String {
     let versions: Map = versions
         .iter()
         .map(|(channel, version)| (Arc::from(*channel), Value::from(version.to_string())))
         .collect();
-    Value::map(Map::from([("channel_versions", Value::map(versions))])).to_json()
+    Value::map(versions).to_json()
 }
 
 pub fn blob(channel: &str, version: Version, base: Option<Version>, bytes: &[u8]) -> BlobRow {

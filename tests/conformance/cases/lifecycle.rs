@@ -25,7 +25,7 @@ fn turn(
     (n, base): (u64, u64),
 ) -> Commit {
     let mut commit = superstep(slot, parent, n as i64);
-    commit.checkpoint.envelope = envelope(&[("m", version(n))]);
+    commit.checkpoint.blob_versions = blob_versions(&[("m", version(n))]);
     let base = (base > 0).then(|| version(base));
     commit.blobs = vec![blob("m", version(n), base, format!("v{n}").as_bytes())];
     let node = added(&format!("M{n}"), last, 1);

@@ -213,11 +213,11 @@ pub async fn listed_checkpoints_have_values_and_writes(b: &Backend) {
     let versions = [version_after(0), version_after(1)];
     let mut first = superstep(&slot, None, 0);
     let id = first.checkpoint.id;
-    first.checkpoint.envelope = envelope(&[("c", versions[0])]);
+    first.checkpoint.blob_versions = blob_versions(&[("c", versions[0])]);
     first.blobs = vec![blob("c", versions[0], None, b"one")];
     b.commit(first).await;
     let mut second = superstep(&slot, Some(id), 1);
-    second.checkpoint.envelope = envelope(&[("c", versions[1])]);
+    second.checkpoint.blob_versions = blob_versions(&[("c", versions[1])]);
     second.blobs = vec![blob("c", versions[1], Some(versions[0]), b"two")];
     second.writes = vec![result(id, 1, b"out")];
     b.commit(second).await;

@@ -67,7 +67,7 @@ pub async fn without_values_there_are_writes_but_no_blobs(b: &Backend) {
     let version = version_after(0);
     let mut commit = superstep(&slot, None, 0);
     let id = commit.checkpoint.id;
-    commit.checkpoint.envelope = envelope(&[("c", version)]);
+    commit.checkpoint.blob_versions = blob_versions(&[("c", version)]);
     commit.blobs = vec![blob("c", version, None, b"x")];
     b.commit(commit).await;
     let writes = vec![result(id, 1, b"out")];
@@ -102,7 +102,7 @@ fn key(channel: &str, counter: u64) -> (String, String) {
 }
 
 /// `list` grows by a delta per step from 1 to 3, is whole again at 4; `text` is whole, `n` is
-/// a scalar that lives in the envelope.
+/// a name without a row.
 async fn chains(b: &Backend) -> (backstitch::checkpoint::Slot, Vec<CheckpointId>) {
     let slot = b.slot().await;
     let mut ids: Vec<CheckpointId> = Vec::new();
@@ -116,7 +116,7 @@ async fn chains(b: &Backend) -> (backstitch::checkpoint::Slot, Vec<CheckpointId>
         if counter == 2 {
             commit.blobs.push(blob("text", version(2), None, b"text"));
         }
-        commit.checkpoint.envelope = envelope(&versions);
+        commit.checkpoint.blob_versions = blob_versions(&versions);
         ids.push(commit.checkpoint.id);
         b.commit(commit).await;
     }
@@ -269,7 +269,7 @@ pub async fn what_is_stored_of_a_thread_is_summed(b: &Backend) {
         of_sub(blob("list", version(1), None, b"abc")),
         of_sub(blob("list", version(2), Some(version(1)), b"d")),
     ];
-    commit.checkpoint.envelope = envelope(&[("list", version(2))]);
+    commit.checkpoint.blob_versions = blob_versions(&[("list", version(2))]);
     commit.writes = vec![result(newest, 1, b"12"), result(newest, 2, b"345")];
     b.commit(commit).await;
     let after = usage(&slot).await;

@@ -31,7 +31,7 @@ fn run_of(
         let mut commit = superstep(slot, parent, step);
         commit.checkpoint.run = Some(run);
         let version = version_after(step as u64);
-        commit.checkpoint.envelope = envelope(&[("c", version)]);
+        commit.checkpoint.blob_versions = blob_versions(&[("c", version)]);
         commit.blobs = vec![blob("c", version, None, &[step as u8])];
         let mut adds = 0;
         for (at, (kind, message)) in (0..).zip(changes) {

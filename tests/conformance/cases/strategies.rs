@@ -146,7 +146,7 @@ pub async fn rollback_undoes_what_the_others_did(b: &Backend) {
     let version = version_after(9);
     let mut commit = superstep(&scene.slot, Some(scene.ids[1]), 3);
     let last = commit.checkpoint.id;
-    commit.checkpoint.envelope = envelope(&[("c", version)]);
+    commit.checkpoint.blob_versions = blob_versions(&[("c", version)]);
     commit.blobs = vec![blob("c", version, None, b"x")];
     commit.writes = vec![result(scene.ids[1], 1, b"x")];
     b.commit(commit).await;
@@ -191,7 +191,7 @@ pub async fn rollback_keeps_what_a_branch_stands_on(b: &Backend) {
     open.activate = false;
     let mut commit = superstep(&btw, Some(scene.ids[0]), 2);
     commit.open = Some(open);
-    commit.checkpoint.envelope = envelope(&[("c", version)]);
+    commit.checkpoint.blob_versions = blob_versions(&[("c", version)]);
     commit.blobs = vec![blob("c", version, None, b"kept")];
     let kept = commit.checkpoint.id;
     b.commit(commit).await;

@@ -165,7 +165,7 @@ async fn full_thread(b: &Backend) -> backstitch::checkpoint::Slot {
     let mut commit = superstep(&slot, None, 0);
     let root = commit.checkpoint.id;
     commit.checkpoint.run = Some(run.id);
-    commit.checkpoint.envelope = envelope(&[("c", version)]);
+    commit.checkpoint.blob_versions = blob_versions(&[("c", version)]);
     commit.blobs = vec![blob("c", version, None, b"x")];
     commit.events = vec![EventRow {
         kind: "MessageAdded",

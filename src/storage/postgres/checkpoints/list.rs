@@ -30,12 +30,12 @@ macro_rules! list {
      AND c.checkpoint_id >= COALESCE($4, '00000000-0000-0000-0000-000000000000'::uuid)
      AND c.checkpoint_id <= COALESCE($4, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.source = COALESCE($5, c.source) AND c.step = COALESCE($6, c.step)
-     AND ($7::uuid IS NULL OR c.run_id = $7) AND ($8::jsonb IS NULL OR c.metadata @> $8)
+     AND ($7::uuid IS NULL OR c.run_id = $7) AND ($8::jsonb IS NULL OR c.metadata::jsonb @> $8)
      AND (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id) IS NULL
    ", $order, " LIMIT $9),
 chain AS (
   SELECT b.* FROM (SELECT DISTINCT p.checkpoint_ns, v.key, v.value FROM page p
-     CROSS JOIN LATERAL jsonb_each_text(p.checkpoint->'channel_versions') v) v
+     CROSS JOIN LATERAL jsonb_each_text(p.blob_versions) v) v
    CROSS JOIN LATERAL (SELECT b.checkpoint_ns, b.channel, b.version, b.base_version FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = v.checkpoint_ns AND b.channel = v.key AND b.version = v.value LIMIT 1) b
   UNION
@@ -121,7 +121,7 @@ fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
             let stored = row_of(row)?;
             let mut blobs = Vec::new();
             let mut visited = HashSet::new();
-            for (channel, version) in frame::channel_versions(&stored.envelope)? {
+            for (channel, version) in frame::versions_of(&stored.blob_versions)? {
                 let mut next = Some(version);
                 while let Some(blob) =
                     next.and_then(|version| by_key.get(&(&*stored.ns, &*channel, version)))

@@ -32,11 +32,23 @@ pub(super) fn row_of(row: &Row) -> Result<CheckpointRow, Error> {
         step: column(row, "step")?,
         last_node: id("last_node_id")?.map(NodeId),
         event_number: column(row, "event_number")?,
-        envelope: column::<JsonText>(row, "checkpoint")?.0,
+        envelope: envelope(column(row, "checkpoint")?),
+        blob_versions: column::<JsonText>(row, "blob_versions")?.0,
         metadata: column::<JsonText>(row, "metadata")?.0,
         created_at: column::<Time>(row, "created_at")?.0,
         run_supersteps: column(row, "run_supersteps")?,
     })
+}
+
+/// The JSON text of earlier versions was a `jsonb` with its escapes.
+fn envelope(bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.first() == Some(&b'{') {
+        JsonText::of_column(&String::from_utf8_lossy(&bytes))
+            .0
+            .into_bytes()
+    } else {
+        bytes
+    }
 }
 
 /// The aggregated writes at a checkpoint.
@@ -75,7 +87,7 @@ macro_rules! load {
         concat!(
             "WITH RECURSIVE page AS (", $page, "),
 chain AS (
-  SELECT b.* FROM page p CROSS JOIN LATERAL jsonb_each_text(p.checkpoint->'channel_versions') v
+  SELECT b.* FROM page p CROSS JOIN LATERAL jsonb_each_text(p.blob_versions) v
    CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = v.key AND b.version = v.value LIMIT 1) b
    WHERE $2

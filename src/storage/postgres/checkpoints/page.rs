@@ -32,7 +32,7 @@ macro_rules! paged {
 WITH RECURSIVE page AS (", $page, "),
 chain AS (
   SELECT b.* FROM (SELECT DISTINCT v.key, v.value FROM page p
-     CROSS JOIN LATERAL jsonb_each_text(p.checkpoint->'channel_versions') v) v
+     CROSS JOIN LATERAL jsonb_each_text(p.blob_versions) v) v
    CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, octet_length(b.blob) AS bytes FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = $2 AND b.channel = v.key AND b.version = v.value LIMIT 1) b
   UNION
@@ -40,14 +40,14 @@ chain AS (
    CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, octet_length(b.blob) AS bytes FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b),
 sized AS (
-  SELECT p.n, octet_length(p.checkpoint::text) + octet_length(p.metadata::text) + COALESCE(s.bytes, 0) AS bytes FROM page p
+  SELECT p.n, octet_length(p.checkpoint) + pg_column_size(p.blob_versions) + octet_length(p.metadata) + COALESCE(s.bytes, 0) AS bytes FROM page p
    CROSS JOIN LATERAL (SELECT sum(octet_length(s.writes)) AS bytes FROM checkpoint_writes s WHERE s.tree_id = $1
      AND s.checkpoint_ns = $2 AND s.checkpoint_id = p.checkpoint_id) s),
 fit AS (SELECT COALESCE((SELECT sum(bytes) FROM chain), 0) + COALESCE((SELECT sum(bytes) FROM sized), 0) <= $3::bigint AS whole)
 SELECT p.checkpoint_ns, p.checkpoint_id, p.parent_checkpoint_id, p.root_checkpoint_id, p.depth, p.thread_id, p.branch_id,
        p.run_id, p.source, p.step, p.last_node_id, p.event_number, p.created_at, p.run_supersteps, f.whole, z.bytes::bigint AS bytes,
        CASE WHEN f.whole THEN p.checkpoint END AS checkpoint, CASE WHEN f.whole OR $4 THEN p.metadata END AS metadata,
-       CASE WHEN NOT f.whole THEN p.checkpoint->'channel_versions' END AS versions, w.*, l.*, b.*
+       p.blob_versions, w.*, l.*, b.*
   FROM page p CROSS JOIN fit f JOIN sized z ON z.n = p.n
   LEFT JOIN LATERAL (
     SELECT array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
@@ -79,7 +79,7 @@ const PAGE: &str = paged!(concat!(
      AND c.checkpoint_id >= COALESCE($7, '00000000-0000-0000-0000-000000000000'::uuid)
      AND c.checkpoint_id <= COALESCE($7, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.source = COALESCE($8, c.source) AND c.step = COALESCE($9, c.step)
-     AND ($10::uuid IS NULL OR c.run_id = $10) AND ($11::jsonb IS NULL OR c.metadata @> $11)
+     AND ($10::uuid IS NULL OR c.run_id = $10) AND ($11::jsonb IS NULL OR c.metadata::jsonb @> $11)
      AND (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id) IS NULL
    ORDER BY c.checkpoint_id DESC LIMIT $12"
 ));
@@ -156,11 +156,9 @@ fn page_in(rows: &[Row], scope: PageScope) -> Result<Page, Error> {
     let sizes = rows.iter().map(|row| {
         let own: i64 = column(row, "bytes")?;
         let mut bytes = u64::try_from(own).unwrap_or(0);
-        let versions = column::<Option<JsonText>>(row, "versions")?;
-        if let Some(versions) = versions {
-            for (channel, version) in versions_of(&versions.0)? {
-                bytes += chains.sum(&channel, version);
-            }
+        let versions = column::<JsonText>(row, "blob_versions")?;
+        for (channel, version) in versions_of(&versions.0)? {
+            bytes += chains.sum(&channel, version);
         }
         let metadata = column::<Option<JsonText>>(row, "metadata")?;
         Ok(SizedCheckpoint {

@@ -17,13 +17,13 @@ INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, h
 SELECT pg_temp.id(1, tree, 0), pg_temp.id(2, thread, 0), pg_temp.id(1, thread, 0), 'main', pg_temp.id(3, thread, checkpoints), checkpoints, 'root' FROM t;
 INSERT INTO tags (tree_id, thread_id, name, checkpoint_id, depth)
 SELECT pg_temp.id(1, tree, 0), pg_temp.id(1, thread, 0), 'tag', pg_temp.id(3, thread, 1), 1 FROM t;
-INSERT INTO checkpoints (tree_id, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, last_node_id, run_id, source, step, checkpoint, metadata)
+INSERT INTO checkpoints (tree_id, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, last_node_id, run_id, source, step, checkpoint, blob_versions, metadata)
 SELECT pg_temp.id(1, tree, 0), pg_temp.id(3, thread, n), CASE WHEN n > 1 THEN pg_temp.id(3, thread, n - 1) END, n, pg_temp.id(1, thread, 0),
        pg_temp.id(2, thread, 0), pg_temp.id(4, thread, n / 4), pg_temp.id(5, thread, n / 4), 'loop', n,
-       jsonb_build_object('channel_versions', jsonb_build_object('messages', n || '.aaaaaa')), '{}'
+       '\x01'::bytea, jsonb_build_object('messages', n || '.aaaaaa'), '{}'
   FROM t, generate_series(1, checkpoints) n;
-INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, root_checkpoint_id, depth, thread_id, branch_id, source, step, checkpoint, metadata)
-SELECT c.tree_id, 'child', pg_temp.id(6, c.depth, 0), c.checkpoint_id, 0, c.thread_id, c.branch_id, 'loop', 0, c.checkpoint, '{}'
+INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, root_checkpoint_id, depth, thread_id, branch_id, source, step, checkpoint, blob_versions, metadata)
+SELECT c.tree_id, 'child', pg_temp.id(6, c.depth, 0), c.checkpoint_id, 0, c.thread_id, c.branch_id, 'loop', 0, c.checkpoint, c.blob_versions, '{}'
   FROM checkpoints c WHERE c.tree_id = pg_temp.id(1, 0, 0) AND c.thread_id = c.tree_id AND c.depth % 20 = 0;
 INSERT INTO checkpoint_blobs (tree_id, channel, version, type, blob)
 SELECT DISTINCT pg_temp.id(1, tree, 0), 'messages', n || '.aaaaaa', 'bincode', '\x00'::bytea FROM t, generate_series(1, checkpoints) n;

@@ -30,7 +30,7 @@ SELECT w.checkpoint_ns, w.type, w.writes FROM o CROSS JOIN LATERAL (
 const DROP_BLOBS: &str = "
 WITH RECURSIVE live AS (
   SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
-    FROM checkpoints c, jsonb_each_text(c.checkpoint->'channel_versions') v
+    FROM checkpoints c, jsonb_each_text(c.blob_versions) v
    WHERE c.tree_id = $1 AND c.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1))
   UNION
   SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($2::text[], $3::text[], $4::text[]) x(ns, channel, version)
@@ -83,13 +83,13 @@ impl<'a> Named<'a> {
 /// Versions that the checkpoints to be deleted made: those they name and the ones before them do not.
 const MADE: &str = "
 WITH d AS MATERIALIZED (
-  SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.checkpoint->'channel_versions' AS named FROM checkpoints c
+  SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.blob_versions AS named FROM checkpoints c
    WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($2)
   UNION ALL
-  SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.checkpoint->'channel_versions' FROM checkpoints c
+  SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.blob_versions FROM checkpoints c
    WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)),
 above AS (
-  SELECT p.checkpoint_ns, p.checkpoint->'channel_versions' AS named
+  SELECT p.checkpoint_ns, p.blob_versions AS named
     FROM (SELECT checkpoint_ns, parent_checkpoint_id FROM d EXCEPT SELECT checkpoint_ns, checkpoint_id FROM d) d
    CROSS JOIN LATERAL (SELECT p.* FROM checkpoints p WHERE p.tree_id = $1 AND p.checkpoint_ns = d.checkpoint_ns
        AND p.checkpoint_id = d.parent_checkpoint_id LIMIT 1) p)
@@ -118,14 +118,14 @@ const DROP_MADE: &str = "
 WITH RECURSIVE gone AS (SELECT x.ns COLLATE \"C\" AS ns, x.channel COLLATE \"C\" AS channel, x.version COLLATE \"C\" AS version
     FROM unnest($2::text[], $3::text[], $4::text[]) x(ns, channel, version)),
 newer AS MATERIALIZED (
-  SELECT c.checkpoint_ns, c.checkpoint_id, c.checkpoint->'channel_versions' AS named FROM checkpoints c
+  SELECT c.checkpoint_ns, c.checkpoint_id, c.blob_versions AS named FROM checkpoints c
    WHERE c.tree_id = $1 AND c.thread_id = $9 AND c.checkpoint_ns = '' AND c.checkpoint_id >= COALESCE($5, '00000000-0000-0000-0000-000000000000'::uuid)),
 live AS (
   SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
     FROM (SELECT n.checkpoint_ns, n.named FROM newer n
           UNION ALL
           SELECT s.checkpoint_ns, s.named FROM newer n CROSS JOIN LATERAL (
-            SELECT s.checkpoint_ns, s.checkpoint->'channel_versions' AS named FROM checkpoints s
+            SELECT s.checkpoint_ns, s.blob_versions AS named FROM checkpoints s
              WHERE s.tree_id = $1 AND s.root_checkpoint_id = n.checkpoint_id AND s.checkpoint_ns <> '' OFFSET 0) s) c
    CROSS JOIN LATERAL jsonb_each_text(c.named) v
   UNION

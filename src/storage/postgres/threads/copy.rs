@@ -50,9 +50,9 @@ SELECT $1, $1, active_branch_id, metadata, config, $2 FROM threads WHERE thread_
 
 const CHECKPOINTS: &str = "
 INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id,
-       last_node_id, run_id, source, step, checkpoint, metadata, created_at, run_supersteps)
+       last_node_id, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps)
 SELECT $2, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, $2, c.branch_id, c.root_checkpoint_id,
-       c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.metadata, c.created_at, c.run_supersteps FROM (
+       c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.blob_versions, c.metadata, c.created_at, c.run_supersteps FROM (
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($3)
     UNION ALL
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($3)
@@ -103,7 +103,7 @@ SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoints c CROSS JOIN LATERAL (
 const BLOBS: &str = "
 WITH RECURSIVE named AS (
   SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
-    FROM checkpoints c, jsonb_each_text(c.checkpoint->'channel_versions') v WHERE c.tree_id = $2 AND c.thread_id = $2
+    FROM checkpoints c, jsonb_each_text(c.blob_versions) v WHERE c.tree_id = $2 AND c.thread_id = $2
   UNION
   SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($3::text[], $4::text[], $5::text[]) x(ns, channel, version)
   UNION

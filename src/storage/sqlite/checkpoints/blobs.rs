@@ -16,7 +16,7 @@ pub(super) fn values_of(
     tree: TreeId,
     row: &CheckpointRow,
 ) -> Result<Vec<BlobRow>, Error> {
-    let versions = frame::channel_versions(&row.envelope)?;
+    let versions = frame::versions_of(&row.blob_versions)?;
     let mut chains = Chains::new(db, tree, &row.ns)?;
     for (channel, version) in versions {
         chains.follow(&channel, version.to_string())?;

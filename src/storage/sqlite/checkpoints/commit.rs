@@ -157,10 +157,11 @@ fn insert_checkpoint(
         .prepare_cached(
             "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, \
              parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id, last_node_id, \
-             event_number, run_id, source, step, checkpoint, metadata, created_at, run_supersteps) \
+             event_number, run_id, source, step, checkpoint, metadata, created_at, run_supersteps, \
+             blob_versions) \
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
               max(?10, coalesce((SELECT last_event_number FROM threads WHERE thread_id = ?6 AND ?2 = ''), 0)), \
-              ?11, ?12, ?13, ?14, ?15, ?16, ?17 \
+              ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 \
              WHERE ?2 = '' OR NOT EXISTS (SELECT 1 FROM checkpoints \
               WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3)",
         )?
@@ -182,6 +183,7 @@ fn insert_checkpoint(
             row.metadata,
             row.created_at.0,
             row.run_supersteps,
+            row.blob_versions,
         ])?;
     Ok(inserted == 1)
 }

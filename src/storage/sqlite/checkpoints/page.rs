@@ -104,15 +104,17 @@ impl<'a> Pager<'a> {
     /// Adds a checkpoint, out of the columns of `select!`.
     fn add(&mut self, row: &Row<'_>) -> Result<(), Error> {
         let checkpoint: CheckpointId = id(row, 1)?;
-        let envelope = row.get_ref(12)?.as_str().map_err(rusqlite::Error::from)?;
+        let envelope = row.get_ref(12)?.as_bytes().map_err(rusqlite::Error::from)?;
+        let versions = row.get_ref(16)?.as_str().map_err(rusqlite::Error::from)?;
         let metadata = row.get_ref(13)?.as_str().map_err(rusqlite::Error::from)?;
         let written: i64 = self.written.query_row(
             params![self.tree.0.as_bytes(), self.ns, checkpoint.0.as_bytes()],
             |row| row.get(0),
         )?;
-        let mut bytes = (envelope.len() + metadata.len()) as u64 + written.unsigned_abs();
+        let mut bytes =
+            (envelope.len() + versions.len() + metadata.len()) as u64 + written.unsigned_abs();
         self.others += bytes;
-        for (channel, version) in frame::channel_versions(envelope)? {
+        for (channel, version) in frame::versions_of(versions)? {
             self.measure(&channel, version)?;
             bytes += self.chains.sum(&channel, version);
             if self.is_whole() {

@@ -18,13 +18,14 @@ type Key = (String, String, String);
 pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Error> {
     let tree_id = tree.0.as_bytes();
     let mut live: HashSet<Key> = HashSet::new();
-    let mut envelopes =
-        db.prepare_cached("SELECT checkpoint_ns, checkpoint FROM checkpoints WHERE tree_id = ?1")?;
-    let mut rows = envelopes.query([tree_id])?;
+    let mut checkpoints = db.prepare_cached(
+        "SELECT checkpoint_ns, blob_versions FROM checkpoints WHERE tree_id = ?1",
+    )?;
+    let mut rows = checkpoints.query([tree_id])?;
     while let Some(row) = rows.next()? {
         let ns: String = row.get(0)?;
-        let envelope = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        for (channel, version) in frame::channel_versions(envelope)? {
+        let versions = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        for (channel, version) in frame::versions_of(versions)? {
             live.insert((ns.clone(), channel.to_string(), version.to_string()));
         }
     }

@@ -215,23 +215,22 @@ pub fn values(all: &Loaded, _: bool) -> Vec<String> {
         })
         .collect();
     for row in all.of("checkpoints") {
-        let envelope: serde_json::Value = serde_json::from_str(&text(row, "checkpoint")).unwrap();
-        let versions = envelope["channel_versions"].as_object();
-        for (channel, version) in versions.into_iter().flatten() {
+        let versions: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(&text(row, "blob_versions")).unwrap();
+        for (channel, version) in &versions {
             let mut key = [
                 text(row, "tree_id"),
                 text(row, "checkpoint_ns"),
                 channel.clone(),
                 version.as_str().unwrap().to_owned(),
             ];
-            // One without a row has its value in the envelope, or none.
-            let mut next = blobs.get(&key).cloned().flatten();
-            while let Some(base) = next.take() {
-                key[3] = base;
+            let mut next = Some(key[3].clone());
+            while let Some(version) = next.take() {
+                key[3] = version;
                 let Some(below) = blobs.get(&key) else {
                     let id = text(row, "checkpoint_id");
                     found.push(format!(
-                        "{channel} of {id} builds on {}, which is not there",
+                        "{channel} of {id} is or builds on {}, which is not there",
                         key[3]
                     ));
                     break;

@@ -55,7 +55,7 @@ const TABLES: [(&str, &[&str]); 9] = [
             "root_checkpoint_id",
             "last_node_id",
             "event_number",
-            "checkpoint",
+            "blob_versions",
         ],
     ),
     (

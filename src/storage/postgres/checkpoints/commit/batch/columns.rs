@@ -39,7 +39,8 @@ struct Checkpoints<'a> {
     runs: Vec<Option<Uuid>>,
     sources: Vec<&'static str>,
     steps: Vec<i64>,
-    envelopes: Vec<Json<'a>>,
+    envelopes: Vec<&'a [u8]>,
+    blob_versions: Vec<Json<'a>>,
     metadata: Vec<Json<'a>>,
     times: Vec<Time>,
     run_supersteps: Vec<i32>,
@@ -151,7 +152,9 @@ impl<'a> Columns<'a> {
         rows.runs.push(row.run.map(|id| id.0));
         rows.sources.push(row.source.as_str());
         rows.steps.push(row.step);
-        rows.envelopes.push(Json::new(row.envelope.as_str()));
+        rows.envelopes.push(&row.envelope);
+        rows.blob_versions
+            .push(Json::new(row.blob_versions.as_str()));
         rows.metadata.push(Json::new(row.metadata.as_str()));
         rows.times.push(Time(row.created_at));
         rows.run_supersteps.push(row.run_supersteps);
@@ -261,6 +264,8 @@ impl<'a> Columns<'a> {
             &self.of_events.checkpoints,
             &events.runs,
             &events.messages,
+            // $71
+            &rows.blob_versions,
         ]
     }
 }
