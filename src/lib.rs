@@ -89,6 +89,7 @@
 //! | `sqlite` | yes | the storage in a file: [`Local::memory`], [`Local::sqlite`], servers without `DATABASE_URL` |
 //! | `postgres` | yes | the storage in a Postgres database: [`Local::postgres`], servers with `DATABASE_URL` |
 //! | `openai` | yes | the client of chat models and embeddings that speak OpenAI's protocol |
+//! | `models` | yes | chat models and embeddings of Anthropic, Google and Ollama besides |
 //! | `allocator` | yes | jemalloc as the allocator of the program; off if the program has an allocator of its own |
 //! | `mcp` | no | tools of MCP servers |
 //! | `otel` | no | traces for OpenTelemetry; turns on `server` |

@@ -1,5 +1,5 @@
-//! Chat models and tools: one trait for models, a client for OpenAI-compatible servers, scripted
-//! models for tests and demonstrations, and functions that models may call.
+//! Chat models and tools: one trait for models, clients of providers, scripted models for tests and
+//! demonstrations, and functions that models may call.
 
 use std::sync::Arc;
 
@@ -7,23 +7,49 @@ use futures::stream::BoxStream;
 
 use crate::{
     extract::{Ctx, ModelCall},
-    message::{AiChunk, Message, ToolCallChunk},
+    message::{AiChunk, Message},
     value::Value,
 };
 
+#[cfg(feature = "openai")]
+#[cfg_attr(
+    not(feature = "models"),
+    allow(dead_code, reason = "signed reasoning is Anthropic's")
+)]
+mod blocks;
+#[cfg(feature = "openai")]
+mod connection;
 mod embeddings;
+mod error;
+#[cfg(feature = "openai")]
+mod limits;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "openai")]
+mod named;
+#[cfg(feature = "openai")]
 pub mod openai;
 mod options;
+#[cfg(feature = "openai")]
+mod parts;
+mod pieces;
+#[cfg(feature = "models")]
+pub mod providers;
 mod recorder;
+#[cfg(all(test, feature = "openai", feature = "server"))]
+mod replay;
 mod resilient;
+#[cfg(feature = "openai")]
+mod retry_after;
 mod scripted;
 pub(crate) mod tools;
 
 pub use embeddings::Embeddings;
-pub use options::{CallOptions, ReplySchema, ToolChoice, complete};
+pub use error::Error;
+#[cfg(feature = "openai")]
+pub use named::{embedding_model, model};
+pub use options::{CallOptions, Reasoning, ReplySchema, ToolChoice, complete};
+use pieces::pieces;
 pub use recorder::Recorder;
 pub use resilient::{Fallback, RateLimited};
 pub use scripted::{Reply, ScriptedModel};
@@ -78,19 +104,25 @@ pub trait ChatModel: Send + Sync + 'static {
         self.stream(messages, tools)
     }
 
+    /// The model that this one passes its calls on to: what is known of that one holds for this one too, unless a
+    /// method below says otherwise.
+    fn inner(&self) -> Option<&dyn ChatModel> {
+        None
+    }
+
     /// Whether the model follows [`CallOptions::schema`] in replies without tool calls.
     fn follows_schemas(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.follows_schemas())
     }
 
     /// What clients are told about who replies: the kind of model.
     fn name(&self) -> &str {
-        "ChatModel"
+        self.inner().map_or("ChatModel", |inner| inner.name())
     }
 
     /// Who serves it, for example `openai`.
     fn provider(&self) -> Option<&str> {
-        None
+        self.inner()?.provider()
     }
 }
 
@@ -129,12 +161,12 @@ impl Ctx {
     /// The model's error, or a reply without a piece.
     pub async fn chat<M: ChatModel + ?Sized>(
         &self,
-        model: &M,
+        chat_model: &M,
         messages: &[Message],
         tools: &[Arc<Tool>],
     ) -> anyhow::Result<Message> {
         let options = CallOptions::new();
-        self.chat_with(model, messages, tools, &options).await
+        self.chat_with(chat_model, messages, tools, &options).await
     }
 
     /// As [`chat`](Self::chat), with options.
@@ -143,7 +175,7 @@ impl Ctx {
     /// As [`chat`](Self::chat).
     pub async fn chat_with<M: ChatModel + ?Sized>(
         &self,
-        model: &M,
+        chat_model: &M,
         messages: &[Message],
         tools: &[Arc<Tool>],
         options: &CallOptions,
@@ -151,96 +183,11 @@ impl Ctx {
         let shown = || messages.iter().cloned().map(Value::from).collect();
         let call = ModelCall {
             id: uuid::Uuid::now_v7(),
-            name: model.name().into(),
-            provider: model.provider().map(Arc::from),
+            name: chat_model.name().into(),
+            provider: chat_model.provider().map(Arc::from),
             messages: self.reports().then(shown),
         };
-        let reply = model.stream_with(messages, tools, options);
+        let reply = chat_model.stream_with(messages, tools, options);
         self.forward(call, reply).await
     }
-}
-
-/// Why a model did not reply. Nodes may find it in their errors, for example to choose which
-/// failures are worth another attempt.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// A scripted model was called once too often.
-    #[error("the script has {replies} replies, but the conversation asks for one more")]
-    ScriptEnds {
-        /// How many replies the script has.
-        replies: usize,
-    },
-    /// The client for HTTP and TLS could not be set up.
-    #[error("the client for models cannot start: {0}")]
-    Client(String),
-    /// A message that the protocol of the model has no form for.
-    #[error("message {index} of the conversation cannot be sent to the model: {reason}")]
-    Message {
-        /// Its position in the conversation, from 0.
-        index: usize,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The request could not be built from the messages and tools.
-    #[error("the request cannot be sent to the model: {0}")]
-    Request(String),
-    /// The server cannot be reached.
-    #[error("the model at {at} cannot be reached: {reason}")]
-    Unreachable {
-        /// Base URL.
-        at: String,
-        /// What went wrong.
-        reason: String,
-    },
-    /// The server responded with an error.
-    #[error("the model at {at} refused with {status}: {reason}")]
-    Refused {
-        /// Base URL.
-        at: String,
-        /// Status of HTTP.
-        status: u16,
-        /// The server's message.
-        reason: String,
-    },
-    /// The reply ended before the model reported its end.
-    #[error("the answer of the model at {at} broke off: {reason}")]
-    Broken {
-        /// Base URL.
-        at: String,
-        /// What went wrong.
-        reason: String,
-    },
-    /// The reply does not follow the protocol.
-    #[error("the model at {at} sent what cannot be read: {reason}")]
-    Unreadable {
-        /// Base URL.
-        at: String,
-        /// What went wrong.
-        reason: String,
-    },
-}
-
-/// Divides a whole reply into pieces as a model would send them: word by word, then its tool
-/// calls, then the mark of the end.
-fn pieces(message: &Message) -> Vec<AiChunk> {
-    let text = message.text();
-    let mut pieces: Vec<AiChunk> = text.split_inclusive(' ').map(AiChunk::text).collect();
-    let calls = (0i64..).zip(message.tool_calls());
-    pieces.extend(calls.map(|(index, call)| AiChunk {
-        tool_call_chunks: vec![ToolCallChunk {
-            name: Some(call.name),
-            args: call.args.to_json(),
-            id: call.id,
-            index: Some(index),
-        }],
-        ..AiChunk::default()
-    }));
-    pieces.push(AiChunk {
-        last: true,
-        ..AiChunk::default()
-    });
-    if let (Some(first), Some(id)) = (pieces.first_mut(), message.id()) {
-        first.id = Some(id.into());
-    }
-    pieces
 }

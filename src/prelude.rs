@@ -8,9 +8,9 @@ pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};
 pub use serde_json::json;
 
-/// The model at an OpenAI-compatible server.
+/// Models by name, and the model at an OpenAI-compatible server.
 #[cfg(feature = "openai")]
-pub use crate::llm::openai;
+pub use crate::llm::{model, openai};
 pub use crate::{
     Result,
     agent::agent,

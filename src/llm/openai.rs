@@ -3,14 +3,18 @@
 use std::{env, sync::Arc, time::Duration};
 
 use async_openai::{config::OpenAIConfig, error::OpenAIError, traits::RequestOptionsBuilder};
-use futures::StreamExt;
 
-use super::{CallOptions, ChatModel, Error, Tokens, Tool};
+use super::{
+    CallOptions, ChatModel, Error, Tokens, Tool,
+    connection::{self, short},
+    limits::Limits,
+};
 use crate::{message::Message, trace};
 
 mod embeddings;
 mod reply;
 mod request;
+mod transport;
 
 pub use embeddings::EmbeddingModel;
 
@@ -18,10 +22,6 @@ pub use embeddings::EmbeddingModel;
 pub const DEFAULT_BASE: &str = "https://api.openai.com/v1";
 /// The default model.
 pub const DEFAULT_MODEL: &str = "gpt-4o-mini";
-
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long a server may be silent: some models think for minutes.
-const SILENCE: Duration = Duration::from_secs(300);
 
 /// A model at an OpenAI-compatible server.
 ///
@@ -32,10 +32,14 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// let model: Arc<dyn ChatModel> = Arc::new(openai::Client::from_env()?);
 /// # Ok::<_, backstitch::llm::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Client {
     client: async_openai::Client<OpenAIConfig>,
+    http: reqwest::Client,
     base: Arc<str>,
     model: Arc<str>,
+    limits: Limits,
+    schemas: Option<bool>,
 }
 
 impl Client {
@@ -49,21 +53,49 @@ impl Client {
         key: impl Into<String>,
         model: impl Into<Arc<str>>,
     ) -> Result<Self, Error> {
-        crate::tls::set_provider();
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
-            .read_timeout(SILENCE)
-            .build()
-            .map_err(|error| Error::Client(format!("{:#}", anyhow::Error::new(error))))?;
+        let http = connection::http()?;
         let base: Arc<str> = base.into();
         let config = OpenAIConfig::new()
             .with_api_base(base.trim_end_matches('/'))
             .with_api_key(key);
-        Ok(Self {
-            client: async_openai::Client::build(http, config),
+        let client = Self {
+            client: async_openai::Client::build(http.clone(), config),
+            http,
             base,
             model: model.into(),
-        })
+            limits: Limits::default(),
+            schemas: None,
+        };
+        let bytes = client.limits.bytes;
+        Ok(client.reply_bytes(bytes))
+    }
+
+    /// How long the model may be silent before the call fails; by default five minutes, since some think for long.
+    #[must_use]
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.limits.silence = silence;
+        self
+    }
+
+    /// Most bytes of a reply; by default 10 MiB.
+    #[must_use]
+    pub fn reply_bytes(mut self, bytes: usize) -> Self {
+        self.limits.bytes = bytes;
+        let transport = transport::Transport {
+            http: self.http.clone(),
+            base: self.base.clone(),
+            // Around a piece of a reply there is what the protocol says about it.
+            most: bytes.saturating_add(1 << 20),
+        };
+        self.client = self.client.with_http_service(transport);
+        self
+    }
+
+    /// Whether the model follows the schema of a reply; by default what is known of models with this name.
+    #[must_use]
+    pub fn schemas(mut self, follows: bool) -> Self {
+        self.schemas = Some(follows);
+        self
     }
 
     /// A client from environment variables: `OPENAI_API_KEY`, `OPENAI_BASE_URL` (by default OpenAI's own
@@ -112,29 +144,35 @@ impl ChatModel for Client {
         options: &CallOptions,
     ) -> Tokens {
         let request = request::request(&self.model, messages, tools, options);
-        let (client, base) = (self.client.clone(), self.base.clone());
+        let this = self.clone();
         let traceparent = trace::traceparent();
         Box::pin(async_stream::try_stream! {
-            let mut chat = client.chat();
+            let (base, limits) = (&*this.base, this.limits);
+            let mut chat = this.client.chat();
             if let Some(header) = traceparent {
-                chat = chat.header("traceparent", &*header).map_err(|error| failed(&base, error))?;
+                chat = chat.header("traceparent", &*header).map_err(|error| failed(base, error))?;
             }
-            let mut events = chat
-                .create_stream(request?)
-                .await
-                .map_err(|error| failed(&base, error))?;
+            let call = chat.create_stream_byot::<_, reply::Event>(request?);
+            let events = limits.within(base, call).await?;
+            let mut events = events.map_err(|error| failed(base, error))?;
             let mut reply = reply::Reply::default();
-            while let Some(event) = events.next().await {
-                let event = event.map_err(|error| failed(&base, error))?;
-                if let Some(piece) = reply.piece(event) {
+            let mut meter = limits.meter(this.base.clone());
+            while let Some(event) = limits.next(base, &mut events).await? {
+                let event = event.map_err(|error| failed(base, error))?;
+                for piece in reply.pieces(base, event)? {
+                    meter.count(&piece)?;
                     yield piece;
                 }
             }
             yield reply.end().ok_or_else(|| Error::Broken {
-                at: base.to_string(),
+                at: base.to_owned(),
                 reason: "the stream ended before the model was done".to_owned(),
             })?;
         })
+    }
+
+    fn follows_schemas(&self) -> bool {
+        self.schemas.unwrap_or_else(|| follows_schemas(&self.model))
     }
 
     fn name(&self) -> &str {
@@ -146,13 +184,21 @@ impl ChatModel for Client {
     }
 }
 
+/// Whether models of this name follow schemas: since GPT-4o. Of others nothing is known; agents get a response from
+/// them by a tool, which all have.
+fn follows_schemas(model: &str) -> bool {
+    let known = [
+        "gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "gpt-6", "o1", "o3", "o4",
+    ];
+    known.iter().any(|name| model.starts_with(name)) && !model.starts_with("gpt-4o-2024-05")
+}
+
 fn failed(base: &str, error: OpenAIError) -> Error {
     let at = base.to_owned();
     match error {
-        OpenAIError::ApiError(error) => Error::Refused {
-            at,
-            status: error.status_code.as_u16(),
-            reason: short(&error.api_error.to_string()),
+        OpenAIError::Boxed(error) => match error.downcast::<Error>() {
+            Ok(refused) => *refused,
+            Err(other) => Error::Request(other.to_string()),
         },
         OpenAIError::StreamError(error) => Error::Broken {
             at,
@@ -167,15 +213,6 @@ fn failed(base: &str, error: OpenAIError) -> Error {
             reason: format!("{:#}", anyhow::Error::new(error)),
         },
         other => Error::Request(other.to_string()),
-    }
-}
-
-/// The beginning of a text, for messages: some servers answer with whole pages.
-fn short(text: &str) -> String {
-    const MOST: usize = 500;
-    match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

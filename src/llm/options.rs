@@ -21,6 +21,17 @@ pub enum ToolChoice {
     Tool(Arc<str>),
 }
 
+/// How much a model reasons before it replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reasoning {
+    /// A little.
+    Low,
+    /// Some.
+    Medium,
+    /// A lot.
+    High,
+}
+
 /// A JSON schema that a whole reply follows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplySchema {
@@ -43,6 +54,8 @@ pub struct CallOptions {
     pub stop: Vec<String>,
     /// The seed of what is random.
     pub seed: Option<i64>,
+    /// How much the model reasons, and that it shows its reasoning where it can.
+    pub reasoning: Option<Reasoning>,
     /// Whether tools are called.
     pub tool_choice: ToolChoice,
     /// The schema of a reply that calls no tools.
@@ -76,6 +89,12 @@ impl CallOptions {
     /// The seed of what is random.
     pub fn seed(mut self, seed: i64) -> Self {
         self.seed = Some(seed);
+        self
+    }
+
+    /// How much the model reasons, and that it shows its reasoning where it can.
+    pub fn reasoning(mut self, reasoning: Reasoning) -> Self {
+        self.reasoning = Some(reasoning);
         self
     }
 

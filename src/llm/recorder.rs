@@ -76,16 +76,8 @@ impl<M: ChatModel> ChatModel for Recorder<M> {
         })
     }
 
-    fn follows_schemas(&self) -> bool {
-        self.model.follows_schemas()
-    }
-
-    fn name(&self) -> &str {
-        self.model.name()
-    }
-
-    fn provider(&self) -> Option<&str> {
-        self.model.provider()
+    fn inner(&self) -> Option<&dyn ChatModel> {
+        Some(&self.model)
     }
 }
 

@@ -27,6 +27,7 @@ pub struct Fallback {
     models: Vec<Arc<dyn ChatModel>>,
     attempts: u32,
     wait: Duration,
+    within: Duration,
 }
 
 impl Fallback {
@@ -36,6 +37,7 @@ impl Fallback {
             models: vec![Arc::new(model)],
             attempts: 3,
             wait: Duration::from_millis(500),
+            within: Duration::from_secs(60),
         }
     }
 
@@ -47,10 +49,19 @@ impl Fallback {
         self
     }
 
-    /// Waits this long before the second attempt, and twice as long before each further one, up to 30 s.
+    /// Waits this long before the second attempt, and twice as long before each further one, up to 30 s; longer if the
+    /// server says so in `Retry-After`.
     #[must_use]
     pub fn starting_at(mut self, wait: Duration) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Waits no longer than this between all attempts of a model; one minute by default. A server that wants to be left
+    /// alone for longer is not called anew.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.within = limit;
         self
     }
 
@@ -62,19 +73,22 @@ impl Fallback {
     }
 }
 
-impl Error {
-    /// Whether another attempt may succeed.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Unreachable { .. } | Self::Broken { .. } => true,
-            Self::Refused { status, .. } => matches!(status, 408 | 409 | 425 | 429 | 500..),
-            _ => false,
-        }
-    }
-}
+/// A model that has used its attempts: it is not repeated by another that repeats models.
+#[derive(Debug, thiserror::Error)]
+#[error("the model failed in {0} attempts")]
+struct Exhausted(u32);
 
 fn is_transient(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(Error::is_transient)
+    let ends = error.downcast_ref::<Exhausted>().is_some();
+    !ends && error.downcast_ref().is_some_and(Error::is_transient)
+}
+
+/// How long the server wants to be left alone.
+fn retry_after(error: &anyhow::Error) -> Option<Duration> {
+    match error.downcast_ref() {
+        Some(Error::Refused { retry_after, .. }) => *retry_after,
+        _ => None,
+    }
 }
 
 impl ChatModel for Fallback {
@@ -93,11 +107,9 @@ impl ChatModel for Fallback {
         Box::pin(async_stream::try_stream! {
             let mut failed = anyhow::anyhow!("the model sent nothing");
             'models: for model in &all.models {
-                for attempt in 0..all.attempts {
-                    if attempt > 0 {
-                        let factor = 1u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
-                        tokio::time::sleep(all.wait.saturating_mul(factor).min(LONGEST_WAIT)).await;
-                    }
+                let mut wait = all.wait;
+                let mut left = all.within;
+                for attempt in 1..=all.attempts {
                     let mut pieces = model.stream_with(&messages, &tools, &options);
                     match pieces.next().await {
                         Some(Ok(first)) => {
@@ -108,8 +120,8 @@ impl ChatModel for Fallback {
                             return;
                         }
                         Some(Err(error)) => {
-                            let passes = is_transient(&error);
                             tracing::info!(model = model.name(), %error, attempt, "the model failed");
+                            let passes = is_transient(&error);
                             failed = error;
                             if !passes {
                                 continue 'models;
@@ -117,6 +129,14 @@ impl ChatModel for Fallback {
                         }
                         None => {}
                     }
+                    let pause = wait.max(retry_after(&failed).unwrap_or_default());
+                    if attempt == all.attempts || pause > left {
+                        failed = failed.context(Exhausted(attempt));
+                        continue 'models;
+                    }
+                    left -= pause;
+                    tokio::time::sleep(pause).await;
+                    wait = wait.saturating_mul(2).min(LONGEST_WAIT);
                 }
             }
             Err(failed)?;
@@ -128,14 +148,8 @@ impl ChatModel for Fallback {
         self.models.iter().all(|model| model.follows_schemas())
     }
 
-    fn name(&self) -> &str {
-        self.models
-            .first()
-            .map_or("ChatModel", |model| model.name())
-    }
-
-    fn provider(&self) -> Option<&str> {
-        self.models.first().and_then(|model| model.provider())
+    fn inner(&self) -> Option<&dyn ChatModel> {
+        self.models.first().map(|model| model as &dyn ChatModel)
     }
 }
 
@@ -200,16 +214,8 @@ impl<M: ChatModel> ChatModel for RateLimited<M> {
         })
     }
 
-    fn follows_schemas(&self) -> bool {
-        self.model.follows_schemas()
-    }
-
-    fn name(&self) -> &str {
-        self.model.name()
-    }
-
-    fn provider(&self) -> Option<&str> {
-        self.model.provider()
+    fn inner(&self) -> Option<&dyn ChatModel> {
+        Some(&self.model)
     }
 }
 

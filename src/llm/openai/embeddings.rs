@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use async_openai::types::embeddings::{CreateEmbeddingRequestArgs, EncodingFormat};
 use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::json;
 
 use super::{Client, Error, failed};
 use crate::llm::Embeddings;
@@ -39,19 +40,28 @@ impl Embeddings for EmbeddingModel {
             client,
             base,
             model,
+            limits,
+            ..
         } = &self.client;
-        let request = CreateEmbeddingRequestArgs::default()
-            .model(&**model)
-            .input(texts)
-            .encoding_format(EncodingFormat::Float)
-            .build()
-            .map_err(|error| failed(base, error))?;
-        let made = client.embeddings().create(request).await;
+        let request = json!({"model": &**model, "input": texts, "encoding_format": "float"});
+        let embeddings = client.embeddings();
+        let call = embeddings.create_byot::<_, Embedded>(request);
+        let made = limits.within(base, call).await?;
         let mut made = made.map_err(|error| failed(base, error))?.data;
         made.sort_by_key(|embedding| embedding.index);
-        Ok(made
-            .into_iter()
-            .map(|embedding| embedding.embedding)
-            .collect())
+        let vectors = made.into_iter().map(|embedding| embedding.embedding);
+        Ok(vectors.collect())
     }
+}
+
+#[derive(Deserialize)]
+struct Embedded {
+    data: Vec<Embedding>,
+}
+
+#[derive(Deserialize)]
+struct Embedding {
+    #[serde(default)]
+    index: usize,
+    embedding: Vec<f32>,
 }

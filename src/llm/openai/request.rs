@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use async_openai::types::chat::CreateChatCompletionRequest;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    llm::{CallOptions, Error, Tool, ToolChoice},
+    llm::{
+        CallOptions, Error, Reasoning, Tool, ToolChoice,
+        parts::{Kind, Media, Part, Source, parts, text_only},
+    },
     message::{Message, Role},
     value::Value,
 };
 
-/// The request for a streamed reply.
+/// The request for a streamed reply. As JSON, since servers differ in what they take: what is not set is left out.
 ///
 /// # Errors
 /// A message that has no form there.
@@ -20,35 +22,19 @@ pub(super) fn request(
     messages: &[Message],
     tools: &[Arc<Tool>],
     options: &CallOptions,
-) -> Result<CreateChatCompletionRequest, Error> {
-    let mut request = CreateChatCompletionRequest {
-        model: model.to_owned(),
-        ..Default::default()
-    };
-    for (index, source) in messages.iter().enumerate() {
-        let failed = |reason| Error::Message { index, reason };
-        let form = message(source).map_err(failed)?;
-        let form = serde_json::from_value(form).map_err(|error| failed(error.to_string()))?;
-        request.messages.push(form);
-    }
-    let unsendable = |error: serde_json::Error| Error::Request(error.to_string());
-    let usage = serde_json::from_value(json!({"include_usage": true}));
-    request.stream_options = Some(usage.map_err(unsendable)?);
+) -> Result<Json, Error> {
+    let forms = messages
+        .iter()
+        .enumerate()
+        .map(|(index, source)| message(source).map_err(|reason| Error::Message { index, reason }));
+    let messages = forms.collect::<Result<Vec<Json>, Error>>()?;
+    let mut request = fields(options, !tools.is_empty());
+    request["model"] = model.into();
+    request["messages"] = messages.into();
+    request["stream"] = true.into();
+    request["stream_options"] = json!({"include_usage": true});
     if !tools.is_empty() {
-        let tools: Json = tools.iter().map(|tool| function(tool)).collect();
-        request.tools = Some(serde_json::from_value(tools).map_err(unsendable)?);
-    }
-    // As JSON, since servers differ in what they take: what is not set is left out.
-    let set = |request: CreateChatCompletionRequest, fields: Json| {
-        let mut all = serde_json::to_value(request)?;
-        if let (Some(all), Json::Object(fields)) = (all.as_object_mut(), fields) {
-            all.extend(fields);
-        }
-        serde_json::from_value(all)
-    };
-    let fields = fields(options, !tools.is_empty());
-    if fields.as_object().is_some_and(|fields| !fields.is_empty()) {
-        request = set(request, fields).map_err(unsendable)?;
+        request["tools"] = tools.iter().map(|tool| function(tool)).collect();
     }
     Ok(request)
 }
@@ -71,6 +57,12 @@ fn fields(options: &CallOptions, tools: bool) -> Json {
         "stop",
         (!options.stop.is_empty()).then(|| json!(options.stop)),
     );
+    let effort = options.reasoning.map(|reasoning| match reasoning {
+        Reasoning::Low => "low",
+        Reasoning::Medium => "medium",
+        Reasoning::High => "high",
+    });
+    set("reasoning_effort", effort.map(Json::from));
     let choice = match &options.tool_choice {
         ToolChoice::Auto => None,
         ToolChoice::None => Some(json!("none")),
@@ -101,30 +93,31 @@ fn function(tool: &Tool) -> Json {
 }
 
 fn message(message: &Message) -> Result<Json, String> {
-    let text = message.text();
+    let content = message.content();
     let mut out = match message.role() {
-        Role::Human => json!({"role": "user", "content": parts(message.content())}),
-        Role::Ai => assistant(message, text),
+        Role::Human => json!({"role": "user", "content": human(content)?}),
+        Role::Ai => assistant(message),
         Role::System => {
             let mark = message
                 .get("additional_kwargs")
                 .map(|more| &more["__openai_role__"]);
             let developer = mark.is_some_and(|mark| *mark == "developer");
-            json!({"role": if developer { "developer" } else { "system" }, "content": text})
+            json!({"role": if developer { "developer" } else { "system" }, "content": text_only(content)?})
         }
         Role::Tool => {
             let id = message
                 .tool_call_id()
                 .ok_or("it does not say which call it answers")?;
+            let text = text_only(content)?;
             return Ok(json!({"role": "tool", "content": text, "tool_call_id": id}));
         }
-        Role::Function => json!({"role": "function", "content": text}),
+        Role::Function => json!({"role": "function", "content": text_only(content)?}),
         Role::Chat => {
             let role = message
                 .get("role")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            json!({"role": role, "content": text})
+            json!({"role": role, "content": text_only(content)?})
         }
         Role::Remove => return Err("it is an order to remove one".to_owned()),
         Role::Other(kind) => return Err(format!("its type `{kind}` is unknown")),
@@ -135,7 +128,9 @@ fn message(message: &Message) -> Result<Json, String> {
     Ok(out)
 }
 
-fn assistant(message: &Message, text: String) -> Json {
+/// Reasoning is not taken back.
+fn assistant(message: &Message) -> Json {
+    let text = message.text();
     let function = |id: &str, name: &str, arguments: &str| {
         json!({
             "id": id,
@@ -163,15 +158,52 @@ fn assistant(message: &Message, text: String) -> Json {
 }
 
 /// The message of a person may contain images and files; texts among them are parts too.
-fn parts(content: &Value) -> Json {
-    match content.as_list() {
-        Some(parts) => parts
-            .iter()
-            .map(|part| match part.as_str() {
-                Some(text) => json!({"type": "text", "text": text}),
-                None => part.to_json_value(),
-            })
-            .collect(),
-        None => content.to_json_value(),
+fn human(content: &Value) -> Result<Json, String> {
+    if let Some(text) = content.as_str() {
+        return Ok(text.into());
+    }
+    let all = parts(content)?.into_iter().map(|part| match part {
+        Part::Text(text) => Ok(json!({"type": "text", "text": text})),
+        Part::Media(media) => form(media),
+        Part::Reasoning { .. } => Err("reasoning is a model's".to_owned()),
+        // Servers of others have further parts.
+        Part::Other(part) => Ok(part.to_json_value()),
+    });
+    all.collect()
+}
+
+fn form(media: Media) -> Result<Json, String> {
+    let data = |mime: Option<&str>, data: &str| -> Result<String, String> {
+        let mime = mime.ok_or("its part has no `mime_type`")?;
+        Ok(format!("data:{mime};base64,{data}"))
+    };
+    match (media.kind, &media.source) {
+        (Kind::Image, Source::Url(url)) => {
+            Ok(json!({"type": "image_url", "image_url": {"url": url}}))
+        }
+        (Kind::Image, Source::Base64(bytes)) => {
+            let url = data(media.mime.as_deref(), bytes)?;
+            Ok(json!({"type": "image_url", "image_url": {"url": url}}))
+        }
+        (Kind::File, Source::Base64(bytes)) => {
+            let name = media.name.as_deref().unwrap_or("file");
+            let data = data(media.mime.as_deref(), bytes)?;
+            Ok(json!({"type": "file", "file": {"filename": name, "file_data": data}}))
+        }
+        (Kind::File, Source::Id(id)) => Ok(json!({"type": "file", "file": {"file_id": id}})),
+        (Kind::Audio, Source::Base64(data)) => {
+            let format = match media.mime.as_deref() {
+                Some("audio/wav" | "audio/x-wav") => "wav",
+                Some("audio/mp3" | "audio/mpeg") => "mp3",
+                _ => return Err("OpenAI takes audio as `audio/wav` or `audio/mpeg`".to_owned()),
+            };
+            Ok(json!({"type": "input_audio", "input_audio": {"data": data, "format": format}}))
+        }
+        (Kind::Video, _) => Err("OpenAI does not take a video".to_owned()),
+        (kind, Source::Url(_)) => Err(format!(
+            "OpenAI does not fetch {}: it takes its `base64`",
+            kind.name()
+        )),
+        (kind, Source::Id(_)) => Err(format!("OpenAI does not take {} by its id", kind.name())),
     }
 }

@@ -1,66 +1,21 @@
 //! Tests of the model client against a scripted server.
 
-use std::convert::Infallible;
-
-use bytes::Bytes;
-use futures::{TryStreamExt, stream};
-use http_body_util::{BodyExt, StreamBody};
-use hyper::{Request, Response, body::Frame, body::Incoming, service::service_fn};
-use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
+use futures::TryStreamExt;
 use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::{message::AiChunk, prelude::*, value};
+use crate::{
+    llm::replay::{self, Recording, Server},
+    message::AiChunk,
+    prelude::*,
+    value,
+};
 
-/// A server that takes one request at a time, keeps its body and plays an answer. `Err` in the
-/// answer cuts the connection.
-struct Server {
-    base: String,
-    asked: Arc<Mutex<Vec<Json>>>,
-}
-
-async fn serve(status: u16, answer: Vec<Result<String, ()>>) -> Server {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let base = format!("http://{}/v1", listener.local_addr().expect("bound"));
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let kept = asked.clone();
-    let service = move |request: Request<Incoming>| {
-        let (kept, answer) = (kept.clone(), answer.clone());
-        async move {
-            assert_eq!(request.uri().path(), "/v1/chat/completions");
-            assert_eq!(request.headers()["authorization"], "Bearer secret");
-            let body = request
-                .into_body()
-                .collect()
-                .await
-                .expect("a whole request");
-            kept.lock()
-                .push(serde_json::from_slice(&body.to_bytes()).expect("JSON"));
-            // Between two parts hyper gets to send what it has.
-            let frames = stream::iter(answer).then(async |part| {
-                tokio::task::yield_now().await;
-                match part {
-                    Ok(text) => Ok(Frame::data(Bytes::from(text))),
-                    Err(()) => Err(std::io::Error::other("cut")),
-                }
-            });
-            let response = Response::builder()
-                .status(status)
-                .header("content-type", "text/event-stream")
-                .body(StreamBody::new(frames));
-            Ok::<_, Infallible>(response.expect("a valid answer"))
-        }
-    };
-    tokio::spawn(async move {
-        while let Ok((socket, _)) = listener.accept().await {
-            let connection = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(socket), service_fn(service.clone()));
-            tokio::spawn(connection);
-        }
-    });
-    Server { base, asked }
+async fn serve(status: u16, parts: Vec<Result<String, ()>>) -> Server {
+    let mut server = replay::serve(vec![Recording::of(status, parts)]).await;
+    server.base.push_str("/v1");
+    server
 }
 
 fn event(delta: Json, finish: Option<&str>) -> Result<String, ()> {
@@ -205,7 +160,10 @@ async fn the_request_carries_the_conversation_and_the_tools() {
     ];
     let stream = client.stream(&messages, &[weather]);
     stream.try_collect::<Vec<_>>().await.expect("an answer");
-    let asked = server.asked.lock()[0].clone();
+    let received = server.received.lock()[0].clone();
+    assert_eq!(received.path, "/v1/chat/completions");
+    assert_eq!(received.headers["authorization"], "Bearer secret");
+    let asked = received.body;
     assert_eq!(asked["model"], "tiny");
     assert_eq!(asked["stream"], true);
     assert_eq!(asked["stream_options"]["include_usage"], true);
@@ -248,7 +206,10 @@ async fn an_error_status_is_told_with_the_servers_words_and_without_the_key() {
 async fn a_page_in_place_of_an_error_is_shortened() {
     let server = serve(404, vec![Ok("<html>".repeat(1_000))]).await;
     let error = refusal(&server).await;
-    assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
+    assert!(
+        matches!(error, Error::Refused { status: 404, .. }),
+        "{error:?}"
+    );
     assert!(error.to_string().len() < 1_000, "{error}");
 }
 
@@ -279,7 +240,7 @@ async fn a_server_that_does_not_listen_is_named() {
     drop(listener);
     let server = Server {
         base: base.clone(),
-        asked: Arc::default(),
+        received: Arc::default(),
     };
     let error = refusal(&server).await;
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
@@ -296,5 +257,5 @@ async fn a_message_without_a_form_is_named_before_anything_is_sent() {
         matches!(error, Error::Message { index: 1, .. }),
         "{error:?}"
     );
-    assert!(server.asked.lock().is_empty());
+    assert!(server.received.lock().is_empty());
 }

@@ -13,6 +13,7 @@ fn refused(status: u16) -> Reply {
         at: "test".to_owned(),
         status,
         reason: "busy".to_owned(),
+        retry_after: None,
     })
 }
 
@@ -37,7 +38,7 @@ async fn failures_that_may_pass_are_tried_until_the_attempts_are_used() {
     let error = text(&Fallback::new(model).attempts(2))
         .await
         .expect_err("two only");
-    assert!(error.to_string().contains("503"), "{error}");
+    assert!(format!("{error:#}").contains("503"), "{error:#}");
 }
 
 #[tokio::test(start_paused = true)]

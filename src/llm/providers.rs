@@ -1,0 +1,169 @@
+//! Chat models of Anthropic, Google and Ollama, each in its own protocol.
+
+use std::{sync::Arc, time::Duration};
+
+use genai::{
+    ModelIden, ServiceTarget,
+    resolver::{AuthData, Endpoint},
+};
+
+use super::{CallOptions, ChatModel, Error, Tokens, Tool, connection, limits::Limits};
+use crate::{message::Message, trace};
+
+mod embeddings;
+mod failure;
+mod media;
+mod provider;
+mod reply;
+mod request;
+
+pub use embeddings::EmbeddingModel;
+pub use provider::Provider;
+
+/// A model of one of these providers.
+///
+/// ```no_run
+/// use backstitch::llm::providers::{Client, Provider};
+///
+/// let model = Client::new(Provider::Anthropic, "sk-ant-…", "claude-sonnet-4-5")?;
+/// # Ok::<_, backstitch::llm::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    client: genai::Client,
+    provider: Provider,
+    base: Arc<str>,
+    key: String,
+    model: Arc<str>,
+    limits: Limits,
+    schemas: Option<bool>,
+}
+
+impl Client {
+    /// The model `model` at the provider's own server. Ollama takes any key, or an empty one.
+    ///
+    /// # Errors
+    /// The HTTP client cannot be set up, for example because the machine has no certificates.
+    pub fn new(
+        provider: Provider,
+        key: impl Into<String>,
+        model: impl Into<Arc<str>>,
+    ) -> Result<Self, Error> {
+        let client = genai::Client::builder().with_reqwest(connection::http()?);
+        Ok(Self {
+            client: client
+                .build()
+                .map_err(|error| Error::Client(error.to_string()))?,
+            provider,
+            base: provider.base().into(),
+            key: key.into(),
+            model: model.into(),
+            limits: Limits::default(),
+            schemas: None,
+        })
+    }
+
+    /// The server with this base URL, without the version: `https://api.anthropic.com`, for example.
+    #[must_use]
+    pub fn at(mut self, base: impl AsRef<str>) -> Self {
+        self.base = base.as_ref().trim_end_matches('/').into();
+        self
+    }
+
+    /// How long the model may be silent before the call fails; by default five minutes, since some think for long.
+    #[must_use]
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.limits.silence = silence;
+        self
+    }
+
+    /// Most bytes of a reply; by default 10 MiB.
+    #[must_use]
+    pub fn reply_bytes(mut self, bytes: usize) -> Self {
+        self.limits.bytes = bytes;
+        self
+    }
+
+    /// Whether the model follows the schema of a reply; by default what is known of models with this name.
+    #[must_use]
+    pub fn schemas(mut self, follows: bool) -> Self {
+        self.schemas = Some(follows);
+        self
+    }
+
+    /// The model that it calls.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Base URL of the server that it calls.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    fn target(&self) -> ServiceTarget {
+        let base = format!("{}/{}", self.base, self.provider.version());
+        ServiceTarget {
+            endpoint: Endpoint::from_owned(base),
+            auth: AuthData::from_single(self.key.clone()),
+            model: ModelIden::new(self.provider.adapter(), self.model.to_string()),
+        }
+    }
+}
+
+impl ChatModel for Client {
+    fn stream(&self, messages: &[Message], tools: &[Arc<Tool>]) -> Tokens {
+        self.stream_with(messages, tools, &CallOptions::new())
+    }
+
+    fn stream_with(
+        &self,
+        messages: &[Message],
+        tools: &[Arc<Tool>],
+        options: &CallOptions,
+    ) -> Tokens {
+        let request = request::request(self.provider, messages, tools, options);
+        let failure = failure::Report::default();
+        let options = request::options(self.provider, tools, options, trace::traceparent());
+        let options = options.map(|options| failure.watch(self.provider, options));
+        let this = self.clone();
+        Box::pin(async_stream::try_stream! {
+            let (base, limits) = (&*this.base, this.limits);
+            let failed = |error: genai::Error| failure::error(base, &error);
+            let (request, options) = (request?, options?);
+            let call = this.client.exec_chat_stream(this.target(), request, Some(&options));
+            let mut events = limits.within(base, call).await?.map_err(failed)?.stream;
+            let mut reply = reply::Reply::new(this.provider, &this.model);
+            let mut meter = limits.meter(this.base.clone());
+            while let Some(event) = limits.next(base, &mut events).await? {
+                for piece in reply.pieces(event.map_err(failed)?) {
+                    meter.count(&piece)?;
+                    yield piece;
+                }
+                if reply.is_done() {
+                    return;
+                }
+            }
+            Err(Error::Broken {
+                at: base.to_owned(),
+                reason: failure.reason(),
+            })?;
+        })
+    }
+
+    fn follows_schemas(&self) -> bool {
+        self.schemas
+            .unwrap_or_else(|| self.provider.follows_schemas(&self.model))
+    }
+
+    fn name(&self) -> &str {
+        self.provider.class()
+    }
+
+    fn provider(&self) -> Option<&str> {
+        Some(self.provider.id())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Tests of the providers' clients against recordings of what the providers send.
+
+use futures::TryStreamExt;
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::{
+    llm::{
+        Embeddings, Reasoning, ReplySchema, ToolChoice, complete,
+        replay::{Recording, Server, serve},
+    },
+    message::AiChunk,
+    prelude::*,
+    value,
+};
+
+mod anthropic;
+mod gemini;
+mod ollama;
+
+async fn pieces(client: &Client, messages: &[Message]) -> anyhow::Result<Vec<AiChunk>> {
+    client.stream(messages, &[]).try_collect().await
+}
+
+/// The reply of the model of `provider` to a greeting, at a server that replays this.
+async fn reply(provider: Provider, recording: Recording) -> anyhow::Result<Message> {
+    let server = serve(vec![recording]).await;
+    complete(
+        &client(provider, &server),
+        &hello(),
+        &[],
+        &CallOptions::new(),
+    )
+    .await
+}
+
+async fn failure(provider: Provider, recording: Recording) -> Error {
+    let error = reply(provider, recording).await.expect_err("it fails");
+    error.downcast().expect("an error of models")
+}
+
+fn client(provider: Provider, server: &Server) -> Client {
+    let model = match provider {
+        Provider::Anthropic => "claude-sonnet-4-5",
+        Provider::Gemini => "gemini-3-flash",
+        Provider::Ollama => "qwen3",
+    };
+    let client = Client::new(provider, "secret", model).expect("a client");
+    client.at(&server.base)
+}
+
+fn hello() -> Vec<Message> {
+    vec![Message::human("hi")]
+}
+
+fn calls(message: &Message) -> Vec<(String, Json)> {
+    let calls = message.tool_calls().into_iter();
+    calls
+        .map(|call| (call.name.to_string(), call.args.to_json_value()))
+        .collect()
+}
+
+/// Looks up the weather in a city.
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its schema is sent")]
+struct Weather {
+    city: String,
+}
+
+fn weather() -> Arc<Tool> {
+    tool("weather", |_: Weather, _| async { Ok("fine") })
+}
+
+/// The body of the only request to a server.
+fn body(server: &Server) -> Json {
+    let received = server.received.lock();
+    assert_eq!(received.len(), 1, "one request");
+    received[0].body.clone()
+}
