@@ -18,6 +18,7 @@ macro_rules! statements {
     };
 }
 
+mod migrations;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]

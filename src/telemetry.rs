@@ -40,7 +40,7 @@ pub enum Error {
 /// When the filter or the environment cannot be read, or a subscriber was set before.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
     // Routine log lines of libraries are not for operators.
-    let filter = quiet(parse(filter)?, filter);
+    let filter = quiet(parse(filter)?);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(format == LogFormat::Text && io::stderr().is_terminal());
@@ -85,14 +85,8 @@ fn parse(filter: &str) -> Result<EnvFilter, Error> {
         .map_err(|error| wrong(error.to_string()))
 }
 
-/// Adds to the filter that migrations log only warnings, unless the filter names them, and that spans
-/// of traces are no part of log lines.
-fn quiet(mut filter: EnvFilter, text: &str) -> EnvFilter {
-    if !text.contains("refinery")
-        && let Ok(directive) = "refinery_core=warn".parse()
-    {
-        filter = filter.add_directive(directive);
-    }
+/// Adds to the filter that spans of traces are no part of log lines.
+fn quiet(filter: EnvFilter) -> EnvFilter {
     match format!("{}=off", trace::TARGET).parse() {
         Ok(directive) => filter.add_directive(directive),
         Err(_) => filter,

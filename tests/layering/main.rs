@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 mod circles;
+mod crates;
 mod migrations;
 mod names;
 mod source;
@@ -78,7 +79,7 @@ const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("tokio_postgres", &["storage/postgres"]),
     ("deadpool_postgres", &["storage/postgres"]),
     ("rusqlite", &["storage/sqlite"]),
-    ("refinery", &["storage"]),
+    ("siphasher", &["storage/migrations"]),
     ("hyper", &["http"]),
     ("hyper_util", &["http"]),
     ("http_body_util", &["http"]),

@@ -20,6 +20,25 @@ fn a_migration_has_a_number_of_its_own_and_one_name_in_both_databases() {
     assert!(wrong.is_empty(), "{}", super::list(&wrong));
 }
 
+#[test]
+fn a_program_has_every_migration_of_the_folder_in_order() {
+    for database in ["postgres", "sqlite"] {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let folder = std::fs::read_dir(format!("{root}/sql/{database}")).unwrap();
+        let files = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let files: BTreeSet<_> = files.collect();
+        let list = format!("src/storage/{database}/migrate.rs");
+        let source = std::fs::read_to_string(format!("{root}/{list}")).unwrap();
+        let listed = source.lines().map(|line| line.trim().trim_matches('"'));
+        let listed = listed.filter(|line| line.starts_with('V') && line.contains("__"));
+        let listed: Vec<_> = listed.map(|name| format!("{name}.sql")).collect();
+        assert!(
+            files.iter().eq(&listed),
+            "{list} must name the files of sql/{database} in their order: {files:?}"
+        );
+    }
+}
+
 /// What is wrong with migrations, which are files of databases.
 fn mistakes(files: &[(&str, String)]) -> BTreeSet<String> {
     let mut wrong = BTreeSet::new();

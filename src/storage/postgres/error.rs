@@ -33,6 +33,12 @@ pub enum Error {
         /// The greatest version this program knows.
         program: i64,
     },
+    /// The database has a version of the schema that this program never had.
+    #[error(
+        "the database was made by another build: migration {0} is not the one of this program; \
+         use the program that made it, or another database"
+    )]
+    Foreign(String),
     /// A migration failed; the database is as it was before that migration.
     #[error("the database could not be migrated: {0}")]
     Migration(String),

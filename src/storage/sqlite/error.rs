@@ -70,12 +70,17 @@ pub enum Error {
         migration: String,
     },
     /// A migration failed; nothing of it was applied.
-    #[error("the database {} could not be brought to this version: {source}", path.display())]
+    #[error(
+        "the database {} could not be brought to this version: {migration}: {source}",
+        path.display()
+    )]
     Migration {
         /// The file.
         path: PathBuf,
+        /// Which one.
+        migration: &'static str,
         /// Why.
-        source: refinery::Error,
+        source: rusqlite::Error,
     },
     /// The operating system refused a thread.
     #[error("no thread for the database: {0}")]

@@ -2,59 +2,106 @@
 
 use std::path::Path;
 
-use refinery::error::Kind;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::Error;
+use crate::{
+    storage::migrations::{Applied, HISTORY, Migration, Unfit, migrations, missing},
+    time::Timestamp,
+};
 
-mod embedded {
-    refinery::embed_migrations!("sql/sqlite");
+/// All of them, in order. A test compares this list with the folder.
+fn all() -> Vec<Migration> {
+    migrations! {
+        "sqlite":
+        "V001__foundation"
+        "V002__message_index"
+        "V003__projections"
+        "V004__deleted_runs"
+        "V005__store_items"
+        "V006__tombstones"
+        "V008__short_projections"
+        "V010__constant_events"
+        "V011__losses"
+        "V012__run_supersteps"
+        "V013__unread_columns"
+        "V015__lists_of_threads"
+        "V016__principal_of_runs"
+        "V018__ready_runs"
+        "V021__owned_items"
+        "V022__assistants"
+        "V024__crons"
+        "V025__webhooks"
+        "V028__stream_log"
+        "V030__store_vectors"
+        "V031__hosts_of_webhooks"
+        "V032__due_crons"
+        "V033__times_to_live_of_threads"
+        "V034__row_counts"
+        "V035__starts_of_logs"
+        "V036__ended_runs"
+        "V037__no_index_of_forks"
+        "V038__children_of_messages"
+        "V040__pages_of_trees"
+        "V041__log_of_principals"
+        "V042__checkpoints_as_bytes"
+    }
 }
 
 /// Brings the database to the newest schema, all missing migrations in one transaction.
 pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
-    // One transaction: refinery would otherwise record a migration after applying it.
-    let runner = embedded::migrations::runner().set_grouped(true);
-    let known = runner
-        .get_migrations()
-        .iter()
-        .map(|migration| i64::from(migration.version()))
-        .max()
-        .unwrap_or(0);
-    let found = applied(db).map_err(|source| Error::Open {
+    let open = |source| Error::Open {
         path: file.to_owned(),
         source,
-    })?;
-    if found > known {
-        return Err(Error::Newer {
+    };
+    let applied = applied(db).map_err(open)?;
+    let missing = missing(all(), &applied).map_err(|unfit| match unfit {
+        Unfit::Newer { found, known } => Error::Newer {
             path: file.to_owned(),
-            found,
-            known,
-        });
+            found: found.into(),
+            known: known.into(),
+        },
+        Unfit::Foreign(migration) => Error::Foreign {
+            path: file.to_owned(),
+            migration,
+        },
+    })?;
+    if missing.is_empty() {
+        return Ok(());
     }
-    match runner.run(db) {
-        Ok(_) => Ok(()),
-        Err(source) => Err(match source.kind() {
-            Kind::DivergentVersion(migration, _) | Kind::MissingVersion(migration) => {
-                Error::Foreign {
-                    path: file.to_owned(),
-                    migration: migration.to_string(),
-                }
-            }
-            _ => Error::Migration {
-                path: file.to_owned(),
-                source,
-            },
-        }),
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate);
+    let tx = tx.map_err(open)?;
+    for migration in missing {
+        apply(&tx, &migration).map_err(|source| Error::Migration {
+            path: file.to_owned(),
+            migration: migration.name,
+            source,
+        })?;
     }
+    tx.commit().map_err(open)
 }
 
-/// The version of the newest migration that was applied; 0 in a new database.
-fn applied(db: &Connection) -> rusqlite::Result<i64> {
-    let table = "SELECT 1 FROM sqlite_schema WHERE name = 'refinery_schema_history'";
-    if db.query_row(table, [], |_| Ok(())).optional()?.is_none() {
-        return Ok(0);
-    }
-    let newest = "SELECT coalesce(max(version), 0) FROM refinery_schema_history";
-    db.query_row(newest, [], |row| row.get(0))
+fn apply(tx: &Transaction<'_>, migration: &Migration) -> rusqlite::Result<()> {
+    tx.execute_batch(migration.sql)?;
+    let insert = "INSERT INTO refinery_schema_history (version, name, applied_on, checksum) \
+                  VALUES (?1, ?2, ?3, ?4)";
+    let now = Timestamp::now().to_string();
+    let Migration { number, name, .. } = migration;
+    tx.execute(insert, params![number, name, now, migration.checksum()])?;
+    Ok(())
+}
+
+/// The migrations that were applied; none in a new database.
+fn applied(db: &Connection) -> rusqlite::Result<Vec<Applied>> {
+    db.execute_batch(HISTORY)?;
+    let history = "SELECT version, name, checksum FROM refinery_schema_history ORDER BY version";
+    let mut statement = db.prepare(history)?;
+    let rows = statement.query_map([], |row| {
+        Ok(Applied {
+            number: row.get(0)?,
+            name: row.get(1)?,
+            checksum: row.get(2)?,
+        })
+    })?;
+    rows.collect()
 }
