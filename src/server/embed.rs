@@ -67,8 +67,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Lets new runs be refused, gives those that run their time, hands the others over, ends the streams,
-    /// and does what the program wants done at the end. Reads are answered as long as the program
+    /// Lets new runs be refused, gives those that run their time, hands the others over, ends the streams, waits
+    /// a few seconds for the requests that are here, those of [`routes`](Server::routes) among them, and does what the program wants done at the end. Reads are answered as long as the program
     /// listens: await it before the program's HTTP server shuts down, as
     /// `axum::serve(...).with_graceful_shutdown` does with a future that does this when a signal came.
     ///

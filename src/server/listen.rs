@@ -102,10 +102,16 @@ impl Stop {
             },
             Self::Caller(token) => {
                 token.cancelled().await;
-                // A second request never comes.
-                *token = CancellationToken::new();
                 SignalKind::terminate()
             }
+        }
+    }
+
+    /// Waits for a signal. The command that started the server sends none.
+    pub(super) async fn signal(&mut self) -> SignalKind {
+        match self {
+            Self::Signals { .. } => self.requested().await,
+            Self::Caller(_) => std::future::pending().await,
         }
     }
 }

@@ -78,11 +78,12 @@ pub(super) async fn serve(
         drain,
         hooks,
     } = start(program, settings.clone()).await?;
-    let served = async move {
+    let mut stop = None;
+    let served = async {
         services.start().await.context("the storage failed")?;
         let listener = bind(&settings, &addresses).await?;
         let local = listener.local_addr()?;
-        let stop = match serving {
+        let stop = stop.insert(match serving {
             Serving::Program => {
                 let stop = Stop::signals()?;
                 announce(&format!("listening on http://{local}"))?;
@@ -94,20 +95,23 @@ pub(super) async fn serve(
                 ready.send(local).ok();
                 Stop::Caller(stop)
             }
-        };
+        });
         let cut = CancellationToken::new();
         let server = http::Server::new(services.clone(), options, drain.clone(), cut.clone());
         let server = tokio::spawn(server.serve(listener));
         until_drained(stop, &services, server, drain, cut).await
     };
     let served = served.await;
-    let stopped = hooks.stop().await;
+    let stopped = match &mut stop {
+        Some(stop) => unless_hurried(hooks.stop(), stop).await,
+        None => hooks.stop().await,
+    };
     served.and(stopped)
 }
 
 /// Waits until the server is asked to stop, and drains it.
 async fn until_drained(
-    mut stop: Stop,
+    stop: &mut Stop,
     services: &http::Services,
     server: JoinHandle<()>,
     drain: CancellationToken,
@@ -122,10 +126,15 @@ async fn until_drained(
         cut.cancel();
         server.await
     };
+    Ok(unless_hurried(drained, stop).await?)
+}
+
+/// Does the last work, unless a signal comes meanwhile: who sends one more does not want to wait. What is
+/// stored stays.
+async fn unless_hurried<T>(work: impl Future<Output = T>, stop: &mut Stop) -> T {
     tokio::select! {
-        ended = drained => Ok(ended?),
-        // Whoever asks again does not want to wait. What is stored stays.
-        signal = stop.requested() => {
+        done = work => done,
+        signal = stop.signal() => {
             tracing::warn!("stopping at once");
             #[cfg(feature = "mcp")]
             crate::llm::mcp::end_all();

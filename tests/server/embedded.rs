@@ -4,6 +4,10 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,6 +19,8 @@ use test_support::{
     server::{Server, Setup},
     talk::until,
 };
+use tokio::{sync::Notify, time::timeout};
+use tower_service::Service;
 
 on_both_storages!(
     users_have_their_own_threads,
@@ -183,4 +189,43 @@ fn routes_that_hide_one_of_the_server_are_refused_at_the_start() {
         output.contains("would hide the route `/threads`"),
         "{output}"
     );
+}
+
+#[tokio::test]
+async fn the_drain_waits_for_requests_that_the_routes_of_the_program_still_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let [begun, release] = [(); 2].map(|()| Arc::new(Notify::new()));
+    let [has_ended, ended_first] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let slow = {
+        let (begun, release, has_ended) = (begun.clone(), release.clone(), has_ended.clone());
+        async move || {
+            begun.notify_one();
+            release.notified().await;
+            has_ended.store(true, Ordering::SeqCst);
+        }
+    };
+    let router = axum::Router::new().route("/app/slow", axum::routing::get(slow));
+    let at_the_end = ended_first.clone();
+    let (mut service, handle) = backstitch::Server::new()
+        .setting("data", folder.path().to_str().unwrap())
+        .setting("allow_open", "true")
+        .routes("/app", router)
+        .on_stop(async move || {
+            at_the_end.store(has_ended.load(Ordering::SeqCst), Ordering::SeqCst);
+            Ok(())
+        })
+        .embed()
+        .await
+        .unwrap();
+    let request = http::Request::get("/app/slow").header("host", "127.0.0.1");
+    let request = request.body(axum::body::Body::empty()).unwrap();
+    let response = tokio::spawn(service.call(request));
+    begun.notified().await;
+    let mut drained = tokio::spawn(handle.drain());
+    let early = timeout(Duration::from_millis(300), &mut drained).await;
+    assert!(early.is_err(), "it waits for the request");
+    release.notify_one();
+    assert_eq!(response.await.unwrap().unwrap().status(), 200);
+    drained.await.unwrap().unwrap();
+    assert!(ended_first.load(Ordering::SeqCst));
 }

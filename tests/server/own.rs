@@ -219,3 +219,17 @@ fn what_fails_at_the_start_or_at_the_end_is_told_with_the_exit_code() {
     let mut server = setup().env("STOP_FAILS", "1").start();
     assert_eq!(server.terminate().code(), Some(1));
 }
+
+#[test]
+fn a_second_signal_ends_a_program_that_hangs_at_its_end() {
+    let mut server = setup().env("STOP_HANGS", "1").start();
+    server.signal("TERM");
+    until("it does what it wanted at the end", || {
+        server.output().contains("hook STOP_FAILS")
+    });
+    server.signal("INT");
+    assert_eq!(server.wait().code(), Some(128 + 2));
+    until("it says why", || {
+        server.output().contains("stopping at once")
+    });
+}

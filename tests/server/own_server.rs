@@ -154,6 +154,9 @@ async fn hook(fails: &'static str) -> anyhow::Result<()> {
     if is_set(fails) {
         anyhow::bail!("{fails}, as wanted");
     }
+    if fails == "STOP_FAILS" && is_set("STOP_HANGS") {
+        std::future::pending::<()>().await;
+    }
     Ok(())
 }
 

@@ -12,8 +12,9 @@ use std::{
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use hyper::{Request, Response, body::Body as HttpBody};
+use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
 use super::{
@@ -38,6 +39,8 @@ pub struct Embedded {
     dispatcher: Arc<Dispatcher>,
     /// Another server bounds its connections.
     slots: Arc<Semaphore>,
+    /// Requests whose responses have not ended.
+    requests: Arc<Mutex<TaskTracker>>,
 }
 
 impl Embedded {
@@ -55,19 +58,25 @@ impl Embedded {
         Self {
             dispatcher: Arc::new(Dispatcher::new(shared)),
             slots,
+            requests: Arc::default(),
         }
     }
 
-    /// Waits for the ends of the connections that speak another protocol, as long as the last
-    /// responses may take.
+    /// Waits for the ends of the requests that are here now, those of the program's own routes among them, and
+    /// of the connections that speak another protocol, as long as the last responses may take.
     pub(crate) async fn ended(&self) {
         let shared = self.dispatcher.shared();
         shared.sockets.close();
+        // Those that come later are not waited for: the program still listens.
+        let requests = std::mem::take(&mut *self.requests.lock());
+        requests.close();
         let limit = shared.options.last_responses;
-        timeout(limit, shared.sockets.wait()).await.ok();
+        let ended = async { tokio::join!(shared.sockets.wait(), requests.wait()) };
+        timeout(limit, ended).await.ok();
     }
 
     async fn respond(self, request: Request<RequestBody>) -> Response<ResponseBody> {
+        let open = self.requests.lock().token();
         let peer = request.extensions().get::<Peer>().copied();
         let activity = Activity::new();
         let progress = activity.progress().clone();
@@ -81,7 +90,7 @@ impl Embedded {
         };
         let stall = self.dispatcher.shared().options.stall_timeout;
         let Ok(response) = self.dispatcher.handle(connection, request).await;
-        response.map(|body| handover::in_time(body, progress, stall))
+        response.map(|body| handover::in_time(body, progress, stall, open))
     }
 }
 

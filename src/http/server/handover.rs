@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::{
     bodies::ResponseBody,
@@ -35,14 +36,25 @@ struct HandedOver {
 }
 
 /// The body, which breaks off when its client takes nothing of it for `stall`. Only the other server can
-/// close the connection, but memory and slots that the response has of this one are free then.
-pub fn in_time(mut body: Guarded, progress: Arc<Progress>, stall: Duration) -> ResponseBody {
+/// close the connection, but memory and slots that the response has of this one are free then. `open` is
+/// dropped at its end.
+pub fn in_time(
+    mut body: Guarded,
+    progress: Arc<Progress>,
+    stall: Duration,
+    open: TaskTrackerToken,
+) -> ResponseBody {
     let size = body.size_hint().exact();
     if size.is_some_and(|size| size <= SMALL) {
+        let body = body.map_frame(move |frame| {
+            let _ = &open;
+            frame
+        });
         return ResponseBody::of(body.boxed_unsync());
     }
     let (send, steps) = mpsc::channel(1);
     tokio::spawn(async move {
+        let _open = open;
         let passing = async {
             // A frame is asked for once the one before was taken.
             while let Ok(free) = send.reserve().await {
@@ -96,6 +108,8 @@ impl HttpBody for HandedOver {
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::task::TaskTracker;
+
     use super::*;
     use crate::http::server::{body, connection::Activity};
 
@@ -104,8 +118,9 @@ mod tests {
         let stall = Duration::from_secs(30);
         let progress = activity.progress().clone();
         let whole = body::full(vec![b'x'; bytes]);
+        let open = TaskTracker::new().token();
         let guarded = Guarded::new(whole, activity.enter(false), progress.clone(), stall);
-        (Box::pin(in_time(guarded, progress, stall)), activity)
+        (Box::pin(in_time(guarded, progress, stall, open)), activity)
     }
 
     #[tokio::test(start_paused = true)]
