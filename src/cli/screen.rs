@@ -1,10 +1,9 @@
 //! What commands write for people: lines that fit the terminal, colours where they are wanted, and
 //! nothing from a server that a terminal would take for a command.
 
-use std::{
-    fmt::Write as _,
-    io::{self, IsTerminal, Write},
-};
+use std::io::{self, IsTerminal, Write};
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Where a command writes.
 pub struct Screen {
@@ -77,20 +76,28 @@ fn clean(text: &str) -> String {
     text.chars().filter(is_shown).collect()
 }
 
-/// Each line of a text, cut to so many characters.
+/// Each line of a text, cut to so many columns. Most characters take one, those of Chinese, Japanese and
+/// Korean two, marks on others none.
 fn clip(text: &str, width: usize) -> String {
     let mut clipped = String::with_capacity(text.len());
     for (index, line) in text.split('\n').enumerate() {
         if index > 0 {
             clipped.push('\n');
         }
-        if line.chars().count() <= width {
+        if line.width() <= width {
             clipped.push_str(line);
-        } else {
-            let shown = line.chars().take(width.saturating_sub(1));
-            // Writing to a string never fails.
-            let _ = write!(clipped, "{}…", shown.collect::<String>());
+            continue;
         }
+        let mut left = width.saturating_sub(1);
+        for shown in line.chars() {
+            let columns = shown.width().unwrap_or(0);
+            if columns > left {
+                break;
+            }
+            left -= columns;
+            clipped.push(shown);
+        }
+        clipped.push('…');
     }
     clipped
 }
@@ -123,6 +130,10 @@ mod tests {
         assert_eq!(clip("abcdef\nab", 4), "abc…\nab");
         assert_eq!(clip("abcd", 4), "abcd");
         assert_eq!(clip("ab", 0), "…");
+        assert_eq!(clip("漢字かな", 8), "漢字かな");
+        assert_eq!(clip("漢字かな", 7), "漢字か…");
+        assert_eq!(clip("漢字かな", 6), "漢字…");
+        assert_eq!(clip("e\u{301}e\u{301}ee", 3), "e\u{301}e\u{301}…");
         assert_eq!(clean("a\x1b[31mb\u{7}\u{9b}c\n\td"), "a[31mbc\n\td");
     }
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use test_support::server::Setup;
+use test_support::{client::Client, server::Setup};
 
 /// Commands that are shown and not run, each with a reason in the text.
 const MARKED: usize = 4;
@@ -81,6 +81,70 @@ fn commands_of_the_guide_run_as_they_stand_there() {
         }
     }
     assert_eq!(marked, MARKED);
+}
+
+#[test]
+fn requests_of_the_readme_run_in_their_order_as_they_stand_there() {
+    let server = Setup::bundled().env("BACKSTITCH_MEMORY", "true").start();
+    let address = server.base_url().strip_prefix("http://").unwrap();
+    let client = Client::of(&server);
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let mut variables = String::new();
+    let mut printed = String::new();
+    for (_, block) in blocks(&readme, "sh") {
+        let block = block.join("\n");
+        if !block.contains("curl") {
+            continue;
+        }
+        let script = with_ids(&block, &client)
+            // This one goes on until somebody ends it.
+            .replace(
+                "curl -N localhost:2024/threads/$T/events",
+                "a_while localhost:2024/threads/$T/events",
+            )
+            .replace("localhost:2024", address);
+        let function = "a_while() { curl -N --max-time 2 \"$@\" || test $? = 28; }";
+        let output = Command::new("bash")
+            .args(["-euo", "pipefail", "-c"])
+            .arg(format!("{function}\n{variables}{script}"))
+            .current_dir(server.folder())
+            .output()
+            .unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        let is_right = output.status.success() && !shown.contains("\"detail\"");
+        assert!(is_right, "{script}\n{shown}\n{complaints}");
+        printed.push_str(&shown);
+        let set = block.lines().filter(|line| line.get(1..2) == Some("="));
+        variables.extend(set.flat_map(|line| [line, "\n"]));
+    }
+    for expected in ["__interrupt__", "Ada", "\"tools\""] {
+        assert!(printed.contains(expected), "{expected}: {printed}");
+    }
+}
+
+/// A block with ids of the first thread in place of what stands for them.
+fn with_ids(block: &str, client: &Client) -> String {
+    if !block.contains("<an id") {
+        return block.to_owned();
+    }
+    let thread = "/threads/0199aaaa-0000-7000-8000-000000000001";
+    let history = client.get(&format!("{thread}/history")).json();
+    let checkpoint = &history[0]["checkpoint"]["checkpoint_id"];
+    let messages = client.get(&format!("{thread}/messages")).json();
+    let messages = messages["messages"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{messages}"));
+    let ids: Vec<_> = messages
+        .iter()
+        .map(|one| one["id"].as_str().unwrap())
+        .collect();
+    let block = block.replace("<an id of the history>", checkpoint.as_str().unwrap());
+    // Before a message the conversation is taken back to, and another one is written after the first.
+    block
+        .replacen("<an id>", ids[2], 1)
+        .replacen("<an id>", ids[1], 1)
 }
 
 /// The programs of the side-by-side page, and the most lines of each.

@@ -13,6 +13,8 @@ use test_support::talk::until;
 mod chat;
 mod refusals;
 mod screens;
+#[cfg(unix)]
+mod terminal;
 
 /// A thread whose id is written as THREAD on screens.
 const THREAD: &str = "0199aaaa-0000-7000-8000-000000000001";

@@ -1,7 +1,7 @@
 //! Runs that fail, and what they leave.
 
 use super::*;
-use test_support::on_both_storages;
+use test_support::{on_both_storages, talk::until};
 
 on_both_storages!(
     an_input_that_is_no_object_fails_its_run,
@@ -117,4 +117,15 @@ fn a_failed_run_leaves_the_last_good_step(place: &Place) {
         scene.client.get(&format!("/threads/{thread}")).json()["status"],
         "idle"
     );
+}
+
+#[test]
+fn a_key_of_an_input_that_no_channel_has_is_told_in_the_log_with_what_was_meant() {
+    let server = Setup::bundled().env("BACKSTITCH_MEMORY", "true").start();
+    let input = json!({"mesages": [{"role": "user", "content": "Hello"}]});
+    let run = json!({"assistant_id": "chat", "input": input});
+    Client::of(&server).post("/runs/wait", &run);
+    until("the log names the channel", || {
+        server.output().contains("did you mean `messages`?")
+    });
 }
