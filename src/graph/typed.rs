@@ -130,7 +130,9 @@ impl<S: State> Graph<S> {
     /// are no nodes, and choosing anything else fails the node.
     ///
     /// Beside the state a route takes [`Config`](crate::extract::Config) and
-    /// [`Dep`](crate::extract::Dep), as nodes do; see [`Choose`].
+    /// [`Dep`](crate::extract::Dep), as nodes do; see [`Choose`]. A `fn` may return text that it borrows from
+    /// the state. For a closure the compiler cannot work that out ("lifetime may not live long enough"): let it
+    /// return a `String`, or make it a `fn`.
     ///
     /// ```
     /// use backstitch::prelude::*;
