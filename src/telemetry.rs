@@ -3,7 +3,12 @@
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    Layer,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 use crate::{config::LogFormat, trace};
 
@@ -39,8 +44,8 @@ pub enum Error {
 /// # Errors
 /// When the filter or the environment cannot be read, or a subscriber was set before.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
-    // Routine log lines of libraries are not for operators.
-    let filter = quiet(parse(filter)?);
+    // Spans of traces are no part of log lines.
+    let filter = parse(filter)?.with_target(trace::TARGET, LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(format == LogFormat::Text && io::stderr().is_terminal());
@@ -62,7 +67,7 @@ pub async fn flush() {
     otel::flush().await;
 }
 
-fn parse(filter: &str) -> Result<EnvFilter, Error> {
+fn parse(filter: &str) -> Result<Targets, Error> {
     // Python's name of the level, which LangGraph's server takes.
     let filter = if filter.eq_ignore_ascii_case("warning") {
         "warn"
@@ -74,23 +79,12 @@ fn parse(filter: &str) -> Result<EnvFilter, Error> {
         reason,
     };
     // A lone word that is no level would be taken for a module name and silence everything.
-    let is_level = filter
-        .parse::<tracing_subscriber::filter::LevelFilter>()
-        .is_ok();
+    let is_level = filter.parse::<LevelFilter>().is_ok();
     if !is_level && !filter.contains('=') && !filter.contains(',') {
         return Err(wrong("not a level".into()));
     }
-    EnvFilter::builder()
-        .parse(filter)
-        .map_err(|error| wrong(error.to_string()))
-}
-
-/// Adds to the filter that spans of traces are no part of log lines.
-fn quiet(filter: EnvFilter) -> EnvFilter {
-    match format!("{}=off", trace::TARGET).parse() {
-        Ok(directive) => filter.add_directive(directive),
-        Err(_) => filter,
-    }
+    let targets = filter.parse::<Targets>();
+    targets.map_err(|error| wrong(error.to_string()))
 }
 
 #[cfg(test)]

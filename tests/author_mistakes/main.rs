@@ -19,6 +19,7 @@ use std::{
 
 use serde_json::{Deserializer, Value};
 
+mod dockerfile;
 mod new_project;
 mod runs;
 

@@ -9,7 +9,7 @@ use std::{
 
 use test_support::{client::Client, programs, server::Setup};
 
-use super::library;
+use super::{dockerfile, library};
 
 fn new(folder: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(programs::bundled());
@@ -63,6 +63,21 @@ fn a_new_project_compiles_passes_its_test_and_serves_with_keys() {
         "{checkout}"
     );
 
+    // Cargo itself reads the manifest, outside of any workspace.
+    fs::copy("Cargo.lock", project.join("Cargo.lock")).unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    let tree = cargo.args(["tree", "--offline", "--depth", "1", "--prefix", "none"]);
+    let tree = tree.current_dir(&project).output().unwrap();
+    let complaint = text(&tree.stderr);
+    assert!(tree.status.success(), "{complaint}");
+    assert!(!complaint.contains("warning"), "{complaint}");
+    let tree = text(&tree.stdout);
+    assert!(
+        tree.contains("\nbackstitch v") && tree.contains("\ntokio v"),
+        "{tree}"
+    );
+    fs::create_dir(project.join("target")).unwrap();
+
     let (tests, server) = (folder.path().join("tests"), folder.path().join("server"));
     compile(&project, &["--test"], &tests);
     let tested = Command::new(&tests).output().unwrap();
@@ -72,19 +87,20 @@ fn a_new_project_compiles_passes_its_test_and_serves_with_keys() {
         "{report}"
     );
 
-    compile(&project, &[], &server);
+    let image = folder.path().join("image");
+    let built = dockerfile::build(&project, &image, |folder, program| {
+        // What `cargo build --release` does, against the libraries of this test.
+        assert!(!folder.join("target").exists(), "nothing was copied of it");
+        compile(folder, &[], program);
+    });
+    fs::copy(&built.program, &server).unwrap();
     let version = Command::new(&server).arg("--version").output().unwrap();
     assert_eq!(text(&version.stdout), "harbour-agent 0.1.0\n");
-    let dockerfile = fs::read_to_string(project.join("Dockerfile")).unwrap();
     let mut setup = Setup::program(&server);
-    let settings = dockerfile
-        .lines()
-        .find_map(|line| line.strip_prefix("ENV "));
-    for setting in settings.unwrap().split(' ') {
-        let (name, value) = setting.split_once('=').unwrap();
+    for (name, value) in built.settings {
         // A free port, and a folder of the test.
-        if !matches!(name, "PORT" | "BACKSTITCH_DATA") {
-            setup = setup.env(name, value);
+        if !matches!(&*name, "PORT" | "BACKSTITCH_DATA") {
+            setup = setup.env(&name, value);
         }
     }
     let (_, complaint) = setup.clone().refused();
