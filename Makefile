@@ -19,7 +19,7 @@ tools:
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || { echo "missing: a C compiler, which builds SQLite. Install one (Debian, Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc; macOS: xcode-select --install)."; exit 1; } >&2
 
 run: tools ## start the server with demo graphs on SQLite (ARGS="--port 3000" adds flags)
-	@[[ -x "$${CARGO_TARGET_DIR:-target}/debug/backstitch" ]] || echo "The first build compiles about 300 crates and takes some minutes; later ones take seconds." >&2
+	@[[ -x "$${CARGO_TARGET_DIR:-target}/debug/backstitch" ]] || echo "The first build compiles about 250 crates and takes some minutes; later ones take seconds." >&2
 	@exec $(CARGO) run --bin backstitch -- serve $(ARGS)
 
 # Most tests wait for servers and databases most of the time, so that more of them than there are
@@ -66,7 +66,7 @@ deny:
 	fi
 
 bench: tools ## measure durable supersteps through the server against the databases alone
-	$(CARGO) build --release --example bench --example bench_server
+	$(CARGO) build --release --features allocator --example bench --example bench_server
 	@dir=$${TMPDIR:-/tmp}/backstitch-bench-$$(id -u); \
 	trap 'bash tests/support/postgres.sh stop "$$dir"' EXIT; \
 	url=$${TEST_DATABASE_URL:-$$(POSTGRES_DURABLE=1 bash tests/support/postgres.sh start "$$dir")}; \

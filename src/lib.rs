@@ -90,7 +90,7 @@
 //! | `postgres` | yes | the storage in a Postgres database: [`Local::postgres`], servers with `DATABASE_URL` |
 //! | `openai` | yes | the client of chat models and embeddings that speak OpenAI's protocol |
 //! | `models` | yes | chat models and embeddings of Anthropic, Google and Ollama besides |
-//! | `allocator` | yes | jemalloc as the allocator of the program; off if the program has an allocator of its own |
+//! | `allocator` | no | jemalloc as the allocator of the program, which gives memory back after a burst: for servers in production |
 //! | `mcp` | no | tools of MCP servers |
 //! | `otel` | no | traces for OpenTelemetry; turns on `server` |
 //!

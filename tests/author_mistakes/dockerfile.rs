@@ -14,7 +14,7 @@ pub struct Image {
 }
 
 /// Carries out the Dockerfile of a project. `cargo` makes the program of a folder, as
-/// `cargo build --release` would.
+/// `cargo build --release` does.
 pub fn build(project: &Path, image: &Path, cargo: impl Fn(&Path, &Path)) -> Image {
     let text = fs::read_to_string(project.join("Dockerfile")).unwrap();
     let stages = text.matches("FROM ").count();
@@ -44,7 +44,8 @@ pub fn build(project: &Path, image: &Path, cargo: impl Fn(&Path, &Path)) -> Imag
             ("COPY", ["--from=backstitch", ".", path]) => {
                 assert!(Path::new(path).is_absolute(), "{line}");
             }
-            ("RUN", ["cargo", "build", "--release"]) => {
+            ("RUN", ["cargo", "build", "--release", "--features", feature]) => {
+                assert!(features(&work).contains_key(*feature), "{line}");
                 let folder = work.join("target/release");
                 let made = image.join("made");
                 cargo(&work, &made);
@@ -79,10 +80,18 @@ fn within(image: &Path, stage: usize, path: &str) -> PathBuf {
     image.join(stage.to_string()).join(path)
 }
 
-fn package(folder: &Path) -> String {
+fn manifest(folder: &Path) -> toml::Table {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-    let manifest: toml::Table = manifest.parse().unwrap();
+    manifest.parse().unwrap()
+}
+
+fn package(folder: &Path) -> String {
+    let manifest = manifest(folder);
     manifest["package"]["name"].as_str().unwrap().to_owned()
+}
+
+fn features(folder: &Path) -> toml::Table {
+    manifest(folder)["features"].as_table().unwrap().clone()
 }
 
 /// What .dockerignore leaves out, each a file or a folder of the project.

@@ -66,7 +66,15 @@ fn a_new_project_compiles_passes_its_test_and_serves_with_keys() {
     // Cargo itself reads the manifest, outside of any workspace.
     fs::copy("Cargo.lock", project.join("Cargo.lock")).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    let tree = cargo.args(["tree", "--offline", "--depth", "1", "--prefix", "none"]);
+    let tree = cargo.args([
+        "tree",
+        "--offline",
+        "--all-features",
+        "--depth",
+        "1",
+        "--prefix",
+        "none",
+    ]);
     let tree = tree.current_dir(&project).output().unwrap();
     let complaint = text(&tree.stderr);
     assert!(tree.status.success(), "{complaint}");
