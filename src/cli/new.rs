@@ -143,7 +143,10 @@ pub(super) fn run(options: &Options, screen: &mut Screen) -> anyhow::Result<()> 
             .replace("{build}", &build)
             .replace("{name}", name)
     };
-    write(&folder, fill)
+    // The versions that the library is tested with. Cargo takes out what the project does not need.
+    let lock = Path::new(CHECKOUT).join("Cargo.lock");
+    let lock = Some(lock).filter(|lock| options.git.is_none() && lock.is_file());
+    write(&folder, lock.as_deref(), fill)
         .with_context(|| format!("cannot write the project {}", folder.display()))?;
     screen.line(&format!(
         "made {}; next:\n  cd {}\n  cargo test\n  cargo run\n  cargo run -- chat",
@@ -154,7 +157,7 @@ pub(super) fn run(options: &Options, screen: &mut Screen) -> anyhow::Result<()> 
 }
 
 /// Writes all files beside the folder and then moves them there at once.
-fn write(folder: &Path, fill: impl Fn(&str) -> String) -> io::Result<()> {
+fn write(folder: &Path, lock: Option<&Path>, fill: impl Fn(&str) -> String) -> io::Result<()> {
     let parent = folder.parent().unwrap_or(Path::new("/"));
     let draft = tempfile::Builder::new()
         .prefix(".backstitch-new-")
@@ -166,6 +169,9 @@ fn write(folder: &Path, fill: impl Fn(&str) -> String) -> io::Result<()> {
             fs::create_dir_all(inside)?;
         }
         fs::write(file, fill(text))?;
+    }
+    if let Some(lock) = lock {
+        fs::copy(lock, project.join("Cargo.lock"))?;
     }
     fs::rename(project, folder)
 }
