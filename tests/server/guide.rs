@@ -138,7 +138,7 @@ fn with_ids(block: &str, client: &Client) -> String {
         .unwrap_or_else(|| panic!("{messages}"));
     let ids: Vec<_> = messages
         .iter()
-        .map(|one| one["id"].as_str().unwrap())
+        .map(|one| one["message_id"].as_str().unwrap())
         .collect();
     let block = block.replace("<an id of the history>", checkpoint.as_str().unwrap());
     // Before a message the conversation is taken back to, and another one is written after the first.

@@ -86,7 +86,7 @@ fn lines_fit_a_narrow_terminal_also_where_characters_take_two_columns() {
         command
     };
     let whole = in_terminal(&mut tree(), 80);
-    assert_eq!(whole, "#1 user: 漢字かな交じり文で長く書く\r\n");
+    assert_eq!(whole, "#1 user: 漢字かな交じり文で長く書く  [main*]\r\n");
     // Nine columns are taken before the message, and one by the mark of what is missing.
     let narrow = in_terminal(&mut tree(), 20);
     assert_eq!(narrow, "#1 user: 漢字かな交…\r\n");
