@@ -47,7 +47,7 @@ check: tools deny ## check format, lints, documentation, public surface and depe
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	@for features in "" sqlite postgres openai mcp otel; do \
+	@for features in "" sqlite postgres openai models mcp otel; do \
 		echo "the library with the features: $${features:-none}"; \
 		$(CARGO) clippy --quiet --lib --no-default-features --features "$$features" -- -D warnings; \
 	done
