@@ -22,7 +22,8 @@
 //! # Ok::<_, backstitch::graph::Invalid>(())
 //! ```
 //!
-//! The graph has the nodes `model` and `tools`, `approval` and `summary` if they are set up, and the author's hooks.
+//! The graph has the nodes `model` and `tools`, `approval` and `summary` if they are set up, `limit` if a limit of tools
+//! fails the run, and the author's hooks.
 //! It behaves as the agent of LangChain (`create_agent`) does: the interrupts of approvals have the form that front
 //! ends know, and the state has the channels of the same names.
 
@@ -40,6 +41,7 @@ mod build;
 mod hand_off;
 mod hooks;
 mod limits;
+mod memory;
 mod model;
 mod progress;
 mod response;
@@ -50,6 +52,7 @@ pub use approval::{Decision, Review};
 pub use hand_off::hand_off;
 pub use hooks::Next;
 pub use limits::Limit;
+pub use memory::Memory;
 pub use model::Prompt;
 pub use progress::{AgentState, Jump};
 pub use summary::Summary;

@@ -36,7 +36,7 @@ mod pieces;
 #[cfg(feature = "models")]
 pub mod providers;
 mod recorder;
-#[cfg(all(test, feature = "openai", feature = "server"))]
+#[cfg(all(test, feature = "openai"))]
 mod replay;
 mod resilient;
 #[cfg(feature = "openai")]

@@ -6,14 +6,14 @@ use super::{
     Agent, Jump,
     approval::{Approval, EDITED},
     limits,
-    model::ModelStep,
+    model::{LimitStep, ModelStep},
     progress::{Progress, Step},
     response::{RESPONSE, Response},
     tools::{AgentTools, ToolsStep},
 };
 use crate::{
     extract::Ctx,
-    graph::{Compiled, END, Graph, Invalid, NodeOpts, Problem, START},
+    graph::{Compiled, END, Graph, Invalid, NodeOpts, Problem, Retry, START},
     llm::Tool,
     state::{Channel, State, Target, goto, merge},
     value::Map,
@@ -23,6 +23,7 @@ const MODEL: &str = "model";
 const TOOLS: &str = "tools";
 const APPROVAL: &str = "approval";
 const SUMMARY: &str = "summary";
+const LIMIT: &str = "limit";
 
 /// What the routes have to know.
 #[derive(Clone)]
@@ -49,6 +50,8 @@ impl<S: State> Agent<S> {
         let problems = self.problems();
         let channels = self.channels();
         let response = self.response.map(Arc::new);
+        // In a node of its own: what fails in the model's node may be retried there, with another call of the model.
+        let limited_later = self.tool_calls.iter().any(|(_, limit)| limit.fails());
         let step = Arc::new(ModelStep {
             model: self.model,
             options: self.options,
@@ -57,7 +60,11 @@ impl<S: State> Agent<S> {
             response: response.clone(),
             corrections: self.corrections,
             model_calls: self.model_calls,
-            tool_calls: self.tool_calls,
+            tool_calls: if limited_later {
+                Vec::new()
+            } else {
+                self.tool_calls.clone()
+            },
             last_messages: self.last_messages,
             name: self.name,
         });
@@ -101,6 +108,15 @@ impl<S: State> Agent<S> {
             graph = routes.after_tools(graph);
         }
         let mut after_model = self.after_model;
+        if limited_later {
+            let limit = Arc::new(LimitStep {
+                limits: self.tool_calls,
+                response: routes.response.clone(),
+            });
+            let node = move |ctx: Ctx| limit.clone().run(ctx);
+            graph = graph.node_with(LIMIT, node, NodeOpts::new().retry(Retry::times(1)));
+            after_model.insert(0, LIMIT.into());
+        }
         if !self.reviews.is_empty() {
             let approval = Arc::new(Approval {
                 reviews: self.reviews.into_iter().collect::<BTreeMap<_, _>>(),

@@ -80,6 +80,11 @@ impl Limit {
         self
     }
 
+    /// Whether a call beyond it fails the run.
+    pub(super) fn fails(&self) -> bool {
+        self.exceeded == Exceeded::Fail
+    }
+
     fn allows(&self, in_run: u64, in_thread: u64) -> bool {
         self.run.is_none_or(|most| in_run <= most)
             && self.thread.is_none_or(|most| in_thread <= most)

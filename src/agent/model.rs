@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::{
     hooks::{JUMP, jumped},
-    limits::{self, Limit},
+    limits::{self, Checked, Limit},
     progress::{Jump, Progress, unusable_replies},
     response::{RESPONSE, Response},
 };
@@ -136,14 +136,37 @@ impl ModelStep {
         };
         let calls: Vec<ToolCall> = calls.into_iter().filter(of_tools).collect();
         let checked = limits::check_tools(&self.tool_calls, state, &calls)?;
-        output.writes.extend(checked.counts);
-        messages.extend(checked.messages);
         messages.insert(0, reply);
-        if checked.ends {
-            return Ok(ending(output, messages));
-        }
-        write_messages(&mut output, messages);
-        Ok(output)
+        Ok(with_checked(output, messages, checked))
+    }
+}
+
+/// The output with what the limits make of the calls.
+fn with_checked(mut output: Output, mut messages: Vec<Message>, checked: Checked) -> Output {
+    output.writes.extend(checked.counts);
+    messages.extend(checked.messages);
+    if checked.ends {
+        return ending(output, messages);
+    }
+    write_messages(&mut output, messages);
+    output
+}
+
+/// The node that checks limits of tools, if one of them fails the run: the reply of the model is stored before it, so
+/// that a retry of the model's node does not call the model anew.
+pub(super) struct LimitStep {
+    pub limits: Vec<(Option<Arc<str>>, Limit)>,
+    /// The tool by which the model returns a response: its calls do not count.
+    pub response: Option<Arc<str>>,
+}
+
+impl LimitStep {
+    pub async fn run(self: Arc<Self>, ctx: Ctx) -> anyhow::Result<Output> {
+        let state = ctx.input().as_map().cloned().unwrap_or_default();
+        let mut calls = Progress::from_task(&ctx)?.pending_calls();
+        calls.retain(|call| Some(&call.name) != self.response.as_ref());
+        let checked = limits::check_tools(&self.limits, &state, &calls)?;
+        Ok(with_checked(Output::default(), vec![], checked))
     }
 }
 

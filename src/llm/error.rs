@@ -89,6 +89,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// How long the server wants to be left alone.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
     /// Whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         match self {

@@ -58,16 +58,14 @@ impl Client {
         let config = OpenAIConfig::new()
             .with_api_base(base.trim_end_matches('/'))
             .with_api_key(key);
-        let client = Self {
+        Ok(Self {
             client: async_openai::Client::build(http.clone(), config),
             http,
             base,
             model: model.into(),
             limits: Limits::default(),
             schemas: None,
-        };
-        let bytes = client.limits.bytes;
-        Ok(client.reply_bytes(bytes))
+        })
     }
 
     /// How long the model may be silent before the call fails; by default five minutes, since some think for long.
@@ -81,13 +79,6 @@ impl Client {
     #[must_use]
     pub fn reply_bytes(mut self, bytes: usize) -> Self {
         self.limits.bytes = bytes;
-        let transport = transport::Transport {
-            http: self.http.clone(),
-            base: self.base.clone(),
-            // Around a piece of a reply there is what the protocol says about it.
-            most: bytes.saturating_add(1 << 20),
-        };
-        self.client = self.client.with_http_service(transport);
         self
     }
 
@@ -114,6 +105,15 @@ impl Client {
     /// Whether the environment names a server or a key.
     pub fn is_configured() -> bool {
         set("OPENAI_API_KEY").is_some() || set("OPENAI_BASE_URL").is_some()
+    }
+
+    /// The client for one call, and its transport.
+    fn for_call(&self) -> (async_openai::Client<OpenAIConfig>, transport::Transport) {
+        // Around a piece of a reply there is what the protocol says about it.
+        let most = self.limits.bytes.saturating_add(1 << 20);
+        let transport = transport::Transport::new(&self.http, &self.base, most);
+        let client = self.client.clone().with_http_service(transport.clone());
+        (client, transport)
     }
 
     /// The model that it calls.
@@ -148,7 +148,8 @@ impl ChatModel for Client {
         let traceparent = trace::traceparent();
         Box::pin(async_stream::try_stream! {
             let (base, limits) = (&*this.base, this.limits);
-            let mut chat = this.client.chat();
+            let (client, transport) = this.for_call();
+            let mut chat = client.chat();
             if let Some(header) = traceparent {
                 chat = chat.header("traceparent", &*header).map_err(|error| failed(base, error))?;
             }
@@ -158,7 +159,7 @@ impl ChatModel for Client {
             let mut reply = reply::Reply::default();
             let mut meter = limits.meter(this.base.clone());
             while let Some(event) = limits.next(base, &mut events).await? {
-                let event = event.map_err(|error| failed(base, error))?;
+                let event = event.map_err(|error| transport.too_long(base).unwrap_or_else(|| failed(base, error)))?;
                 for piece in reply.pieces(base, event)? {
                     meter.count(&piece)?;
                     yield piece;

@@ -113,19 +113,37 @@ mod tests {
         let path = folder.path().join("conversation.jsonl");
         let replies = [
             Message::ai("Let me see.").calling("weather", value!({"city": "Oslo"})),
-            Message::ai("Warm."),
+            Message::ai(value!([
+                {"type": "reasoning", "reasoning": "Is it warm?", "index": 0, "extras": {"signature": "s"}},
+                {"type": "image", "url": "https://x/y.png"},
+                {"type": "text", "text": "It is warm.", "index": 1},
+            ]))
+            .with_name("weather")
+            .with_field("usage_metadata", value!({"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}))
+            .with_field("response_metadata", value!({"model_name": "tiny", "finish_reason": "stop"}))
+            .with_field("additional_kwargs", value!({"extra": true})),
+            Message::ai("").with_field(
+                "invalid_tool_calls",
+                value!([{"name": "weather", "args": "{oops", "id": "c1"}]),
+            ),
         ];
+        let originals = replies.clone();
         let recorder = Recorder::new(ScriptedModel::in_turn(replies.map(Into::into)), &path);
         let options = CallOptions::new();
         let mut first = Vec::new();
-        for _ in 0..2 {
+        for _ in 0..3 {
             first.push(
                 complete(&recorder, &[], &[], &options)
                     .await
                     .expect("scripted"),
             );
         }
-        let repeated = ScriptedModel::recorded(&path).expect("two messages");
+        assert_eq!(first[1], originals[1], "with usage and parts");
+        assert_eq!(
+            first[2].get("invalid_tool_calls").expect("the call")[0]["args"],
+            "{oops"
+        );
+        let repeated = ScriptedModel::recorded(&path).expect("three messages");
         for message in first {
             let reply = complete(&repeated, &[], &[], &options)
                 .await

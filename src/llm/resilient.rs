@@ -12,6 +12,29 @@ use crate::message::Message;
 /// The longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// Repeats what fails in a way that may pass: three attempts, with waits that fit into the time that embeddings have.
+#[cfg(feature = "openai")]
+pub(super) async fn repeated<T, Fut>(attempt: impl Fn() -> Fut) -> Result<T, Error>
+where
+    Fut: Future<Output = Result<T, Error>>,
+{
+    const WAIT: Duration = Duration::from_secs(5);
+    let mut wait = Duration::from_millis(300);
+    for _ in 0..2 {
+        let error = match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let pause = wait.max(error.retry_after().unwrap_or_default());
+        if !error.is_transient() || pause > WAIT {
+            return Err(error);
+        }
+        tokio::time::sleep(pause).await;
+        wait *= 2;
+    }
+    attempt().await
+}
+
 /// Calls a model again when it fails, then the next one. Nothing of an attempt that failed reaches a client: once a
 /// reply has begun, its error is the error of the call.
 ///
@@ -85,10 +108,7 @@ fn is_transient(error: &anyhow::Error) -> bool {
 
 /// How long the server wants to be left alone.
 fn retry_after(error: &anyhow::Error) -> Option<Duration> {
-    match error.downcast_ref() {
-        Some(Error::Refused { retry_after, .. }) => *retry_after,
-        _ => None,
-    }
+    error.downcast_ref().and_then(Error::retry_after)
 }
 
 impl ChatModel for Fallback {

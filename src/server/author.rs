@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 #[cfg(feature = "openai")]
-use crate::llm::openai;
+use crate::llm::{Embeddings, embedding_model, openai};
 use crate::{
     assistants::{self, Factory, Source},
     config::Settings,
@@ -19,6 +19,24 @@ pub(super) struct Author {
     pub(super) embedder: Option<store::Embedder>,
 }
 
+/// The embedding model of a name: with the address and the key of the settings, unless it names another provider. Names
+/// of models at servers of one's own may have colons too.
+#[cfg(feature = "openai")]
+fn embeddings(settings: &Settings, name: &str) -> anyhow::Result<Arc<dyn Embeddings>> {
+    if ["gemini:", "ollama:", "anthropic:"]
+        .iter()
+        .any(|provider| name.starts_with(provider))
+    {
+        return Ok(embedding_model(name)?);
+    }
+    let base = settings.openai_base_url.as_deref();
+    let base = base.unwrap_or(openai::DEFAULT_BASE);
+    let key = settings.openai_api_key.as_ref();
+    let key = key.map_or("", |key| key.reveal());
+    let name = name.strip_prefix("openai:").unwrap_or(name);
+    Ok(Arc::new(openai::EmbeddingModel::new(base, key, name)?))
+}
+
 impl Author {
     /// Puts the embedding model of the settings in place of the author's.
     pub(super) fn with_embeddings(mut self, settings: &Settings) -> anyhow::Result<Self> {
@@ -27,15 +45,9 @@ impl Author {
         };
         #[cfg(feature = "openai")]
         {
-            let base = settings.openai_base_url.as_deref();
-            let key = settings
-                .openai_api_key
-                .as_ref()
-                .map_or("", |key| key.reveal());
-            let base = base.unwrap_or(openai::DEFAULT_BASE);
-            let model = openai::EmbeddingModel::new(base, key, model.as_str())?;
+            let model = embeddings(settings, model)?;
             let fields = settings.embedding_fields.clone();
-            self.embedder = Some(store::Embedder::new(Arc::new(model), fields));
+            self.embedder = Some(store::Embedder::new(model, fields));
             Ok(self)
         }
         #[cfg(not(feature = "openai"))]

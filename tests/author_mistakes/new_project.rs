@@ -128,6 +128,41 @@ fn a_new_project_compiles_passes_its_test_and_serves_with_keys() {
 }
 
 #[test]
+fn tools_and_states_compile_with_nothing_but_the_library() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("src")).unwrap();
+    let program = r##"
+        /// Books a table.
+        #[backstitch::prelude::tool]
+        async fn book(people: u32, #[doc = "When."] at: Option<String>) -> backstitch::Result<String> {
+            Ok(format!("{people} at {at:?}"))
+        }
+
+        /// A stay.
+        #[backstitch::prelude::data]
+        struct Stay {
+            nights: u32,
+        }
+
+        #[backstitch::prelude::tool]
+        async fn stay(stay: Stay) -> u32 {
+            stay.nights
+        }
+
+        fn main() {
+            let (book, stay) = (book(), stay());
+            println!("{} {}", book.description(), book.parameters()["required"]);
+            println!("{}", stay.parameters()["required"]);
+        }
+    "##;
+    fs::write(folder.path().join("src/main.rs"), program).unwrap();
+    let binary = folder.path().join("program");
+    compile(folder.path(), &[], &binary);
+    let shown = text(&Command::new(&binary).output().unwrap().stdout);
+    assert_eq!(shown, "Books a table. [\"people\"]\n[\"stay\"]\n");
+}
+
+#[test]
 fn a_repository_of_the_library_takes_the_place_of_the_checkout() {
     let folder = tempfile::tempdir().unwrap();
     let url = "https://git.example/\"back\"stitch";

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Client, Error, failed};
-use crate::llm::Embeddings;
+use crate::llm::{Embeddings, resilient::repeated};
 
 /// An embedding model at an OpenAI-compatible server.
 pub struct EmbeddingModel {
@@ -36,21 +36,25 @@ impl Embeddings for EmbeddingModel {
     }
 
     async fn embed(&self, texts: Vec<String>) -> anyhow::Result<Vec<Vec<f32>>> {
-        let Client {
-            client,
-            base,
-            model,
-            limits,
-            ..
-        } = &self.client;
-        let request = json!({"model": &**model, "input": texts, "encoding_format": "float"});
-        let embeddings = client.embeddings();
-        let call = embeddings.create_byot::<_, Embedded>(request);
-        let made = limits.within(base, call).await?;
-        let mut made = made.map_err(|error| failed(base, error))?.data;
+        let mut made = repeated(|| self.call(&texts)).await?.data;
         made.sort_by_key(|embedding| embedding.index);
         let vectors = made.into_iter().map(|embedding| embedding.embedding);
         Ok(vectors.collect())
+    }
+}
+
+impl EmbeddingModel {
+    async fn call(&self, texts: &[String]) -> Result<Embedded, Error> {
+        let (base, limits) = (self.client.base(), self.client.limits);
+        let model = self.client.model();
+        let request = json!({"model": model, "input": texts, "encoding_format": "float"});
+        let (client, transport) = self.client.for_call();
+        let embeddings = client.embeddings();
+        let call = embeddings.create_byot::<_, Embedded>(request);
+        limits.within(base, call).await?.map_err(|error| {
+            let too_long = transport.too_long(base);
+            too_long.unwrap_or_else(|| failed(base, error))
+        })
     }
 }
 

@@ -259,3 +259,7 @@ async fn a_message_without_a_form_is_named_before_anything_is_sent() {
     );
     assert!(server.received.lock().is_empty());
 }
+
+#[cfg(feature = "sqlite")]
+mod agents;
+mod bounds;

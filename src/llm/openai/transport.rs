@@ -1,7 +1,10 @@
 //! Sends requests to a server, reads why it refuses one, and bounds the events that it sends back.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -21,10 +24,34 @@ const REFUSAL: usize = 64 << 10;
 /// and passes on neither how long to wait nor the text of a page.
 #[derive(Clone)]
 pub(super) struct Transport {
-    pub http: reqwest::Client,
-    pub base: Arc<str>,
+    http: reqwest::Client,
+    base: Arc<str>,
     /// Most bytes of an event, or of a reply that is no stream.
-    pub most: usize,
+    most: usize,
+    /// There were more: the error of a body loses its cause on the way through the library.
+    exceeded: Arc<AtomicBool>,
+}
+
+impl Transport {
+    /// The transport of one call.
+    pub fn new(http: &reqwest::Client, base: &Arc<str>, most: usize) -> Self {
+        Self {
+            http: http.clone(),
+            base: base.clone(),
+            most,
+            exceeded: Arc::default(),
+        }
+    }
+
+    /// The error of a reply that was too long.
+    pub fn too_long(&self, base: &str) -> Option<Error> {
+        self.exceeded
+            .load(Ordering::Relaxed)
+            .then(|| Error::TooLong {
+                at: base.to_owned(),
+                most: self.most,
+            })
+    }
 }
 
 impl Service<HttpRequestFactory> for Transport {
@@ -42,7 +69,7 @@ impl Service<HttpRequestFactory> for Transport {
             let request = request.build().await?;
             let response = this.http.execute(request).await?;
             if response.status().is_success() {
-                Ok(bounded(response, this.most))
+                Ok(this.bounded(response))
             } else {
                 let refusal = refusal(&this.base, response).await;
                 Err(OpenAIError::Boxed(Box::new(refusal)))
@@ -72,28 +99,30 @@ async fn refusal(base: &str, response: Response) -> Error {
     }
 }
 
-/// The response, with an error as soon as an event of it is longer than it may be: the library reads an event whole.
-fn bounded(response: Response, most: usize) -> Response {
-    let (status, headers) = (response.status(), response.headers().clone());
-    let mut event = Event {
-        bytes: 0,
-        ended: false,
-    };
-    let body = response
-        .bytes_stream()
-        .map_err(std::io::Error::other)
-        .map(move |bytes| {
-            let bytes: Bytes = bytes?;
-            if event.longest_with(&bytes) > most {
-                let text = format!("an event of the reply is longer than {most} bytes");
-                return Err(std::io::Error::other(text));
-            }
-            Ok(bytes)
-        });
-    let mut out = http::Response::new(Body::wrap_stream(body));
-    *out.status_mut() = status;
-    *out.headers_mut() = headers;
-    out.into()
+impl Transport {
+    /// The response, with an error as soon as an event of it is longer than it may be: the library reads an event whole.
+    fn bounded(self, response: Response) -> Response {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let mut event = Event {
+            bytes: 0,
+            ended: false,
+        };
+        let body = response
+            .bytes_stream()
+            .map_err(std::io::Error::other)
+            .map(move |bytes| {
+                let bytes: Bytes = bytes?;
+                if event.longest_with(&bytes) > self.most {
+                    self.exceeded.store(true, Ordering::Relaxed);
+                    return Err(std::io::Error::other("an event is too long"));
+                }
+                Ok(bytes)
+            });
+        let mut out = http::Response::new(Body::wrap_stream(body));
+        *out.status_mut() = status;
+        *out.headers_mut() = headers;
+        out.into()
+    }
 }
 
 /// How long the event is that comes in. An empty line ends it.

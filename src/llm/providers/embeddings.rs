@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use genai::embed::EmbedRequest;
 
 use super::{Client, Error, failure};
-use crate::llm::Embeddings;
+use crate::llm::{Embeddings, resilient::repeated};
 
 /// Most texts in one request: what Gemini takes.
 const MOST_TEXTS: usize = 100;
@@ -39,14 +39,17 @@ impl Embeddings for EmbeddingModel {
     async fn embed(&self, texts: Vec<String>) -> anyhow::Result<Vec<Vec<f32>>> {
         let mut out = Vec::with_capacity(texts.len());
         for some in texts.chunks(MOST_TEXTS) {
-            let request = EmbedRequest::new_batch(some.to_vec());
-            let call = self
-                .client
-                .client
-                .exec_embed(self.client.target(), request, None);
             let base = self.client.base();
-            let made = self.client.limits.within(base, call).await?;
-            let made = made.map_err(|error| failure::error(base, &error))?;
+            let made = repeated(|| async {
+                let request = EmbedRequest::new_batch(some.to_vec());
+                let call = self
+                    .client
+                    .client
+                    .exec_embed(self.client.target(), request, None);
+                let made = self.client.limits.within(base, call).await?;
+                made.map_err(|error| failure::error(base, &error))
+            })
+            .await?;
             if made.embeddings.len() != some.len() {
                 let reason = format!("{} vectors of {} texts", made.embeddings.len(), some.len());
                 let at = base.to_owned();

@@ -17,6 +17,51 @@ fn refused(status: u16) -> Reply {
     })
 }
 
+fn patient(status: u16, seconds: u64) -> Reply {
+    Reply::failing(Error::Refused {
+        at: "test".to_owned(),
+        status,
+        reason: "busy".to_owned(),
+        retry_after: Some(Duration::from_secs(seconds)),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_left_alone_for_as_long_as_it_wants() {
+    let model = ScriptedModel::in_turn([patient(429, 7), Message::ai("hello").into()]);
+    let begin = Instant::now();
+    let reply = text(&Fallback::new(model)).await.expect("the second");
+    assert_eq!(reply, "hello");
+    assert_eq!(begin.elapsed(), Duration::from_secs(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_longer_than_the_limit() {
+    let model = || ScriptedModel::in_turn([patient(429, 61), Message::ai("late").into()]);
+    let begin = Instant::now();
+    let error = text(&Fallback::new(model()))
+        .await
+        .expect_err("a minute at most");
+    assert!(format!("{error:#}").contains("429"), "{error:#}");
+    let other = ScriptedModel::in_turn([Message::ai("other").into()]);
+    let reply = text(&Fallback::new(model()).or(other))
+        .await
+        .expect("the other");
+    assert_eq!(reply, "other");
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    let patient = Fallback::new(model()).within(Duration::from_secs(100));
+    assert_eq!(text(&patient).await.expect("the second"), "late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_repeats_is_not_repeated_by_the_one_around_it() {
+    let model = ScriptedModel::in_turn([refused(503), refused(503), Message::ai("x").into()]);
+    let inner = Fallback::new(model).attempts(2);
+    let other = ScriptedModel::in_turn([Message::ai("other").into()]);
+    let both = Fallback::new(inner).or(other);
+    assert_eq!(text(&both).await.expect("the other"), "other");
+}
+
 async fn text(model: &impl ChatModel) -> anyhow::Result<String> {
     Ok(complete(model, &[], &[], &CallOptions::new()).await?.text())
 }

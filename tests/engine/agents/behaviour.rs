@@ -1,8 +1,11 @@
 //! What the agent does with replies that cannot be used, decisions that do not fit, and mistakes of its author.
 
+use std::time::Duration;
+
 use backstitch::{
     RunOptions,
     agent::{Limit, Review, agent},
+    graph::{NodeOpts, Retry},
     llm::{CallOptions, ToolChoice},
     message::{AiChunk, ToolCallChunk},
     prelude::*,
@@ -311,6 +314,29 @@ async fn a_limit_may_fail_the_run() {
         error.contains("limit of calls of the model is reached: 1 in this run"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_limit_of_tools_that_fails_the_run_does_not_call_the_model_twice() {
+    let model = Recorder::replying([
+        calling("fail", r#"{"reason": "x"}"#, "c1"),
+        calling("fail", r#"{"reason": "y"}"#, "c2"),
+        says("never"),
+    ]);
+    let calls = model.clone();
+    let graph = agent(model)
+        .tools([fail()])
+        .model_opts(NodeOpts::new().retry(Retry::times(3).every(Duration::from_millis(1))))
+        .limit_tool("fail", Limit::per_run(1).or_fail());
+    let graph = graph.build().unwrap();
+    assert!(graph.drawing(0).nodes.iter().any(|node| &**node == "limit"));
+    let done = run(&graph).await;
+    let error = done.result.unwrap_err().to_string();
+    assert!(
+        error.contains("limit of calls of `fail` is reached: 1 in this run"),
+        "{error}"
+    );
+    assert_eq!(calls.requests().len(), 2, "once a turn");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::receiver::{Received, Receiver, Reply};
 on_both_storages!(
     items_are_found_by_meaning_once_there_is_a_model,
     nodes_find_items_by_meaning,
+    the_model_may_be_one_of_another_provider,
 );
 
 /// What an OpenAI-compatible server responds with: how often each text has a letter.
@@ -35,6 +36,38 @@ fn letters(request: &Received) -> Value {
         .collect();
     json!({"object": "list", "data": data, "model": body["model"],
            "usage": {"prompt_tokens": 1, "total_tokens": 1}})
+}
+
+/// What Google responds with.
+fn letters_of_google(request: &Received) -> Value {
+    let body = request.body();
+    let requests = body["requests"].as_array().unwrap().iter();
+    let vector = |request: &Value| {
+        let text = request["content"]["parts"][0]["text"].as_str().unwrap();
+        ["a", "b", "."].map(|letter| text.matches(letter).count())
+    };
+    let vectors = requests.map(|request| json!({"values": vector(request)}));
+    json!({"embeddings": vectors.collect::<Vec<_>>()})
+}
+
+fn the_model_may_be_one_of_another_provider(place: &Place) {
+    let model = Receiver::replying(&[Reply::Json(letters_of_google)]);
+    let setup = Setup::example("reference_server")
+        .env("GEMINI_BASE_URL", model.url("google"))
+        .env("GEMINI_API_KEY", "secret")
+        .env("BACKSTITCH_EMBEDDING_MODEL", "gemini:gemini-embedding-001");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    for text in ["aaa.", "bbb."] {
+        stored(&client, &["n"], text, json!({"text": text}));
+    }
+    let found = search(&client, json!({"namespace_prefix": ["n"], "query": "b"}));
+    assert_eq!(found, ["bbb.", "aaa."]);
+    let first = &model.received()[0];
+    assert_eq!(
+        first.path,
+        "/google/v1beta/models/gemini-embedding-001:batchEmbedContents"
+    );
 }
 
 fn nodes_find_items_by_meaning(place: &Place) {

@@ -258,7 +258,9 @@ async fn a_stream_that_ends_early_is_an_error_wherever_it_ends() {
 #[tokio::test]
 async fn texts_become_vectors_in_their_order() {
     let body = json!({"embeddings": [{"values": [1.0, 0.0]}, {"values": [0.0, 2.0]}]});
-    let server = serve(vec![Recording::json(200, &body)]).await;
+    let busy = Recording::json(503, &json!({"error": {"message": "busy"}}));
+    let busy = busy.header("retry-after", "0");
+    let server = serve(vec![busy, Recording::json(200, &body)]).await;
     let model = Client::new(GEMINI, "secret", "gemini-embedding-001").expect("a client");
     let model = EmbeddingModel::new(model.at(&server.base)).expect("it has embeddings");
     let vectors = model
