@@ -1,5 +1,7 @@
 //! Searching and counting threads.
 
+mod orders;
+
 use super::{
     Error, Service,
     request::{Filter, Search, View},
@@ -92,7 +94,7 @@ impl Service {
         };
         let mut found = FoundThreads::default();
         if search.filter.values.is_empty() {
-            for row in self.shared.parts.tree.search(page).await? {
+            for row in self.rows(page).await? {
                 let room = BATCH_BYTES.saturating_sub(found.read);
                 found.push(self.measure_head(row, search.with_values, room).await?);
             }
@@ -125,7 +127,7 @@ impl Service {
         let mut room = BATCH_BYTES;
         let mut is_last = false;
         loop {
-            let rows = self.shared.parts.tree.search(page.clone()).await?;
+            let rows = self.rows(page.clone()).await?;
             match rows.last() {
                 Some(last) if rows.len() == page.limit => page.advance(last),
                 _ => is_last = true,

@@ -105,6 +105,26 @@ pub struct ThreadKey {
     pub id: ThreadId,
 }
 
+/// Most rows by which threads of a status are looked up. Where there are more, a page in the order of an index
+/// comes to its threads soon.
+pub const FEW: usize = 1000;
+
+impl ThreadFilter {
+    /// The status by which its threads may be looked up: one that most threads do not have.
+    pub fn rare_status(&self) -> Option<ThreadStatus> {
+        let status = self.status.filter(|status| *status != ThreadStatus::Idle);
+        status.filter(|_| self.ids.is_none())
+    }
+
+    /// The same among these threads.
+    pub fn among(&self, ids: Vec<ThreadId>) -> Self {
+        Self {
+            ids: Some(ids),
+            ..self.clone()
+        }
+    }
+}
+
 impl ThreadPage {
     /// Whether an index has the threads in this order, so that a page costs what it returns.
     pub fn is_in_order(&self) -> bool {

@@ -80,6 +80,14 @@ fn pages_of_many_threads_cost_what_they_return(place: &Place) {
         let time = shortest(|| assert_eq!(search(&client, &body).len(), 1));
         assert!(time < 50, "{sort_by} {sort_order}: {time} ms");
     }
+    for status in ["busy", "interrupted", "error"] {
+        let body = json!({"limit": 10, "status": status});
+        let time = shortest(|| assert!(search(&client, &body).len() <= 1));
+        println!("threads that are {status}: {time} ms");
+        assert!(time < 50, "{status}: {time} ms");
+        let count = shortest(|| drop(client.post("/threads/count", &body)));
+        assert!(count < 50, "{status}: {count} ms");
+    }
     assert_eq!(client.end_of(&newest, &run), "success");
     let first = search(
         &client,

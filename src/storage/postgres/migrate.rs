@@ -51,6 +51,7 @@ fn all() -> Vec<Migration> {
         "V040__pages_of_trees"
         "V041__log_of_principals"
         "V042__checkpoints_as_bytes"
+        "V043__branches_that_wait"
     }
 }
 

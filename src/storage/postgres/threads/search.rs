@@ -6,16 +6,18 @@ use uuid::Uuid;
 
 use super::{
     super::{
-        columns::{Json, Params, Time},
+        columns::{Json, Params, Time, column},
         connection::{Failure, prepare},
     },
     rows::thread_of,
 };
 use crate::{
+    checkpoint::Error,
+    id::ThreadId,
     time::Timestamp,
     tree::{
         Thread,
-        search::{SortBy, ThreadFilter, ThreadPage},
+        search::{FEW, SortBy, ThreadFilter, ThreadPage},
     },
 };
 
@@ -219,6 +221,29 @@ SELECT count(*) FROM ",
 
 const COUNT: [&str; 3] = [count!(all), count!(of), count!(ids)];
 
+/// Threads with a branch of a status that few have, or with an open run; the filter decides among them.
+const OF_STATUS: &str = "
+(SELECT r.thread_id FROM runs r WHERE $1 = 'busy' AND r.status IN ('pending', 'running') LIMIT $2)
+UNION ALL
+(SELECT b.thread_id FROM branches b WHERE b.outcome <> 'idle' AND b.outcome = $1 LIMIT $2)";
+
+/// The filter among the threads of its status, if these are few.
+async fn narrowed(db: &Object, filter: &ThreadFilter) -> Result<Option<ThreadFilter>, Failure> {
+    let Some(status) = filter.rare_status() else {
+        return Ok(None);
+    };
+    let statement = prepare(db, OF_STATUS).await?;
+    let most = i64::try_from(FEW).map_or(i64::MAX, |few| few + 1);
+    let rows = db.query(&statement, &[&status.as_str(), &most]).await?;
+    if rows.len() > FEW {
+        return Ok(None);
+    }
+    let ids = rows
+        .iter()
+        .map(|row| Ok(ThreadId(column(row, "thread_id")?)));
+    Ok(Some(filter.among(ids.collect::<Result<_, Error>>()?)))
+}
+
 /// The place of a filter's threads in [`SORTED`], by twos, and in [`COUNT`].
 fn source(filter: &ThreadFilter) -> usize {
     match (&filter.ids, &filter.principal) {
@@ -272,6 +297,13 @@ pub(in super::super) async fn search(
     db: &Object,
     page: &ThreadPage,
 ) -> Result<Vec<Thread>, Failure> {
+    let mut narrow = page.clone();
+    if page.after.is_none()
+        && let Some(filter) = narrowed(db, &page.filter).await?
+    {
+        narrow.filter = filter;
+    }
+    let page = &narrow;
     // Their sum must fit too.
     let bounded =
         |number: usize| i64::try_from(number).map_or(i64::MAX / 2, |n| n.min(i64::MAX / 2));
@@ -304,6 +336,8 @@ pub(in super::super) async fn search(
 
 /// How many living threads there are.
 pub(in super::super) async fn count(db: &Object, filter: &ThreadFilter) -> Result<u64, Failure> {
+    let narrow = narrowed(db, filter).await?;
+    let filter = narrow.as_ref().unwrap_or(filter);
     let statement = prepare(db, COUNT[source(filter)]).await?;
     let bound = Bound::of(filter);
     let params: Params<'_, 5> = [
@@ -332,5 +366,6 @@ statements!(
     BY_ID,
     BY_ID_BACKWARDS,
     SORTED,
+    OF_STATUS,
     COUNT
 );

@@ -2,12 +2,15 @@
 
 use rusqlite::{Connection, Row, params};
 
-use super::{super::columns::json_map, rows::read_thread};
+use super::{
+    super::columns::{all, id, json_map},
+    rows::read_thread,
+};
 use crate::{
     checkpoint::Error,
     tree::{
         Thread,
-        search::{SortBy, ThreadFilter, ThreadPage},
+        search::{FEW, SortBy, ThreadFilter, ThreadPage},
     },
     value::contains_map,
 };
@@ -258,6 +261,25 @@ pub(super) const SORTED_IDS: [&str; 2] = [
     ),
 ];
 
+/// Threads with a branch of a status that few have, or with an open run; the filter decides among them.
+const OF_STATUS: &str = "SELECT * FROM (SELECT r.thread_id FROM runs r INDEXED BY runs_open \
+       WHERE ?1 = 'busy' AND r.status IN ('pending', 'running') LIMIT ?2) \
+    UNION ALL \
+    SELECT * FROM (SELECT b.thread_id FROM branches b INDEXED BY branches_outcome \
+       WHERE b.outcome <> 'idle' AND b.outcome = ?1 LIMIT ?2)";
+
+/// The filter among the threads of its status, if these are few.
+fn narrowed(db: &Connection, filter: &ThreadFilter) -> Result<Option<ThreadFilter>, Error> {
+    let Some(status) = filter.rare_status() else {
+        return Ok(None);
+    };
+    let most = i64::try_from(FEW).map_or(i64::MAX, |few| few + 1);
+    let ids = all(db, OF_STATUS, params![status.as_str(), most], |row| {
+        id(row, 0)
+    })?;
+    Ok((ids.len() <= FEW).then(|| filter.among(ids)))
+}
+
 fn text(page: &ThreadPage) -> &'static str {
     let backwards = usize::from(!page.ascending);
     let is_of = page.filter.principal.is_some();
@@ -312,6 +334,13 @@ fn each(
     page: &ThreadPage,
     mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<bool>,
 ) -> Result<(), Error> {
+    let mut narrow = page.clone();
+    if page.after.is_none()
+        && let Some(filter) = narrowed(db, &page.filter)?
+    {
+        narrow.filter = filter;
+    }
+    let page = &narrow;
     let filter = &page.filter;
     let mut statement = db.prepare_cached(text(page))?;
     let principal = filter.principal.as_deref();

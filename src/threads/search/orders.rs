@@ -1,0 +1,101 @@
+//! Pages of threads in orders that no index has, made of pages in orders that one has.
+
+use std::cmp::Reverse;
+
+use crate::{
+    threads::{Error, Service},
+    tree::{
+        Thread,
+        search::{SortBy, ThreadPage, ThreadStatus},
+    },
+};
+
+/// Threads that are read at once, and how often, before all of them are sorted by the storage.
+const ROWS: usize = 200;
+const READS: usize = 10;
+
+impl Service {
+    /// A page of threads.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub(super) async fn rows(&self, page: ThreadPage) -> Result<Vec<Thread>, Error> {
+        if page.filter.ids.is_none() {
+            if page.sort_by == SortBy::Status && page.filter.status.is_none() {
+                return self.by_status(page).await;
+            }
+            if page.sort_by == SortBy::StateUpdatedAt
+                && !page.ascending
+                && let Some(found) = self.by_time_of_state(&page).await?
+            {
+                return Ok(found);
+            }
+        }
+        Ok(self.shared.parts.tree.search(page).await?)
+    }
+
+    /// The threads of one status after those of the other, each by id.
+    async fn by_status(&self, page: ThreadPage) -> Result<Vec<Thread>, Error> {
+        let mut statuses: Vec<ThreadStatus> =
+            ThreadStatus::ALL.iter().map(|(_, one)| *one).collect();
+        statuses.sort_by_key(|status| status.as_str());
+        if !page.ascending {
+            statuses.reverse();
+        }
+        let wanted = page.limit.saturating_add(page.offset);
+        let mut found: Vec<Thread> = vec![];
+        for status in statuses {
+            let mut one = ThreadPage {
+                sort_by: SortBy::ThreadId,
+                limit: wanted - found.len(),
+                offset: 0,
+                ..page.clone()
+            };
+            one.filter.status = Some(status);
+            for thread in self.shared.parts.tree.search(one).await? {
+                // Its status may have changed between the two.
+                if !found.iter().any(|known| known.id == thread.id) {
+                    found.push(thread);
+                }
+            }
+            if found.len() >= wanted {
+                break;
+            }
+        }
+        Ok(found.into_iter().skip(page.offset).collect())
+    }
+
+    /// The threads whose states changed last. No state changed after its thread did, so that the threads that
+    /// changed last come first until none behind them can be newer; `None` where that takes too many.
+    async fn by_time_of_state(&self, page: &ThreadPage) -> Result<Option<Vec<Thread>>, Error> {
+        let wanted = page.limit.saturating_add(page.offset);
+        if wanted > ROWS * READS {
+            return Ok(None);
+        }
+        let mut recent = ThreadPage {
+            sort_by: SortBy::UpdatedAt,
+            limit: wanted.max(ROWS),
+            offset: 0,
+            ..page.clone()
+        };
+        let mut found: Vec<Thread> = vec![];
+        for _ in 0..READS {
+            let rows = self.shared.parts.tree.search(recent.clone()).await?;
+            let is_last = rows.len() < recent.limit;
+            let oldest = rows.last().map(|last| last.updated_at);
+            if let Some(last) = rows.last() {
+                recent.advance(last);
+            }
+            found.extend(rows);
+            found.sort_by_key(|thread| Reverse((thread.state_updated_at, thread.id)));
+            found.dedup_by_key(|thread| thread.id);
+            found.truncate(wanted);
+            let is_full = found.len() == wanted;
+            let worst = found.last().map(|last| last.state_updated_at);
+            if is_last || is_full && oldest < worst {
+                return Ok(Some(found.into_iter().skip(page.offset).collect()));
+            }
+        }
+        Ok(None)
+    }
+}
