@@ -154,6 +154,7 @@ macro_rules! tree_reads {
             index::followers(tree: TreeId, [&] parents: Vec<NodeId>) -> Vec<MessageNode>;
 
             outline::own_points(tree: TreeId, thread: ThreadId, below: i32, limit: usize) -> Vec<Point>;
+            outline::inherited_points(tree: TreeId, base: CheckpointId, below: i32, limit: usize) -> Vec<Point>;
             outline::own_nodes(tree: TreeId, thread: ThreadId, after: i32, limit: usize) -> Vec<MessageNode>;
 
             events::events(tree: TreeId, thread: ThreadId, after: i64, limit: usize) -> Vec<ThreadEvent>;

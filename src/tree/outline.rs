@@ -11,9 +11,6 @@ use super::{
 };
 use crate::id::NodeId;
 
-/// Most rows of an inherited path that are read.
-const WALK: usize = 100_000;
-
 /// A page of a thread's outline.
 #[derive(Clone, Debug)]
 pub struct OutlinePage<T> {
@@ -39,11 +36,10 @@ pub async fn checkpoints(
     if let Some(base) = thread.fork_checkpoint
         && thread.fork_depth > below
     {
-        // After a prune depths have gaps, so that the walk may be shorter.
-        let steps = usize::try_from(thread.fork_depth - below).unwrap_or(WALK);
-        let path = read.path(thread.tree, base, steps.min(WALK)).await?;
-        let inherited = path.into_iter().filter(|point| point.thread != thread.id);
-        rows.extend(inherited.filter(|point| point.depth > below));
+        let path = read
+            .inherited_points(thread.tree, base, below, limit + 1)
+            .await?;
+        rows.extend(path.into_iter().filter(|point| point.thread != thread.id));
         rows.sort_by_key(|point| (point.depth, point.id));
     }
     Ok(page_of(rows, limit))

@@ -149,6 +149,15 @@ pub trait Read: Send {
         below: i32,
         limit: usize,
     ) -> Result<Vec<Point>, Error>;
+    /// Of the path from `base` towards the root the points deeper than `below`: the least deep first, at
+    /// most `limit` of them. Of the others only ids are read.
+    async fn inherited_points(
+        &mut self,
+        tree: TreeId,
+        base: CheckpointId,
+        below: i32,
+        limit: usize,
+    ) -> Result<Vec<Point>, Error>;
     /// The `add` nodes that a thread wrote itself, with ordinals above `after`, by ordinal, then
     /// age.
     async fn own_nodes(

@@ -177,4 +177,14 @@ pub async fn a_thread_is_outlined_by_depth_from_any_depth_on(b: &Backend) {
     assert_eq!(found, ids);
     let elsewhere = rows.own_points(unknown(), slot.thread, -1, 9).await;
     assert!(elsewhere.unwrap().is_empty());
+
+    let inherited = async |rows: &mut dyn Read, base, below, limit| -> Vec<i32> {
+        let found = rows.inherited_points(slot.tree, base, below, limit).await;
+        found.unwrap().iter().map(|point| point.depth).collect()
+    };
+    assert_eq!(inherited(&mut *rows, ids[4], -1, 3).await, [0, 1, 2]);
+    assert_eq!(inherited(&mut *rows, ids[4], 1, 9).await, [2, 3, 4]);
+    assert!(inherited(&mut *rows, ids[4], 4, 9).await.is_empty());
+    assert!(inherited(&mut *rows, ids[4], -1, 0).await.is_empty());
+    assert!(inherited(&mut *rows, unknown(), -1, 9).await.is_empty());
 }

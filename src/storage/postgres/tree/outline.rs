@@ -7,7 +7,7 @@ use super::{
     paths::{bounded, point_of},
 };
 use crate::{
-    id::{ThreadId, TreeId},
+    id::{CheckpointId, ThreadId, TreeId},
     storage::postgres::{columns::all, connection::Failure},
     tree::store::rows::{MessageNode, Point},
 };
@@ -17,6 +17,24 @@ const OWN_POINTS: &str = concat!(
     point_columns!(),
     "FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = '' AND c.depth > $3
  ORDER BY c.depth, c.checkpoint_id LIMIT $4"
+);
+
+/// The walk stops at the depth, and reads ids alone.
+const INHERITED_POINTS: &str = concat!(
+    "
+WITH RECURSIVE up AS (
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, 1 AS n FROM checkpoints c
+   WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2
+  UNION ALL
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u CROSS JOIN LATERAL (
+    SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id LIMIT 1) c
+   WHERE u.depth > $3 + 1 AND u.n < $5)
+SELECT",
+    point_columns!(),
+    "FROM (SELECT checkpoint_id FROM up WHERE depth > $3 ORDER BY depth LIMIT $4) u
+ CROSS JOIN LATERAL (SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.checkpoint_id LIMIT 1) c
+ ORDER BY c.depth"
 );
 
 const OWN_NODES: &str = concat!(
@@ -42,6 +60,28 @@ pub(super) async fn own_points(
     .await
 }
 
+pub(super) async fn inherited_points(
+    db: &Object,
+    tree: TreeId,
+    base: CheckpointId,
+    below: i32,
+    limit: usize,
+) -> Result<Vec<Point>, Failure> {
+    all(
+        db,
+        INHERITED_POINTS,
+        &[
+            &tree.0,
+            &base.0,
+            &below,
+            &i64::from(bounded(limit)),
+            &bounded(usize::MAX),
+        ],
+        point_of,
+    )
+    .await
+}
+
 pub(super) async fn own_nodes(
     db: &Object,
     tree: TreeId,
@@ -58,4 +98,4 @@ pub(super) async fn own_nodes(
     .await
 }
 
-statements!(OWN_POINTS, OWN_NODES);
+statements!(OWN_POINTS, INHERITED_POINTS, OWN_NODES);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
-    id::{ThreadId, TreeId},
+    id::{CheckpointId, ThreadId, TreeId},
     storage::sqlite::columns::all,
     tree::store::rows::{MessageNode, Point},
 };
@@ -36,6 +36,45 @@ pub(super) fn own_points(
             thread.0.as_bytes(),
             below,
             bounded(limit)
+        ],
+        read_point,
+    )
+}
+
+/// The walk stops at the depth, and reads ids alone.
+pub(super) const INHERITED_POINTS: &str = concat!(
+    "WITH RECURSIVE up AS (\
+      SELECT checkpoint_id, parent_checkpoint_id, depth, 1 AS n FROM checkpoints \
+       WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2 \
+      UNION ALL \
+      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u \
+        JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+         AND c.checkpoint_id = u.parent_checkpoint_id \
+       WHERE u.depth > ?3 + 1 AND u.n < ?5) \
+    SELECT ",
+    point_columns!(),
+    "FROM (SELECT checkpoint_id FROM up WHERE depth > ?3 ORDER BY depth LIMIT ?4) u \
+     CROSS JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+       AND c.checkpoint_id = u.checkpoint_id \
+     ORDER BY c.depth"
+);
+
+pub(super) fn inherited_points(
+    db: &Connection,
+    tree: TreeId,
+    base: CheckpointId,
+    below: i32,
+    limit: usize,
+) -> Result<Vec<Point>, Error> {
+    all(
+        db,
+        INHERITED_POINTS,
+        params![
+            tree.0.as_bytes(),
+            base.0.as_bytes(),
+            below,
+            bounded(limit),
+            bounded(usize::MAX)
         ],
         read_point,
     )
