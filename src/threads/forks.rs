@@ -209,7 +209,7 @@ impl Service {
                     continue;
                 }
                 read.insert(node.checkpoint);
-                let values = self.shared.conversation_in(&thread, target.channel.clone());
+                let values = self.conversation_in(&thread, target.channel.clone());
                 shown.push(preview_text(&values, node.checkpoint, &node.message_id).await?);
             }
             previews.push(shown);

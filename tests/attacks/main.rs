@@ -19,3 +19,4 @@ mod readers;
 mod resets;
 mod siege;
 mod streams;
+mod together;

@@ -1,0 +1,209 @@
+//! Everything that takes memory at once, of several clients, with the settings of a machine of one gibibyte.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use test_support::client::{Client, Open};
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::{Server, Setup};
+use test_support::talk::{agent_thread, background, ok, turn, with};
+
+use crate::siege::{LEFT_OVER, MIB, Memory, Waits, rounds};
+
+on_both_storages!(
+    what_several_clients_take_at_once_fits_a_gibibyte,
+    many_slow_readers_of_histories_hold_up_nobody,
+);
+
+const KEYS: &str = "ann=key-a,bob=key-b,cid=key-c,dan=key-d,eve=key-e";
+
+fn serve(place: &Place) -> Server {
+    let setup = Setup::example("reference_server");
+    place.start(setup.env("BACKSTITCH_API_KEYS", KEYS))
+}
+
+/// A thread with as many large states.
+fn large_thread(client: &Client, states: usize) -> String {
+    let thread = client.thread();
+    let begin = json!({"assistant_id": "approve", "input": {"request": "r"}});
+    client.run(&thread, &begin);
+    for at in 0..states {
+        let text = format!("{at:08}").repeat(1 << 20);
+        let edit = json!({"values": {"request": text}});
+        ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
+    }
+    thread
+}
+
+/// A body of which the end never comes.
+fn unfinished(server: &Server, key: &str) -> TcpStream {
+    let address = server.base_url().trim_start_matches("http://");
+    let mut socket = TcpStream::connect(address).unwrap();
+    let timeout = Some(Duration::from_secs(60));
+    socket.set_write_timeout(timeout).unwrap();
+    let head = format!(
+        "POST /threads HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\ncontent-length: 4000000\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    // Refused ones are closed before all of it was sent.
+    socket.write_all(&vec![b' '; 3 << 20]).ok();
+    socket
+}
+
+/// What a client opens and never reads.
+struct Unread {
+    _bodies: Vec<TcpStream>,
+    responses: Vec<Open>,
+    streams: Vec<Open>,
+    runs: Vec<(String, String)>,
+}
+
+fn open(server: &Server, client: &Client, key: &str, thread: &str) -> Unread {
+    let history = json!({"limit": 100}).to_string();
+    let state = format!("/threads/{thread}/state");
+    let path = format!("/threads/{thread}/history");
+    let mut responses = vec![];
+    let mut streams = vec![];
+    let mut bodies = vec![];
+    let modes = json!(["values", "updates", "tasks", "checkpoints", "debug"]);
+    let loud = with(turn(&"x".repeat(800_000)), "stream_mode", modes);
+    for _ in 0..12 {
+        bodies.push(unfinished(server, key));
+        responses.push(client.open("GET", &state, &[], b""));
+        responses.push(client.open("POST", &path, &[], history.as_bytes()));
+        let path = format!("/threads/{}/runs/stream", agent_thread(client));
+        streams.push(client.open("POST", &path, &[], loud.to_string().as_bytes()));
+    }
+    // Their states are decoded and retained.
+    let resume =
+        json!({"assistant_id": "approve", "command": {"resume": "yes"}, "stream_mode": []});
+    let run = background(client, thread, &resume);
+    Unread {
+        _bodies: bodies,
+        responses,
+        streams,
+        runs: vec![(thread.to_owned(), run)],
+    }
+}
+
+fn what_several_clients_take_at_once_fits_a_gibibyte(place: &Place) {
+    let mut server = serve(place);
+    let keys = ["key-a", "key-b", "key-c", "key-d"];
+    let clients = |server: &Server| keys.map(|key| Client::of(server).with_key(key));
+    let threads: Vec<String> = std::thread::scope(|scope| {
+        let all = clients(&server).map(|client| scope.spawn(move || large_thread(&client, 2)));
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    // Nothing of it is in memory.
+    server.restart();
+    let memory = Memory::of(&server);
+    let all = clients(&server);
+    let other = Client::of(&server).with_key("key-e");
+    for _ in 0..rounds() {
+        let unread: Vec<Unread> = std::thread::scope(|scope| {
+            let one = |at: usize| {
+                let (server, client, thread) = (&server, &all[at], &threads[at]);
+                scope.spawn(move || open(server, client, keys[at], thread))
+            };
+            let opened: Vec<_> = (0..keys.len()).map(one).collect();
+            opened.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let waits = Waits::of(&other, 20);
+        println!("another client waits {:?}, 99 of 100 times", waits.p99());
+        assert!(waits.p99() < Duration::from_secs(30), "{:?}", waits.p99());
+        for one in &unread {
+            for response in one.responses.iter().chain(&one.streams) {
+                assert!(
+                    [200, 429, 503].contains(&response.status),
+                    "{}",
+                    response.status
+                );
+            }
+        }
+        let answered = |status: u16| {
+            let responses = unread.iter().flat_map(|one| &one.responses);
+            responses.filter(|one| one.status == status).count()
+        };
+        println!("{} responses, {} refusals", answered(200), answered(503));
+        assert!(answered(200) > 0 && answered(503) > 0);
+        println!("peak {} MiB more than at the start", memory.peak() / MIB);
+        let runs: Vec<Vec<(String, String)>> = unread.into_iter().map(|one| one.runs).collect();
+        // Runs waited for their memory, and did not fail.
+        for (client, runs) in all.iter().zip(runs) {
+            for (thread, run) in runs {
+                assert_eq!(client.end_of(&thread, &run), "success");
+            }
+        }
+    }
+    // What a server has at its start comes to less than 64 MiB.
+    // A connection to Postgres has the buffer of the largest row that it has read, for the minutes of its life.
+    let left_over = if place.is_postgres() {
+        300 * MIB
+    } else {
+        LEFT_OVER
+    };
+    let attack = "bodies, responses, streams and states at once";
+    memory.held_to(attack, 960 * MIB, left_over);
+}
+
+/// Reads a piece of a response now and then; how many bytes came.
+fn read_slowly(mut open: Open, until: Instant) -> usize {
+    let mut bytes = 0;
+    while let Some(piece) = open.chunk_or_break() {
+        bytes += piece.len();
+        if Instant::now() >= until {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    bytes
+}
+
+fn many_slow_readers_of_histories_hold_up_nobody(place: &Place) {
+    let server = serve(place);
+    let ann = Client::of(&server).with_key("key-a");
+    let thread = ann.thread();
+    let begin = json!({"assistant_id": "approve", "input": {"request": "r"}});
+    ann.run(&thread, &begin);
+    for at in 0..50 {
+        let edit = json!({"values": {"request": format!("{at:06}").repeat(5_000)}});
+        ok(ann.post(&format!("/threads/{thread}/state"), &edit), 200);
+    }
+    let memory = Memory::of(&server);
+    let readers = 50 * rounds();
+    let body = json!({"limit": 1000}).to_string();
+    let path = format!("/threads/{thread}/history");
+    let until = Instant::now() + Duration::from_secs(10);
+    let (served, refused): (Vec<usize>, usize) = std::thread::scope(|scope| {
+        let one = |_| {
+            let (ann, path, body) = (&ann, &path, &body);
+            scope.spawn(move || {
+                let open = ann.open("POST", path, &[], body.as_bytes());
+                match open.status {
+                    200 => Some(read_slowly(open, until)),
+                    503 => None,
+                    other => panic!("{other}"),
+                }
+            })
+        };
+        let all: Vec<_> = (0..readers).map(one).collect();
+        let eve = Client::of(&server).with_key("key-e");
+        let waits = Waits::of(&eve, 100);
+        println!(
+            "{readers} slow readers: another client waits {:?}",
+            waits.p99()
+        );
+        assert!(waits.p99() < Duration::from_secs(5), "{:?}", waits.p99());
+        let all: Vec<Option<usize>> = all.into_iter().map(|one| one.join().unwrap()).collect();
+        let refused = all.iter().filter(|one| one.is_none()).count();
+        (all.into_iter().flatten().collect(), refused)
+    });
+    println!("{} were served, {refused} refused", served.len());
+    assert!(served.iter().all(|bytes| *bytes > 0) && !served.is_empty());
+    let whole: Value = ok(ann.post(&path, &json!({"limit": 1000})), 200);
+    assert!(whole.as_array().unwrap().len() > 50);
+    memory.held("slow readers of histories", 400 * MIB);
+}
