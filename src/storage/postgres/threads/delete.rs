@@ -70,16 +70,19 @@ const DELETE_OWN_ROWS: [&str; 5] = [
       WHERE tree_id = $1 AND thread_id = $2",
 ];
 
-/// Rows of dead threads that are on no live thread's path.
+/// Rows of dead threads that are on no living thread's path. What a living thread wrote is no such row, and
+/// leads on to the base of that thread, which is looked at by itself: the walk is through dead threads alone.
 const UNREACHABLE: &str = "
 WITH RECURSIVE keep AS (
   SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t CROSS JOIN LATERAL (
-    SELECT c.checkpoint_id, c.parent_checkpoint_id FROM checkpoints c
+    SELECT c.checkpoint_id, c.parent_checkpoint_id, c.thread_id FROM checkpoints c
      WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id LIMIT 1) c
    WHERE t.tree_id = $1 AND t.deleted_at IS NULL
+     AND (SELECT d.deleted_at IS NULL FROM threads d WHERE d.thread_id = c.thread_id) IS NOT TRUE
   UNION SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k CROSS JOIN LATERAL (
-    SELECT c.checkpoint_id, c.parent_checkpoint_id FROM checkpoints c
-     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = k.parent_checkpoint_id LIMIT 1) c)
+    SELECT c.checkpoint_id, c.parent_checkpoint_id, c.thread_id FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = k.parent_checkpoint_id LIMIT 1) c
+   WHERE (SELECT d.deleted_at IS NULL FROM threads d WHERE d.thread_id = c.thread_id) IS NOT TRUE)
 SELECT array_agg(c.checkpoint_id) AS ids FROM threads t CROSS JOIN LATERAL (
     SELECT c.checkpoint_id FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = t.thread_id AND c.checkpoint_ns = '' OFFSET 0) c
  WHERE t.tree_id = $1 AND CASE WHEN t.deleted_at IS NOT NULL THEN true END AND c.checkpoint_id NOT IN (SELECT k.checkpoint_id FROM keep k)";

@@ -90,9 +90,11 @@ fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Re
     for sql in [
         "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads \
          WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2))",
-        "DELETE FROM thread_timeline WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+        "DELETE FROM thread_timeline WHERE tree_id = ?1 AND thread_id IN ( \
+           SELECT t.thread_id FROM threads t WHERE t.tree_id = ?1 AND (?2 IS NULL OR t.thread_id = ?2))",
         "DELETE FROM thread_heads WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
-        "DELETE FROM search WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
+        "DELETE FROM search WHERE tree_id = ?1 AND thread_id IN ( \
+           SELECT t.thread_id FROM threads t WHERE t.tree_id = ?1 AND (?2 IS NULL OR t.thread_id = ?2))",
     ] {
         db.prepare_cached(sql)?
             .execute(params![tree.0.as_bytes(), thread])?;
@@ -148,15 +150,19 @@ const DELETE_OWN_ROWS: [&str; 4] = [
     "DELETE FROM runs WHERE tree_id = ?1 AND thread_id = ?2",
 ];
 
+/// Rows of dead threads that are on no living thread's path. What a living thread wrote is no such row, and
+/// leads on to the base of that thread, which is looked at by itself: the walk is through dead threads alone.
 const UNREACHABLE: &str = "WITH RECURSIVE keep (checkpoint_id, parent_checkpoint_id) AS ( \
       SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t \
-        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+        CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = t.fork_checkpoint_id \
        WHERE t.tree_id = :tree AND t.deleted_at IS NULL \
+         AND (SELECT d.deleted_at IS NULL FROM threads d WHERE d.thread_id = c.thread_id) IS NOT TRUE \
       UNION \
       SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k \
-        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
-         AND c.checkpoint_id = k.parent_checkpoint_id) \
+        CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+         AND c.checkpoint_id = k.parent_checkpoint_id \
+       WHERE (SELECT d.deleted_at IS NULL FROM threads d WHERE d.thread_id = c.thread_id) IS NOT TRUE) \
     SELECT c.checkpoint_id FROM threads t \
       CROSS JOIN checkpoints c INDEXED BY checkpoints_thread ON c.tree_id = :tree \
        AND c.thread_id = t.thread_id AND c.checkpoint_ns = '' \
