@@ -37,7 +37,7 @@ pub struct CheckpointRow {
     /// Newest event on the path. On writing the least it may be: the storage writes the
     /// thread's newest event instead if that is greater.
     pub event_number: i64,
-    /// An encoded [`Envelope`](super::codec::envelope::Envelope): versions, what nodes consumed, and
+    /// An encoded envelope: versions, what nodes consumed, and
     /// short values. Checkpoints of earlier versions have JSON text here.
     pub envelope: Vec<u8>,
     /// JSON text: the versions of the values that are rows of their own, by channel.
