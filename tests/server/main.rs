@@ -44,6 +44,7 @@ mod quiet;
 mod receiver;
 mod replicas;
 mod restart;
+mod round_trips;
 mod sdk;
 mod shutdown;
 mod start;

@@ -19,8 +19,8 @@ on_both_storages!(
 const TURN: u64 = 400;
 
 /// Of checkpoints, values and results, and of everything, per byte of text.
-const STATE_LIMIT: f64 = 10.0;
-const WHOLE_LIMIT: f64 = 15.0;
+const STATE_LIMIT: f64 = 8.0;
+const WHOLE_LIMIT: f64 = 14.5;
 /// Of twice as long a chat.
 const GROWTH_LIMIT: f64 = 2.1;
 

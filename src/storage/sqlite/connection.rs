@@ -49,10 +49,10 @@ pub(super) fn configure(db: &Connection, synchronous_off: bool) -> rusqlite::Res
     db.pragma_update(None, "synchronous", synchronous)?;
     db.pragma_update(None, "foreign_keys", true)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
-    // Pages until the log is copied back: fewer, larger copies than the default of 1000.
-    db.pragma_update(None, "wal_autocheckpoint", 4000)?;
+    // Pages until the log is copied back: it stays at about 4 MB.
+    db.pragma_update(None, "wal_autocheckpoint", 1000)?;
     // The log is cut back to this after a burst.
-    db.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    db.pragma_update(None, "journal_size_limit", 8 << 20)?;
     // In KiB; used only as far as it is needed.
     db.pragma_update(None, "cache_size", -8192)?;
     prepare_once(db)

@@ -24,14 +24,47 @@ pub(super) fn append(
     now: Timestamp,
 ) -> Result<i64, Error> {
     let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
-    let last: i64 = db
+    let last = db
         .prepare_cached(
             "UPDATE threads SET last_event_number = last_event_number + ?1, updated_at = ?3 \
              WHERE thread_id = ?2 RETURNING last_event_number",
         )?
         .query_row(params![count, thread.0.as_bytes(), now.0], |row| row.get(0))
-        .optional()?
-        .ok_or_else(|| Error::Database(format!("there is no thread {thread} to log events of")))?;
+        .optional()?;
+    insert(db, (tree, thread), last, events, now)
+}
+
+/// [`append`] within a run, where the time of the thread stays, for which lists have an index: the end of
+/// the run moves it.
+pub(super) fn append_in_run(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    events: &[NewEvent],
+    now: Timestamp,
+) -> Result<i64, Error> {
+    let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
+    let last = db
+        .prepare_cached(
+            "UPDATE threads SET last_event_number = last_event_number + ?1 \
+             WHERE thread_id = ?2 RETURNING last_event_number",
+        )?
+        .query_row(params![count, thread.0.as_bytes()], |row| row.get(0))
+        .optional()?;
+    insert(db, (tree, thread), last, events, now)
+}
+
+/// Inserts the events that end with the number `last`, which the row of their thread has taken.
+fn insert(
+    db: &Connection,
+    (tree, thread): (TreeId, ThreadId),
+    last: Option<i64>,
+    events: &[NewEvent],
+    now: Timestamp,
+) -> Result<i64, Error> {
+    let missing = || Error::Database(format!("there is no thread {thread} to log events of"));
+    let last = last.ok_or_else(missing)?;
+    let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
     let mut insert = db.prepare_cached(
         "INSERT INTO events (tree_id, thread_id, event_number, kind, payload, branch_id, \
          checkpoint_id, run_id, message_id, created_at) \

@@ -259,9 +259,13 @@ fn append_events(db: &Connection, commit: &Commit, now: Timestamp) -> Result<i64
             message_id: event.message_id.clone(),
         })
         .collect();
-    db.prepare_cached("UPDATE threads SET updated_at = ?1 WHERE thread_id = ?2")?
-        .execute(params![now.0, slot.thread.0.as_bytes()])?;
-    events::append(db, slot.tree, slot.thread, &events, now)
+    // A post or an edit is a change of its own.
+    let append = if commit.checkpoint.run.is_some() {
+        events::append_in_run
+    } else {
+        events::append
+    };
+    append(db, slot.tree, slot.thread, &events, now)
 }
 
 fn insert_nodes(

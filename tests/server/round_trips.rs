@@ -1,0 +1,161 @@
+//! How many statements and transactions a run costs the database: numbers, which a busy machine does not
+//! change. What the server asks for while nobody does anything is taken off.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use test_support::client::Client;
+use test_support::place::block_on;
+use test_support::postgres::{Cluster, Database};
+use test_support::server::Setup;
+
+/// Runs that are measured together.
+const RUNS: u64 = 40;
+
+/// A connection between the server and its database that counts statements.
+struct Proxy {
+    url: String,
+    statements: Arc<AtomicU64>,
+}
+
+impl Proxy {
+    fn before(database: &Database) -> Self {
+        let (head, rest) = database.url.split_once('@').unwrap();
+        let (address, path) = rest.split_once('/').unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = listener.local_addr().unwrap();
+        let statements = Arc::new(AtomicU64::new(0));
+        let (count, address) = (statements.clone(), address.to_owned());
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else { return };
+                let server = TcpStream::connect(&address).unwrap();
+                let (answers, asker) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let count = count.clone();
+                std::thread::spawn(move || forward(answers, asker));
+                std::thread::spawn(move || count_and_forward(client, server, &count));
+            }
+        });
+        Self {
+            url: format!("{head}@{own}/{path}"),
+            statements,
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream) {
+    let _ = std::io::copy(&mut from, &mut to);
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+/// Forwards what the server sends, message by message, and counts those that execute something.
+fn count_and_forward(mut from: TcpStream, mut to: TcpStream, count: &AtomicU64) {
+    let mut starting = true;
+    while let Some(message) = message(&mut from, starting) {
+        match message[0] {
+            b'E' | b'Q' if !starting => {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            // A message without a type: the request for encryption, or the start itself.
+            _ if starting => starting = message[4..8] == 80_877_103_i32.to_be_bytes(),
+            _ => {}
+        }
+        if to.write_all(&message).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+/// One message of Postgres's protocol; `None` when the connection is over.
+fn message(from: &mut TcpStream, starting: bool) -> Option<Vec<u8>> {
+    let mut message = vec![0; if starting { 4 } else { 5 }];
+    from.read_exact(&mut message).ok()?;
+    let head = message.len();
+    let length: [u8; 4] = message[head - 4..].try_into().ok()?;
+    let length = usize::try_from(i32::from_be_bytes(length)).ok()?;
+    message.resize(head - 4 + length, 0);
+    from.read_exact(&mut message[head..]).ok()?;
+    Some(message)
+}
+
+/// Transactions of the cluster that wrote something, so far.
+fn writes(cluster: &Database) -> u64 {
+    block_on(async {
+        let (client, connection) = tokio_postgres::connect(&cluster.url, tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        let connection = tokio::spawn(connection);
+        let query = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text";
+        let row = client.query_one(query, &[]).await.unwrap();
+        connection.abort();
+        row.get::<_, String>(0).parse().unwrap()
+    })
+}
+
+/// Statements and writing transactions of a run, on average.
+fn costs(database: &Database, proxy: &Proxy, mut run: impl FnMut()) -> (f64, f64) {
+    run();
+    let rest = Duration::from_secs(2);
+    // What follows a run comes within this time, and an idle server asks for as much in it.
+    std::thread::sleep(rest);
+    let idle = (proxy.count(), writes(database));
+    std::thread::sleep(rest);
+    let before = (proxy.count(), writes(database));
+    for _ in 0..RUNS {
+        run();
+    }
+    std::thread::sleep(rest);
+    let after = (proxy.count(), writes(database));
+    let each = |after: u64, before: u64, idle: u64| {
+        (after - before).saturating_sub(before - idle) as f64 / RUNS as f64
+    };
+    (
+        each(after.0, before.0, idle.0),
+        each(after.1, before.1, idle.1),
+    )
+}
+
+#[test]
+fn a_run_takes_few_statements_and_fewer_commits() {
+    let cluster = Cluster::start();
+    let database = block_on(cluster.database());
+    let proxy = Proxy::before(&database);
+    let server = Setup::example("bench_server")
+        .env("DATABASE_URL", proxy.url.clone())
+        .start();
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let chain: Value = json!({"assistant_id": "seq10", "input": {"count": 0, "log": []}});
+    let (statements, commits) = costs(&database, &proxy, || {
+        let state = client.run(&thread, &chain);
+        assert!(state["count"].as_i64().unwrap() >= 10, "{state}");
+    });
+    println!("a run of 12 supersteps: {statements:.1} statements, {commits:.1} commits");
+    assert!(statements <= 25.0, "{statements:.1} statements a run");
+    assert!(commits.round() <= 5.0, "{commits:.1} commits a run");
+
+    let chat = client.thread();
+    let turn = json!({
+        "assistant_id": "chat",
+        "input": {"messages": [{"type": "human", "content": "hello"}]},
+    });
+    let (statements, commits) = costs(&database, &proxy, || {
+        client.run(&chat, &turn);
+    });
+    println!("a turn of a chat: {statements:.1} statements, {commits:.1} commits");
+    assert!(statements <= 20.0, "{statements:.1} statements a turn");
+    assert!(commits.round() <= 3.0, "{commits:.1} commits a turn");
+}
