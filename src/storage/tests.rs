@@ -1,5 +1,7 @@
 //! The statements of both databases as lists, and whether the lists are complete.
 
+#[cfg(all(feature = "failpoints", feature = "postgres", feature = "sqlite"))]
+mod growth;
 pub(in crate::storage) mod source;
 
 /// A statement with the name of its constant, as a path below the room.

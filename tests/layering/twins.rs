@@ -6,7 +6,9 @@ use super::source::{Source, sources};
 
 /// Files that one database has alone, with the reason.
 const ALONE: &[&str] = &[
-    // SQLite: reading threads and one writing thread, and what takes over a slot in its one transaction.
+    // SQLite: reading threads and one writing thread, what takes over a slot in its one transaction, and for tests
+    // what statements take, which Postgres logs by itself.
+    "sqlite/connection/measured.rs",
     "sqlite/connection/readers.rs",
     "sqlite/connection/writer.rs",
     "sqlite/threads/slots.rs",

@@ -9,6 +9,8 @@ use rusqlite::{Connection, config::DbConfig};
 
 use super::error::Error;
 
+#[cfg(feature = "failpoints")]
+mod measured;
 pub(crate) mod readers;
 pub(crate) mod transaction;
 pub(crate) mod writer;
@@ -66,9 +68,20 @@ fn prepare_once(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Lets tests see what the statements of a connection take.
+#[cfg(feature = "failpoints")]
+pub(super) use measured::measure;
+
+/// Lets tests see what the statements of a connection take, with the feature `failpoints`.
+#[cfg(not(feature = "failpoints"))]
+pub(super) fn measure(_: &mut Connection) -> rusqlite::Result<()> {
+    Ok(())
+}
+
 /// Opens a connection that cannot write.
 pub(super) fn read_only(file: &Path) -> rusqlite::Result<Connection> {
-    let db = Connection::open(file)?;
+    let mut db = Connection::open(file)?;
+    measure(&mut db)?;
     db.busy_timeout(std::time::Duration::from_secs(5))?;
     db.pragma_update(None, "query_only", true)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;

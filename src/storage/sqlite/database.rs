@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::{
     connection::{
-        DATABASE, configure, lock, read_only,
+        DATABASE, configure, lock, measure, read_only,
         readers::{self, Readers},
         writer::Writer,
     },
@@ -82,6 +82,7 @@ impl Store {
         let mut writing = Connection::open(&file).map_err(failed)?;
         configure(&writing, options.synchronous_off).map_err(failed)?;
         migrate::migrate(&mut writing, &file)?;
+        measure(&mut writing).map_err(failed)?;
         let reading = (0..readers::COUNT)
             .map(|_| read_only(&file))
             .collect::<Result<Vec<_>, _>>()

@@ -90,6 +90,11 @@ impl Cluster {
         script("start", Some(self.folder.path()));
     }
 
+    /// What the database server has logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("data/server.log")).unwrap()
+    }
+
     fn url(&self) -> String {
         fs::read_to_string(self.folder.path().join("url"))
             .unwrap()

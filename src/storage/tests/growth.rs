@@ -1,0 +1,302 @@
+//! What each statement costs on a tree of some size and on one of four times the size: the same, while it
+//! returns the same. A real server executes all of them for requests to both trees, so that the values that
+//! they are bound to are those of rows; the database says what each execution took.
+
+mod exceptions;
+mod requests;
+
+use std::{collections::BTreeMap, fs};
+
+use serde_json::Value as Json;
+use test_support::{
+    client::Client,
+    place::block_on,
+    postgres::{Cluster, Database},
+    server::Setup,
+};
+
+use exceptions::{
+    Exceptions, GROWS_IN_POSTGRES, GROWS_IN_SQLITE, NOT_EXECUTED_IN_POSTGRES,
+    NOT_EXECUTED_IN_SQLITE,
+};
+
+use super::{
+    Statement,
+    source::{self, Found},
+};
+
+/// Messages of the small tree; the large one has four times as many.
+const SMALL: usize = 100;
+const FACTOR: usize = 4;
+/// What may be added by chance: another level of an index, a page that is cleaned up, a row beside it.
+const SLACK_OF_POSTGRES: f64 = 8.0;
+const SLACK_OF_SQLITE: f64 = 60.0;
+
+/// What the executions of a statement took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    executions: f64,
+    /// Pages that its steps have read, or instructions of SQLite.
+    sum: f64,
+    /// Rows that it returned.
+    rows: f64,
+}
+
+impl Cost {
+    fn each(self) -> f64 {
+        self.sum / self.executions
+    }
+
+    fn rows_each(self) -> f64 {
+        self.rows / self.executions
+    }
+}
+
+type Costs = BTreeMap<String, Cost>;
+
+/// What a database says of the statements that it has executed.
+trait Meter {
+    /// The costs by the text of the statement, since this was last asked.
+    fn read(&mut self) -> Costs;
+    /// From the next start of the server on statements are measured, on a database from which what was
+    /// overwritten has gone.
+    fn arm(&self);
+}
+
+struct OfPostgres {
+    cluster: Cluster,
+    database: Database,
+    read: usize,
+}
+
+impl OfPostgres {
+    fn start() -> Self {
+        let cluster = Cluster::start();
+        let database = block_on(cluster.database());
+        Self {
+            cluster,
+            database,
+            read: 0,
+        }
+    }
+
+    fn execute(&self, sql: &str) {
+        block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&self.database.url, tokio_postgres::NoTls)
+                    .await
+                    .unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(sql).await.unwrap();
+        });
+    }
+}
+
+/// The sum over all steps: those that change rows beside the result are part of no other.
+fn pages(plan: &Json) -> f64 {
+    let number = |name: &str| plan[name].as_f64().unwrap_or_default();
+    let below = plan["Plans"].as_array().into_iter().flatten().map(pages);
+    // A step counts those below it, too.
+    let inclusive: f64 = plan["Plans"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|child| {
+            let number = |name: &str| child[name].as_f64().unwrap_or_default();
+            number("Shared Hit Blocks") + number("Shared Read Blocks")
+        })
+        .sum();
+    let own = number("Shared Hit Blocks") + number("Shared Read Blocks") - inclusive;
+    own.max(0.0) + below.sum::<f64>()
+}
+
+impl Meter for OfPostgres {
+    fn read(&mut self) -> Costs {
+        let log = self.cluster.log();
+        let mut costs = Costs::new();
+        let mut lines = log[self.read..].lines().peekable();
+        self.read = log.len();
+        while let Some(line) = lines.next() {
+            if !line.ends_with("plan:") {
+                continue;
+            }
+            let mut text = String::new();
+            while let Some(more) = lines.next_if(|line| line.starts_with('\t')) {
+                text += more;
+            }
+            let explained: Json = serde_json::from_str(&text).unwrap();
+            let query = explained["Query Text"].as_str().unwrap();
+            let plan = &explained["Plan"];
+            let cost = costs.entry(query.to_owned()).or_default();
+            cost.executions += 1.0;
+            cost.sum += pages(plan);
+            cost.rows += plan["Actual Rows"].as_f64().unwrap_or_default();
+        }
+        costs
+    }
+
+    fn arm(&self) {
+        self.execute("VACUUM");
+        self.execute("ALTER SYSTEM SET session_preload_libraries = 'auto_explain'");
+        self.execute("SELECT pg_reload_conf()");
+        let name = self.database.url.rsplit('/').next().unwrap();
+        let settings = [
+            "log_min_duration = 0",
+            "log_analyze = on",
+            "log_buffers = on",
+            "log_timing = off",
+            "log_format = json",
+        ];
+        for setting in settings {
+            self.execute(&format!(
+                "ALTER DATABASE \"{name}\" SET auto_explain.{setting}"
+            ));
+        }
+    }
+}
+
+struct OfSqlite {
+    folder: tempfile::TempDir,
+    read: usize,
+}
+
+impl OfSqlite {
+    fn file(&self) -> std::path::PathBuf {
+        self.folder.path().join("steps")
+    }
+}
+
+impl Meter for OfSqlite {
+    fn read(&mut self) -> Costs {
+        let log = fs::read_to_string(self.file()).unwrap();
+        let mut costs = Costs::new();
+        for line in log[self.read..].lines() {
+            let execution: Json = serde_json::from_str(line).unwrap();
+            let cost = costs
+                .entry(execution[0].as_str().unwrap().to_owned())
+                .or_default();
+            cost.executions += 1.0;
+            cost.sum += execution[1].as_f64().unwrap();
+            cost.rows += execution[2].as_f64().unwrap();
+        }
+        self.read = log.len();
+        costs
+    }
+
+    fn arm(&self) {}
+}
+
+fn is_among(exceptions: Exceptions, statement: &str) -> bool {
+    let mut names = exceptions.iter().flat_map(|(_, names)| *names);
+    names.any(|name| statement.contains(name))
+}
+
+/// Fails when a statement costs more on the large tree while it returns the same, or is executed for neither,
+/// unless it is an exception. What only chance executes is compared if it was for both.
+fn compare(
+    statements: &[Statement],
+    costs: &Measured,
+    slack: f64,
+    (grows, elsewhere): (Exceptions, Exceptions),
+) {
+    let mut complaints = vec![];
+    let mut measured = 0;
+    for Statement { name, text } in statements {
+        let (Some(few), Some(many)) = (costs.small.get(*text), costs.large.get(*text)) else {
+            if !costs.has(text) && !is_among(elsewhere, name) {
+                complaints.push(format!("{name} is not executed"));
+            }
+            continue;
+        };
+        measured += 1;
+        let rows = (many.rows_each() / few.rows_each().max(1.0)).max(1.0);
+        // Each row may lie on a page of its own.
+        let most = few.each() * 1.5 * rows + slack + many.rows_each();
+        if many.each() > most && !is_among(grows, name) {
+            complaints.push(format!(
+                "{name} grows: {:.1} with {:.1} rows, then {:.1} with {:.1} rows",
+                few.each(),
+                few.rows_each(),
+                many.each(),
+                many.rows_each()
+            ));
+        }
+    }
+    for name in [grows, elsewhere]
+        .concat()
+        .iter()
+        .flat_map(|(_, names)| *names)
+    {
+        if !statements.iter().any(|one| one.name.contains(name)) {
+            complaints.push(format!("there is no statement {name}"));
+        }
+    }
+    println!(
+        "{measured} of {} statements were measured",
+        statements.len()
+    );
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// What statements cost at the start of a server, for a small tree, and for a large one.
+struct Measured {
+    start: Costs,
+    small: Costs,
+    large: Costs,
+}
+
+impl Measured {
+    fn has(&self, text: &str) -> bool {
+        let all = [&self.start, &self.small, &self.large];
+        all.iter().any(|costs| costs.contains_key(text))
+    }
+}
+
+/// Executes the statements for a small tree and for a large one.
+fn measure(setup: Setup, meter: &mut dyn Meter) -> Measured {
+    let setup = setup.env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
+    let mut server = setup.env("BACKSTITCH_LEASE", "2").start();
+    let client = Client::of(&server).with_key("key-a");
+    let trees = [SMALL, SMALL * FACTOR].map(|messages| requests::tree(&client, messages));
+    trees.iter().for_each(|tree| requests::quiet(&client, tree));
+    server.kill();
+    meter.arm();
+    server.restart();
+    let start = meter.read();
+    let [small, large] = trees.map(|tree| {
+        requests::make(&mut server, &tree);
+        meter.read()
+    });
+    Measured {
+        start,
+        small,
+        large,
+    }
+}
+
+#[test]
+fn statements_of_postgres_cost_the_same_on_a_tree_of_four_times_the_size() {
+    let mut meter = OfPostgres::start();
+    let setup = Setup::example("reference_server").postgres(&meter.database);
+    let costs = measure(setup, &mut meter);
+    let statements = crate::storage::postgres::statements();
+    let exceptions = (GROWS_IN_POSTGRES, NOT_EXECUTED_IN_POSTGRES);
+    compare(&statements, &costs, SLACK_OF_POSTGRES, exceptions);
+}
+
+#[test]
+fn statements_of_sqlite_cost_the_same_on_a_tree_of_four_times_the_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut meter = OfSqlite { folder, read: 0 };
+    let file = meter.file().display().to_string();
+    let setup = Setup::example("reference_server").env("SQLITE_STATEMENTS", file);
+    let costs = measure(setup, &mut meter);
+    let named = |found: Found| Statement {
+        name: format!("{}: {:.70}", found.file, found.text),
+        text: found.text.leak(),
+    };
+    let found = source::statements("src/storage/sqlite").into_iter();
+    let statements: Vec<Statement> = found.map(named).collect();
+    let exceptions = (GROWS_IN_SQLITE, NOT_EXECUTED_IN_SQLITE);
+    compare(&statements, &costs, SLACK_OF_SQLITE, exceptions);
+}
