@@ -83,7 +83,20 @@ fn parse(filter: &str) -> Result<Targets, Error> {
     if !is_level && !filter.contains('=') && !filter.contains(',') {
         return Err(wrong("not a level".into()));
     }
-    let targets = filter.parse::<Targets>();
+    if filter.contains('[') {
+        return Err(wrong("filters by span are not supported".into()));
+    }
+    // An empty part, and a module name without a level, would be taken for the level `error`.
+    let parts = filter.split(',').map(str::trim);
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() {
+        return Err(wrong("not a level".into()));
+    }
+    let has_no_level = |part: &&&str| part.trim_end().ends_with('=');
+    if let Some(part) = parts.iter().find(has_no_level) {
+        return Err(wrong(format!("no level in `{part}`")));
+    }
+    let targets = parts.join(",").parse::<Targets>();
     targets.map_err(|error| wrong(error.to_string()))
 }
 
@@ -102,6 +115,25 @@ mod tests {
             "backstitch=debug,info",
         ] {
             assert!(parse(filter).is_ok(), "{filter}");
+        }
+    }
+
+    #[test]
+    fn empty_parts_change_nothing() {
+        for filter in ["info,", "info,,hyper=warn", " info , hyper=warn", ",info"] {
+            let filter = parse(filter).expect("a filter");
+            assert!(filter.would_enable("backstitch", &tracing::Level::INFO));
+            assert!(!filter.would_enable("backstitch", &tracing::Level::DEBUG));
+        }
+        for (filter, reason) in [
+            ("backstitch=", "no level in `backstitch=`"),
+            ("info,backstitch= ", "no level in `backstitch=`"),
+            (",", "not a level"),
+            ("[run]=info", "filters by span are not supported"),
+            ("backstitch[run{id=1}]=debug,info", "by span"),
+        ] {
+            let refusal = parse(filter).expect_err("a refusal").to_string();
+            assert!(refusal.contains(reason), "{refusal}");
         }
     }
 

@@ -146,12 +146,35 @@ fn client(
     }
     let client = providers::Client::new(provider, key.unwrap_or_default(), id)?;
     Ok(match variables(base) {
+        Some(base) if provider == Provider::Ollama => client.at(ollama_base(&base)),
         Some(base) => client.at(with_scheme(&base)),
         None => client,
     })
 }
 
-/// `OLLAMA_HOST` is often an address without a scheme.
+/// `OLLAMA_HOST` is often an address without a scheme, or a host alone: then the port is Ollama's own, as for its
+/// other clients.
+#[cfg(feature = "models")]
+fn ollama_base(address: &str) -> String {
+    if address.contains("://") {
+        return address.to_owned();
+    }
+    let (host, path) = address
+        .find('/')
+        .map_or((address, ""), |at| address.split_at(at));
+    // An IPv6 address has colons of its own.
+    let is_bare = host.parse::<std::net::Ipv6Addr>().is_ok();
+    let port = if is_bare { None } else { host.rsplit_once(':') };
+    let port = port.filter(|(_, port)| port.parse::<u16>().is_ok());
+    let (host, port) = port.unwrap_or((host, "11434"));
+    match (host, is_bare) {
+        ("", _) => format!("http://127.0.0.1:{port}{path}"),
+        (host, true) => format!("http://[{host}]:{port}{path}"),
+        (host, false) => format!("http://{host}:{port}{path}"),
+    }
+}
+
+/// Addresses are also written without a scheme.
 #[cfg(feature = "models")]
 fn with_scheme(base: &str) -> String {
     if base.contains("://") {
@@ -199,6 +222,24 @@ mod tests {
             named("openai:tiny", &own).expect("a model").provider(),
             Some("openai")
         );
+    }
+
+    #[cfg(feature = "models")]
+    #[test]
+    fn a_host_of_ollama_without_a_port_gets_its_own() {
+        for (address, base) in [
+            ("127.0.0.1", "http://127.0.0.1:11434"),
+            ("box", "http://box:11434"),
+            ("box/ai", "http://box:11434/ai"),
+            ("box:80", "http://box:80"),
+            (":8080", "http://127.0.0.1:8080"),
+            ("::1", "http://[::1]:11434"),
+            ("[::1]", "http://[::1]:11434"),
+            ("[::1]:80", "http://[::1]:80"),
+            ("https://box", "https://box"),
+        ] {
+            assert_eq!(ollama_base(address), base, "{address}");
+        }
     }
 
     #[cfg(feature = "models")]

@@ -14,7 +14,7 @@ pub struct ToolCallChunk {
     pub args: String,
     /// The call's id; comes with the first piece.
     pub id: Option<Arc<str>>,
-    /// Which call of the message the piece belongs to; without one it is a call of its own.
+    /// Which call of the message the piece belongs to, unless its id is another; without one it is a call of its own.
     pub index: Option<i64>,
 }
 
@@ -82,10 +82,12 @@ impl AiChunk {
 
     fn push_call(&mut self, piece: &ToolCallChunk) {
         let open = piece.index.and_then(|index| {
-            self.tool_call_chunks
-                .iter_mut()
-                .find(|c| c.index == Some(index))
+            let mut calls = self.tool_call_chunks.iter_mut();
+            calls.rfind(|call| call.index == Some(index))
         });
+        // Another id is another call, whatever the index says.
+        let open =
+            open.filter(|call| call.id.is_none() || piece.id.is_none() || call.id == piece.id);
         match open {
             Some(call) => {
                 if call.name.is_none() {

@@ -329,6 +329,35 @@ fn chunks_add_up_to_the_whole_message() {
 }
 
 #[test]
+fn pieces_of_one_index_and_two_ids_are_two_calls() {
+    let mut whole = AiChunk::default();
+    for (id, args) in [
+        (Some("a"), "{"),
+        (None, "}"),
+        (Some("b"), "{"),
+        (Some("b"), ""),
+        (None, "}"),
+    ] {
+        whole.push(&AiChunk {
+            tool_call_chunks: vec![ToolCallChunk {
+                name: Some("add".into()),
+                args: args.into(),
+                id: id.map(Arc::from),
+                index: Some(0),
+            }],
+            ..Default::default()
+        });
+    }
+    let ids: Vec<_> = whole
+        .message()
+        .tool_calls()
+        .into_iter()
+        .map(|call| call.id.unwrap())
+        .collect();
+    assert_eq!(ids, ["a".into(), "b".into()]);
+}
+
+#[test]
 fn calls_that_cannot_be_read_are_listed_as_invalid() {
     let chunk = |name: Option<&str>, args: &str| ToolCallChunk {
         name: name.map(Arc::from),

@@ -91,24 +91,28 @@ impl Reply {
         }
     }
 
-    /// A call whose arguments come as all of their text so far.
+    /// A call whose arguments come as all of their text so far. With less text than before it is another call.
     fn grown(&mut self, call: ToolCall) -> ToolCallChunk {
         let text = call.fn_arguments.as_str().unwrap_or_default();
-        if let Some((index, read)) = self.calls.get_mut(&call.call_id) {
-            let more = text.get(*read..).unwrap_or_default().to_owned();
+        let open = self.calls.get_mut(&call.call_id);
+        let has_own_id = open.is_none() && !call.call_id.is_empty();
+        if let Some((index, read)) = open
+            && let Some(more) = text.get(*read..)
+        {
             *read = text.len();
             return ToolCallChunk {
-                args: more,
+                args: more.to_owned(),
                 index: Some(*index),
                 ..ToolCallChunk::default()
             };
         }
         let index = self.next_index();
         self.calls.insert(call.call_id.clone(), (index, text.len()));
+        let id = if has_own_id { call.call_id } else { new_id() };
         ToolCallChunk {
             name: Some(call.fn_name.into()),
             args: text.to_owned(),
-            id: Some(call.call_id.into()),
+            id: Some(id.into()),
             index: Some(index),
         }
     }
@@ -117,11 +121,7 @@ impl Reply {
     fn whole(&mut self, call: ToolCall) -> ToolCallChunk {
         let index = self.next_index();
         let is_own = !call.call_id.starts_with("call#") && !self.calls.contains_key(&call.call_id);
-        let id = if is_own {
-            call.call_id
-        } else {
-            format!("call_{}", uuid::Uuid::new_v4().simple())
-        };
+        let id = if is_own { call.call_id } else { new_id() };
         self.calls.insert(id.clone(), (index, 0));
         if let Some(signature) = call.thought_signatures.into_iter().flatten().next() {
             self.signatures.insert(id.as_str(), signature);
@@ -146,9 +146,11 @@ impl Reply {
 
     /// The end, unless the connection ended without the model: then there is no reason why it stopped.
     fn end(&mut self, end: StreamEnd) -> Vec<AiChunk> {
-        let Some(stop) = end.captured_stop_reason else {
+        // Ollama may leave out the reason; numbers come only with its end.
+        let has_ended = self.provider == Provider::Ollama && end.captured_usage.is_some();
+        if end.captured_stop_reason.is_none() && !has_ended {
             return vec![];
-        };
+        }
         self.done = true;
         let mut pieces = vec![];
         // Reasoning that only the provider can read comes at the end, and must go back to it.
@@ -167,11 +169,12 @@ impl Reply {
             let signatures = std::mem::take(&mut self.signatures);
             additional.insert(SIGNATURES, Value::map(signatures));
         }
+        let mut metadata = Map::from([("model_name", Value::Str(self.model.clone()))]);
+        if let Some(stop) = end.captured_stop_reason {
+            metadata.insert(key, Value::str(raw(stop)));
+        }
         pieces.push(AiChunk {
-            response_metadata: Map::from([
-                ("model_name", Value::Str(self.model.clone())),
-                (key, Value::str(raw(stop))),
-            ]),
+            response_metadata: metadata,
             usage_metadata: end.captured_usage.map(|usage| counts(&usage)),
             additional_kwargs: additional,
             last: true,
@@ -179,6 +182,11 @@ impl Reply {
         });
         pieces
     }
+}
+
+/// The id of a call that has none of its own.
+fn new_id() -> String {
+    format!("call_{}", uuid::Uuid::new_v4().simple())
 }
 
 /// The provider's own word.
@@ -193,21 +201,23 @@ fn raw(reason: StopReason) -> String {
     }
 }
 
-/// LangChain's names for what providers count.
+/// LangChain's names for what providers count. A number below zero is a sum that became too large: it is left out.
 fn counts(usage: &Usage) -> Value {
-    let (input, output) = (usage.prompt_tokens, usage.completion_tokens);
-    let sum = || input.unwrap_or(0).saturating_add(output.unwrap_or(0));
-    let number = |count: Option<i32>| Value::from(i64::from(count.unwrap_or(0)));
+    let known = |count: Option<i32>| count.filter(|count| *count >= 0).map(i64::from);
+    let (input, output) = (known(usage.prompt_tokens), known(usage.completion_tokens));
+    let sum = input.unwrap_or(0) + output.unwrap_or(0);
+    let number = |count: Option<i64>| Value::from(count.unwrap_or(0));
     let mut out = Map::from([
         ("input_tokens", number(input)),
         ("output_tokens", number(output)),
         (
             "total_tokens",
-            number(usage.total_tokens.or_else(|| Some(sum()))),
+            number(known(usage.total_tokens).or(Some(sum))),
         ),
     ]);
     let mut details = |name: &str, counts: [(&str, Option<i32>); 2]| {
-        let counts = counts.into_iter().filter(|(_, count)| count.is_some());
+        let counts = counts.map(|(key, count)| (key, known(count))).into_iter();
+        let counts = counts.filter(|(_, count)| count.is_some());
         let mut map = Map::new();
         counts.for_each(|(key, count)| drop(map.insert(key, number(count))));
         if !map.is_empty() {
@@ -229,4 +239,49 @@ fn counts(usage: &Usage) -> Value {
         details("output_token_details", counts);
     }
     Value::map(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_with_less_text_than_before_is_another_one() {
+        let mut reply = Reply::new(Provider::Anthropic, &"claude".into());
+        let mut whole = AiChunk::default();
+        for (id, args) in [
+            ("a", ""),
+            ("a", "{\"x\": 1"),
+            ("a", "{\"x\": 1}"),
+            ("a", ""),
+            ("a", "{\"x\": 2}"),
+            ("", "{}"),
+            ("", ""),
+            ("", "{\"x\": 3}"),
+        ] {
+            whole.push(&reply.call(ToolCall {
+                call_id: id.to_owned(),
+                fn_name: "add".to_owned(),
+                fn_arguments: args.into(),
+                thought_signatures: None,
+            }));
+        }
+        let calls = whole.message().tool_calls();
+        let args: Vec<_> = calls.iter().map(|call| call.args.to_json()).collect();
+        assert_eq!(args, ["{\"x\":1}", "{\"x\":2}", "{}", "{\"x\":3}"]);
+        let ids: std::collections::HashSet<_> = calls.iter().map(|call| &call.id).collect();
+        assert_eq!(ids.len(), 4);
+        assert!(calls.iter().all(|call| call.id.as_deref() != Some("")));
+    }
+
+    #[test]
+    fn counts_below_zero_are_left_out() {
+        let counts = counts(&Usage {
+            prompt_tokens: Some(i32::MAX),
+            completion_tokens: Some(1),
+            total_tokens: Some(i32::MIN),
+            ..Usage::default()
+        });
+        assert_eq!(counts["total_tokens"], i64::from(i32::MAX) + 1);
+    }
 }

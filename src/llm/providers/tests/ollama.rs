@@ -56,6 +56,25 @@ async fn text_and_thoughts_are_streamed_and_end_with_what_was_used() {
 }
 
 #[tokio::test]
+async fn an_end_without_a_reason_is_one_and_a_stream_without_an_end_is_not() {
+    let end = json!({"model": "qwen3", "done": true, "eval_count": -4});
+    let message = reply(OLLAMA, Recording::stream(&lines(&[text("Hello"), end])))
+        .await
+        .expect("a reply");
+    assert_eq!(message.text(), "Hello");
+    assert_eq!(
+        message.get("response_metadata"),
+        Some(&value!({"model_name": "qwen3"}))
+    );
+    assert_eq!(
+        message.get("usage_metadata").expect("usage")["output_tokens"],
+        0
+    );
+    let error = failure(OLLAMA, Recording::stream(&lines(&[text("Hello")]))).await;
+    assert!(matches!(error, Error::Broken { .. }), "{error:?}");
+}
+
+#[tokio::test]
 async fn calls_come_whole_and_get_ids() {
     let call = |city: &str| json!({"function": {"name": "weather", "arguments": {"city": city}}});
     let all = [
