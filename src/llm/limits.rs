@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
+use tokio::time::Instant;
 
 use super::Error;
 use crate::{message::AiChunk, value::Value};
@@ -11,6 +12,8 @@ use crate::{message::AiChunk, value::Value};
 const SILENCE: Duration = Duration::from_secs(300);
 /// Most bytes of a reply by default.
 const REPLY: usize = 10 << 20;
+/// What a piece of a call counts besides its texts: without any it would take memory and cost nothing.
+const CALL: usize = 16;
 
 /// Bounds of each reply.
 #[derive(Clone, Copy, Debug)]
@@ -35,22 +38,23 @@ impl Limits {
         at: &str,
         step: impl Future<Output = T> + Send,
     ) -> Result<T, Error> {
-        let silent = |_| Error::Silent {
-            at: at.to_owned(),
-            seconds: self.silence.as_secs(),
-        };
-        tokio::time::timeout(self.silence, step)
-            .await
-            .map_err(silent)
+        let step = tokio::time::timeout(self.silence, step).await;
+        step.map_err(|_| self.silent(at))
     }
 
-    /// The next event of a reply.
-    pub async fn next<S: Stream + Unpin + Send>(
-        &self,
-        at: &str,
-        events: &mut S,
-    ) -> Result<Option<S::Item>, Error> {
-        self.within(at, events.next()).await
+    fn silent(&self, at: &str) -> Error {
+        Error::Silent {
+            at: at.to_owned(),
+            seconds: self.silence.as_secs(),
+        }
+    }
+
+    /// The silence that begins now.
+    pub fn silence(&self) -> Silence {
+        Silence {
+            limits: *self,
+            begin: Instant::now(),
+        }
     }
 
     /// A count of the bytes of one reply.
@@ -60,6 +64,35 @@ impl Limits {
             most: self.bytes,
             used: 0,
         }
+    }
+}
+
+/// How long the model has been silent. Only pieces of its reply end that: some servers send events without any for
+/// as long as the connection lasts.
+pub(super) struct Silence {
+    limits: Limits,
+    begin: Instant,
+}
+
+impl Silence {
+    /// The next event of the reply.
+    pub async fn next<S: Stream + Unpin + Send>(
+        &self,
+        at: &str,
+        events: &mut S,
+    ) -> Result<Option<S::Item>, Error> {
+        let rest = self.limits.silence.saturating_sub(self.begin.elapsed());
+        if rest.is_zero() {
+            // A timeout takes an event that is there already, however late it is.
+            return Err(self.limits.silent(at));
+        }
+        let event = tokio::time::timeout(rest, events.next()).await;
+        event.map_err(|_| self.limits.silent(at))
+    }
+
+    /// A piece came, and was taken: the next silence begins now.
+    pub fn end(&mut self) {
+        self.begin = Instant::now();
     }
 }
 
@@ -76,7 +109,9 @@ impl Meter {
     /// # Errors
     /// The reply is too long with it.
     pub fn count(&mut self, piece: &AiChunk) -> Result<(), Error> {
-        let calls = piece.tool_call_chunks.iter().map(|call| call.args.len());
+        let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+        let calls = piece.tool_call_chunks.iter();
+        let calls = calls.map(|call| CALL + text(&call.name) + text(&call.id) + call.args.len());
         let more = bytes(&piece.content) + calls.sum::<usize>();
         self.used = self.used.saturating_add(more);
         if self.used > self.most {
@@ -112,16 +147,45 @@ mod tests {
         };
         let mut events = futures::stream::pending::<()>();
         let begin = tokio::time::Instant::now();
-        let error = limits.next("test", &mut events).await.expect_err("silence");
+        let silence = limits.silence();
+        let error = silence.next("test", &mut events).await;
+        let error = error.expect_err("silence");
         assert_eq!(begin.elapsed(), Duration::from_secs(60));
         assert!(error.to_string().contains("60 s"), "{error}");
         assert!(error.is_transient(), "the next attempt may succeed");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn only_pieces_of_a_reply_end_the_silence() {
+        let limits = Limits {
+            silence: Duration::from_secs(60),
+            ..Limits::default()
+        };
+        let begin = Instant::now();
+        let mut events = Box::pin(futures::stream::repeat(()).then(async |()| {
+            tokio::time::sleep(Duration::from_secs(25)).await;
+        }));
+        let mut silence = limits.silence();
+        for _ in 0..2 {
+            silence.next("test", &mut events).await.expect("an event");
+        }
+        silence.end();
+        for _ in 0..2 {
+            silence.next("test", &mut events).await.expect("an event");
+        }
+        let error = silence.next("test", &mut events).await;
+        assert!(matches!(error, Err(Error::Silent { .. })));
+        assert_eq!(begin.elapsed(), Duration::from_secs(110));
+        // Also where there is always an event.
+        let mut ready = futures::stream::repeat(());
+        let error = silence.next("test", &mut ready).await;
+        assert!(matches!(error, Err(Error::Silent { .. })));
+    }
+
     #[test]
     fn every_text_of_a_reply_counts() {
         let limits = Limits {
-            bytes: 20,
+            bytes: 40,
             ..Limits::default()
         };
         let mut meter = limits.meter("test".into());
@@ -129,14 +193,16 @@ mod tests {
             content: value!([{"type": "reasoning", "reasoning": "12345"}]),
             tool_call_chunks: vec![ToolCallChunk {
                 args: "{}".to_owned(),
-                ..ToolCallChunk::default()
+                name: Some("add".into()),
+                id: Some("a".into()),
+                index: None,
             }],
             ..AiChunk::default()
         };
         // `reasoning` is in it twice: as type and as text.
-        meter.count(&piece).expect("16 bytes");
-        let error = meter.count(&AiChunk::text("12345")).expect_err("21 bytes");
-        assert!(matches!(error, Error::TooLong { most: 20, .. }), "{error}");
+        meter.count(&piece).expect("36 bytes");
+        let error = meter.count(&AiChunk::text("12345")).expect_err("41 bytes");
+        assert!(matches!(error, Error::TooLong { most: 40, .. }), "{error}");
         assert!(!error.is_transient());
     }
 }

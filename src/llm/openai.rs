@@ -14,6 +14,7 @@ use crate::{message::Message, trace};
 mod embeddings;
 mod reply;
 mod request;
+mod text;
 mod transport;
 
 pub use embeddings::EmbeddingModel;
@@ -108,10 +109,13 @@ impl Client {
     }
 
     /// The client for one call, and its transport.
-    fn for_call(&self) -> (async_openai::Client<OpenAIConfig>, transport::Transport) {
+    fn for_call(
+        &self,
+        form: transport::Form,
+    ) -> (async_openai::Client<OpenAIConfig>, transport::Transport) {
         // Around a piece of a reply there is what the protocol says about it.
         let most = self.limits.bytes.saturating_add(1 << 20);
-        let transport = transport::Transport::new(&self.http, &self.base, most);
+        let transport = transport::Transport::new(&self.http, &self.base, form, most);
         let client = self.client.clone().with_http_service(transport.clone());
         (client, transport)
     }
@@ -148,7 +152,7 @@ impl ChatModel for Client {
         let traceparent = trace::traceparent();
         Box::pin(async_stream::try_stream! {
             let (base, limits) = (&*this.base, this.limits);
-            let (client, transport) = this.for_call();
+            let (client, transport) = this.for_call(transport::Form::Events);
             let mut chat = client.chat();
             if let Some(header) = traceparent {
                 chat = chat.header("traceparent", &*header).map_err(|error| failed(base, error))?;
@@ -158,11 +162,13 @@ impl ChatModel for Client {
             let mut events = events.map_err(|error| failed(base, error))?;
             let mut reply = reply::Reply::default();
             let mut meter = limits.meter(this.base.clone());
-            while let Some(event) = limits.next(base, &mut events).await? {
-                let event = event.map_err(|error| transport.too_long(base).unwrap_or_else(|| failed(base, error)))?;
+            let mut silence = limits.silence();
+            while let Some(event) = silence.next(base, &mut events).await? {
+                let event = event.map_err(|error| transport.failure().unwrap_or_else(|| failed(base, error)))?;
                 for piece in reply.pieces(base, event)? {
                     meter.count(&piece)?;
                     yield piece;
+                    silence.end();
                 }
             }
             yield reply.end().ok_or_else(|| Error::Broken {

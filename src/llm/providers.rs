@@ -135,10 +135,12 @@ impl ChatModel for Client {
             let mut events = limits.within(base, call).await?.map_err(failed)?.stream;
             let mut reply = reply::Reply::new(this.provider, &this.model);
             let mut meter = limits.meter(this.base.clone());
-            while let Some(event) = limits.next(base, &mut events).await? {
+            let mut silence = limits.silence();
+            while let Some(event) = silence.next(base, &mut events).await? {
                 for piece in reply.pieces(event.map_err(failed)?) {
                     meter.count(&piece)?;
                     yield piece;
+                    silence.end();
                 }
                 if reply.is_done() {
                     return;

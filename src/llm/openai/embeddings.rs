@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Client, Error, failed};
+use super::{Client, Error, failed, transport::Form};
 use crate::llm::{Embeddings, resilient::repeated};
 
 /// An embedding model at an OpenAI-compatible server.
@@ -48,12 +48,12 @@ impl EmbeddingModel {
         let (base, limits) = (self.client.base(), self.client.limits);
         let model = self.client.model();
         let request = json!({"model": model, "input": texts, "encoding_format": "float"});
-        let (client, transport) = self.client.for_call();
+        let (client, transport) = self.client.for_call(Form::Json);
         let embeddings = client.embeddings();
         let call = embeddings.create_byot::<_, Embedded>(request);
         limits.within(base, call).await?.map_err(|error| {
-            let too_long = transport.too_long(base);
-            too_long.unwrap_or_else(|| failed(base, error))
+            let cause = transport.failure();
+            cause.unwrap_or_else(|| failed(base, error))
         })
     }
 }

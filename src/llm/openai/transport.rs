@@ -1,24 +1,34 @@
 //! Sends requests to a server, reads why it refuses one, and bounds the events that it sends back.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use async_openai::{error::OpenAIError, middleware::HttpRequestFactory};
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, future::BoxFuture};
+use futures::{Stream, StreamExt, future::BoxFuture, stream};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use reqwest::{Body, Response};
 use tower_service::Service;
 
-use crate::llm::{Error, connection::reason, retry_after::retry_after};
+use super::{reply, text::Text};
+use crate::llm::{
+    Error,
+    connection::{reason, short},
+    retry_after::retry_after,
+};
 
 /// Most bytes of a refusal that are read.
 const REFUSAL: usize = 64 << 10;
+
+/// What a reply is to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Events,
+    Json,
+}
 
 /// Sends each request once: who calls a model decides about further attempts. The one of the library repeats by itself
 /// and passes on neither how long to wait nor the text of a page.
@@ -26,31 +36,34 @@ const REFUSAL: usize = 64 << 10;
 pub(super) struct Transport {
     http: reqwest::Client,
     base: Arc<str>,
+    form: Form,
     /// Most bytes of an event, or of a reply that is no stream.
     most: usize,
-    /// There were more: the error of a body loses its cause on the way through the library.
-    exceeded: Arc<AtomicBool>,
+    /// Why a body ended early: its error loses the cause on the way through the library.
+    failure: Arc<Mutex<Option<Error>>>,
 }
 
 impl Transport {
     /// The transport of one call.
-    pub fn new(http: &reqwest::Client, base: &Arc<str>, most: usize) -> Self {
+    pub fn new(http: &reqwest::Client, base: &Arc<str>, form: Form, most: usize) -> Self {
         Self {
             http: http.clone(),
             base: base.clone(),
+            form,
             most,
-            exceeded: Arc::default(),
+            failure: Arc::default(),
         }
     }
 
-    /// The error of a reply that was too long.
-    pub fn too_long(&self, base: &str) -> Option<Error> {
-        self.exceeded
-            .load(Ordering::Relaxed)
-            .then(|| Error::TooLong {
-                at: base.to_owned(),
-                most: self.most,
-            })
+    /// The error of a reply that was too long, or no text.
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.lock().clone()
+    }
+
+    fn fail(&self, error: Error) -> std::io::Error {
+        let message = std::io::Error::other(error.to_string());
+        *self.failure.lock() = Some(error);
+        message
     }
 }
 
@@ -69,7 +82,7 @@ impl Service<HttpRequestFactory> for Transport {
             let request = request.build().await?;
             let response = this.http.execute(request).await?;
             if response.status().is_success() {
-                Ok(this.bounded(response))
+                this.bounded(response).await
             } else {
                 let refusal = refusal(&this.base, response).await;
                 Err(OpenAIError::Boxed(Box::new(refusal)))
@@ -81,9 +94,30 @@ impl Service<HttpRequestFactory> for Transport {
 async fn refusal(base: &str, response: Response) -> Error {
     let status = response.status().as_u16();
     let retry_after = retry_after(response.headers(), Timestamp::now());
+    let text = beginning(response.bytes_stream()).await;
+    Error::Refused {
+        at: base.to_owned(),
+        status,
+        reason: reason(&text),
+        retry_after,
+    }
+}
+
+/// A body that is an object where a stream of events was expected: what failed, if it says so.
+fn no_events(base: &str, text: &str) -> Error {
+    let body: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    match body.get("error").filter(|error| !error.is_null()) {
+        Some(error) => reply::failed(base, error),
+        None => Error::Unreadable {
+            at: base.to_owned(),
+            reason: format!("no stream of events: {}", short(text)),
+        },
+    }
+}
+
+/// The beginning of the text of an error. One that cannot be read whole is one all the same.
+async fn beginning(mut body: impl Stream<Item = reqwest::Result<Bytes>> + Unpin) -> String {
     let mut text = Vec::new();
-    let mut body = response.bytes_stream();
-    // A refusal whose text cannot be read whole is one all the same.
     while let Some(Ok(bytes)) = body.next().await {
         let room = REFUSAL - text.len();
         text.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -91,38 +125,58 @@ async fn refusal(base: &str, response: Response) -> Error {
             break;
         }
     }
-    Error::Refused {
-        at: base.to_owned(),
-        status,
-        reason: reason(&String::from_utf8_lossy(&text)),
-        retry_after,
-    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 impl Transport {
-    /// The response, with an error as soon as an event of it is longer than it may be: the library reads an event whole.
-    fn bounded(self, response: Response) -> Response {
+    /// The response, with an error as soon as an event of it is longer than it may be, since the library reads an event
+    /// whole, or is no text.
+    async fn bounded(self, response: Response) -> Result<Response, OpenAIError> {
         let (status, headers) = (response.status(), response.headers().clone());
         let mut event = Event {
             bytes: 0,
             ended: false,
         };
-        let body = response
-            .bytes_stream()
-            .map_err(std::io::Error::other)
-            .map(move |bytes| {
-                let bytes: Bytes = bytes?;
-                if event.longest_with(&bytes) > self.most {
-                    self.exceeded.store(true, Ordering::Relaxed);
-                    return Err(std::io::Error::other("an event is too long"));
-                }
-                Ok(bytes)
-            });
+        let mut text = Text::default();
+        let mut body = response.bytes_stream();
+        let mut first = None;
+        if self.form == Form::Events && is_json(&headers) {
+            // Some servers call a stream of events JSON, which it is not: no event begins so.
+            first = body.next().await.transpose()?;
+            let begins = |bytes: &Bytes| bytes.trim_ascii_start().starts_with(b"{");
+            if first.as_ref().is_some_and(begins) {
+                let all = stream::iter(first.map(Ok)).chain(body);
+                let error = no_events(&self.base, &beginning(all).await);
+                return Err(OpenAIError::Boxed(Box::new(error)));
+            }
+        }
+        let body = stream::iter(first.map(Ok)).chain(body).map(move |bytes| {
+            let bytes: Bytes = bytes.map_err(std::io::Error::other)?;
+            if event.longest_with(&bytes) > self.most {
+                return Err(self.fail(Error::TooLong {
+                    at: self.base.to_string(),
+                    most: self.most,
+                }));
+            }
+            text.whole(bytes).map_err(|error| {
+                self.fail(Error::Unreadable {
+                    at: self.base.to_string(),
+                    reason: error.to_string(),
+                })
+            })
+        });
         let mut out = http::Response::new(Body::wrap_stream(body));
         *out.status_mut() = status;
         *out.headers_mut() = headers;
-        out.into()
+        Ok(out.into())
     }
+}
+
+fn is_json(headers: &http::HeaderMap) -> bool {
+    let kind = headers.get(http::header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
 }
 
 /// How long the event is that comes in. An empty line ends it.

@@ -215,3 +215,34 @@ fn schemas_are_followed_by_models_that_are_known_to() {
     assert_eq!(follows("gpt-3.5-turbo"), (false, true));
     assert_eq!(follows("tiny"), (false, true));
 }
+
+#[tokio::test]
+async fn an_error_in_place_of_a_stream_is_the_error_of_the_server() {
+    let body = json!({"error": {"message": "no such model", "type": "not_found", "code": 404}});
+    let coded = replay::serve(vec![Recording::json(200, &body)]).await;
+    let error = refusal(&coded).await;
+    assert!(
+        matches!(error, Error::Refused { status: 404, .. }),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("no such model"), "{error}");
+    let body = json!({"choices": [{"message": {"content": "Hello"}}]});
+    let whole = replay::serve(vec![Recording::json(200, &body)]).await;
+    let error = refusal(&whole).await;
+    assert!(error.to_string().contains("no stream of events"), "{error}");
+}
+
+#[tokio::test]
+async fn events_that_are_called_json_are_read_and_a_byte_order_mark_is_left_out() {
+    let parts = vec![
+        Ok("\u{feff}\u{feff}".to_owned()),
+        event(json!({"content": "x"}), Some("stop")),
+        done(),
+    ];
+    let recording = Recording::of(200, parts).header("content-type", "application/json");
+    let server = replay::serve(vec![recording]).await;
+    let pieces = ask(&server, &[Message::human("hi")])
+        .await
+        .expect("a reply");
+    assert_eq!(whole(&pieces).text(), "x");
+}
