@@ -8,7 +8,7 @@ use test_support::{
     place::{Place, block_on, serve},
     server::{Server, Setup},
     tables::{connect, file},
-    talk::{background, slow, until},
+    talk::{background, ok, slow, until, with},
 };
 
 /// Adds threads with a branch each, changed one second after the other in the past: their own trees, or
@@ -183,4 +183,77 @@ fn a_search_that_takes_too_long_is_ended_once() {
         (900..2900).contains(&took),
         "{took} ms: it was not ended, or tried again"
     );
+}
+
+fn threads_of_a_status_that_few_have_are_those_of_the_whole_list(place: &Place) {
+    let (_server, client) = serve(place);
+    for _ in 0..20 {
+        client.thread();
+    }
+    let mut open = vec![];
+    for _ in 0..3 {
+        let thread = client.thread();
+        let approve = json!({"assistant_id": "approve", "input": {"request": "r"}});
+        client.run(&thread, &approve);
+        let thread = client.thread();
+        let fails = background(
+            &client,
+            &thread,
+            &json!({"assistant_id": "failing", "input": {"fail": true}}),
+        );
+        assert_eq!(client.end_of(&thread, &fails), "error");
+        let thread = client.thread();
+        open.push(client.open_stream(&thread, &slow(100, 6000)));
+        // A thread waits while another branch of it does not.
+        let later = with(slow(1, 1), "after_seconds", 3600);
+        background(&client, &client.thread(), &later);
+    }
+    let search = |body: Value| search(&client, &with(body, "limit", 100));
+    for sort in [
+        "thread_id",
+        "status",
+        "created_at",
+        "updated_at",
+        "state_updated_at",
+    ] {
+        for order in ["asc", "desc"] {
+            let sorted = json!({"sort_by": sort, "sort_order": order});
+            let ids = |threads: &[Value]| -> Vec<Value> {
+                threads
+                    .iter()
+                    .map(|thread| thread["thread_id"].clone())
+                    .collect()
+            };
+            for status in ["interrupted", "error", "busy", "idle"] {
+                let all = search(sorted.clone());
+                let has = |thread: &&Value| thread["status"] == status;
+                let expected: Vec<_> = all.iter().filter(has).cloned().collect();
+                assert!(expected.len() >= 3, "{status}");
+                let filtered = with(sorted.clone(), "status", status);
+                let found = search(filtered.clone());
+                // The times of threads that are executed move on.
+                let stands = status != "busy" || !sort.ends_with("updated_at");
+                if stands {
+                    assert_eq!(ids(&found), ids(&expected), "{sort} {order} {status}");
+                }
+                assert_eq!(found.len(), expected.len());
+                if stands {
+                    let second = search(with(filtered, "offset", 1));
+                    assert_eq!(ids(&second), ids(&expected)[1..]);
+                }
+                let count = client.post("/threads/count", &json!({"status": status}));
+                assert_eq!(ok(count, 200), expected.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_of_a_status_that_few_have_are_those_of_the_whole_list_on_sqlite() {
+    threads_of_a_status_that_few_have_are_those_of_the_whole_list(&Place::sqlite());
+}
+
+#[test]
+fn threads_of_a_status_that_few_have_are_those_of_the_whole_list_on_postgres() {
+    threads_of_a_status_that_few_have_are_those_of_the_whole_list(&Place::postgres());
 }

@@ -52,6 +52,7 @@ fn all() -> Vec<Migration> {
         "V041__log_of_principals"
         "V042__checkpoints_as_bytes"
         "V043__branches_that_wait"
+        "V044__times_of_threads"
     }
 }
 
@@ -139,3 +140,6 @@ async fn applied(client: &Client) -> Result<Vec<Applied>, tokio_postgres::Error>
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

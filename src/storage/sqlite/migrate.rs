@@ -46,6 +46,7 @@ fn all() -> Vec<Migration> {
         "V041__log_of_principals"
         "V042__checkpoints_as_bytes"
         "V043__branches_that_wait"
+        "V044__times_of_threads"
     }
 }
 
@@ -106,3 +107,6 @@ fn applied(db: &Connection) -> rusqlite::Result<Vec<Applied>> {
     })?;
     rows.collect()
 }
+
+#[cfg(test)]
+mod tests;

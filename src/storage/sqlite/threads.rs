@@ -70,5 +70,10 @@ pub(super) fn record_outcome(
     if !is_head(db, &slot)? {
         return Err(Error::Fenced);
     }
-    slots::record_outcome(db, &slot, outcome, error.as_ref(), Timestamp::now())
+    let now = Timestamp::now();
+    slots::record_outcome(db, &slot, outcome, error.as_ref(), now)?;
+    // Nothing else moves the time of the thread: no state is newer than its thread.
+    db.prepare_cached("UPDATE threads SET updated_at = ?2 WHERE thread_id = ?1")?
+        .execute(params![slot.thread.0.as_bytes(), now.0])?;
+    Ok(())
 }

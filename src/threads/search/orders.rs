@@ -1,6 +1,6 @@
 //! Pages of threads in orders that no index has, made of pages in orders that one has.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::HashSet};
 
 use crate::{
     threads::{Error, Service},
@@ -43,25 +43,27 @@ impl Service {
             statuses.reverse();
         }
         let wanted = page.limit.saturating_add(page.offset);
-        let mut found: Vec<Thread> = vec![];
+        if wanted > ROWS * READS {
+            return Ok(self.shared.parts.tree.search(page).await?);
+        }
+        let (mut found, mut known) = (vec![], HashSet::new());
         for status in statuses {
             let mut one = ThreadPage {
                 sort_by: SortBy::ThreadId,
-                limit: wanted - found.len(),
+                limit: wanted,
                 offset: 0,
                 ..page.clone()
             };
             one.filter.status = Some(status);
-            for thread in self.shared.parts.tree.search(one).await? {
-                // Its status may have changed between the two.
-                if !found.iter().any(|known| known.id == thread.id) {
-                    found.push(thread);
-                }
-            }
+            let mut rows = self.shared.parts.tree.search(one).await?;
+            // The status of a thread may have changed between two reads.
+            rows.retain(|thread| known.insert(thread.id));
+            found.append(&mut rows);
             if found.len() >= wanted {
                 break;
             }
         }
+        found.truncate(wanted);
         Ok(found.into_iter().skip(page.offset).collect())
     }
 
@@ -78,17 +80,17 @@ impl Service {
             offset: 0,
             ..page.clone()
         };
-        let mut found: Vec<Thread> = vec![];
+        let (mut found, mut known): (Vec<Thread>, _) = (vec![], HashSet::new());
         for _ in 0..READS {
-            let rows = self.shared.parts.tree.search(recent.clone()).await?;
+            let mut rows = self.shared.parts.tree.search(recent.clone()).await?;
             let is_last = rows.len() < recent.limit;
             let oldest = rows.last().map(|last| last.updated_at);
             if let Some(last) = rows.last() {
                 recent.advance(last);
             }
-            found.extend(rows);
+            rows.retain(|thread| known.insert(thread.id));
+            found.append(&mut rows);
             found.sort_by_key(|thread| Reverse((thread.state_updated_at, thread.id)));
-            found.dedup_by_key(|thread| thread.id);
             found.truncate(wanted);
             let is_full = found.len() == wanted;
             let worst = found.last().map(|last| last.state_updated_at);

@@ -48,8 +48,12 @@ UPDATE threads SET active_branch_id = $2, updated_at = clock_timestamp() WHERE t
 
 const DELETE_TAG: &str = "DELETE FROM tags WHERE tree_id = $1 AND thread_id = $2 AND name = $3";
 
+/// No state is newer than its thread.
 const SET_OUTCOME: &str = "
-UPDATE branches SET outcome = $3, error = NULL, updated_at = clock_timestamp() WHERE tree_id = $1 AND branch_id = $2";
+WITH b AS (
+  UPDATE branches SET outcome = $3, error = NULL, updated_at = clock_timestamp() WHERE tree_id = $1 AND branch_id = $2
+  RETURNING thread_id, updated_at)
+UPDATE threads t SET updated_at = GREATEST(t.updated_at, (SELECT b.updated_at FROM b)) WHERE t.thread_id = (SELECT b.thread_id FROM b)";
 
 const INSERT_BRANCH: &str = "
 INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, outcome, origin, source_branch_id, created_at, updated_at)

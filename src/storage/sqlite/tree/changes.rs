@@ -203,12 +203,19 @@ pub(super) fn set_outcome(
     branch: BranchId,
     outcome: Outcome,
 ) -> Result<(), Error> {
+    let now = Timestamp::now();
     db.prepare_cached(SET_OUTCOME)?.execute(params![
         tree.0.as_bytes(),
         branch.0.as_bytes(),
         outcome.as_str(),
-        Timestamp::now().0
+        now.0
     ])?;
+    // No state is newer than its thread.
+    db.prepare_cached(
+        "UPDATE threads SET updated_at = max(updated_at, ?3) WHERE thread_id = ( \
+         SELECT thread_id FROM branches WHERE tree_id = ?1 AND branch_id = ?2)",
+    )?
+    .execute(params![tree.0.as_bytes(), branch.0.as_bytes(), now.0])?;
     Ok(())
 }
 
