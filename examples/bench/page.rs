@@ -122,8 +122,8 @@ pub fn markdown(figures: &[Figure], how: &str) -> String {
 
 /// Each figure with a goal as a bar: the line is the goal, and the scale is logarithmic.
 pub fn svg(figures: &[Figure]) -> String {
-    const LEFT: f64 = 380.0;
-    const WIDTH: f64 = 420.0;
+    const LEFT: f64 = 410.0;
+    const WIDTH: f64 = 400.0;
     const ROW: f64 = 20.0;
     // Shares from a tenth of the goal to ten times it.
     let place = |share: f64| LEFT + WIDTH * (share.clamp(0.1, 10.0).log10() + 1.0) / 2.0;
