@@ -141,11 +141,8 @@ fn complaints(program: &Path, library: &Path) -> String {
             }
         } else if in_library && text.starts_with('|') {
             format!("{}{text}", " ".repeat(margin.len()))
-        } else if text.contains("` implements `")
-            || text.starts_with("and ") && text.ends_with(" others")
-        {
-            // Which other types there are depends on the libraries that are built.
-            continue;
+        } else if text.starts_with("and ") && text.ends_with(" others") {
+            format!("{margin}and $N others")
         } else {
             line.to_owned()
         });

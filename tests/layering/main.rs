@@ -15,7 +15,7 @@ mod source;
 mod twins;
 mod words;
 
-use source::{sources, tests};
+use source::{examples, sources, tests};
 
 /// Heights of the rooms.
 const ROOMS: &[(&str, u8)] = &[
@@ -223,6 +223,7 @@ fn no_source_file_is_past_five_hundred_lines() {
     let long: BTreeSet<_> = sources()
         .iter()
         .chain(&tests())
+        .chain(&examples())
         .map(|source| (source.text.lines().count(), &source.path))
         .filter(|(lines, _)| *lines > MOST_LINES)
         .map(|(lines, path)| format!("{path} has {lines} lines"))

@@ -56,6 +56,11 @@ pub fn tests() -> Vec<Source> {
     files("tests", "tests/ui", "")
 }
 
+/// Every file of the examples.
+pub fn examples() -> Vec<Source> {
+    files("examples", "", "")
+}
+
 /// Every source of the library but the derive crate and the files that only tests compile.
 pub fn sources() -> Vec<Source> {
     let sources = files("src", "src/derive", "src");

@@ -18,7 +18,10 @@ use test_support::postgres::{Cluster, Database};
 use test_support::server::Setup;
 
 /// Runs that are measured together.
-const RUNS: u64 = 40;
+const RUNS: u64 = 20;
+
+/// Batches of them.
+const BATCHES: usize = 4;
 
 /// A connection between the server and its database that counts statements.
 struct Proxy {
@@ -105,10 +108,17 @@ fn writes(cluster: &Database) -> u64 {
     })
 }
 
-/// Statements and writing transactions of a run, on average.
+/// Statements and writing transactions of a run, on average of the cheapest of some batches: on a busy machine
+/// what a run could have written together is written as it comes.
 fn costs(database: &Database, proxy: &Proxy, mut run: impl FnMut()) -> (f64, f64) {
+    let all = (0..BATCHES).map(|_| batch(database, proxy, &mut run));
+    all.min_by(|a, b| (a.1, a.0).partial_cmp(&(b.1, b.0)).unwrap())
+        .unwrap()
+}
+
+fn batch(database: &Database, proxy: &Proxy, run: &mut impl FnMut()) -> (f64, f64) {
     run();
-    let rest = Duration::from_secs(2);
+    let rest = Duration::from_secs(1);
     // What follows a run comes within this time, and an idle server asks for as much in it.
     std::thread::sleep(rest);
     let idle = (proxy.count(), writes(database));
@@ -157,6 +167,5 @@ fn a_run_takes_few_statements_and_fewer_commits() {
     });
     println!("a turn of a chat: {statements:.1} statements, {commits:.1} commits");
     assert!(statements <= 20.0, "{statements:.1} statements a turn");
-    // Three on a quiet machine; on a busy one what ended meanwhile may need one more.
-    assert!(commits.round() <= 4.0, "{commits:.1} commits a turn");
+    assert!(commits.round() <= 3.0, "{commits:.1} commits a turn");
 }

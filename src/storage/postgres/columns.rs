@@ -81,7 +81,8 @@ pub(super) fn unname(text: &str) -> Arc<str> {
     Arc::from(text.replace(&zero, "\0").replace(&own, "\u{1a}"))
 }
 
-/// JSON text for a `jsonb` parameter, or for a `text` that is compared as `jsonb`. Strings and keys in it are stored as [`name`] stores names.
+/// JSON text for a `jsonb` parameter, or for a `text` that filters read as `jsonb`. Strings and keys in it
+/// are stored as [`name`] stores names.
 #[derive(Debug)]
 pub(super) struct Json<'a>(Cow<'a, str>);
 

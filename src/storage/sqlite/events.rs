@@ -14,6 +14,14 @@ use crate::{
     value::Map,
 };
 
+/// Takes the numbers of new events.
+const NUMBER_IN_RUN: &str = "UPDATE threads SET last_event_number = last_event_number + ?1 \
+     WHERE thread_id = ?2 RETURNING last_event_number";
+
+/// Takes them, and lists show the thread as changed.
+const NUMBER: &str = "UPDATE threads SET last_event_number = last_event_number + ?1, updated_at = ?3 \
+     WHERE thread_id = ?2 RETURNING last_event_number";
+
 /// Appends events to a thread's log and returns the number of the last one. Lists show a thread
 /// as changed by whatever is logged of it. This is the last thing a transaction locks.
 pub(super) fn append(
@@ -23,19 +31,16 @@ pub(super) fn append(
     events: &[NewEvent],
     now: Timestamp,
 ) -> Result<i64, Error> {
-    let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
     let last = db
-        .prepare_cached(
-            "UPDATE threads SET last_event_number = last_event_number + ?1, updated_at = ?3 \
-             WHERE thread_id = ?2 RETURNING last_event_number",
-        )?
-        .query_row(params![count, thread.0.as_bytes(), now.0], |row| row.get(0))
-        .optional()?;
-    insert(db, (tree, thread), last, events, now)
+        .prepare_cached(NUMBER)?
+        .query_row(params![count(events), thread.0.as_bytes(), now.0], |row| {
+            row.get(0)
+        });
+    insert(db, (tree, thread), last.optional()?, events, now)
 }
 
-/// [`append`] within a run, where the time of the thread stays, for which lists have an index: the end of
-/// the run moves it.
+/// [`append`] for a superstep of a run: the end of the run moves the time of the thread, for which lists
+/// have an index.
 pub(super) fn append_in_run(
     db: &Connection,
     tree: TreeId,
@@ -43,15 +48,16 @@ pub(super) fn append_in_run(
     events: &[NewEvent],
     now: Timestamp,
 ) -> Result<i64, Error> {
-    let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
     let last = db
-        .prepare_cached(
-            "UPDATE threads SET last_event_number = last_event_number + ?1 \
-             WHERE thread_id = ?2 RETURNING last_event_number",
-        )?
-        .query_row(params![count, thread.0.as_bytes()], |row| row.get(0))
-        .optional()?;
-    insert(db, (tree, thread), last, events, now)
+        .prepare_cached(NUMBER_IN_RUN)?
+        .query_row(params![count(events), thread.0.as_bytes()], |row| {
+            row.get(0)
+        });
+    insert(db, (tree, thread), last.optional()?, events, now)
+}
+
+fn count(events: &[NewEvent]) -> i64 {
+    i64::try_from(events.len()).unwrap_or(i64::MAX)
 }
 
 /// Inserts the events that end with the number `last`, which the row of their thread has taken.
@@ -64,13 +70,12 @@ fn insert(
 ) -> Result<i64, Error> {
     let missing = || Error::Database(format!("there is no thread {thread} to log events of"));
     let last = last.ok_or_else(missing)?;
-    let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
     let mut insert = db.prepare_cached(
         "INSERT INTO events (tree_id, thread_id, event_number, kind, payload, branch_id, \
          checkpoint_id, run_id, message_id, created_at) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
-    for (number, event) in (last - count + 1..).zip(events) {
+    for (number, event) in (last - count(events) + 1..).zip(events) {
         let stored = event::encode(event.kind, &event.payload)?;
         insert.execute(params![
             tree.0.as_bytes(),

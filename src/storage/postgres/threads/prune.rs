@@ -21,10 +21,12 @@ use crate::{
     tree::prune::{PruneCandidate as Checkpoint, SubgraphState, plan},
 };
 
-/// Pins, bases of open runs, and checkpoints with an open interrupt, also in a subgraph.
+/// Pins, bases of open runs, and checkpoints with an open interrupt, also in a subgraph. The tree is only compared:
+/// where one tree has most rows, the planner would go through its whole key for a thread that has none.
 const ROWS: &str = "
 WITH own AS MATERIALIZED (
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.source FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = ''),
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.source FROM checkpoints c
+   WHERE c.thread_id = $2 AND c.checkpoint_ns = '' AND CASE WHEN c.tree_id = $1 THEN true END),
 kept AS MATERIALIZED (
   SELECT checkpoint_id AS id FROM pins WHERE tree_id = $1
   UNION SELECT base_checkpoint_id FROM runs WHERE tree_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') AND base_checkpoint_id IS NOT NULL
@@ -40,7 +42,7 @@ SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.checkpoint_id IN 
 
 const INNER: &str = "
 SELECT DISTINCT root_checkpoint_id, checkpoint_ns, branch_id FROM checkpoints
- WHERE tree_id = $1 AND thread_id = $2 AND CASE WHEN checkpoint_ns <> '' AND root_checkpoint_id IS NOT NULL THEN strpos(checkpoint_ns, ':') = 0 END";
+ WHERE thread_id = $2 AND CASE WHEN tree_id = $1 AND checkpoint_ns <> '' AND root_checkpoint_id IS NOT NULL THEN strpos(checkpoint_ns, ':') = 0 END";
 
 const FOLLOW: &str = "
 UPDATE checkpoints c SET parent_checkpoint_id = x.above FROM unnest($2::uuid[], $3::uuid[]) x(id, above)

@@ -21,11 +21,7 @@ pub(super) const GROWS_IN_POSTGRES: Exceptions = &[
     ("what is stored of a thread is summed", &["usage::USAGE"]),
     (
         "a pruned tree is swept as a whole",
-        &[
-            "threads::blobs::DROP_MADE",
-            "threads::prune::ROWS",
-            "threads::prune::INNER",
-        ],
+        &["threads::blobs::DROP_MADE"],
     ),
 ];
 

@@ -1,0 +1,347 @@
+//! The figures: each function measures some of them and adds them to the book.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{
+    Book, Plan, SUPERSTEPS, Storage,
+    client::Client,
+    page::Goal,
+    process::Server,
+    sizes,
+    workloads::{self, Chat, quantile},
+};
+
+/// Durable supersteps beside the ceilings of the same call.
+pub async fn supersteps(book: &mut Book, plan: Plan, storage: &Storage) {
+    let server = storage.server();
+    workloads::seq10(&server.address, 4, Duration::from_millis(500)).await;
+    let mut at_eight = f64::NAN;
+    for clients in [1, 8, 64, 256] {
+        let (mut shares, mut notes, mut loads) = (vec![], vec![], vec![]);
+        for _ in 0..plan.rounds {
+            let (ceiling, own) = storage.ceilings(clients.min(64), plan.span);
+            let (before, database) = (server.cpu(), storage.database_cpu());
+            let load = workloads::seq10(&server.address, clients, plan.span).await;
+            let runs = load.latencies.len() as f64;
+            let cpu = (server.cpu() - before).as_secs_f64() * 1000.0 / runs;
+            let database = (storage.database_cpu() - database).as_secs_f64() * 1000.0 / runs;
+            let steps = load.runs_per_second * SUPERSTEPS;
+            shares.push(100.0 * steps / ceiling);
+            notes.push((steps, ceiling, own));
+            loads.push((load, cpu, database));
+        }
+        let by_share = |a: &usize, b: &usize| shares[*a].total_cmp(&shares[*b]);
+        let mut order: Vec<usize> = (0..shares.len()).collect();
+        order.sort_by(by_share);
+        let middle = order[order.len() / 2];
+        let ((steps, ceiling, own), (load, cpu, database)) = (notes[middle], &loads[middle]);
+        let (name, postgres) = (storage.name(), matches!(storage, Storage::Postgres(_)));
+        let goal = match (clients, postgres) {
+            (8, true) => Goal::AtLeast(100.0),
+            (64, true) => Goal::AtLeast(180.0),
+            (8, false) => Goal::AtLeast(200.0),
+            (64, false) => Goal::AtLeast(350.0),
+            _ => Goal::None,
+        };
+        let mut note = format!("{steps:.0} supersteps/s, ceiling {ceiling:.0}");
+        if postgres {
+            note += &format!("; of the same rows as ours {:.0} %", 100.0 * steps / own);
+        }
+        book.add(
+            format!("{name}: share of the ceiling, {clients} clients"),
+            shares[middle],
+            "%",
+            goal,
+            note,
+        );
+        let goal = match (clients, postgres) {
+            (1, true) => Goal::AtMost(4.0),
+            (1, false) => Goal::AtMost(2.0),
+            _ => Goal::None,
+        };
+        let p50 = load.quantile(0.5);
+        let p99 = load.quantile(0.99);
+        book.add(
+            format!("{name}: a run, median, {clients} clients"),
+            p50,
+            "ms",
+            goal,
+            format!("99th percentile {p99:.1} ms"),
+        );
+        let goal = match clients {
+            8 => Goal::AtMost(1.0),
+            64 => Goal::AtMost(0.6),
+            _ => Goal::None,
+        };
+        book.add(
+            format!("{name}: processor of the server a run, {clients} clients"),
+            *cpu,
+            "ms",
+            goal,
+            format!("database {database:.2} ms"),
+        );
+        match clients {
+            8 => at_eight = load.runs_per_second,
+            256 => {
+                let share = 100.0 * load.runs_per_second / at_eight;
+                book.add(
+                    format!("{name}: runs/s with 256 clients, of those with 8"),
+                    share,
+                    "%",
+                    Goal::AtLeast(80.0),
+                    String::new(),
+                );
+                book.add(
+                    format!("{name}: a run, 99th percentile, 256 clients"),
+                    p99,
+                    "ms",
+                    Goal::AtMost(600.0),
+                    String::new(),
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Tokens, and a superstep of many tasks.
+pub async fn streams(book: &mut Book, plan: Plan, name: &str, server: &Server) {
+    for (graph, mode, least, most) in [
+        ("tokens_custom", "custom", 500_000.0, 1.5),
+        ("tokens_msg", "messages-tuple", 250_000.0, 4.0),
+    ] {
+        let before = server.cpu();
+        let (events, time) = workloads::tokens(&server.address, graph, mode, plan.span).await;
+        let cpu = (server.cpu() - before).as_secs_f64() * 1e6 / events as f64;
+        let rate = events as f64 / time.as_secs_f64();
+        book.add(
+            format!("{name}: {mode} events/s, 16 streams"),
+            rate,
+            "",
+            Goal::AtLeast(least),
+            String::new(),
+        );
+        book.add(
+            format!("{name}: processor of the server, a {mode} event"),
+            cpu,
+            "µs",
+            Goal::AtMost(most),
+            String::new(),
+        );
+    }
+    let times = workloads::fan_out(&server.address, plan.reads.min(100)).await;
+    book.add(
+        format!("{name}: a superstep of 100 tasks, median"),
+        quantile(&times, 0.5),
+        "ms",
+        Goal::AtMost(8.0),
+        String::new(),
+    );
+}
+
+/// Reads of a thread with 501 checkpoints.
+pub async fn reads(book: &mut Book, plan: Plan, name: &str, address: &str) {
+    let medians = workloads::history(address, plan.reads).await;
+    let goals = [
+        ("the newest state", 0.5),
+        ("one checkpoint", 0.5),
+        ("10 of its history", 1.0),
+        ("100 of its history", 4.0),
+    ];
+    for (median, (what, goal)) in medians.into_iter().zip(goals) {
+        book.add(
+            format!("{name}: {what} of 501 checkpoints, median"),
+            median,
+            "ms",
+            Goal::AtMost(goal),
+            String::new(),
+        );
+    }
+}
+
+/// What a conversation takes on disk, and how long its turns take.
+pub async fn chats(book: &mut Book, plan: Plan, storage: &Storage) {
+    let (server, name) = (storage.server(), storage.name());
+    let mut chat = Chat::begin(&server.address).await;
+    let mut all = vec![];
+    for turns in [200, 400] {
+        chat.continue_to(turns).await;
+        let sizes = sizes::of(storage).await;
+        let text = (turns * 400) as f64;
+        all.push(sizes.whole as f64);
+        if turns == 200 {
+            book.add(
+                format!("{name}: checkpoints, values and results of 200 turns, per byte of text"),
+                sizes.state as f64 / text,
+                "",
+                Goal::AtMost(6.0),
+                String::new(),
+            );
+            book.add(
+                format!("{name}: all tables after 200 turns, per byte of text"),
+                sizes.whole as f64 / text,
+                "",
+                Goal::AtMost(10.0),
+                String::new(),
+            );
+        }
+    }
+    book.add(
+        format!("{name}: bytes of 400 turns, of those of 200"),
+        all[1] / all[0],
+        "",
+        Goal::AtMost(2.1),
+        String::new(),
+    );
+    chat.continue_to(plan.turns).await;
+    let median = |part: &[f64]| {
+        let mut part = part.to_vec();
+        part.sort_by(f64::total_cmp);
+        quantile(&part, 0.5)
+    };
+    let (first, last) = (
+        median(&chat.turns[5..25]),
+        median(&chat.turns[plan.turns - 20..]),
+    );
+    let note = format!(
+        "{first:.2} ms at 20 messages, {last:.2} ms at {}",
+        2 * plan.turns
+    );
+    book.add(
+        format!("{name}: a turn of a long chat, of one of a short one"),
+        last / first,
+        "",
+        Goal::AtMost(1.2),
+        note,
+    );
+}
+
+/// Memory and the time to start.
+pub async fn process_figures(book: &mut Book, storage: &Storage) {
+    const JOINS: usize = 500;
+    drop(storage.server());
+    let (server, name) = (storage.server(), storage.name());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let idle = server.resident() as f64;
+    book.add(
+        format!("{name}: memory of an idle server"),
+        idle / 1e6,
+        "MB",
+        Goal::AtMost(25.0),
+        String::new(),
+    );
+    book.add(
+        format!("{name}: start to listening"),
+        server.start.as_secs_f64() * 1000.0,
+        "ms",
+        Goal::AtMost(100.0),
+        "a database that is there".to_owned(),
+    );
+    drop(workloads::joins(&server.address, 20).await);
+    let before = server.resident() as f64;
+    let open = workloads::joins(&server.address, JOINS).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let each = (server.resident() as f64 - before) / open.len() as f64;
+    book.add(
+        format!("{name}: memory of an open stream"),
+        each / 1024.0,
+        "KiB",
+        Goal::AtMost(20.0),
+        format!("{JOINS} of one run"),
+    );
+}
+
+/// Transactions of one run after the other.
+pub async fn commits(book: &mut Book, storage: &Storage) {
+    let Storage::Postgres(scratch) = storage else {
+        return;
+    };
+    let server = storage.server();
+    let count = || {
+        // What backends report arrives with a delay.
+        std::thread::sleep(Duration::from_millis(1500));
+        scratch
+            .number("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+    };
+    workloads::seq10(&server.address, 1, Duration::from_secs(1)).await;
+    let (begin, start) = (Instant::now(), count());
+    let idle = (count() - start) / begin.elapsed().as_secs_f64();
+    let (begin, start) = (Instant::now(), count());
+    let load = workloads::seq10(&server.address, 1, Duration::from_secs(2)).await;
+    let all = count() - start - idle * begin.elapsed().as_secs_f64();
+    let each = all / load.latencies.len() as f64;
+    book.add(
+        "Postgres: transactions of a run of 12 supersteps on a new thread".to_owned(),
+        each,
+        "",
+        Goal::None,
+        "reads and the thread's creation among them".to_owned(),
+    );
+}
+
+/// From the death of a process to the end of its run in another one.
+pub async fn takeover(book: &mut Book, storage: &Storage) {
+    let mut times = vec![];
+    for _ in 0..3 {
+        let first = storage.server();
+        let (_, run) = workloads::sleeper(&first.address, 1.0).await;
+        let mut client = Client::connect(&first.address).await;
+        while workloads::status(&mut client, &run).await == "pending" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let second = storage.server();
+        first.kill();
+        let begin = Instant::now();
+        let mut client = Client::connect(&second.address).await;
+        while workloads::status(&mut client, &run).await != "success" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        times.push(begin.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    let worst = times[times.len() - 1];
+    book.add(
+        "Postgres: takeover after kill -9, worst of 3".to_owned(),
+        worst,
+        "s",
+        Goal::AtMost(8.0),
+        "lease 3 s, and the run sleeps for 1 s".to_owned(),
+    );
+}
+
+/// The same loads on somebody else's server.
+pub async fn measure_peer(book: &mut Book, plan: Plan, name: &str, script: &str) {
+    let server = Server::peer(script);
+    workloads::seq10(&server.address, 1, Duration::from_secs(1)).await;
+    for clients in [1, 8, 64] {
+        let before = server.cpu();
+        let load = workloads::seq10(&server.address, clients, plan.span).await;
+        let cpu = (server.cpu() - before).as_secs_f64() * 1000.0 / load.latencies.len() as f64;
+        let note = format!(
+            "median {:.1} ms, processor {cpu:.1} ms a run",
+            load.quantile(0.5)
+        );
+        book.add(
+            format!("{name}: supersteps/s, {clients} clients"),
+            load.runs_per_second * SUPERSTEPS,
+            "",
+            Goal::None,
+            note,
+        );
+    }
+    for (graph, mode) in [
+        ("tokens_custom", "custom"),
+        ("tokens_msg", "messages-tuple"),
+    ] {
+        let (events, time) = workloads::tokens(&server.address, graph, mode, plan.span).await;
+        book.add(
+            format!("{name}: {mode} events/s, 16 streams"),
+            events as f64 / time.as_secs_f64(),
+            "",
+            Goal::None,
+            String::new(),
+        );
+    }
+}
