@@ -44,6 +44,12 @@ impl Blocks {
         self.signature.push_str(signature);
     }
 
+    /// Bytes of the signature that is in no piece yet.
+    #[cfg(feature = "models")]
+    pub fn unsent(&self) -> usize {
+        self.signature.len()
+    }
+
     /// The signature of the reasoning that has ended. Pieces of text are joined, anything else is not: it is one
     /// piece, before whatever comes next.
     pub fn end_of_reasoning(&mut self) -> Option<AiChunk> {

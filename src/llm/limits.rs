@@ -113,8 +113,17 @@ impl Meter {
         let calls = piece.tool_call_chunks.iter();
         let calls = calls.map(|call| CALL + text(&call.name) + text(&call.id) + call.args.len());
         let more = bytes(&piece.content) + calls.sum::<usize>();
-        self.used = self.used.saturating_add(more);
-        if self.used > self.most {
+        self.has_room(more)?;
+        self.used += more;
+        Ok(())
+    }
+
+    /// Whether so many more bytes may come.
+    ///
+    /// # Errors
+    /// The reply is too long with them.
+    pub fn has_room(&self, more: usize) -> Result<(), Error> {
+        if self.used.saturating_add(more) > self.most {
             return Err(Error::TooLong {
                 at: self.at.to_string(),
                 most: self.most,

@@ -142,6 +142,7 @@ impl ChatModel for Client {
                     yield piece;
                     silence.end();
                 }
+                meter.has_room(reply.unsent())?;
                 if reply.is_done() {
                     return;
                 }

@@ -44,6 +44,11 @@ impl Reply {
         self.done
     }
 
+    /// Bytes that have come and are in no piece yet.
+    pub fn unsent(&self) -> usize {
+        self.blocks.unsent()
+    }
+
     /// The pieces that an event carries.
     pub fn pieces(&mut self, event: ChatStreamEvent) -> Vec<AiChunk> {
         let mut pieces = vec![];

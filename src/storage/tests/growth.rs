@@ -136,6 +136,8 @@ impl Meter for OfPostgres {
     }
 
     fn arm(&self) {
+        // The database analyses no table meanwhile: plans change only with the size of the tree.
+        self.execute("ALTER SYSTEM SET autovacuum = off");
         self.execute("VACUUM");
         self.execute("ALTER SYSTEM SET session_preload_libraries = 'auto_explain'");
         self.execute("SELECT pg_reload_conf()");
@@ -191,20 +193,20 @@ fn is_among(exceptions: Exceptions, statement: &str) -> bool {
     names.any(|name| statement.contains(name))
 }
 
-/// Fails when a statement costs more on the large tree while it returns the same, or is executed for neither,
-/// unless it is an exception. What only chance executes is compared if it was for both.
-fn compare(
+/// What is wrong, by the name of the statement: it costs more on the large tree while it returns the same, or is
+/// executed for neither, unless it is an exception. What only chance executes is compared if it was for both.
+fn complaints(
     statements: &[Statement],
     costs: &Measured,
     slack: f64,
     (grows, elsewhere): (Exceptions, Exceptions),
-) {
-    let mut complaints = vec![];
+) -> BTreeMap<String, String> {
+    let mut complaints = BTreeMap::new();
     let mut measured = 0;
     for Statement { name, text } in statements {
         let (Some(few), Some(many)) = (costs.small.get(*text), costs.large.get(*text)) else {
             if !costs.has(text) && !is_among(elsewhere, name) {
-                complaints.push(format!("{name} is not executed"));
+                complaints.insert(name.clone(), "is not executed".to_owned());
             }
             continue;
         };
@@ -213,13 +215,14 @@ fn compare(
         // Each row may lie on a page of its own.
         let most = few.each() * 1.5 * rows + slack + many.rows_each();
         if many.each() > most && !is_among(grows, name) {
-            complaints.push(format!(
-                "{name} grows: {:.1} with {:.1} rows, then {:.1} with {:.1} rows",
+            let costs = format!(
+                "grows: {:.1} with {:.1} rows, then {:.1} with {:.1} rows",
                 few.each(),
                 few.rows_each(),
                 many.each(),
                 many.rows_each()
-            ));
+            );
+            complaints.insert(name.clone(), costs);
         }
     }
     for name in [grows, elsewhere]
@@ -228,14 +231,27 @@ fn compare(
         .flat_map(|(_, names)| *names)
     {
         if !statements.iter().any(|one| one.name.contains(name)) {
-            complaints.push(format!("there is no statement {name}"));
+            complaints.insert((*name).to_owned(), "is no statement".to_owned());
         }
     }
     println!(
         "{measured} of {} statements were measured",
         statements.len()
     );
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    complaints
+}
+
+/// Fails when two measurements complain of the same statement. What grows does so each time; an accident, such
+/// as a connection that was opened just then and read the catalog, does not happen twice to one statement.
+fn assert_twice(mut complaints: impl FnMut() -> BTreeMap<String, String>) {
+    let first = complaints();
+    if first.is_empty() {
+        return;
+    }
+    println!("measured once more because of {first:#?}");
+    let second = complaints();
+    let both: Vec<_> = (first.iter().filter(|(name, _)| second.contains_key(*name))).collect();
+    assert!(both.is_empty(), "{both:#?}");
 }
 
 /// What statements cost at the start of a server, for a small tree, and for a large one.
@@ -276,27 +292,31 @@ fn measure(setup: Setup, meter: &mut dyn Meter) -> Measured {
 
 #[test]
 fn statements_of_postgres_cost_the_same_on_a_tree_of_four_times_the_size() {
-    let mut meter = OfPostgres::start();
-    let setup = Setup::example("reference_server").postgres(&meter.database);
-    let costs = measure(setup, &mut meter);
     let statements = crate::storage::postgres::statements();
-    let exceptions = (GROWS_IN_POSTGRES, NOT_EXECUTED_IN_POSTGRES);
-    compare(&statements, &costs, SLACK_OF_POSTGRES, exceptions);
+    assert_twice(|| {
+        let mut meter = OfPostgres::start();
+        let setup = Setup::example("reference_server").postgres(&meter.database);
+        let costs = measure(setup, &mut meter);
+        let exceptions = (GROWS_IN_POSTGRES, NOT_EXECUTED_IN_POSTGRES);
+        complaints(&statements, &costs, SLACK_OF_POSTGRES, exceptions)
+    });
 }
 
 #[test]
 fn statements_of_sqlite_cost_the_same_on_a_tree_of_four_times_the_size() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut meter = OfSqlite { folder, read: 0 };
-    let file = meter.file().display().to_string();
-    let setup = Setup::example("reference_server").env("SQLITE_STATEMENTS", file);
-    let costs = measure(setup, &mut meter);
     let named = |found: Found| Statement {
         name: format!("{}: {:.70}", found.file, found.text),
         text: found.text.leak(),
     };
     let found = source::statements("src/storage/sqlite").into_iter();
     let statements: Vec<Statement> = found.map(named).collect();
-    let exceptions = (GROWS_IN_SQLITE, NOT_EXECUTED_IN_SQLITE);
-    compare(&statements, &costs, SLACK_OF_SQLITE, exceptions);
+    assert_twice(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut meter = OfSqlite { folder, read: 0 };
+        let file = meter.file().display().to_string();
+        let setup = Setup::example("reference_server").env("SQLITE_STATEMENTS", file);
+        let costs = measure(setup, &mut meter);
+        let exceptions = (GROWS_IN_SQLITE, NOT_EXECUTED_IN_SQLITE);
+        complaints(&statements, &costs, SLACK_OF_SQLITE, exceptions)
+    });
 }

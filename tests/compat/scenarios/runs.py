@@ -39,7 +39,8 @@ def runs_join(t):
     run = t.sdk.runs.create(tid, "failing", input={"fail": True})["run_id"]
     t.call("join a failing run", t.sdk.runs.join, tid, run)
     tid = t.thread()
-    run = t.sdk.runs.create(tid, "approve", input={"request": "r"})["run_id"]
+    # Whoever joins after the end gets another form: the run begins after the client has joined.
+    run = t.sdk.runs.create(tid, "approve", input={"request": "r"}, after_seconds=2)["run_id"]
     t.call("join an interrupted run", t.sdk.runs.join, tid, run)
     t.req("wait headers", "POST", f"/threads/{tid}/runs/wait", {"assistant_id": "approve", "command": {"resume": 1}}, show=HEADERS[:3])
     t.req("join an unknown run", "GET", f"/threads/{tid}/runs/{uuid.uuid4()}/join", keep=lambda b: sorted(b))

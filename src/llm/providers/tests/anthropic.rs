@@ -438,3 +438,24 @@ async fn a_silent_server_is_left() {
     assert!(matches!(error, Error::Silent { .. }), "{error:?}");
     drop(listener);
 }
+
+#[tokio::test]
+async fn a_signature_without_an_end_is_too_long_before_it_is_a_piece() {
+    let mut all = vec![
+        start(),
+        block(
+            0,
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+        ),
+    ];
+    let part = json!({"type": "signature_delta", "signature": "x".repeat(200)});
+    all.extend((0..6).map(|_| delta(0, part.clone())));
+    let server = serve(vec![Recording::stream(&events(&all))]).await;
+    let client = client(ANTHROPIC, &server).reply_bytes(1000);
+    let error = pieces(&client, &hello()).await.expect_err("it is too long");
+    let error = error.downcast::<Error>().expect("an error of models");
+    assert!(
+        matches!(error, Error::TooLong { most: 1000, .. }),
+        "{error}"
+    );
+}

@@ -156,6 +156,7 @@ pub(super) const NOT_EXECUTED_IN_SQLITE: Exceptions = &[
     (
         "other requests and accidents; the plans are checked",
         &[
+            "checkpoints/commit.rs: SELECT head_depth FROM branches WHERE tree_id = ?1 AND branch_id = ?2",
             "checkpoints/list.rs: SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.roo",
             "checkpoints/load.rs: SELECT 1 FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = ?2",
             "checkpoints/load.rs: SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.roo",
