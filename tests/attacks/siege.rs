@@ -10,7 +10,7 @@ use test_support::server::Server;
 /// A mebibyte.
 pub const MIB: u64 = 1 << 20;
 /// How much more memory than before a server may have a while after an attack.
-pub const LEFT_OVER: u64 = 100 * MIB;
+const LEFT_OVER: u64 = 100 * MIB;
 
 /// How often each attack is repeated.
 pub fn rounds() -> usize {
@@ -46,15 +46,10 @@ impl Memory {
 
     /// Fails if it ever had more than this, or does not return to about what it was.
     pub fn held(&self, attack: &str, most: u64) {
-        self.held_to(attack, most, LEFT_OVER);
-    }
-
-    /// The same where something larger is left over on purpose.
-    pub fn held_to(&self, attack: &str, most: u64, left_over: u64) {
         let peak = self.peak();
         let begin = Instant::now();
         // Allocators return memory after a while.
-        while self.now() > left_over && begin.elapsed() < Duration::from_secs(60) {
+        while self.now() > LEFT_OVER && begin.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(50));
         }
         let (now, time) = (self.now(), begin.elapsed());
@@ -70,7 +65,7 @@ impl Memory {
             most / MIB
         );
         assert!(
-            now <= left_over,
+            now <= LEFT_OVER,
             "{} MiB are left over from {attack}",
             now / MIB
         );

@@ -11,7 +11,7 @@ use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, background, ok, turn, with};
 
-use crate::siege::{LEFT_OVER, MIB, Memory, Waits, rounds};
+use crate::siege::{MIB, Memory, Waits, rounds};
 
 on_both_storages!(
     what_several_clients_take_at_once_fits_a_gibibyte,
@@ -139,14 +139,7 @@ fn what_several_clients_take_at_once_fits_a_gibibyte(place: &Place) {
         }
     }
     // What a server has at its start comes to less than 64 MiB.
-    // A connection to Postgres has the buffer of the largest row that it has read, for the minutes of its life.
-    let left_over = if place.is_postgres() {
-        300 * MIB
-    } else {
-        LEFT_OVER
-    };
-    let attack = "bodies, responses, streams and states at once";
-    memory.held_to(attack, 960 * MIB, left_over);
+    memory.held("bodies, responses, streams and states at once", 960 * MIB);
 }
 
 /// Reads a piece of a response now and then; how many bytes came.

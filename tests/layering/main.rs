@@ -77,6 +77,7 @@ const CLOSED_ROOMS: &[(&str, &[&str])] = &[
 /// Foreign crates that stay behind one door: (crate, the only paths that may name it).
 const CLOSED_CRATES: &[(&str, &[&str])] = &[
     ("tokio_postgres", &["storage/postgres"]),
+    ("deadpool", &["storage/postgres"]),
     ("deadpool_postgres", &["storage/postgres"]),
     ("rusqlite", &["storage/sqlite"]),
     ("siphasher", &["storage/migrations"]),

@@ -12,8 +12,9 @@ const ALONE: &[&str] = &[
     "sqlite/connection/readers.rs",
     "sqlite/connection/writer.rs",
     "sqlite/threads/slots.rs",
-    // Postgres: what becomes of a connection that fails, turns at what many want to lock, hints between
+    // Postgres: what a connection carried, what becomes of one that fails, turns at what many want to lock, hints between
     // processes, and commits and runs that are written together by one statement.
+    "postgres/connection/client.rs",
     "postgres/connection/failure.rs",
     "postgres/connection/hot.rs",
     "postgres/connection/streams.rs",

@@ -4,14 +4,13 @@ mod rows;
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use self::rows::{Bound, assistant_of, content_of, version_of};
 use super::{
     columns::{Json, Params, all, column, name, one},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
     counts,
 };
 use crate::{

@@ -3,14 +3,13 @@
 use std::{borrow::Cow, error::Error as StdError, sync::Arc};
 
 use bytes::{BufMut, BytesMut};
-use deadpool_postgres::Object;
 use tokio_postgres::{
     Row,
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
 use uuid::Uuid;
 
-use super::connection::{Failure, prepare};
+use super::connection::{Failure, Object, prepare};
 use crate::{
     checkpoint::{Error, Version},
     time::Timestamp,

@@ -2,9 +2,11 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, QueueMode, RecyclingMethod, Runtime,
+use deadpool::{
+    Runtime,
+    managed::{self, Hook, HookError, PoolError, QueueMode, TimeoutType},
 };
+use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod};
 use futures::future::BoxFuture;
 use tokio_postgres::{
     Config, NoTls, Statement,
@@ -20,11 +22,14 @@ use crate::{
     },
 };
 
+mod client;
 mod failure;
 pub(crate) mod hot;
 pub(crate) mod streams;
 pub(crate) mod transaction;
 
+use client::Connections;
+pub(crate) use client::Object;
 pub(crate) use failure::Failure;
 use failure::describe;
 
@@ -120,7 +125,7 @@ const SHARE: Duration = Duration::from_secs(10);
 /// Some of the connections; one principal has at most half of them at a time.
 #[derive(Clone)]
 pub(crate) struct Pool {
-    connections: deadpool_postgres::Pool,
+    connections: managed::Pool<Connections>,
     shares: Shares,
 }
 
@@ -190,7 +195,7 @@ impl Pools {
                     recycling_method: RecyclingMethod::Fast,
                 },
             );
-            let connections = deadpool_postgres::Pool::builder(manager)
+            let connections = managed::Pool::<Connections>::builder(Connections(manager))
                 .max_size(size.max(1))
                 .wait_timeout(Some(ACQUIRE))
                 .create_timeout(Some(CONNECT))
@@ -207,6 +212,7 @@ impl Pools {
                 }))
                 .build()
                 .map_err(|error| unreachable_at(config, &error.to_string()))?;
+            client::sweep(&connections, PLAN_AGE);
             Ok(Pool {
                 connections,
                 shares: Shares::of(size),
@@ -292,13 +298,11 @@ pub(crate) fn unreachable_at(config: &Config, reason: &str) -> Error {
 }
 
 /// Why the pool has no connection.
-fn reason(error: &deadpool_postgres::PoolError) -> String {
+fn reason(error: &PoolError<tokio_postgres::Error>) -> String {
     match error {
-        deadpool_postgres::PoolError::Backend(error) => describe(error),
-        deadpool_postgres::PoolError::Timeout(deadpool_postgres::TimeoutType::Wait) => {
-            "all connections are in use".to_owned()
-        }
-        deadpool_postgres::PoolError::Timeout(_) => "no answer in time".to_owned(),
+        PoolError::Backend(error) => describe(error),
+        PoolError::Timeout(TimeoutType::Wait) => "all connections are in use".to_owned(),
+        PoolError::Timeout(_) => "no answer in time".to_owned(),
         other => other.to_string(),
     }
 }
@@ -311,7 +315,7 @@ pub(crate) fn connection_reason(error: &tokio_postgres::Error) -> String {
 /// A connection from the pool.
 pub(crate) async fn acquire(pool: &Pool) -> Result<Object, Failure> {
     pool.connections.get().await.map_err(|error| match error {
-        deadpool_postgres::PoolError::Backend(error) => Failure::Database(error),
+        PoolError::Backend(error) => Failure::Database(error),
         other => Failure::Final(checkpoint::Error::Unavailable(reason(&other))),
     })
 }

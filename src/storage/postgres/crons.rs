@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
-
 use self::rows::{Bound, cron_of};
 use super::{
     columns::{Params, Time, column, name, one, word},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
     counts,
     tree::LEVEL_ON_THREAD,
 };

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::{
     columns::{Json, JsonText, Time, all, column, name, unname},
-    connection::Failure,
+    connection::{Failure, Object},
 };
 use crate::{
     checkpoint::Error,

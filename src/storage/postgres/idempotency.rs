@@ -1,11 +1,10 @@
 //! Idempotency keys, claimed by one process at a time.
 
-use deadpool_postgres::Object;
 use uuid::Uuid;
 
 use super::{
     columns::{Params, column, name},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
 };
 use crate::idempotency::{Claim, Claimed, RETENTION};
 

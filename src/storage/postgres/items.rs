@@ -2,12 +2,11 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 
 use super::{
     columns::{Params, Time, all, column, name, one, unname},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
     vectors,
 };
 use crate::{

@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use deadpool_postgres::Object;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::{
     columns::{JsonText, all, column, one},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
 };
 use crate::{
     checkpoint::Error,

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     columns::{Params, all, column},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
 };
 use crate::{
     checkpoint::Error,

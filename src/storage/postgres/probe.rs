@@ -1,8 +1,6 @@
 //! Finding out whether the database can still be written to.
 
-use deadpool_postgres::Object;
-
-use super::connection::Failure;
+use super::connection::{Failure, Object};
 
 /// Of several processes that probe at a time one does, since the table is emptied under a lock.
 const IS_MY_TURN: &str = "SELECT pg_try_advisory_xact_lock(7020604113410814836)";

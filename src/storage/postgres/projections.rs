@@ -1,13 +1,12 @@
 //! Tables derived from events.
 
-use deadpool_postgres::Object;
 use futures::future::join_all;
 use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
 use super::{
     columns::{Params, Time, column, name, unname},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
 };
 use crate::{
     checkpoint::Error,

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use rows::run_of;
 use tokio_postgres::Row;
 
 use super::{
     Store,
     columns::{Time, column},
-    connection::{self, Failure, prepare},
+    connection::{self, Failure, Object, prepare},
 };
 use crate::{
     checkpoint::Error,

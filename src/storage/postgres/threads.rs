@@ -1,11 +1,10 @@
 //! Threads and the slots of their active branches.
 
-use deadpool_postgres::Object;
 use rows::{SELECT, slot_of, thread_of};
 
 use super::{
     columns::{Json, Params},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
     events::{append_rows, ended},
     runs::create::LOCK,
 };

@@ -1,10 +1,8 @@
 //! How much is stored of a thread.
 
-use deadpool_postgres::Object;
-
 use super::{
     columns::{column, unname},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
 };
 use crate::{
     id::{ThreadId, TreeId},

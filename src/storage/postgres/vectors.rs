@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use deadpool_postgres::{Object, Transaction};
+use deadpool_postgres::Transaction;
 use futures::future::try_join_all;
 use tokio_postgres::Statement;
 
 use super::{
     columns::{Params, column, name, unname},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
     items::{bound, namespace_of, sized_item},
 };
 use crate::{

@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
     id::TreeId,
     storage::postgres::{
         columns::{all, column, name, unname, version},
-        connection::Failure,
+        connection::{Failure, Object},
     },
 };
 

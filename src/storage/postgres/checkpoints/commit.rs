@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use deadpool_postgres::Object;
 use futures::future::join_all;
 use tokio_postgres::{Client, Statement, types::ToSql};
 use uuid::Uuid;
@@ -15,7 +14,7 @@ use crate::{
     storage::postgres::{
         branches,
         columns::{Json, Time, name},
-        connection::{self, Failure, Pool, prepare},
+        connection::{self, Failure, Object, Pool, prepare},
     },
 };
 
@@ -276,6 +275,7 @@ pub(crate) async fn together_once(pool: &Pool, group: &Group) -> Result<Written,
 }
 
 async fn attempt(client: &mut Object, group: &Group) -> Result<Written, Failure> {
+    client.carries(group.commits.iter().map(Commit::bytes).sum());
     let mut written = match (&*group.commits, &*group.ends) {
         ([commit], []) if commit.open.is_some() => Written {
             depths: vec![open_and_send(client, commit).await?],

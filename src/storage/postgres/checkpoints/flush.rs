@@ -1,6 +1,5 @@
 //! Task results and control values ahead of their checkpoint: one fenced statement.
 
-use deadpool_postgres::Object;
 use tokio_postgres::{Client, Statement};
 
 use super::commit::arrays::Writes;
@@ -8,7 +7,7 @@ use crate::{
     checkpoint::{Error, Flush},
     storage::postgres::{
         branches,
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
 };
 
@@ -25,6 +24,7 @@ SELECT 1 AS ok FROM f"
 /// Writes task results, and before them the branch that they open.
 pub(crate) async fn flush(db: &mut Object, flush: &Flush) -> Result<(), Failure> {
     let statement = prepare(db, FLUSH).await?;
+    db.carries(flush.writes.iter().map(|write| write.bytes.len()).sum());
     let written = match &flush.open {
         None => send_flush(db, &statement, flush).await?,
         Some(new) => {

@@ -5,7 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use deadpool_postgres::Object;
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{
@@ -16,7 +15,7 @@ use crate::{
     checkpoint::{BlobRow, Error, List, Source, Stored, Version, filter::MetadataFilter, frame},
     storage::postgres::{
         columns::{Json, column, name, unname},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
 };
 

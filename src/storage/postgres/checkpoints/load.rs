@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
@@ -12,7 +11,7 @@ use crate::{
     id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
     storage::postgres::{
         columns::{JsonText, Time, column, name, unname, word},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
 };
 

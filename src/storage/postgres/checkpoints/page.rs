@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
@@ -19,7 +18,7 @@ use crate::{
     id::{CheckpointId, RunId, TreeId},
     storage::postgres::{
         columns::{Json, JsonText, column, name, unname, version, word},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
 };
 

@@ -2,11 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use deadpool_postgres::Object;
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Failure, Pool, acquire, hot::Hot, prepare};
+use super::{Failure, Object, Pool, acquire, hot::Hot, prepare};
 use crate::{
     checkpoint::Error,
     contention::{Turn, shares::Share},

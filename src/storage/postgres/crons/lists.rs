@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
 use uuid::Uuid;
 
 use super::{
     super::{
         columns::{Json, Params, Time, all, column, id_if, name, one, unname},
-        connection::Failure,
+        connection::{Failure, Object},
     },
     rows::cron_of,
 };

@@ -1,11 +1,10 @@
 //! Cancelling runs: requests, and other runs, end them from outside.
 
-use deadpool_postgres::Object;
 use tokio_postgres::Client;
 
 use super::super::{
     columns::{Json, column, word},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
     events::{append_rows, ended},
     tree::LEVEL_ON_THREAD,
 };

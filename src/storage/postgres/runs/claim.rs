@@ -1,13 +1,12 @@
 //! Claiming runs: takes pending runs from the queue, in fair shares.
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     super::{
         columns::column,
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
         events::{append_rows, started},
         threads::rows::slot_of,
     },

@@ -2,7 +2,6 @@
 
 pub(super) mod batch;
 
-use deadpool_postgres::Object;
 use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
@@ -10,7 +9,7 @@ use super::{
     super::{
         Store,
         columns::{Json, JsonText, Params, column, name, word},
-        connection::{self, Failure, prepare},
+        connection::{self, Failure, Object, prepare},
         threads::{
             create::{CREATE as CREATE_THREAD, make_room, send_create},
             rows::slot_of,
@@ -134,6 +133,7 @@ async fn create_once(store: &Store, new: &NewRun) -> Result<Created, Error> {
     let _turn = store.hot.thread(new.thread).await?;
     connection::retry(&store.pools.critical, |mut client| async move {
         let client = &mut client;
+        client.carries(kwargs.len());
         let is_retry = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
         if is_retry && let Some(created) = written_before(client, new).await? {
             return Ok(created);

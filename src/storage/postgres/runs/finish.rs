@@ -1,11 +1,9 @@
 //! Finishing runs: writes the final row of a run that ended by itself.
 
-use deadpool_postgres::Object;
-
 use super::super::{
     checkpoints::commit::{self, Kind, end},
     columns::column,
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
     threads::delete,
 };
 use crate::{
@@ -49,6 +47,7 @@ async fn delete_thread(
         let kind = Kind::of(commit);
         statements.push((kind, prepare(db, kind.text()).await?));
     }
+    db.carries(commits.iter().map(Commit::bytes).sum());
     let transaction = db.transaction().await?;
     for (commit, (kind, statement)) in commits.iter().zip(&statements) {
         let depth = commit::send(transaction.client(), statement, *kind, commit).await?;

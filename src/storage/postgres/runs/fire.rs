@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use futures::FutureExt;
 
 use super::{
     super::{
         Store,
         columns::{Params, Time},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
     create::{LOCK_TREE, SHARE_TREE, within},
 };

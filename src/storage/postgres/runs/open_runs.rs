@@ -1,10 +1,8 @@
 //! Runs that are pending or running.
 
-use deadpool_postgres::Object;
-
 use super::super::{
     columns::{Params, all, column, name},
-    connection::{Failure, prepare},
+    connection::{Failure, Object, prepare},
 };
 use crate::{
     checkpoint::Error,

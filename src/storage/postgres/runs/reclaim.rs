@@ -1,11 +1,9 @@
 //! Claiming a running run of this worker anew, after its attempt lost the storage.
 
-use deadpool_postgres::Object;
-
 use super::{
     super::{
         columns::{column, id_if},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
     claim::claimed,
     recover::TAKE_OVER,

@@ -1,13 +1,13 @@
 //! Recovering runs of dead processes: they are taken over, or ended when that has happened too often.
 
-use deadpool_postgres::{Object, Transaction};
+use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
     super::{
         columns::{Json, JsonText, column, id_if},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
         events::{append_rows, ended, started},
         log::supersede,
         threads::delete,

@@ -1,6 +1,5 @@
 //! Threads with a time to live: when they expire, and which ones have.
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 
 use crate::{
@@ -8,7 +7,7 @@ use crate::{
     id::{ThreadId, TreeId},
     storage::postgres::{
         columns::{Time, column, word},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
     tree::ttl::{Expiry, Ttl, TtlStrategy},
 };

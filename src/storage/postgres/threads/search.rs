@@ -1,13 +1,11 @@
 //! Searching and counting the threads that are not deleted.
 
-use deadpool_postgres::Object;
-
 use uuid::Uuid;
 
 use super::{
     super::{
         columns::{Json, Params, Time, column},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
     rows::thread_of,
 };

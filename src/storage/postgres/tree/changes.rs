@@ -1,7 +1,6 @@
 //! Rows that operations on the tree insert, change and delete. Times are those of the statement:
 //! a transaction may have waited long for its tree.
 
-use deadpool_postgres::Object;
 use tokio_postgres::types::ToSql;
 
 use crate::{
@@ -12,7 +11,7 @@ use crate::{
         branches,
         checkpoints::commit::{self, Kind},
         columns::{Json, Params, Time, name},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
         events,
         runs::{CANCEL, LOCK_SLOTS, create},
     },

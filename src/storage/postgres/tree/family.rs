@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
-
 use super::{index::node_of, lookup::thread_of, paths::bounded};
 use crate::{
     id::{BranchId, NodeId, ThreadId, TreeId},
     storage::postgres::{
         columns::{Time, all, column, id_if},
-        connection::Failure,
+        connection::{Failure, Object},
     },
     tree::store::rows::{BranchEnd, ForkCursor, MessageNode, PathNode, Relative, ThreadRow},
 };

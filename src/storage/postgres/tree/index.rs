@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 
 use super::paths::bounded;
@@ -11,7 +10,7 @@ use crate::{
     id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
     storage::postgres::{
         columns::{Time, all, column, id_if, name, one, text_if, unname, word},
-        connection::Failure,
+        connection::{Failure, Object},
     },
     tree::store::rows::MessageNode,
 };

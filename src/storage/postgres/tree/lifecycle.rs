@@ -1,13 +1,11 @@
 //! Whole threads and runs that operations change and delete.
 
-use deadpool_postgres::Object;
-
 use crate::{
     id::{RunId, ThreadId, TreeId},
     runs::Undo,
     storage::postgres::{
         columns::{Json, Params},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
         runs::{CANCEL, LOCK_SLOTS, remove_within},
         threads::{delete, expiry, prune},
     },

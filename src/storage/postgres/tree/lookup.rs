@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     storage::postgres::{
         columns::{JsonText, Time, all, column, id_if, one, text_if, word},
-        connection::Failure,
+        connection::{Failure, Object},
     },
     tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
-
 use crate::{
     checkpoint::Error,
     id::{RunId, ThreadId, TreeId},
     storage::postgres::{
         columns::{all, column, word},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
     tree::members::{Level, Member, Members},
 };

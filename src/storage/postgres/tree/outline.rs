@@ -1,14 +1,15 @@
 //! Everything a thread wrote itself, for its outline.
 
-use deadpool_postgres::Object;
-
 use super::{
     index::node_of,
     paths::{bounded, point_of},
 };
 use crate::{
     id::{CheckpointId, ThreadId, TreeId},
-    storage::postgres::{columns::all, connection::Failure},
+    storage::postgres::{
+        columns::all,
+        connection::{Failure, Object},
+    },
     tree::store::rows::{MessageNode, Point},
 };
 

@@ -1,6 +1,5 @@
 //! Root checkpoints and the paths through them.
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 
 use crate::{
@@ -8,7 +7,7 @@ use crate::{
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     storage::postgres::{
         columns::{Time, all, column, id_if, one, word},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
     tree::store::rows::Point,
 };

@@ -1,6 +1,5 @@
 //! The final row of a run that ended by itself, as one statement that others can share a transaction with.
 
-use deadpool_postgres::Object;
 use tokio_postgres::{Client, Row, Statement};
 
 use crate::{
@@ -8,7 +7,7 @@ use crate::{
     runs::Finish,
     storage::postgres::{
         columns::{Json, Params},
-        connection::{Failure, prepare},
+        connection::{Failure, Object, prepare},
     },
     tree::event::codes::event_code,
 };

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use deadpool_postgres::Object;
 use futures::future;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -15,7 +14,7 @@ use crate::{
     storage::postgres::{
         Store,
         columns::column,
-        connection::{self, Failure},
+        connection::{self, Failure, Object},
     },
 };
 
@@ -34,6 +33,7 @@ pub(in super::super::super) async fn create_runs(
     let attempts = AtomicU32::new(0);
     let (kwargs, branches, attempts) = (&kwargs, &branches, &attempts);
     connection::retry(&store.pools.critical, |mut client| async move {
+        client.carries(kwargs.iter().map(|one| one.len()).sum());
         let is_retry = attempts.fetch_add(1, Ordering::Relaxed) > 0;
         if is_retry && let Some(written) = all_written_before(&client, new).await? {
             return Ok(written);
