@@ -43,8 +43,20 @@ pub fn coerce(value: &Value) -> Result<Value, Error> {
 
 /// Whether a text may be the id of a message.
 pub fn is_id(text: &str) -> bool {
+    // Nearly all are, and each message of a conversation is looked at in each turn.
+    if text.is_ascii() {
+        return text.len() <= ID_MAX && !text.bytes().any(|byte| byte.is_ascii_control());
+    }
     let short = text.len() <= ID_MAX || text.chars().nth(ID_MAX).is_none();
     short && !text.contains(char::is_control)
+}
+
+/// Whether a message is in stored form and has an id.
+pub(super) fn is_identified(message: &Value) -> bool {
+    let Value::Map(map) = message else {
+        return false;
+    };
+    matches!(map.get("id"), Some(Value::Str(id)) if is_id(id)) && is_stored_form(map)
 }
 
 /// A list of messages, or a single one, as a list in stored form.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::coerce::{coerce, coerce_list};
+use super::coerce::{coerce, coerce_list, is_identified};
 use super::{Error, REMOVE_ALL};
 use crate::channel::{as_overwrite, overwrite};
 use crate::value::Value;
@@ -62,7 +62,7 @@ fn merge(list: &mut Vec<Value>, right: Vec<Value>) -> Result<(), Error> {
                 return Err(Error::UnknownRemoval(id_of(&message).into()));
             }
             None => {
-                positions.insert(id_of(&message), list.len());
+                positions.set(id_of(&message), list.len());
                 list.push(message);
             }
         }
@@ -80,27 +80,54 @@ fn merge(list: &mut Vec<Value>, right: Vec<Value>) -> Result<(), Error> {
 
 /// The position in the list of each id in `right`. Other ids are left out, so that a long history
 /// costs one comparison per message and no map of all its ids.
-struct Positions(HashMap<Arc<str>, Option<usize>>);
+enum Positions {
+    /// Of so few that comparing is faster than hashing.
+    Few(Vec<(Arc<str>, Option<usize>)>),
+    Many(HashMap<Arc<str>, Option<usize>>),
+}
 
 impl Positions {
+    /// Most ids that are compared one by one.
+    const FEW: usize = 4;
+
     fn of(list: &[Value], right: &[Value]) -> Self {
-        let mut positions: HashMap<Arc<str>, Option<usize>> =
-            right.iter().map(|m| (Arc::from(id_of(m)), None)).collect();
+        let ids = right
+            .iter()
+            .map(|message| (Arc::from(id_of(message)), None));
+        let mut positions = if right.len() <= Self::FEW {
+            Self::Few(ids.collect())
+        } else {
+            Self::Many(ids.collect())
+        };
         for (at, message) in list.iter().enumerate() {
             // The last of several with one id is the one that is replaced.
             if let Some(position) = positions.get_mut(id_of(message)) {
                 *position = Some(at);
             }
         }
-        Positions(positions)
+        positions
     }
 
-    fn find(&self, id: &str) -> Option<usize> {
-        self.0.get(id).copied().flatten()
+    fn get_mut(&mut self, id: &str) -> Option<&mut Option<usize>> {
+        match self {
+            Self::Few(all) => {
+                let mut all = all.iter_mut();
+                all.find(|(one, _)| **one == *id)
+                    .map(|(_, position)| position)
+            }
+            Self::Many(all) => all.get_mut(id),
+        }
     }
 
-    fn insert(&mut self, id: &str, at: usize) {
-        self.0.insert(id.into(), Some(at));
+    fn find(&mut self, id: &str) -> Option<usize> {
+        self.get_mut(id).copied().flatten()
+    }
+
+    /// For an id in `right` whose message was appended.
+    fn set(&mut self, id: &str, at: usize) {
+        if let Some(position) = self.get_mut(id) {
+            *position = Some(at);
+        }
     }
 }
 
@@ -157,10 +184,4 @@ fn id_of(message: &Value) -> &str {
 
 fn is_removal(message: &Value) -> bool {
     message.get("type").and_then(Value::as_str) == Some("remove")
-}
-
-/// Whether a message is in stored form and has an id.
-fn is_identified(message: &Value) -> bool {
-    message.get("id").is_some()
-        && coerce(message).is_ok_and(|coerced| coerced.is_identical(message))
 }

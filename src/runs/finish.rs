@@ -2,13 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Error, Finish, LeftResult, Run, RunHandle, RunResult, Service, Status};
+use super::{
+    Error, Finish, LeftResult, Run, RunHandle, RunResult, Service, Status, result::Values,
+};
 use crate::{
     assistants::Registered,
     checkpoint::Slot,
     engine::{self, Ended},
     fail_point,
-    tree::{self, Outcome, read::head::displayed_values},
+    tree::{self, Outcome},
     value::{Map, Value},
 };
 
@@ -95,12 +97,12 @@ impl Service {
     ) -> Option<RunResult> {
         let (mut status, mut outcome, mut error, mut at) =
             (Status::Success, Outcome::Idle, None, slot);
-        let (mut values, mut interrupts) = (Value::map(Map::new()), vec![]);
+        let (mut values, mut interrupts) = (Value::map(Map::new()).into(), vec![]);
         let mut reason = None;
         match finished {
             Ok((registered, finished)) => {
                 at = finished.slot.unwrap_or(slot);
-                values = displayed_values(&registered.graph, &finished.values);
+                values = Values::stored(finished.values, registered.graph.clone());
                 match finished.result {
                     Ok(Ended::Done) => {}
                     // Behind the last node nothing waits.

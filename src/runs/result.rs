@@ -3,10 +3,15 @@
 //! requests.
 
 mod logged;
+mod values;
 mod wait;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
+
+pub use values::Values;
 
 use super::{Run, Status, shared::memory::ReadingMemory};
 use crate::{
@@ -22,8 +27,8 @@ use crate::{
 pub struct RunResult {
     /// Final status.
     pub status: Status,
-    /// The values of the state, in the form clients see.
-    pub values: Value,
+    /// The values of the state.
+    pub values: Values,
     /// Open interrupts.
     pub interrupts: Vec<Interrupt>,
     /// `{"error", "message"}` of a failure.
@@ -39,7 +44,7 @@ impl RunResult {
     pub fn empty(status: Status) -> Self {
         Self {
             status,
-            values: Value::map(Map::new()),
+            values: Value::map(Map::new()).into(),
             interrupts: vec![],
             error: None,
             is_past: false,
@@ -74,7 +79,7 @@ impl RunResult {
         let open = head.interrupts.values();
         Self {
             status: row.status,
-            values: head.values,
+            values: head.values.into(),
             interrupts: open
                 .flat_map(|list| list.as_list().unwrap_or_default())
                 .filter_map(Interrupt::from_value)
@@ -91,12 +96,15 @@ impl RunResult {
         if let Some(error) = &self.error {
             return Value::map(Map::from([("__error__", error.clone())]));
         }
-        let mut map = match &self.values {
-            Value::Map(map) if self.interrupts.is_empty() || self.shows_values() => (**map).clone(),
-            Value::Map(_) | Value::Null => Map::new(),
-            other if self.interrupts.is_empty() => return other.clone(),
-            _ => Map::new(),
-        };
+        let mut map = Map::new();
+        if self.interrupts.is_empty() || self.shows_values() {
+            match self.values.shown() {
+                Value::Map(values) => map = Arc::unwrap_or_clone(values),
+                Value::Null => {}
+                other if self.interrupts.is_empty() => return other,
+                _ => {}
+            }
+        }
         if !self.interrupts.is_empty() {
             let open = self.interrupts.iter();
             let open = open.map(|interrupt| self.interrupt(interrupt)).collect();
@@ -149,7 +157,7 @@ impl RunResult {
         match &*self.interrupts {
             // Nothing was stored, or it cannot be read: no state is better than a wrong one.
             [] if self.values.is_null() => vec![],
-            [] => vec![self.values.clone()],
+            [] => vec![self.values.shown()],
             several => several.chunks(1).map(one).collect(),
         }
     }

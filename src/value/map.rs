@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
 use super::Value;
@@ -11,7 +12,7 @@ use super::Value;
 ///
 /// Two maps are equal when their fields are equal, in any order.
 #[derive(Clone, Default, PartialEq)]
-pub struct Map(IndexMap<Arc<str>, Value>);
+pub struct Map(IndexMap<Arc<str>, Value, RandomState>);
 
 impl Map {
     /// An empty map.
@@ -21,7 +22,10 @@ impl Map {
 
     /// An empty map with room for this many fields.
     pub fn with_capacity(fields: usize) -> Self {
-        Map(IndexMap::with_capacity(fields))
+        Map(IndexMap::with_capacity_and_hasher(
+            fields,
+            RandomState::default(),
+        ))
     }
 
     /// How many fields there are.
@@ -50,7 +54,7 @@ impl Map {
 
     /// Whether the field exists.
     pub fn contains_key(&self, key: &str) -> bool {
-        self.0.contains_key(key)
+        self.get(key).is_some()
     }
 
     /// Sets a field and returns its previous value. An existing field keeps its position.

@@ -40,7 +40,7 @@ impl Service {
         }
         if let Some(values) = ended.result {
             return Ok(Some(RunResult {
-                values,
+                values: values.into(),
                 ..RunResult::empty(Status::Success)
             }));
         }
@@ -50,7 +50,7 @@ impl Service {
             let found = self.last_values(run.run, after, last).await?;
             if let Some(values) = merged(&found)? {
                 return Ok(Some(RunResult {
-                    values,
+                    values: values.into(),
                     ..RunResult::empty(Status::Success)
                 }));
             }
