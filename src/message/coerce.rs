@@ -56,7 +56,7 @@ pub(super) fn is_identified(message: &Value) -> bool {
     let Value::Map(map) = message else {
         return false;
     };
-    matches!(map.get("id"), Some(Value::Str(id)) if is_id(id)) && is_stored_form(map)
+    matches!(map.get("id"), Some(Value::Str(_))) && is_stored_form(map)
 }
 
 /// A list of messages, or a single one, as a list in stored form.

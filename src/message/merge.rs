@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::coerce::{coerce, coerce_list, is_identified};
+use super::coerce::{coerce, coerce_list, is_id, is_identified};
 use super::{Error, REMOVE_ALL};
 use crate::channel::{as_overwrite, overwrite};
 use crate::value::Value;
@@ -36,6 +36,7 @@ pub fn add(left: Value, right: &Value) -> Result<Value, Error> {
     let Some(list) = left.make_list_mut() else {
         return Ok(left);
     };
+    // What is there was checked when it was written; an id too.
     for message in list.iter_mut().filter(|m| !is_identified(m)) {
         *message = identify(coerce(message)?);
     }
@@ -147,7 +148,13 @@ pub fn mint_ids(value: &Value) -> Result<Value, Error> {
         };
     }
     match value {
-        Value::List(items) if items.iter().all(is_identified) => Ok(value.clone()),
+        Value::List(items)
+            if items
+                .iter()
+                .all(|one| is_identified(one) && is_id(id_of(one))) =>
+        {
+            Ok(value.clone())
+        }
         Value::List(items) => items
             .iter()
             .map(mint_one)

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::run_ahead::{is_complete, supersteps};
 use serde_json::{Value, json};
 use test_support::{
     client::Client,
@@ -92,14 +93,17 @@ fn slow(ms: u64, durability: &str) -> Value {
     })
 }
 
-fn a_full_disk_ends_no_run(place: &Place, disk: &dyn Disk) {
-    // A server without the wrapper would be ended by the signal of the limit.
-    let program = programs::example("reference_server");
-    let setup = Setup::program("/bin/sh")
+/// A server without the wrapper would be ended by the signal of the limit.
+fn setup(example: &str) -> Setup {
+    let program = programs::example(example);
+    Setup::program("/bin/sh")
         .arg("-c")
         .arg("trap '' XFSZ; exec \"$0\"")
-        .arg(program.to_str().unwrap());
-    let server = place.start(setup);
+        .arg(program.to_str().unwrap())
+}
+
+fn a_full_disk_ends_no_run(place: &Place, disk: &dyn Disk) {
+    let server = place.start(setup("reference_server"));
     let client = Client::of(&server);
     let ready = || client.get("/ready").status;
     assert_eq!(ready(), 200);
@@ -160,4 +164,45 @@ fn a_full_disk_ends_no_run_on_postgres() {
     let place = Place::postgres();
     let url = place.url().unwrap().to_owned();
     a_full_disk_ends_no_run(&place, &Refusal(&url));
+}
+
+/// More supersteps than one transaction may have wait when it fills.
+fn a_disk_that_fills_between_two_transactions_of_a_run_loses_no_superstep(
+    place: &Place,
+    disk: &dyn Disk,
+) {
+    let server = place.start(setup("faulty_server").env("BACKSTITCH_LEASE", "2"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let mut open = client.open_stream(&thread, &supersteps(500, json!({"pause": 2})));
+    let run = open.run();
+    for _ in 0..50 {
+        open.event_named("updates");
+    }
+    disk.fill(&server);
+    until("the run meets the full disk", || {
+        let output = server.output();
+        output.contains("the storage was lost") || output.contains("could not be stored")
+    });
+    let row = client.get(&format!("/threads/{thread}/runs/{run}")).json();
+    assert_eq!(row["status"], "running", "{row}");
+    disk.free(&server);
+    // With its limit of supersteps.
+    let patience = std::time::Duration::from_secs(60);
+    assert_eq!(client.end_within(&thread, &run, patience), "error");
+    is_complete(place, &server, 500);
+}
+
+#[test]
+fn a_disk_that_fills_between_two_transactions_of_a_run_loses_no_superstep_on_sqlite() {
+    let place = Place::sqlite();
+    a_disk_that_fills_between_two_transactions_of_a_run_loses_no_superstep(&place, &FileLimit);
+}
+
+#[test]
+fn a_disk_that_fills_between_two_transactions_of_a_run_loses_no_superstep_on_postgres() {
+    let place = Place::postgres();
+    let url = place.url().unwrap().to_owned();
+    let disk = Refusal(&url);
+    a_disk_that_fills_between_two_transactions_of_a_run_loses_no_superstep(&place, &disk);
 }

@@ -45,6 +45,7 @@ mod receiver;
 mod replicas;
 mod restart;
 mod round_trips;
+mod run_ahead;
 mod sdk;
 mod shutdown;
 mod start;
@@ -56,9 +57,9 @@ mod takeover;
 mod thread_lists;
 mod thread_streams;
 mod threads;
-#[cfg(feature = "otel")]
 #[cfg(feature = "mcp")]
 mod tool_programs;
+#[cfg(feature = "otel")]
 mod traces;
 mod usage;
 mod webhooks;

@@ -5,6 +5,7 @@
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -109,26 +110,58 @@ fn writes(cluster: &Database) -> u64 {
     })
 }
 
+/// Counts what a database does.
+trait Meter {
+    /// Statements and writing transactions so far.
+    fn read(&self) -> (u64, u64);
+}
+
+struct OfPostgres {
+    database: Database,
+    proxy: Proxy,
+}
+
+impl Meter for OfPostgres {
+    fn read(&self) -> (u64, u64) {
+        (self.proxy.count(), writes(&self.database))
+    }
+}
+
+/// The file in which a server on SQLite writes each statement that it has executed.
+struct OfSqlite(PathBuf);
+
+impl Meter for OfSqlite {
+    fn read(&self) -> (u64, u64) {
+        let executed = std::fs::read_to_string(&self.0).unwrap();
+        let begins = |line: &&str| line.starts_with("[\"BEGIN IMMEDIATE\"");
+        let statements = executed
+            .lines()
+            .filter(|line| !line.starts_with("[\"PRAGMA"));
+        let writing = executed.lines().filter(begins);
+        (statements.count() as u64, writing.count() as u64)
+    }
+}
+
 /// Statements and writing transactions of a run, on average of the cheaper of two batches.
-fn costs(database: &Database, proxy: &Proxy, mut run: impl FnMut()) -> (f64, f64) {
-    let all = (0..BATCHES).map(|_| batch(database, proxy, &mut run));
+fn costs(meter: &dyn Meter, mut run: impl FnMut()) -> (f64, f64) {
+    let all = (0..BATCHES).map(|_| batch(meter, &mut run));
     all.min_by(|a, b| (a.1, a.0).partial_cmp(&(b.1, b.0)).unwrap())
         .unwrap()
 }
 
-fn batch(database: &Database, proxy: &Proxy, run: &mut impl FnMut()) -> (f64, f64) {
+fn batch(meter: &dyn Meter, run: &mut impl FnMut()) -> (f64, f64) {
     run();
     let rest = Duration::from_secs(1);
     // What follows a run comes within this time, and an idle server asks for as much in it.
     std::thread::sleep(rest);
-    let idle = (proxy.count(), writes(database));
+    let idle = meter.read();
     std::thread::sleep(rest);
-    let before = (proxy.count(), writes(database));
+    let before = meter.read();
     for _ in 0..RUNS {
         run();
     }
     std::thread::sleep(rest);
-    let after = (proxy.count(), writes(database));
+    let after = meter.read();
     let each = |after: u64, before: u64, idle: u64| {
         (after - before).saturating_sub(before - idle) as f64 / RUNS as f64
     };
@@ -138,34 +171,72 @@ fn batch(database: &Database, proxy: &Proxy, run: &mut impl FnMut()) -> (f64, f6
     )
 }
 
-#[test]
-fn a_run_takes_few_statements_and_fewer_commits() {
-    let cluster = Cluster::start();
-    let database = block_on(cluster.database());
-    let proxy = Proxy::before(&database);
-    let server = Setup::example("bench_server")
-        .env("DATABASE_URL", proxy.url.clone())
-        .start();
+/// What a run may cost on an existing thread: at most so many statements and writing transactions.
+struct Bounds {
+    run: (f64, f64),
+    turn: (f64, f64),
+}
+
+fn runs_cost_little(setup: Setup, meter: &dyn Meter, bounds: &Bounds) {
+    let server = setup.start();
     let client = Client::of(&server);
     let thread = client.thread();
     let chain: Value = json!({"assistant_id": "seq10", "input": {"count": 0, "log": []}});
-    let (statements, commits) = costs(&database, &proxy, || {
+    let (statements, commits) = costs(meter, || {
         let state = client.run(&thread, &chain);
         assert!(state["count"].as_i64().unwrap() >= 10, "{state}");
     });
     println!("a run of 12 supersteps: {statements:.1} statements, {commits:.1} commits");
-    assert!(statements <= 25.0, "{statements:.1} statements a run");
-    assert!(commits.round() <= 5.0, "{commits:.1} commits a run");
+    assert!(
+        statements <= bounds.run.0,
+        "{statements:.1} statements a run"
+    );
+    assert!(
+        commits.round() <= bounds.run.1,
+        "{commits:.1} commits a run"
+    );
 
     let chat = client.thread();
     let turn = json!({
         "assistant_id": "chat",
         "input": {"messages": [{"type": "human", "content": "hello"}]},
     });
-    let (statements, commits) = costs(&database, &proxy, || {
+    let (statements, commits) = costs(meter, || {
         client.run(&chat, &turn);
     });
     println!("a turn of a chat: {statements:.1} statements, {commits:.1} commits");
-    assert!(statements <= 20.0, "{statements:.1} statements a turn");
-    assert!(commits.round() <= 3.0, "{commits:.1} commits a turn");
+    assert!(
+        statements <= bounds.turn.0,
+        "{statements:.1} statements a turn"
+    );
+    assert!(
+        commits.round() <= bounds.turn.1,
+        "{commits:.1} commits a turn"
+    );
+}
+
+#[test]
+fn a_run_takes_few_statements_and_fewer_commits() {
+    let cluster = Cluster::start();
+    let database = block_on(cluster.database());
+    let proxy = Proxy::before(&database);
+    let setup = Setup::example("bench_server").env("DATABASE_URL", proxy.url.clone());
+    let bounds = Bounds {
+        run: (25.0, 5.0),
+        turn: (20.0, 3.0),
+    };
+    runs_cost_little(setup, &OfPostgres { database, proxy }, &bounds);
+}
+
+#[test]
+fn a_run_on_sqlite_takes_few_commits() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("statements");
+    let setup = Setup::example("bench_server").env("SQLITE_STATEMENTS", file.to_str().unwrap());
+    // A statement is no round trip there: each row is one.
+    let bounds = Bounds {
+        run: (110.0, 3.0),
+        turn: (80.0, 3.0),
+    };
+    runs_cost_little(setup, &OfSqlite(file), &bounds);
 }

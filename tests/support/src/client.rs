@@ -421,9 +421,12 @@ impl Chunks {
     }
 
     fn event(&mut self) -> std::io::Result<Option<Event>> {
+        // A large event comes in many pieces: what was searched is not searched with each of them.
+        let mut searched = 0;
         loop {
             // Chunks may hold several events; what is left of one waits in `pending`.
-            let Some(end) = find_blank(&self.pending) else {
+            let Some(end) = find_blank(&self.pending, searched) else {
+                searched = self.pending.len().saturating_sub(3);
                 match self.next()? {
                     Some(piece) => self.pending.extend_from_slice(&piece),
                     None if self.pending.is_empty() => return Ok(None),
@@ -432,6 +435,7 @@ impl Chunks {
                 continue;
             };
             let frame: Vec<u8> = self.pending.drain(..end + 4).collect();
+            searched = 0;
             if let Some(event) = Event::parse(std::str::from_utf8(&frame).unwrap()) {
                 return Ok(Some(event));
             }
@@ -451,8 +455,10 @@ impl Event {
     }
 }
 
-fn find_blank(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(4).position(|four| four == b"\r\n\r\n")
+fn find_blank(bytes: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    let at = rest.windows(4).position(|four| four == b"\r\n\r\n")?;
+    Some(from + at)
 }
 
 fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {

@@ -1,39 +1,10 @@
 //! The server that integration tests start when they need graphs that misbehave.
 
+mod fault;
+
 use std::io::Write;
 
 use backstitch::{Server, prelude::*, value, value::Map};
-
-/// Does as it is told in `how`, after one node that works.
-#[derive(State)]
-struct Fault {
-    how: Option<String>,
-    /// Anything a client wants to see again.
-    note: Option<Value>,
-    #[state(append)]
-    done: Vec<String>,
-}
-
-async fn good() -> Update<Fault> {
-    Fault::update().done("good")
-}
-
-async fn bad(state: Fault) -> Result<Command<Fault>> {
-    let done = Command::from(Fault::update().done("bad"));
-    match state.how.as_deref() {
-        Some("panic") => panic!("this node panics on purpose"),
-        Some("error") => Err(Raised::new("ValueError", "no luck").into()),
-        Some("endless") => Ok(done.goto("bad")),
-        _ => Ok(done),
-    }
-}
-
-fn stray(state: &Fault) -> &'static str {
-    match state.how.as_deref() {
-        Some("astray") => "nowhere",
-        _ => END,
-    }
-}
 
 /// Two nodes at once: one adds a line to the file `trace` and ends, the other waits until somebody
 /// makes the file `gate`.
@@ -370,13 +341,7 @@ async fn count(state: Inn) -> Update<Inn> {
 
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
-    let fault = Graph::<Fault>::new()
-        .node("good", good)
-        .node("bad", bad)
-        .edge(START, "good")
-        .edge("good", "bad")
-        .route("bad", stray, ["good", END])
-        .build();
+    let fault = fault::graph();
     let pair = Graph::<Pair>::new()
         .node("quick", quick)
         .node("stuck", stuck)

@@ -1,0 +1,60 @@
+//! A graph that fails, never ends, or makes many or large supersteps.
+
+use std::{sync::Arc, time::Duration};
+
+use backstitch::{
+    graph::{Compiled, Invalid},
+    prelude::*,
+};
+
+/// Does as it is told in `how`, after one node that works.
+#[derive(State)]
+struct Fault {
+    how: Option<String>,
+    /// Anything a client wants to see again.
+    note: Option<Value>,
+    /// Milliseconds that each superstep takes.
+    pause: Option<u64>,
+    /// Bytes of the text that each superstep writes.
+    size: Option<usize>,
+    #[state(append)]
+    done: Vec<String>,
+}
+
+async fn good() -> Update<Fault> {
+    Fault::update().done("good")
+}
+
+async fn bad(state: Fault) -> Result<Command<Fault>> {
+    if let Some(pause) = state.pause {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+    let done = match state.size {
+        Some(size) => "x".repeat(size),
+        None => "bad".to_owned(),
+    };
+    let done = Command::from(Fault::update().done(done));
+    match state.how.as_deref() {
+        Some("panic") => panic!("this node panics on purpose"),
+        Some("error") => Err(Raised::new("ValueError", "no luck").into()),
+        Some("endless") => Ok(done.goto("bad")),
+        _ => Ok(done),
+    }
+}
+
+fn stray(state: &Fault) -> &'static str {
+    match state.how.as_deref() {
+        Some("astray") => "nowhere",
+        _ => END,
+    }
+}
+
+pub fn graph() -> Result<Arc<Compiled>, Invalid> {
+    Graph::<Fault>::new()
+        .node("good", good)
+        .node("bad", bad)
+        .edge(START, "good")
+        .edge("good", "bad")
+        .route("bad", stray, ["good", END])
+        .build()
+}
