@@ -23,7 +23,7 @@ pub struct OutlinePage<T> {
 /// Checkpoints of a thread deeper than `below`: its own and those of its fork base's path.
 ///
 /// # Errors
-/// The storage failed.
+/// 409 `path_too_deep`, or the storage failed.
 pub async fn checkpoints(
     read: &mut dyn Read,
     thread: &ThreadRow,
@@ -36,6 +36,7 @@ pub async fn checkpoints(
     if let Some(base) = thread.fork_checkpoint
         && thread.fork_depth > below
     {
+        refuse_far(thread.fork_depth, below)?;
         let path = read
             .inherited_points(thread.tree, base, below, limit + 1)
             .await?;
@@ -48,7 +49,7 @@ pub async fn checkpoints(
 /// Messages of a thread whose ordinals are greater than `after`: its own and those it inherits.
 ///
 /// # Errors
-/// The storage failed.
+/// 409 `path_too_deep`, or the storage failed.
 pub async fn messages(
     read: &mut dyn Read,
     thread: &ThreadRow,
@@ -63,6 +64,7 @@ pub async fn messages(
         None => None,
     };
     if let Some(last) = last.filter(|node| node.ordinal > after) {
+        refuse_far(last.ordinal, after)?;
         let segment = read
             .segment(thread.tree, last.id, after, limit.saturating_add(1))
             .await?;
@@ -71,6 +73,24 @@ pub async fn messages(
         rows.sort_by_key(|node| (node.ordinal, node.checkpoint, node.seq));
     }
     Ok(page_of(rows, limit))
+}
+
+/// What a fork inherits is walked from its end: a walk that stopped in between would show a page that does
+/// not follow the one before.
+fn refuse_far(end: i32, below: i32) -> Result<(), Error> {
+    let most = i32::try_from(resolve::WALK_MAX).unwrap_or(i32::MAX);
+    let nearest = end.saturating_sub(most);
+    if below >= nearest {
+        return Ok(());
+    }
+    Err(Error::conflict(
+        "path_too_deep",
+        format!(
+            "The fork inherits a path whose end is at the depth {end}, and at most {} of it are walked: read it \
+             with `after_depth` {nearest} or more, or read its beginning in the thread that wrote it",
+            resolve::WALK_MAX
+        ),
+    ))
 }
 
 fn page_of<T>(mut rows: Vec<T>, limit: usize) -> OutlinePage<T> {

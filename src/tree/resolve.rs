@@ -12,6 +12,7 @@ mod events;
 mod find;
 mod nodes;
 
+pub(super) use base::WALK_MAX;
 pub use base::{Base, at_message, before_message};
 use base::{at_head, existing_checkpoint, parent_of};
 use events::{base_at_event, event_row, node_of};

@@ -12,7 +12,10 @@ use test_support::server::{Server, Setup};
 mod cost;
 mod rows;
 
-on_both_storages!(a_page_costs_as_much_on_a_path_of_500_as_on_one_of_50_000,);
+on_both_storages!(
+    a_page_costs_as_much_on_a_path_of_500_as_on_one_of_50_000,
+    a_fork_of_a_path_of_more_than_100_000_checkpoints_misses_none_of_it,
+);
 
 const SHALLOW: usize = 500;
 const DEEP: usize = 50_000;
@@ -38,7 +41,8 @@ fn posted(client: &Client, thread: &str, name: &str) -> Value {
     answer.json()
 }
 
-fn talk(place: &Place, server: &mut Server, depth: usize) -> Talk {
+/// A thread with a path of about so many checkpoints, and an early one of them.
+fn long(place: &Place, server: &mut Server, depth: usize) -> (String, String) {
     let client = Client::of(server);
     let new = json!({"metadata": {"graph_id": "agent"}});
     let thread = client.post("/threads", &new).json();
@@ -48,6 +52,11 @@ fn talk(place: &Place, server: &mut Server, depth: usize) -> Talk {
     server.kill();
     rows::prolong(place, server, &thread, &head, depth);
     server.restart();
+    (thread, head)
+}
+
+fn talk(place: &Place, server: &mut Server, depth: usize) -> Talk {
+    let (thread, _) = long(place, server, depth);
     let client = Client::of(server);
     let middle = posted(&client, &thread, "middle");
     let said = json!([{"role": "user", "content": "hello"}]);
@@ -139,4 +148,28 @@ fn a_page_costs_as_much_on_a_path_of_500_as_on_one_of_50_000(place: &Place) {
     let oldest = format!("/threads/{}/messages?limit=50", deep.thread);
     let walk = counter.of(&mut server, &oldest);
     assert!(walk > counter.walk(DEEP / 2), "{walk}");
+}
+
+fn a_fork_of_a_path_of_more_than_100_000_checkpoints_misses_none_of_it(place: &Place) {
+    let mut server = place.start(Setup::example("reference_server"));
+    let (thread, early) = long(place, &mut server, 100_100);
+    let client = Client::of(&server);
+    let fork = client.post(&format!("/threads/{thread}/fork"), &json!({}));
+    let fork = fork.json()["thread_id"].as_str().unwrap().to_owned();
+    // The beginning is seen from the end, however far that is.
+    let path = format!("/threads/{fork}/state/{early}");
+    assert_eq!(client.get(&path).status, 200);
+    // A list that would begin in the middle says so, and where it can begin.
+    let tree = format!("/threads/{fork}/tree?format=checkpoints&limit=10");
+    let refused = client.get(&tree);
+    let detail = refused.refused(409);
+    assert_eq!(refused.json()["code"], "path_too_deep");
+    let after = detail.split("`after_depth` ").nth(1).unwrap();
+    let after: i64 = after.split(' ').next().unwrap().parse().unwrap();
+    let page = client.get(&format!("{tree}&after_depth={after}"));
+    assert_eq!(page.status, 200, "{}", page.text());
+    assert_eq!(page.json()["nodes"][0]["depth"], after + 1);
+    // Its messages are half as many.
+    let messages = client.get(&format!("/threads/{fork}/tree?limit=10"));
+    assert_eq!(messages.json()["nodes"][0]["depth"], 1);
 }

@@ -16,7 +16,7 @@ use crate::{
 pub(super) const PAGE: usize = 256;
 
 /// Rows of a path that a request may walk.
-pub(super) const WALK_MAX: usize = 100_000;
+pub(in crate::tree) const WALK_MAX: usize = 100_000;
 
 /// The checkpoint to build on.
 #[derive(Clone, Debug)]

@@ -133,7 +133,7 @@ const NEWEST: &str = load!(concat!(
 /// Where no thread above wrote in the namespace, which is the usual case, there is no walk.
 const SUBGRAPH: &str = load!(concat!(
     "SELECT * FROM (WITH RECURSIVE path AS (
-       SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, $5::uuid AS owner, 1 AS n
+       SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, $5::uuid AS owner
          FROM checkpoints r WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = $4
           AND EXISTS (
             WITH RECURSIVE above AS (
@@ -144,10 +144,9 @@ const SUBGRAPH: &str = load!(concat!(
             SELECT 1 FROM above a CROSS JOIN LATERAL (
               SELECT 1 FROM checkpoints s WHERE s.tree_id = $1 AND s.checkpoint_ns = $3 AND s.thread_id = a.thread_id LIMIT 1) s)
        UNION ALL
-       SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, p.branch_id, p.n + 1
+       SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, p.branch_id
          FROM path p CROSS JOIN LATERAL (SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id FROM checkpoints r
-                WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = p.parent_checkpoint_id LIMIT 1) r
-        WHERE p.n < 100000)
+                WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = p.parent_checkpoint_id LIMIT 1) r)
      SELECT c.* FROM path p CROSS JOIN LATERAL (
        SELECT", columns!(), "FROM checkpoints c LEFT JOIN branches o ON o.tree_id = $1 AND o.branch_id = p.owner
         WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = p.checkpoint_id

@@ -40,28 +40,28 @@ SELECT * FROM path ORDER BY n"
 const ON_PATH: &str = "
 WITH RECURSIVE x AS (SELECT depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3),
 up AS (
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, 1 AS n FROM checkpoints c
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
    WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2
   UNION ALL
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u CROSS JOIN LATERAL (
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM up u CROSS JOIN LATERAL (
     SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
      WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id LIMIT 1) c
-   WHERE u.depth > (SELECT depth FROM x) AND u.n < 100000)
+   WHERE u.depth > (SELECT depth FROM x))
 SELECT EXISTS (SELECT 1 FROM up WHERE checkpoint_id = $3) AS found";
 
 const VISIBLE: &str = "
 WITH RECURSIVE x AS (SELECT checkpoint_id, thread_id, depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3),
 up AS (
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, 1 AS n FROM x CROSS JOIN LATERAL (
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM x CROSS JOIN LATERAL (
     SELECT t.fork_checkpoint_id FROM threads t WHERE t.thread_id = $2 AND t.tree_id = $1 AND x.thread_id <> t.thread_id
        AND x.depth <= t.fork_checkpoint_depth LIMIT 1) t
    CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
      WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id LIMIT 1) c
   UNION ALL
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u CROSS JOIN LATERAL (
+  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM up u CROSS JOIN LATERAL (
     SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
      WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent_checkpoint_id LIMIT 1) c
-   WHERE u.depth > (SELECT depth FROM x) AND u.n < 100000)
+   WHERE u.depth > (SELECT depth FROM x))
 SELECT EXISTS (SELECT 1 FROM x WHERE thread_id = $2) OR EXISTS (SELECT 1 FROM up JOIN x USING (checkpoint_id)) AS found";
 
 /// A task with an interrupt (`idx` -3) and no result (`idx` 0) waits to be resumed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
-use super::{MAX_WALK, blobs::values_of};
+use super::blobs::values_of;
 use crate::{
     checkpoint::{At, CheckpointRow, Error, Query, Source, Stored, WriteRow},
     id::{BranchId, CheckpointId, TreeId},
@@ -163,7 +163,7 @@ fn subgraph(
     let mut hit = db.prepare_cached(IN_SUBGRAPH)?;
     let mut walk = db.prepare_cached(END_OF_STEP)?;
     let (mut start, mut owner) = (start, branch);
-    for _ in 0..MAX_WALK / STEP {
+    loop {
         let found = hit
             .query_row(
                 named_params! {
@@ -190,7 +190,6 @@ fn subgraph(
             _ => return Ok(None),
         }
     }
-    Ok(None)
 }
 
 pub(super) const WRITES: &str = "SELECT branch_id, task_id, idx, task_path, channel, type, writes FROM checkpoint_writes \

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Rows that a walk takes at most.
-pub(super) const MAX_WALK: i64 = 100_000;
+const MAX_WALK: i64 = 100_000;
 
 /// A limit as SQLite takes it.
 pub(super) fn bounded(limit: usize) -> i64 {
@@ -82,14 +82,14 @@ pub(super) fn path(
 
 pub(super) const ON_PATH: &str = "WITH RECURSIVE x (depth) AS (SELECT depth FROM checkpoints \
       WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?3), \
-    up (id, parent, depth, n) AS ( \
-      SELECT checkpoint_id, parent_checkpoint_id, depth, 1 FROM checkpoints \
+    up (id, parent, depth) AS ( \
+      SELECT checkpoint_id, parent_checkpoint_id, depth FROM checkpoints \
        WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2 \
       UNION ALL \
-      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 \
+      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth \
         FROM up u JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = u.parent \
-       WHERE u.depth > (SELECT depth FROM x) AND u.n < ?4) \
+       WHERE u.depth > (SELECT depth FROM x)) \
     SELECT 1 FROM up WHERE id = ?3";
 
 pub(super) fn on_path(
@@ -101,8 +101,7 @@ pub(super) fn on_path(
     Ok(db.prepare_cached(ON_PATH)?.exists(params![
         tree.0.as_bytes(),
         start.0.as_bytes(),
-        ancestor.0.as_bytes(),
-        MAX_WALK
+        ancestor.0.as_bytes()
     ])?)
 }
 
