@@ -21,11 +21,7 @@ use self::{
 };
 use super::{
     json_rpc::{self, Failure, INVALID_REQUEST, PARSE_ERROR, Request},
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 use crate::{
     runs::{self, request::CancelAction},

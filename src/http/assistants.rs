@@ -8,12 +8,7 @@ use super::{
     page::{self, LIST_DEFAULT, ORDERS},
     parse::{fields::Fields, ids, metadata::metadata},
     runs::{config, config_or_context},
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-        rows,
-    },
+    server::{Body, Call, Error, body, rows},
 };
 use crate::{
     assistants::{

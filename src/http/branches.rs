@@ -9,11 +9,7 @@ use super::{
         address::{self, coded},
         fields::Fields,
     },
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 use crate::{
     threads::branches::{BranchStart, Branched, Branches, NewBranch},

@@ -9,12 +9,7 @@ pub(super) use parse::request_of;
 use super::{
     page::{self, LIST_DEFAULT, ORDERS},
     parse::{fields::Fields, ids},
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-        rows,
-    },
+    server::{Body, Call, Error, body, rows},
 };
 use crate::{
     assistants,

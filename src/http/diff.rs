@@ -5,11 +5,7 @@ use hyper::{Response, StatusCode};
 use super::{
     messages::message,
     parse::{address::coded, params::Query},
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 use crate::{
     id::{CheckpointId, ThreadId},

@@ -18,11 +18,7 @@ use sha2::{Digest, Sha256};
 use super::{
     openapi::describe,
     routes::TABLE,
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 
 const STYLE: &str = include_str!("docs/style.css");

@@ -7,13 +7,7 @@ use tokio::sync::mpsc;
 
 use super::{
     parse::{address::coded, fields::Fields},
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-        sse,
-        withdrawal::until_withdrawn,
-    },
+    server::{Body, Call, Error, body, sse, withdrawal::until_withdrawn},
 };
 use crate::{
     id::ThreadId,

@@ -10,11 +10,7 @@ use super::{
         ids,
         metadata::metadata,
     },
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
     threads,
 };
 use crate::{

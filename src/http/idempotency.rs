@@ -15,9 +15,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use self::replay::{Creates, Replayed};
 use super::server::{
-    body::Body,
+    Body, Error,
     call::{Call, RequestHandler},
-    error::Error,
     request_body::Source,
 };
 use crate::{

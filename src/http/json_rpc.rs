@@ -3,12 +3,7 @@
 use futures::future::BoxFuture;
 use hyper::{Response, StatusCode};
 
-use super::server::{
-    body::{self, Body},
-    call::Call,
-    deferred,
-    error::Error,
-};
+use super::server::{Body, Call, Error, body, deferred};
 use crate::value::{Map, Value};
 
 /// The body is no JSON.

@@ -12,12 +12,7 @@ use self::tools::Tool;
 use super::{
     json_rpc::{self, Failure, INVALID_REQUEST, Request},
     runs::of_call,
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-        withdrawal::until_withdrawn,
-    },
+    server::{Body, Call, Error, body, withdrawal::until_withdrawn},
 };
 use crate::{
     assistants::Assistant,

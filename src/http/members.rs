@@ -4,11 +4,7 @@ use hyper::{Response, StatusCode};
 
 use super::{
     parse::{address::coded, fields::Fields},
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 use crate::{
     tree::members::{Granted, Level, Member},

@@ -7,11 +7,7 @@ use uuid::Uuid;
 
 use super::{
     parse::address::coded,
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 use crate::{
     id::{RunId, ThreadId},

@@ -8,9 +8,8 @@ use hyper::{
 };
 
 use super::server::{
-    body::{self, Body},
+    Body, Error, body,
     call::{Call, Shared},
-    error::Error,
 };
 use crate::{metrics::Gauge, runs::Waiting, value::Value};
 

@@ -13,13 +13,7 @@ use self::{operation::Operation, schemas::Schemas};
 use super::{
     idempotency,
     routes::TABLE,
-    server::{
-        access::Right,
-        body::{self, Body},
-        call::Call,
-        error::Error,
-        router::Route,
-    },
+    server::{Body, Call, Error, access::Right, body, router::Route},
 };
 
 mod headers;

@@ -8,7 +8,7 @@ use hyper::{
 
 use super::{
     parse::fields::Fields,
-    server::{body::Body, error::Error},
+    server::{Body, Error},
 };
 use crate::value::Value;
 

@@ -76,7 +76,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/assistants/search" {
         POST search_assistants = assistants::search: Anyone {
-            body wire::assistants::SearchAssistants, 200 Vec<wire::assistants::SelectedAssistant>,
+            body wire::assistants::SearchAssistants, 200 Vec<wire::Selected<wire::assistants::Assistant>>,
             404, returns 200 "X-Pagination-Total", returns 200 "X-Pagination-Next"
         }
     }
@@ -268,7 +268,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/runs" {
         GET | HEAD list_runs = runs::list: Reader {
-            query wire::runs::ListQuery, 200 Vec<wire::runs::SelectedRun>, 404, 413, 422
+            query wire::runs::ListQuery, 200 Vec<wire::Selected<wire::runs::Run>>, 404, 413, 422
         }
         POST create_run = runs::create: Writer {
             body wire::runs::CreateRun, 200 wire::runs::Run, 400, 404, 409, 429, returns 200 "Content-Location"
@@ -417,7 +417,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/runs/crons/search" {
         POST search_crons = crons::search: Anyone {
-            body wire::crons::SearchCrons, 200 Vec<wire::crons::SelectedCron>, returns 200 "X-Pagination-Total", returns 200 "X-Pagination-Next"
+            body wire::crons::SearchCrons, 200 Vec<wire::Selected<wire::crons::Cron>>, returns 200 "X-Pagination-Total", returns 200 "X-Pagination-Next"
         }
     }
     "/runs/crons/count" {

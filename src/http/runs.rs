@@ -6,12 +6,7 @@ use self::location::{put_join, put_run, target};
 use super::{
     page::{LIST_DEFAULT, LIST_MAX},
     render,
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-        rows,
-    },
+    server::{Body, Call, Error, body, rows},
 };
 use crate::{
     id::ThreadId,

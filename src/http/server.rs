@@ -32,3 +32,5 @@ pub mod slots;
 pub mod sse;
 pub mod weigh;
 pub mod withdrawal;
+
+pub use self::{body::Body, call::Call, error::Error};

@@ -9,7 +9,7 @@ use hyper::{
 
 use super::{
     docs,
-    server::{body::Body, call::Call, error::Error},
+    server::{Body, Call, Error},
     system,
 };
 use crate::assistants::example;

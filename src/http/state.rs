@@ -5,12 +5,7 @@ use hyper::{Response, StatusCode};
 use super::{
     page::{LIST_DEFAULT, LIST_MAX},
     parse::{address, fields::Fields, ids},
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-        rows,
-    },
+    server::{Body, Call, Error, body, rows},
 };
 use crate::{
     id::CheckpointId,

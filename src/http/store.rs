@@ -7,11 +7,7 @@ use hyper::{Response, StatusCode};
 use super::{
     page::{self, LIST_DEFAULT},
     parse::fields::Fields,
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 use crate::{
     store::{

@@ -2,11 +2,7 @@
 
 use hyper::{Response, StatusCode};
 
-use super::server::{
-    body::{self, Body},
-    call::Call,
-    error::Error,
-};
+use super::server::{Body, Call, Error, body};
 use crate::value;
 
 /// The version of LangGraph whose behaviour graphs have here.

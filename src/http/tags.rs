@@ -5,11 +5,7 @@ use hyper::{Response, StatusCode};
 use super::{
     branches::address_of,
     parse::address::coded,
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 use crate::{
     tree::store::rows::Tag,

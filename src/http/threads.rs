@@ -5,11 +5,7 @@ use hyper::{Response, StatusCode};
 use super::{
     parse::{fields::Fields, ids, metadata::metadata},
     render,
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 use crate::{
     id::ThreadId,

@@ -6,11 +6,7 @@ use hyper::{Response, StatusCode};
 
 use super::{
     parse::address::{coded, refuse_others},
-    server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    server::{Body, Call, Error, body},
 };
 use crate::{
     threads::tree_view::{Format, Leaf, Outline, OutlineSelection},

@@ -1,7 +1,9 @@
 //! The bodies, queries and responses of the protocol as types, from which the OpenAPI document has its
 //! schemas. Handlers read bodies field by field, so that an error names the field that is wrong.
 
-use schemars::JsonSchema;
+use std::{borrow::Cow, marker::PhantomData};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 pub mod assistants;
 pub mod branches;
@@ -107,6 +109,21 @@ pub struct Nothing {}
 pub enum SortOrder {
     Asc,
     Desc,
+}
+
+/// The fields of `T` that the client has selected.
+pub struct Selected<T>(PhantomData<T>);
+
+impl<T: JsonSchema> JsonSchema for Selected<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Selected{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = T::json_schema(generator);
+        schema.remove("required");
+        schema
+    }
 }
 
 /// One value, or several.

@@ -9,7 +9,7 @@ use crate::{
     http::{
         json_rpc::Failure,
         parse::ids,
-        server::{call::Call, error::Error},
+        server::{Call, Error},
     },
     id::AssistantId,
     value::Value,

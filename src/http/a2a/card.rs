@@ -6,11 +6,7 @@ use super::agent::Agent;
 use crate::{
     http::{
         json_rpc::Failure,
-        server::{
-            body::{self, Body},
-            call::Call,
-            error::Error,
-        },
+        server::{Body, Call, Error, body},
     },
     value,
     value::Value,

@@ -19,13 +19,7 @@ use crate::{
     http::{
         json_rpc::{self, Failure, Request},
         runs::of_call,
-        server::{
-            body::{self, Body},
-            call::Call,
-            error::Error,
-            sse,
-            withdrawal::until_withdrawn,
-        },
+        server::{Body, Call, Error, body, sse, withdrawal::until_withdrawn},
     },
     id::{RunId, ThreadId},
     runs::{

@@ -19,7 +19,7 @@ use crate::{
     engine::Interrupt,
     http::{
         json_rpc::Failure,
-        server::{call::Call, error::Error},
+        server::{Call, Error},
     },
     id::{RunId, ThreadId},
     runs::{self, Run, request::Target},

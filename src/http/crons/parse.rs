@@ -5,7 +5,7 @@ use crate::{
     http::{
         parse::{fields::Fields, metadata::metadata},
         runs::parse_run,
-        server::error::Error,
+        server::Error,
     },
     runs::request::{Requester, Run},
     time::Timestamp,

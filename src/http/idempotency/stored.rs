@@ -14,11 +14,7 @@ use crate::{
     http::{
         page,
         runs::join::Replay,
-        server::{
-            body::{self, Body},
-            error::Error,
-            sse,
-        },
+        server::{Body, Error, body, sse},
         threads::MadeThread,
     },
     id::{RunId, ThreadId},

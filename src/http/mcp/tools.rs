@@ -12,7 +12,7 @@ use crate::{
     http::{
         assistants::shown,
         json_rpc::Failure,
-        server::{call::Call, error::Error},
+        server::{Call, Error},
     },
     id::AssistantId,
     value,

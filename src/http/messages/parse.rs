@@ -15,7 +15,7 @@ use crate::{
     http::{
         parse::{address, fields::Fields},
         runs::parse_run,
-        server::error::Error,
+        server::Error,
     },
     runs::request::{Requester, Run},
     threads::messages::{NewPost, first_duplicate},

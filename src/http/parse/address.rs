@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{fields::Fields, ids, params::Query};
 use crate::{
-    http::server::error::Error,
+    http::server::Error,
     id::CheckpointId,
     runs::request::Address as StateAddress,
     tree::{Address, AddressFields, store::rows::Position},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::http::server::error::Error;
+use crate::http::server::Error;
 use crate::value::{Map, Value};
 
 /// An object of a request. Unknown fields are ignored, null is the same as absent.

@@ -1,7 +1,7 @@
 //! Ids in bodies and queries.
 
 use crate::{
-    http::server::error::Error,
+    http::server::Error,
     id::{CheckpointId, ThreadId},
     runs::request::Assistant,
 };

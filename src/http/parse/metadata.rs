@@ -1,7 +1,7 @@
 //! Metadata of threads, runs and assistants, within its limits.
 
 use super::fields::Fields;
-use crate::{http::server::error::Error, tree::metadata::excess, value::Map};
+use crate::{http::server::Error, tree::metadata::excess, value::Map};
 
 /// The field `metadata`; absent is empty.
 pub fn metadata(fields: &Fields<'_>) -> Result<Map, Error> {

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{fields, ids};
 use crate::{
-    http::server::error::Error,
+    http::server::Error,
     id::{AssistantId, CronId, RunId, ThreadId},
     runs::request::{Assistant, Mode},
     tree::members,

@@ -7,11 +7,7 @@ use super::{
     start::Starter,
 };
 use crate::{
-    http::server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    http::server::{Body, Call, Error, body},
     value::{Map, Value},
 };
 

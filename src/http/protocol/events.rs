@@ -9,7 +9,7 @@ use hyper::Response;
 
 use super::subscription::Subscription;
 use crate::{
-    http::server::{body::Body, call::Call, error::Error, sse, withdrawal::until},
+    http::server::{Body, Call, Error, sse, withdrawal::until},
     id::ThreadId,
     stream::{FrameSource, write_frame},
     threads::{self, protocol::Next},

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    http::server::error::Error as HttpError,
+    http::server::Error as HttpError,
     runs, threads,
     value::{Map, Value},
 };

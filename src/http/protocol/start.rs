@@ -7,7 +7,7 @@ use crate::{
     http::{
         parse::{fields::Fields, ids},
         runs::{put_address, put_config},
-        server::{call::Call, error::Error},
+        server::{Call, Error},
     },
     id::ThreadId,
     message::blocks,

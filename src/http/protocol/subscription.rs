@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    http::{parse::fields::Fields, server::error::Error},
+    http::{parse::fields::Fields, server::Error},
     stream::protocol::{Channels, Filter, Method},
     value::Value,
 };

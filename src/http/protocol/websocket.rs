@@ -31,9 +31,8 @@ use tokio_util::sync::CancellationToken;
 use self::session::Session;
 use crate::{
     http::server::{
-        body::{self, Body},
+        Body, Error, body,
         call::{Call, StreamSlot},
-        error::Error,
     },
     stream::protocol::Event,
     threads::protocol::Next,

@@ -7,7 +7,7 @@ use super::{
     location::path,
 };
 use crate::{
-    http::server::{body::Body, call::Call, error::Error},
+    http::server::{Body, Call, Error},
     runs::{self, request::Join},
 };
 

@@ -9,10 +9,9 @@ use super::{
 };
 use crate::{
     http::server::{
-        body::Body,
+        Body, Error,
         call::{Call, StreamSlot},
         deferred::{self, Ready},
-        error::Error,
         sse,
         withdrawal::until_withdrawn,
     },

@@ -6,7 +6,7 @@ use hyper::{
 };
 
 use crate::{
-    http::server::{call::Call, error::Error},
+    http::server::{Call, Error},
     id::ThreadId,
     runs::request::Target,
 };

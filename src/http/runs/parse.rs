@@ -16,7 +16,7 @@ use crate::{
             ids,
             metadata::{check_with_config, metadata},
         },
-        server::{call::Call, error::Error},
+        server::{Call, Error},
     },
     runs::{
         Strategy,

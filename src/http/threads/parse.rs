@@ -1,7 +1,7 @@
 //! Fields of the bodies that create, patch and search threads.
 
 use crate::{
-    http::{parse::fields::Fields, server::error::Error, state},
+    http::{parse::fields::Fields, server::Error, state},
     runs::request::Command,
     threads::request::Update,
     tree::ttl::{MINUTES_MAX, Ttl, TtlStrategy},

@@ -11,12 +11,7 @@ use crate::{
             fields::{Fields, whole},
         },
         render,
-        server::{
-            body::{self, Body},
-            call::Call,
-            error::Error,
-            rows,
-        },
+        server::{Body, Call, Error, body, rows},
     },
     id::ThreadId,
     threads::{

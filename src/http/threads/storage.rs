@@ -3,11 +3,7 @@
 use hyper::{Response, StatusCode};
 
 use crate::{
-    http::server::{
-        body::{self, Body},
-        call::Call,
-        error::Error,
-    },
+    http::server::{Body, Call, Error, body},
     tree::usage::{Amount, Usage},
     value::{Map, Value},
 };

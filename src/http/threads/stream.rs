@@ -5,7 +5,7 @@ use hyper::Response;
 use crate::{
     http::{
         parse::params::Query,
-        server::{body::Body, call::Call, error::Error, sse, withdrawal::until},
+        server::{Body, Call, Error, sse, withdrawal::until},
     },
     stream::SinceThread,
     threads::request::ThreadMode,

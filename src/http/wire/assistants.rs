@@ -50,11 +50,8 @@ pub struct PatchAssistant {
 /// Which assistants to list.
 #[derive(JsonSchema)]
 pub struct SearchAssistants {
-    /// Contained in the metadata of the assistant.
-    metadata: Option<Map>,
-    graph_id: Option<String>,
-    /// A part of the name.
-    name: Option<String>,
+    #[serde(flatten)]
+    filter: CountAssistants,
     limit: Option<Limit>,
     offset: Option<Offset>,
     sort_by: Option<SortBy>,
@@ -82,8 +79,10 @@ enum Column {
 /// Which assistants to count.
 #[derive(JsonSchema)]
 pub struct CountAssistants {
+    /// Contained in the metadata of the assistant.
     metadata: Option<Map>,
     graph_id: Option<String>,
+    /// A part of the name.
     name: Option<String>,
 }
 
@@ -108,46 +107,6 @@ pub struct DeleteQuery {
     delete_threads: Option<Flag>,
 }
 
-/// An assistant.
-#[derive(JsonSchema)]
-pub struct Assistant {
-    assistant_id: Id,
-    graph_id: String,
-    config: Map,
-    context: Map,
-    metadata: Map,
-    name: String,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-    version: i64,
-    description: Option<String>,
-}
-
-/// The selected fields of an assistant.
-#[derive(JsonSchema)]
-pub struct SelectedAssistant {
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    assistant_id: Option<Id>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    graph_id: Option<String>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    config: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    context: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    created_at: Option<Timestamp>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    updated_at: Option<Timestamp>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    version: Option<i64>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    description: Option<String>,
-}
-
 /// A version of an assistant.
 #[derive(JsonSchema)]
 pub struct AssistantVersion {
@@ -160,6 +119,14 @@ pub struct AssistantVersion {
     created_at: Timestamp,
     name: String,
     description: Option<String>,
+}
+
+/// An assistant.
+#[derive(JsonSchema)]
+pub struct Assistant {
+    #[serde(flatten)]
+    version: AssistantVersion,
+    updated_at: Timestamp,
 }
 
 /// How deep a drawing goes.
@@ -205,11 +172,8 @@ struct DrawnEdge {
 #[derive(JsonSchema)]
 pub struct GraphSchemas {
     graph_id: String,
-    input_schema: Option<Map>,
-    output_schema: Option<Map>,
-    state_schema: Option<Map>,
-    config_schema: Option<Map>,
-    context_schema: Option<Map>,
+    #[serde(flatten)]
+    schemas: SubgraphSchemas,
 }
 
 /// How deep subgraphs are listed.

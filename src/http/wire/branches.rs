@@ -2,8 +2,7 @@
 
 use schemars::JsonSchema;
 
-use super::{EventNumber, Id, Name, Timestamp, runs::CheckpointObject};
-use crate::tree::store::rows::Position;
+use super::{Id, Name, Timestamp, state::Start};
 
 /// What becomes of the queued runs of a branch that is no longer the active one.
 #[derive(JsonSchema)]
@@ -20,46 +19,28 @@ pub struct CreateBranch {
     name: Option<Name>,
     /// Whether it becomes the active branch.
     activate: Option<bool>,
-    pending: Option<Pending>,
-    cancel_running: Option<bool>,
-    branch: Option<Name>,
-    tag: Option<Name>,
-    checkpoint_id: Option<Id>,
-    checkpoint: Option<CheckpointObject>,
-    message_id: Option<String>,
-    parent_id: Option<String>,
-    event_number: Option<EventNumber>,
-    position: Option<Position>,
+    #[serde(flatten)]
+    leaving: Activate,
+    #[serde(flatten)]
+    start: Start,
 }
 
 /// Where to go back to, on a new branch.
 #[derive(JsonSchema)]
 pub struct Rewind {
     name: Option<Name>,
-    pending: Option<Pending>,
-    cancel_running: Option<bool>,
-    branch: Option<Name>,
-    tag: Option<Name>,
-    checkpoint_id: Option<Id>,
-    checkpoint: Option<CheckpointObject>,
-    message_id: Option<String>,
-    parent_id: Option<String>,
-    event_number: Option<EventNumber>,
-    position: Option<Position>,
+    #[serde(flatten)]
+    leaving: Activate,
+    #[serde(flatten)]
+    start: Start,
 }
 
 /// Where an aside begins.
 #[derive(JsonSchema)]
 pub struct SideBranch {
     name: Option<Name>,
-    branch: Option<Name>,
-    tag: Option<Name>,
-    checkpoint_id: Option<Id>,
-    checkpoint: Option<CheckpointObject>,
-    message_id: Option<String>,
-    parent_id: Option<String>,
-    event_number: Option<EventNumber>,
-    position: Option<Position>,
+    #[serde(flatten)]
+    start: Start,
 }
 
 /// The tag to go back to, on a new branch.
@@ -67,8 +48,8 @@ pub struct SideBranch {
 pub struct Restore {
     tag: Name,
     name: Option<Name>,
-    pending: Option<Pending>,
-    cancel_running: Option<bool>,
+    #[serde(flatten)]
+    leaving: Activate,
 }
 
 /// How the active branch is left.
@@ -154,14 +135,8 @@ struct ForkOfThread {
 /// What a tag is put on.
 #[derive(JsonSchema)]
 pub struct PutTag {
-    branch: Option<Name>,
-    tag: Option<Name>,
-    checkpoint_id: Option<Id>,
-    checkpoint: Option<CheckpointObject>,
-    message_id: Option<String>,
-    parent_id: Option<String>,
-    event_number: Option<EventNumber>,
-    position: Option<Position>,
+    #[serde(flatten)]
+    start: Start,
 }
 
 /// A tag.

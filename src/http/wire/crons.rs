@@ -2,14 +2,10 @@
 
 use schemars::JsonSchema;
 
-use super::{
-    Id, Limit, Metadata, Offset, OneOrMany, SortOrder, Timestamp,
-    assistants::Config,
-    runs::{Nodes, StreamMode},
-};
+use super::{Id, Limit, Metadata, Offset, SortOrder, Timestamp, runs::RunOptions};
 use crate::{
     crons::request::{OnRunCompleted, SortBy},
-    runs::{Strategy, request::Durability},
+    runs::Strategy,
     value::{Map, Value},
 };
 
@@ -28,18 +24,9 @@ pub struct CreateCron {
     /// The id of an assistant, or the name of a graph.
     assistant_id: String,
     input: Option<Value>,
-    config: Option<Config>,
-    /// Static context of the graph; not together with `config.configurable`.
-    context: Option<Map>,
     metadata: Option<Metadata>,
-    /// An `http` or `https` URL to which each run is posted when it has ended.
-    webhook: Option<super::Webhook>,
-    interrupt_before: Option<Nodes>,
-    interrupt_after: Option<Nodes>,
-    stream_mode: Option<OneOrMany<StreamMode>>,
-    stream_subgraphs: Option<bool>,
-    stream_resumable: Option<bool>,
-    durability: Option<Durability>,
+    #[serde(flatten)]
+    options: RunOptions,
     multitask_strategy: Option<Strategy>,
 }
 
@@ -53,28 +40,17 @@ pub struct PatchCron {
     enabled: Option<bool>,
     on_run_completed: Option<OnRunCompleted>,
     input: Option<Value>,
-    config: Option<Config>,
-    context: Option<Map>,
     /// Merged with what is there.
     metadata: Option<Metadata>,
-    webhook: Option<super::Webhook>,
-    interrupt_before: Option<Nodes>,
-    interrupt_after: Option<Nodes>,
-    stream_mode: Option<OneOrMany<StreamMode>>,
-    stream_subgraphs: Option<bool>,
-    stream_resumable: Option<bool>,
-    durability: Option<Durability>,
+    #[serde(flatten)]
+    options: RunOptions,
 }
 
 /// Which crons to list.
 #[derive(JsonSchema)]
 pub struct SearchCrons {
-    /// The id of an assistant, or the name of a graph.
-    assistant_id: Option<String>,
-    thread_id: Option<Id>,
-    enabled: Option<bool>,
-    /// Contained in the metadata of the cron.
-    metadata: Option<Map>,
+    #[serde(flatten)]
+    filter: CountCrons,
     limit: Option<Limit>,
     offset: Option<Offset>,
     sort_by: Option<SortBy>,
@@ -86,9 +62,11 @@ pub struct SearchCrons {
 /// Which crons to count.
 #[derive(JsonSchema)]
 pub struct CountCrons {
+    /// The id of an assistant, or the name of a graph.
     assistant_id: Option<String>,
     thread_id: Option<Id>,
     enabled: Option<bool>,
+    /// Contained in the metadata of the cron.
     metadata: Option<Map>,
 }
 
@@ -131,37 +109,4 @@ pub struct Cron {
     enabled: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
-}
-
-/// The selected fields of a cron.
-#[derive(JsonSchema)]
-pub struct SelectedCron {
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    cron_id: Option<Id>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    assistant_id: Option<Id>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    thread_id: Option<Id>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    user_id: Option<String>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    end_time: Option<String>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    schedule: Option<String>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    timezone: Option<String>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    payload: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    next_run_date: Option<Timestamp>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    on_run_completed: Option<OnRunCompleted>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    enabled: Option<bool>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    created_at: Option<Timestamp>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    updated_at: Option<Timestamp>,
 }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 
 use super::{
-    Container, EventNumber, Flag, Id, Limit, Metadata, Name, OneOrMany, QueryOffset, Timestamp,
-    assistants::Config,
+    Container, Flag, Id, Limit, Metadata, OneOrMany, QueryOffset, Timestamp, assistants::Config,
+    state::Start,
 };
 use crate::{
     runs::{
@@ -13,7 +13,6 @@ use crate::{
             CancelAction, CancelStatus, Durability, IfNotExists, OnCompletion, OnDisconnect,
         },
     },
-    tree::store::rows::Position,
     value::{Map, Value},
 };
 
@@ -86,50 +85,57 @@ pub struct CheckpointObject {
     checkpoint_map: Option<Map>,
 }
 
-/// A run on a thread to create.
+/// What runs and crons are created with.
 #[derive(JsonSchema)]
-pub struct CreateRun {
-    /// The id of an assistant, or the name of a graph.
-    assistant_id: String,
-    /// The input of the graph; null continues from the checkpoint.
-    input: Option<Value>,
-    command: Option<Command>,
+pub struct RunOptions {
     config: Option<Config>,
     /// Static context of the graph; not together with `config.configurable`.
     context: Option<Map>,
-    metadata: Option<Metadata>,
     stream_mode: Option<OneOrMany<StreamMode>>,
     stream_subgraphs: Option<bool>,
     /// Whether the events are stored, so that clients may come back for them.
     stream_resumable: Option<bool>,
-    on_disconnect: Option<OnDisconnect>,
     interrupt_before: Option<Nodes>,
     interrupt_after: Option<Nodes>,
+    durability: Option<Durability>,
+    /// An `http` or `https` URL to which each run is posted when it has ended.
+    webhook: Option<super::Webhook>,
+}
+
+/// What runs are created with, on threads and stateless.
+#[derive(JsonSchema)]
+struct RunRequest {
+    /// The id of an assistant, or the name of a graph.
+    assistant_id: String,
+    #[serde(flatten)]
+    options: RunOptions,
+    metadata: Option<Metadata>,
+    on_disconnect: Option<OnDisconnect>,
     /// The run starts after so many seconds.
     #[schemars(range(max = 31_622_400.0))]
     after_seconds: Option<f64>,
-    durability: Option<Durability>,
     /// Deprecated: false is the durability `exit`.
     checkpoint_during: Option<bool>,
-    /// An `http` or `https` URL to which the run is posted when it has ended.
-    webhook: Option<super::Webhook>,
     /// Accepted and ignored: this server collects no feedback.
     feedback_keys: Option<Vec<String>>,
     /// Accepted and ignored: this server does not trace to LangSmith.
     langsmith_tracer: Option<Value>,
     /// Accepted and ignored: a resume is always matched to its interrupt.
     strict_resume: Option<Value>,
+}
+
+/// A run on a thread to create.
+#[derive(JsonSchema)]
+pub struct CreateRun {
+    /// The input of the graph; null continues from the checkpoint.
+    input: Option<Value>,
+    command: Option<Command>,
+    #[serde(flatten)]
+    request: RunRequest,
     multitask_strategy: Option<Strategy>,
     if_not_exists: Option<IfNotExists>,
-    checkpoint_id: Option<Id>,
-    checkpoint: Option<CheckpointObject>,
-    /// The branch that the run continues.
-    branch: Option<Name>,
-    tag: Option<Name>,
-    message_id: Option<String>,
-    parent_id: Option<String>,
-    event_number: Option<EventNumber>,
-    position: Option<Position>,
+    #[serde(flatten)]
+    start: Start,
     /// Whether a branch that the run opens becomes the active one.
     activate: Option<bool>,
 }
@@ -137,33 +143,11 @@ pub struct CreateRun {
 /// A stateless run to create.
 #[derive(JsonSchema)]
 pub struct CreateStatelessRun {
-    /// The id of an assistant, or the name of a graph.
-    assistant_id: String,
     input: Option<Value>,
     /// A stateless run has nothing to resume.
     command: Option<Command>,
-    config: Option<Config>,
-    /// Static context of the graph; not together with `config.configurable`.
-    context: Option<Map>,
-    metadata: Option<Metadata>,
-    stream_mode: Option<OneOrMany<StreamMode>>,
-    stream_subgraphs: Option<bool>,
-    stream_resumable: Option<bool>,
-    on_disconnect: Option<OnDisconnect>,
-    interrupt_before: Option<Nodes>,
-    interrupt_after: Option<Nodes>,
-    #[schemars(range(max = 31_622_400.0))]
-    after_seconds: Option<f64>,
-    durability: Option<Durability>,
-    checkpoint_during: Option<bool>,
-    /// An `http` or `https` URL to which the run is posted when it has ended.
-    webhook: Option<super::Webhook>,
-    /// Accepted and ignored: this server collects no feedback.
-    feedback_keys: Option<Vec<String>>,
-    /// Accepted and ignored: this server does not trace to LangSmith.
-    langsmith_tracer: Option<Value>,
-    /// Accepted and ignored: a resume is always matched to its interrupt.
-    strict_resume: Option<Value>,
+    #[serde(flatten)]
+    request: RunRequest,
     /// What becomes of the thread that the run has.
     on_completion: Option<OnCompletion>,
 }
@@ -266,29 +250,6 @@ pub struct Run {
     multitask_strategy: Strategy,
     created_at: Timestamp,
     updated_at: Timestamp,
-}
-
-/// The selected fields of a run.
-#[derive(JsonSchema)]
-pub struct SelectedRun {
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    run_id: Option<Id>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    thread_id: Option<Id>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    assistant_id: Option<Id>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    status: Option<crate::runs::Status>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    kwargs: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    multitask_strategy: Option<Strategy>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    created_at: Option<Timestamp>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    updated_at: Option<Timestamp>,
 }
 
 /// How a run ended: its values, with `__interrupt__` if it waits, or `__error__`.

@@ -3,25 +3,48 @@
 use schemars::JsonSchema;
 
 use super::{
-    Container, EventNumber, Flag, Id, IdOrEmpty, Limit, Name, Timestamp, runs::CheckpointObject,
+    Container, EventNumber, Flag, Id, IdOrEmpty, Limit, Name, QueryEventNumber, Timestamp,
+    runs::CheckpointObject,
 };
 use crate::{
     tree::store::rows::Position,
     value::{Map, Value},
 };
 
-/// Which state is read.
+/// The state of a thread that something starts from; the head of the active branch, unless a field
+/// names another.
 #[derive(JsonSchema)]
-pub struct StateQuery {
-    /// Whether the states of subgraphs are read too.
-    subgraphs: Option<Flag>,
+pub struct Start {
+    checkpoint_id: Option<Id>,
+    checkpoint: Option<CheckpointObject>,
+    /// The branch that is read or continued.
+    branch: Option<Name>,
+    tag: Option<Name>,
+    message_id: Option<String>,
+    parent_id: Option<String>,
+    event_number: Option<EventNumber>,
+    position: Option<Position>,
+}
+
+/// As [`Start`], in a query.
+#[derive(JsonSchema)]
+struct QueryStart {
     branch: Option<Name>,
     tag: Option<Name>,
     checkpoint_id: Option<IdOrEmpty>,
     message_id: Option<String>,
     parent_id: Option<String>,
-    event_number: Option<super::QueryEventNumber>,
+    event_number: Option<QueryEventNumber>,
     position: Option<Position>,
+}
+
+/// Which state is read.
+#[derive(JsonSchema)]
+pub struct StateQuery {
+    #[serde(flatten)]
+    at: StateAtQuery,
+    #[serde(flatten)]
+    start: QueryStart,
 }
 
 /// Which state is read at a checkpoint.
@@ -44,14 +67,8 @@ pub struct UpdateState {
     values: Option<Container>,
     /// The node that the values are written as.
     as_node: Option<String>,
-    checkpoint_id: Option<Id>,
-    checkpoint: Option<CheckpointObject>,
-    branch: Option<Name>,
-    tag: Option<Name>,
-    message_id: Option<String>,
-    parent_id: Option<String>,
-    event_number: Option<EventNumber>,
-    position: Option<Position>,
+    #[serde(flatten)]
+    start: Start,
 }
 
 /// The checkpoint that an update made.
@@ -82,13 +99,8 @@ pub struct HistoryQuery {
     limit: Option<i64>,
     /// States strictly older than this checkpoint.
     before: Option<IdOrEmpty>,
-    branch: Option<Name>,
-    tag: Option<Name>,
-    checkpoint_id: Option<IdOrEmpty>,
-    message_id: Option<String>,
-    parent_id: Option<String>,
-    event_number: Option<super::QueryEventNumber>,
-    position: Option<Position>,
+    #[serde(flatten)]
+    start: QueryStart,
 }
 
 /// Which states of the history are read.
@@ -98,14 +110,8 @@ pub struct SearchHistory {
     before: Option<Before>,
     /// Contained in the metadata of the checkpoint.
     metadata: Option<Map>,
-    checkpoint_id: Option<Id>,
-    checkpoint: Option<CheckpointObject>,
-    branch: Option<Name>,
-    tag: Option<Name>,
-    message_id: Option<String>,
-    parent_id: Option<String>,
-    event_number: Option<EventNumber>,
-    position: Option<Position>,
+    #[serde(flatten)]
+    start: Start,
 }
 
 super::schemas! {

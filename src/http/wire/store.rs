@@ -105,11 +105,8 @@ pub enum KeyError {
 /// An item that a search found.
 #[derive(JsonSchema)]
 struct FoundItem {
-    namespace: Vec<String>,
-    key: String,
-    value: Value,
-    created_at: Timestamp,
-    updated_at: Timestamp,
+    #[serde(flatten)]
+    item: Item,
     /// How near it is to the query, from -1 to 1.
     score: Option<f64>,
 }

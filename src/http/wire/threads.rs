@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 
 use super::{
     Container, EventNumber, Flag, Id, IdOrEmpty, Limit, Metadata, Name, Offset, QueryOffset,
-    SortOrder, Timestamp,
+    Selected, SortOrder, Timestamp,
 };
 use crate::{
     threads::request::{ForkMode, Prune, SortBy, ThreadStatus},
@@ -88,15 +88,8 @@ pub struct PatchThread {
 /// Which threads to list.
 #[derive(JsonSchema)]
 pub struct SearchThreads {
-    ids: Option<Vec<Id>>,
-    /// Contained in the metadata of the thread.
-    metadata: Option<Map>,
-    /// Contained in its values.
-    values: Option<Map>,
-    status: Option<ThreadStatus>,
-    mode: Option<ForkMode>,
-    /// Threads whose logs have these events.
-    min_event: Option<MinEvent>,
+    #[serde(flatten)]
+    filter: CountThreads,
     limit: Option<Limit>,
     offset: Option<Offset>,
     sort_by: Option<SortBy>,
@@ -110,10 +103,13 @@ pub struct SearchThreads {
 #[derive(JsonSchema)]
 pub struct CountThreads {
     ids: Option<Vec<Id>>,
+    /// Contained in the metadata of the thread.
     metadata: Option<Map>,
+    /// Contained in its values.
     values: Option<Map>,
     status: Option<ThreadStatus>,
     mode: Option<ForkMode>,
+    /// Threads whose logs have these events.
     min_event: Option<MinEvent>,
 }
 
@@ -219,9 +215,9 @@ pub struct StreamQuery {
     stream_mode: Option<ThreadModes>,
 }
 
-/// A thread.
+/// What every list shows of a thread.
 #[derive(JsonSchema)]
-pub struct Thread {
+pub struct ThreadFields {
     thread_id: Id,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -237,34 +233,23 @@ pub struct Thread {
     /// Open interrupts by task; not there before the first run.
     #[schemars(skip_serializing_if = "Option::is_none")]
     interrupts: Option<Map>,
+}
+
+/// A thread.
+#[derive(JsonSchema)]
+pub struct Thread {
+    #[serde(flatten)]
+    fields: ThreadFields,
     /// Only where it is asked for, of a thread that expires.
     #[schemars(skip_serializing_if = "Option::is_none")]
     ttl: Option<Expiry>,
 }
 
-/// The selected fields of a thread.
+/// The selected fields of a thread, and what was extracted from it.
 #[derive(JsonSchema)]
 pub struct SelectedThread {
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    thread_id: Option<Id>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    created_at: Option<Timestamp>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    updated_at: Option<Timestamp>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    state_updated_at: Option<Timestamp>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    status: Option<ThreadStatus>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    config: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    values: Option<Value>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    error: Option<Map>,
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    interrupts: Option<Map>,
+    #[serde(flatten)]
+    fields: Selected<ThreadFields>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     extracted: Option<BTreeMap<String, Value>>,
 }
@@ -279,9 +264,7 @@ pub struct CreatedThread {
 
 /// Where a fork of a thread begins.
 #[derive(JsonSchema)]
-pub struct ForkThread {
-    /// The thread of the path.
-    source_thread_id: Option<Id>,
+struct NewFork {
     /// The id of the fork.
     thread_id: Option<Id>,
     metadata: Option<Metadata>,
@@ -294,19 +277,21 @@ pub struct ForkThread {
     position: Option<Position>,
 }
 
+/// Where a fork of the thread of the path begins.
+#[derive(JsonSchema)]
+pub struct ForkThread {
+    /// The thread of the path.
+    source_thread_id: Option<Id>,
+    #[serde(flatten)]
+    fork: NewFork,
+}
+
 /// The thread to fork, and where.
 #[derive(JsonSchema)]
 pub struct CommandForkThread {
     source_thread_id: Id,
-    thread_id: Option<Id>,
-    metadata: Option<Metadata>,
-    branch: Option<Name>,
-    tag: Option<Name>,
-    checkpoint_id: Option<Id>,
-    message_id: Option<String>,
-    parent_id: Option<String>,
-    event_number: Option<EventNumber>,
-    position: Option<Position>,
+    #[serde(flatten)]
+    fork: NewFork,
 }
 
 /// A fork.

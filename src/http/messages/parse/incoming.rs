@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 
 use crate::{
-    http::{parse::fields::Fields, server::error::Error},
+    http::{parse::fields::Fields, server::Error},
     message,
     tree::messages::{CONTENT_MAX, ID_MAX, Incoming},
     value::Value,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     http::{
         parse::{address, params::Query},
-        server::error::Error,
+        server::Error,
     },
     tree::{
         address::parse_name,

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     http::{
         parse::{address, fields::Fields, ids},
-        server::error::Error,
+        server::Error,
     },
     runs::{Strategy, request::Requester},
     threads::messages::{NewMessage, is_blank},

@@ -16,7 +16,7 @@ use crate::{
             subscription::Subscription,
         },
         server::{
-            call::Call,
+            Call,
             request_body::{self, Limits},
         },
     },

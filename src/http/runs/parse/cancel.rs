@@ -3,7 +3,7 @@
 use crate::{
     http::{
         parse::{fields::Fields, ids},
-        server::error::Error,
+        server::Error,
     },
     runs::{
         cancel::many::RUNS,

@@ -1,7 +1,7 @@
 //! The configuration that a run has, from the fields `config` and `context`.
 
 use crate::{
-    http::{parse::fields::Fields, server::error::Error},
+    http::{parse::fields::Fields, server::Error},
     value::{Map, Value},
 };
 
