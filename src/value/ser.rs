@@ -113,6 +113,15 @@ fn tagged(variant: Option<&'static str>, value: Value) -> Value {
     }
 }
 
+/// Methods for what is a value already.
+macro_rules! plain {
+    ($($method:ident($t:ty)),*) => {$(
+        fn $method(self, v: $t) -> Result<Value, EncodeError> {
+            Ok(v.into())
+        }
+    )*};
+}
+
 impl ser::Serializer for Serializer {
     type Ok = Value;
     type Error = EncodeError;
@@ -124,21 +133,21 @@ impl ser::Serializer for Serializer {
     type SerializeStruct = Fields;
     type SerializeStructVariant = Fields;
 
-    fn serialize_bool(self, v: bool) -> Result<Value, EncodeError> {
-        Ok(Value::Bool(v))
-    }
-    fn serialize_i8(self, v: i8) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
-    fn serialize_i16(self, v: i16) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
-    fn serialize_i32(self, v: i32) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
-    fn serialize_i64(self, v: i64) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
+    plain!(
+        serialize_bool(bool),
+        serialize_i8(i8),
+        serialize_i16(i16),
+        serialize_i32(i32),
+        serialize_i64(i64),
+        serialize_u8(u8),
+        serialize_u16(u16),
+        serialize_u32(u32),
+        serialize_u64(u64),
+        serialize_f32(f32),
+        serialize_f64(f64),
+        serialize_str(&str)
+    );
+
     fn serialize_i128(self, v: i128) -> Result<Value, EncodeError> {
         if let Ok(i) = i64::try_from(v) {
             return Ok(Value::Int(i));
@@ -146,33 +155,12 @@ impl ser::Serializer for Serializer {
         let u = u64::try_from(v).map_err(|_| EncodeError::IntegerTooLarge(v.to_string()))?;
         Ok(u.into())
     }
-    fn serialize_u8(self, v: u8) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
-    fn serialize_u16(self, v: u16) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
-    fn serialize_u32(self, v: u32) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
-    fn serialize_u64(self, v: u64) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
     fn serialize_u128(self, v: u128) -> Result<Value, EncodeError> {
         let u = u64::try_from(v).map_err(|_| EncodeError::IntegerTooLarge(v.to_string()))?;
         Ok(u.into())
     }
-    fn serialize_f32(self, v: f32) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
-    fn serialize_f64(self, v: f64) -> Result<Value, EncodeError> {
-        Ok(v.into())
-    }
     fn serialize_char(self, v: char) -> Result<Value, EncodeError> {
         Ok(Value::str(&*v.encode_utf8(&mut [0; 4])))
-    }
-    fn serialize_str(self, v: &str) -> Result<Value, EncodeError> {
-        Ok(v.into())
     }
     fn serialize_bytes(self, v: &[u8]) -> Result<Value, EncodeError> {
         Ok(Value::Bytes(Bytes::copy_from_slice(v)))
@@ -371,6 +359,17 @@ macro_rules! key_shown {
     )*};
 }
 
+/// Methods for what is no key, with its name in the error.
+macro_rules! key_refused {
+    ($($what:literal: $($method:ident$(<$t:ident>)?($($arg:tt: $arg_type:ty),*) -> $made:ty),*;)*) => {$($(
+        fn $method$(<$t: Serialize + ?Sized>)?(self, $($arg: $arg_type),*) -> Result<$made, EncodeError> {
+            Err(EncodeError::Key($what))
+        }
+    )*)*};
+}
+
+type Name = &'static str;
+
 impl ser::Serializer for Key {
     type Ok = Arc<str>;
     type Error = EncodeError;
@@ -417,69 +416,17 @@ impl ser::Serializer for Key {
     ) -> Result<Arc<str>, EncodeError> {
         v.serialize(self)
     }
-    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<Arc<str>, EncodeError> {
-        Err(EncodeError::Key("an option"))
-    }
-    fn serialize_bytes(self, _: &[u8]) -> Result<Arc<str>, EncodeError> {
-        Err(EncodeError::Key("bytes"))
-    }
-    fn serialize_none(self) -> Result<Arc<str>, EncodeError> {
-        Err(EncodeError::Key("an option"))
-    }
-    fn serialize_unit(self) -> Result<Arc<str>, EncodeError> {
-        Err(EncodeError::Key("a unit"))
-    }
-    fn serialize_unit_struct(self, _: &'static str) -> Result<Arc<str>, EncodeError> {
-        Err(EncodeError::Key("a unit"))
-    }
-    fn serialize_newtype_variant<T: Serialize + ?Sized>(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: &T,
-    ) -> Result<Arc<str>, EncodeError> {
-        Err(EncodeError::Key("an enum with data"))
-    }
-    fn serialize_seq(self, _: Option<usize>) -> Result<Self::SerializeSeq, EncodeError> {
-        Err(EncodeError::Key("a list"))
-    }
-    fn serialize_tuple(self, _: usize) -> Result<Self::SerializeTuple, EncodeError> {
-        Err(EncodeError::Key("a tuple"))
-    }
-    fn serialize_tuple_struct(
-        self,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeTupleStruct, EncodeError> {
-        Err(EncodeError::Key("a tuple"))
-    }
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeTupleVariant, EncodeError> {
-        Err(EncodeError::Key("an enum with data"))
-    }
-    fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, EncodeError> {
-        Err(EncodeError::Key("a map"))
-    }
-    fn serialize_struct(
-        self,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeStruct, EncodeError> {
-        Err(EncodeError::Key("a struct"))
-    }
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeStructVariant, EncodeError> {
-        Err(EncodeError::Key("an enum with data"))
+    key_refused! {
+        "an option": serialize_some<T>(_: &T) -> Arc<str>, serialize_none() -> Arc<str>;
+        "bytes": serialize_bytes(_: &[u8]) -> Arc<str>;
+        "a unit": serialize_unit() -> Arc<str>, serialize_unit_struct(_: Name) -> Arc<str>;
+        "a list": serialize_seq(_: Option<usize>) -> Self::SerializeSeq;
+        "a tuple": serialize_tuple(_: usize) -> Self::SerializeTuple,
+            serialize_tuple_struct(_: Name, _: usize) -> Self::SerializeTupleStruct;
+        "a map": serialize_map(_: Option<usize>) -> Self::SerializeMap;
+        "a struct": serialize_struct(_: Name, _: usize) -> Self::SerializeStruct;
+        "an enum with data": serialize_newtype_variant<T>(_: Name, _: u32, _: Name, _: &T) -> Arc<str>,
+            serialize_tuple_variant(_: Name, _: u32, _: Name, _: usize) -> Self::SerializeTupleVariant,
+            serialize_struct_variant(_: Name, _: u32, _: Name, _: usize) -> Self::SerializeStructVariant;
     }
 }

@@ -17,221 +17,109 @@ fn times(schedule: &Schedule, start: &str, count: usize) -> Vec<String> {
     found
 }
 
+/// Checks rows of a schedule, its zone, a start and the times that follow it.
+fn check(table: &str) {
+    let rows = table.lines().map(str::trim);
+    for row in rows.filter(|row| !row.is_empty() && !row.starts_with('#')) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [text, zone, start, expected] = cells[..] else {
+            panic!("no four cells: {row}")
+        };
+        let expected: Vec<&str> = expected.split(' ').collect();
+        let found = times(&schedule(text, zone), start, expected.len());
+        assert_eq!(found, expected, "{row}");
+    }
+}
+
 #[test]
 fn a_time_that_the_clock_skips_is_the_first_moment_after() {
-    // Berlin goes from 02:00 to 03:00, which is 01:00 UTC.
-    let fixed = schedule("30 2 * * *", "Europe/Berlin");
-    assert_eq!(
-        times(&fixed, "2026-03-28T00:00:00Z", 3),
-        ["03-28T01:30", "03-29T01:00", "03-30T00:30"]
-    );
-    // New York, 02:00 to 03:00 at 07:00 UTC; what is due before and behind the gap is due once.
-    let around = schedule("0 1,3 8 3 *", "America/New_York");
-    assert_eq!(
-        times(&around, "2026-03-08T00:00:00Z", 2),
-        ["03-08T06:00", "03-08T07:00"]
-    );
-    // Lord Howe skips half an hour: 02:00 to 02:30 at 15:30 UTC of the day before.
-    let half = schedule("15 2 * * *", "Australia/Lord_Howe");
-    assert_eq!(
-        times(&half, "2026-10-03T00:00:00Z", 2),
-        ["10-03T15:30", "10-04T15:15"]
-    );
-    let steps = schedule("*/30 * * * *", "Europe/Berlin");
-    assert_eq!(
-        times(&steps, "2026-03-29T00:00:00Z", 3),
-        ["03-29T00:30", "03-29T01:00", "03-29T01:30"]
+    check(
+        "
+        # Berlin goes from 02:00 to 03:00, which is 01:00 UTC.
+        30 2 * * *   | Europe/Berlin       | 2026-03-28T00:00:00Z | 03-28T01:30 03-29T01:00 03-30T00:30
+        # New York, 02:00 to 03:00 at 07:00 UTC; what is due before and behind the gap is due once.
+        0 1,3 8 3 *  | America/New_York    | 2026-03-08T00:00:00Z | 03-08T06:00 03-08T07:00
+        # Lord Howe skips half an hour: 02:00 to 02:30 at 15:30 UTC of the day before.
+        15 2 * * *   | Australia/Lord_Howe | 2026-10-03T00:00:00Z | 10-03T15:30 10-04T15:15
+        */30 * * * * | Europe/Berlin       | 2026-03-29T00:00:00Z | 03-29T00:30 03-29T01:00 03-29T01:30
+        ",
     );
 }
 
 #[test]
 fn a_fixed_time_that_the_clock_shows_twice_is_the_first_of_them() {
-    // Berlin goes from 03:00 back to 02:00 at 01:00 UTC.
-    let fixed = schedule("30 2 * * *", "Europe/Berlin");
-    assert_eq!(
-        times(&fixed, "2026-10-24T12:00:00Z", 2),
-        ["10-25T00:30", "10-26T01:30"]
-    );
-    // From between the two it is the next day's.
-    assert_eq!(times(&fixed, "2026-10-25T00:30:00Z", 1), ["10-26T01:30"]);
-    let new_york = schedule("30 1 * * *", "America/New_York");
-    assert_eq!(
-        times(&new_york, "2026-11-01T00:00:00Z", 2),
-        ["11-01T05:30", "11-02T06:30"]
+    check(
+        "
+        # Berlin goes from 03:00 back to 02:00 at 01:00 UTC.
+        30 2 * * * | Europe/Berlin    | 2026-10-24T12:00:00Z | 10-25T00:30 10-26T01:30
+        # From between the two it is the next day's.
+        30 2 * * * | Europe/Berlin    | 2026-10-25T00:30:00Z | 10-26T01:30
+        30 1 * * * | America/New_York | 2026-11-01T00:00:00Z | 11-01T05:30 11-02T06:30
+        ",
     );
 }
 
 #[test]
 fn steps_and_wildcards_go_on_while_the_clock_shows_an_hour_twice() {
-    let steps = schedule("*/30 * * * *", "Europe/Berlin");
-    assert_eq!(
-        times(&steps, "2026-10-24T23:45:00Z", 6),
-        [
-            "10-25T00:00",
-            "10-25T00:30",
-            "10-25T01:00",
-            "10-25T01:30",
-            "10-25T02:00",
-            "10-25T02:30"
-        ]
+    check(
+        "*/30 * * * * | Europe/Berlin | 2026-10-24T23:45:00Z \
+         | 10-25T00:00 10-25T00:30 10-25T01:00 10-25T01:30 10-25T02:00 10-25T02:30",
     );
 }
 
 #[test]
 fn lists_and_ranges_have_each_time_of_the_day_once() {
-    for (text, zone, start, expected) in [
-        // What the gap takes is one moment, and what is due then anyway is no second one.
-        (
-            "0,30 2 * * *",
-            "Europe/Berlin",
-            "2026-03-28T22:00:00Z",
-            ["03-29T01:00", "03-30T00:00", "03-30T00:30"],
-        ),
-        (
-            "0-59/20 2 * * *",
-            "Europe/Berlin",
-            "2026-03-28T22:00:00Z",
-            ["03-29T01:00", "03-30T00:00", "03-30T00:20"],
-        ),
-        (
-            "0 1-3 * * *",
-            "Europe/Berlin",
-            "2026-03-28T22:00:00Z",
-            ["03-29T00:00", "03-29T01:00", "03-29T23:00"],
-        ),
-        (
-            "15,45 2 * * *",
-            "Australia/Lord_Howe",
-            "2026-10-03T15:00:00Z",
-            ["10-03T15:30", "10-03T15:45", "10-04T15:15"],
-        ),
-        (
-            "0,30 2 * * *",
-            "Europe/Berlin",
-            "2026-10-24T22:00:00Z",
-            ["10-25T00:00", "10-25T00:30", "10-26T01:00"],
-        ),
-        (
-            "0 1,2,3 * * *",
-            "Europe/Berlin",
-            "2026-10-24T22:00:00Z",
-            ["10-24T23:00", "10-25T00:00", "10-25T02:00"],
-        ),
-        (
-            "0-59/30 2-3 * * *",
-            "Europe/Berlin",
-            // Between the two, in the second of them.
-            "2026-10-25T01:15:00Z",
-            ["10-25T02:00", "10-25T02:30", "10-26T01:00"],
-        ),
-        (
-            "15,45 1 * * *",
-            "Australia/Lord_Howe",
-            "2026-04-04T12:00:00Z",
-            ["04-04T14:15", "04-04T14:45", "04-05T14:45"],
-        ),
-    ] {
-        let found = times(&schedule(text, zone), start, 3);
-        assert_eq!(found, expected, "{text} in {zone}");
-    }
+    check(
+        "
+        # What the gap takes is one moment, and what is due then anyway is no second one.
+        0,30 2 * * *      | Europe/Berlin       | 2026-03-28T22:00:00Z | 03-29T01:00 03-30T00:00 03-30T00:30
+        0-59/20 2 * * *   | Europe/Berlin       | 2026-03-28T22:00:00Z | 03-29T01:00 03-30T00:00 03-30T00:20
+        0 1-3 * * *       | Europe/Berlin       | 2026-03-28T22:00:00Z | 03-29T00:00 03-29T01:00 03-29T23:00
+        15,45 2 * * *     | Australia/Lord_Howe | 2026-10-03T15:00:00Z | 10-03T15:30 10-03T15:45 10-04T15:15
+        0,30 2 * * *      | Europe/Berlin       | 2026-10-24T22:00:00Z | 10-25T00:00 10-25T00:30 10-26T01:00
+        0 1,2,3 * * *     | Europe/Berlin       | 2026-10-24T22:00:00Z | 10-24T23:00 10-25T00:00 10-25T02:00
+        # Between the two, in the second of them.
+        0-59/30 2-3 * * * | Europe/Berlin       | 2026-10-25T01:15:00Z | 10-25T02:00 10-25T02:30 10-26T01:00
+        15,45 1 * * *     | Australia/Lord_Howe | 2026-04-04T12:00:00Z | 04-04T14:15 04-04T14:45 04-05T14:45
+        ",
+    );
 }
 
 #[test]
 fn a_wildcard_in_minute_or_hour_follows_the_clock() {
-    for (text, start, expected) in [
-        (
-            "*/30 2 * * *",
-            "2026-03-28T22:00:00Z",
-            ["03-30T00:00", "03-30T00:30", "03-31T00:00"],
-        ),
-        (
-            "*/30 2 * * *",
-            "2026-10-25T00:00:00Z",
-            ["10-25T00:30", "10-25T01:00", "10-25T01:30"],
-        ),
-        (
-            "30 */2 * * *",
-            "2026-03-28T22:00:00Z",
-            ["03-28T23:30", "03-29T02:30", "03-29T04:30"],
-        ),
-        (
-            "30 */2 * * *",
-            "2026-10-24T22:00:00Z",
-            ["10-24T22:30", "10-25T00:30", "10-25T01:30"],
-        ),
-        (
-            "30 * * * *",
-            "2026-10-24T23:45:00Z",
-            ["10-25T00:30", "10-25T01:30", "10-25T02:30"],
-        ),
-    ] {
-        let found = times(&schedule(text, "Europe/Berlin"), start, 3);
-        assert_eq!(found, expected, "{text}");
-    }
+    check(
+        "
+        */30 2 * * * | Europe/Berlin | 2026-03-28T22:00:00Z | 03-30T00:00 03-30T00:30 03-31T00:00
+        */30 2 * * * | Europe/Berlin | 2026-10-25T00:00:00Z | 10-25T00:30 10-25T01:00 10-25T01:30
+        30 */2 * * * | Europe/Berlin | 2026-03-28T22:00:00Z | 03-28T23:30 03-29T02:30 03-29T04:30
+        30 */2 * * * | Europe/Berlin | 2026-10-24T22:00:00Z | 10-24T22:30 10-25T00:30 10-25T01:30
+        30 * * * *   | Europe/Berlin | 2026-10-24T23:45:00Z | 10-25T00:30 10-25T01:30 10-25T02:30
+        ",
+    );
 }
 
 #[test]
 fn a_midnight_that_the_clock_skips_or_shows_twice_is_one_moment() {
-    // Cairo goes from 00:00 to 01:00 on 24 April 2026, Havana on 8 March.
-    for (text, zone, start, expected) in [
-        (
-            "0 0 * * *",
-            "Africa/Cairo",
-            "2026-04-23T12:00:00Z",
-            ["04-23T22:00", "04-24T21:00"],
-        ),
-        (
-            "30 0 * * *",
-            "Africa/Cairo",
-            "2026-04-23T12:00:00Z",
-            ["04-23T22:00", "04-24T21:30"],
-        ),
-        // The day itself is not passed over.
-        (
-            "0 0 * * 5",
-            "Africa/Cairo",
-            "2026-04-22T12:00:00Z",
-            ["04-23T22:00", "04-30T21:00"],
-        ),
-        (
-            "0 0 * * *",
-            "America/Havana",
-            "2026-03-07T12:00:00Z",
-            ["03-08T05:00", "03-09T04:00"],
-        ),
-        // Havana goes from 01:00 back to 00:00 on 1 November.
-        (
-            "0,30 0 * * *",
-            "America/Havana",
-            "2026-10-31T12:00:00Z",
-            ["11-01T04:00", "11-01T04:30"],
-        ),
-        (
-            "30 0 * * *",
-            "America/Havana",
-            "2026-10-31T12:00:00Z",
-            ["11-01T04:30", "11-02T05:30"],
-        ),
-        // Apia had no 30 December in 2011.
-        (
-            "0 0 30 12 *",
-            "Pacific/Apia",
-            "2011-12-01T12:00:00Z",
-            ["12-30T10:00", "12-29T10:00"],
-        ),
-    ] {
-        let found = times(&schedule(text, zone), start, 2);
-        assert_eq!(found, expected, "{text} in {zone}");
-    }
+    check(
+        "
+        # Cairo goes from 00:00 to 01:00 on 24 April 2026, Havana on 8 March.
+        0 0 * * *    | Africa/Cairo   | 2026-04-23T12:00:00Z | 04-23T22:00 04-24T21:00
+        30 0 * * *   | Africa/Cairo   | 2026-04-23T12:00:00Z | 04-23T22:00 04-24T21:30
+        # The day itself is not passed over.
+        0 0 * * 5    | Africa/Cairo   | 2026-04-22T12:00:00Z | 04-23T22:00 04-30T21:00
+        0 0 * * *    | America/Havana | 2026-03-07T12:00:00Z | 03-08T05:00 03-09T04:00
+        # Havana goes from 01:00 back to 00:00 on 1 November.
+        0,30 0 * * * | America/Havana | 2026-10-31T12:00:00Z | 11-01T04:00 11-01T04:30
+        30 0 * * *   | America/Havana | 2026-10-31T12:00:00Z | 11-01T04:30 11-02T05:30
+        # Apia had no 30 December in 2011.
+        0 0 30 12 *  | Pacific/Apia   | 2011-12-01T12:00:00Z | 12-30T10:00 12-29T10:00
+        ",
+    );
 }
 
 #[test]
 fn the_day_of_a_schedule_is_that_of_its_zone() {
-    let paris = schedule("0 0 * * *", "Europe/Paris");
-    assert_eq!(
-        times(&paris, "2026-11-20T22:07:41Z", 2),
-        ["11-20T23:00", "11-21T23:00"]
-    );
+    check("0 0 * * * | Europe/Paris | 2026-11-20T22:07:41Z | 11-20T23:00 11-21T23:00");
     let utc = Schedule::parse("0 0 * * *", None).unwrap();
     assert_eq!(times(&utc, "2026-11-20T22:07:41Z", 1), ["11-21T00:00"]);
 }

@@ -1,96 +1,20 @@
 //! Tests of parameters: what a node may take and return.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::AtomicUsize},
-};
+use std::sync::Arc;
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 
 use super::*;
 use crate::prelude::*;
 use crate::{
-    extract::{Host, RouteInput, RunConfig, Task},
+    extract::{RouteInput, RunConfig},
     graph::{Body, Deps},
-    id::TaskId,
     value,
     value::Map,
 };
 
-/// Parameters are made from the task alone: the engine is never called.
-struct NoHost;
-
-impl Host for NoHost {
-    fn emit(&self, _: &Task, _: Value) {}
-    fn message(&self, _: &Task, _: Value, _: bool) {}
-    fn interrupt(&self, _: &Task, _: Value) -> BoxFuture<'static, Value> {
-        Box::pin(futures::future::pending())
-    }
-    fn refuse(&self, _: &Task, _: anyhow::Error) -> BoxFuture<'static, ()> {
-        Box::pin(futures::future::pending())
-    }
-    fn step(&self, _: &Task, _: &str) -> Option<Value> {
-        None
-    }
-    fn save_step(&self, _: &Task, _: String, _: Value) -> BoxFuture<'static, anyhow::Result<()>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn call(
-        &self,
-        _: &Task,
-        _: Arc<Compiled>,
-        _: Value,
-    ) -> BoxFuture<'static, anyhow::Result<Value>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn remember(
-        &self,
-        _: Vec<String>,
-        _: String,
-        _: Option<Value>,
-        _: Option<std::time::Duration>,
-    ) -> BoxFuture<'static, anyhow::Result<()>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn recall(
-        &self,
-        _: Vec<String>,
-        _: String,
-    ) -> BoxFuture<'static, anyhow::Result<Option<Value>>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn search(
-        &self,
-        _: Vec<String>,
-        _: Option<String>,
-        _: usize,
-    ) -> BoxFuture<'static, anyhow::Result<Vec<crate::extract::FoundItem<Value>>>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn remaining_steps(&self) -> u32 {
-        0
-    }
-}
-
 fn ctx(input: Value, has_arg: bool, config: RunConfig, deps: Deps) -> Ctx {
-    Ctx::new(Arc::new(Task {
-        id: TaskId::NULL,
-        node: "work".into(),
-        ns: "work:1".into(),
-        step: 1,
-        triggers: Arc::new([]),
-        shown_path: Value::Null,
-        own_config: Default::default(),
-        input,
-        has_arg,
-        config: Arc::new(config),
-        deps,
-        host: Arc::new(NoHost),
-        calls: Arc::new([]),
-        steps: parking_lot::Mutex::new(HashMap::new()),
-        attempt: AtomicUsize::new(1),
-        failure: None,
-    }))
+    Ctx::without_engine("work", (input, has_arg), config, deps, Arc::default())
 }
 
 fn with_input(input: Value) -> Ctx {

@@ -1,95 +1,24 @@
 //! Tests of tools: their schemas, results and errors.
 
-use std::{collections::HashMap, sync::atomic::AtomicUsize};
-
 use anyhow::Context;
 
 use super::*;
 use crate::{
-    extract::{FromTask, Host, Report, RunConfig, Task},
-    graph::{Compiled, Deps},
-    id::TaskId,
+    extract::{FromTask, NoEngine, Report, RunConfig},
+    graph::Deps,
     message::ToolCall,
     prelude::*,
     value,
 };
-
-/// The tools of these tests need nothing from the engine, which only takes note of reports.
-#[derive(Default)]
-struct NoEngine(parking_lot::Mutex<Vec<Report>>);
-
-impl Host for NoEngine {
-    fn reports(&self) -> bool {
-        true
-    }
-    fn report(&self, _: &Task, report: Report) {
-        self.0.lock().push(report);
-    }
-    fn emit(&self, _: &Task, _: Value) {}
-    fn message(&self, _: &Task, _: Value, _: bool) {}
-    fn interrupt(&self, _: &Task, _: Value) -> BoxFuture<'static, Value> {
-        Box::pin(futures::future::pending())
-    }
-    fn refuse(&self, _: &Task, _: anyhow::Error) -> BoxFuture<'static, ()> {
-        Box::pin(futures::future::pending())
-    }
-    fn step(&self, _: &Task, _: &str) -> Option<Value> {
-        None
-    }
-    fn save_step(&self, _: &Task, _: String, _: Value) -> BoxFuture<'static, Result<()>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn call(&self, _: &Task, _: Arc<Compiled>, _: Value) -> BoxFuture<'static, Result<Value>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn remember(
-        &self,
-        _: Vec<String>,
-        _: String,
-        _: Option<Value>,
-        _: Option<std::time::Duration>,
-    ) -> BoxFuture<'static, Result<()>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn recall(&self, _: Vec<String>, _: String) -> BoxFuture<'static, Result<Option<Value>>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn search(
-        &self,
-        _: Vec<String>,
-        _: Option<String>,
-        _: usize,
-    ) -> BoxFuture<'static, Result<Vec<crate::extract::FoundItem<Value>>>> {
-        Box::pin(async { anyhow::bail!("no engine") })
-    }
-    fn remaining_steps(&self) -> u32 {
-        0
-    }
-}
 
 fn task(call: &ToolCall) -> Ctx {
     task_at(call, Arc::default())
 }
 
 fn task_at(call: &ToolCall, host: Arc<NoEngine>) -> Ctx {
-    Ctx::new(Arc::new(Task {
-        id: TaskId::NULL,
-        node: "tools".into(),
-        ns: "tools:1".into(),
-        step: 1,
-        triggers: Arc::new([]),
-        shown_path: Value::Null,
-        own_config: Default::default(),
-        input: value::to_value(call).expect("a call has a stored form"),
-        has_arg: true,
-        config: Arc::new(RunConfig::default()),
-        deps: Deps::default(),
-        host,
-        calls: Arc::new([]),
-        steps: parking_lot::Mutex::new(HashMap::new()),
-        attempt: AtomicUsize::new(1),
-        failure: None,
-    }))
+    let input = value::to_value(call).expect("a call has a stored form");
+    let (config, deps) = (RunConfig::default(), Deps::default());
+    Ctx::without_engine("tools", (input, true), config, deps, host)
 }
 
 /// Divides whole numbers.
