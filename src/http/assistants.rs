@@ -9,6 +9,7 @@ use super::{
     parse::{fields::Fields, ids, metadata::metadata},
     runs::{config, config_or_context},
     server::{Body, Call, Error, body, rows},
+    wire::assistants::COLUMNS,
 };
 use crate::{
     assistants::{
@@ -22,19 +23,6 @@ use crate::{
     value::{Map, Value},
 };
 
-const COLUMNS: &[(&str, &str)] = &[
-    ("assistant_id", "assistant_id"),
-    ("graph_id", "graph_id"),
-    ("name", "name"),
-    ("description", "description"),
-    ("config", "config"),
-    ("context", "context"),
-    ("created_at", "created_at"),
-    ("updated_at", "updated_at"),
-    ("metadata", "metadata"),
-    ("version", "version"),
-];
-
 /// `GET /assistants/{assistant_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     let found = call.assistants().get(call.viewer(), call.path.assistant()?);
@@ -47,7 +35,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
     let (limit, offset) = page::range(&fields, LIST_DEFAULT)?;
-    let select = page::columns(&fields, COLUMNS)?;
+    let select = page::columns(&fields, &COLUMNS)?;
     let search = Search {
         filter: filter(&call, &fields)?,
         limit: limit + 1,

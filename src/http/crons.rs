@@ -10,6 +10,7 @@ use super::{
     page::{self, LIST_DEFAULT, ORDERS},
     parse::{fields::Fields, ids},
     server::{Body, Call, Error, body, rows},
+    wire::crons::COLUMNS,
 };
 use crate::{
     assistants,
@@ -23,23 +24,6 @@ use crate::{
     tree::{self, members::Level},
     value::Value,
 };
-
-const COLUMNS: &[(&str, &str)] = &[
-    ("cron_id", "cron_id"),
-    ("assistant_id", "assistant_id"),
-    ("thread_id", "thread_id"),
-    ("user_id", "user_id"),
-    ("end_time", "end_time"),
-    ("schedule", "schedule"),
-    ("timezone", "timezone"),
-    ("payload", "payload"),
-    ("next_run_date", "next_run_date"),
-    ("metadata", "metadata"),
-    ("on_run_completed", "on_run_completed"),
-    ("enabled", "enabled"),
-    ("created_at", "created_at"),
-    ("updated_at", "updated_at"),
-];
 
 /// The fields that are made of what clients put into a cron: an end is shown as it was written.
 const CONTENT: [&str; 3] = ["payload", "metadata", "end_time"];
@@ -127,7 +111,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
     let (limit, offset) = page::range(&fields, LIST_DEFAULT)?;
-    let select = page::columns(&fields, COLUMNS)?;
+    let select = page::columns(&fields, &COLUMNS)?;
     let search = Search {
         filter: filter(&call, &fields)?,
         limit: limit + 1,

@@ -43,9 +43,10 @@ pub(super) fn range(fields: &Fields<'_>, default: i64) -> Result<(usize, usize),
 /// 422: `select` is no list, or names something else.
 pub(super) fn columns(
     fields: &Fields<'_>,
-    all: &[(&'static str, &'static str)],
+    all: &[&'static str],
 ) -> Result<Option<Vec<&'static str>>, Error> {
-    let select = fields.words("select", all)?;
+    let words: Vec<_> = all.iter().map(|name| (*name, *name)).collect();
+    let select = fields.words("select", &words)?;
     Ok(select.filter(|columns| !columns.is_empty()))
 }
 

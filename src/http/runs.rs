@@ -7,6 +7,7 @@ use super::{
     page::{LIST_DEFAULT, LIST_MAX},
     render,
     server::{Body, Call, Error, body, rows},
+    wire::runs::COLUMNS,
 };
 use crate::{
     id::ThreadId,
@@ -25,18 +26,6 @@ mod parse;
 pub(super) use parse::{
     config, config_or_context, of_call, parse as parse_run, put_address, put_config,
 };
-
-const COLUMNS: [&str; 9] = [
-    "run_id",
-    "thread_id",
-    "assistant_id",
-    "created_at",
-    "updated_at",
-    "status",
-    "metadata",
-    "kwargs",
-    "multitask_strategy",
-];
 
 /// `POST /threads/{thread_id}/runs`
 pub(super) async fn create(call: Call) -> Result<Response<Body>, Error> {

@@ -12,6 +12,7 @@ use crate::{
         },
         render,
         server::{Body, Call, Error, body, rows},
+        wire::threads::COLUMNS,
     },
     id::ThreadId,
     threads::{
@@ -21,26 +22,12 @@ use crate::{
     value::{Map, Value},
 };
 
-const COLUMNS: &[(&str, &str)] = &[
-    ("thread_id", "thread_id"),
-    ("created_at", "created_at"),
-    ("updated_at", "updated_at"),
-    ("state_updated_at", "state_updated_at"),
-    ("metadata", "metadata"),
-    ("config", "config"),
-    ("context", "context"),
-    ("status", "status"),
-    ("values", "values"),
-    ("interrupts", "interrupts"),
-    ("error", "error"),
-];
-
 /// `POST /threads/search`
 pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
     let (limit, offset) = page::range(&fields, LIST_DEFAULT)?;
-    let select = page::columns(&fields, COLUMNS)?;
+    let select = page::columns(&fields, &COLUMNS)?;
     let extract = extract(&fields)?;
     let shows = |name| {
         select

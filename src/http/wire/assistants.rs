@@ -60,20 +60,22 @@ pub struct SearchAssistants {
     select: Option<Vec<Column>>,
 }
 
-#[derive(JsonSchema)]
-#[schemars(inline)]
-#[serde(rename_all = "snake_case")]
-enum Column {
-    AssistantId,
-    GraphId,
-    Name,
-    Description,
-    Config,
-    Context,
-    CreatedAt,
-    UpdatedAt,
-    Metadata,
-    Version,
+/// The fields that a client may select.
+pub const COLUMNS: [&str; 10] = [
+    "assistant_id",
+    "graph_id",
+    "name",
+    "description",
+    "config",
+    "context",
+    "created_at",
+    "updated_at",
+    "metadata",
+    "version",
+];
+
+super::schemas! {
+    Column = { "type": "string", "enum": COLUMNS };
 }
 
 /// Which assistants to count.

@@ -70,24 +70,26 @@ pub struct CountCrons {
     metadata: Option<Map>,
 }
 
-#[derive(JsonSchema)]
-#[schemars(inline)]
-#[serde(rename_all = "snake_case")]
-enum Column {
-    CronId,
-    AssistantId,
-    ThreadId,
-    UserId,
-    EndTime,
-    Schedule,
-    Timezone,
-    Payload,
-    NextRunDate,
-    Metadata,
-    OnRunCompleted,
-    Enabled,
-    CreatedAt,
-    UpdatedAt,
+/// The fields that a client may select.
+pub const COLUMNS: [&str; 14] = [
+    "cron_id",
+    "assistant_id",
+    "thread_id",
+    "user_id",
+    "end_time",
+    "schedule",
+    "timezone",
+    "payload",
+    "next_run_date",
+    "metadata",
+    "on_run_completed",
+    "enabled",
+    "created_at",
+    "updated_at",
+];
+
+super::schemas! {
+    Column = { "type": "string", "enum": COLUMNS };
 }
 
 /// A cron.

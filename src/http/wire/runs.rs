@@ -194,19 +194,21 @@ pub struct ListQuery {
     select: Option<Vec<Column>>,
 }
 
-#[derive(JsonSchema)]
-#[schemars(inline)]
-#[serde(rename_all = "snake_case")]
-enum Column {
-    RunId,
-    ThreadId,
-    AssistantId,
-    CreatedAt,
-    UpdatedAt,
-    Status,
-    Metadata,
-    Kwargs,
-    MultitaskStrategy,
+/// The fields that a client may select.
+pub const COLUMNS: [&str; 9] = [
+    "run_id",
+    "thread_id",
+    "assistant_id",
+    "created_at",
+    "updated_at",
+    "status",
+    "metadata",
+    "kwargs",
+    "multitask_strategy",
+];
+
+super::schemas! {
+    Column = { "type": "string", "enum": COLUMNS };
 }
 
 /// How a run is cancelled.

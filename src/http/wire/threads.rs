@@ -113,21 +113,23 @@ pub struct CountThreads {
     min_event: Option<MinEvent>,
 }
 
-#[derive(JsonSchema)]
-#[schemars(inline)]
-#[serde(rename_all = "snake_case")]
-enum Column {
-    ThreadId,
-    CreatedAt,
-    UpdatedAt,
-    StateUpdatedAt,
-    Metadata,
-    Config,
-    Context,
-    Status,
-    Values,
-    Interrupts,
-    Error,
+/// The fields that a client may select.
+pub const COLUMNS: [&str; 11] = [
+    "thread_id",
+    "created_at",
+    "updated_at",
+    "state_updated_at",
+    "metadata",
+    "config",
+    "context",
+    "status",
+    "values",
+    "interrupts",
+    "error",
+];
+
+super::schemas! {
+    Column = { "type": "string", "enum": COLUMNS };
 }
 
 super::schemas! {

@@ -127,7 +127,7 @@ const ALL: [&str; 10] = pages!("?1 IS NULL");
 const OWNED: [&str; 10] = pages!("owner IN (?1, '')");
 
 fn by_id(db: &Connection, id: AssistantId) -> Result<Option<AssistantRow>, Error> {
-    one(db, BY_ID, [id.0.as_bytes()], assistant_of)
+    one(db, BY_ID, [id], assistant_of)
 }
 
 /// Inserts a version, or makes it the one that counts: the statements bind the same.
@@ -150,7 +150,7 @@ fn write_version(
         config,
         context,
         now.0,
-        id.0.as_bytes()
+        id
     ])?;
     Ok(())
 }
@@ -167,7 +167,7 @@ fn insert(db: &Connection, new: &NewAssistant, now: Timestamp) -> Result<(), Err
         config,
         context,
         now.0,
-        new.id.0.as_bytes(),
+        new.id,
         &*new.owner
     ])?;
     write_version(db, INSERT_VERSION, new.id, 1, &new.content, now)
@@ -180,9 +180,8 @@ pub(super) fn put_system(db: &Connection, new: &[NewAssistant]) -> Result<(), Er
             None => insert(db, new, now)?,
             Some(row) if row.owner == new.owner && row.content == new.content => {}
             Some(_) => {
-                let id = new.id.0.as_bytes();
-                db.prepare_cached(DELETE_VERSIONS)?.execute([id])?;
-                db.prepare_cached(OWN)?.execute([id])?;
+                db.prepare_cached(DELETE_VERSIONS)?.execute([new.id])?;
+                db.prepare_cached(OWN)?.execute([new.id])?;
                 write_version(db, INSERT_VERSION, new.id, 1, &new.content, now)?;
                 write_version(db, ACTIVATE, new.id, 1, &new.content, now)?;
             }
@@ -227,7 +226,7 @@ pub(super) fn change_assistant(
     };
     let (latest, versions): (Option<i32>, i64) = db
         .prepare_cached(LATEST_VERSION)?
-        .query_row([row.id.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .query_row([row.id], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let content = match next_content(&row, change, versions, limits) {
         Ok(content) => content,
         Err(refused) => return Ok(refused),
@@ -252,7 +251,7 @@ pub(super) fn activate_version(
     }
     let found = db
         .prepare_cached(VERSION)?
-        .query_row(params![row.id.0.as_bytes(), version], version_of)
+        .query_row(params![row.id, version], version_of)
         .optional()?;
     let Some(found) = found else {
         return Ok(ChangedAssistant::NoVersion);
@@ -280,9 +279,9 @@ pub(super) fn delete_assistant(
         return Ok(ChangedAssistant::System);
     }
     for sql in [DELETE_CRONS, DELETE_VERSIONS] {
-        db.prepare_cached(sql)?.execute([row.id.0.as_bytes()])?;
+        db.prepare_cached(sql)?.execute([row.id])?;
     }
-    db.prepare_cached(DELETE)?.execute([row.id.0.as_bytes()])?;
+    db.prepare_cached(DELETE)?.execute([row.id])?;
     Ok(ChangedAssistant::Done(Box::new(row)))
 }
 
@@ -295,7 +294,7 @@ pub(super) fn assistant_versions(
         return Ok(None);
     }
     let mut statement = db.prepare_cached(VERSIONS)?;
-    let mut rows = statement.query([subject.id.0.as_bytes()])?;
+    let mut rows = statement.query([subject.id])?;
     let (mut found, mut skip) = (Vec::new(), query.offset);
     while found.len() < query.limit
         && let Some(row) = rows.next()?

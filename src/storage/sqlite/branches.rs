@@ -14,10 +14,10 @@ use crate::{
 /// when its base is gone.
 pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(), Error> {
     let source = &new.source;
-    let tree = source.tree.0.as_bytes();
+    let tree = source.tree;
     let there = db
         .prepare_cached("SELECT 1 FROM branches WHERE tree_id = ?1 AND branch_id = ?2")?
-        .exists(params![tree, new.id.0.as_bytes()])?;
+        .exists(params![tree, new.id])?;
     if there {
         return Ok(());
     }
@@ -26,10 +26,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
             "SELECT name FROM branches WHERE tree_id = ?1 AND branch_id = ?2 \
              AND writer_epoch = ?3",
         )?
-        .query_row(
-            params![tree, source.branch.0.as_bytes(), source.epoch],
-            |row| row.get(0),
-        )
+        .query_row(params![tree, source.branch, source.epoch], |row| row.get(0))
         .optional()?
         .ok_or(Error::Fenced)?;
     if let Some(base) = new.base
@@ -50,15 +47,15 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     )?
     .execute(params![
         tree,
-        new.id.0.as_bytes(),
-        source.thread.0.as_bytes(),
+        new.id,
+        source.thread,
         opening.name,
-        new.base.as_ref().map(|id| id.0.as_bytes()),
+        new.base,
         new.base_depth,
         source.epoch,
         new.origin,
-        from.0.as_bytes(),
-        copied.as_ref().map(|id| id.0.as_bytes()),
+        from,
+        copied,
         now.0,
     ])?;
     if let Some(base) = new.base
@@ -70,11 +67,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
         db.prepare_cached(
             "UPDATE threads SET active_branch_id = ?1, updated_at = ?2 WHERE thread_id = ?3",
         )?
-        .execute(params![
-            new.id.0.as_bytes(),
-            now.0,
-            source.thread.0.as_bytes()
-        ])?;
+        .execute(params![new.id, now.0, source.thread])?;
     }
     if let Some(run) = new.run {
         db.prepare_cached(
@@ -82,13 +75,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
              updated_at = ?3 \
              WHERE run_id = ?4 AND tree_id = ?5",
         )?
-        .execute(params![
-            new.id.0.as_bytes(),
-            new.base.as_ref().map(|id| id.0.as_bytes()),
-            now.0,
-            run.0.as_bytes(),
-            tree
-        ])?;
+        .execute(params![new.id, new.base, now.0, run, tree])?;
     }
     events::append(db, source.tree, source.thread, &opening.events, now)?;
     Ok(())
@@ -105,7 +92,7 @@ pub(super) fn has_checkpoint(
             "SELECT 1 FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = '' \
              AND checkpoint_id = ?2",
         )?
-        .exists(params![tree.0.as_bytes(), id.0.as_bytes()])?;
+        .exists(params![tree, id])?;
     Ok(there)
 }
 
@@ -113,9 +100,7 @@ pub(super) fn has_checkpoint(
 fn names(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<String>, Error> {
     let names = db
         .prepare_cached("SELECT name FROM branches WHERE tree_id = ?1 AND thread_id = ?2")?
-        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
-            row.get(0)
-        })?
+        .query_map(params![tree, thread], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     Ok(names)
 }
@@ -134,11 +119,11 @@ pub(super) fn creation_id(
     base: CheckpointId,
     from: BranchId,
 ) -> Result<CheckpointId, Error> {
-    let (resumed, newest): (Option<CheckpointId>, Option<CheckpointId>) =
-        db.prepare_cached(CREATION)?.query_row(
-            params![tree.0.as_bytes(), base.0.as_bytes(), from.0.as_bytes()],
-            |row| Ok((id_if(row, 0)?, id_if(row, 1)?)),
-        )?;
+    let (resumed, newest): (Option<CheckpointId>, Option<CheckpointId>) = db
+        .prepare_cached(CREATION)?
+        .query_row(params![tree, base, from], |row| {
+            Ok((id_if(row, 0)?, id_if(row, 1)?))
+        })?;
     Ok(opening::creation_id(base, resumed, newest))
 }
 
@@ -178,11 +163,7 @@ pub(super) fn copy_writes(
     from: BranchId,
     to: BranchId,
 ) -> Result<(), Error> {
-    db.prepare_cached(COPY_WRITES)?.execute(params![
-        tree.0.as_bytes(),
-        from.0.as_bytes(),
-        base.0.as_bytes(),
-        to.0.as_bytes(),
-    ])?;
+    db.prepare_cached(COPY_WRITES)?
+        .execute(params![tree, from, base, to])?;
     Ok(())
 }

@@ -2,13 +2,44 @@
 
 use std::{error::Error as StdError, fmt::Display, str::FromStr};
 
-use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row, types::Type};
+use rusqlite::{
+    Connection, Error, OptionalExtension, Params, Result, Row, ToSql,
+    types::{ToSqlOutput, Type},
+};
 use uuid::Uuid;
 
 use crate::{
     checkpoint,
+    id::{
+        AssistantId, BranchId, CheckpointId, CronId, EventId, NodeId, RunId, TaskId, ThreadId,
+        TreeId, WorkerId,
+    },
     value::{Map, Value},
 };
+
+macro_rules! bound_as_bytes {
+    ($($id:ident),*) => {$(
+        impl ToSql for $id {
+            fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+                self.0.as_bytes().to_sql()
+            }
+        }
+    )*};
+}
+
+bound_as_bytes!(
+    AssistantId,
+    BranchId,
+    CheckpointId,
+    CronId,
+    EventId,
+    NodeId,
+    RunId,
+    TaskId,
+    ThreadId,
+    TreeId,
+    WorkerId
+);
 
 /// A column that this program cannot read.
 pub(super) fn unreadable(column: usize, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {

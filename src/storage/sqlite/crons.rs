@@ -69,7 +69,7 @@ pub(super) fn create_cron(
     most: usize,
 ) -> Result<CreatedCron, Error> {
     if let Some(thread) = row.thread {
-        let lives = db.prepare_cached(LIVING)?.exists([thread.0.as_bytes()])?;
+        let lives = db.prepare_cached(LIVING)?.exists([thread])?;
         if !lives {
             return Ok(CreatedCron::NoThread);
         }
@@ -82,7 +82,7 @@ pub(super) fn create_cron(
     }
     let assistant = db
         .prepare_cached("SELECT 1 FROM assistants WHERE assistant_id = ?1")?
-        .exists([row.assistant.0.as_bytes()])?;
+        .exists([row.assistant])?;
     if !assistant {
         return Ok(CreatedCron::NoAssistant);
     }
@@ -91,11 +91,11 @@ pub(super) fn create_cron(
     }
     let (tag, payload) = encoded(&row.payload);
     db.prepare_cached(INSERT)?.execute(params![
-        row.id.0.as_bytes(),
+        row.id,
         row.owner,
         row.principal,
-        row.assistant.0.as_bytes(),
-        row.thread.as_ref().map(|thread| thread.0.as_bytes()),
+        row.assistant,
+        row.thread,
         row.schedule,
         row.timezone,
         row.end_time.map(|time| time.0),
@@ -116,7 +116,7 @@ pub(super) fn cron(
     id: CronId,
     viewer: &Option<Arc<str>>,
 ) -> Result<Option<CronRow>, Error> {
-    one(db, VISIBLE, params![id.0.as_bytes(), viewer], cron_of)
+    one(db, VISIBLE, params![id, viewer], cron_of)
 }
 
 pub(super) fn replace_cron(
@@ -126,7 +126,7 @@ pub(super) fn replace_cron(
 ) -> Result<Option<CronRow>, Error> {
     let (tag, payload) = encoded(&new.payload);
     let params = params![
-        old.id.0.as_bytes(),
+        old.id,
         old.owner,
         old.updated_at.0,
         old.next_run.map(|time| time.0),
@@ -149,6 +149,6 @@ pub(super) fn delete_cron(
     id: CronId,
     viewer: &Option<Arc<str>>,
 ) -> Result<bool, Error> {
-    let params = params![id.0.as_bytes(), viewer];
+    let params = params![id, viewer];
     Ok(db.prepare_cached(DELETE)?.execute(params)? > 0)
 }

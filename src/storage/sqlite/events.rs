@@ -33,9 +33,7 @@ pub(super) fn append(
 ) -> Result<i64, Error> {
     let last = db
         .prepare_cached(NUMBER)?
-        .query_row(params![count(events), thread.0.as_bytes(), now.0], |row| {
-            row.get(0)
-        });
+        .query_row(params![count(events), thread, now.0], |row| row.get(0));
     insert(db, (tree, thread), last.optional()?, events, now)
 }
 
@@ -50,9 +48,7 @@ pub(super) fn append_in_run(
 ) -> Result<i64, Error> {
     let last = db
         .prepare_cached(NUMBER_IN_RUN)?
-        .query_row(params![count(events), thread.0.as_bytes()], |row| {
-            row.get(0)
-        });
+        .query_row(params![count(events), thread], |row| row.get(0));
     insert(db, (tree, thread), last.optional()?, events, now)
 }
 
@@ -78,14 +74,14 @@ fn insert(
     for (number, event) in (last - count(events) + 1..).zip(events) {
         let stored = event::encode(event.kind, &event.payload)?;
         insert.execute(params![
-            tree.0.as_bytes(),
-            thread.0.as_bytes(),
+            tree,
+            thread,
             number,
             stored.code,
             stored.facts.as_ref().map(map_text),
-            event.branch.as_ref().map(|id| id.0.as_bytes()),
-            event.checkpoint.as_ref().map(|id| id.0.as_bytes()),
-            stored.run.as_ref().map(|id| id.0.as_bytes()),
+            event.branch,
+            event.checkpoint,
+            stored.run,
             event.message_id,
             now.0,
         ])?;
@@ -112,8 +108,8 @@ pub(super) fn events(
         )?
         .query_map(
             params![
-                tree.0.as_bytes(),
-                thread.0.as_bytes(),
+                tree,
+                thread,
                 number,
                 i64::try_from(limit).unwrap_or(i64::MAX),
             ],
@@ -145,7 +141,7 @@ pub(super) fn naming_events(
     let mut select = db.prepare_cached(NAMING)?;
     let mut found = Vec::new();
     for branch in branches {
-        let params = params![tree.0.as_bytes(), branch.0.as_bytes()];
+        let params = params![tree, branch];
         for event in select.query_map(params, read_event)? {
             found.push(event?);
         }

@@ -56,7 +56,7 @@ pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Claimed, Error> 
         new.request,
         new.id.as_bytes(),
         first.as_bytes(),
-        new.worker.0.as_bytes(),
+        new.worker,
         created,
     ])?;
     Ok(Claimed::Granted { first })

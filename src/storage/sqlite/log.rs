@@ -94,7 +94,7 @@ pub(super) fn append_chunks(
 
 /// The position of a chunk; `None` when the run is not its writer's any more.
 fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i64>, Error> {
-    let run = chunk.run.0.as_bytes();
+    let run = chunk.run;
     if let Some(epoch) = chunk.epoch
         && !db.prepare_cached(OWNED)?.exists(params![run, epoch])?
     {
@@ -105,7 +105,7 @@ fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i6
         return Ok(written);
     }
     let count = chunk.last - chunk.first + 1;
-    let (thread, tree) = (chunk.thread.0.as_bytes(), chunk.tree.0.as_bytes());
+    let (thread, tree) = (chunk.thread, chunk.tree);
     let last: i64 = db
         .prepare_cached(ADVANCE)?
         .query_row(params![thread, tree, now.0, count], |row| row.get(0))?;
@@ -117,7 +117,7 @@ fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i6
         chunk.last,
         thread,
         position,
-        chunk.checkpoint.as_ref().map(|id| id.0.as_bytes()),
+        chunk.checkpoint,
         &*chunk.frames,
         chunk.temporary,
         now.0,
@@ -132,8 +132,7 @@ pub(super) fn chunks_of_run(
     run: RunId,
     after: i64,
 ) -> Result<Vec<LogChunk>, Error> {
-    let key = run.0.as_bytes();
-    let params = params![key, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
+    let params = params![run, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
     all(db, OF_RUN, params, read_chunk)
 }
 
@@ -142,13 +141,12 @@ pub(super) fn chunks_of_thread(
     thread: ThreadId,
     after: i64,
 ) -> Result<Vec<LogChunk>, Error> {
-    let key = thread.0.as_bytes();
-    let params = params![key, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
+    let params = params![thread, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
     all(db, OF_THREAD, params, read_chunk)
 }
 
 pub(super) fn ended_run(db: &Connection, run: RunId) -> Result<Option<TemporaryRun>, Error> {
-    one(db, ENDED, [run.0.as_bytes()], |row| {
+    one(db, ENDED, [run], |row| {
         Ok(TemporaryRun {
             thread: id(row, 0)?,
             principal: row.get::<_, Option<String>>(1)?.map(Into::into),
@@ -160,23 +158,22 @@ pub(super) fn ended_run(db: &Connection, run: RunId) -> Result<Option<TemporaryR
 }
 
 pub(super) fn end_of_run(db: &Connection, run: RunId) -> Result<i64, Error> {
-    let last = one(db, END_OF_RUN, [run.0.as_bytes()], |row| row.get(0))?;
+    let last = one(db, END_OF_RUN, [run], |row| row.get(0))?;
     Ok(last.unwrap_or(0))
 }
 
 pub(super) fn thread_position(db: &Connection, thread: ThreadId) -> Result<i64, Error> {
-    let last = one(db, POSITION, [thread.0.as_bytes()], |row| row.get(0))?;
+    let last = one(db, POSITION, [thread], |row| row.get(0))?;
     Ok(last.unwrap_or(0))
 }
 
 pub(super) fn thread_start(db: &Connection, thread: ThreadId) -> Result<i64, Error> {
-    let first = one(db, START, [thread.0.as_bytes()], |row| row.get(0))?;
+    let first = one(db, START, [thread], |row| row.get(0))?;
     Ok(first.unwrap_or(0))
 }
 
 pub(super) fn trim_run(db: &Connection, run: RunId, before: i64) -> Result<(), Error> {
-    db.prepare_cached(TRIM)?
-        .execute(params![run.0.as_bytes(), before])?;
+    db.prepare_cached(TRIM)?.execute(params![run, before])?;
     Ok(())
 }
 
@@ -211,11 +208,8 @@ pub(super) fn sweep_log(db: &Connection, age: Duration, limit: usize) -> Result<
 
 /// Marks the frames that the next attempt of a run sends anew.
 pub(super) fn supersede(db: &Connection, slot: &Slot, run: RunId) -> Result<(), Error> {
-    db.prepare_cached(SUPERSEDE)?.execute(params![
-        run.0.as_bytes(),
-        slot.head.as_ref().map(|id| id.0.as_bytes()),
-        slot.tree.0.as_bytes(),
-    ])?;
+    db.prepare_cached(SUPERSEDE)?
+        .execute(params![run, slot.head, slot.tree])?;
     Ok(())
 }
 

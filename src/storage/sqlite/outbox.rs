@@ -67,7 +67,7 @@ pub(super) fn take_deliveries(
     let until = now.plus_seconds(lease.as_secs_f64());
     let mut taken = vec![];
     for key in keys {
-        let params = params![key.run.0.as_bytes(), key.tree.0.as_bytes(), now.0, until.0];
+        let params = params![key.run, key.tree, now.0, until.0];
         taken.extend(one(db, TAKE, params, |row| {
             Ok(Delivery {
                 key: read_key(row)?,
@@ -81,7 +81,7 @@ pub(super) fn take_deliveries(
 
 pub(super) fn delivered(db: &Connection, key: Key) -> Result<(), Error> {
     db.prepare_cached("DELETE FROM outbox WHERE run_id = ?1 AND tree_id = ?2")?
-        .execute(params![key.run.0.as_bytes(), key.tree.0.as_bytes()])?;
+        .execute(params![key.run, key.tree])?;
     Ok(())
 }
 
@@ -96,8 +96,8 @@ pub(super) fn delivery_failed(db: &Connection, failed: &FailedTry) -> Result<(),
          WHERE run_id = ?1 AND tree_id = ?2 AND attempts = ?3 AND dead_at IS NULL",
     )?
     .execute(params![
-        failed.key.run.0.as_bytes(),
-        failed.key.tree.0.as_bytes(),
+        failed.key.run,
+        failed.key.tree,
         failed.attempt,
         failed.error,
         next.map(|next| next.0),
@@ -113,12 +113,7 @@ pub(super) fn release_deliveries(db: &Connection, taken: &[(Key, i32)]) -> Resul
             "UPDATE outbox SET attempts = attempts - 1, next_at = ?4 \
              WHERE run_id = ?1 AND tree_id = ?2 AND attempts = ?3 AND dead_at IS NULL",
         )?
-        .execute(params![
-            key.run.0.as_bytes(),
-            key.tree.0.as_bytes(),
-            attempt,
-            now.0
-        ])?;
+        .execute(params![key.run, key.tree, attempt, now.0])?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Tables derived from events.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
 
 use super::columns::{id, unreadable};
 use crate::{
@@ -16,7 +17,7 @@ pub(super) fn behind(
     after: Option<ThreadId>,
     limit: usize,
 ) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error> {
-    let after = after.map_or([0; 16], |thread| *thread.0.as_bytes());
+    let after = after.unwrap_or(ThreadId(Uuid::nil()));
     let limit_rows = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows: Vec<(ThreadId, bool)> = db
         .prepare_cached(
@@ -45,13 +46,12 @@ pub(super) fn progress(db: &Connection, threads: &[ThreadId]) -> Result<Vec<Prog
 }
 
 fn progress_of(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Error> {
-    let key = thread.0.as_bytes();
     let row: Option<(TreeId, i64)> = db
         .prepare_cached(
             "SELECT tree_id, last_event_number FROM threads \
              WHERE thread_id = ?1 AND deleted_at IS NULL",
         )?
-        .query_row([key], |row| Ok((id(row, 0)?, row.get(1)?)))
+        .query_row([thread], |row| Ok((id(row, 0)?, row.get(1)?)))
         .optional()?;
     let Some((tree, last)) = row else {
         return Ok(None);
@@ -60,7 +60,7 @@ fn progress_of(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Er
     let mut statement = db.prepare_cached(
         "SELECT projection, last_event_number FROM projection_offsets WHERE thread_id = ?1",
     )?;
-    let mut rows = statement.query([key])?;
+    let mut rows = statement.query([thread])?;
     while let Some(row) = rows.next()? {
         let name = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
         let projection = Projection::named(name)
@@ -72,7 +72,7 @@ fn progress_of(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Er
             "SELECT event_number, messages, branches, runs, last_message_id, last_role, \
              last_preview, updated_at FROM thread_heads WHERE tree_id = ?1 AND thread_id = ?2",
         )?
-        .query_row(params![tree.0.as_bytes(), key], |row| {
+        .query_row(params![tree, thread], |row| {
             Ok(HeadRow {
                 number: row.get(0)?,
                 messages: row.get(1)?,
@@ -100,7 +100,7 @@ pub(super) fn apply(db: &Connection, steps: &[ProjectionStep]) -> Result<(), Err
 
 /// Moves the offset and writes the rows; nothing when the offset is not that of the step.
 fn apply_step(db: &Connection, step: &ProjectionStep) -> Result<(), Error> {
-    let (tree, thread) = (step.tree.0.as_bytes(), step.thread.0.as_bytes());
+    let (tree, thread) = (step.tree, step.thread);
     let name = step.rows.projection().as_str();
     let sql = match step.from {
         0 => {
@@ -180,7 +180,6 @@ fn reset_table(
     projection: Projection,
     thread: Option<ThreadId>,
 ) -> Result<(), Error> {
-    let thread = thread.as_ref().map(|thread| thread.0.as_bytes());
     db.prepare_cached(
         "DELETE FROM projection_offsets WHERE projection = ?1 AND (?2 IS NULL OR thread_id = ?2)",
     )?

@@ -73,7 +73,7 @@ pub(super) fn run(db: &Connection, thread: ThreadId, run: RunId) -> Result<Optio
         .prepare_cached(select!(
             "FROM runs r WHERE r.run_id = ?1 AND r.thread_id = ?2"
         ))?
-        .query_row(params![run.0.as_bytes(), thread.0.as_bytes()], read_run)
+        .query_row(params![run, thread], read_run)
         .optional()?)
 }
 
@@ -81,7 +81,7 @@ pub(super) const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = ?1";
 
 pub(super) fn thread_of_run(db: &Connection, run: RunId) -> Result<Option<ThreadId>, Error> {
     let mut statement = db.prepare_cached(THREAD)?;
-    let found = statement.query_row([run.0.as_bytes()], |row| id(row, 0));
+    let found = statement.query_row([run], |row| id(row, 0));
     Ok(found.optional()?)
 }
 
@@ -96,7 +96,7 @@ pub(super) fn ended_run(
     tree: TreeId,
     run: RunId,
 ) -> Result<Option<EndedRun>, Error> {
-    let key = params![run.0.as_bytes(), tree.0.as_bytes()];
+    let key = params![run, tree];
     let read = |row: &Row<'_>| {
         Ok(EndedRun {
             run: read_run(row)?,
@@ -155,7 +155,7 @@ fn of_thread<T>(
     let mut statement = db.prepare_cached(text)?;
     let rows = statement.query_map(
         params![
-            thread.0.as_bytes(),
+            thread,
             status.map(Status::as_str),
             i64::try_from(limit).unwrap_or(i64::MAX),
             i64::try_from(offset).unwrap_or(i64::MAX),
@@ -168,12 +168,12 @@ fn of_thread<T>(
 /// One process uses a database: nobody has to see how long it has been silent.
 pub(super) fn renew(db: &Connection, worker: WorkerId, _lease: Duration) -> Result<(), Error> {
     db.prepare_cached("INSERT INTO workers (worker_id) VALUES (?1) ON CONFLICT DO NOTHING")?
-        .execute([worker.0.as_bytes()])?;
+        .execute([worker])?;
     Ok(())
 }
 
 pub(super) fn retire(db: &Connection, worker: WorkerId) -> Result<(), Error> {
     db.prepare_cached("DELETE FROM workers WHERE worker_id = ?1")?
-        .execute([worker.0.as_bytes()])?;
+        .execute([worker])?;
     Ok(())
 }

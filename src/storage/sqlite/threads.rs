@@ -42,7 +42,7 @@ pub(super) fn patch_thread(
     thread.metadata.extend(metadata.clone());
     let now = Timestamp::now();
     db.prepare_cached("UPDATE threads SET metadata = ?1, updated_at = ?2 WHERE thread_id = ?3")?
-        .execute(params![map_text(&thread.metadata), now.0, id.0.as_bytes()])?;
+        .execute(params![map_text(&thread.metadata), now.0, id])?;
     thread.updated_at = thread.updated_at.max(now);
     Ok(Some(thread))
 }
@@ -74,6 +74,6 @@ pub(super) fn record_outcome(
     slots::record_outcome(db, &slot, outcome, error.as_ref(), now)?;
     // Nothing else moves the time of the thread: no state is newer than its thread.
     db.prepare_cached("UPDATE threads SET updated_at = ?2 WHERE thread_id = ?1")?
-        .execute(params![slot.thread.0.as_bytes(), now.0])?;
+        .execute(params![slot.thread, now.0])?;
     Ok(())
 }

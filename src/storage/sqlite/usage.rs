@@ -33,14 +33,14 @@ pub(super) fn usage(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<U
     let mut writes = db.prepare_cached(WRITES)?;
     let mut blob = db.prepare_cached(BLOB)?;
     let mut checkpoints = db.prepare_cached(CHECKPOINTS)?;
-    let mut rows = checkpoints.query(params![tree.0.as_bytes(), thread.0.as_bytes()])?;
+    let mut rows = checkpoints.query(params![tree, thread])?;
     while let Some(row) = rows.next()? {
         let ns: Arc<str> = row.get::<_, String>(0)?.into();
         let checkpoint: CheckpointId = id(row, 1)?;
         let versions = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
         let others = size(row, 3)?;
         usage.checkpoints.add(versions.len() as u64 + others);
-        let key = params![tree.0.as_bytes(), ns, checkpoint.0.as_bytes()];
+        let key = params![tree, ns, checkpoint];
         let of_tasks = writes.query_row(key, |row| {
             Ok(Amount {
                 rows: size(row, 0)?,
@@ -56,7 +56,7 @@ pub(super) fn usage(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<U
                 if !counted.insert((ns.clone(), channel.clone(), version.clone())) {
                     break;
                 }
-                let key = params![tree.0.as_bytes(), ns, channel, version];
+                let key = params![tree, ns, channel, version];
                 let found: Option<(u64, Option<String>)> = blob
                     .query_row(key, |row| Ok((size(row, 0)?, row.get(1)?)))
                     .optional()?;

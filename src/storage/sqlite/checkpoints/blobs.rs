@@ -75,14 +75,11 @@ impl<'a> Chains<'a> {
             }
             let found = self
                 .statement
-                .query_row(
-                    params![self.tree.0.as_bytes(), self.ns, channel, key.1],
-                    |row| {
-                        let base: Option<String> = row.get(0)?;
-                        let bytes = row.get_ref(3)?.as_blob()?.to_vec();
-                        Ok((base, row.get(1)?, row.get(2)?, bytes))
-                    },
-                )
+                .query_row(params![self.tree, self.ns, channel, key.1], |row| {
+                    let base: Option<String> = row.get(0)?;
+                    let bytes = row.get_ref(3)?.as_blob()?.to_vec();
+                    Ok((base, row.get(1)?, row.get(2)?, bytes))
+                })
                 .optional()?;
             let Some((base, chain_bytes, tag, bytes)) = found else {
                 if is_base {

@@ -96,12 +96,12 @@ fn move_head(
         )?
         .query_row(
             params![
-                row.id.0.as_bytes(),
+                row.id,
                 now.0,
-                slot.tree.0.as_bytes(),
-                slot.branch.0.as_bytes(),
+                slot.tree,
+                slot.branch,
                 slot.epoch,
-                row.parent.as_ref().map(|id| id.0.as_bytes()),
+                row.parent,
             ],
             |row| row.get(0),
         )
@@ -116,15 +116,9 @@ fn written_depth(db: &Connection, slot: &Slot, row: &CheckpointRow) -> Result<Op
             "SELECT head_depth FROM branches WHERE tree_id = ?1 AND branch_id = ?2 \
              AND writer_epoch = ?3 AND head_checkpoint_id = ?4",
         )?
-        .query_row(
-            params![
-                slot.tree.0.as_bytes(),
-                slot.branch.0.as_bytes(),
-                slot.epoch,
-                row.id.0.as_bytes(),
-            ],
-            |row| row.get(0),
-        )
+        .query_row(params![slot.tree, slot.branch, slot.epoch, row.id], |row| {
+            row.get(0)
+        })
         .optional()?;
     Ok(depth)
 }
@@ -134,11 +128,7 @@ pub(super) fn check_epoch(db: &Connection, slot: &Slot) -> Result<(), Error> {
         .prepare_cached(
             "SELECT 1 FROM branches WHERE tree_id = ?1 AND branch_id = ?2 AND writer_epoch = ?3",
         )?
-        .exists(params![
-            slot.tree.0.as_bytes(),
-            slot.branch.0.as_bytes(),
-            slot.epoch,
-        ])?;
+        .exists(params![slot.tree, slot.branch, slot.epoch])?;
     if is_current {
         Ok(())
     } else {
@@ -166,17 +156,17 @@ fn insert_checkpoint(
               WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3)",
         )?
         .execute(params![
-            tree.0.as_bytes(),
+            tree,
             row.ns,
-            row.id.0.as_bytes(),
-            row.parent.as_ref().map(|id| id.0.as_bytes()),
+            row.id,
+            row.parent,
             depth,
-            row.thread.0.as_bytes(),
-            row.branch.0.as_bytes(),
-            row.root.as_ref().map(|id| id.0.as_bytes()),
-            row.last_node.as_ref().map(|id| id.0.as_bytes()),
+            row.thread,
+            row.branch,
+            row.root,
+            row.last_node,
             row.event_number,
-            row.run.as_ref().map(|id| id.0.as_bytes()),
+            row.run,
             row.source.as_str(),
             row.step,
             row.envelope,
@@ -198,7 +188,7 @@ fn insert_blobs(db: &Connection, tree: TreeId, blobs: &[BlobRow]) -> Result<(), 
     )?;
     for blob in blobs {
         insert.execute(params![
-            tree.0.as_bytes(),
+            tree,
             blob.ns,
             blob.channel,
             blob.version.to_string(),
@@ -230,11 +220,11 @@ pub(super) fn insert_writes(
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING"
         };
         db.prepare_cached(sql)?.execute(params![
-            tree.0.as_bytes(),
+            tree,
             write.ns,
-            write.checkpoint.0.as_bytes(),
-            branch.0.as_bytes(),
-            write.task.0.as_bytes(),
+            write.checkpoint,
+            branch,
+            write.task,
             write.idx,
             write.path,
             write.channel,
@@ -293,19 +283,19 @@ fn insert_nodes(
             Some(before_events? + i64::from(offset))
         });
         insert.execute(params![
-            slot.tree.0.as_bytes(),
-            node.id.0.as_bytes(),
-            node.parent.as_ref().map(|id| id.0.as_bytes()),
+            slot.tree,
+            node.id,
+            node.parent,
             before + node.ordinal,
             node.kind,
             node.message_id,
             node.edit_of,
-            row.id.0.as_bytes(),
+            row.id,
             depth,
             node.seq,
-            slot.thread.0.as_bytes(),
-            slot.branch.0.as_bytes(),
-            row.run.as_ref().map(|id| id.0.as_bytes()),
+            slot.thread,
+            slot.branch,
+            row.run,
             node.role,
             event,
             now.0,
@@ -318,9 +308,7 @@ fn insert_nodes(
 fn ordinal(db: &Connection, tree: TreeId, node: NodeId) -> Result<i32, Error> {
     let ordinal = db
         .prepare_cached("SELECT ordinal FROM message_nodes WHERE tree_id = ?1 AND node_id = ?2")?
-        .query_row(params![tree.0.as_bytes(), node.0.as_bytes()], |row| {
-            row.get(0)
-        })
+        .query_row(params![tree, node], |row| row.get(0))
         .optional()?;
     Ok(ordinal.unwrap_or(0))
 }

@@ -1,6 +1,7 @@
 //! Several checkpoints, newest first.
 
 use rusqlite::{Connection, Row, params};
+use uuid::Uuid;
 
 use super::load::{read_checkpoint, stored};
 use crate::{
@@ -51,11 +52,9 @@ pub(super) fn each(
     let Some(filter) = MetadataFilter::of(list.metadata.as_ref()) else {
         return Ok(());
     };
-    let tree = list.tree.0.as_bytes();
-    let thread = list.thread.0.as_bytes();
+    let (tree, thread) = (list.tree, list.thread);
     // Beyond every id.
-    let end = [0xff; 16];
-    let before = list.before.as_ref().map_or(&end, |id| id.0.as_bytes());
+    let before = list.before.unwrap_or(CheckpointId(Uuid::max()));
     let mut all;
     let mut one;
     // The key would save one search per row, and walk past those of every relative.

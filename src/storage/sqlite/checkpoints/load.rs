@@ -84,16 +84,15 @@ pub(crate) const NEWEST: &str = select!(
 );
 
 fn find(db: &Connection, query: &Query) -> Result<Option<CheckpointRow>, Error> {
-    let tree = query.tree.0.as_bytes();
-    let thread = query.thread.0.as_bytes();
+    let tree = query.tree;
+    let thread = query.thread;
     let found = match &query.at {
-        At::Id(checkpoint_id) => db.prepare_cached(BY_ID)?.query_row(
-            params![tree, query.ns, checkpoint_id.0.as_bytes()],
-            read_checkpoint,
-        ),
+        At::Id(checkpoint_id) => db
+            .prepare_cached(BY_ID)?
+            .query_row(params![tree, query.ns, checkpoint_id], read_checkpoint),
         At::Head(branch) => db
             .prepare_cached(OF_HEAD)?
-            .query_row(params![tree, branch.0.as_bytes()], read_checkpoint),
+            .query_row(params![tree, branch], read_checkpoint),
         At::ActiveHead => db
             .prepare_cached(OF_ACTIVE_HEAD)?
             .query_row(params![tree, thread], read_checkpoint),
@@ -152,7 +151,7 @@ fn subgraph(
     before: Option<CheckpointId>,
 ) -> Result<Option<CheckpointRow>, Error> {
     const STEP: i64 = 256;
-    let tree = query.tree.0.as_bytes();
+    let tree = query.tree;
     // Most namespaces name their task and were never written: no walk for those.
     let any = db
         .prepare_cached("SELECT 1 FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = ?2")?
@@ -169,9 +168,9 @@ fn subgraph(
                 named_params! {
                     ":tree": tree,
                     ":ns": query.ns,
-                    ":start": start.0.as_bytes(),
-                    ":branch": owner.0.as_bytes(),
-                    ":before": before.as_ref().map(|id| id.0.as_bytes()),
+                    ":start": start,
+                    ":branch": owner,
+                    ":before": before,
                     ":step": STEP,
                 },
                 read_checkpoint,
@@ -181,7 +180,7 @@ fn subgraph(
             return Ok(found);
         }
         let last = walk
-            .query_row(params![tree, start.0.as_bytes(), STEP], |row| {
+            .query_row(params![tree, start, STEP], |row| {
                 Ok((id_if::<CheckpointId>(row, 0)?, id::<BranchId>(row, 1)?))
             })
             .optional()?;
@@ -203,24 +202,21 @@ pub(super) fn writes_at(
     checkpoint: CheckpointId,
 ) -> Result<Vec<WriteRow>, Error> {
     let mut statement = db.prepare_cached(WRITES)?;
-    let rows = statement.query_map(
-        params![tree.0.as_bytes(), ns, checkpoint.0.as_bytes()],
-        |row| {
-            let idx = row.get(2)?;
-            Ok(WriteRow {
-                ns: Arc::clone(ns),
-                checkpoint,
-                branch: id(row, 0)?,
-                task: id(row, 1)?,
-                idx,
-                path: row.get(3)?,
-                channel: row.get(4)?,
-                tag: row.get(5)?,
-                bytes: row.get(6)?,
-                // How a retry would write it: control rows are replaced.
-                upsert: idx < 0,
-            })
-        },
-    )?;
+    let rows = statement.query_map(params![tree, ns, checkpoint], |row| {
+        let idx = row.get(2)?;
+        Ok(WriteRow {
+            ns: Arc::clone(ns),
+            checkpoint,
+            branch: id(row, 0)?,
+            task: id(row, 1)?,
+            idx,
+            path: row.get(3)?,
+            channel: row.get(4)?,
+            tag: row.get(5)?,
+            bytes: row.get(6)?,
+            // How a retry would write it: control rows are replaced.
+            upsert: idx < 0,
+        })
+    })?;
     rows.map(|row| row.map_err(Error::from)).collect()
 }

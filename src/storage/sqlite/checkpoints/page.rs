@@ -43,7 +43,7 @@ pub(crate) fn page_of(
     let mut pager = Pager::new(db, tree, ns, scope)?;
     let mut find = db.prepare_cached(BY_ID)?;
     for id in ids {
-        let mut rows = find.query(params![tree.0.as_bytes(), ns, id.0.as_bytes()])?;
+        let mut rows = find.query(params![tree, ns, id])?;
         if let Some(row) = rows.next()? {
             pager.add(row)?;
         }
@@ -107,10 +107,9 @@ impl<'a> Pager<'a> {
         let envelope = row.get_ref(12)?.as_bytes().map_err(rusqlite::Error::from)?;
         let versions = row.get_ref(16)?.as_str().map_err(rusqlite::Error::from)?;
         let metadata = row.get_ref(13)?.as_str().map_err(rusqlite::Error::from)?;
-        let written: i64 = self.written.query_row(
-            params![self.tree.0.as_bytes(), self.ns, checkpoint.0.as_bytes()],
-            |row| row.get(0),
-        )?;
+        let written: i64 = self
+            .written
+            .query_row(params![self.tree, self.ns, checkpoint], |row| row.get(0))?;
         let mut bytes =
             (envelope.len() + versions.len() + metadata.len()) as u64 + written.unsigned_abs();
         self.others += bytes;
@@ -146,7 +145,7 @@ impl<'a> Pager<'a> {
                 return Ok(());
             }
             let text = version.to_string();
-            let key = params![self.tree.0.as_bytes(), self.ns, channel, text];
+            let key = params![self.tree, self.ns, channel, text];
             let found = self.link.query_row(key, |row| {
                 Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?))
             });

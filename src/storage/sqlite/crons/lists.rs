@@ -87,8 +87,8 @@ fn each(
     let mut statement = db.prepare_cached(texts[order])?;
     let mut rows = statement.query(params![
         filter.viewer,
-        filter.thread.as_ref().map(|thread| thread.0.as_bytes()),
-        filter.assistant.as_ref().map(|id| id.0.as_bytes()),
+        filter.thread,
+        filter.assistant,
         filter.enabled,
     ])?;
     while let Some(row) = rows.next()? {
@@ -133,7 +133,7 @@ pub(in super::super) fn crons(
     };
     let rows = ids
         .iter()
-        .map(|id| one(db, text, params![id.0.as_bytes(), viewer], cron_of));
+        .map(|id| one(db, text, params![id, viewer], cron_of));
     rows.filter_map(Result::transpose).collect()
 }
 
@@ -154,7 +154,6 @@ pub(in super::super) fn due_crons(
 ) -> Result<Vec<DueCron>, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (due, last) = after.unzip();
-    let last = last.as_ref().map(|id| id.0.as_bytes());
     all(
         db,
         DUE,

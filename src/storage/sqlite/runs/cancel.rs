@@ -55,13 +55,7 @@ pub(super) fn interrupt(
              WHERE tree_id = ?1 AND branch_id = ?2 RETURNING head_checkpoint_id",
         )?
         .query_row(
-            params![
-                open.tree.0.as_bytes(),
-                open.branch.0.as_bytes(),
-                now.0,
-                open.base.as_ref().map(|id| id.0.as_bytes()),
-                keep,
-            ],
+            params![open.tree, open.branch, now.0, open.base, keep],
             |row| id_if(row, 0),
         )?
     } else {
@@ -72,12 +66,7 @@ pub(super) fn interrupt(
          webhook = CASE WHEN ?4 THEN webhook END \
          WHERE run_id = ?1 AND status IN ('pending', 'running')",
     )?
-    .execute(params![
-        open.id.0.as_bytes(),
-        head.as_ref().map(|id| id.0.as_bytes()),
-        now.0,
-        keep,
-    ])?;
+    .execute(params![open.id, head, now.0, keep])?;
     if open.temporary {
         return Ok(());
     }
@@ -108,17 +97,17 @@ pub(in super::super) fn end_running(
 /// Stores on a run's branch, or else on the active one, why the run ended.
 pub(super) fn set_error(db: &Connection, open: &OpenRunRow, error: &Value) -> Result<(), Error> {
     let error = error.to_json();
-    let tree = open.tree.0.as_bytes();
+    let tree = open.tree;
     let changed = db
         .prepare_cached("UPDATE branches SET error = ?3 WHERE tree_id = ?1 AND branch_id = ?2")?
-        .execute(params![tree, open.branch.0.as_bytes(), error])?;
+        .execute(params![tree, open.branch, error])?;
     if changed == 0 {
         // The run's own branch went with it.
         db.prepare_cached(
             "UPDATE branches SET error = ?3 WHERE tree_id = ?1 AND branch_id = \
              (SELECT active_branch_id FROM threads WHERE thread_id = ?2)",
         )?
-        .execute(params![tree, open.thread.0.as_bytes(), error])?;
+        .execute(params![tree, open.thread, error])?;
     }
     Ok(())
 }

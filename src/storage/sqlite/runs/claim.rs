@@ -97,7 +97,7 @@ pub(in super::super) fn claim(
         for run in ready {
             let found = db
                 .prepare_cached(CLAIM)?
-                .query_row([run.0.as_bytes()], |row| {
+                .query_row([run], |row| {
                     let run = read_run(row)?;
                     let slot = slot_of(&run, row)?;
                     Ok((run, slot))
@@ -107,7 +107,7 @@ pub(in super::super) fn claim(
                 Some((run, slot)) => claimed.push(take(db, run, slot, claim.worker, now)?),
                 // It waits for others after all: another branch became the active one.
                 None => {
-                    db.prepare_cached(PUT_BACK)?.execute([run.0.as_bytes()])?;
+                    db.prepare_cached(PUT_BACK)?.execute([run])?;
                 }
             }
         }
@@ -115,13 +115,12 @@ pub(in super::super) fn claim(
 }
 
 fn after(db: &Connection, last: Option<ThreadId>) -> Result<Option<ThreadId>, Error> {
-    let last = last.as_ref().map(|thread| thread.0.as_bytes());
     let mut statement = db.prepare_cached(BEHIND)?;
     Ok(statement.query_row([last], |row| id(row, 0)).optional()?)
 }
 
 fn advance(db: &Connection, thread: ThreadId) -> Result<(), Error> {
-    db.prepare_cached(ADVANCE)?.execute([thread.0.as_bytes()])?;
+    db.prepare_cached(ADVANCE)?.execute([thread])?;
     Ok(())
 }
 
@@ -171,11 +170,11 @@ fn take(
          started_at = coalesce(started_at, ?6), updated_at = ?6 WHERE run_id = ?1",
     )?
     .execute(params![
-        run.id.0.as_bytes(),
-        slot.branch.0.as_bytes(),
+        run.id,
+        slot.branch,
         slot.epoch,
-        worker.0.as_bytes(),
-        slot.head.as_ref().map(|id| id.0.as_bytes()),
+        worker,
+        slot.head,
         now.0,
     ])?;
     run.status = Status::Running;

@@ -35,9 +35,9 @@ pub(in super::super) fn finish(
         )?
         .query_row(
             params![
-                finish.run.0.as_bytes(),
+                finish.run,
                 finish.status.as_str(),
-                slot.head.as_ref().map(|id| id.0.as_bytes()),
+                slot.head,
                 finish.error.as_ref().map(Value::to_json),
                 now.0,
                 slot.epoch,
@@ -74,11 +74,7 @@ pub(super) fn log_end(
                WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2) \
              AND run_id = ?3",
         )?
-        .execute(params![
-            tree.0.as_bytes(),
-            left.0.as_bytes(),
-            run.id.0.as_bytes(),
-        ])?;
+        .execute(params![tree, left, run.id])?;
     }
     events::append(db, tree, thread, &run.events(), now).map(drop)
 }

@@ -22,7 +22,7 @@ const FORGET: &str = "DELETE FROM crons WHERE cron_id = ?1";
 
 /// See [`runs::Store::fire`](crate::runs::Store::fire).
 pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired, Error> {
-    let cron = firing.cron.0.as_bytes();
+    let cron = firing.cron;
     let is_due =
         db.prepare_cached(IS_DUE)?
             .exists(params![cron, firing.due.0, firing.updated_at.0])?;
@@ -53,7 +53,7 @@ fn change(
     created: Option<&Created>,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let cron = firing.cron.0.as_bytes();
+    let cron = firing.cron;
     match CronChange::after(created) {
         CronChange::Advance { has_run } => {
             let next = firing.next.map(|next| next.0);

@@ -48,23 +48,17 @@ pub(super) fn open_runs(
     branch: Option<BranchId>,
 ) -> Result<Vec<OpenRunRow>, Error> {
     let mut statement = db.prepare_cached(OPEN)?;
-    let rows = statement.query_map(
-        params![
-            thread.0.as_bytes(),
-            branch.as_ref().map(|id| id.0.as_bytes())
-        ],
-        |row| {
-            Ok(OpenRunRow {
-                id: id(row, 0)?,
-                status: parsed(row, 1)?,
-                tree: id(row, 2)?,
-                thread,
-                branch: id(row, 3)?,
-                base: id_if(row, 4)?,
-                temporary: row.get(5)?,
-            })
-        },
-    )?;
+    let rows = statement.query_map(params![thread, branch], |row| {
+        Ok(OpenRunRow {
+            id: id(row, 0)?,
+            status: parsed(row, 1)?,
+            tree: id(row, 2)?,
+            thread,
+            branch: id(row, 3)?,
+            base: id_if(row, 4)?,
+            temporary: row.get(5)?,
+        })
+    })?;
     rows.map(|row| row.map_err(Error::from)).collect()
 }
 
@@ -106,7 +100,7 @@ pub(in super::super) fn is_open(
 ) -> Result<Vec<(RunId, bool)>, Error> {
     let mut found = vec![];
     for run in runs.iter().collect::<BTreeSet<_>>() {
-        let params = params![thread.0.as_bytes(), run.0.as_bytes()];
+        let params = params![thread, run];
         found.extend(one(db, AMONG, params, |row| {
             Ok((id(row, 0)?, row.get(1)?))
         })?);

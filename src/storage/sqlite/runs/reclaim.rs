@@ -24,7 +24,7 @@ pub(in super::super) fn reclaim(
 ) -> Result<Option<ClaimedRun>, Error> {
     let found = db
         .prepare_cached(OWN)?
-        .query_row(params![run.0.as_bytes(), worker.0.as_bytes()], read_lost)
+        .query_row(params![run, worker], read_lost)
         .optional()?;
     let Some((ClaimedRun { run, slot, .. }, lost)) = found else {
         return Ok(None);

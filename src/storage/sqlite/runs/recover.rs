@@ -52,7 +52,7 @@ pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recover
         .prepare_cached(LOST)?
         .query_map(
             params![
-                by.worker.0.as_bytes(),
+                by.worker,
                 i64::try_from(by.limit).unwrap_or(i64::MAX),
                 now.0 - REFUSED,
                 left,
@@ -87,7 +87,7 @@ pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recover
         "DELETE FROM workers WHERE worker_id <> ?1 AND NOT EXISTS (SELECT 1 FROM runs r \
          WHERE r.status = 'running' AND r.worker_id = workers.worker_id)",
     )?
-    .execute([by.worker.0.as_bytes()])?;
+    .execute([by.worker])?;
     Ok(recovered)
 }
 
@@ -122,14 +122,7 @@ pub(super) fn take_over(
         "UPDATE runs SET epoch = ?2, worker_id = ?3, attempt = attempt + 1, updated_at = ?4, \
          losses = ?5, lost_at = ?6 WHERE run_id = ?1",
     )?
-    .execute(params![
-        run.id.0.as_bytes(),
-        slot.epoch,
-        worker.0.as_bytes(),
-        now.0,
-        losses,
-        lost_at.as_ref().map(|id| id.0.as_bytes()),
-    ])?;
+    .execute(params![run.id, slot.epoch, worker, now.0, losses, lost_at])?;
     run.attempt += 1;
     run.updated_at = now;
     if !run.temporary {
@@ -150,22 +143,17 @@ fn end(db: &Connection, run: &Run, slot: &Slot, now: Timestamp) -> Result<(), Er
         "UPDATE branches SET writer_epoch = writer_epoch + 1, outcome = 'error', error = ?3, \
          updated_at = ?4 WHERE tree_id = ?1 AND branch_id = ?2",
     )?
-    .execute(params![
-        slot.tree.0.as_bytes(),
-        slot.branch.0.as_bytes(),
-        error,
-        now.0
-    ])?;
+    .execute(params![slot.tree, slot.branch, error, now.0])?;
     db.prepare_cached(
         "UPDATE runs SET status = ?2, error = ?3, updated_at = ?4, last_checkpoint_id = ?5 \
          WHERE run_id = ?1",
     )?
     .execute(params![
-        run.id.0.as_bytes(),
+        run.id,
         Status::Error.as_str(),
         error,
         now.0,
-        slot.head.as_ref().map(|id| id.0.as_bytes()),
+        slot.head,
     ])?;
     if run.temporary {
         return delete::thread(db, run.tree, run.thread, false);
@@ -189,6 +177,6 @@ pub(in super::super) fn running(
         "SELECT run_id FROM runs INDEXED BY one_running_per_branch \
          WHERE status = 'running' AND worker_id = ?1",
     )?;
-    let runs = statement.query_map([worker.0.as_bytes()], |row| Ok((id(row, 0)?, None)))?;
+    let runs = statement.query_map([worker], |row| Ok((id(row, 0)?, None)))?;
     runs.map(|row| row.map_err(Error::from)).collect()
 }

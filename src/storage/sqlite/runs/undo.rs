@@ -27,29 +27,26 @@ pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<bool, Err
     let now = Timestamp::now();
     let found = db
         .prepare_cached(RUN)?
-        .query_row(
-            params![what.run.0.as_bytes(), what.thread.0.as_bytes()],
-            |row| {
-                let run = OpenRunRow {
-                    id: what.run,
-                    status: parsed(row, 0)?,
-                    tree: id(row, 1)?,
-                    thread: what.thread,
-                    branch: id(row, 2)?,
-                    base: id_if(row, 3)?,
-                    temporary: row.get(4)?,
-                };
-                let deleted = DeletedRun {
-                    status: run.status,
-                    base: run.base,
-                    last: id_if(row, 5)?,
-                    head: id_if(row, 6)?,
-                    base_is_stored: row.get(7)?,
-                    branch_is_busy: row.get(8)?,
-                };
-                Ok((run, deleted))
-            },
-        )
+        .query_row(params![what.run, what.thread], |row| {
+            let run = OpenRunRow {
+                id: what.run,
+                status: parsed(row, 0)?,
+                tree: id(row, 1)?,
+                thread: what.thread,
+                branch: id(row, 2)?,
+                base: id_if(row, 3)?,
+                temporary: row.get(4)?,
+            };
+            let deleted = DeletedRun {
+                status: run.status,
+                base: run.base,
+                last: id_if(row, 5)?,
+                head: id_if(row, 6)?,
+                base_is_stored: row.get(7)?,
+                branch_is_busy: row.get(8)?,
+            };
+            Ok((run, deleted))
+        })
         .optional()?;
     let Some((run, deleted)) = found else {
         return Ok(false);
@@ -78,11 +75,11 @@ pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<bool, Err
             db.prepare_cached(
                 "INSERT INTO deleted_runs (tree_id, run_id) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
             )?
-            .execute(params![run.tree.0.as_bytes(), run.id.0.as_bytes()])?;
+            .execute(params![run.tree, run.id])?;
         }
     }
     db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?
-        .execute([run.id.0.as_bytes()])?;
+        .execute([run.id])?;
     Ok(true)
 }
 
@@ -113,7 +110,7 @@ fn recompute_outcome(
               AND w.idx = -3) THEN 'interrupted' ELSE 'idle' END \
          WHERE tree_id = ?1 AND branch_id = ?2",
     )?
-    .execute(params![tree.0.as_bytes(), branch.0.as_bytes(), now.0])?;
+    .execute(params![tree, branch, now.0])?;
     Ok(())
 }
 
@@ -127,7 +124,7 @@ pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Re
                JOIN branches s ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id \
              WHERE r.run_id = ?1 AND r.opened_branch",
         )?
-        .query_row([run.id.0.as_bytes()], |row| {
+        .query_row([run.id], |row| {
             Ok(Opened {
                 name: row.get(0)?,
                 source: id(row, 1)?,
@@ -139,10 +136,7 @@ pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Re
         .prepare_cached(
             "SELECT head_checkpoint_id FROM branches WHERE tree_id = ?1 AND branch_id = ?2",
         )?
-        .query_row(
-            params![run.tree.0.as_bytes(), run.branch.0.as_bytes()],
-            |row| id_if(row, 0),
-        )?;
+        .query_row(params![run.tree, run.branch], |row| id_if(row, 0))?;
     let plan = rollback::plan(run.branch, run.base, opened);
     events::append(db, run.tree, run.thread, &plan.events, now)?;
     match plan.closes_for {
@@ -163,13 +157,13 @@ fn close_branch(
     source: BranchId,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let (tree, branch) = (run.tree.0.as_bytes(), run.branch.0.as_bytes());
-    let thread = run.thread.0.as_bytes();
+    let (tree, branch) = (run.tree, run.branch);
+    let thread = run.thread;
     db.prepare_cached(
         "UPDATE threads SET active_branch_id = ?1, updated_at = ?4 \
          WHERE thread_id = ?2 AND active_branch_id = ?3",
     )?
-    .execute(params![source.0.as_bytes(), thread, branch, now.0])?;
+    .execute(params![source, thread, branch, now.0])?;
     db.prepare_cached(
         "UPDATE runs SET branch_id = NULL WHERE tree_id = ?1 AND branch_id = ?2 \
          AND status = 'pending' AND thread_id = ?3",
@@ -181,19 +175,15 @@ fn close_branch(
         "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND branch_id = ?2 \
          AND checkpoint_ns = '' AND checkpoint_id = ?3",
     )?
-    .execute(params![
-        tree,
-        branch,
-        run.base.as_ref().map(|id| id.0.as_bytes())
-    ])?;
+    .execute(params![tree, branch, run.base])?;
     Ok(())
 }
 
 /// Puts a branch back to where a run began, and removes what the run decided there: results of
 /// tasks that had raised an interrupt, and the resume values that it brought.
 fn reset_head(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<(), Error> {
-    let (tree, branch) = (run.tree.0.as_bytes(), run.branch.0.as_bytes());
-    let base = run.base.as_ref().map(|id| id.0.as_bytes());
+    let (tree, branch) = (run.tree, run.branch);
+    let base = run.base;
     db.prepare_cached(
         "UPDATE branches SET head_checkpoint_id = ?3, version = version + 1, updated_at = ?4, \
          head_depth = coalesce((SELECT depth FROM checkpoints WHERE tree_id = ?1 \
@@ -249,9 +239,9 @@ fn remove_unpinned(
         db,
         UNPINNED,
         named_params! {
-            ":tree": run.tree.0.as_bytes(),
-            ":head": head.as_ref().map(|id| id.0.as_bytes()),
-            ":base": run.base.as_ref().map(|id| id.0.as_bytes()),
+            ":tree": run.tree,
+            ":head": head,
+            ":base": run.base,
         },
     )?;
     if !unpinned.is_empty() {

@@ -16,12 +16,11 @@ type Key = (String, String, String);
 /// Deletes the blobs of a tree that no remaining checkpoint or task result names, directly or by
 /// a delta.
 pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Error> {
-    let tree_id = tree.0.as_bytes();
     let mut live: HashSet<Key> = HashSet::new();
     let mut checkpoints = db.prepare_cached(
         "SELECT checkpoint_ns, blob_versions FROM checkpoints WHERE tree_id = ?1",
     )?;
-    let mut rows = checkpoints.query([tree_id])?;
+    let mut rows = checkpoints.query([tree])?;
     while let Some(row) = rows.next()? {
         let ns: String = row.get(0)?;
         let versions = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
@@ -36,7 +35,7 @@ pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Err
          WHERE tree_id = ?1",
     )?;
     let all: Vec<(Key, Option<String>)> = blobs
-        .query_map([tree_id], |row| {
+        .query_map([tree], |row| {
             Ok(((row.get(0)?, row.get(1)?, row.get(2)?), row.get(3)?))
         })?
         .collect::<Result<_, _>>()?;
@@ -59,7 +58,7 @@ pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Err
     )?;
     for (key, _) in &all {
         if !live.contains(key) {
-            delete.execute(params![tree_id, key.0, key.1, key.2])?;
+            delete.execute(params![tree, key.0, key.1, key.2])?;
         }
     }
     Ok(())
@@ -76,7 +75,7 @@ fn named_by_results(db: &Connection, tree: TreeId) -> Result<Vec<Key>, Error> {
               SELECT checkpoint_ns, parent_checkpoint_id, branch_id, depth FROM checkpoints \
                WHERE tree_id = ?1 AND parent_checkpoint_id IS NOT NULL)",
     )?;
-    let mut rows = orphans.query([tree.0.as_bytes()])?;
+    let mut rows = orphans.query([tree])?;
     let mut named = Vec::new();
     while let Some(row) = rows.next()? {
         let ns: String = row.get(0)?;
@@ -102,10 +101,9 @@ pub(in super::super) fn forget_results(
             "SELECT task_id, type, writes FROM checkpoint_writes WHERE tree_id = ?1 \
              AND checkpoint_ns = '' AND checkpoint_id = ?2 AND branch_id = ?3 AND idx = 0",
         )?
-        .query_map(
-            params![tree.0.as_bytes(), at.0.as_bytes(), branch.0.as_bytes()],
-            |row| Ok((id(row, 0)?, row.get(1)?, row.get(2)?)),
-        )?
+        .query_map(params![tree, at, branch], |row| {
+            Ok((id(row, 0)?, row.get(1)?, row.get(2)?))
+        })?
         .collect::<Result<_, _>>()?;
     let mut delete = db.prepare_cached(
         "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND checkpoint_ns = '' \
@@ -113,12 +111,7 @@ pub(in super::super) fn forget_results(
     )?;
     for (task, tag, bytes) in results {
         if !frame::references(&tag, &bytes).is_empty() {
-            delete.execute(params![
-                tree.0.as_bytes(),
-                at.0.as_bytes(),
-                branch.0.as_bytes(),
-                task.0.as_bytes()
-            ])?;
+            delete.execute(params![tree, at, branch, task])?;
         }
     }
     Ok(())

@@ -38,16 +38,11 @@ pub(in super::super) fn copy_thread(
     insert_thread(db, from, new, now)?;
     let to = TreeId::of_root(new.id);
     for sql in ROWS {
-        db.prepare_cached(sql)?.execute(params![
-            tree.0.as_bytes(),
-            from.0.as_bytes(),
-            to.0.as_bytes(),
-            now.0
-        ])?;
+        db.prepare_cached(sql)?
+            .execute(params![tree, from, to, now.0])?;
     }
     named_by_results(db, to)?;
-    db.prepare_cached(BLOBS)?
-        .execute(params![tree.0.as_bytes(), to.0.as_bytes()])?;
+    db.prepare_cached(BLOBS)?.execute(params![tree, to])?;
     for sql in [
         "DELETE FROM temp.copy_seen",
         "DELETE FROM temp.copy_owners",
@@ -89,8 +84,7 @@ fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize, Err
          UNION SELECT c.branch_id FROM temp.copy_seen s CROSS JOIN checkpoints c \
            ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = s.id",
     ] {
-        db.prepare_cached(sql)?
-            .execute(params![tree.0.as_bytes(), thread.0.as_bytes()])?;
+        db.prepare_cached(sql)?.execute(params![tree, thread])?;
     }
     let count: i64 = db
         .prepare_cached("SELECT count(*) FROM temp.copy_seen")?
@@ -106,18 +100,13 @@ fn insert_thread(
 ) -> Result<(), Error> {
     let to = TreeId::of_root(new.id);
     db.prepare_cached("INSERT INTO trees (tree_id, owner, created_at) VALUES (?1, ?2, ?3)")?
-        .execute(params![to.0.as_bytes(), new.owner, now.0])?;
+        .execute(params![to, new.owner, now.0])?;
     db.prepare_cached(
         "INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, config, created_at, \
          updated_at, owner) SELECT ?1, ?1, active_branch_id, metadata, config, ?3, ?3, ?4 \
            FROM threads WHERE thread_id = ?2",
     )?
-    .execute(params![
-        new.id.0.as_bytes(),
-        from.0.as_bytes(),
-        now.0,
-        new.owner
-    ])?;
+    .execute(params![new.id, from, now.0, new.owner])?;
     Ok(())
 }
 
@@ -202,7 +191,7 @@ fn named_by_results(db: &Connection, tree: TreeId) -> Result<(), Error> {
     )?;
     let mut insert =
         db.prepare_cached("INSERT OR IGNORE INTO temp.copy_values VALUES (?1, ?2, ?3)")?;
-    let mut rows = results.query([tree.0.as_bytes()])?;
+    let mut rows = results.query([tree])?;
     while let Some(row) = rows.next()? {
         let ns: String = row.get(0)?;
         let tag = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;

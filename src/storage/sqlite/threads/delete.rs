@@ -5,7 +5,8 @@ use rusqlite::{Connection, named_params, params};
 use super::{blobs::collect, event_facts, rows::tree_of};
 use crate::{
     checkpoint::Error,
-    id::{ThreadId, TreeId},
+    id::{CheckpointId, ThreadId, TreeId},
+    storage::sqlite::columns,
     time::Timestamp,
 };
 
@@ -33,7 +34,7 @@ pub(in super::super) fn thread(
             "SELECT 1 FROM threads WHERE tree_id = ?1 AND thread_id <> ?2 \
              AND deleted_at IS NULL",
         )?
-        .exists(params![tree.0.as_bytes(), thread.0.as_bytes()])?;
+        .exists(params![tree, thread])?;
     if !has_relatives {
         return whole_tree(db, tree, trace);
     }
@@ -57,7 +58,7 @@ pub(in super::super) fn all(db: &Connection, tree: TreeId) -> Result<Vec<ThreadI
             "SELECT thread_id FROM threads WHERE tree_id = ?1 AND deleted_at IS NULL \
              ORDER BY created_at, thread_id",
         )?
-        .query_map([tree.0.as_bytes()], |row| super::super::columns::id(row, 0))?
+        .query_map([tree], |row| columns::id(row, 0))?
         .collect::<Result<_, _>>()?;
     whole_tree(db, tree, true)?;
     Ok(living)
@@ -67,7 +68,7 @@ pub(in super::super) fn all(db: &Connection, tree: TreeId) -> Result<Vec<ThreadI
 fn open_purge(db: &Connection, tree: TreeId) -> Result<bool, Error> {
     let has_events = db
         .prepare_cached("SELECT 1 FROM events WHERE tree_id = ?1")?
-        .exists([tree.0.as_bytes()])?;
+        .exists([tree])?;
     if has_events {
         db.prepare_cached("UPDATE purge_switch SET open = 1")?
             .execute([])?;
@@ -86,7 +87,6 @@ fn close_purge(db: &Connection, open: bool) -> Result<(), Error> {
 /// Deletes what is derived from one thread of a tree, or from all of them, while their rows are
 /// there.
 fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Result<(), Error> {
-    let thread = thread.as_ref().map(|thread| thread.0.as_bytes());
     for sql in [
         "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads \
          WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2))",
@@ -96,8 +96,7 @@ fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Re
         "DELETE FROM search WHERE tree_id = ?1 AND thread_id IN ( \
            SELECT t.thread_id FROM threads t WHERE t.tree_id = ?1 AND (?2 IS NULL OR t.thread_id = ?2))",
     ] {
-        db.prepare_cached(sql)?
-            .execute(params![tree.0.as_bytes(), thread])?;
+        db.prepare_cached(sql)?.execute(params![tree, thread])?;
     }
     Ok(())
 }
@@ -120,12 +119,12 @@ fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
         "DELETE FROM tree_members WHERE tree_id = ?1",
         "DELETE FROM trees WHERE tree_id = ?1",
     ] {
-        db.prepare_cached(sql)?.execute([tree.0.as_bytes()])?;
+        db.prepare_cached(sql)?.execute([tree])?;
     }
     close_purge(db, has_events)?;
     if !trace {
         db.prepare_cached("DELETE FROM threads WHERE tree_id = ?1")?
-            .execute([tree.0.as_bytes()])?;
+            .execute([tree])?;
         return Ok(());
     }
     // Nothing refers to these tombstones, nor they to anything: their ids can be used again.
@@ -137,7 +136,7 @@ fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
          last_event_number = 0, metadata = '{}', config = '{}', \
          deleted_at = coalesce(deleted_at, ?2) WHERE tree_id = ?1",
     )?
-    .execute(params![tree.0.as_bytes(), now.0])?;
+    .execute(params![tree, now.0])?;
     forget(db, now)
 }
 
@@ -172,19 +171,17 @@ const UNREACHABLE: &str = "WITH RECURSIVE keep (checkpoint_id, parent_checkpoint
 /// The thread becomes a tombstone while others need its rows; what they inherit is exactly the
 /// path of their fork base.
 fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Error> {
-    let id = tree.0.as_bytes();
     forget_derived(db, tree, Some(thread))?;
     for sql in DELETE_OWN_ROWS {
-        db.prepare_cached(sql)?
-            .execute(params![id, thread.0.as_bytes()])?;
+        db.prepare_cached(sql)?.execute(params![tree, thread])?;
     }
     let now = Timestamp::now();
     db.prepare_cached(
         "UPDATE threads SET deleted_at = ?1, metadata = '{}', config = '{}', \
          active_branch_id = NULL WHERE thread_id = ?2",
     )?
-    .execute(params![now.0, thread.0.as_bytes()])?;
-    let unreachable = ids(db, UNREACHABLE, named_params! { ":tree": id })?;
+    .execute(params![now.0, thread])?;
+    let unreachable = ids(db, UNREACHABLE, named_params! { ":tree": tree })?;
     // Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it
     // lives.
     db.prepare_cached(
@@ -199,13 +196,13 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Er
            AND event_number > (SELECT coalesce(max(n.number), 0) FROM needed n \
                                 WHERE n.parent = events.thread_id)",
     )?
-    .execute([id])?;
+    .execute([tree])?;
     db.prepare_cached(
         "DELETE FROM event_facts WHERE tree_id = ?1 AND NOT EXISTS (SELECT 1 FROM events e \
            WHERE e.tree_id = ?1 AND e.thread_id = event_facts.thread_id \
              AND e.event_number = event_facts.event_number)",
     )?
-    .execute([id])?;
+    .execute([tree])?;
     event_facts::store(db, tree, &unreachable, true)?;
     remove(db, tree, &unreachable, true)?;
     collect(db, tree)?;
@@ -230,10 +227,8 @@ pub(in super::super) fn ids(
     db: &Connection,
     sql: &'static str,
     params: &[(&str, &dyn rusqlite::ToSql)],
-) -> Result<Vec<[u8; 16]>, Error> {
-    let mut statement = db.prepare_cached(sql)?;
-    let rows = statement.query_map(params, |row| row.get(0))?;
-    rows.map(|row| row.map_err(Error::from)).collect()
+) -> Result<Vec<CheckpointId>, Error> {
+    columns::all(db, sql, params, |row| columns::id(row, 0))
 }
 
 const REMOVE: [&str; 4] = [
@@ -263,17 +258,16 @@ const REMOVE_MESSAGES: &str = "WITH RECURSIVE dead (node_id) AS ( \
 pub(in super::super) fn remove(
     db: &Connection,
     tree: TreeId,
-    unreachable: &[[u8; 16]],
+    unreachable: &[CheckpointId],
     messages: bool,
 ) -> Result<(), Error> {
     for checkpoint in unreachable {
         for sql in REMOVE {
-            db.prepare_cached(sql)?
-                .execute(params![tree.0.as_bytes(), checkpoint])?;
+            db.prepare_cached(sql)?.execute(params![tree, checkpoint])?;
         }
         if messages {
             db.prepare_cached(REMOVE_MESSAGES)?
-                .execute(params![tree.0.as_bytes(), checkpoint])?;
+                .execute(params![tree, checkpoint])?;
         }
     }
     Ok(())

@@ -5,10 +5,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::super::columns::{id_if, map_text};
+use super::super::columns::{id, id_if, map_text};
 use crate::{
     checkpoint::Error,
-    id::TreeId,
+    id::{CheckpointId, ThreadId, TreeId},
     tree::event::{self, codes::event_code},
     value::{Map, Value},
 };
@@ -18,13 +18,13 @@ use crate::{
 pub(in super::super) fn store(
     db: &Connection,
     tree: TreeId,
-    checkpoints: &[[u8; 16]],
+    checkpoints: &[CheckpointId],
     messages: bool,
 ) -> Result<(), Error> {
     if checkpoints.is_empty() {
         return Ok(());
     }
-    let changing: HashSet<&[u8; 16]> = checkpoints.iter().collect();
+    let changing: HashSet<&CheckpointId> = checkpoints.iter().collect();
     let mut select = db.prepare_cached(concat!(
         "SELECT thread_id, event_number, kind, checkpoint_id, message_id FROM events \
          WHERE tree_id = ?1 AND kind IN (",
@@ -37,20 +37,20 @@ pub(in super::super) fn store(
         "INSERT OR IGNORE INTO event_facts (tree_id, thread_id, event_number, facts) \
          VALUES (?1, ?2, ?3, ?4)",
     )?;
-    let mut rows = select.query([tree.0.as_bytes()])?;
+    let mut rows = select.query([tree])?;
     while let Some(row) = rows.next()? {
-        let checkpoint: [u8; 16] = row.get(3)?;
+        let checkpoint = id(row, 3)?;
         if !changing.contains(&checkpoint) {
             continue;
         }
         let facts = match (row.get::<_, i16>(2)?, messages) {
-            (event_code!(CHECKPOINT_CREATED), _) => of_checkpoint(db, tree, &checkpoint)?,
-            (_, true) => of_response(db, tree, &checkpoint, row.get(4)?)?,
+            (event_code!(CHECKPOINT_CREATED), _) => of_checkpoint(db, tree, checkpoint)?,
+            (_, true) => of_response(db, tree, checkpoint, row.get(4)?)?,
             (_, false) => None,
         };
         if let Some(facts) = facts {
-            let (thread, number) = (row.get::<_, [u8; 16]>(0)?, row.get::<_, i64>(1)?);
-            insert.execute(params![tree.0.as_bytes(), thread, number, map_text(&facts)])?;
+            let (thread, number) = (id::<ThreadId>(row, 0)?, row.get::<_, i64>(1)?);
+            insert.execute(params![tree, thread, number, map_text(&facts)])?;
         }
     }
     Ok(())
@@ -78,9 +78,8 @@ const POINT: &str = "SELECT parent_checkpoint_id, source, step FROM checkpoints 
 fn of_checkpoint(
     db: &Connection,
     tree: TreeId,
-    checkpoint: &[u8; 16],
+    checkpoint: CheckpointId,
 ) -> Result<Option<Map>, Error> {
-    let tree = tree.0.as_bytes();
     let added: Vec<(Arc<str>, Option<Arc<str>>)> = db
         .prepare_cached(ADDED)?
         .query_map(params![tree, checkpoint], |row| {
@@ -117,14 +116,12 @@ const USER_MESSAGE: &str = "WITH RECURSIVE up AS (\
 fn of_response(
     db: &Connection,
     tree: TreeId,
-    checkpoint: &[u8; 16],
+    checkpoint: CheckpointId,
     message: Option<String>,
 ) -> Result<Option<Map>, Error> {
     let reply_to: Option<Arc<str>> = db
         .prepare_cached(USER_MESSAGE)?
-        .query_row(params![tree.0.as_bytes(), checkpoint, message], |row| {
-            row.get(0)
-        })
+        .query_row(params![tree, checkpoint, message], |row| row.get(0))
         .optional()?;
     Ok(reply_to.map(|id| Map::from([("reply_to", Value::Str(id))])))
 }

@@ -42,7 +42,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<(Expiry, bool)> {
 pub(in super::super) fn expiry(db: &Connection, thread: ThreadId) -> Result<Option<Expiry>, Error> {
     let found = db
         .prepare_cached(EXPIRY)?
-        .query_row([thread.0.as_bytes()], read)
+        .query_row([thread], read)
         .optional()?;
     Ok(found.map(|(expiry, _)| expiry))
 }
@@ -60,7 +60,7 @@ pub(in super::super) fn take_expired(
         .collect::<Result<_, _>>()?;
     for (_, thread) in &found {
         db.prepare_cached(NEXT_CHECK)?
-            .execute(params![thread.0.as_bytes(), now + TAKEN])?;
+            .execute(params![thread, now + TAKEN])?;
     }
     Ok(found)
 }
@@ -70,7 +70,7 @@ pub(in super::super) fn set_ttl(db: &Connection, thread: ThreadId, ttl: Ttl) -> 
     let at = Timestamp::now().0 + ttl.micros();
     let strategy = ttl.strategy.as_str();
     db.prepare_cached(SET)?
-        .execute(params![thread.0.as_bytes(), ttl.minutes, strategy, at])?;
+        .execute(params![thread, ttl.minutes, strategy, at])?;
     Ok(())
 }
 
@@ -82,13 +82,13 @@ pub(in super::super) fn expired(
 ) -> Result<Option<TtlStrategy>, Error> {
     let found = db
         .prepare_cached(EXPIRY)?
-        .query_row([thread.0.as_bytes()], read)
+        .query_row([thread], read)
         .optional()?;
     let Some((expiry, is_open)) = found else {
         return Ok(None);
     };
     let check = expiry.check(Timestamp::now(), is_open);
     db.prepare_cached(NEXT_CHECK)?
-        .execute(params![thread.0.as_bytes(), check.next.0])?;
+        .execute(params![thread, check.next.0])?;
     Ok(check.expired)
 }

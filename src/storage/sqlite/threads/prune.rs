@@ -34,26 +34,21 @@ pub(in super::super) fn within(
 ) -> Result<usize, Error> {
     let plan = plan(&rows(db, tree, thread)?, &inner(db, tree, thread)?);
     let moved = plan.reparented.iter().map(|(child, _)| child);
-    let changing: Vec<_> = plan.removed.iter().chain(moved).collect();
-    let changing: Vec<_> = changing.into_iter().map(|id| *id.0.as_bytes()).collect();
+    let changing: Vec<_> = plan.removed.iter().chain(moved).copied().collect();
     event_facts::store(db, tree, &changing, false)?;
     let mut follow = db.prepare_cached(
         "UPDATE checkpoints SET parent_checkpoint_id = ?3 WHERE tree_id = ?1 \
          AND checkpoint_ns = '' AND checkpoint_id = ?2",
     )?;
     for (child, parent) in &plan.reparented {
-        follow.execute(params![
-            tree.0.as_bytes(),
-            child.0.as_bytes(),
-            parent.as_ref().map(|id| id.0.as_bytes())
-        ])?;
+        follow.execute(params![tree, child, parent])?;
     }
-    let removed: Vec<_> = plan.removed.iter().map(|id| *id.0.as_bytes()).collect();
+    let removed = plan.removed;
     if !removed.is_empty() {
         remove(db, tree, &removed, false)?;
         collect(db, tree)?;
         db.prepare_cached(DROP_LOGS)?
-            .execute(params![tree.0.as_bytes(), thread.0.as_bytes()])?;
+            .execute(params![tree, thread])?;
     }
     Ok(removed.len())
 }
@@ -87,7 +82,7 @@ pub(super) const ROWS: &str = "WITH kept (id) AS ( \
 fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<PruneCandidate>, Error> {
     let rows = db
         .prepare_cached(ROWS)?
-        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
+        .query_map(params![tree, thread], |row| {
             Ok(PruneCandidate {
                 id: id(row, 0)?,
                 parent: id_if(row, 1)?,
@@ -108,7 +103,7 @@ pub(super) const INNER: &str = "SELECT DISTINCT root_checkpoint_id, checkpoint_n
 fn inner(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<SubgraphState>, Error> {
     let rows = db
         .prepare_cached(INNER)?
-        .query_map(params![tree.0.as_bytes(), thread.0.as_bytes()], |row| {
+        .query_map(params![tree, thread], |row| {
             Ok(SubgraphState {
                 root: id::<CheckpointId>(row, 0)?,
                 ns: row.get(1)?,

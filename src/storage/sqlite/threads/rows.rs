@@ -14,7 +14,7 @@ use crate::{
 pub(super) fn tree_of(db: &Connection, thread: ThreadId) -> Result<Option<TreeId>, Error> {
     Ok(db
         .prepare_cached("SELECT tree_id FROM threads WHERE thread_id = ?1 AND deleted_at IS NULL")?
-        .query_row([thread.0.as_bytes()], |row| id(row, 0))
+        .query_row([thread], |row| id(row, 0))
         .optional()?)
 }
 
@@ -32,7 +32,7 @@ pub(super) const THREAD: &str = "SELECT t.thread_id, t.tree_id, t.metadata, t.co
 pub(in super::super) fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
     Ok(db
         .prepare_cached(THREAD)?
-        .query_row([thread.0.as_bytes()], read_thread)
+        .query_row([thread], read_thread)
         .optional()?)
 }
 

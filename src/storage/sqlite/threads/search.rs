@@ -1,6 +1,7 @@
 //! Searching and counting the threads that are not deleted.
 
 use rusqlite::{Connection, Row, params};
+use uuid::Uuid;
 
 use super::{
     super::columns::{all, id, json_map},
@@ -8,6 +9,7 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
+    id::ThreadId,
     tree::{
         Thread,
         search::{FEW, SortBy, ThreadFilter, ThreadPage},
@@ -348,10 +350,10 @@ fn each(
     let mode = filter.mode.as_str();
     let mut rows = if page.is_in_order() {
         let (at, id) = match &page.after {
-            Some(after) => (after.at.0, *after.id.0.as_bytes()),
+            Some(after) => (after.at.0, after.id),
             // Before the first of any order.
-            None if page.ascending => (i64::MIN, [0; 16]),
-            None => (i64::MAX, [255; 16]),
+            None if page.ascending => (i64::MIN, ThreadId(Uuid::nil())),
+            None => (i64::MAX, ThreadId(Uuid::max())),
         };
         statement.query(params![principal, status, mode, at, id])?
     } else {

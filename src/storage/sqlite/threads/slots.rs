@@ -25,22 +25,16 @@ pub(in super::super) fn slot(
               AND b.branch_id = coalesce(?2, t.active_branch_id) \
              WHERE t.thread_id = ?1 AND t.deleted_at IS NULL",
         )?
-        .query_row(
-            params![
-                thread.0.as_bytes(),
-                branch.as_ref().map(|id| id.0.as_bytes())
-            ],
-            |row| {
-                Ok(Slot {
-                    tree: id(row, 0)?,
-                    thread,
-                    branch: id(row, 1)?,
-                    epoch: row.get(2)?,
-                    head: id_if(row, 3)?,
-                    head_depth: row.get(4)?,
-                })
-            },
-        )
+        .query_row(params![thread, branch], |row| {
+            Ok(Slot {
+                tree: id(row, 0)?,
+                thread,
+                branch: id(row, 1)?,
+                epoch: row.get(2)?,
+                head: id_if(row, 3)?,
+                head_depth: row.get(4)?,
+            })
+        })
         .optional()?)
 }
 
@@ -55,9 +49,7 @@ pub(in super::super) fn raise_epoch(
             "UPDATE branches SET writer_epoch = writer_epoch + 1 \
              WHERE tree_id = ?1 AND branch_id = ?2 RETURNING writer_epoch",
         )?
-        .query_row(params![tree.0.as_bytes(), branch.0.as_bytes()], |row| {
-            row.get(0)
-        })?)
+        .query_row(params![tree, branch], |row| row.get(0))?)
 }
 
 /// Whether a slot still has its branch's head.
@@ -66,14 +58,7 @@ pub(super) fn is_head(db: &Connection, slot: &Slot) -> Result<bool, Error> {
         .prepare_cached(
             "SELECT head_checkpoint_id IS ?3 FROM branches WHERE tree_id = ?1 AND branch_id = ?2",
         )?
-        .query_row(
-            params![
-                slot.tree.0.as_bytes(),
-                slot.branch.0.as_bytes(),
-                slot.head.as_ref().map(|head| head.0.as_bytes()),
-            ],
-            |row| row.get(0),
-        )
+        .query_row(params![slot.tree, slot.branch, slot.head], |row| row.get(0))
         .optional()?
         .unwrap_or(false))
 }
@@ -95,8 +80,8 @@ pub(in super::super) fn record_outcome(
             outcome.as_str(),
             error.map(Value::to_json),
             now.0,
-            slot.tree.0.as_bytes(),
-            slot.branch.0.as_bytes(),
+            slot.tree,
+            slot.branch,
             slot.epoch,
         ])?;
     if changed == 1 {

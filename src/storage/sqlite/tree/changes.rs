@@ -22,15 +22,15 @@ pub(super) fn insert_branch(db: &Connection, new: &InsertBranch) -> Result<(), E
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10)",
     )?
     .execute(params![
-        new.tree.0.as_bytes(),
-        new.id.0.as_bytes(),
-        new.thread.0.as_bytes(),
+        new.tree,
+        new.id,
+        new.thread,
         new.name,
-        new.head.as_ref().map(|id| id.0.as_bytes()),
+        new.head,
         new.head_depth,
         new.outcome.as_str(),
         new.origin,
-        new.source.as_ref().map(|id| id.0.as_bytes()),
+        new.source,
         Timestamp::now().0,
     ])?;
     Ok(())
@@ -48,11 +48,8 @@ pub(super) fn copy_writes(
 ) -> Result<(), Error> {
     let creation = branches::creation_id(db, tree, base, from)?;
     branches::copy_writes(db, tree, base, from, to)?;
-    db.prepare_cached(SET_CREATION)?.execute(params![
-        tree.0.as_bytes(),
-        to.0.as_bytes(),
-        creation.0.as_bytes()
-    ])?;
+    db.prepare_cached(SET_CREATION)?
+        .execute(params![tree, to, creation])?;
     Ok(())
 }
 
@@ -65,20 +62,15 @@ pub(super) fn rename_branch(
     branch: BranchId,
     name: &str,
 ) -> Result<(), Error> {
-    db.prepare_cached(RENAME)?.execute(params![
-        tree.0.as_bytes(),
-        branch.0.as_bytes(),
-        name,
-        Timestamp::now().0
-    ])?;
+    db.prepare_cached(RENAME)?
+        .execute(params![tree, branch, name, Timestamp::now().0])?;
     Ok(())
 }
 
 pub(super) const DELETE: &str = "DELETE FROM branches WHERE tree_id = ?1 AND branch_id = ?2";
 
 pub(super) fn delete_branch(db: &Connection, tree: TreeId, branch: BranchId) -> Result<(), Error> {
-    db.prepare_cached(DELETE)?
-        .execute(params![tree.0.as_bytes(), branch.0.as_bytes()])?;
+    db.prepare_cached(DELETE)?.execute(params![tree, branch])?;
     Ok(())
 }
 
@@ -86,11 +78,8 @@ pub(super) const ACTIVATE: &str =
     "UPDATE threads SET active_branch_id = ?2, updated_at = ?3 WHERE thread_id = ?1";
 
 pub(super) fn activate(db: &Connection, thread: ThreadId, branch: BranchId) -> Result<(), Error> {
-    db.prepare_cached(ACTIVATE)?.execute(params![
-        thread.0.as_bytes(),
-        branch.0.as_bytes(),
-        Timestamp::now().0
-    ])?;
+    db.prepare_cached(ACTIVATE)?
+        .execute(params![thread, branch, Timestamp::now().0])?;
     Ok(())
 }
 
@@ -104,10 +93,10 @@ pub(super) fn put_tag(
     tag: &Tag,
 ) -> Result<bool, Error> {
     let moved = db.prepare_cached(MOVE_TAG)?.execute(params![
-        tree.0.as_bytes(),
-        thread.0.as_bytes(),
+        tree,
+        thread,
         tag.name,
-        tag.checkpoint.0.as_bytes(),
+        tag.checkpoint,
         tag.depth,
         tag.message_id,
         tag.updated_at.0,
@@ -120,10 +109,10 @@ pub(super) fn put_tag(
          created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
     .execute(params![
-        tree.0.as_bytes(),
-        thread.0.as_bytes(),
+        tree,
+        thread,
         tag.name,
-        tag.checkpoint.0.as_bytes(),
+        tag.checkpoint,
         tag.depth,
         tag.message_id,
         tag.created_at.0,
@@ -141,11 +130,9 @@ pub(super) fn delete_tag(
     thread: ThreadId,
     name: &str,
 ) -> Result<bool, Error> {
-    let deleted = db.prepare_cached(DELETE_TAG)?.execute(params![
-        tree.0.as_bytes(),
-        thread.0.as_bytes(),
-        name
-    ])?;
+    let deleted = db
+        .prepare_cached(DELETE_TAG)?
+        .execute(params![tree, thread, name])?;
     Ok(deleted > 0)
 }
 
@@ -160,7 +147,7 @@ pub(super) fn pin_runs(db: &Connection, runs: &[RunId], branch: BranchId) -> Res
     let mut pin = db.prepare_cached(PIN_RUN)?;
     let now = Timestamp::now();
     for run in runs {
-        pin.execute(params![run.0.as_bytes(), branch.0.as_bytes(), now.0])?;
+        pin.execute(params![run, branch, now.0])?;
     }
     Ok(())
 }
@@ -174,16 +161,16 @@ pub(super) fn insert_fork(db: &Connection, new: &InsertFork) -> Result<(), Error
            FROM trees o WHERE o.tree_id = ?2",
     )?
     .execute(params![
-        new.id.0.as_bytes(),
-        new.tree.0.as_bytes(),
-        new.parent.0.as_bytes(),
-        new.checkpoint.as_ref().map(|id| id.0.as_bytes()),
+        new.id,
+        new.tree,
+        new.parent,
+        new.checkpoint,
         new.depth,
         new.anchor,
         new.position.map(Position::as_str),
         new.event_number,
         new.level,
-        new.active_branch.0.as_bytes(),
+        new.active_branch,
         map_text(&new.metadata),
         Timestamp::now().0,
     ])?;
@@ -204,18 +191,14 @@ pub(super) fn set_outcome(
     outcome: Outcome,
 ) -> Result<(), Error> {
     let now = Timestamp::now();
-    db.prepare_cached(SET_OUTCOME)?.execute(params![
-        tree.0.as_bytes(),
-        branch.0.as_bytes(),
-        outcome.as_str(),
-        now.0
-    ])?;
+    db.prepare_cached(SET_OUTCOME)?
+        .execute(params![tree, branch, outcome.as_str(), now.0])?;
     // No state is newer than its thread.
     db.prepare_cached(
         "UPDATE threads SET updated_at = max(updated_at, ?3) WHERE thread_id = ( \
          SELECT thread_id FROM branches WHERE tree_id = ?1 AND branch_id = ?2)",
     )?
-    .execute(params![tree.0.as_bytes(), branch.0.as_bytes(), now.0])?;
+    .execute(params![tree, branch, now.0])?;
     Ok(())
 }
 
@@ -229,8 +212,7 @@ pub(super) fn append(
 ) -> Result<i64, Error> {
     let now = Timestamp::now();
     if !new.is_empty() {
-        db.prepare_cached(TOUCH)?
-            .execute(params![thread.0.as_bytes(), now.0])?;
+        db.prepare_cached(TOUCH)?.execute(params![thread, now.0])?;
     }
     events::append(db, tree, thread, new, now)
 }

@@ -32,12 +32,7 @@ pub(super) fn relatives(
     all(
         db,
         RELATIVES,
-        params![
-            tree.0.as_bytes(),
-            after.created_at.0,
-            after.thread.0.as_bytes(),
-            bounded(limit)
-        ],
+        params![tree, after.created_at.0, after.thread, bounded(limit)],
         |row| {
             Ok(Relative {
                 row: read_thread(row)?,
@@ -64,7 +59,7 @@ pub(super) fn forks(
     all(
         db,
         FORKS,
-        params![tree.0.as_bytes(), thread.0.as_bytes(), bounded(limit)],
+        params![tree, thread, bounded(limit)],
         read_thread,
     )
 }
@@ -82,7 +77,7 @@ pub(super) fn ends(
 ) -> Result<Vec<BranchEnd>, Error> {
     let mut ends: Vec<(i64, BranchEnd)> = vec![];
     for thread in threads {
-        let params = params![tree.0.as_bytes(), thread.0.as_bytes()];
+        let params = params![tree, thread];
         ends.extend(all(db, ENDS, params, |row| {
             let end = BranchEnd {
                 thread: id(row, 0)?,
@@ -126,7 +121,7 @@ pub(super) fn paths_to(
             && found.len() < limit
             && known.insert(at)
         {
-            let params = params![tree.0.as_bytes(), at.0.as_bytes()];
+            let params = params![tree, at];
             let node = one(db, STEP, params, |row| {
                 Ok(PathNode {
                     id: at,

@@ -45,12 +45,7 @@ pub(super) fn node(
     tree: TreeId,
     node: NodeId,
 ) -> Result<Option<MessageNode>, Error> {
-    one(
-        db,
-        NODE,
-        params![tree.0.as_bytes(), node.0.as_bytes()],
-        read_node,
-    )
+    one(db, NODE, params![tree, node], read_node)
 }
 
 pub(super) const OF_MESSAGE: &str = concat!(
@@ -71,7 +66,7 @@ pub(super) fn nodes_of(
     let mut statement = db.prepare_cached(OF_MESSAGE)?;
     let mut nodes: Vec<MessageNode> = Vec::new();
     for message in ids {
-        for node in statement.query_map(params![tree.0.as_bytes(), message], read_node)? {
+        for node in statement.query_map(params![tree, message], read_node)? {
             nodes.push(node?);
         }
     }
@@ -96,12 +91,7 @@ pub(super) fn chain(
     start: NodeId,
     limit: usize,
 ) -> Result<Vec<MessageNode>, Error> {
-    all(
-        db,
-        CHAIN,
-        params![tree.0.as_bytes(), start.0.as_bytes(), bounded(limit)],
-        read_node,
-    )
+    all(db, CHAIN, params![tree, start, bounded(limit)], read_node)
 }
 
 pub(super) const CHILDREN: &str = concat!(
@@ -117,12 +107,7 @@ pub(super) fn children(
     tree: TreeId,
     parent: Option<NodeId>,
 ) -> Result<Vec<MessageNode>, Error> {
-    all(
-        db,
-        CHILDREN,
-        params![tree.0.as_bytes(), parent.as_ref().map(|id| id.0.as_bytes())],
-        read_node,
-    )
+    all(db, CHILDREN, params![tree, parent], read_node)
 }
 
 pub(super) const SEGMENT: &str = concat!(
@@ -150,13 +135,7 @@ pub(super) fn segment(
     all(
         db,
         SEGMENT,
-        params![
-            tree.0.as_bytes(),
-            end.0.as_bytes(),
-            after,
-            upto,
-            bounded(usize::MAX)
-        ],
+        params![tree, end, after, upto, bounded(usize::MAX)],
         read_node,
     )
 }

@@ -21,13 +21,12 @@ pub(super) const PATCH: &str =
     "UPDATE threads SET metadata = ?2, updated_at = ?3 WHERE thread_id = ?1";
 
 pub(super) fn patch_thread(db: &Connection, thread: ThreadId, metadata: &Map) -> Result<(), Error> {
-    let id = thread.0.as_bytes();
     let mut merged = db
         .prepare_cached(METADATA)?
-        .query_row([id], |row| json_map(row, 0))?;
+        .query_row([thread], |row| json_map(row, 0))?;
     merged.extend(metadata.clone());
     db.prepare_cached(PATCH)?
-        .execute(params![id, map_text(&merged), Timestamp::now().0])?;
+        .execute(params![thread, map_text(&merged), Timestamp::now().0])?;
     Ok(())
 }
 

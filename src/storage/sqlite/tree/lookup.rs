@@ -38,7 +38,7 @@ pub(super) const THREAD: &str = concat!(
 );
 
 pub(super) fn thread_row(db: &Connection, thread: ThreadId) -> Result<Option<ThreadRow>, Error> {
-    one(db, THREAD, [thread.0.as_bytes()], read_thread)
+    one(db, THREAD, [thread], read_thread)
 }
 
 macro_rules! branches {
@@ -84,12 +84,7 @@ pub(super) fn branches(
     tree: TreeId,
     thread: ThreadId,
 ) -> Result<Vec<Branch>, Error> {
-    all(
-        db,
-        BRANCHES,
-        params![tree.0.as_bytes(), thread.0.as_bytes()],
-        read_branch,
-    )
+    all(db, BRANCHES, params![tree, thread], read_branch)
 }
 
 pub(super) const BRANCH: &str = branches!("WHERE tree_id = ?1 AND branch_id = ?2");
@@ -99,12 +94,7 @@ pub(super) fn branch(
     tree: TreeId,
     branch: BranchId,
 ) -> Result<Option<Branch>, Error> {
-    one(
-        db,
-        BRANCH,
-        params![tree.0.as_bytes(), branch.0.as_bytes()],
-        read_branch,
-    )
+    one(db, BRANCH, params![tree, branch], read_branch)
 }
 
 /// A transaction keeps everybody else from writing, so there is nothing to lock.
@@ -140,12 +130,7 @@ fn read_tag(row: &Row<'_>) -> rusqlite::Result<Tag> {
 pub(super) const TAGS: &str = tags!("ORDER BY name");
 
 pub(super) fn tags(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Error> {
-    all(
-        db,
-        TAGS,
-        params![tree.0.as_bytes(), thread.0.as_bytes()],
-        read_tag,
-    )
+    all(db, TAGS, params![tree, thread], read_tag)
 }
 
 pub(super) const TAG: &str = tags!("AND name = ?3");
@@ -156,12 +141,7 @@ pub(super) fn tag(
     thread: ThreadId,
     name: &str,
 ) -> Result<Option<Tag>, Error> {
-    one(
-        db,
-        TAG,
-        params![tree.0.as_bytes(), thread.0.as_bytes(), name],
-        read_tag,
-    )
+    one(db, TAG, params![tree, thread, name], read_tag)
 }
 
 pub(super) const OPEN_RUNS: &str = "SELECT run_id, branch_id, status = 'running' FROM runs \
@@ -173,16 +153,11 @@ pub(super) fn open_runs(
     tree: TreeId,
     thread: ThreadId,
 ) -> Result<Vec<OpenRun>, Error> {
-    all(
-        db,
-        OPEN_RUNS,
-        params![tree.0.as_bytes(), thread.0.as_bytes()],
-        |row| {
-            Ok(OpenRun {
-                id: id(row, 0)?,
-                branch: id_if(row, 1)?,
-                running: row.get(2)?,
-            })
-        },
-    )
+    all(db, OPEN_RUNS, params![tree, thread], |row| {
+        Ok(OpenRun {
+            id: id(row, 0)?,
+            branch: id_if(row, 1)?,
+            running: row.get(2)?,
+        })
+    })
 }

@@ -15,12 +15,12 @@ use crate::{
 pub(super) fn members(db: &Connection, tree: TreeId) -> Result<Members, Error> {
     let owner: Option<String> = db
         .prepare_cached("SELECT owner FROM trees WHERE tree_id = ?1")?
-        .query_row([tree.0.as_bytes()], |row| row.get(0))
+        .query_row([tree], |row| row.get(0))
         .optional()?;
     let mut statement = db.prepare_cached(
         "SELECT principal, level FROM tree_members WHERE tree_id = ?1 ORDER BY principal",
     )?;
-    let rows = statement.query_map([tree.0.as_bytes()], |row| {
+    let rows = statement.query_map([tree], |row| {
         Ok(Member {
             principal: row.get::<_, String>(0)?.into(),
             level: parsed(row, 1)?,
@@ -44,10 +44,10 @@ pub(super) fn put_member(
                 "INSERT INTO tree_members (tree_id, principal, level) VALUES (?1, ?2, ?3) \
                  ON CONFLICT DO UPDATE SET level = excluded.level",
             )?
-            .execute(params![tree.0.as_bytes(), principal, level.as_str()])?,
+            .execute(params![tree, principal, level.as_str()])?,
         None => db
             .prepare_cached("DELETE FROM tree_members WHERE tree_id = ?1 AND principal = ?2")?
-            .execute(params![tree.0.as_bytes(), principal])?,
+            .execute(params![tree, principal])?,
     };
     Ok(())
 }
@@ -60,8 +60,7 @@ const SET_OWNER: [&str; 2] = [
 pub(super) fn set_owner(db: &Connection, tree: TreeId, principal: &str) -> Result<(), Error> {
     // Lists of threads find them by their owner.
     for sql in SET_OWNER {
-        db.prepare_cached(sql)?
-            .execute(params![tree.0.as_bytes(), principal])?;
+        db.prepare_cached(sql)?.execute(params![tree, principal])?;
     }
     Ok(())
 }
@@ -119,7 +118,7 @@ pub(super) fn executed_for(
     tree: TreeId,
     principal: &str,
 ) -> Result<Vec<(ThreadId, RunId)>, Error> {
-    let params = params![tree.0.as_bytes(), principal];
+    let params = params![tree, principal];
     all(db, EXECUTED_FOR, params, |row| {
         Ok((id(row, 0)?, id(row, 1)?))
     })
@@ -138,7 +137,7 @@ pub(crate) fn withdrawn(
     let mut statement = db.prepare_cached(WITHDRAWN)?;
     let mut found = vec![];
     for (at, (thread, principal)) in threads.iter().zip(principals).enumerate() {
-        if statement.exists(params![thread.0.as_bytes(), &**principal])? {
+        if statement.exists(params![thread, &**principal])? {
             found.push(at);
         }
     }

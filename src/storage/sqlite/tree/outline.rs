@@ -31,12 +31,7 @@ pub(super) fn own_points(
     all(
         db,
         OWN_POINTS,
-        params![
-            tree.0.as_bytes(),
-            thread.0.as_bytes(),
-            below,
-            bounded(limit)
-        ],
+        params![tree, thread, below, bounded(limit)],
         read_point,
     )
 }
@@ -69,13 +64,7 @@ pub(super) fn inherited_points(
     all(
         db,
         INHERITED_POINTS,
-        params![
-            tree.0.as_bytes(),
-            base.0.as_bytes(),
-            below,
-            bounded(limit),
-            bounded(usize::MAX)
-        ],
+        params![tree, base, below, bounded(limit), bounded(usize::MAX)],
         read_point,
     )
 }
@@ -98,12 +87,7 @@ pub(super) fn own_nodes(
     all(
         db,
         OWN_NODES,
-        params![
-            tree.0.as_bytes(),
-            thread.0.as_bytes(),
-            after,
-            bounded(limit)
-        ],
+        params![tree, thread, after, bounded(limit)],
         read_node,
     )
 }

@@ -46,12 +46,7 @@ pub(super) fn point(
     tree: TreeId,
     at: CheckpointId,
 ) -> Result<Option<Point>, Error> {
-    one(
-        db,
-        POINT,
-        params![tree.0.as_bytes(), at.0.as_bytes()],
-        read_point,
-    )
+    one(db, POINT, params![tree, at], read_point)
 }
 
 pub(super) const PATH: &str = concat!(
@@ -72,12 +67,7 @@ pub(super) fn path(
     start: CheckpointId,
     limit: usize,
 ) -> Result<Vec<Point>, Error> {
-    all(
-        db,
-        PATH,
-        params![tree.0.as_bytes(), start.0.as_bytes(), bounded(limit)],
-        read_point,
-    )
+    all(db, PATH, params![tree, start, bounded(limit)], read_point)
 }
 
 pub(super) const ON_PATH: &str = "WITH RECURSIVE x (depth) AS (SELECT depth FROM checkpoints \
@@ -98,11 +88,9 @@ pub(super) fn on_path(
     start: CheckpointId,
     ancestor: CheckpointId,
 ) -> Result<bool, Error> {
-    Ok(db.prepare_cached(ON_PATH)?.exists(params![
-        tree.0.as_bytes(),
-        start.0.as_bytes(),
-        ancestor.0.as_bytes()
-    ])?)
+    Ok(db
+        .prepare_cached(ON_PATH)?
+        .exists(params![tree, start, ancestor])?)
 }
 
 pub(super) const FORK_BASE: &str = "SELECT fork_checkpoint_id FROM threads WHERE tree_id = ?1 AND thread_id = ?2 \
@@ -122,10 +110,7 @@ pub(super) fn visible(
     }
     let base: Option<Option<CheckpointId>> = db
         .prepare_cached(FORK_BASE)?
-        .query_row(
-            params![tree.0.as_bytes(), thread.0.as_bytes(), point.depth],
-            |row| id_if(row, 0),
-        )
+        .query_row(params![tree, thread, point.depth], |row| id_if(row, 0))
         .optional()?;
     match base.flatten() {
         Some(base) => on_path(db, tree, base, at),
@@ -146,9 +131,7 @@ pub(super) fn is_interrupted(
     branch: BranchId,
     at: CheckpointId,
 ) -> Result<bool, Error> {
-    Ok(db.prepare_cached(IS_INTERRUPTED)?.exists(params![
-        tree.0.as_bytes(),
-        at.0.as_bytes(),
-        branch.0.as_bytes()
-    ])?)
+    Ok(db
+        .prepare_cached(IS_INTERRUPTED)?
+        .exists(params![tree, at, branch])?)
 }
