@@ -6,7 +6,7 @@ use hyper::{Response, StatusCode};
 
 use super::{
     parse::{
-        address::{self, coded},
+        address::{self},
         fields::Fields,
     },
     server::{Body, Call, Error, body},
@@ -25,147 +25,123 @@ const PENDING: &[(&str, QueuedRuns)] = &[("cancel", QueuedRuns::Cancel), ("keep"
 
 /// `GET /threads/{thread_id}/branches`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let found = call.threads().branches(call.path.thread()?).await?;
-        Ok(body::json(StatusCode::OK, &listed(&found)))
-    }))
-    .await
+    let found = call.threads().branches(call.path.thread()?).await?;
+    Ok(body::json(StatusCode::OK, &listed(&found)))
 }
 
 /// `POST /threads/{thread_id}/branches`
 pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let body = call.json_or_nothing().await?;
-        let fields = Fields::of(&body)?;
-        let activate = fields.flag("activate")?.unwrap_or(false);
-        let leave = leave(&fields, QueuedRuns::Float)?;
-        let new = NewBranch {
-            from: BranchStart::Address(address::of_body(&fields)?.address(false)?),
-            name: wanted_name(&fields)?,
-            origin: "checkpoint",
-            activate: activate.then_some(leave),
-        };
-        let made = call.threads().make_branch(call.path.thread()?, new).await?;
-        let mut map = made_map(&made);
-        if !made.cancelled.is_empty() {
-            map.insert("cancelled_runs", cancelled(&made));
-        }
-        Ok(body::json(StatusCode::CREATED, &Value::map(map)))
-    }))
-    .await
+    let body = call.json_or_nothing().await?;
+    let fields = Fields::of(&body)?;
+    let activate = fields.flag("activate")?.unwrap_or(false);
+    let leave = leave(&fields, QueuedRuns::Float)?;
+    let new = NewBranch {
+        from: BranchStart::Address(address::of_body(&fields)?.address(false)?),
+        name: wanted_name(&fields)?,
+        origin: "checkpoint",
+        activate: activate.then_some(leave),
+    };
+    let made = call.threads().make_branch(call.path.thread()?, new).await?;
+    let mut map = made_map(&made);
+    if !made.cancelled.is_empty() {
+        map.insert("cancelled_runs", cancelled(&made));
+    }
+    Ok(body::json(StatusCode::CREATED, &Value::map(map)))
 }
 
 /// `POST /threads/{thread_id}/rewind`
 pub(super) async fn rewind(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let body = call.json_or_nothing().await?;
-        let fields = Fields::of(&body)?;
-        let address = address::of_body(&fields)?;
-        if address.is_empty() {
-            return Err(Error::invalid(
-                "Say where to go back to: message_id, checkpoint_id, event_number, branch or tag",
-            ));
-        }
-        let new = NewBranch {
-            from: BranchStart::Address(address.address(false)?),
-            name: wanted_name(&fields)?,
-            origin: "rewind",
-            activate: Some(leave(&fields, QueuedRuns::Cancel)?),
-        };
-        let made = call.threads().make_branch(call.path.thread()?, new).await?;
-        let mut map = made_map(&made);
-        map.insert("cancelled_runs", cancelled(&made));
-        if let Some(text) = &made.prefill {
-            map.insert("prefill", text.clone());
-        }
-        Ok(body::json(StatusCode::CREATED, &Value::map(map)))
-    }))
-    .await
+    let body = call.json_or_nothing().await?;
+    let fields = Fields::of(&body)?;
+    let address = address::of_body(&fields)?;
+    if address.is_empty() {
+        return Err(Error::invalid(
+            "Say where to go back to: message_id, checkpoint_id, event_number, branch or tag",
+        ));
+    }
+    let new = NewBranch {
+        from: BranchStart::Address(address.address(false)?),
+        name: wanted_name(&fields)?,
+        origin: "rewind",
+        activate: Some(leave(&fields, QueuedRuns::Cancel)?),
+    };
+    let made = call.threads().make_branch(call.path.thread()?, new).await?;
+    let mut map = made_map(&made);
+    map.insert("cancelled_runs", cancelled(&made));
+    if let Some(text) = &made.prefill {
+        map.insert("prefill", text.clone());
+    }
+    Ok(body::json(StatusCode::CREATED, &Value::map(map)))
 }
 
 /// `POST /threads/{thread_id}/btw`
 pub(super) async fn btw(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let body = call.json_or_nothing().await?;
-        let fields = Fields::of(&body)?;
-        let address = address::of_body(&fields)?.address(false)?;
-        let new = NewBranch {
-            from: if address == Address::default() {
-                BranchStart::Side
-            } else {
-                BranchStart::Address(address)
-            },
-            name: wanted_name(&fields)?,
-            origin: "btw",
-            activate: None,
-        };
-        let made = call.threads().make_branch(call.path.thread()?, new).await?;
-        Ok(body::json(
-            StatusCode::CREATED,
-            &Value::map(made_map(&made)),
-        ))
-    }))
-    .await
+    let body = call.json_or_nothing().await?;
+    let fields = Fields::of(&body)?;
+    let address = address::of_body(&fields)?.address(false)?;
+    let new = NewBranch {
+        from: if address == Address::default() {
+            BranchStart::Side
+        } else {
+            BranchStart::Address(address)
+        },
+        name: wanted_name(&fields)?,
+        origin: "btw",
+        activate: None,
+    };
+    let made = call.threads().make_branch(call.path.thread()?, new).await?;
+    Ok(body::json(
+        StatusCode::CREATED,
+        &Value::map(made_map(&made)),
+    ))
 }
 
 /// `POST /threads/{thread_id}/restore`
 pub(super) async fn restore(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let body = call.json_or_nothing().await?;
-        let fields = Fields::of(&body)?;
-        let address = address::of_body(&fields)?;
-        if address.tag.is_none() {
-            return Err(fields.required("tag"));
-        }
-        let new = NewBranch {
-            from: BranchStart::Address(address.address(false)?),
-            name: wanted_name(&fields)?,
-            origin: "restore",
-            activate: Some(leave(&fields, QueuedRuns::Cancel)?),
-        };
-        let made = call.threads().make_branch(call.path.thread()?, new).await?;
-        let mut map = made_map(&made);
-        map.insert("cancelled_runs", cancelled(&made));
-        Ok(body::json(StatusCode::CREATED, &Value::map(map)))
-    }))
-    .await
+    let body = call.json_or_nothing().await?;
+    let fields = Fields::of(&body)?;
+    let address = address::of_body(&fields)?;
+    if address.tag.is_none() {
+        return Err(fields.required("tag"));
+    }
+    let new = NewBranch {
+        from: BranchStart::Address(address.address(false)?),
+        name: wanted_name(&fields)?,
+        origin: "restore",
+        activate: Some(leave(&fields, QueuedRuns::Cancel)?),
+    };
+    let made = call.threads().make_branch(call.path.thread()?, new).await?;
+    let mut map = made_map(&made);
+    map.insert("cancelled_runs", cancelled(&made));
+    Ok(body::json(StatusCode::CREATED, &Value::map(map)))
 }
 
 /// `POST /threads/{thread_id}/branches/{name}/activate`
 pub(super) async fn activate(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let (thread, name) = (call.path.thread()?, call.path.name()?);
-        let body = call.json_or_nothing().await?;
-        let how = leave(&Fields::of(&body)?, QueuedRuns::Cancel)?;
-        let made = call.threads().activate_branch(thread, &name, how).await?;
-        let mut map = made_map(&made);
-        map.insert("cancelled_runs", cancelled(&made));
-        Ok(body::json(StatusCode::OK, &Value::map(map)))
-    }))
-    .await
+    let (thread, name) = (call.path.thread()?, call.path.name()?);
+    let body = call.json_or_nothing().await?;
+    let how = leave(&Fields::of(&body)?, QueuedRuns::Cancel)?;
+    let made = call.threads().activate_branch(thread, &name, how).await?;
+    let mut map = made_map(&made);
+    map.insert("cancelled_runs", cancelled(&made));
+    Ok(body::json(StatusCode::OK, &Value::map(map)))
 }
 
 /// `PATCH /threads/{thread_id}/branches/{name}`
 pub(super) async fn rename(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let (thread, old) = (call.path.thread()?, call.path.name()?);
-        let body = call.json_or_nothing().await?;
-        let fields = Fields::of(&body)?;
-        let new = wanted_name(&fields)?.ok_or_else(|| fields.required("name"))?;
-        let made = call.threads().rename_branch(thread, &old, new).await?;
-        Ok(body::json(StatusCode::OK, &Value::map(made_map(&made))))
-    }))
-    .await
+    let (thread, old) = (call.path.thread()?, call.path.name()?);
+    let body = call.json_or_nothing().await?;
+    let fields = Fields::of(&body)?;
+    let new = wanted_name(&fields)?.ok_or_else(|| fields.required("name"))?;
+    let made = call.threads().rename_branch(thread, &old, new).await?;
+    Ok(body::json(StatusCode::OK, &Value::map(made_map(&made))))
 }
 
 /// `DELETE /threads/{thread_id}/branches/{name}`
 pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let (thread, name) = (call.path.thread()?, call.path.name()?);
-        call.threads().delete_branch(thread, &name).await?;
-        Ok(body::empty(StatusCode::NO_CONTENT))
-    }))
-    .await
+    let (thread, name) = (call.path.thread()?, call.path.name()?);
+    call.threads().delete_branch(thread, &name).await?;
+    Ok(body::empty(StatusCode::NO_CONTENT))
 }
 
 /// The address in a body; one without an address names the active branch.

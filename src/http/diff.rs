@@ -4,7 +4,7 @@ use hyper::{Response, StatusCode};
 
 use super::{
     messages::message,
-    parse::{address::coded, params::Query},
+    parse::params::Query,
     server::{Body, Call, Error, body},
 };
 use crate::{
@@ -16,14 +16,11 @@ use crate::{
 
 /// `GET /threads/{thread_id}/diff`
 pub(super) async fn diff(call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
-        let thread = call.path.thread()?;
-        let from = address(&call.query, "from")?;
-        let to = address(&call.query, "to")?;
-        let found = call.threads().compare(thread, &from, &to).await?;
-        Ok(body::json(StatusCode::OK, &shown(&found, thread)))
-    })
-    .await
+    let thread = call.path.thread()?;
+    let from = address(&call.query, "from")?;
+    let to = address(&call.query, "to")?;
+    let found = call.threads().compare(thread, &from, &to).await?;
+    Ok(body::json(StatusCode::OK, &shown(&found, thread)))
 }
 
 /// An address as one text: `branch:`, `tag:`, `checkpoint:`, `message:` or `event:`, and a name, an

@@ -6,7 +6,7 @@ use hyper::{HeaderMap, Response, StatusCode, header::ACCEPT};
 use tokio::sync::mpsc;
 
 use super::{
-    parse::{address::coded, fields::Fields},
+    parse::fields::Fields,
     server::{Body, Call, Error, body, sse, withdrawal::until_withdrawn},
 };
 use crate::{
@@ -24,67 +24,61 @@ const LIMIT_MAX: i64 = 1000;
 
 /// `GET /threads/{thread_id}/events`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
-        let thread = call.path.thread()?;
-        let after = number(call.query.get("after"), "after")?;
-        let inherited = call.query.flag("inherited")?;
-        let limit = call.query.limit(LIMIT_DEFAULT, LIMIT_MAX)?;
-        if wants_stream(&call.headers) {
-            let last = number(last_event_id(&call)?, "Last-Event-ID")?;
-            let after = last.or(after).unwrap_or(0);
-            let slot = call.stream_slot()?;
-            let events = call.threads().follow(thread, after, inherited).await?;
-            let watch = call.runs().watch_access(&call.access, thread);
-            let heartbeat = call.shared.options.heartbeat;
-            let memory = call.runs().stream_memory().clone();
-            let cut = call.shared.cut.clone();
-            let frames = Box::new(Frames(events));
-            let response = sse::respond(frames, None, heartbeat, memory, cut, slot);
-            return Ok(until_withdrawn(response, watch));
-        }
-        let range = Range {
-            after: after.unwrap_or(0),
-            limit,
-            bytes: call.shared.options.page_bytes,
-            inherited,
-        };
-        let page = call.threads().events(thread, range).await?;
-        let events = page.events.iter().map(to_value);
-        let response = Map::from([
-            ("events", Value::list(events.collect())),
-            ("next", page.next.into()),
-        ]);
-        Ok(body::json(StatusCode::OK, &Value::map(response)))
-    })
-    .await
+    let thread = call.path.thread()?;
+    let after = number(call.query.get("after"), "after")?;
+    let inherited = call.query.flag("inherited")?;
+    let limit = call.query.limit(LIMIT_DEFAULT, LIMIT_MAX)?;
+    if wants_stream(&call.headers) {
+        let last = number(last_event_id(&call)?, "Last-Event-ID")?;
+        let after = last.or(after).unwrap_or(0);
+        let slot = call.stream_slot()?;
+        let events = call.threads().follow(thread, after, inherited).await?;
+        let watch = call.runs().watch_access(&call.access, thread);
+        let heartbeat = call.shared.options.heartbeat;
+        let memory = call.runs().stream_memory().clone();
+        let cut = call.shared.cut.clone();
+        let frames = Box::new(Frames(events));
+        let response = sse::respond(frames, None, heartbeat, memory, cut, slot);
+        return Ok(until_withdrawn(response, watch));
+    }
+    let range = Range {
+        after: after.unwrap_or(0),
+        limit,
+        bytes: call.shared.options.page_bytes,
+        inherited,
+    };
+    let page = call.threads().events(thread, range).await?;
+    let events = page.events.iter().map(to_value);
+    let response = Map::from([
+        ("events", Value::list(events.collect())),
+        ("next", page.next.into()),
+    ]);
+    Ok(body::json(StatusCode::OK, &Value::map(response)))
 }
 
 /// `POST /admin/projections/rebuild`
 pub(super) async fn rebuild(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
-        let body = call.json_or_nothing().await?;
-        let fields = Fields::of(&body)?;
-        let projection = fields.word("projection", &words())?;
-        let thread = fields
-            .text("thread_id")?
-            .map(|text| text.parse::<ThreadId>());
-        let thread = thread
-            .transpose()
-            .map_err(|_| fields.refuse("thread_id", "Invalid thread ID: must be a UUID"))?;
-        call.threads().rebuild(projection, thread).await?;
-        let names = Projection::ALL
-            .iter()
-            .filter(|one| projection.is_none_or(|only| only == **one));
-        let response = Map::from([
-            (
-                "projections",
-                Value::list(names.map(|one| one.as_str().into()).collect()),
-            ),
-            ("thread_id", thread.map(|id| id.to_string()).into()),
-        ]);
-        Ok(body::json(StatusCode::ACCEPTED, &Value::map(response)))
-    })
-    .await
+    let body = call.json_or_nothing().await?;
+    let fields = Fields::of(&body)?;
+    let projection = fields.word("projection", &words())?;
+    let thread = fields
+        .text("thread_id")?
+        .map(|text| text.parse::<ThreadId>());
+    let thread = thread
+        .transpose()
+        .map_err(|_| fields.refuse("thread_id", "Invalid thread ID: must be a UUID"))?;
+    call.threads().rebuild(projection, thread).await?;
+    let names = Projection::ALL
+        .iter()
+        .filter(|one| projection.is_none_or(|only| only == **one));
+    let response = Map::from([
+        (
+            "projections",
+            Value::list(names.map(|one| one.as_str().into()).collect()),
+        ),
+        ("thread_id", thread.map(|id| id.to_string()).into()),
+    ]);
+    Ok(body::json(StatusCode::ACCEPTED, &Value::map(response)))
 }
 
 fn words() -> Vec<(&'static str, Projection)> {

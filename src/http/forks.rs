@@ -5,7 +5,7 @@ use hyper::{Response, StatusCode};
 use super::{
     page::LIST_MAX,
     parse::{
-        address::{self, coded},
+        address::{self},
         fields::Fields,
         ids,
         metadata::metadata,
@@ -30,50 +30,41 @@ const TIME_MAX: i64 = 253_402_300_799_999_999;
 
 /// `POST /commands/create-thread`
 pub(super) async fn create_thread(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let create = threads::creation(&mut call).await?;
-        let created = call.threads().create_with_event(create).await;
-        let created = created.map_err(|error| match Error::from(error) {
-            // Errors of the tree's own commands have codes.
-            error if error.status == StatusCode::CONFLICT && error.code.is_none() => {
-                error.with_code("thread_exists")
-            }
-            error => error,
-        })?;
-        let response = Value::map(Map::from([
-            ("thread_id", Value::from(created.id.to_string())),
-            ("event_id", created.event.to_string().into()),
-            ("event_number", created.event_number.into()),
-        ]));
-        Ok(body::json(StatusCode::OK, &response))
-    }))
-    .await
+    let create = threads::creation(&mut call).await?;
+    let created = call.threads().create_with_event(create).await;
+    let created = created.map_err(|error| match Error::from(error) {
+        // Errors of the tree's own commands have codes.
+        error if error.status == StatusCode::CONFLICT && error.code.is_none() => {
+            error.with_code("thread_exists")
+        }
+        error => error,
+    })?;
+    let response = Value::map(Map::from([
+        ("thread_id", Value::from(created.id.to_string())),
+        ("event_id", created.event.to_string().into()),
+        ("event_number", created.event_number.into()),
+    ]));
+    Ok(body::json(StatusCode::OK, &response))
 }
 
 /// `POST /commands/fork-thread`
 pub(super) async fn fork_thread(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let body = call.json().await?;
-        let fields = Fields::of(&body)?;
-        let source = source(&fields)?.ok_or_else(|| fields.required("source_thread_id"))?;
-        make(&call, source, &fields).await
-    }))
-    .await
+    let body = call.json().await?;
+    let fields = Fields::of(&body)?;
+    let source = source(&fields)?.ok_or_else(|| fields.required("source_thread_id"))?;
+    make(&call, source, &fields).await
 }
 
 /// `POST /threads/{thread_id}/fork`
 pub(super) async fn fork(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let thread = call.path.thread()?;
-        let body = call.json_or_nothing().await?;
-        let fields = Fields::of(&body)?;
-        if source(&fields)?.is_some_and(|named| named != thread) {
-            let reason = "It must be the thread of the path, or be left out";
-            return Err(fields.refuse("source_thread_id", reason));
-        }
-        make(&call, thread, &fields).await
-    }))
-    .await
+    let thread = call.path.thread()?;
+    let body = call.json_or_nothing().await?;
+    let fields = Fields::of(&body)?;
+    if source(&fields)?.is_some_and(|named| named != thread) {
+        let reason = "It must be the thread of the path, or be left out";
+        return Err(fields.refuse("source_thread_id", reason));
+    }
+    make(&call, thread, &fields).await
 }
 
 fn source(fields: &Fields<'_>) -> Result<Option<ThreadId>, Error> {
@@ -119,14 +110,11 @@ fn forked(made: &Forked) -> Value {
 
 /// `GET /threads/{thread_id}/forks`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let thread = call.path.thread()?;
-        let limit = call.query.limit(LIST_MAX, LIST_MAX)?;
-        let after = call.query.get("after").map(parse_cursor).transpose()?;
-        let found = call.threads().family(thread, after, limit).await?;
-        Ok(body::json(StatusCode::OK, &family(&found)))
-    }))
-    .await
+    let thread = call.path.thread()?;
+    let limit = call.query.limit(LIST_MAX, LIST_MAX)?;
+    let after = call.query.get("after").map(parse_cursor).transpose()?;
+    let found = call.threads().family(thread, after, limit).await?;
+    Ok(body::json(StatusCode::OK, &family(&found)))
 }
 
 /// When a fork was created, and its id: what the next page of forks lies behind.

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use hyper::{Response, StatusCode};
 use uuid::Uuid;
 
-use super::{
-    parse::address::coded,
-    server::{Body, Call, Error, body},
-};
+use super::server::{Body, Call, Error, body};
 use crate::{
     id::{RunId, ThreadId},
     threads::{
@@ -26,61 +23,52 @@ mod parse;
 
 /// `POST /threads/{thread_id}/messages`
 pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let thread = call.path.thread()?;
-        let limit = call.shared.options.edit_limit;
-        let body = call.json_upto(limit).await?;
-        let webhooks = &call.shared.options.webhooks;
-        let mut new = parse::post(&body, webhooks, call.requester())?;
-        if let Some(key) = call.run_id {
-            for (at, message) in new.post.messages.iter_mut().enumerate() {
-                name(message, key, at);
-            }
+    let thread = call.path.thread()?;
+    let limit = call.shared.options.edit_limit;
+    let body = call.json_upto(limit).await?;
+    let webhooks = &call.shared.options.webhooks;
+    let mut new = parse::post(&body, webhooks, call.requester())?;
+    if let Some(key) = call.run_id {
+        for (at, message) in new.post.messages.iter_mut().enumerate() {
+            name(message, key, at);
         }
-        let stored = call.threads().post_messages(thread, new).await;
-        let stored = stored.map_err(coded_conflict)?;
-        let status = if stored.fresh {
-            StatusCode::CREATED
-        } else {
-            StatusCode::OK
-        };
-        let mut map = posted(&stored, thread);
-        map.insert("thread_id", thread.to_string());
-        Ok(body::json(status, &Value::map(map)))
-    }))
-    .await
+    }
+    let stored = call.threads().post_messages(thread, new).await;
+    let stored = stored.map_err(coded_conflict)?;
+    let status = if stored.fresh {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let mut map = posted(&stored, thread);
+    map.insert("thread_id", thread.to_string());
+    Ok(body::json(status, &Value::map(map)))
 }
 
 /// `GET /threads/{thread_id}/messages`
 pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let thread = call.path.thread()?;
-        let bytes = call.shared.options.page_bytes;
-        let request = parse::read(&call.query, bytes)?;
-        let page = call.threads().read_messages(thread, &request).await?;
-        Ok(body::json(
-            StatusCode::OK,
-            &Value::map(listed(&page, thread)),
-        ))
-    }))
-    .await
+    let thread = call.path.thread()?;
+    let bytes = call.shared.options.page_bytes;
+    let request = parse::read(&call.query, bytes)?;
+    let page = call.threads().read_messages(thread, &request).await?;
+    Ok(body::json(
+        StatusCode::OK,
+        &Value::map(listed(&page, thread)),
+    ))
 }
 
 /// `POST /commands/send-message`
 pub(super) async fn send(mut call: Call) -> Result<Response<Body>, Error> {
-    coded(Box::pin(async {
-        let body = call.json().await?;
-        let mut new = parse::send(&body, call.requester())?;
-        if let Some(key) = call.run_id {
-            new.to.id.get_or_insert_with(|| id_of(key, 0));
-        }
-        let thread = new.thread;
-        let queued = call.threads().send_message(new).await;
-        let mut map = queued_map(&queued.map_err(coded_conflict)?);
-        map.insert("thread_id", thread.to_string());
-        Ok(body::json(StatusCode::ACCEPTED, &Value::map(map)))
-    }))
-    .await
+    let body = call.json().await?;
+    let mut new = parse::send(&body, call.requester())?;
+    if let Some(key) = call.run_id {
+        new.to.id.get_or_insert_with(|| id_of(key, 0));
+    }
+    let thread = new.thread;
+    let queued = call.threads().send_message(new).await;
+    let mut map = queued_map(&queued.map_err(coded_conflict)?);
+    map.insert("thread_id", thread.to_string());
+    Ok(body::json(StatusCode::ACCEPTED, &Value::map(map)))
 }
 
 /// The id of a message that came without one, in a request with an idempotency key: by it the

@@ -10,7 +10,7 @@ use super::{
 use crate::value::Map;
 
 /// Every route. A row is `METHOD | METHOD operation_id = handler: Right { description }`, where the
-/// description lists, with commas, `query Type`, `body Type`, `optional body Type` (one that may be
+/// description lists, with commas, `coded` first where LangGraph has no such operation (each error has a code then), `query Type`, `body Type`, `optional body Type` (one that may be
 /// absent), `takes "Header"` that it reads, `returns 200 "Header"` of its responses, and each response:
 /// `200 Type`, `stream 200` for events, `page 200` for HTML, `text 200` for plain text, `204` without
 /// a body, `404` with an error, `empty 404` without one. What all operations of a kind may respond with is added: 408, 413 and 422 to those with a
@@ -134,7 +134,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads" {
         GET | HEAD list_threads = threads::search::list: Anyone {
-            query wire::threads::ListQuery, 200 Vec<wire::threads::Thread>, 413, 422, returns 200 "X-Pagination-Total", returns 200 "X-Pagination-Next"
+            coded, query wire::threads::ListQuery, 200 Vec<wire::threads::Thread>, 413, 422, returns 200 "X-Pagination-Total", returns 200 "X-Pagination-Next"
         }
         POST create_thread = threads::create: Anyone {
             body wire::threads::CreateThread, 200 wire::threads::Thread, 201, 400, 409
@@ -157,35 +157,35 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/commands/create-thread" {
         POST command_create_thread = forks::create_thread: Anyone {
-            body wire::threads::CreateThread, 200 wire::threads::CreatedThread, 201, 400, 409
+            coded, body wire::threads::CreateThread, 200 wire::threads::CreatedThread, 201, 400, 409
         }
     }
     "/commands/fork-thread" {
         POST command_fork_thread = forks::fork_thread: Writer {
-            body wire::threads::CommandForkThread, 201 wire::threads::Forked, 400, 404, 409
+            coded, body wire::threads::CommandForkThread, 201 wire::threads::Forked, 400, 404, 409
         }
     }
     "/threads/{thread_id}/fork" {
         POST fork_thread = forks::fork: Writer {
-            optional body wire::threads::ForkThread, 201 wire::threads::Forked, 400, 404, 409
+            coded, optional body wire::threads::ForkThread, 201 wire::threads::Forked, 400, 404, 409
         }
     }
     "/threads/{thread_id}/forks" {
         GET | HEAD list_forks = forks::list: Reader {
-            query wire::threads::ForksQuery, 200 wire::threads::Family, 404, 422
+            coded, query wire::threads::ForksQuery, 200 wire::threads::Family, 404, 422
         }
     }
     "/threads/{thread_id}/members" {
         GET | HEAD list_members = members::list: Reader {
-            200 wire::threads::Members, 404, 422
+            coded, 200 wire::threads::Members, 404, 422
         }
     }
     "/threads/{thread_id}/members/{principal}" {
         PUT put_member = members::put: Manager {
-            body wire::threads::PutMember, 200 wire::threads::GrantedMember, 201 wire::threads::GrantedMember, 404, 409
+            coded, body wire::threads::PutMember, 200 wire::threads::GrantedMember, 201 wire::threads::GrantedMember, 404, 409
         }
         DELETE delete_member = members::delete: Manager {
-            204, 404, 409, 422
+            coded, 204, 404, 409, 422
         }
     }
     "/threads/{thread_id}/copy" {
@@ -255,15 +255,15 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/messages" {
         GET | HEAD list_messages = messages::list: Reader {
-            query wire::messages::ListQuery, 200 wire::messages::MessagePage, 400, 404, 409, 422
+            coded, query wire::messages::ListQuery, 200 wire::messages::MessagePage, 400, 404, 409, 422
         }
         POST post_messages = messages::post: Writer {
-            body wire::messages::PostMessages, 200 wire::messages::StoredMessages, 201 wire::messages::StoredMessages, 400, 404, 409, 429
+            coded, body wire::messages::PostMessages, 200 wire::messages::StoredMessages, 201 wire::messages::StoredMessages, 400, 404, 409, 429
         }
     }
     "/commands/send-message" {
         POST command_send_message = messages::send: Writer {
-            body wire::messages::SendMessage, 202 wire::messages::PostedMessage, 400, 404, 409, 429
+            coded, body wire::messages::SendMessage, 202 wire::messages::PostedMessage, 400, 404, 409, 429
         }
     }
     "/threads/{thread_id}/runs" {
@@ -309,79 +309,79 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/branches" {
         GET | HEAD list_branches = branches::list: Reader {
-            200 wire::branches::Branches, 404, 422
+            coded, 200 wire::branches::Branches, 404, 422
         }
         POST create_branch = branches::create: Writer {
-            optional body wire::branches::CreateBranch, 201 wire::branches::ChangedBranch, 400, 404, 409
+            coded, optional body wire::branches::CreateBranch, 201 wire::branches::ChangedBranch, 400, 404, 409
         }
     }
     "/threads/{thread_id}/branches/{name}" {
         PATCH rename_branch = branches::rename: Writer {
-            body wire::branches::Rename, 200 wire::branches::ChangedBranch, 404, 409
+            coded, body wire::branches::Rename, 200 wire::branches::ChangedBranch, 404, 409
         }
         DELETE delete_branch = branches::delete: Writer {
-            204, 404, 409, 422
+            coded, 204, 404, 409, 422
         }
     }
     "/threads/{thread_id}/branches/{name}/activate" {
         POST activate_branch = branches::activate: Writer {
-            optional body wire::branches::Activate, 200 wire::branches::ChangedBranch, 404, 409
+            coded, optional body wire::branches::Activate, 200 wire::branches::ChangedBranch, 404, 409
         }
     }
     "/threads/{thread_id}/rewind" {
         POST rewind_thread = branches::rewind: Writer {
-            body wire::branches::Rewind, 201 wire::branches::ChangedBranch, 400, 404, 409
+            coded, body wire::branches::Rewind, 201 wire::branches::ChangedBranch, 400, 404, 409
         }
     }
     "/threads/{thread_id}/btw" {
         POST create_side_branch = branches::btw: Writer {
-            optional body wire::branches::SideBranch, 201 wire::branches::ChangedBranch, 400, 404, 409
+            coded, optional body wire::branches::SideBranch, 201 wire::branches::ChangedBranch, 400, 404, 409
         }
     }
     "/threads/{thread_id}/restore" {
         POST restore_tag = branches::restore: Writer {
-            body wire::branches::Restore, 201 wire::branches::ChangedBranch, 400, 404, 409
+            coded, body wire::branches::Restore, 201 wire::branches::ChangedBranch, 400, 404, 409
         }
     }
     "/threads/{thread_id}/tags" {
         GET | HEAD list_tags = tags::list: Reader {
-            200 wire::branches::Tags, 404, 422
+            coded, 200 wire::branches::Tags, 404, 422
         }
     }
     "/threads/{thread_id}/tags/{name}" {
         GET | HEAD get_tag = tags::get: Reader {
-            200 wire::branches::Tag, 404, 422
+            coded, 200 wire::branches::Tag, 404, 422
         }
         PUT put_tag = tags::put: Writer {
-            optional body wire::branches::PutTag, 200 wire::branches::Tag, 201 wire::branches::Tag, 400, 404, 409
+            coded, optional body wire::branches::PutTag, 200 wire::branches::Tag, 201 wire::branches::Tag, 400, 404, 409
         }
         DELETE delete_tag = tags::delete: Writer {
-            204, 404, 409, 422
+            coded, 204, 404, 409, 422
         }
     }
     "/threads/{thread_id}/events" {
         GET | HEAD list_events = events::list: Reader {
-            query wire::events::ListQuery, 200 wire::events::EventPage, stream 200, 404, 422, 429, takes "Last-Event-ID"
+            coded, query wire::events::ListQuery, 200 wire::events::EventPage, stream 200, 404, 422, 429, takes "Last-Event-ID"
         }
     }
     "/threads/{thread_id}/head" {
         GET | HEAD get_head = tree_view::head: Reader {
-            query wire::events::HeadQuery, 200 wire::events::Head, 404, 422
+            coded, query wire::events::HeadQuery, 200 wire::events::Head, 404, 422
         }
     }
     "/threads/{thread_id}/diff" {
         GET | HEAD diff_states = diff::diff: Reader {
-            query wire::events::DiffQuery, 200 wire::events::Difference, 400, 404, 409, 422
+            coded, query wire::events::DiffQuery, 200 wire::events::Difference, 400, 404, 409, 422
         }
     }
     "/threads/{thread_id}/tree" {
         GET | HEAD get_tree = tree_view::tree: Reader {
-            query wire::events::TreeQuery, 200 wire::events::Tree, 404, 422
+            coded, query wire::events::TreeQuery, 200 wire::events::Tree, 404, 422
         }
     }
     "/admin/projections/rebuild" {
         POST rebuild_projections = events::rebuild: Admin {
-            optional body wire::events::Rebuild, 202 wire::events::Rebuilding, 404
+            coded, optional body wire::events::Rebuild, 202 wire::events::Rebuilding, 404
         }
     }
     "/store/items" {

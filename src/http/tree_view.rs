@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::{Response, StatusCode};
 
 use super::{
-    parse::address::{coded, refuse_others},
+    parse::address::refuse_others,
     server::{Body, Call, Error, body},
 };
 use crate::{
@@ -19,47 +19,41 @@ const MOST: i64 = 10_000;
 
 /// `GET /threads/{thread_id}/head`
 pub(super) async fn head(call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
-        let thread = call.path.thread()?;
-        refuse_others(&call.query, &["branch"])?;
-        let branch = call.query.get("branch").map(parse_name).transpose()?;
-        let head = call.threads().head(thread, branch.as_deref()).await?;
-        let map = Map::from([
-            ("thread_id", thread.to_string().into()),
-            ("branch", Value::Str(head.branch)),
-            (
-                "latest_checkpoint_id",
-                head.checkpoint.map(|id| id.to_string()).into(),
-            ),
-            ("latest_ai_message_id", text(head.reply)),
-            ("event_number", head.event_number.into()),
-        ]);
-        Ok(body::json(StatusCode::OK, &Value::map(map)))
-    })
-    .await
+    let thread = call.path.thread()?;
+    refuse_others(&call.query, &["branch"])?;
+    let branch = call.query.get("branch").map(parse_name).transpose()?;
+    let head = call.threads().head(thread, branch.as_deref()).await?;
+    let map = Map::from([
+        ("thread_id", thread.to_string().into()),
+        ("branch", Value::Str(head.branch)),
+        (
+            "latest_checkpoint_id",
+            head.checkpoint.map(|id| id.to_string()).into(),
+        ),
+        ("latest_ai_message_id", text(head.reply)),
+        ("event_number", head.event_number.into()),
+    ]);
+    Ok(body::json(StatusCode::OK, &Value::map(map)))
 }
 
 /// `GET /threads/{thread_id}/tree`
 pub(super) async fn tree(call: Call) -> Result<Response<Body>, Error> {
-    coded(async {
-        let thread = call.path.thread()?;
-        let limit = call.query.limit(MOST, MOST)?;
-        let below = call.query.integer("after_depth")?.map(|depth| match depth {
-            // Nothing is deeper than the greatest depth there can be.
-            0.. => Ok(i32::try_from(depth).unwrap_or(i32::MAX)),
-            _ => Err(Error::invalid(format!(
-                "Invalid after_depth {depth}: 0 or more"
-            ))),
-        });
-        let selection = OutlineSelection {
-            format: call.query.word("format", Format::ALL)?.unwrap_or_default(),
-            limit,
-            below: below.transpose()?,
-        };
-        let found = call.threads().outline(thread, selection).await?;
-        Ok(body::json(StatusCode::OK, &shown(&found)))
-    })
-    .await
+    let thread = call.path.thread()?;
+    let limit = call.query.limit(MOST, MOST)?;
+    let below = call.query.integer("after_depth")?.map(|depth| match depth {
+        // Nothing is deeper than the greatest depth there can be.
+        0.. => Ok(i32::try_from(depth).unwrap_or(i32::MAX)),
+        _ => Err(Error::invalid(format!(
+            "Invalid after_depth {depth}: 0 or more"
+        ))),
+    });
+    let selection = OutlineSelection {
+        format: call.query.word("format", Format::ALL)?.unwrap_or_default(),
+        limit,
+        below: below.transpose()?,
+    };
+    let found = call.threads().outline(thread, selection).await?;
+    Ok(body::json(StatusCode::OK, &shown(&found)))
 }
 
 fn text(text: Option<Arc<str>>) -> Value {

@@ -21,6 +21,9 @@ macro_rules! describe {
     ($operation:ident {}) => {{
         let _ = $operation;
     }};
+    ($operation:ident { coded $(, $($rest:tt)*)? }) => {{
+        $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });
+    }};
     ($operation:ident { query $query:ty $(, $($rest:tt)*)? }) => {{
         $operation.query::<$query>();
         $crate::http::openapi::operation::describe!($operation { $($($rest)*)? });

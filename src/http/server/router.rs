@@ -42,13 +42,24 @@ macro_rules! routes {
             path: $path,
             method: hyper::Method::$method,
             operation: stringify!($operation),
-            handler: |call| Box::pin($handler(call)),
+            handler: |call| $crate::http::server::router::boxed!($handler(call), $described),
             right: $crate::http::server::access::Right::$right,
             describe: |operation| $crate::http::openapi::operation::describe!(operation $described),
         },)+)*)*]
     };
 }
 pub(in crate::http) use routes;
+
+/// The future of a handler, as it is or with a code on each error.
+macro_rules! boxed {
+    ($handled:expr, { coded $($described:tt)* }) => {
+        Box::pin($crate::http::parse::address::coded(Box::pin($handled)))
+    };
+    ($handled:expr, $described:tt) => {
+        Box::pin($handled)
+    };
+}
+pub(in crate::http) use boxed;
 
 impl Routes {
     /// The rows of a path follow each other in the table.

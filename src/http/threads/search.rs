@@ -6,10 +6,7 @@ use super::parse::extract;
 use crate::{
     http::{
         page::{self, LIST_DEFAULT, LIST_MAX, ORDERS},
-        parse::{
-            address::coded,
-            fields::{Fields, whole},
-        },
+        parse::fields::{Fields, whole},
         render,
         server::{Body, Call, Error, body, rows},
         wire::threads::COLUMNS,
@@ -70,10 +67,6 @@ pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Er
 
 /// `GET /threads`
 pub(in crate::http) async fn list(call: Call) -> Result<Response<Body>, Error> {
-    coded(listed(&call)).await
-}
-
-async fn listed(call: &Call) -> Result<Response<Body>, Error> {
     let query = &call.query;
     let limit = query.limit(LIST_DEFAULT, LIST_MAX)?;
     let offset = query.offset()?;
@@ -105,7 +98,7 @@ async fn listed(call: &Call) -> Result<Response<Body>, Error> {
     };
     let found = call.threads().search(&search).await?;
     let render = |view: View| Value::map(render::thread(&view));
-    respond(call, found, (limit, offset), None, render).await
+    respond(&call, found, (limit, offset), None, render).await
 }
 
 /// The response with a page of threads. `found` has one more than the limit when more follow.
