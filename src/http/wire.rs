@@ -122,6 +122,8 @@ impl<T: JsonSchema> JsonSchema for Selected<T> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = T::json_schema(generator);
         schema.remove("required");
+        let description = "The fields that the client has selected.";
+        schema.insert("description".to_owned(), description.into());
         schema
     }
 }
