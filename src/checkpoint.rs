@@ -20,6 +20,7 @@ pub use crate::{
     time::Timestamp,
 };
 pub use rows::{BlobRow, CheckpointRow, Commit, EventRow, Flush, NewBranch, NodeRow, WriteRow};
+pub(crate) use saver::Result;
 pub use saver::{
     At, Error, List, Page, PageScope, Query, Saver, SizedCheckpoint, Stored, StoredRows,
 };

@@ -22,4 +22,5 @@ pub mod tree_view;
 mod usage;
 
 pub use error::Error;
+pub(crate) use error::Result;
 pub use service::Service;

@@ -33,6 +33,9 @@ pub enum Error {
     Database(String),
 }
 
+/// What a storage returns.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Which checkpoint to load.
 #[derive(Clone, Debug)]
 pub enum At {

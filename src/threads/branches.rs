@@ -4,7 +4,7 @@ pub(super) mod create;
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Error, Service};
+use super::{Result, Service};
 use crate::{
     id::{NodeId, RunId, ThreadId},
     tree::{
@@ -79,7 +79,7 @@ impl Service {
         mut tx: Box<dyn Tx>,
         id: ThreadId,
         row: Branch,
-    ) -> Result<BranchView, Error> {
+    ) -> Result<BranchView> {
         let thread = resolve::thread(&mut *tx, id).await?;
         let shown = branch::view(&mut *tx, &thread, row).await?;
         tx.commit().await?;
@@ -98,7 +98,7 @@ impl Service {
         id: ThreadId,
         name: &str,
         how: SwitchPolicy,
-    ) -> Result<Branched, Error> {
+    ) -> Result<Branched> {
         let (mut tx, thread) = self.begin(id).await?;
         let row = resolve::branch(&mut *tx, &thread, name).await?;
         let (cancelled, number) = branch::activate(&mut *tx, &thread, &row, how).await?;
@@ -117,12 +117,7 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread or branch. 409 `name_taken`. Or the storage failed.
-    pub async fn rename_branch(
-        &self,
-        id: ThreadId,
-        name: &str,
-        to: Arc<str>,
-    ) -> Result<Branched, Error> {
+    pub async fn rename_branch(&self, id: ThreadId, name: &str, to: Arc<str>) -> Result<Branched> {
         let (mut tx, thread) = self.begin(id).await?;
         let row = resolve::branch(&mut *tx, &thread, name).await?;
         let number = branch::rename(&mut *tx, &thread, &row, to).await?;
@@ -141,7 +136,7 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread or branch. 409 `branch_active`, `branch_busy`. Or the storage failed.
-    pub async fn delete_branch(&self, id: ThreadId, name: &str) -> Result<(), Error> {
+    pub async fn delete_branch(&self, id: ThreadId, name: &str) -> Result<()> {
         let (mut tx, thread) = self.begin(id).await?;
         let row = resolve::branch(&mut *tx, &thread, name).await?;
         branch::delete(&mut *tx, &thread, &row).await?;
@@ -154,7 +149,7 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread, or the storage failed.
-    pub async fn branches(&self, id: ThreadId) -> Result<Branches, Error> {
+    pub async fn branches(&self, id: ThreadId) -> Result<Branches> {
         let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
         let mut branches = vec![];

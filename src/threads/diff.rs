@@ -1,6 +1,6 @@
 //! The difference between two states of a thread.
 
-use super::{Error, Service};
+use super::{Result, Service};
 use crate::{
     checkpoint::frame::Decoded,
     engine::snapshot::snapshot,
@@ -51,12 +51,7 @@ impl Service {
     /// # Errors
     /// 404: no such thread or state. 409 `not_checkpointed`, `checkpoint_pruned`. Stored values
     /// that do not fit the graph, or the storage failed.
-    pub async fn compare(
-        &self,
-        id: ThreadId,
-        from: &Address,
-        to: &Address,
-    ) -> Result<Difference, Error> {
+    pub async fn compare(&self, id: ThreadId, from: &Address, to: &Address) -> Result<Difference> {
         let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
         let first = self.side(read, &thread, from).await?;
@@ -86,7 +81,7 @@ impl Service {
         read: &mut dyn Read,
         thread: &ThreadRow,
         address: &Address,
-    ) -> Result<Side, Error> {
+    ) -> Result<Side> {
         let base = resolve::resolve(read, thread, address).await?.base;
         let conversation = self.conversation(thread);
         let decoded = match base.id() {
@@ -118,7 +113,7 @@ impl Service {
     }
 
     /// Channels as the thread's graph shows them; without a graph, all that a client named.
-    fn channels_of(&self, thread: &ThreadRow, decoded: &Decoded) -> Result<Map, Error> {
+    fn channels_of(&self, thread: &ThreadRow, decoded: &Decoded) -> Result<Map> {
         if let Some(registered) = self.shared.graph_of(&thread.metadata) {
             let state = snapshot(&registered.topology, &"".into(), decoded, false)?;
             let shown = displayed_values(&registered.graph, &state.values);
@@ -135,7 +130,7 @@ async fn items(
     thread: &ThreadRow,
     side: &Side,
     messages: &[Value],
-) -> Result<Vec<MessageItem>, Error> {
+) -> Result<Vec<MessageItem>> {
     let path = MessagePath {
         point: side.point.clone(),
         ..MessagePath::default()

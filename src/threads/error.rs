@@ -54,6 +54,9 @@ pub enum Error {
     Run(Box<runs::Error>),
 }
 
+/// What the operations on threads return.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 impl From<runs::Error> for Error {
     /// What both services may say has one form here, so that nobody has to look for it in two.
     fn from(error: runs::Error) -> Self {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 
-use super::{Error, Service};
+use super::{Error, Result, Service};
 use crate::{
     id::{EventId, ThreadId},
     time::Timestamp,
@@ -80,7 +80,7 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread, or the storage failed.
-    pub async fn events(&self, id: ThreadId, range: Range) -> Result<Page, Error> {
+    pub async fn events(&self, id: ThreadId, range: Range) -> Result<Page> {
         let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
         let mut shown = Vec::new();
@@ -139,7 +139,7 @@ impl Service {
         id: ThreadId,
         mut after: i64,
         inherited: bool,
-    ) -> Result<mpsc::Receiver<ShownEvent>, Error> {
+    ) -> Result<mpsc::Receiver<ShownEvent>> {
         self.reader(id).await?;
         let (sender, receiver) = mpsc::channel(BUFFER);
         let service = self.clone();
@@ -198,11 +198,7 @@ impl Service {
 
 /// The threads whose events are in a range, oldest first. Numbers up to a fork's own are those of
 /// its parent, as far as they are not those of the parent's parent.
-async fn stretches(
-    read: &mut dyn Read,
-    thread: &ThreadRow,
-    range: Range,
-) -> Result<Vec<Stretch>, Error> {
+async fn stretches(read: &mut dyn Read, thread: &ThreadRow, range: Range) -> Result<Vec<Stretch>> {
     let mut found = vec![(thread.clone(), thread.fork_event_number, i64::MAX)];
     let mut high = thread.fork_event_number;
     let mut parent = thread.parent.filter(|_| range.inherited);
@@ -229,11 +225,7 @@ struct Owned<'a> {
 }
 
 impl Owned<'_> {
-    async fn show(
-        &self,
-        read: &mut dyn Read,
-        rows: Vec<ThreadEvent>,
-    ) -> Result<Vec<ShownEvent>, Error> {
+    async fn show(&self, read: &mut dyn Read, rows: Vec<ThreadEvent>) -> Result<Vec<ShownEvent>> {
         let tree = self.owner.tree;
         let mut contents = self
             .service

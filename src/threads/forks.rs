@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
-    Error, Service,
+    Result, Service,
     branches::{BranchStart, create::if_present},
 };
 use crate::{
@@ -71,7 +71,7 @@ impl Service {
     /// # Errors
     /// 404: no such thread or address. 409: the id is taken, `thread_deleted`, `not_checkpointed`,
     /// `checkpoint_pruned`, `lineage_too_deep`. Or the storage failed.
-    pub async fn fork(&self, new: NewFork) -> Result<Forked, Error> {
+    pub async fn fork(&self, new: NewFork) -> Result<Forked> {
         let id = new.id.unwrap_or_else(ThreadId::mint);
         let store = &self.shared.parts.tree;
         for _ in 0..TRIES {
@@ -149,7 +149,7 @@ impl Service {
         read: &mut dyn Read,
         parent: &ThreadRow,
         at: &Address,
-    ) -> Result<Resolved, Error> {
+    ) -> Result<Resolved> {
         if at.target == AddressTarget::Active && at.position == Position::At {
             let active = resolve::active(read, parent).await?;
             if active.head.is_some() {
@@ -159,7 +159,7 @@ impl Service {
         Ok(tree::resolve(read, parent, at).await?)
     }
 
-    async fn must_be_free(&self, read: &mut dyn Read, id: ThreadId) -> Result<(), Error> {
+    async fn must_be_free(&self, read: &mut dyn Read, id: ThreadId) -> Result<()> {
         match read.thread_row(id).await? {
             None => Ok(()),
             Some(row) if row.deleted_at.is_some() && self.sees(read, &row).await => {
@@ -189,7 +189,7 @@ impl Service {
         id: ThreadId,
         after: Option<ForkCursor>,
         limit: usize,
-    ) -> Result<Family, Error> {
+    ) -> Result<Family> {
         let (mut reader, thread) = self.reader(id).await?;
         let mut page = points::family_page(&mut *reader, &thread, after, limit).await?;
         drop(reader);

@@ -1,7 +1,7 @@
 //! The life of threads: created, patched, copied, pruned and deleted.
 
 use super::{
-    Error, Service,
+    Error, Result, Service,
     request::{Create, Prune, View},
 };
 use crate::{
@@ -40,7 +40,7 @@ impl Service {
     /// # Errors
     /// The id is taken; an update makes no sense, and the thread exists without it; or the storage
     /// failed.
-    pub async fn create(&self, create: Create) -> Result<View, Error> {
+    pub async fn create(&self, create: Create) -> Result<View> {
         let may_exist = create.id.is_some() && create.if_exists == IfExists::DoNothing;
         let id = create.id.unwrap_or_else(ThreadId::mint);
         let new = NewThread {
@@ -99,7 +99,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`create`](Self::create).
-    pub async fn create_with_event(&self, create: Create) -> Result<CreatedThread, Error> {
+    pub async fn create_with_event(&self, create: Create) -> Result<CreatedThread> {
         let id = self.create(create).await?.row.id;
         let event_number = self.at(Level::Reader).reader(id).await?.1.last_event_number;
         Ok(CreatedThread {
@@ -113,7 +113,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or the storage failed.
-    pub async fn get(&self, id: ThreadId) -> Result<View, Error> {
+    pub async fn get(&self, id: ThreadId) -> Result<View> {
         let row = self.row(id).await?;
         self.weighed_view(row).await
     }
@@ -122,7 +122,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or the storage failed.
-    pub async fn expiry(&self, id: ThreadId) -> Result<Option<Expiry>, Error> {
+    pub async fn expiry(&self, id: ThreadId) -> Result<Option<Expiry>> {
         self.row(id).await?;
         Ok(self.shared.parts.tree.expiry(id).await?)
     }
@@ -131,12 +131,7 @@ impl Service {
     ///
     /// # Errors
     /// 422: it would be too much. No such thread, or the storage failed.
-    pub async fn patch(
-        &self,
-        id: ThreadId,
-        metadata: Map,
-        ttl: Option<Ttl>,
-    ) -> Result<View, Error> {
+    pub async fn patch(&self, id: ThreadId, metadata: Map, ttl: Option<Ttl>) -> Result<View> {
         let (mut tx, thread) = self.begin(id).await?;
         metadata::merged(&thread.metadata, metadata.clone())?;
         tx.patch_thread(id, metadata).await?;
@@ -153,7 +148,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or the storage failed.
-    pub async fn delete(&self, id: ThreadId) -> Result<(), Error> {
+    pub async fn delete(&self, id: ThreadId) -> Result<()> {
         let (mut tx, thread) = self.begin(id).await?;
         tx.delete_thread(thread.tree, id).await?;
         tx.commit().await?;
@@ -165,7 +160,7 @@ impl Service {
     ///
     /// # Errors
     /// The storage failed; those that were deleted stay so.
-    pub async fn delete_of_assistant(&self, assistant: AssistantId) -> Result<(), Error> {
+    pub async fn delete_of_assistant(&self, assistant: AssistantId) -> Result<()> {
         let owner = self.at(Level::Owner);
         let mut page = ThreadPage {
             filter: ThreadFilter {
@@ -203,7 +198,7 @@ impl Service {
     ///
     /// # Errors
     /// 403: the client's level on one of them is too low. Or the storage failed.
-    pub async fn prune(&self, ids: Vec<ThreadId>, how: Prune) -> Result<u64, Error> {
+    pub async fn prune(&self, ids: Vec<ThreadId>, how: Prune) -> Result<u64> {
         let acting = self.at(match how {
             Prune::Delete => Level::Owner,
             Prune::KeepLatest => Level::Writer,
@@ -229,7 +224,7 @@ impl Service {
     }
 
     /// Deletes what is not in use of a thread's checkpoints.
-    async fn keep_latest(&self, id: ThreadId) -> Result<(), Error> {
+    async fn keep_latest(&self, id: ThreadId) -> Result<()> {
         let (mut tx, thread) = self.begin(id).await?;
         tx.prune_thread(thread.tree, id).await?;
         Ok(tx.commit().await?)
@@ -239,7 +234,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread; 413 for one with too long a history; or the storage failed.
-    pub async fn copy(&self, id: ThreadId, owner: &str) -> Result<View, Error> {
+    pub async fn copy(&self, id: ThreadId, owner: &str) -> Result<View> {
         let copy = NewCopy {
             id: ThreadId::mint(),
             owner: owner.to_owned(),
@@ -269,7 +264,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or the storage failed.
-    pub async fn delete_family(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error> {
+    pub async fn delete_family(&self, id: ThreadId) -> Result<Vec<ThreadId>> {
         let (mut tx, thread) = self.begin(id).await?;
         let gone = tx.delete_tree(thread.tree).await?;
         tx.commit().await?;
@@ -283,7 +278,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or the storage failed.
-    pub async fn living_relatives(&self, id: ThreadId) -> Result<Vec<ThreadId>, Error> {
+    pub async fn living_relatives(&self, id: ThreadId) -> Result<Vec<ThreadId>> {
         let (mut reader, thread) = self.reader(id).await?;
         let root = reader.thread_row(ThreadId(thread.tree.0)).await?;
         let root = root.filter(|root| root.deleted_at.is_none());
@@ -321,7 +316,7 @@ impl Service {
 }
 
 /// Whether there is such a thread.
-fn found(result: Result<(), Error>) -> Result<bool, Error> {
+fn found(result: Result<()>) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),
         Err(Error::NoThread(_)) => Ok(false),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, Service};
+use super::{Result, Service};
 use crate::{
     id::ThreadId,
     runs::{Tx, cancel::end_runs_of},
@@ -17,7 +17,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or the storage failed.
-    pub async fn members(&self, thread: ThreadId) -> Result<Vec<Member>, Error> {
+    pub async fn members(&self, thread: ThreadId) -> Result<Vec<Member>> {
         let (mut reader, row) = self.reader(thread).await?;
         Ok(reader.members(row.tree).await?.all())
     }
@@ -33,7 +33,7 @@ impl Service {
         thread: ThreadId,
         principal: &Arc<str>,
         level: Level,
-    ) -> Result<(Granted, i64), Error> {
+    ) -> Result<(Granted, i64)> {
         let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
         let granted = members::grant(&mut *tx, row.tree, principal, level, by).await?;
@@ -45,7 +45,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`grant`](Self::grant); 404 `member_not_found` for a principal without a level.
-    pub async fn revoke(&self, thread: ThreadId, principal: &Arc<str>) -> Result<(), Error> {
+    pub async fn revoke(&self, thread: ThreadId, principal: &Arc<str>) -> Result<()> {
         let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
         members::revoke(&mut *tx, row.tree, principal, by).await?;
@@ -53,7 +53,7 @@ impl Service {
     }
 
     /// [`begin`](Self::begin) with runs: those of a principal who loses the right to write end with it.
-    async fn begin_change(&self, id: ThreadId) -> Result<(Box<dyn Tx>, ThreadRow), Error> {
+    async fn begin_change(&self, id: ThreadId) -> Result<(Box<dyn Tx>, ThreadRow)> {
         let tree = self.tree_of(id).await?;
         let mut tx = self.shared.parts.runs.begin(tree).await?;
         let thread = self.checked(&mut *tx, tree, id).await?;
@@ -66,7 +66,7 @@ impl Service {
         row: &ThreadRow,
         member: &Arc<str>,
         level: Option<Level>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let ended = if level < Some(Level::Writer) {
             end_runs_of(&mut *tx, row.tree, member).await?
         } else {

@@ -6,7 +6,7 @@ use std::{collections::HashSet, time::Duration};
 use futures::FutureExt;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{Error, Service};
+use super::{Error, Result, Service};
 use crate::{
     id::ThreadId,
     tree::{
@@ -112,7 +112,7 @@ impl Service {
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn project(&self, threads: &[ThreadId]) -> Result<(), Error> {
+    pub async fn project(&self, threads: &[ThreadId]) -> Result<()> {
         let projections = &self.shared.parts.projections;
         let mut left: HashSet<ThreadId> = threads.iter().copied().collect();
         while !left.is_empty() {
@@ -134,11 +134,7 @@ impl Service {
 
     /// The next step of every table that is behind; whether these bring all of them up to date with what
     /// `progress` knows of.
-    async fn steps(
-        &self,
-        progress: &Progress,
-        steps: &mut Vec<ProjectionStep>,
-    ) -> Result<bool, Error> {
+    async fn steps(&self, progress: &Progress, steps: &mut Vec<ProjectionStep>) -> Result<bool> {
         let heads = Projection::Heads;
         let known = progress.head.as_ref().map_or(0, |head| head.number);
         if known != progress.offsets[heads.index()] {
@@ -188,7 +184,7 @@ impl Service {
     ///
     /// # Errors
     /// 503 `projection_behind`: they are not after two seconds. Or the storage failed.
-    pub async fn wait_projected(&self, wanted: &[(ThreadId, i64)]) -> Result<(), Error> {
+    pub async fn wait_projected(&self, wanted: &[(ThreadId, i64)]) -> Result<()> {
         let limit = Instant::now() + PATIENCE;
         for (thread, number) in wanted {
             let mut watch = self.shared.notifier.watch(*thread);
@@ -206,7 +202,7 @@ impl Service {
         Ok(())
     }
 
-    async fn has_projected(&self, thread: ThreadId, number: i64) -> Result<bool, Error> {
+    async fn has_projected(&self, thread: ThreadId, number: i64) -> Result<bool> {
         // One of somebody else is as one that is not there.
         if let Some(principal) = self.access.principal() {
             let tree = &self.shared.parts.tree;
@@ -232,7 +228,7 @@ impl Service {
         &self,
         projection: Option<Projection>,
         thread: Option<ThreadId>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         if let Some(thread) = thread {
             self.row(thread).await?;
         }

@@ -15,7 +15,7 @@ use futures::FutureExt;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    Error, Service,
+    Result, Service,
     stream::{WAIT, entries::ThreadEntries},
 };
 use crate::{
@@ -332,7 +332,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or none of the client's; 403 below the level; or the storage failed.
-    pub async fn assistant_of(&self, id: ThreadId) -> Result<Option<Assistant>, Error> {
+    pub async fn assistant_of(&self, id: ThreadId) -> Result<Option<Assistant>> {
         let metadata = self.row(id).await?.metadata;
         let text = |key: &str| metadata.get(key).and_then(Value::as_str);
         let assistant = text("assistant_id").and_then(|id| id.parse().ok());

@@ -3,7 +3,7 @@
 mod orders;
 
 use super::{
-    Error, Service,
+    Error, Result, Service,
     request::{Filter, Search, View},
 };
 use crate::{
@@ -82,7 +82,7 @@ impl Service {
     ///
     /// # Errors
     /// 503 `projection_behind`. Stored values that do not fit a graph, or the storage failed.
-    pub async fn search(&self, search: &Search) -> Result<FoundThreads, Error> {
+    pub async fn search(&self, search: &Search) -> Result<FoundThreads> {
         self.wait_projected(&search.filter.min_event).await?;
         let mut page = ThreadPage {
             filter: rows_of(&search.filter),
@@ -122,7 +122,7 @@ impl Service {
         mut page: ThreadPage,
         wanted: &Map,
         mut visit: impl FnMut(Found) -> Option<u64> + Send,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let tries = Tries::default();
         let mut room = BATCH_BYTES;
         let mut is_last = false;
@@ -156,7 +156,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`search`](Self::search).
-    pub async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+    pub async fn count(&self, filter: &Filter) -> Result<u64> {
         self.wait_projected(&filter.min_event).await?;
         if filter.values.is_empty() {
             return Ok(self.shared.parts.tree.count(rows_of(filter)).await?);
@@ -182,7 +182,7 @@ impl Service {
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn view(&self, row: Thread) -> Result<View, Error> {
+    pub async fn view(&self, row: Thread) -> Result<View> {
         let head = self.shared.head_of(&row).await?;
         Ok(view_of(row, head))
     }
@@ -191,14 +191,14 @@ impl Service {
     ///
     /// # Errors
     /// There is none, or the storage failed.
-    pub(super) async fn weighed_view(&self, row: Thread) -> Result<View, Error> {
+    pub(super) async fn weighed_view(&self, row: Thread) -> Result<View> {
         let found = self.measure_head(row, true, BATCH_BYTES).await?;
         let _memory = self.reserve(found.bytes())?;
         self.found_view(found, &Tries::default()).await
     }
 
     /// The size of a thread's head if it is shown, and the head itself if it fits into `room`.
-    async fn measure_head(&self, row: Thread, is_shown: bool, room: u64) -> Result<Found, Error> {
+    async fn measure_head(&self, row: Thread, is_shown: bool, room: u64) -> Result<Found> {
         let head = if is_shown {
             self.shared.weighed_head(&row, room).await?
         } else {
@@ -207,14 +207,14 @@ impl Service {
         Ok(Found { row, head })
     }
 
-    async fn found_head(&self, found: &Found, tries: &Tries) -> Result<Head, Error> {
+    async fn found_head(&self, found: &Found, tries: &Tries) -> Result<Head> {
         match &found.head {
             Some(head) => Ok(self.shared.read_head(&found.row, head, Some(tries)).await?),
             None => Ok(Head::default()),
         }
     }
 
-    async fn found_view(&self, found: Found, tries: &Tries) -> Result<View, Error> {
+    async fn found_view(&self, found: Found, tries: &Tries) -> Result<View> {
         let head = self.found_head(&found, tries).await?;
         self.access.record_shown(found.row.id);
         Ok(view_of(found.row, head))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::Error;
+use super::{Error, Result};
 use crate::{
     budget::Reservation,
     fail_point,
@@ -69,7 +69,7 @@ impl Service {
     ///
     /// # Errors
     /// There is not enough left.
-    pub(super) fn reserve(&self, stored: u64) -> Result<Option<Reservation>, Error> {
+    pub(super) fn reserve(&self, stored: u64) -> Result<Option<Reservation>> {
         let reserved = self.memory.as_ref().map(|memory| memory.reserve(stored));
         let reserved = reserved.transpose().map_err(|_| Error::NoMemory)?;
         Ok(reserved.flatten())
@@ -104,7 +104,7 @@ impl Service {
     /// # Errors
     /// A level was withdrawn while the response was read: 404, as for a thread that does not exist.
     /// Or the storage failed.
-    pub async fn confirm(&self) -> Result<(), Error> {
+    pub async fn confirm(&self) -> Result<()> {
         let Some(principal) = self.access.principal() else {
             return Ok(());
         };
@@ -146,7 +146,7 @@ impl Service {
     ///
     /// # Errors
     /// It cannot: its disk is full, or it is not there.
-    pub async fn probe(&self) -> Result<(), Error> {
+    pub async fn probe(&self) -> Result<()> {
         Ok(self.runs.probe().await?)
     }
 
@@ -154,7 +154,7 @@ impl Service {
     ///
     /// # Errors
     /// It does not.
-    pub async fn ping(&self) -> Result<(), Error> {
+    pub async fn ping(&self) -> Result<()> {
         let none = ThreadId(uuid::Uuid::nil());
         self.shared.parts.tree.thread(none).await?;
         Ok(())
@@ -164,7 +164,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or none of the client's; 403 below the level; or the storage failed.
-    pub(super) async fn row(&self, id: ThreadId) -> Result<Thread, Error> {
+    pub(super) async fn row(&self, id: ThreadId) -> Result<Thread> {
         self.runs.authorize(&self.access, id).await?;
         Ok(self.shared.thread(id).await?)
     }
@@ -173,20 +173,20 @@ impl Service {
     ///
     /// # Errors
     /// As [`row`](Self::row).
-    pub(super) async fn reader(&self, id: ThreadId) -> Result<(Box<dyn Read>, ThreadRow), Error> {
+    pub(super) async fn reader(&self, id: ThreadId) -> Result<(Box<dyn Read>, ThreadRow)> {
         let mut reader = self.shared.parts.tree.reader().await?;
         let (thread, _) = self.find(&mut *reader, id).await?;
         Ok((reader, thread))
     }
 
     /// The tree of a thread, before its lock is waited for: nobody waits for the lock of another's.
-    pub(super) async fn tree_of(&self, id: ThreadId) -> Result<TreeId, Error> {
+    pub(super) async fn tree_of(&self, id: ThreadId) -> Result<TreeId> {
         Ok(self.reader(id).await?.1.tree)
     }
 
     /// A transaction on the tree of a thread, and the thread as it is in it. It has the lock that a
     /// change of rights takes, and the client has the level under it.
-    pub(super) async fn begin(&self, id: ThreadId) -> Result<(Box<dyn Tx>, ThreadRow), Error> {
+    pub(super) async fn begin(&self, id: ThreadId) -> Result<(Box<dyn Tx>, ThreadRow)> {
         let tree = self.tree_of(id).await?;
         self.begin_in(tree, id).await
     }
@@ -196,7 +196,7 @@ impl Service {
         &self,
         tree: TreeId,
         id: ThreadId,
-    ) -> Result<(Box<dyn Tx>, ThreadRow), Error> {
+    ) -> Result<(Box<dyn Tx>, ThreadRow)> {
         let mut tx = self.shared.parts.tree.begin(tree).await?;
         let thread = self.checked(&mut *tx, tree, id).await?;
         Ok((tx, thread))
@@ -208,7 +208,7 @@ impl Service {
         tx: &mut dyn Tx,
         tree: TreeId,
         id: ThreadId,
-    ) -> Result<ThreadRow, Error> {
+    ) -> Result<ThreadRow> {
         let (thread, _) = self.find(tx, id).await?;
         if thread.tree == tree {
             Ok(thread)
@@ -223,7 +223,7 @@ impl Service {
         &self,
         read: &mut dyn Read,
         id: ThreadId,
-    ) -> Result<(ThreadRow, Option<Level>), Error> {
+    ) -> Result<(ThreadRow, Option<Level>)> {
         let row = read.thread_row(id).await?;
         let thread = row.filter(|row| row.deleted_at.is_none());
         let thread = thread.ok_or(Error::NoThread(id))?;

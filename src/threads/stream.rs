@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use self::entries::ThreadEntries;
-use super::{Error, Service, request::ThreadMode};
+use super::{Result, Service, request::ThreadMode};
 use crate::{
     id::{CheckpointId, ThreadId},
     runs::request::Address,
@@ -61,13 +61,10 @@ impl Service {
         id: ThreadId,
         since: SinceThread,
         modes: Vec<ThreadMode>,
-    ) -> Result<
-        (
-            Box<dyn FrameSource>,
-            impl Future<Output = ()> + Send + use<>,
-        ),
-        Error,
-    > {
+    ) -> Result<(
+        Box<dyn FrameSource>,
+        impl Future<Output = ()> + Send + use<>,
+    )> {
         let service = self.clone();
         // From here on nothing is missed.
         let position = self.shared.parts.log.thread_position(id).await?;
@@ -163,7 +160,7 @@ impl Service {
         }
     }
 
-    async fn visible(&self, id: ThreadId) -> Result<Visible, Error> {
+    async fn visible(&self, id: ThreadId) -> Result<Visible> {
         let mut reader = self.shared.parts.tree.reader().await?;
         let row = reader.thread_row(id).await?;
         let Some(row) = row.filter(|row| row.deleted_at.is_none()) else {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 
-use super::{Error, Service};
+use super::{Result, Service};
 use crate::{
     id::{ThreadId, TreeId},
     tree::ttl::TtlStrategy,
@@ -32,7 +32,7 @@ impl Service {
 
     /// One sweep. What one process has taken no other one takes meanwhile; of a process that dies it is due again
     /// after a while.
-    async fn sweep_once(&self) -> Result<(), Error> {
+    async fn sweep_once(&self) -> Result<()> {
         let (mut read, mut swept) = (0, 0);
         while read < MOST && !self.shared.drain.is_cancelled() {
             let taken = self.shared.parts.tree.take_expired(BATCH).await?;
@@ -57,7 +57,7 @@ impl Service {
 
     /// Deletes or prunes a thread, if it still is expired in the transaction that does so: it may have changed since
     /// it was found, or have a run.
-    async fn expire(&self, tree: TreeId, id: ThreadId) -> Result<bool, Error> {
+    async fn expire(&self, tree: TreeId, id: ThreadId) -> Result<bool> {
         let mut tx = self.shared.parts.tree.begin(tree).await?;
         let row = tx.thread_row(id).await?;
         if row.is_none_or(|row| row.deleted_at.is_some() || row.tree != tree) {

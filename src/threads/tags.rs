@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, Service};
+use super::{Result, Service};
 use crate::{
     id::{BranchId, ThreadId},
     tree::{
@@ -23,7 +23,7 @@ impl Service {
         id: ThreadId,
         name: Arc<str>,
         address: &Address,
-    ) -> Result<tag::TagChange, Error> {
+    ) -> Result<tag::TagChange> {
         let (mut tx, thread) = self.begin(id).await?;
         let mut resolved = tree::resolve(&mut *tx, &thread, address).await?;
         self.write_trimmed_checkpoint(&mut *tx, &thread, &mut resolved.base)
@@ -41,7 +41,7 @@ impl Service {
         tx: &mut dyn Tx,
         thread: &ThreadRow,
         base: &mut Base,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let Base::Trim { of, .. } = base else {
             return Ok(());
         };
@@ -78,7 +78,7 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread, or the storage failed.
-    pub async fn tags(&self, id: ThreadId) -> Result<Vec<Tag>, Error> {
+    pub async fn tags(&self, id: ThreadId) -> Result<Vec<Tag>> {
         let (mut reader, thread) = self.reader(id).await?;
         Ok(reader.tags(thread.tree, id).await?)
     }
@@ -87,7 +87,7 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread or tag, or the storage failed.
-    pub async fn tag(&self, id: ThreadId, name: &str) -> Result<Tag, Error> {
+    pub async fn tag(&self, id: ThreadId, name: &str) -> Result<Tag> {
         let (mut reader, thread) = self.reader(id).await?;
         Ok(resolve::tag(&mut *reader, &thread, name).await?)
     }
@@ -96,7 +96,7 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread or tag, or the storage failed.
-    pub async fn delete_tag(&self, id: ThreadId, name: &str) -> Result<(), Error> {
+    pub async fn delete_tag(&self, id: ThreadId, name: &str) -> Result<()> {
         let (mut tx, thread) = self.begin(id).await?;
         tag::delete(&mut *tx, &thread, name).await?;
         tx.commit().await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, Service, messages::lookup::unchanging};
+use super::{Result, Service, messages::lookup::unchanging};
 use crate::{
     id::{CheckpointId, ThreadId},
     time::Timestamp,
@@ -90,7 +90,7 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread or branch, or the storage failed.
-    pub async fn head(&self, id: ThreadId, branch: Option<&str>) -> Result<Head, Error> {
+    pub async fn head(&self, id: ThreadId, branch: Option<&str>) -> Result<Head> {
         let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
         let branch = match branch {
@@ -110,11 +110,7 @@ impl Service {
     ///
     /// # Errors
     /// 404: no such thread, or the storage failed.
-    pub async fn outline(
-        &self,
-        id: ThreadId,
-        selection: OutlineSelection,
-    ) -> Result<Outline, Error> {
+    pub async fn outline(&self, id: ThreadId, selection: OutlineSelection) -> Result<Outline> {
         let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
         let branches = branch::views(read, &thread).await?;
@@ -169,7 +165,7 @@ impl Service {
         part: &OutlinePage<MessageNode>,
         changes: &[MessageNode],
         branches: &[BranchView],
-    ) -> Result<Vec<Option<Arc<str>>>, Error> {
+    ) -> Result<Vec<Option<Arc<str>>>> {
         let fixed = unchanging(changes);
         let mut lookup = self.message_lookup(thread);
         let mut heads: Vec<&BranchView> = branches.iter().collect();

@@ -1,6 +1,6 @@
 //! How much is stored of a thread.
 
-use super::{Error, Service};
+use super::{Result, Service};
 use crate::{id::ThreadId, tree::usage::Usage};
 
 impl Service {
@@ -8,7 +8,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or none of the client's; or the storage failed.
-    pub async fn usage(&self, id: ThreadId) -> Result<Usage, Error> {
+    pub async fn usage(&self, id: ThreadId) -> Result<Usage> {
         let thread = self.row(id).await?;
         Ok(self.shared.parts.tree.usage(thread.tree, id).await?)
     }

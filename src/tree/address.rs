@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{error::Error, store::Position};
+use super::{
+    error::{Error, Result},
+    store::Position,
+};
 use crate::id::CheckpointId;
 
 /// Longest name of a branch or a tag, in bytes.
@@ -111,7 +114,7 @@ impl AddressFields {
     ///
     /// # Errors
     /// 422: two addresses, or a name that no branch or tag can have.
-    pub fn address(self, with_branch: bool) -> Result<Address, Error> {
+    pub fn address(self, with_branch: bool) -> Result<Address> {
         let Self {
             branch,
             tag,
@@ -197,7 +200,7 @@ impl AddressFields {
 }
 
 /// The value that a field and its synonyms agree on.
-fn one<T: PartialEq>(values: Vec<T>, what: &str) -> Result<Option<T>, Error> {
+fn one<T: PartialEq>(values: Vec<T>, what: &str) -> Result<Option<T>> {
     let mut values = values.into_iter();
     let first = values.next();
     if values.all(|value| Some(&value) == first.as_ref()) {
@@ -214,7 +217,7 @@ fn one<T: PartialEq>(values: Vec<T>, what: &str) -> Result<Option<T>, Error> {
 ///
 /// # Errors
 /// 422 for any other text.
-pub fn parse_name(text: &str) -> Result<Arc<str>, Error> {
+pub fn parse_name(text: &str) -> Result<Arc<str>> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);
     let good = (1..=NAME_MAX).contains(&text.len())
         && text.bytes().all(allowed)

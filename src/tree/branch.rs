@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     address::auto_name,
-    error::Error,
+    error::{Error, Result},
     event,
     store::{Branch, InsertBranch, NewEvent, Outcome, Point, ThreadRow, Tx},
 };
@@ -56,7 +56,7 @@ pub struct CreatedBranch {
 ///
 /// # Errors
 /// 409 `too_many`.
-pub fn ensure_room(branches: &[Branch]) -> Result<(), Error> {
+pub fn ensure_room(branches: &[Branch]) -> Result<()> {
     if branches.len() < MAX_PER_THREAD {
         Ok(())
     } else {
@@ -78,7 +78,7 @@ pub async fn create(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
     new: CreateBranch,
-) -> Result<CreatedBranch, Error> {
+) -> Result<CreatedBranch> {
     let taken = tx.branches(thread.tree, thread.id).await?;
     ensure_room(&taken)?;
     let names = taken.iter().map(|branch| &*branch.name);
@@ -144,7 +144,7 @@ pub(super) async fn interrupted(
     thread: &ThreadRow,
     from: &Branch,
     base: &Point,
-) -> Result<Option<Branch>, Error> {
+) -> Result<Option<Branch>> {
     let mut candidates = vec![from.id];
     let there = tx.branches(thread.tree, thread.id).await?;
     let heads = there.iter().filter(|branch| branch.head == Some(base.id));
@@ -186,7 +186,7 @@ pub async fn rename(
     thread: &ThreadRow,
     branch: &Branch,
     name: Arc<str>,
-) -> Result<Option<i64>, Error> {
+) -> Result<Option<i64>> {
     if branch.name == name {
         return Ok(None);
     }
@@ -211,7 +211,7 @@ pub async fn rename(
 ///
 /// # Errors
 /// 409 `branch_active` or `branch_busy`, or the storage failed.
-pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, branch: &Branch) -> Result<i64, Error> {
+pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, branch: &Branch) -> Result<i64> {
     if thread.active_branch == Some(branch.id) {
         return Err(Error::conflict(
             "branch_active",
@@ -243,7 +243,7 @@ pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, branch: &Branch) -> Res
     Ok(tx.append(thread.tree, thread.id, vec![event]).await?)
 }
 
-fn ensure_name_free<'a>(mut taken: impl Iterator<Item = &'a str>, name: &str) -> Result<(), Error> {
+fn ensure_name_free<'a>(mut taken: impl Iterator<Item = &'a str>, name: &str) -> Result<()> {
     if taken.any(|one| one == name) {
         Err(Error::conflict(
             "name_taken",

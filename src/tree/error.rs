@@ -44,6 +44,9 @@ pub enum Error {
     Engine(#[from] engine::Error),
 }
 
+/// What the operations on trees return.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 impl Error {
     /// A refusal.
     pub fn refused(kind: ErrorKind, code: &'static str, detail: impl Into<String>) -> Self {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     branch,
-    error::Error,
+    error::{Error, Result},
     event,
     members::Access,
     resolve::{self, Base},
@@ -65,11 +65,7 @@ pub struct CreatedFork {
 ///
 /// # Errors
 /// 409 `lineage_too_deep`, or the storage failed.
-pub async fn create(
-    tx: &mut dyn Tx,
-    parent: &ThreadRow,
-    new: CreateFork,
-) -> Result<CreatedFork, Error> {
+pub async fn create(tx: &mut dyn Tx, parent: &ThreadRow, new: CreateFork) -> Result<CreatedFork> {
     let level = parent.fork_level + 1;
     if level > LEVELS {
         return Err(Error::conflict(
@@ -199,7 +195,7 @@ pub async fn tree_of(
     id: ThreadId,
     lineage: Option<&Lineage>,
     access: &Access,
-) -> Result<TreeId, Error> {
+) -> Result<TreeId> {
     match (existing(read, id, lineage, access).await?, lineage) {
         (Some(thread), _) => Ok(thread.tree),
         (None, Some(lineage)) => {
@@ -226,7 +222,7 @@ pub async fn find_or_create(
     lineage: Option<&Lineage>,
     access: &Access,
     by: &Arc<str>,
-) -> Result<(ThreadRow, Option<(Branch, Base)>), Error> {
+) -> Result<(ThreadRow, Option<(Branch, Base)>)> {
     if let Some(thread) = existing(tx, id, lineage, access).await? {
         return Ok((thread, None));
     }
@@ -260,7 +256,7 @@ async fn existing(
     id: ThreadId,
     lineage: Option<&Lineage>,
     access: &Access,
-) -> Result<Option<ThreadRow>, Error> {
+) -> Result<Option<ThreadRow>> {
     let Some(thread) = read.thread_row(id).await? else {
         return Ok(None);
     };
@@ -284,7 +280,7 @@ async fn base_at_anchor(
     anchor: &Arc<str>,
     position: Position,
     active: &Branch,
-) -> Result<Base, Error> {
+) -> Result<Base> {
     match resolve::message(tx, parent, anchor, active.head).await {
         Ok(node) => match position {
             Position::At => resolve::at_message(tx, parent, &node).await,

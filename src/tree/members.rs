@@ -9,7 +9,7 @@ pub use access::{Access, Denied};
 pub use level::{Level, Member, Members};
 
 use super::{
-    error::{Error, ErrorKind},
+    error::{Error, ErrorKind, Result},
     store::Tx,
 };
 use crate::id::TreeId;
@@ -44,7 +44,7 @@ pub async fn grant(
     principal: &Arc<str>,
     level: Level,
     by: Option<Level>,
-) -> Result<Granted, Error> {
+) -> Result<Granted> {
     let members = tx.members(tree).await?;
     let before = members.level(principal);
     ensure_within(by, before, Some(level))?;
@@ -78,7 +78,7 @@ pub async fn revoke(
     tree: TreeId,
     principal: &Arc<str>,
     by: Option<Level>,
-) -> Result<(), Error> {
+) -> Result<()> {
     let members = tx.members(tree).await?;
     let before = members.level(principal);
     if before.is_none() {
@@ -95,11 +95,7 @@ pub async fn revoke(
 }
 
 /// Refuses to grant, change or revoke a level above the one of the requesting principal.
-fn ensure_within(
-    by: Option<Level>,
-    before: Option<Level>,
-    after: Option<Level>,
-) -> Result<(), Error> {
+fn ensure_within(by: Option<Level>, before: Option<Level>, after: Option<Level>) -> Result<()> {
     match by {
         Some(by) if before.max(after) > Some(by) => Err(Error::refused(
             ErrorKind::Forbidden,
@@ -117,7 +113,7 @@ async fn ensure_other_owner(
     tree: TreeId,
     members: &Members,
     leaving: &Arc<str>,
-) -> Result<(), Error> {
+) -> Result<()> {
     let all = members.all();
     let mut others = all
         .iter()

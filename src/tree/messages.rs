@@ -18,7 +18,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    error::{Error, ErrorKind},
+    error::{Error, ErrorKind, Result},
     resolve,
     store::{MessageNode, Position, Read, ThreadRow},
 };
@@ -85,7 +85,7 @@ pub async fn message(
     thread: &ThreadRow,
     id: &Arc<str>,
     head: Option<CheckpointId>,
-) -> Result<MessageNode, Error> {
+) -> Result<MessageNode> {
     match resolve::message(read, thread, id, head).await {
         Err(Error::Refused {
             kind: ErrorKind::Missing,

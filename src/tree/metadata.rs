@@ -1,6 +1,6 @@
 //! How much metadata a thread or a run may have, of one request and merged with what is there.
 
-use super::error::Error;
+use super::error::{Error, Result};
 use crate::value::{Map, Value};
 
 /// Most keys of metadata.
@@ -29,7 +29,7 @@ pub fn excess(metadata: &Map) -> Option<String> {
 ///
 /// # Errors
 /// 422: it would be too much.
-pub fn merged(own: &Map, more: Map) -> Result<Map, Error> {
+pub fn merged(own: &Map, more: Map) -> Result<Map> {
     let mut merged = own.clone();
     merged.extend(more);
     let (before, after) = (size(own), size(&merged));

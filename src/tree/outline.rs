@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     chain,
-    error::Error,
+    error::{Error, Result},
     resolve,
     store::{Branch, MessageNode, Point, Read, ThreadRow},
 };
@@ -29,7 +29,7 @@ pub async fn checkpoints(
     thread: &ThreadRow,
     below: i32,
     limit: usize,
-) -> Result<OutlinePage<Point>, Error> {
+) -> Result<OutlinePage<Point>> {
     let mut rows = read
         .own_points(thread.tree, thread.id, below, limit + 1)
         .await?;
@@ -55,7 +55,7 @@ pub async fn messages(
     thread: &ThreadRow,
     after: i32,
     limit: usize,
-) -> Result<OutlinePage<MessageNode>, Error> {
+) -> Result<OutlinePage<MessageNode>> {
     let mut rows = read
         .own_nodes(thread.tree, thread.id, after, limit + 1)
         .await?;
@@ -77,7 +77,7 @@ pub async fn messages(
 
 /// What a fork inherits is walked from its end: a walk that stopped in between would show a page that does
 /// not follow the one before.
-fn refuse_far(end: i32, below: i32) -> Result<(), Error> {
+fn refuse_far(end: i32, below: i32) -> Result<()> {
     let most = i32::try_from(resolve::WALK_MAX).unwrap_or(i32::MAX);
     let nearest = end.saturating_sub(most);
     if below >= nearest {
@@ -107,7 +107,7 @@ pub async fn parents(
     read: &mut dyn Read,
     thread: &ThreadRow,
     nodes: &[MessageNode],
-) -> Result<HashMap<NodeId, std::sync::Arc<str>>, Error> {
+) -> Result<HashMap<NodeId, std::sync::Arc<str>>> {
     let mut ids: HashMap<_, _> = nodes
         .iter()
         .map(|node| (node.id, node.message_id.clone()))
@@ -131,7 +131,7 @@ pub async fn last_model_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: &Branch,
-) -> Result<Option<MessageNode>, Error> {
+) -> Result<Option<MessageNode>> {
     let last = chain::last_node(read, branch).await?;
     let is_model = |node: &MessageNode| matches!(node.role.as_deref(), Some("ai" | "assistant"));
     Ok(chain::find(read, thread.tree, last, is_model).await?)

@@ -2,7 +2,7 @@
 
 use super::{
     address::{Address, AddressTarget},
-    error::Error,
+    error::{Error, Result},
     messages,
     store::{Branch, MessageNode, Position, Read, ThreadRow},
 };
@@ -55,7 +55,7 @@ pub async fn resolve(
     read: &mut dyn Read,
     thread: &ThreadRow,
     address: &Address,
-) -> Result<Resolved, Error> {
+) -> Result<Resolved> {
     let mut named = None;
     let at = match &address.target {
         AddressTarget::Active => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     branch::MAX_PER_THREAD,
-    error::Error,
+    error::{Error, Result},
     event,
     resolve::Resolved,
     store::{NewEvent, Position, Tag, ThreadRow, Tx},
@@ -34,7 +34,7 @@ pub async fn set(
     thread: &ThreadRow,
     name: Arc<str>,
     at: &Resolved,
-) -> Result<TagChange, Error> {
+) -> Result<TagChange> {
     let Some(point) = at.base.point() else {
         return Err(Error::conflict(
             "empty_branch",
@@ -89,7 +89,7 @@ pub async fn set(
 ///
 /// # Errors
 /// 404 `tag_not_found`, or the storage failed.
-pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, name: &str) -> Result<i64, Error> {
+pub async fn delete(tx: &mut dyn Tx, thread: &ThreadRow, name: &str) -> Result<i64> {
     let tag = super::resolve::tag(tx, thread, name).await?;
     tx.delete_tag(thread.tree, thread.id, tag.name.clone())
         .await?;

@@ -7,7 +7,7 @@ use crate::{
     checkpoint::At,
     engine::snapshot::snapshot,
     id::{CheckpointId, ThreadId},
-    threads::{Error, Service},
+    threads::{Error, Result, Service},
     tree::{
         self, Address, Base, Read, Resolved, Tx, branch,
         dangling::has_open_calls,
@@ -37,7 +37,7 @@ impl Service {
     /// # Errors
     /// 404: no such thread or address. 409: the name is taken, nothing to branch off, too many.
     /// Or the storage failed.
-    pub async fn make_branch(&self, id: ThreadId, new: NewBranch) -> Result<Branched, Error> {
+    pub async fn make_branch(&self, id: ThreadId, new: NewBranch) -> Result<Branched> {
         let mut known: HashMap<CheckpointId, Content> = HashMap::new();
         for _ in 0..TRIES {
             let (mut reader, thread) = self.reader(id).await?;
@@ -98,7 +98,7 @@ impl Service {
         from: Branch,
         new: &NewBranch,
         waits: bool,
-    ) -> Result<branch::CreatedBranch, Error> {
+    ) -> Result<branch::CreatedBranch> {
         let created = branch::create(
             tx,
             thread,
@@ -124,7 +124,7 @@ impl Service {
         read: &mut dyn Read,
         thread: &ThreadRow,
         from: &BranchStart,
-    ) -> Result<Resolved, Error> {
+    ) -> Result<Resolved> {
         let address = match from {
             BranchStart::Address(address) => return Ok(tree::resolve(read, thread, address).await?),
             BranchStart::Side => Address::default(),
@@ -152,11 +152,7 @@ impl Service {
     }
 
     /// The content of a checkpoint, read with the graph of its thread.
-    pub(crate) async fn content(
-        &self,
-        thread: &ThreadRow,
-        at: CheckpointId,
-    ) -> Result<Content, Error> {
+    pub(crate) async fn content(&self, thread: &ThreadRow, at: CheckpointId) -> Result<Content> {
         let saver = &self.shared.parts.saver;
         let loaded =
             load::checkpoint(saver, thread.tree, thread.id, &"".into(), At::Id(at)).await?;
@@ -197,7 +193,7 @@ pub(crate) async fn if_present(
     read: &mut dyn Read,
     thread: &ThreadRow,
     resolved: &Resolved,
-) -> Result<Option<Resolved>, Error> {
+) -> Result<Option<Resolved>> {
     if let Some(id) = resolved.base.id()
         && read.point(thread.tree, id).await?.is_none()
     {

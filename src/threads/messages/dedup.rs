@@ -6,7 +6,7 @@ use super::{NewMessage, QueuedMessage};
 use crate::{
     id::RunId,
     runs::request::Kwargs,
-    threads::{Error, Service},
+    threads::{Result, Service},
     tree::{
         Tx, event,
         messages::{
@@ -39,7 +39,7 @@ impl Service {
         thread: &ThreadRow,
         values: &MessageContents<'_>,
         new: &NewMessage,
-    ) -> Result<Option<QueuedMessage>, Error> {
+    ) -> Result<Option<QueuedMessage>> {
         let Some(id) = &new.to.id else {
             return Ok(None);
         };
@@ -80,7 +80,7 @@ impl Service {
         tx: &mut dyn Tx,
         thread: &ThreadRow,
         id: &Arc<str>,
-    ) -> Result<Option<Duplicate>, Error> {
+    ) -> Result<Option<Duplicate>> {
         for open in tx.open_runs(thread.tree, thread.id).await? {
             let row = self.shared.parts.runs.run(thread.id, open.id).await?;
             let Some(kwargs) = row.and_then(|row| Kwargs::from_value(&row.kwargs).ok()) else {
@@ -111,7 +111,7 @@ async fn find_stored(
     thread: &ThreadRow,
     values: &MessageContents<'_>,
     id: &Arc<str>,
-) -> Result<Option<Duplicate>, Error> {
+) -> Result<Option<Duplicate>> {
     for node in tx.nodes_of(thread.tree, vec![id.clone()]).await? {
         if node.change != MessageChange::Add || node.thread != thread.id {
             continue;

@@ -2,7 +2,7 @@
 
 use crate::{
     id::ThreadId,
-    threads::{Error, Service},
+    threads::{Result, Service},
     tree::messages::page::{self, MessagePage},
 };
 
@@ -16,7 +16,7 @@ impl Service {
         &self,
         id: ThreadId,
         request: &page::PageRequest,
-    ) -> Result<MessagePage, Error> {
+    ) -> Result<MessagePage> {
         let (mut reader, thread) = self.reader(id).await?;
         let target = self.shared.message_graph(&thread, None)?;
         let values = self.conversation_in(&thread, target.channel);

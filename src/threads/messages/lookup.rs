@@ -9,7 +9,7 @@ use std::{
 use crate::{
     id::CheckpointId,
     runs::request::Kwargs,
-    threads::{Error, Service},
+    threads::{Result, Service},
     tree::{
         Read,
         messages::content::MessageContents,
@@ -32,7 +32,7 @@ pub(crate) struct MessageLookup<'a> {
 
 impl MessageLookup<'_> {
     /// The message as it is in a state. After many loads, and from pruned states, nothing.
-    pub async fn get(&mut self, id: &Arc<str>, at: CheckpointId) -> Result<Option<Value>, Error> {
+    pub async fn get(&mut self, id: &Arc<str>, at: CheckpointId) -> Result<Option<Value>> {
         self.load(at).await?;
         let state = self.states.get(&at);
         Ok(state.and_then(|state| state.get(id)).cloned())
@@ -45,7 +45,7 @@ impl MessageLookup<'_> {
     }
 
     /// Loads a state.
-    pub async fn load(&mut self, at: CheckpointId) -> Result<(), Error> {
+    pub async fn load(&mut self, at: CheckpointId) -> Result<()> {
         if self.states.contains_key(&at) || self.budget == 0 {
             return Ok(());
         }
@@ -84,7 +84,7 @@ impl Service {
         read: &mut dyn Read,
         thread: &ThreadRow,
         events: &[ThreadEvent],
-    ) -> Result<HashMap<i64, Value>, Error> {
+    ) -> Result<HashMap<i64, Value>> {
         let ids: HashSet<Arc<str>> = events
             .iter()
             .filter(|event| is_text(event))
@@ -142,7 +142,7 @@ impl Service {
         read: &mut dyn Read,
         thread: &ThreadRow,
         event: &ThreadEvent,
-    ) -> Result<Option<Value>, Error> {
+    ) -> Result<Option<Value>> {
         let Some(id) = &event.message_id else {
             return Ok(None);
         };

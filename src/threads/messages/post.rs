@@ -6,7 +6,7 @@ use crate::{
     graph::START,
     id::{CheckpointId, RunId, ThreadId},
     runs::{Created, PreparedRun, refusal, request},
-    threads::{Error, Service},
+    threads::{Result, Service},
     tree::{
         self,
         fork::{self, Lineage},
@@ -62,7 +62,7 @@ impl Service {
     /// # Errors
     /// 400 `invalid_id`, 404, 409 `head_conflict`, `branch_busy`, `message_exists` or
     /// `no_messages_channel`; what the run or the graph refuses; the storage failed.
-    pub async fn post_messages(&self, id: ThreadId, new: NewPost) -> Result<StoredPost, Error> {
+    pub async fn post_messages(&self, id: ThreadId, new: NewPost) -> Result<StoredPost> {
         let Some(request) = &new.run else {
             return Ok(self.store_post(id, &new, None).await?.0);
         };
@@ -93,7 +93,7 @@ impl Service {
         id: ThreadId,
         request: &NewPost,
         run: Option<(&request::Run, PreparedRun)>,
-    ) -> Result<(StoredPost, Option<Created>), Error> {
+    ) -> Result<(StoredPost, Option<Created>)> {
         let new = &request.post;
         let lineage = request.lineage.as_ref();
         let mut reader = self.shared.parts.tree.reader().await?;
@@ -172,7 +172,7 @@ async fn items(
     values: &MessageContents<'_>,
     thread: &ThreadRow,
     posted: &Posted,
-) -> Result<Vec<MessageItem>, Error> {
+) -> Result<Vec<MessageItem>> {
     let head = match &posted.state {
         Some(state) => Some(state.checkpoint.id),
         None => posted.branch.head,

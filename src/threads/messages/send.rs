@@ -12,7 +12,7 @@ use crate::{
         request::{Requester, Run},
         shared::no_channel,
     },
-    threads::{Error, Service},
+    threads::{Error, Result, Service},
     tree::{
         self, event,
         messages::send::{SendTarget, choose_branch},
@@ -63,7 +63,7 @@ impl Service {
     /// # Errors
     /// 400 `invalid_id`, 404, 409 `message_exists` or `no_messages_channel`, 422 without an
     /// assistant; the slot is taken and the strategy is `reject`; the storage failed.
-    pub async fn send_message(&self, new: NewMessage) -> Result<QueuedMessage, Error> {
+    pub async fn send_message(&self, new: NewMessage) -> Result<QueuedMessage> {
         let tree = self.tree_of(new.thread).await?;
         let lock = self.shared.turn(tree).await?;
         let mut tx = self.shared.parts.runs.begin(tree).await?;
@@ -153,7 +153,7 @@ fn input(channel: &Arc<str>, id: &Arc<str>, content: Value) -> Value {
     Value::map(map)
 }
 
-fn assistant_of(new: &NewMessage, thread: &ThreadRow) -> Result<Assistant, Error> {
+fn assistant_of(new: &NewMessage, thread: &ThreadRow) -> Result<Assistant> {
     if let Some(assistant) = &new.assistant {
         return Ok(assistant.clone());
     }

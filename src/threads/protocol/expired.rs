@@ -1,7 +1,7 @@
 //! What a reader gets of a thread whose log has expired: the state that is left, and how its last run
 //! ended.
 
-use super::{Error, ThreadEvents};
+use super::{Result, ThreadEvents};
 use crate::{
     runs::request::Address,
     stream::protocol::{Ended, RunEvents},
@@ -33,7 +33,7 @@ impl ThreadEvents {
 
     /// The last position of the log, how the last run ended, and the values of the head as a JSON text;
     /// `None` while there is more to come, or never was a log.
-    async fn head(&self) -> Result<Option<(u64, Ended, String)>, Error> {
+    async fn head(&self) -> Result<Option<(u64, Ended, String)>> {
         let parts = &self.service.shared.parts;
         let last = parts.log.thread_position(self.thread).await?;
         if last == 0 {

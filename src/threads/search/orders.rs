@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::HashSet};
 
 use crate::{
-    threads::{Error, Service},
+    threads::{Result, Service},
     tree::{
         Thread,
         search::{SortBy, ThreadPage, ThreadStatus},
@@ -19,7 +19,7 @@ impl Service {
     ///
     /// # Errors
     /// The storage failed.
-    pub(super) async fn rows(&self, page: ThreadPage) -> Result<Vec<Thread>, Error> {
+    pub(super) async fn rows(&self, page: ThreadPage) -> Result<Vec<Thread>> {
         if page.filter.ids.is_none() {
             if page.sort_by == SortBy::Status && page.filter.status.is_none() {
                 return self.by_status(page).await;
@@ -35,7 +35,7 @@ impl Service {
     }
 
     /// The threads of one status after those of the other, each by id.
-    async fn by_status(&self, page: ThreadPage) -> Result<Vec<Thread>, Error> {
+    async fn by_status(&self, page: ThreadPage) -> Result<Vec<Thread>> {
         let mut statuses: Vec<ThreadStatus> =
             ThreadStatus::ALL.iter().map(|(_, one)| *one).collect();
         statuses.sort_by_key(|status| status.as_str());
@@ -69,7 +69,7 @@ impl Service {
 
     /// The threads whose states changed last. No state changed after its thread did, so that the threads that
     /// changed last come first until none behind them can be newer; `None` where that takes too many.
-    async fn by_time_of_state(&self, page: &ThreadPage) -> Result<Option<Vec<Thread>>, Error> {
+    async fn by_time_of_state(&self, page: &ThreadPage) -> Result<Option<Vec<Thread>>> {
         let wanted = page.limit.saturating_add(page.offset);
         if wanted > ROWS * READS {
             return Ok(None);

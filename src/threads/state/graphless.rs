@@ -10,7 +10,7 @@ use crate::{
         topology::Topology,
     },
     runs::{Listing, request::Address},
-    threads::{Error, Service, request::History},
+    threads::{Error, Result, Service, request::History},
     tree::{Thread, read::graphless},
     value::Value,
 };
@@ -39,7 +39,7 @@ impl Service {
         thread: &Thread,
         at: &Address,
         selection: &Selection,
-    ) -> Result<Value, Error> {
+    ) -> Result<Value> {
         let found = if at.ns.is_empty() {
             self.load_selected(thread, &at.ns, selection).await?
         } else {
@@ -59,7 +59,7 @@ impl Service {
         &self,
         thread: &Thread,
         page: &History,
-    ) -> Result<Listing<Value, Error>, Error> {
+    ) -> Result<Listing<Value, Error>> {
         let Some(topology) = graphless::topology().filter(|_| page.at.ns.is_empty()) else {
             return Ok(Listing::empty());
         };

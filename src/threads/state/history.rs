@@ -7,7 +7,7 @@ use crate::{
     engine::run::CREATED_BY,
     id::{BranchId, CheckpointId, TreeId},
     runs::listing::BATCH_BYTES,
-    threads::{Error, Service, request::History},
+    threads::{Result, Service, request::History},
     tree::{Thread, resolve, store::rows::Point},
     value::{Map, Value, contains_map},
 };
@@ -34,7 +34,7 @@ impl Service {
         &self,
         thread: &Thread,
         page: &History,
-    ) -> Result<StoredStates, Error> {
+    ) -> Result<StoredStates> {
         if page.at.tree_address.is_some() {
             let listed = self.history_of_path(thread, page).await?;
             return Ok(self.stored_states(thread, page, listed, None));
@@ -56,7 +56,7 @@ impl Service {
         thread: &Thread,
         page: &History,
         alone: bool,
-    ) -> Result<(Vec<Listed>, Option<StoredRows>), Error> {
+    ) -> Result<(Vec<Listed>, Option<StoredRows>)> {
         let (stored_filter, mut implied) = match &page.metadata {
             Some(wanted) => split_filter(wanted),
             None => (None, Map::new()),
@@ -113,11 +113,7 @@ impl Service {
     }
 
     /// States to list that a fork inherits from its parents.
-    async fn inherited_history(
-        &self,
-        thread: &Thread,
-        page: &History,
-    ) -> Result<Vec<Listed>, Error> {
+    async fn inherited_history(&self, thread: &Thread, page: &History) -> Result<Vec<Listed>> {
         let mut reader = self.shared.parts.tree.reader().await?;
         let row = resolve::thread(&mut *reader, thread.id).await?;
         drop(reader);
@@ -128,7 +124,7 @@ impl Service {
     }
 
     /// States of one path: each shows the writes of the branch that continued from it.
-    async fn history_of_path(&self, thread: &Thread, page: &History) -> Result<Vec<Listed>, Error> {
+    async fn history_of_path(&self, thread: &Thread, page: &History) -> Result<Vec<Listed>> {
         let selection = self.select(thread, &page.at).await?;
         let start = match selection.at {
             Some(At::Id(id) | At::Subgraph { start: id, .. }) => id,
@@ -146,7 +142,7 @@ impl Service {
         page: &History,
         start: CheckpointId,
         mut owner: Option<BranchId>,
-    ) -> Result<Vec<Listed>, Error> {
+    ) -> Result<Vec<Listed>> {
         let mut found: Vec<Listed> = vec![];
         let mut next = Some(start);
         // Beside an address in the tree the checkpoint is a part of that.
@@ -183,7 +179,7 @@ impl Service {
         page: &History,
         candidates: &[(CheckpointId, Option<BranchId>)],
         found: &mut Vec<Listed>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let candidates = if page.metadata.is_some() {
             candidates
         } else {
@@ -237,7 +233,7 @@ fn listed_rows(rows: &StoredRows) -> Vec<Listed> {
 }
 
 /// The metadata of a checkpoint as clients see it.
-fn metadata_of(thread: &Thread, row: &SizedCheckpoint) -> Result<Map, Error> {
+fn metadata_of(thread: &Thread, row: &SizedCheckpoint) -> Result<Map> {
     let stored = row.metadata.as_deref().unwrap_or("{}");
     let stored = Value::from_json_slice(stored.as_bytes()).map_err(|error| {
         crate::checkpoint::Error::Corrupt(format!("checkpoint {}: metadata: {error}", row.id))

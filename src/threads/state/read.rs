@@ -7,7 +7,7 @@ use crate::{
     engine::{snapshot::snapshot, topology::Topology},
     id::ThreadId,
     runs::{Listing, request::Address},
-    threads::{Error, Service, request::History},
+    threads::{Error, Result, Service, request::History},
     tree::{
         StateReader,
         read::{Rules, graph_at},
@@ -20,7 +20,7 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, stored values that do not fit the graph, or the storage failed.
-    pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value, Error> {
+    pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value> {
         let thread = self.row(id).await?;
         let selection = self.select(&thread, at).await?;
         let graph = self
@@ -63,11 +63,7 @@ impl Service {
     /// # Errors
     /// No such thread, or the storage failed; then also the list ends with an error, as it does at
     /// stored values that do not fit the graph.
-    pub async fn history(
-        &self,
-        id: ThreadId,
-        page: &History,
-    ) -> Result<Listing<Value, Error>, Error> {
+    pub async fn history(&self, id: ThreadId, page: &History) -> Result<Listing<Value, Error>> {
         let thread = self.row(id).await?;
         if page.at.tree_address.is_some() {
             // An address that is not visible is refused before anything else is read.

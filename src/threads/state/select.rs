@@ -8,7 +8,7 @@ use crate::{
     checkpoint::{At, Query, frame::Decoded},
     id::BranchId,
     runs::request::Address,
-    threads::{Error, Service},
+    threads::{Result, Service},
     tree::{
         self, Thread,
         load::{self, keep_own_writes},
@@ -32,7 +32,7 @@ impl Service {
     ///
     /// # Errors
     /// 404 for an address that is not visible in the thread, or the storage failed.
-    pub(super) async fn select(&self, thread: &Thread, at: &Address) -> Result<Selection, Error> {
+    pub(super) async fn select(&self, thread: &Thread, at: &Address) -> Result<Selection> {
         let Some(address) = &at.tree_address else {
             return Ok(match (at.checkpoint, at.ns.is_empty()) {
                 (Some(id), _) => Selection {
@@ -88,7 +88,7 @@ impl Service {
         thread: &Thread,
         ns: &Arc<str>,
         selection: &Selection,
-    ) -> Result<Option<(Decoded, Option<Reservation>)>, Error> {
+    ) -> Result<Option<(Decoded, Option<Reservation>)>> {
         let Some(at) = selection.at.clone() else {
             return Ok(None);
         };

@@ -12,7 +12,7 @@ use crate::{
     },
     id::{BranchId, TreeId},
     runs::{Listing, listing::BATCH_BYTES},
-    threads::{Error, Service, request::History},
+    threads::{Error, Result, Service, request::History},
     tree::{
         Thread,
         load::{self, keep_first_writes, keep_own_writes},
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How a decoded checkpoint becomes the state that clients see.
-pub(super) type Render = Box<dyn Fn(&Decoded) -> Result<Value, Error> + Send + Sync>;
+pub(super) type Render = Box<dyn Fn(&Decoded) -> Result<Value> + Send + Sync>;
 
 /// The states of a page, not read yet or only if they are small.
 pub(super) struct StoredStates {
@@ -71,7 +71,7 @@ impl StoredStates {
 
     /// Reads a batch, makes a value of each of its checkpoints, and reads the next one when these
     /// were taken.
-    fn values(self, render: Render) -> impl Stream<Item = Result<Value, Error>> + Send {
+    fn values(self, render: Render) -> impl Stream<Item = Result<Value>> + Send {
         async_stream::try_stream! {
             let Self { saver, thread, ns, listed, rows: mut read, access } = self;
             for batch in batches(&listed, read.is_some()) {
@@ -115,7 +115,7 @@ async fn read_batch(
     tree: TreeId,
     ns: &Arc<str>,
     batch: &[Listed],
-) -> Result<StoredRows, Error> {
+) -> Result<StoredRows> {
     if batch.is_empty() {
         return Ok(StoredRows::default());
     }
@@ -132,11 +132,7 @@ async fn read_batch(
 }
 
 /// The checkpoints of a batch without values that are blobs, with the pending writes that each shows.
-fn pending_writes(
-    thread: &Thread,
-    batch: &[Listed],
-    rows: &StoredRows,
-) -> Result<Vec<Decoded>, Error> {
+fn pending_writes(thread: &Thread, batch: &[Listed], rows: &StoredRows) -> Result<Vec<Decoded>> {
     let chains = Chains::new(&[]);
     let mut owners = batch.iter();
     let pending = rows.rows.iter().map(|(row, writes)| {

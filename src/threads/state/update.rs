@@ -15,7 +15,7 @@ use crate::{
     id::{CheckpointId, ThreadId},
     runs::{command_of, request::Address},
     threads::{
-        Error, Service,
+        Error, Result, Service,
         request::{self, Update},
     },
     tree::{
@@ -49,7 +49,7 @@ enum Start {
 }
 
 /// An update as the engine takes it.
-fn to_state_update(update: Update) -> Result<StateUpdate, Error> {
+fn to_state_update(update: Update) -> Result<StateUpdate> {
     let command = update
         .command
         .filter(|command| *command != Value::map(Map::new()));
@@ -69,7 +69,7 @@ impl Service {
     /// No such thread or checkpoint; the thread has no graph yet, or a run of the branch is pending
     /// or running; an update that makes
     /// no sense; the storage failed.
-    pub async fn edit(&self, id: ThreadId, edit: request::Edit) -> Result<Value, Error> {
+    pub async fn edit(&self, id: ThreadId, edit: request::Edit) -> Result<Value> {
         let thread = self.row(id).await?;
         // A copy is a sibling of the checkpoint it copies.
         let opens = edit.as_node.as_deref() == Some(COPY);
@@ -117,11 +117,11 @@ impl Service {
         &self,
         thread: &Thread,
         supersteps: Vec<Vec<Update>>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let supersteps = supersteps
             .into_iter()
             .map(|updates| updates.into_iter().map(to_state_update).collect())
-            .collect::<Result<Vec<Vec<_>>, Error>>()?;
+            .collect::<Result<Vec<Vec<_>>>>()?;
         let slot = self.shared.parts.tree.slot(thread.id).await?;
         let slot = slot.ok_or(Error::NoThread(thread.id))?;
         let target = Target {
@@ -135,7 +135,7 @@ impl Service {
     /// The state that an edit builds on, and the slot it writes to. A claim in between raises the
     /// branch's epoch: then nothing of the edit is written. An edit that is not at the head opens a
     /// branch, and so does one with `opens`.
-    async fn target(&self, thread: &Thread, at: &Address, opens: bool) -> Result<Target, Error> {
+    async fn target(&self, thread: &Thread, at: &Address, opens: bool) -> Result<Target> {
         let mut reader = self.shared.parts.tree.reader().await?;
         let read = &mut *reader;
         let row = resolve::thread(read, thread.id).await?;
@@ -194,7 +194,7 @@ impl Service {
         thread: &Thread,
         address: &tree::Address,
         update: StateUpdate,
-    ) -> Result<CheckpointId, Error> {
+    ) -> Result<CheckpointId> {
         // Before anything is locked, since it may take time.
         let shared = &self.shared;
         let registered = shared
@@ -257,7 +257,7 @@ impl Service {
         ns: &Arc<str>,
         Target { slot, start }: Target,
         supersteps: Vec<Vec<StateUpdate>>,
-    ) -> Result<(Arc<str>, CheckpointId, Map), Error> {
+    ) -> Result<(Arc<str>, CheckpointId, Map)> {
         let shared = &self.shared;
         let registered = shared
             .graph_of_thread(thread.id, &thread.metadata, None)

@@ -3,7 +3,7 @@
 use crate::{
     id::RunId,
     tree::{
-        error::Error,
+        error::Result,
         event,
         store::{Branch, ThreadRow, Tx},
     },
@@ -47,7 +47,7 @@ pub async fn activate(
     thread: &ThreadRow,
     to: &Branch,
     how: SwitchPolicy,
-) -> Result<(Vec<RunId>, Option<i64>), Error> {
+) -> Result<(Vec<RunId>, Option<i64>)> {
     if thread.active_branch == Some(to.id) {
         return Ok((vec![], None));
     }
@@ -63,7 +63,7 @@ pub(super) async fn release_active(
     tx: &mut dyn Tx,
     thread: &ThreadRow,
     how: SwitchPolicy,
-) -> Result<Vec<RunId>, Error> {
+) -> Result<Vec<RunId>> {
     let Some(active) = thread.active_branch else {
         return Ok(vec![]);
     };

@@ -9,7 +9,7 @@ use crate::{
     id::{BranchId, NodeId},
     tree::{
         chain,
-        error::Error,
+        error::Result,
         search::ThreadStatus,
         store::{Branch, MessageNode, OpenRun, Read, ThreadRow},
     },
@@ -55,11 +55,7 @@ impl BranchView {
 ///
 /// # Errors
 /// The storage failed.
-pub async fn view(
-    read: &mut dyn Read,
-    thread: &ThreadRow,
-    row: Branch,
-) -> Result<BranchView, Error> {
+pub async fn view(read: &mut dyn Read, thread: &ThreadRow, row: Branch) -> Result<BranchView> {
     let open = read.open_runs(thread.tree, thread.id).await?;
     let source = match row.source {
         Some(id) => read.branch(thread.tree, id).await?,
@@ -87,7 +83,7 @@ pub async fn view(
 pub async fn views(
     read: &mut dyn Read,
     thread: &ThreadRow,
-) -> Result<Vec<(BranchView, Option<MessageNode>)>, Error> {
+) -> Result<Vec<(BranchView, Option<MessageNode>)>> {
     let rows = read.branches(thread.tree, thread.id).await?;
     let open = read.open_runs(thread.tree, thread.id).await?;
     let names: HashMap<_, _> = rows.iter().map(|row| (row.id, row.name.clone())).collect();
@@ -122,7 +118,7 @@ async fn last_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: &Branch,
-) -> Result<Option<MessageNode>, Error> {
+) -> Result<Option<MessageNode>> {
     match chain::last_node(read, branch).await? {
         Some(node) => Ok(read.node(thread.tree, node).await?),
         None => Ok(None),

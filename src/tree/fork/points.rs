@@ -9,7 +9,7 @@ use crate::{
     id::{NodeId, ThreadId},
     time::Timestamp,
     tree::{
-        error::Error,
+        error::{Error, Result},
         store::{BranchEnd, ForkCursor, MessageNode, PathNode, Read, Relative, ThreadRow},
     },
 };
@@ -63,7 +63,7 @@ pub async fn family_page(
     from: &ThreadRow,
     after: Option<ForkCursor>,
     limit: usize,
-) -> Result<FamilyPage, Error> {
+) -> Result<FamilyPage> {
     let mut threads = vec![];
     if after.is_none()
         // A tree has the id of its first thread.
@@ -100,7 +100,7 @@ async fn with_parents(
     read: &mut dyn Read,
     page: &[Relative],
     from: &ThreadRow,
-) -> Result<Vec<ThreadRow>, Error> {
+) -> Result<Vec<ThreadRow>> {
     let mut threads: HashMap<ThreadId, ThreadRow> = page
         .iter()
         .map(|relative| &relative.row)
@@ -199,7 +199,7 @@ async fn find_points(
     page: &[Relative],
     from: &ThreadRow,
     is_first: bool,
-) -> Result<Vec<ForkPoint>, Error> {
+) -> Result<Vec<ForkPoint>> {
     let tree = from.tree;
     let threads = with_parents(read, page, from).await?;
     let ids = threads.iter().map(|thread| thread.id).collect();
@@ -295,7 +295,7 @@ async fn options(
     from: &ThreadRow,
     active: Option<NodeId>,
     ways: &BTreeMap<PathPosition, Vec<NodeId>>,
-) -> Result<BTreeMap<PathPosition, Vec<ForkOption>>, Error> {
+) -> Result<BTreeMap<PathPosition, Vec<ForkOption>>> {
     let wanted = ways.values().flatten().copied().collect();
     let mut messages: HashMap<NodeId, MessageNode> = HashMap::new();
     for node in read.nodes(from.tree, wanted).await? {

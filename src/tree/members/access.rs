@@ -11,7 +11,7 @@ use super::Level;
 use crate::{
     id::ThreadId,
     tree::{
-        error::{Error, ErrorKind},
+        error::{Error, ErrorKind, Result},
         resolve,
         store::{Read, ThreadRow},
     },
@@ -195,11 +195,7 @@ impl Access {
     ///
     /// # Errors
     /// 404 without a level, 403 with too low a one; or the storage failed.
-    pub async fn check_in(
-        &self,
-        read: &mut dyn Read,
-        thread: &ThreadRow,
-    ) -> Result<Option<Level>, Error> {
+    pub async fn check_in(&self, read: &mut dyn Read, thread: &ThreadRow) -> Result<Option<Level>> {
         let Some(principal) = self.principal() else {
             return Ok(None);
         };

@@ -8,7 +8,7 @@ use crate::{
     checkpoint::{At, Query, Saver, cache::DecodedCheckpoints, frame::Decoded},
     id::{CheckpointId, ThreadId, TreeId},
     tree::{
-        error::{Error, ErrorKind},
+        error::{Error, ErrorKind, Result},
         load,
     },
     value::Value,
@@ -40,7 +40,7 @@ impl MessageContents<'_> {
     ///
     /// # Errors
     /// The storage failed, or a row cannot be read.
-    pub async fn decoded(&self, id: CheckpointId) -> Result<Option<Arc<Decoded>>, Error> {
+    pub async fn decoded(&self, id: CheckpointId) -> Result<Option<Arc<Decoded>>> {
         if let Some(found) = self.cache.get(self.tree, id) {
             return Ok(Some(found));
         }
@@ -71,7 +71,7 @@ impl MessageContents<'_> {
     ///
     /// # Errors
     /// As [`decoded`](Self::decoded).
-    pub async fn messages(&self, id: CheckpointId) -> Result<Option<MessageList>, Error> {
+    pub async fn messages(&self, id: CheckpointId) -> Result<Option<MessageList>> {
         let decoded = self.decoded(id).await?;
         Ok(decoded.map(|decoded| self.of_state(&decoded)))
     }

@@ -14,7 +14,7 @@ use crate::{
     tree::{
         branch::{self, CreateBranch, SwitchPolicy},
         chain,
-        error::Error,
+        error::{Error, Result},
         resolve::Base,
         store::{Branch, Read, ThreadRow, Tx},
     },
@@ -28,7 +28,7 @@ pub struct TargetGraph<'a> {
     pub assigned: bool,
 }
 
-pub(super) async fn branch_end(read: &mut dyn Read, branch: &Branch) -> Result<BranchEnd, Error> {
+pub(super) async fn branch_end(read: &mut dyn Read, branch: &Branch) -> Result<BranchEnd> {
     Ok(BranchEnd {
         branch: branch.id,
         last: chain::last_node(read, branch).await?,
@@ -40,7 +40,7 @@ pub(super) async fn other_branch_ends(
     read: &mut dyn Read,
     thread: &ThreadRow,
     main: &Branch,
-) -> Result<Vec<BranchEnd>, Error> {
+) -> Result<Vec<BranchEnd>> {
     let mut lines = vec![];
     for branch in read.branches(thread.tree, thread.id).await? {
         if branch.id != main.id {
@@ -50,10 +50,7 @@ pub(super) async fn other_branch_ends(
     Ok(lines)
 }
 
-pub(super) async fn load_state(
-    values: &MessageContents<'_>,
-    id: CheckpointId,
-) -> Result<Decoded, Error> {
+pub(super) async fn load_state(values: &MessageContents<'_>, id: CheckpointId) -> Result<Decoded> {
     let found = values.decoded(id).await?.ok_or_else(|| pruned(id))?;
     Ok((*found).clone())
 }
@@ -70,7 +67,7 @@ pub async fn branch_off(
     from: &Branch,
     base: Base,
     how: (&'static str, bool),
-) -> Result<(Branch, Slot, Option<Decoded>), Error> {
+) -> Result<(Branch, Slot, Option<Decoded>)> {
     let (origin, activate) = how;
     let new = CreateBranch {
         base: base.point().cloned(),

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     id::{CheckpointId, NodeId},
     tree::{
-        error::Error,
+        error::Result,
         resolve::{is_on_path, sees},
         store::{MessageChange, MessageNode, Read, ThreadRow},
     },
@@ -31,7 +31,7 @@ impl ExistingMessages {
         read: &mut dyn Read,
         thread: &ThreadRow,
         messages: &[Incoming],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let ids: Vec<Arc<str>> = messages.iter().filter_map(|one| one.id.clone()).collect();
         let mut by_id: HashMap<Arc<str>, Vec<MessageNode>> = HashMap::new();
         if ids.is_empty() {
@@ -61,7 +61,7 @@ impl ExistingMessages {
         thread: &ThreadRow,
         id: &Arc<str>,
         parent: Predecessor,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         if !self.is_taken(id) {
             return Ok(());
         }
@@ -77,11 +77,7 @@ impl ExistingMessages {
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn contains(
-        read: &mut dyn Read,
-        thread: &ThreadRow,
-        id: &Arc<str>,
-    ) -> Result<bool, Error> {
+    pub async fn contains(read: &mut dyn Read, thread: &ThreadRow, id: &Arc<str>) -> Result<bool> {
         for node in read.nodes_of(thread.tree, vec![id.clone()]).await? {
             if node.change == MessageChange::Add && sees(read, thread, &node).await? {
                 return Ok(true);
@@ -116,7 +112,7 @@ impl ExistingMessages {
         values: &MessageContents<'_>,
         message: &Incoming,
         head: Option<CheckpointId>,
-    ) -> Result<Vec<ExistingMessage>, Error> {
+    ) -> Result<Vec<ExistingMessage>> {
         let Some(id) = &message.id else {
             return Ok(vec![]);
         };
@@ -162,7 +158,7 @@ impl ExistingMessages {
         messages: &[Incoming],
         mut after: Option<Predecessor>,
         head: Option<CheckpointId>,
-    ) -> Result<(Vec<MessageNode>, Vec<ExistingMessage>), Error> {
+    ) -> Result<(Vec<MessageNode>, Vec<ExistingMessage>)> {
         let mut stored = vec![];
         for message in messages {
             if let (Some(id), Some(parent)) = (&message.id, after) {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     id::{CheckpointId, NodeId},
     tree::{
-        error::Error,
+        error::Result,
         resolve::{is_on_path, sees},
         store::{MessageChange, MessageNode, Read, ThreadRow},
     },
@@ -67,7 +67,7 @@ pub async fn items(
     path: &MessagePath,
     state: &MessageList,
     entries: Vec<PageEntry>,
-) -> Result<Vec<MessageItem>, Error> {
+) -> Result<Vec<MessageItem>> {
     let ids: HashSet<Arc<str>> = entries.iter().filter_map(PageEntry::id).collect();
     // The whole state is walked once, however many messages are shown.
     let here: HashMap<&str, &Value> = state
@@ -147,7 +147,7 @@ async fn parent_id(
     thread: &ThreadRow,
     items: &[MessageItem],
     parent: NodeId,
-) -> Result<Option<Arc<str>>, Error> {
+) -> Result<Option<Arc<str>>> {
     let near = items.iter().rev().take(2);
     for item in near {
         if item.node.as_ref().is_some_and(|node| node.id == parent) {
@@ -167,7 +167,7 @@ pub async fn in_state(
     thread: &ThreadRow,
     path: &MessagePath,
     messages: &[Value],
-) -> Result<Vec<PageEntry>, Error> {
+) -> Result<Vec<PageEntry>> {
     let ids = messages.iter().filter_map(|one| id_of(one).map(Into::into));
     let nodes = read.nodes_of(thread.tree, ids.collect()).await?;
     let mut entries = Vec::with_capacity(messages.len());
@@ -200,7 +200,7 @@ pub async fn siblings(
     read: &mut dyn Read,
     thread: &ThreadRow,
     items: &mut [MessageItem],
-) -> Result<(), Error> {
+) -> Result<()> {
     let parents: HashSet<Option<NodeId>> = items
         .iter()
         .filter_map(|item| Some(item.node.as_ref()?.parent))
@@ -261,7 +261,7 @@ impl Changes {
         thread: &ThreadRow,
         path: &MessagePath,
         ids: &HashSet<Arc<str>>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let Some(end) = &path.point else {
             return Ok(Self(vec![]));
         };

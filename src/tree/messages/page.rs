@@ -11,7 +11,7 @@ use super::{
 use crate::{
     id::{CheckpointId, NodeId},
     tree::{
-        error::Error,
+        error::{Error, Result},
         resolve,
         store::{MessageChange, MessageNode, Read, ThreadRow},
     },
@@ -100,7 +100,7 @@ pub async fn read_page(
     values: &MessageContents<'_>,
     thread: &ThreadRow,
     request: &PageRequest,
-) -> Result<MessagePage, Error> {
+) -> Result<MessagePage> {
     let path = find_path(read, thread, &request.at).await?;
     let state = match &path.point {
         Some(point) => values.messages(point.id).await?.unwrap_or_default(),
@@ -186,7 +186,7 @@ async fn on_path(
     thread: &ThreadRow,
     path: &MessagePath,
     request: &PageRequest,
-) -> Result<Part, Error> {
+) -> Result<Part> {
     let Some(end) = &path.last else {
         return match &request.from {
             PagePosition::After(_) | PagePosition::Before(_) => Err(off_path()),
@@ -265,7 +265,7 @@ async fn newest(
     thread: &ThreadRow,
     last: Option<NodeId>,
     limit: usize,
-) -> Result<Vec<MessageNode>, Error> {
+) -> Result<Vec<MessageNode>> {
     let mut nodes = match last {
         Some(last) => read.chain(thread.tree, last, limit).await?,
         None => vec![],
@@ -281,7 +281,7 @@ async fn nodes_after(
     end: &MessageNode,
     after: i32,
     limit: usize,
-) -> Result<Vec<MessageNode>, Error> {
+) -> Result<Vec<MessageNode>> {
     if end.ordinal.saturating_sub(after) > WALK_MAX {
         return Err(too_deep());
     }
@@ -294,7 +294,7 @@ async fn find_target(
     thread: &ThreadRow,
     end: &MessageNode,
     text: &Arc<str>,
-) -> Result<CursorTarget, Error> {
+) -> Result<CursorTarget> {
     if let Some(cursor) = Cursor::parse(text) {
         let made_for = if cursor.end == end.id {
             Some(end.clone())
@@ -332,7 +332,7 @@ async fn is_before(
     thread: &ThreadRow,
     end: &MessageNode,
     node: &MessageNode,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     if end.ordinal.saturating_sub(node.ordinal) > WALK_MAX {
         return Err(too_deep());
     }
@@ -345,7 +345,7 @@ async fn in_state(
     path: &MessagePath,
     state: &MessageList,
     request: &PageRequest,
-) -> Result<Part, Error> {
+) -> Result<Part> {
     let cut: HashSet<&str> = path.trimmed.iter().map(|id| &**id).collect();
     let messages: Vec<_> = state
         .all()

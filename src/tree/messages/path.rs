@@ -6,7 +6,7 @@ use crate::{
     id::{CheckpointId, NodeId},
     tree::{
         chain,
-        error::Error,
+        error::{Error, Result},
         resolve::{self, Base},
         store::{Branch, MessageNode, Point, Read, ThreadRow},
     },
@@ -51,7 +51,7 @@ pub async fn find_path(
     read: &mut dyn Read,
     thread: &ThreadRow,
     at: &PathSelector,
-) -> Result<MessagePath, Error> {
+) -> Result<MessagePath> {
     let active = resolve::active(read, thread).await?;
     match at {
         PathSelector::Active => path_of_branch(read, thread, active).await,
@@ -123,7 +123,7 @@ async fn path_of_branch(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: Branch,
-) -> Result<MessagePath, Error> {
+) -> Result<MessagePath> {
     let point = chain::head(read, &branch).await?;
     let last = match &point {
         Some(point) => last_message(read, thread, point).await?,
@@ -145,7 +145,7 @@ async fn path_of_pruned(
     thread: &ThreadRow,
     active: &Branch,
     node: MessageNode,
-) -> Result<MessagePath, Error> {
+) -> Result<MessagePath> {
     let mut branches = read.branches(thread.tree, thread.id).await?;
     branches.sort_by_key(|branch| branch.id != active.id);
     let heads = branches
@@ -174,7 +174,7 @@ async fn messages_after(
     thread: &ThreadRow,
     end: Option<NodeId>,
     node: &MessageNode,
-) -> Result<Vec<Arc<str>>, Error> {
+) -> Result<Vec<Arc<str>>> {
     let after = chain::take_while(read, thread.tree, end, |other| other.id != node.id).await?;
     Ok(after.into_iter().map(|node| node.message_id).collect())
 }
@@ -183,7 +183,7 @@ async fn last_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     point: &Point,
-) -> Result<Option<MessageNode>, Error> {
+) -> Result<Option<MessageNode>> {
     match point.last_node {
         Some(id) => Ok(read.node(thread.tree, id).await?),
         None => Ok(None),
@@ -196,7 +196,7 @@ async fn branch_containing(
     thread: &ThreadRow,
     active: &Branch,
     point: &Point,
-) -> Result<Option<Arc<str>>, Error> {
+) -> Result<Option<Arc<str>>> {
     let mut branches = read.branches(thread.tree, thread.id).await?;
     branches.sort_by_key(|branch| (branch.id != active.id, branch.id != point.branch));
     for branch in branches {

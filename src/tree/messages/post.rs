@@ -19,7 +19,7 @@ use crate::{
     tree::{
         branch::{self, SwitchPolicy},
         dangling::has_open_calls,
-        error::Error,
+        error::{Error, Result},
         resolve,
         store::{Branch, MessageNode, Position, Read, ThreadRow, Tx},
     },
@@ -58,7 +58,7 @@ pub async fn post(
     target: &TargetGraph<'_>,
     thread: &ThreadRow,
     post: &Post,
-) -> Result<Posted, Error> {
+) -> Result<Posted> {
     for _ in 0..TRIES {
         if let Some(posted) = attempt(tx, values, target, thread, post).await? {
             return Ok(posted);
@@ -86,7 +86,7 @@ async fn attempt(
     target: &TargetGraph<'_>,
     thread: &ThreadRow,
     post: &Post,
-) -> Result<Option<Posted>, Error> {
+) -> Result<Option<Posted>> {
     let named = match &post.branch {
         Some(name) => resolve::branch(tx, thread, name).await?,
         None => resolve::active(tx, thread).await?,
@@ -235,7 +235,7 @@ async fn resolve_parent(
     thread: &ThreadRow,
     post: &Post,
     main: &Branch,
-) -> Result<Option<ParentPosition>, Error> {
+) -> Result<Option<ParentPosition>> {
     let Some((id, position)) = &post.parent else {
         return Ok(None);
     };
@@ -256,7 +256,7 @@ async fn already_stored(
     thread: &ThreadRow,
     main: Branch,
     nodes: Vec<MessageNode>,
-) -> Result<Posted, Error> {
+) -> Result<Posted> {
     let last = nodes.last();
     let branch = match last {
         Some(node) => tx.branch(thread.tree, node.branch).await?,
@@ -276,7 +276,7 @@ async fn already_stored(
 }
 
 /// Refuses the request when the branch does not have the head that it expects.
-fn check_expected_head(post: &Post, branch: &Branch) -> Result<(), Error> {
+fn check_expected_head(post: &Post, branch: &Branch) -> Result<()> {
     let is_head = |expected: &Option<Arc<str>>| match expected {
         Some(text) => branch.head.is_some() && text.parse().ok() == branch.head,
         None => branch.head.is_none(),

@@ -13,7 +13,7 @@ use crate::{
     tree::{
         branch::{self, SwitchPolicy},
         dangling::has_open_calls,
-        error::Error,
+        error::Result,
         resolve,
         store::{Branch, Position, ThreadRow, Tx},
     },
@@ -51,7 +51,7 @@ pub async fn choose_branch(
     target: &TargetGraph<'_>,
     thread: &ThreadRow,
     to: &SendTarget,
-) -> Result<SendPlacement, Error> {
+) -> Result<SendPlacement> {
     if let Some(id) = &to.id
         && ExistingMessages::contains(tx, thread, id).await?
     {
@@ -117,7 +117,7 @@ pub async fn choose_branch(
     })
 }
 
-async fn lock_branch(tx: &mut dyn Tx, thread: &ThreadRow, id: BranchId) -> Result<Branch, Error> {
+async fn lock_branch(tx: &mut dyn Tx, thread: &ThreadRow, id: BranchId) -> Result<Branch> {
     let branch = tx.lock_branch(thread.tree, id).await?;
     Ok(branch.ok_or(crate::checkpoint::Error::Fenced)?)
 }
@@ -126,10 +126,7 @@ async fn lock_branch(tx: &mut dyn Tx, thread: &ThreadRow, id: BranchId) -> Resul
 ///
 /// # Errors
 /// The storage failed.
-pub async fn has_open_tool_calls(
-    values: &MessageContents<'_>,
-    branch: &Branch,
-) -> Result<bool, Error> {
+pub async fn has_open_tool_calls(values: &MessageContents<'_>, branch: &Branch) -> Result<bool> {
     let messages = match branch.head {
         Some(head) => values.messages(head).await?,
         None => None,

@@ -10,7 +10,7 @@ use crate::{
     graph::Compiled,
     id::{CheckpointId, NodeId, TreeId},
     tree::{
-        error::Error,
+        error::{Error, Result},
         resolve::Base,
         store::{Branch, Outcome, Point, Tx},
     },
@@ -29,7 +29,7 @@ pub async fn trim(
     branch: &Branch,
     of: &Point,
     drop: &[Arc<str>],
-) -> Result<(Slot, Decoded), Error> {
+) -> Result<(Slot, Decoded)> {
     let base = values.decoded(of.id).await?;
     let base = base.ok_or_else(|| pruned(of.id))?;
     let last = newest_remaining(tx, values.tree, of, drop).await?;
@@ -66,7 +66,7 @@ async fn newest_remaining(
     tree: TreeId,
     of: &Point,
     drop: &[Arc<str>],
-) -> Result<Option<NodeId>, Error> {
+) -> Result<Option<NodeId>> {
     let Some(last) = of.last_node else {
         return Ok(None);
     };
@@ -96,7 +96,7 @@ pub async fn trim_branch(
     graph: &Arc<Compiled>,
     branch: Branch,
     base: &Base,
-) -> Result<Branch, Error> {
+) -> Result<Branch> {
     let Base::Trim { of, drop } = base else {
         return Ok(branch);
     };

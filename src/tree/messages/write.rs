@@ -13,7 +13,7 @@ use crate::{
     engine::{StateUpdater, reserved::START, update::messages::Continuation},
     id::CheckpointId,
     tree::{
-        error::Error,
+        error::{Error, Result},
         index::Indexer,
         resolve,
         store::{MessageNode, Outcome, ThreadRow, Tx},
@@ -95,7 +95,7 @@ pub(super) async fn write(
     messages: &[NewMessage],
     slot: Slot,
     base: Option<Decoded>,
-) -> Result<Decoded, Error> {
+) -> Result<Decoded> {
     if slot.branch != thread.active_branch.unwrap_or(slot.branch)
         && let Some(active) = thread.active_branch
         && let Some(head) = tx
@@ -149,7 +149,7 @@ pub(super) async fn stored_nodes(
     thread: &ThreadRow,
     state: &Decoded,
     messages: &[NewMessage],
-) -> Result<Vec<MessageNode>, Error> {
+) -> Result<Vec<MessageNode>> {
     let chain = match state.checkpoint.last_node {
         Some(last) => tx.chain(thread.tree, last, messages.len()).await?,
         None => vec![],

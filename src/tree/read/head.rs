@@ -13,7 +13,7 @@ use crate::{
     graph::Compiled,
     id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
     message,
-    tree::{error::Error, load, store::Thread},
+    tree::{error::Result, load, store::Thread},
     value::{Map, Value},
 };
 
@@ -35,7 +35,7 @@ pub async fn head(
     saver: &Arc<dyn Saver>,
     thread: &Thread,
     topology: Option<&Topology>,
-) -> Result<Head, Error> {
+) -> Result<Head> {
     if thread.head.is_none() {
         return Ok(Head::default());
     }
@@ -54,7 +54,7 @@ pub async fn values_at(
     slot: (TreeId, ThreadId, BranchId),
     topology: Option<&Topology>,
     at: CheckpointId,
-) -> Result<Value, Error> {
+) -> Result<Value> {
     let (tree, thread, branch) = slot;
     let found = load::checkpoint(saver, tree, thread, &"".into(), At::Id(at)).await?;
     let Some(mut decoded) = found else {
@@ -91,7 +91,7 @@ pub async fn head_of_rows(
     thread: &Thread,
     topology: Option<&Topology>,
     rows: &StoredRows,
-) -> Result<Head, Error> {
+) -> Result<Head> {
     let Some(mut decoded) = load::decode_first(rows)? else {
         return Ok(Head::default());
     };

@@ -7,7 +7,7 @@ use crate::{
     id::CheckpointId,
     tree::{
         chain,
-        error::Error,
+        error::{Error, Result},
         store::{Branch, MessageNode, Point, Read, ThreadRow},
     },
 };
@@ -54,7 +54,7 @@ pub(super) async fn at_head(
     read: &mut dyn Read,
     thread: &ThreadRow,
     branch: &Branch,
-) -> Result<Base, Error> {
+) -> Result<Base> {
     match branch.head {
         Some(head) => Ok(Base::At(existing_checkpoint(read, thread, head).await?)),
         None => Ok(Base::Empty),
@@ -67,7 +67,7 @@ pub(super) async fn existing_checkpoint(
     read: &mut dyn Read,
     thread: &ThreadRow,
     id: CheckpointId,
-) -> Result<Point, Error> {
+) -> Result<Point> {
     let point = read.point(thread.tree, id).await?;
     point.ok_or_else(|| pruned(format!("Checkpoint {id} is gone")))
 }
@@ -77,7 +77,7 @@ pub(super) async fn parent_of(
     read: &mut dyn Read,
     thread: &ThreadRow,
     point: &Point,
-) -> Result<Option<Point>, Error> {
+) -> Result<Option<Point>> {
     let parent = match point.parent {
         Some(id) => Some(existing_checkpoint(read, thread, id).await?),
         None => None,
@@ -108,7 +108,7 @@ pub async fn at_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     node: &MessageNode,
-) -> Result<Base, Error> {
+) -> Result<Base> {
     if let Some(turn_end) = node.turn_end
         && let Some(point) = read.point(thread.tree, turn_end).await?
         && (point.thread == thread.id || read.visible(thread.tree, thread.id, turn_end).await?)
@@ -135,7 +135,7 @@ pub async fn before_message(
     read: &mut dyn Read,
     thread: &ThreadRow,
     node: &MessageNode,
-) -> Result<Base, Error> {
+) -> Result<Base> {
     let first = existing_checkpoint(read, thread, node.checkpoint).await?;
     let beside = messages_beside(read, thread, node, &first).await?;
     if beside.iter().any(|other| other.seq < node.seq) {
@@ -163,7 +163,7 @@ async fn messages_beside(
     thread: &ThreadRow,
     node: &MessageNode,
     first: &Point,
-) -> Result<Vec<MessageNode>, Error> {
+) -> Result<Vec<MessageNode>> {
     let mut found = chain::take_while(read, thread.tree, first.last_node, |other| {
         other.checkpoint == node.checkpoint
     })

@@ -13,7 +13,7 @@ use crate::{
     checkpoint::Source,
     id::{BranchId, CheckpointId},
     tree::{
-        error::Error,
+        error::{Error, Result},
         event,
         store::{MessageChange, MessageNode, Point, Read, ThreadEvent, ThreadRow},
     },
@@ -28,7 +28,7 @@ pub(super) async fn event_row(
     read: &mut dyn Read,
     thread: &ThreadRow,
     number: i64,
-) -> Result<(ThreadRow, ThreadEvent), Error> {
+) -> Result<(ThreadRow, ThreadEvent)> {
     let missing = || {
         Error::missing(
             "checkpoint_not_found",
@@ -50,7 +50,7 @@ pub(super) async fn node_of(
     read: &mut dyn Read,
     thread: &ThreadRow,
     event: &ThreadEvent,
-) -> Result<Option<MessageNode>, Error> {
+) -> Result<Option<MessageNode>> {
     let Some(id) = message_of(event) else {
         return Ok(None);
     };
@@ -84,7 +84,7 @@ pub(super) async fn base_at_event(
     read: &mut dyn Read,
     thread: &ThreadRow,
     number: i64,
-) -> Result<(Base, Option<MessageNode>), Error> {
+) -> Result<(Base, Option<MessageNode>)> {
     let (owner, row) = event_row(read, thread, number).await?;
     if message_of(&row).is_some() {
         let Some(node) = node_of(read, thread, &row).await? else {
@@ -125,7 +125,7 @@ async fn event_checkpoint(
     read: &mut dyn Read,
     thread: &ThreadRow,
     id: CheckpointId,
-) -> Result<Point, Error> {
+) -> Result<Point> {
     existing_checkpoint(read, thread, id).await?;
     checkpoint(read, thread, id).await
 }
@@ -138,7 +138,7 @@ async fn named_by_events(
     owner: &ThreadRow,
     number: i64,
     branch: BranchId,
-) -> Result<Option<Option<CheckpointId>>, Error> {
+) -> Result<Option<Option<CheckpointId>>> {
     let mut found = None;
     let mut from = number - 1;
     for _ in 0..PAGES {
@@ -176,7 +176,7 @@ async fn first_existing(
     owner: &ThreadRow,
     events: impl Iterator<Item = &ThreadEvent>,
     branch: BranchId,
-) -> Result<Option<Option<CheckpointId>>, Error> {
+) -> Result<Option<Option<CheckpointId>>> {
     let mut found = None;
     for event in events.filter(|event| event.branch == Some(branch)) {
         let Some(id) = event.checkpoint else { continue };
@@ -193,7 +193,7 @@ async fn newest_at(
     read: &mut dyn Read,
     owner: &ThreadRow,
     event: &ThreadEvent,
-) -> Result<Option<Point>, Error> {
+) -> Result<Option<Point>> {
     let gone = || pruned(format!("What there was at event {} is gone", event.number));
     let branch = match event.branch.or(owner.active_branch) {
         Some(id) => read.branch(owner.tree, id).await?,

@@ -6,7 +6,7 @@ use super::nodes::{is_on_path, sees};
 use crate::{
     id::{CheckpointId, ThreadId},
     tree::{
-        error::Error,
+        error::{Error, Result},
         store::{Branch, MessageChange, MessageNode, Point, Read, Tag, ThreadRow},
     },
 };
@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 5;
 ///
 /// # Errors
 /// 404 `thread_not_found`, or the storage failed.
-pub async fn thread(read: &mut dyn Read, id: ThreadId) -> Result<ThreadRow, Error> {
+pub async fn thread(read: &mut dyn Read, id: ThreadId) -> Result<ThreadRow> {
     let row = read.thread_row(id).await?;
     row.filter(|row| row.deleted_at.is_none())
         .ok_or_else(|| thread_not_found(id))
@@ -37,7 +37,7 @@ pub(crate) fn thread_not_found(id: ThreadId) -> Error {
 ///
 /// # Errors
 /// 404 for a thread that is being deleted, or the storage failed.
-pub async fn active(read: &mut dyn Read, thread: &ThreadRow) -> Result<Branch, Error> {
+pub async fn active(read: &mut dyn Read, thread: &ThreadRow) -> Result<Branch> {
     let mut id = thread.active_branch;
     for _ in 0..ATTEMPTS {
         let Some(branch) = id else { break };
@@ -53,7 +53,7 @@ pub async fn active(read: &mut dyn Read, thread: &ThreadRow) -> Result<Branch, E
 ///
 /// # Errors
 /// 404 `branch_not_found`, or the storage failed.
-pub async fn branch(read: &mut dyn Read, thread: &ThreadRow, name: &str) -> Result<Branch, Error> {
+pub async fn branch(read: &mut dyn Read, thread: &ThreadRow, name: &str) -> Result<Branch> {
     let branches = read.branches(thread.tree, thread.id).await?;
     let found = branches.into_iter().find(|branch| &*branch.name == name);
     found.ok_or_else(|| {
@@ -68,7 +68,7 @@ pub async fn branch(read: &mut dyn Read, thread: &ThreadRow, name: &str) -> Resu
 ///
 /// # Errors
 /// 404 `tag_not_found`, or the storage failed.
-pub async fn tag(read: &mut dyn Read, thread: &ThreadRow, name: &str) -> Result<Tag, Error> {
+pub async fn tag(read: &mut dyn Read, thread: &ThreadRow, name: &str) -> Result<Tag> {
     let found = read.tag(thread.tree, thread.id, name.into()).await?;
     found.ok_or_else(|| Error::missing("tag_not_found", format!("The thread has no tag `{name}`")))
 }
@@ -81,7 +81,7 @@ pub async fn checkpoint(
     read: &mut dyn Read,
     thread: &ThreadRow,
     id: CheckpointId,
-) -> Result<Point, Error> {
+) -> Result<Point> {
     let point = read.point(thread.tree, id).await?;
     match point {
         Some(point)
@@ -107,7 +107,7 @@ pub async fn message(
     thread: &ThreadRow,
     id: &Arc<str>,
     head: Option<CheckpointId>,
-) -> Result<MessageNode, Error> {
+) -> Result<MessageNode> {
     let nodes = read.nodes_of(thread.tree, vec![id.clone()]).await?;
     let mut newest = None;
     for node in nodes {

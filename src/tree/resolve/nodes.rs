@@ -7,7 +7,7 @@ use crate::{
     id::{CheckpointId, NodeId, TreeId},
     tree::{
         chain,
-        error::Error,
+        error::Result,
         store::{MessageChange, MessageNode, Point, Position, Read, ThreadRow},
     },
 };
@@ -21,7 +21,7 @@ pub async fn is_on_path(
     tree: TreeId,
     head: CheckpointId,
     node: &MessageNode,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let end = read.point(tree, head).await?;
     let Some(end) = end.and_then(|point| point.last_node) else {
         return Ok(false);
@@ -33,11 +33,7 @@ pub async fn is_on_path(
 ///
 /// # Errors
 /// The storage failed.
-pub async fn sees(
-    read: &mut dyn Read,
-    thread: &ThreadRow,
-    node: &MessageNode,
-) -> Result<bool, Error> {
+pub async fn sees(read: &mut dyn Read, thread: &ThreadRow, node: &MessageNode) -> Result<bool> {
     if node.thread == thread.id {
         return Ok(true);
     }
@@ -57,10 +53,7 @@ pub async fn sees(
 ///
 /// # Errors
 /// The storage failed.
-pub async fn last_inherited(
-    read: &mut dyn Read,
-    thread: &ThreadRow,
-) -> Result<Option<NodeId>, Error> {
+pub async fn last_inherited(read: &mut dyn Read, thread: &ThreadRow) -> Result<Option<NodeId>> {
     let Some(base) = thread.fork_checkpoint else {
         return Ok(None);
     };
@@ -92,7 +85,7 @@ async fn trimmed_start(
     read: &mut dyn Read,
     thread: &ThreadRow,
     base: &Point,
-) -> Result<Option<Point>, Error> {
+) -> Result<Option<Point>> {
     let (tree, id) = (thread.tree, thread.id);
     let own = read.own_points(tree, id, base.depth, 1).await?;
     let is_cut = |point: &Point| {
@@ -112,7 +105,7 @@ pub(crate) async fn is_before(
     tree: TreeId,
     end: NodeId,
     node: &MessageNode,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let there = read.segment(tree, end, node.ordinal - 1, 1).await?;
     Ok(there.first().is_some_and(|there| there.id == node.id))
 }
