@@ -217,8 +217,8 @@ impl Local {
         Ok(Self::of(store))
     }
 
-    fn of(store: impl services::Storage) -> Self {
-        let services = services::parts(Arc::new(store));
+    fn of(store: impl runs::Storage) -> Self {
+        let services = runs::Parts::over(Arc::new(store));
         let parts = Parts {
             saver: services.saver.clone(),
             tree: services.tree.clone(),

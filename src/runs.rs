@@ -25,6 +25,7 @@ pub use listing::Listing;
 pub use observe::Waiting;
 pub use result::RunResult;
 pub use service::{Options, Service};
+pub(crate) use shared::Storage;
 pub use shared::{Parts, Shared};
 pub use store::transitions;
 pub use store::{

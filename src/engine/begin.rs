@@ -223,15 +223,7 @@ async fn take_input(execution: &mut Execution, input: Value) -> Result<(), Error
     let discarded = execution.plan();
     let node: Arc<str> = INPUT.into();
     let writes = [(START.into(), input)];
-    let mut tasks: Vec<TaskWrites<'_>> = discarded
-        .iter()
-        .map(|task| TaskWrites {
-            path: &task.path,
-            node: &task.name,
-            writes: &[],
-            triggers: &task.triggers,
-        })
-        .collect();
+    let mut tasks: Vec<TaskWrites<'_>> = discarded.iter().map(|task| task.writing(&[])).collect();
     tasks.push(TaskWrites {
         path: "~",
         node: &node,

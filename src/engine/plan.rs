@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
+    apply::TaskWrites,
     channels::Channels,
     namespace,
     reserved::{HANDLER, PULL, PUSH, TASKS},
@@ -58,6 +59,16 @@ pub struct PlannedTask {
 }
 
 impl PlannedTask {
+    /// What it wrote, to be applied.
+    pub fn writing<'a>(&'a self, writes: &'a [(Arc<str>, Value)]) -> TaskWrites<'a> {
+        TaskWrites {
+            path: &self.path,
+            node: &self.name,
+            writes,
+            triggers: &self.triggers,
+        }
+    }
+
     /// Whether it brings the input into the state, which is none of the graph's own tasks; a fan-out
     /// to the start is one of them.
     pub fn takes_input(&self) -> bool {

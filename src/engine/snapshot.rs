@@ -5,7 +5,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::{
-    apply::{TaskWrites, Writes, apply, apply_input},
+    apply::{Writes, apply, apply_input},
     channels::{Channels, ROOT},
     error::Error,
     error_handler::replacements_of_failed,
@@ -198,12 +198,7 @@ fn apply_finished(
     }
     let tasks = writes
         .iter()
-        .map(|(task, writes)| TaskWrites {
-            path: &task.path,
-            node: &task.name,
-            writes,
-            triggers: &task.triggers,
-        })
+        .map(|(task, writes)| task.writing(writes))
         .collect();
     apply(topology, state, tasks)?;
     // LangGraph lets one more superstep pass here: what lives for one is not shown.

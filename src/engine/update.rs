@@ -6,7 +6,7 @@ pub mod messages;
 use std::sync::Arc;
 
 use super::{
-    apply::{TaskWrites, Writes, apply, apply_input},
+    apply::{Writes, apply, apply_input},
     channels::Channels,
     error::{Error, ErrorLocation, Mistake},
     error_handler::replacements_of_failed,
@@ -209,12 +209,7 @@ impl StateUpdater {
             let applied = tasks
                 .iter()
                 .zip(&writes)
-                .map(|(task, writes)| TaskWrites {
-                    path: &task.path,
-                    node: &task.name,
-                    writes,
-                    triggers: &task.triggers,
-                })
+                .map(|(task, writes)| task.writing(writes))
                 .collect();
             apply(topology, &mut channels, applied)?;
         }

@@ -34,11 +34,8 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         let slot = call.stream_slot()?;
         let events = call.threads().follow(thread, after, inherited).await?;
         let watch = call.runs().watch_access(&call.access, thread);
-        let heartbeat = call.shared.options.heartbeat;
-        let memory = call.runs().stream_memory().clone();
-        let cut = call.shared.cut.clone();
         let frames = Box::new(Frames(events));
-        let response = sse::respond(frames, None, heartbeat, memory, cut, slot);
+        let response = sse::respond(&call, frames, None, slot);
         return Ok(until_withdrawn(response, watch));
     }
     let range = Range {

@@ -6,6 +6,7 @@ mod graph;
 pub mod hints;
 pub mod memory;
 mod notify;
+mod parts;
 mod watches;
 mod withdrawals;
 
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use conversation::no_channel;
 pub use notify::EventNotifier;
+pub(crate) use parts::Storage;
 pub use withdrawals::{AccessWatch, Withdrawals};
 
 use self::memory::ReadMemory;

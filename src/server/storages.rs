@@ -8,12 +8,11 @@ use crate::storage::postgres;
 #[cfg(feature = "sqlite")]
 use crate::storage::sqlite;
 use crate::{
-    assistants,
     config::{Settings, Storage},
     contention::Patience,
     crons, idempotency,
     runs::{self, Parts},
-    store, stream, webhooks,
+    store, webhooks,
 };
 
 /// What a program is told that was built without a storage which its settings name.
@@ -58,22 +57,10 @@ pub(super) fn patience(settings: &Settings) -> Patience {
 pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<Storages> {
     fn parts<T>(store: T, settings: &Settings, author: Author) -> Storages
     where
-        T: crate::checkpoint::Saver
-            + crate::tree::Store
-            + crate::tree::projection::Store
-            + runs::Store
-            + idempotency::Store
-            + store::Store
-            + assistants::Store
-            + crons::Store
-            + stream::log::Log
-            + webhooks::outbox::Store,
+        T: runs::Storage + idempotency::Store,
     {
         let store = Arc::new(store);
         let parts = Parts {
-            saver: store.clone(),
-            tree: store.clone(),
-            runs: store.clone(),
             crons: crons::Service::new(
                 store.clone(),
                 settings.crons.clone(),
@@ -86,17 +73,14 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
                 author.shared,
                 author.embedder,
             ),
-            log: store.clone(),
-            projections: store.clone(),
-            assistants: store.clone(),
             defaults: author.defaults,
             assistant_limits: settings.assistants,
             graph_making: settings.graph_timeout,
-            outbox: store.clone(),
             sender: webhooks::Sender::new(
                 settings.webhooks.clone(),
                 settings.webhook_secret.clone(),
             ),
+            ..Parts::over(store.clone())
         };
         (parts, store)
     }

@@ -18,14 +18,7 @@ use crate::{
 /// A channel refuses what was written to it.
 pub fn apply_step(execution: &mut Execution, writes: &[Writes]) -> Result<(), Error> {
     let tasks = execution.tasks.iter().zip(writes);
-    let applied: Vec<TaskWrites<'_>> = tasks
-        .map(|(task, writes)| TaskWrites {
-            path: &task.path,
-            node: &task.name,
-            writes,
-            triggers: &task.triggers,
-        })
-        .collect();
+    let applied: Vec<TaskWrites<'_>> = tasks.map(|(task, writes)| task.writing(writes)).collect();
     // In `Exit` durability the state of a failed superstep is stored: a channel that failed stays
     // what it was.
     let before = execution

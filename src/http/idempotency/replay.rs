@@ -206,11 +206,8 @@ impl Replayed {
             result.to_frames(run.run, 1, &[])
         };
         let frames = Box::new(Later(Some(frames.boxed())));
-        let heartbeat = call.shared.options.heartbeat;
-        let memory = call.runs().stream_memory().clone();
-        let cut = call.shared.cut.clone();
         let watch = call.runs().watch_access(&call.access, run.thread);
-        let response = sse::respond(frames, None, heartbeat, memory, cut, slot);
+        let response = sse::respond(&call, frames, None, slot);
         Ok(until_withdrawn(response, watch))
     }
 

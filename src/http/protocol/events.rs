@@ -46,10 +46,7 @@ pub(in crate::http) async fn stream(mut call: Call) -> Result<Response<Body>, Er
             (Frames(Box::pin(none)), std::future::pending().boxed())
         }
     };
-    let heartbeat = call.shared.options.heartbeat;
-    let memory = call.runs().stream_memory().clone();
-    let cut = call.shared.cut.clone();
-    let response = sse::respond(Box::new(frames), None, heartbeat, memory, cut, slot);
+    let response = sse::respond(&call, Box::new(frames), None, slot);
     Ok(until(response, withdrawn))
 }
 

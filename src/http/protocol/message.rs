@@ -6,38 +6,24 @@ use crate::{
     http::server::Error as HttpError,
     runs, threads,
     value::{Map, Value},
+    words::words,
 };
 
 /// The first number that no signed integer has.
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// Words for what is wrong with a command. Clients know these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    InvalidArgument,
-    UnknownCommand,
-    UnknownError,
-    NoSuchRun,
-    NoSuchSubscription,
-    NoSuchInterrupt,
-    NoSuchCheckpoint,
-    PermissionDenied,
-    NotSupported,
-}
-
-impl Code {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidArgument => "invalid_argument",
-            Self::UnknownCommand => "unknown_command",
-            Self::UnknownError => "unknown_error",
-            Self::NoSuchRun => "no_such_run",
-            Self::NoSuchSubscription => "no_such_subscription",
-            Self::NoSuchInterrupt => "no_such_interrupt",
-            Self::NoSuchCheckpoint => "no_such_checkpoint",
-            Self::PermissionDenied => "permission_denied",
-            Self::NotSupported => "not_supported",
-        }
+words! {
+    /// Words for what is wrong with a command. Clients know these.
+    pub enum Code, "code of a failure" {
+        InvalidArgument = "invalid_argument",
+        UnknownCommand = "unknown_command",
+        UnknownError = "unknown_error",
+        NoSuchRun = "no_such_run",
+        NoSuchSubscription = "no_such_subscription",
+        NoSuchInterrupt = "no_such_interrupt",
+        NoSuchCheckpoint = "no_such_checkpoint",
+        PermissionDenied = "permission_denied",
+        NotSupported = "not_supported",
     }
 }
 

@@ -187,10 +187,7 @@ fn stream_response(
     slot: StreamSlot,
     path: &str,
 ) -> Response<Body> {
-    let heartbeat = call.shared.options.heartbeat;
-    let memory = call.runs().stream_memory().clone();
-    let cut = call.shared.cut.clone();
-    let mut response = sse::respond(frames, on_disconnect, heartbeat, memory, cut, slot);
+    let mut response = sse::respond(call, frames, on_disconnect, slot);
     put_stream(response.headers_mut(), path);
     response
 }

@@ -13,7 +13,10 @@ use hyper::{
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::body::{Body, BrokenOff};
+use super::{
+    body::{Body, BrokenOff},
+    call::Call,
+};
 use crate::stream::{FrameSource, Memory};
 
 /// Called when the client is gone before the stream ended.
@@ -55,16 +58,16 @@ impl Drop for Departure {
 
 /// The response that streams `source` until it ends.
 ///
-/// Once `cut` is cancelled, the body breaks off unfinished: to the official clients a body that ends
+/// Once the server cuts its connections, the body breaks off unfinished: to the official clients a body that ends
 /// is a run that has ended, while they come back for the rest of one that broke off. `guard` lives as long as the stream does.
 pub fn respond(
+    call: &Call,
     source: Box<dyn FrameSource>,
     on_disconnect: Option<OnDisconnect>,
-    heartbeat: Duration,
-    memory: Arc<Memory>,
-    cut: CancellationToken,
     guard: impl Send + 'static,
 ) -> Response<Body> {
+    let heartbeat = call.shared.options.heartbeat;
+    let (memory, cut) = (call.runs().stream_memory().clone(), call.shared.cut.clone());
     let departure = Departure::new(on_disconnect);
     let body = body(source, departure, heartbeat, memory, cut, guard);
     let mut response = Response::new(body);
@@ -184,15 +187,10 @@ mod tests {
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
         let callback: OnDisconnect = Box::new(move || flag.store(true, Ordering::SeqCst));
-        let body = respond(
-            Box::new(Channel(receive)),
-            Some(callback),
-            Duration::from_secs(5),
-            Memory::new(1 << 20),
-            cut.clone(),
-            (),
-        )
-        .into_body();
+        let source = Box::new(Channel(receive));
+        let departure = Departure::new(Some(callback));
+        let (beat, memory) = (Duration::from_secs(5), Memory::new(1 << 20));
+        let body = body(source, departure, beat, memory, cut.clone(), ());
         Fixture {
             send: Some(send),
             body,

@@ -58,12 +58,6 @@ impl Running {
         let store = Arc::new(sqlite::Store::private().unwrap());
         let gate = Arc::<Gate>::default();
         let parts = Parts {
-            saver: store.clone(),
-            tree: store.clone(),
-            runs: store.clone(),
-            assistants: store.clone(),
-            defaults: Default::default(),
-            assistant_limits: Default::default(),
             graph_making: Duration::from_secs(10),
             crons: crons::Service::new(
                 store.clone(),
@@ -71,16 +65,8 @@ impl Running {
                 clock,
                 Patience::default(),
             ),
-            log: store.clone(),
-            items: crate::store::Service::new(
-                store.clone(),
-                crate::store::Limits::default(),
-                Vec::new(),
-                None,
-            ),
-            projections: store.clone(),
-            outbox: store.clone(),
             sender: Sender::new(options.webhooks.clone(), None),
+            ..Parts::over(store.clone())
         };
         let keys = Arc::new(Gated {
             keys: store,

@@ -24,10 +24,7 @@ pub(in crate::http) async fn watch(call: Call) -> Result<Response<Body>, Error> 
     })?;
     let slot = call.stream_slot()?;
     let (frames, withdrawn) = call.threads().watch(thread, since, modes).await?;
-    let heartbeat = call.shared.options.heartbeat;
-    let memory = call.runs().stream_memory().clone();
-    let cut = call.shared.cut.clone();
-    let response = sse::respond(frames, None, heartbeat, memory, cut, slot);
+    let response = sse::respond(&call, frames, None, slot);
     Ok(until(response, withdrawn))
 }
 

@@ -5,33 +5,21 @@ use std::{collections::BTreeSet, sync::Arc};
 use indexmap::IndexMap;
 
 use super::event::{Namespace, write_namespace};
-use crate::stream::frame::text;
+use crate::{stream::frame::text, words::words};
 
-/// How far a graph has come. The words are the protocol's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// A graph inside another one began.
-    Started,
-    /// The root graph began.
-    Running,
-    /// It ended.
-    Completed,
-    /// It failed.
-    Failed,
-    /// It waits for an input, or was cancelled.
-    Interrupted,
-}
-
-impl Status {
-    /// The word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-        }
+words! {
+    /// How far a graph has come. The words are the protocol's.
+    pub enum Status, "state of a graph" {
+        /// A graph inside another one began.
+        Started = "started",
+        /// The root graph began.
+        Running = "running",
+        /// It ended.
+        Completed = "completed",
+        /// It failed.
+        Failed = "failed",
+        /// It waits for an input, or was cancelled.
+        Interrupted = "interrupted",
     }
 }
 
