@@ -133,6 +133,7 @@ mod client;
 mod contention;
 mod hint;
 mod metrics;
+mod sorted;
 #[cfg(any(feature = "server", feature = "openai", feature = "mcp"))]
 mod tls;
 mod trace;

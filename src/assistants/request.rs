@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{value::Map, words::words};
+use crate::{sorted::Sorted, value::Map, words::words};
 
 words! {
     /// Order of a list of assistants.
@@ -36,30 +36,4 @@ pub struct Filter {
 }
 
 /// A page of assistants.
-#[derive(Clone, Debug, Default)]
-pub struct Search {
-    /// Which ones.
-    pub filter: Filter,
-    /// At most so many; one more than the client requested, to know whether there are more.
-    pub limit: usize,
-    /// How many to skip.
-    pub offset: usize,
-    /// Order.
-    pub sort_by: SortBy,
-    /// Smallest first.
-    pub ascending: bool,
-}
-
-impl Search {
-    /// Which of the orders it has, in a list with two for each column: falling and rising.
-    pub fn order(&self) -> usize {
-        let column = match self.sort_by {
-            SortBy::CreatedAt => 0,
-            SortBy::UpdatedAt => 1,
-            SortBy::Name => 2,
-            SortBy::GraphId => 3,
-            SortBy::AssistantId => 4,
-        };
-        2 * column + usize::from(self.ascending)
-    }
-}
+pub type Search = Sorted<Filter, SortBy>;

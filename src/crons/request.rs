@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     id::{AssistantId, ThreadId},
+    sorted::Sorted,
     value::Map,
     words::words,
 };
@@ -55,24 +56,4 @@ pub struct Filter {
 }
 
 /// A page of crons.
-#[derive(Clone, Debug, Default)]
-pub struct Search {
-    /// Which ones.
-    pub filter: Filter,
-    /// At most so many; one more than the client requested, to know whether there are more.
-    pub limit: usize,
-    /// How many to skip.
-    pub offset: usize,
-    /// Order.
-    pub sort_by: SortBy,
-    /// Smallest first.
-    pub ascending: bool,
-}
-
-impl Search {
-    /// Which of the orders it has, in a list with two for each column: falling and rising.
-    pub fn order(&self) -> usize {
-        let column = SortBy::ALL.iter().position(|(_, by)| *by == self.sort_by);
-        2 * column.unwrap_or_default() + usize::from(self.ascending)
-    }
-}
+pub type Search = Sorted<Filter, SortBy>;

@@ -30,6 +30,7 @@ const ROOMS: &[(&str, u8)] = &[
     ("cache", 0),
     ("contention", 0),
     ("hint", 0),
+    ("sorted", 0),
     ("words", 0),
     ("metrics", 0),
     ("trace", 0),

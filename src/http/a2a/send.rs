@@ -105,7 +105,7 @@ pub async fn stream(
         }
     };
     let updates = Updates::new(request.id, tasks, begun.task, frames, end.boxed());
-    let mut response = sse::respond(&call, Box::new(updates), None, slot);
+    let mut response = sse::respond(call, Box::new(updates), None, slot);
     let kind = HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     let watch = call.runs().watch_access(&call.access, thread);

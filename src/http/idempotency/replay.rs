@@ -207,7 +207,7 @@ impl Replayed {
         };
         let frames = Box::new(Later(Some(frames.boxed())));
         let watch = call.runs().watch_access(&call.access, run.thread);
-        let response = sse::respond(&call, frames, None, slot);
+        let response = sse::respond(call, frames, None, slot);
         Ok(until_withdrawn(response, watch))
     }
 

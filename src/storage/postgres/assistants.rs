@@ -4,19 +4,20 @@ mod rows;
 
 use std::sync::Arc;
 
+use const_format::formatcp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use self::rows::{Bound, assistant_of, content_of, version_of};
 use super::{
     columns::{Json, Params, all, column, name, one},
-    connection::{Failure, Object, prepare},
+    connection::{Object, Result, prepare},
     counts,
 };
 use crate::{
     assistants::{
         Change, Limits,
-        request::{Filter, Search},
+        request::{Filter, Search, SortBy},
         store::{
             AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
             VersionQuery, VersionRow, next_content,
@@ -26,11 +27,7 @@ use crate::{
     id::AssistantId,
 };
 
-macro_rules! columns {
-    () => {
-        "assistant_id, owner, graph_id, version, name, description, metadata, type, config, context, created_at, updated_at"
-    };
-}
+const COLUMNS: &str = "assistant_id, owner, graph_id, version, name, description, metadata, type, config, context, created_at, updated_at";
 
 const PUT_SYSTEM: &str = "
 INSERT INTO assistants AS a (assistant_id, owner, graph_id, version, name, description, metadata, type, config, context)
@@ -43,34 +40,27 @@ RETURNING assistant_id";
 
 const DELETE_VERSIONS: &str = "DELETE FROM assistant_versions WHERE assistant_id = $1";
 
-const CREATE: &str = concat!(
+const CREATE: &str = formatcp!(
     "
 INSERT INTO assistants (assistant_id, owner, graph_id, version, name, description, metadata, type, config, context)
 VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (assistant_id) DO NOTHING
-RETURNING ",
-    columns!()
+RETURNING {COLUMNS}"
 );
 
 const INSERT_VERSION: &str = "
 INSERT INTO assistant_versions (assistant_id, version, graph_id, name, description, metadata, type, config, context)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
-const BY_ID: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM assistants WHERE assistant_id = $1"
-);
+const BY_ID: &str = formatcp!("SELECT {COLUMNS} FROM assistants WHERE assistant_id = $1");
 
 /// An assistant that its viewer sees.
 macro_rules! visible {
     ($lock:literal) => {
-        concat!(
-            "SELECT ",
-            columns!(),
-            " FROM assistants
- WHERE assistant_id = $1 AND ($2::text IS NULL OR owner = $2 OR owner = '') AND graph_id = ANY($3)",
-            $lock
+        formatcp!(
+            "SELECT {COLUMNS} FROM assistants
+ WHERE assistant_id = $1 AND ($2::text IS NULL OR owner = $2 OR owner = '') AND graph_id = ANY($3){lock}",
+            lock = $lock
         )
     };
 }
@@ -85,13 +75,12 @@ const VERSION: &str = "
 SELECT version, graph_id, name, description, metadata, type, config, context, created_at FROM assistant_versions
  WHERE assistant_id = $1 AND version = $2";
 
-const ACTIVATE: &str = concat!(
+const ACTIVATE: &str = formatcp!(
     "
 UPDATE assistants SET version = $2, graph_id = $3, name = $4, description = $5, metadata = $6, type = $7, config = $8,
        context = $9, updated_at = now()
  WHERE assistant_id = $1
-RETURNING ",
-    columns!()
+RETURNING {COLUMNS}"
 );
 
 const DELETE_CRONS: &str = "DELETE FROM crons WHERE assistant_id = $1";
@@ -99,18 +88,12 @@ const DELETE_CRONS: &str = "DELETE FROM crons WHERE assistant_id = $1";
 const DELETE: &str = "DELETE FROM assistants WHERE assistant_id = $1";
 
 /// How many bytes are stored of what clients put into a row of either table.
-macro_rules! bytes {
-    () => {
-        "(octet_length(config) + octet_length(context) + octet_length(metadata::text) + octet_length(name)
-        + COALESCE(octet_length(description), 0))::bigint AS bytes"
-    };
-}
+const BYTES: &str = "(octet_length(config) + octet_length(context) + octet_length(metadata::text) + octet_length(name)
+        + COALESCE(octet_length(description), 0))::bigint AS bytes";
 
-const VERSIONS: &str = concat!(
+const VERSIONS: &str = formatcp!(
     "
-SELECT version, ",
-    bytes!(),
-    " FROM assistant_versions
+SELECT version, {BYTES} FROM assistant_versions
  WHERE assistant_id = $1 AND ($2::jsonb IS NULL OR metadata @> $2)
  ORDER BY version DESC LIMIT $3 OFFSET $4"
 );
@@ -120,33 +103,29 @@ SELECT version, graph_id, name, description, metadata, type, config, context, cr
  WHERE assistant_id = $1 AND version = ANY($2)
  ORDER BY version DESC";
 
-const THESE: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM assistants
+const THESE: &str = formatcp!(
+    "SELECT {COLUMNS} FROM assistants
  WHERE assistant_id = ANY($1) AND ($2::text IS NULL OR owner = $2 OR owner = '') AND graph_id = ANY($3)"
 );
 
 /// What of the filter every list has: graphs, metadata, a part of the name.
 macro_rules! filtered {
     ($owner:literal, $rest:expr) => {
-        concat!(
+        formatcp!(
             " FROM assistants
- WHERE ",
-            $owner,
-            " AND graph_id = ANY($2) AND ($3::jsonb IS NULL OR metadata @> $3)
-   AND ($4::text IS NULL OR position(lower($4) IN lower(name)) > 0)",
-            $rest
+ WHERE {owner} AND graph_id = ANY($2) AND ($3::jsonb IS NULL OR metadata @> $3)
+   AND ($4::text IS NULL OR position(lower($4) IN lower(name)) > 0){rest}",
+            owner = $owner,
+            rest = $rest
         )
     };
 }
 
 macro_rules! page {
     ($owner:literal, $column:literal, $order:literal) => {
-        concat!(
-            "SELECT assistant_id, ",
-            bytes!(),
-            filtered!(
+        formatcp!(
+            "SELECT assistant_id, {BYTES} {filtered}",
+            filtered = filtered!(
                 $owner,
                 concat!(
                     "
@@ -163,10 +142,12 @@ macro_rules! page {
     };
 }
 
-/// Pages in each order, falling and rising, at the index of [`Search::order`].
+/// Pages in each order, falling and rising, in the order of the words for it.
 macro_rules! pages {
     ($owner:literal) => {
         [
+            page!($owner, "assistant_id", "DESC"),
+            page!($owner, "assistant_id", "ASC"),
             page!($owner, "created_at", "DESC"),
             page!($owner, "created_at", "ASC"),
             page!($owner, "updated_at", "DESC"),
@@ -175,16 +156,20 @@ macro_rules! pages {
             page!($owner, "name", "ASC"),
             page!($owner, "graph_id", "DESC"),
             page!($owner, "graph_id", "ASC"),
-            page!($owner, "assistant_id", "DESC"),
-            page!($owner, "assistant_id", "ASC"),
         ]
     };
 }
 
 const ALL: [&str; 10] = pages!("$1::text IS NULL");
 const OWNED: [&str; 10] = pages!("owner IN ($1, '')");
-const COUNT_ALL: &str = concat!("SELECT count(*)", filtered!("$1::text IS NULL", ""));
-const COUNT_OWNED: &str = concat!("SELECT count(*)", filtered!("owner IN ($1, '')", ""));
+const COUNT_ALL: &str = formatcp!(
+    "SELECT count(*){filtered}",
+    filtered = filtered!("$1::text IS NULL", "")
+);
+const COUNT_OWNED: &str = formatcp!(
+    "SELECT count(*){filtered}",
+    filtered = filtered!("owner IN ($1, '')", "")
+);
 
 /// What a subject is bound as: its id, its viewer and the graphs that are seen.
 fn names(graphs: &[Arc<str>]) -> Vec<&str> {
@@ -213,13 +198,13 @@ async fn insert_version(
     id: AssistantId,
     version: i32,
     bound: &Bound<'_>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let params: Params<'_, 9> = params!(bound, &id.0, &version);
     db.execute(statement, &params).await?;
     Ok(())
 }
 
-pub(super) async fn put_system(db: &mut Object, all: &[NewAssistant]) -> Result<(), Failure> {
+pub(super) async fn put_system(db: &mut Object, all: &[NewAssistant]) -> Result<()> {
     let put = prepare(db, PUT_SYSTEM).await?;
     let delete = prepare(db, DELETE_VERSIONS).await?;
     let insert = prepare(db, INSERT_VERSION).await?;
@@ -243,7 +228,7 @@ pub(super) async fn create_assistant(
     db: &mut Object,
     new: &NewAssistant,
     most: usize,
-) -> Result<CreatedAssistant, Failure> {
+) -> Result<CreatedAssistant> {
     let create = prepare(db, CREATE).await?;
     let insert = prepare(db, INSERT_VERSION).await?;
     let find = prepare(db, BY_ID).await?;
@@ -272,10 +257,7 @@ pub(super) async fn create_assistant(
     Ok(created)
 }
 
-pub(super) async fn assistant(
-    db: &Object,
-    subject: &Subject,
-) -> Result<Option<AssistantRow>, Failure> {
+pub(super) async fn assistant(db: &Object, subject: &Subject) -> Result<Option<AssistantRow>> {
     let viewer = subject.viewer.as_deref().map(name);
     let params: Params<'_, 3> = [&subject.id.0, &viewer, &names(&subject.graphs)];
     one(db, VISIBLE, &params, assistant_of).await
@@ -286,7 +268,7 @@ async fn locked(
     db: &tokio_postgres::Transaction<'_>,
     statement: &tokio_postgres::Statement,
     subject: &Subject,
-) -> Result<Option<AssistantRow>, Failure> {
+) -> Result<Option<AssistantRow>> {
     let viewer = subject.viewer.as_deref().map(name);
     let params: Params<'_, 3> = [&subject.id.0, &viewer, &names(&subject.graphs)];
     let row = db.query_opt(statement, &params).await?;
@@ -299,7 +281,7 @@ async fn activate(
     id: AssistantId,
     version: i32,
     bound: &Bound<'_>,
-) -> Result<AssistantRow, Failure> {
+) -> Result<AssistantRow> {
     let params: Params<'_, 9> = params!(bound, &id.0, &version);
     Ok(assistant_of(&db.query_one(statement, &params).await?)?)
 }
@@ -309,7 +291,7 @@ pub(super) async fn change_assistant(
     subject: &Subject,
     change: &Change,
     limits: Limits,
-) -> Result<ChangedAssistant, Failure> {
+) -> Result<ChangedAssistant> {
     let lock = prepare(db, LOCK).await?;
     let latest = prepare(db, LATEST_VERSION).await?;
     let insert = prepare(db, INSERT_VERSION).await?;
@@ -336,7 +318,7 @@ pub(super) async fn activate_version(
     db: &mut Object,
     subject: &Subject,
     version: i64,
-) -> Result<ChangedAssistant, Failure> {
+) -> Result<ChangedAssistant> {
     let lock = prepare(db, LOCK).await?;
     let find = prepare(db, VERSION).await?;
     let update = prepare(db, ACTIVATE).await?;
@@ -363,7 +345,7 @@ pub(super) async fn activate_version(
 pub(super) async fn delete_assistant(
     db: &mut Object,
     subject: &Subject,
-) -> Result<ChangedAssistant, Failure> {
+) -> Result<ChangedAssistant> {
     let lock = prepare(db, LOCK).await?;
     let delete = prepare(db, DELETE).await?;
     let delete_crons = prepare(db, DELETE_CRONS).await?;
@@ -384,7 +366,7 @@ pub(super) async fn assistant_versions(
     db: &Object,
     subject: &Subject,
     query: &VersionQuery,
-) -> Result<Option<Vec<(i32, u64)>>, Failure> {
+) -> Result<Option<Vec<(i32, u64)>>> {
     if assistant(db, subject).await?.is_none() {
         return Ok(None);
     }
@@ -401,7 +383,7 @@ pub(super) async fn versions(
     db: &Object,
     subject: &Subject,
     versions: &[i32],
-) -> Result<Vec<VersionRow>, Failure> {
+) -> Result<Vec<VersionRow>> {
     if assistant(db, subject).await?.is_none() {
         return Ok(vec![]);
     }
@@ -421,7 +403,7 @@ fn whole(number: usize) -> i64 {
 pub(super) async fn search_assistants(
     db: &Object,
     search: &Search,
-) -> Result<Vec<(AssistantId, u64)>, Failure> {
+) -> Result<Vec<(AssistantId, u64)>> {
     let filter = &search.filter;
     let texts = if filter.viewer.is_some() { OWNED } else { ALL };
     let metadata = (!filter.metadata.is_empty()).then(|| Json::of_map(&filter.metadata));
@@ -433,7 +415,7 @@ pub(super) async fn search_assistants(
         &whole(search.limit),
         &whole(search.offset),
     ];
-    all(db, texts[search.order()], &params, |row| {
+    all(db, texts[search.order(SortBy::ALL)], &params, |row| {
         Ok((AssistantId(column(row, "assistant_id")?), size(row)?))
     })
     .await
@@ -444,13 +426,13 @@ pub(super) async fn assistants(
     ids: &[AssistantId],
     viewer: &Option<Arc<str>>,
     graphs: &Arc<[Arc<str>]>,
-) -> Result<Vec<AssistantRow>, Failure> {
+) -> Result<Vec<AssistantRow>> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let params: Params<'_, 3> = [&ids, &viewer.as_deref().map(name), &names(graphs)];
     all(db, THESE, &params, assistant_of).await
 }
 
-pub(super) async fn count_assistants(db: &Object, filter: &Filter) -> Result<u64, Failure> {
+pub(super) async fn count_assistants(db: &Object, filter: &Filter) -> Result<u64> {
     let text = if filter.viewer.is_some() {
         COUNT_OWNED
     } else {

@@ -3,7 +3,7 @@
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::{columns::id_if, connection::Failure, events};
+use super::{columns::id_if, connection::Result, events};
 use crate::{
     checkpoint::{Error, NewBranch, Slot},
     id::{CheckpointId, TaskId},
@@ -73,7 +73,7 @@ UPDATE runs SET branch_id = $3, opened_branch = true, base_checkpoint_id = $4, u
 
 /// Creates the branch in the caller's transaction, unless it is there already. False when
 /// somebody else took over the source; `Pruned` when its base is gone.
-pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Result<bool, Failure> {
+pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Result<bool> {
     let tree = slot.tree.0;
     let exists = client.query_opt(EXISTS, &[&tree, &new.id.0]).await?;
     if exists.is_some() {
@@ -149,9 +149,9 @@ pub(super) async fn creation_id(
     tree: Uuid,
     source: Uuid,
     base: Uuid,
-) -> Result<Uuid, Failure> {
+) -> Result<Uuid> {
     let row = client.query_one(CREATION, &[&tree, &source, &base]).await?;
-    let id = |name| -> Result<_, Failure> { Ok(id_if(&row, name)?) };
+    let id = |name| -> Result<_> { Ok(id_if(&row, name)?) };
     let creation = opening::creation_id(CheckpointId(base), id("resumed")?, id("newest")?);
     Ok(creation.0)
 }
@@ -163,7 +163,7 @@ pub(super) async fn copy_writes(
     base: Uuid,
     from: Uuid,
     to: Uuid,
-) -> Result<(), Failure> {
+) -> Result<()> {
     client
         .execute(COPY_WRITES, &[&tree, &from, &to, &base, &TaskId::NULL.0])
         .await?;

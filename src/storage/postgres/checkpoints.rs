@@ -1,25 +1,17 @@
 //! Checkpoints: every operation is one statement.
 
 /// The columns of a page, of the checkpoint row `c`.
-macro_rules! columns {
-    () => {
-        " c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.root_checkpoint_id, c.depth, c.thread_id,
+const COLUMNS: &str = "c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.root_checkpoint_id, c.depth, c.thread_id,
           c.branch_id, c.run_id, c.source, c.step, c.last_node_id, c.event_number, c.checkpoint, c.blob_versions, c.metadata, c.created_at,
-          c.run_supersteps "
-    };
-}
+          c.run_supersteps";
 
 /// The pending writes of each row of `page` as arrays.
-macro_rules! writes {
-    () => {
-        " LEFT JOIN LATERAL (
+const WRITES: &str = "LEFT JOIN LATERAL (
             SELECT array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
                    array_agg(s.task_path) AS w_paths, array_agg(s.channel) AS w_channels, array_agg(s.type) AS w_types,
                    array_agg(s.writes) AS w_writes
               FROM (SELECT * FROM checkpoint_writes s WHERE s.tree_id = $1 AND s.checkpoint_ns = p.checkpoint_ns
-                       AND s.checkpoint_id = p.checkpoint_id ORDER BY s.task_path, s.task_id, s.idx, s.branch_id) s) w ON true "
-    };
-}
+                       AND s.checkpoint_id = p.checkpoint_id ORDER BY s.task_path, s.task_id, s.idx, s.branch_id) s) w ON true";
 
 /// The end of a statement that inserts pending writes, the rows `x`, where the fence `f` allows it:
 /// the first writer wins, except for rows that replace what is there. `$1` is the tree and `$2` the

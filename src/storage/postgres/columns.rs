@@ -9,7 +9,7 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
-use super::connection::{Failure, Object, prepare};
+use super::connection::{Object, Result, prepare};
 use crate::{
     checkpoint::{Error, Version},
     time::Timestamp,
@@ -277,7 +277,7 @@ pub(crate) async fn all<T>(
     text: &'static str,
     params: &[&(dyn ToSql + Sync)],
     read: impl Fn(&Row) -> Result<T, Error>,
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<T>> {
     let statement = prepare(db, text).await?;
     let rows = db.query(&statement, params).await?;
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
@@ -289,10 +289,20 @@ pub(crate) async fn one<T>(
     text: &'static str,
     params: &[&(dyn ToSql + Sync)],
     read: impl Fn(&Row) -> Result<T, Error>,
-) -> Result<Option<T>, Failure> {
+) -> Result<Option<T>> {
     let statement = prepare(db, text).await?;
     let row = db.query_opt(&statement, params).await?;
     Ok(row.as_ref().map(read).transpose()?)
+}
+
+/// Carries out a statement that stays prepared, and returns how many rows it changed.
+pub(crate) async fn execute(
+    db: &Object,
+    text: &'static str,
+    params: &[&(dyn ToSql + Sync)],
+) -> Result<u64> {
+    let statement = prepare(db, text).await?;
+    Ok(db.execute(&statement, params).await?)
 }
 
 pub(super) fn version(text: &str) -> Result<Version, Error> {

@@ -30,8 +30,8 @@ pub(crate) mod transaction;
 
 use client::Connections;
 pub(crate) use client::Object;
-pub(crate) use failure::Failure;
 use failure::describe;
+pub(crate) use failure::{Failure, Result};
 
 /// How to reach the database.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use tokio_postgres::Statement;
 
 use super::{
     columns::{Params, column},
-    connection::Failure,
+    connection::Result,
 };
 
 /// The counts of one owner are behind the rows that it writes: who has inserted one sees it here.
@@ -19,7 +19,7 @@ pub(super) async fn is_over(
     count: &Statement,
     (table, owner): (&str, &str),
     most: usize,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let params: Params<'_, 2> = [&table, &owner];
     let row = db.query_one(count, &params).await?;
     let total = column::<i64>(&row, "total")?;

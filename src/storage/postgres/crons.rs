@@ -1,11 +1,13 @@
 //! Crons: created, read, changed, deleted and listed.
 
+use const_format::formatcp;
+
 use std::sync::Arc;
 
 use self::rows::{Bound, cron_of};
 use super::{
-    columns::{Params, Time, column, name, one, word},
-    connection::{Failure, Object, prepare},
+    columns::{Params, Time, column, execute, name, one, word},
+    connection::{Object, Result, prepare},
     counts,
     tree::LEVEL_ON_THREAD,
 };
@@ -18,12 +20,8 @@ use crate::{
 };
 
 /// The columns of a cron.
-macro_rules! cron_columns {
-    () => {
-        "cron_id, owner, principal, assistant_id, thread_id, schedule, timezone, end_time, enabled, on_run_completed, metadata, type,
-       payload, next_run_at, last_run_at, created_at, updated_at"
-    };
-}
+const CRON_COLUMNS: &str = "cron_id, owner, principal, assistant_id, thread_id, schedule, timezone, end_time, enabled, on_run_completed, metadata, type,
+       payload, next_run_at, last_run_at, created_at, updated_at";
 
 mod lists;
 mod rows;
@@ -39,35 +37,31 @@ SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id
 /// Keeps deletions of the assistant out.
 const SHARE_ASSISTANT: &str = "SELECT 1 FROM assistants WHERE assistant_id = $1 FOR KEY SHARE";
 
-const INSERT: &str = concat!(
+const INSERT: &str = formatcp!(
     "
 INSERT INTO crons (cron_id, owner, principal, assistant_id, thread_id, schedule, timezone, end_time, enabled, on_run_completed,
        metadata, type, payload, next_run_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (cron_id) DO NOTHING
-RETURNING ",
-    cron_columns!()
+RETURNING {CRON_COLUMNS}"
 );
 
-const VISIBLE: &str = concat!(
-    "SELECT ",
-    cron_columns!(),
-    " FROM crons WHERE cron_id = $1 AND ($2::text IS NULL OR owner = $2)"
+const VISIBLE: &str = formatcp!(
+    "SELECT {CRON_COLUMNS} FROM crons WHERE cron_id = $1 AND ($2::text IS NULL OR owner = $2)"
 );
 
 /// Only of the row that was read: neither others nor a due time came in between.
-const REPLACE: &str = concat!(
+const REPLACE: &str = formatcp!(
     "
 UPDATE crons SET schedule = $5, timezone = $6, end_time = $7, enabled = $8, on_run_completed = $9, metadata = $10, type = $11,
        payload = $12, next_run_at = $13, updated_at = greatest(now(), updated_at + interval '1 microsecond')
  WHERE cron_id = $1 AND owner = $2 AND updated_at = $3 AND next_run_at IS NOT DISTINCT FROM $4
-RETURNING ",
-    cron_columns!()
+RETURNING {CRON_COLUMNS}"
 );
 
 const DELETE: &str = "DELETE FROM crons WHERE cron_id = $1 AND ($2::text IS NULL OR owner = $2)";
 
-pub(super) async fn clock(db: &Object) -> Result<Timestamp, Failure> {
+pub(super) async fn clock(db: &Object) -> Result<Timestamp> {
     let now = one(db, CLOCK, &[], |row| column::<Time>(row, "now")).await?;
     Ok(now.map_or_else(Timestamp::now, |now| now.0))
 }
@@ -77,7 +71,7 @@ pub(super) async fn create_cron(
     row: &CronRow,
     access: &Access,
     most: usize,
-) -> Result<CreatedCron, Failure> {
+) -> Result<CreatedCron> {
     let share_tree = prepare(db, SHARE_TREE).await?;
     let level = prepare(db, LEVEL_ON_THREAD).await?;
     let share_assistant = prepare(db, SHARE_ASSISTANT).await?;
@@ -148,7 +142,7 @@ pub(super) async fn cron(
     db: &Object,
     id: CronId,
     viewer: &Option<Arc<str>>,
-) -> Result<Option<CronRow>, Failure> {
+) -> Result<Option<CronRow>> {
     let viewer = viewer.as_deref().map(name);
     one(db, VISIBLE, &[&id.0, &viewer], cron_of).await
 }
@@ -157,7 +151,7 @@ pub(super) async fn replace_cron(
     db: &Object,
     old: &CronRow,
     new: &CronRow,
-) -> Result<Option<CronRow>, Failure> {
+) -> Result<Option<CronRow>> {
     let bound = Bound::of(new);
     let params: Params<'_, 13> = [
         &old.id.0,
@@ -181,10 +175,9 @@ pub(super) async fn delete_cron(
     db: &Object,
     id: CronId,
     viewer: &Option<Arc<str>>,
-) -> Result<bool, Failure> {
-    let statement = prepare(db, DELETE).await?;
+) -> Result<bool> {
     let viewer = viewer.as_deref().map(name);
-    Ok(db.execute(&statement, &[&id.0, &viewer]).await? > 0)
+    Ok(execute(db, DELETE, &[&id.0, &viewer]).await? > 0)
 }
 
 statements!(CLOCK, SHARE_TREE, SHARE_ASSISTANT, INSERT, VISIBLE, REPLACE, DELETE; lists);

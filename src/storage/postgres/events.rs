@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     columns::{Json, JsonText, Time, all, column, name, unname},
-    connection::{Failure, Object},
+    connection::{Object, Result},
 };
 use crate::{
     checkpoint::Error,
@@ -92,7 +92,7 @@ pub(super) async fn append(
     tree: TreeId,
     thread: ThreadId,
     events: &[NewEvent],
-) -> Result<i64, Failure> {
+) -> Result<i64> {
     let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
     let stored = events
         .iter()
@@ -166,7 +166,7 @@ pub(super) async fn events(
     thread: ThreadId,
     after: i64,
     limit: usize,
-) -> Result<Vec<ThreadEvent>, Failure> {
+) -> Result<Vec<ThreadEvent>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     all(db, AFTER, &[&tree.0, &thread.0, &after, &limit], event_of).await
 }
@@ -176,7 +176,7 @@ pub(super) async fn naming_events(
     db: &Object,
     tree: TreeId,
     branches: &[BranchId],
-) -> Result<Vec<ThreadEvent>, Failure> {
+) -> Result<Vec<ThreadEvent>> {
     let branches: Vec<_> = branches.iter().map(|id| id.0).collect();
     all(db, NAMING, &[&tree.0, &branches], event_of).await
 }

@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use super::{
-    columns::{Params, column, name},
-    connection::{Failure, Object, prepare},
+    columns::{Params, column, execute, name},
+    connection::{Object, Result, prepare},
 };
 use crate::idempotency::{Claim, Claimed, RETENTION};
 
@@ -35,7 +35,7 @@ DELETE FROM idempotency_keys WHERE principal = $1 AND key = $2 AND claim_id = $3
 const EXPIRE: &str = "
 DELETE FROM idempotency_keys WHERE created_at < now() - make_interval(secs => $1)";
 
-pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Claimed, Failure> {
+pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Claimed> {
     let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
     let hash = claim.request.as_slice();
     let expiry = RETENTION.as_secs_f64();
@@ -60,29 +60,25 @@ pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Claimed, Fai
     })
 }
 
-pub(super) async fn store_response(
-    db: &Object,
-    claim: &Claim,
-    response: &[u8],
-) -> Result<(), Failure> {
+pub(super) async fn store_response(db: &Object, claim: &Claim, response: &[u8]) -> Result<()> {
     let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
-    let statement = prepare(db, STORE_RESPONSE).await?;
-    db.execute(&statement, &[&principal, &key, &claim.id, &response])
-        .await?;
+    execute(
+        db,
+        STORE_RESPONSE,
+        &[&principal, &key, &claim.id, &response],
+    )
+    .await?;
     Ok(())
 }
 
-pub(super) async fn release_key(db: &Object, claim: &Claim) -> Result<(), Failure> {
+pub(super) async fn release_key(db: &Object, claim: &Claim) -> Result<()> {
     let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
-    let statement = prepare(db, RELEASE).await?;
-    db.execute(&statement, &[&principal, &key, &claim.id])
-        .await?;
+    execute(db, RELEASE, &[&principal, &key, &claim.id]).await?;
     Ok(())
 }
 
-pub(super) async fn expire_keys(db: &Object) -> Result<u64, Failure> {
-    let statement = prepare(db, EXPIRE).await?;
-    Ok(db.execute(&statement, &[&RETENTION.as_secs_f64()]).await?)
+pub(super) async fn expire_keys(db: &Object) -> Result<u64> {
+    execute(db, EXPIRE, &[&RETENTION.as_secs_f64()]).await
 }
 
 statements!(CLAIM, FIND, STORE_RESPONSE, RELEASE, EXPIRE);

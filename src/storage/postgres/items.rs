@@ -5,8 +5,8 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use tokio_postgres::Row;
 
 use super::{
-    columns::{Params, Time, all, column, name, one, unname},
-    connection::{Failure, Object, prepare},
+    columns::{Params, Time, all, column, execute, name, one, unname},
+    connection::{Object, Result, prepare},
     vectors,
 };
 use crate::{
@@ -155,7 +155,7 @@ pub(super) async fn item(
     owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
-) -> Result<Option<Item>, Failure> {
+) -> Result<Option<Item>> {
     let found = sized_item(db, owner, namespace, key).await?;
     Ok(found.map(|(item, _)| item))
 }
@@ -166,7 +166,7 @@ pub(super) async fn sized_item(
     owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
-) -> Result<Option<(Item, usize)>, Failure> {
+) -> Result<Option<(Item, usize)>> {
     let (labels, stored) = (names(namespace), name(key));
     let params: Params<'_, 3> = [&&**owner, &labels, &stored];
     let read = |row: &Row| -> Result<(Item, usize), Error> {
@@ -176,7 +176,7 @@ pub(super) async fn sized_item(
     one(db, SELECT, &params, read).await
 }
 
-pub(super) async fn put_item(db: &mut Object, put: &Put, most: usize) -> Result<bool, Failure> {
+pub(super) async fn put_item(db: &mut Object, put: &Put, most: usize) -> Result<bool> {
     let (labels, key) = (names(&put.namespace), name(&put.key));
     let ttl = put.ttl.map(ttl_micros);
     let most = i64::try_from(most).unwrap_or(i64::MAX);
@@ -209,7 +209,7 @@ pub(super) async fn delete_item(
     owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let (labels, stored) = (names(namespace), name(key));
     let params: Params<'_, 3> = [&&**owner, &labels, &stored];
     let was_there = one(db, DELETE, &params, |row| column::<bool>(row, "was_there"));
@@ -231,7 +231,7 @@ impl Position {
     }
 }
 
-pub(super) async fn search_items(db: &Object, search: &Search) -> Result<Found, Failure> {
+pub(super) async fn search_items(db: &Object, search: &Search) -> Result<Found> {
     let mut scan = Scan::new(search);
     let (mut read_rows, mut read_bytes) = (0_usize, 0_usize);
     for range in &search.ranges {
@@ -286,7 +286,7 @@ pub(super) async fn search_items(db: &Object, search: &Search) -> Result<Found, 
 pub(super) async fn item_namespaces(
     db: &Object,
     listing: &Listing,
-) -> Result<Option<Vec<Namespace>>, Failure> {
+) -> Result<Option<Vec<Namespace>>> {
     let depth = listing.depth();
     let depth = depth.map_or(i32::MAX, |depth| i32::try_from(depth).unwrap_or(i32::MAX));
     let mut scan = ListScan::new(listing);
@@ -324,22 +324,20 @@ pub(super) async fn item_namespaces(
 pub(super) async fn refresh_items(
     db: &Object,
     items: &[(Arc<str>, Namespace, String)],
-) -> Result<(), Failure> {
+) -> Result<()> {
     let owners: Vec<&str> = items.iter().map(|(owner, ..)| &**owner).collect();
     let labels: Vec<String> = items
         .iter()
         .map(|(_, namespace, _)| names(namespace).join("."))
         .collect();
     let keys: Vec<Cow<'_, str>> = items.iter().map(|(.., key)| name(key)).collect();
-    let statement = prepare(db, REFRESH).await?;
-    db.execute(&statement, &[&owners, &labels, &keys]).await?;
+    execute(db, REFRESH, &[&owners, &labels, &keys]).await?;
     Ok(())
 }
 
-pub(super) async fn sweep_items(db: &Object, limit: usize) -> Result<u64, Failure> {
+pub(super) async fn sweep_items(db: &Object, limit: usize) -> Result<u64> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let statement = prepare(db, SWEEP).await?;
-    Ok(db.execute(&statement, &[&limit]).await?)
+    execute(db, SWEEP, &[&limit]).await
 }
 
 statements!(SELECT, PAGE, NAMES, NAMESPACES, PUT, DELETE, REFRESH, SWEEP);

@@ -17,7 +17,7 @@ use futures::{StreamExt, stream};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification, types::ToSql};
 
-use super::connection::{Failure, SESSION, configure};
+use super::connection::{Failure, Result, SESSION, configure};
 use crate::{
     checkpoint::Error,
     runs::shared::hints::{Link, Linker},
@@ -53,7 +53,7 @@ impl Linker for DatabaseLinker {
     }
 }
 
-async fn open(config: &Config) -> Result<DatabaseLink, Failure> {
+async fn open(config: &Config) -> Result<DatabaseLink> {
     let (client, mut connection) = config.connect(NoTls).await?;
     let (sender, messages) = mpsc::channel(UNREAD);
     let state = Arc::<State>::default();

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     columns::{JsonText, all, column, one},
-    connection::{Failure, Object, prepare},
+    connection::{Object, Result, prepare},
 };
 use crate::{
     checkpoint::Error,
@@ -112,10 +112,7 @@ const SWEEP_RUNS: &str = "
 DELETE FROM ended_runs WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM ended_runs WHERE ended_at < now() - make_interval(secs => $1) LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
-pub(super) async fn append_chunks(
-    db: &Object,
-    chunks: &[NewChunk],
-) -> Result<Vec<Option<i64>>, Failure> {
+pub(super) async fn append_chunks(db: &Object, chunks: &[NewChunk]) -> Result<Vec<Option<i64>>> {
     let mut rows = Rows::default();
     for chunk in chunks {
         rows.trees.push(chunk.tree.0);
@@ -171,11 +168,7 @@ struct Rows<'a> {
     bytes: Vec<i64>,
 }
 
-pub(super) async fn chunks_of_run(
-    db: &Object,
-    run: RunId,
-    after: i64,
-) -> Result<Vec<LogChunk>, Failure> {
+pub(super) async fn chunks_of_run(db: &Object, run: RunId, after: i64) -> Result<Vec<LogChunk>> {
     let params: [&(dyn ToSql + Sync); 5] =
         [&run.0, &after, &READ_CHUNKS, &CHUNK_FRAMES, &READ_BYTES];
     all(db, OF_RUN, &params, chunk_of).await
@@ -185,13 +178,13 @@ pub(super) async fn chunks_of_thread(
     db: &Object,
     thread: ThreadId,
     after: i64,
-) -> Result<Vec<LogChunk>, Failure> {
+) -> Result<Vec<LogChunk>> {
     let params: [&(dyn ToSql + Sync); 5] =
         [&thread.0, &after, &READ_CHUNKS, &CHUNK_FRAMES, &READ_BYTES];
     all(db, OF_THREAD, &params, chunk_of).await
 }
 
-pub(super) async fn ended_run(db: &Object, run: RunId) -> Result<Option<TemporaryRun>, Failure> {
+pub(super) async fn ended_run(db: &Object, run: RunId) -> Result<Option<TemporaryRun>> {
     let key: [&(dyn ToSql + Sync); 1] = [&run.0];
     one(db, ENDED, &key, |row| {
         Ok(TemporaryRun {
@@ -213,25 +206,25 @@ fn stored_result(text: &str) -> Result<Value, Error> {
         .map_err(|error| Error::Corrupt(format!("the result of a run: {error}")))
 }
 
-pub(super) async fn end_of_run(db: &Object, run: RunId) -> Result<i64, Failure> {
+pub(super) async fn end_of_run(db: &Object, run: RunId) -> Result<i64> {
     let key: [&(dyn ToSql + Sync); 1] = [&run.0];
     let last = one(db, END_OF_RUN, &key, |row| column(row, "last_seq"));
     Ok(last.await?.unwrap_or(0))
 }
 
-pub(super) async fn thread_position(db: &Object, thread: ThreadId) -> Result<i64, Failure> {
+pub(super) async fn thread_position(db: &Object, thread: ThreadId) -> Result<i64> {
     let key: [&(dyn ToSql + Sync); 1] = [&thread.0];
     let last = one(db, POSITION, &key, |row| column(row, "last"));
     Ok(last.await?.unwrap_or(0))
 }
 
-pub(super) async fn thread_start(db: &Object, thread: ThreadId) -> Result<i64, Failure> {
+pub(super) async fn thread_start(db: &Object, thread: ThreadId) -> Result<i64> {
     let key: [&(dyn ToSql + Sync); 1] = [&thread.0];
     let first = one(db, START, &key, |row| column(row, "first"));
     Ok(first.await?.unwrap_or(0))
 }
 
-pub(super) async fn trim_run(db: &Object, run: RunId, before: i64) -> Result<(), Failure> {
+pub(super) async fn trim_run(db: &Object, run: RunId, before: i64) -> Result<()> {
     let statement = prepare(db, TRIM).await?;
     db.execute(&statement, &[&run.0, &before]).await?;
     Ok(())
@@ -242,14 +235,14 @@ pub(super) async fn trim_principal(
     principal: &Arc<str>,
     most: i64,
     limit: usize,
-) -> Result<u64, Failure> {
+) -> Result<u64> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let statement = prepare(db, TRIM_PRINCIPAL).await?;
     let params: [&(dyn ToSql + Sync); 3] = [&&**principal, &most, &limit];
     Ok(db.execute(&statement, &params).await?)
 }
 
-pub(super) async fn sweep_log(db: &Object, age: Duration, limit: usize) -> Result<u64, Failure> {
+pub(super) async fn sweep_log(db: &Object, age: Duration, limit: usize) -> Result<u64> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let sweep = prepare(db, SWEEP).await?;
     let old = db.execute(&sweep, &[&age.as_secs_f64(), &limit]).await?;

@@ -6,8 +6,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    columns::{Params, all, column},
-    connection::{Failure, Object, prepare},
+    columns::{Params, all, column, execute},
+    connection::{Object, Result, prepare},
 };
 use crate::{
     checkpoint::Error,
@@ -51,12 +51,12 @@ const SWEEP: &str = "
 DELETE FROM outbox WHERE run_id = ANY (ARRAY(
   SELECT run_id FROM outbox WHERE dead_at < now() - make_interval(secs => $1) LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
-pub(super) async fn due_deliveries(db: &Object, limit: usize) -> Result<Vec<Due>, Failure> {
+pub(super) async fn due_deliveries(db: &Object, limit: usize) -> Result<Vec<Due>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     all(db, DUE, &[&limit], due_of).await
 }
 
-pub(super) async fn due_by_host(db: &Object, page: &HostPage) -> Result<DueByHost, Failure> {
+pub(super) async fn due_by_host(db: &Object, page: &HostPage) -> Result<DueByHost> {
     let hosts = i32::try_from(page.hosts).unwrap_or(i32::MAX);
     let per_host = i64::try_from(page.per_host).unwrap_or(i64::MAX);
     let statement = prepare(db, DUE_BY_HOST).await?;
@@ -83,7 +83,7 @@ pub(super) async fn take_deliveries(
     db: &Object,
     keys: &[Key],
     lease: Duration,
-) -> Result<Vec<Delivery>, Failure> {
+) -> Result<Vec<Delivery>> {
     let runs: Vec<Uuid> = keys.iter().map(|key| key.run.0).collect();
     all(db, TAKE, &[&runs, &lease.as_secs_f64()], |row| {
         Ok(Delivery {
@@ -95,42 +95,32 @@ pub(super) async fn take_deliveries(
     .await
 }
 
-pub(super) async fn delivered(db: &Object, key: Key) -> Result<(), Failure> {
-    let statement = prepare(db, DELIVERED).await?;
-    db.execute(&statement, &[&key.run.0, &key.tree.0]).await?;
+pub(super) async fn delivered(db: &Object, key: Key) -> Result<()> {
+    execute(db, DELIVERED, &[&key.run.0, &key.tree.0]).await?;
     Ok(())
 }
 
-pub(super) async fn delivery_failed(db: &Object, failed: &FailedTry) -> Result<(), Failure> {
-    let statement = prepare(db, FAILED).await?;
+pub(super) async fn delivery_failed(db: &Object, failed: &FailedTry) -> Result<()> {
     let pause = failed.pause.map(|pause| pause.as_secs_f64());
     let (run, tree) = (failed.key.run.0, failed.key.tree.0);
     let error = failed.error.replace('\0', " ");
     let params: Params<'_, 5> = [&run, &tree, &failed.attempt, &error, &pause];
-    db.execute(&statement, &params).await?;
+    execute(db, FAILED, &params).await?;
     Ok(())
 }
 
-pub(super) async fn release_deliveries(db: &Object, taken: &[(Key, i32)]) -> Result<(), Failure> {
+pub(super) async fn release_deliveries(db: &Object, taken: &[(Key, i32)]) -> Result<()> {
     let (runs, attempts): (Vec<Uuid>, Vec<i32>) = taken
         .iter()
         .map(|(key, attempt)| (key.run.0, *attempt))
         .unzip();
-    let statement = prepare(db, RELEASE).await?;
-    db.execute(&statement, &[&runs, &attempts]).await?;
+    execute(db, RELEASE, &[&runs, &attempts]).await?;
     Ok(())
 }
 
-pub(super) async fn sweep_deliveries(
-    db: &Object,
-    age: Duration,
-    limit: usize,
-) -> Result<u64, Failure> {
+pub(super) async fn sweep_deliveries(db: &Object, age: Duration, limit: usize) -> Result<u64> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let statement = prepare(db, SWEEP).await?;
-    Ok(db
-        .execute(&statement, &[&age.as_secs_f64(), &limit])
-        .await?)
+    execute(db, SWEEP, &[&age.as_secs_f64(), &limit]).await
 }
 
 fn key_of(row: &Row) -> Result<Key, Error> {

@@ -1,6 +1,6 @@
 //! Finding out whether the database can still be written to.
 
-use super::connection::{Failure, Object};
+use super::connection::{Object, Result};
 
 /// Of several processes that probe at a time one does, since the table is emptied under a lock.
 const IS_MY_TURN: &str = "SELECT pg_try_advisory_xact_lock(7020604113410814836)";
@@ -12,7 +12,7 @@ const EMPTY: &str = "TRUNCATE disk_probe";
 const FILL: &str = "INSERT INTO disk_probe (filler) SELECT decode(repeat(md5(random()::text), 512), 'hex') FROM generate_series(1, 32)";
 
 /// Fails when 256 KiB cannot be written, as on a full disk.
-pub(super) async fn probe(db: &mut Object) -> Result<(), Failure> {
+pub(super) async fn probe(db: &mut Object) -> Result<()> {
     let transaction = db.transaction().await?;
     let turn = transaction.query_one(IS_MY_TURN, &[]).await?;
     if turn.try_get(0)? {

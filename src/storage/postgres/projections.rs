@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{
     columns::{Params, Time, column, name, unname},
-    connection::{Failure, Object, prepare},
+    connection::{Object, Result, prepare},
 };
 use crate::{
     checkpoint::Error,
@@ -85,7 +85,7 @@ pub(super) async fn behind(
     db: &Object,
     after: Option<ThreadId>,
     limit: usize,
-) -> Result<(Vec<ThreadId>, Option<ThreadId>), Failure> {
+) -> Result<(Vec<ThreadId>, Option<ThreadId>)> {
     let statement = prepare(db, BEHIND).await?;
     let after = after.map(|thread| thread.0);
     let most = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -104,7 +104,7 @@ pub(super) async fn behind(
     Ok((behind, last))
 }
 
-pub(super) async fn progress(db: &Object, threads: &[ThreadId]) -> Result<Vec<Progress>, Failure> {
+pub(super) async fn progress(db: &Object, threads: &[ThreadId]) -> Result<Vec<Progress>> {
     let threads: Vec<Uuid> = threads.iter().map(|thread| thread.0).collect();
     let statement = prepare(db, PROGRESS).await?;
     let params: Params<'_, 1> = [&threads];
@@ -113,7 +113,7 @@ pub(super) async fn progress(db: &Object, threads: &[ThreadId]) -> Result<Vec<Pr
 
 /// In one round trip, and without waiting for the disk: a crash loses rows together with their
 /// offsets, and they are derived once more.
-pub(super) async fn apply(db: &Object, steps: &[ProjectionStep]) -> Result<(), Failure> {
+pub(super) async fn apply(db: &Object, steps: &[ProjectionStep]) -> Result<()> {
     // Everybody takes rows in one order.
     let mut steps: Vec<&ProjectionStep> = steps.iter().collect();
     steps.sort_by_key(|step| (step.thread, step.rows.projection()));
@@ -152,7 +152,7 @@ pub(super) async fn reset(
     db: &mut Object,
     projection: Option<Projection>,
     thread: Option<ThreadId>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let offsets = prepare(db, RESET).await?;
     let thread = thread.map(|thread| thread.0);
     let mut tables = Vec::new();
@@ -234,11 +234,7 @@ fn head(row: &Row) -> Result<Option<HeadRow>, Error> {
 }
 
 /// Sends one step.
-async fn send(
-    client: &Client,
-    statement: &Statement,
-    step: &ProjectionStep,
-) -> Result<u64, Failure> {
+async fn send(client: &Client, statement: &Statement, step: &ProjectionStep) -> Result<u64> {
     let table = step.rows.projection().as_str();
     let own = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(|t| name(t).into_owned());
     let key: Params<'_, 5> = [&table, &step.thread.0, &step.tree.0, &step.from, &step.to];

@@ -7,8 +7,8 @@ use tokio_postgres::Row;
 
 use super::{
     Store,
-    columns::{Time, column},
-    connection::{self, Failure, Object, prepare},
+    columns::{Time, all, column, execute, one},
+    connection::{self, Object, Result},
 };
 use crate::{
     checkpoint::Error,
@@ -99,36 +99,26 @@ UNION ALL
  LIMIT 1"
 );
 
-pub(super) async fn run(db: &Object, thread: ThreadId, run: RunId) -> Result<Option<Run>, Failure> {
-    let statement = prepare(db, RUN).await?;
-    let row = db.query_opt(&statement, &[&thread.0, &run.0]).await?;
-    Ok(row.as_ref().map(run_of).transpose()?)
+pub(super) async fn run(db: &Object, thread: ThreadId, run: RunId) -> Result<Option<Run>> {
+    one(db, RUN, &[&thread.0, &run.0], run_of).await
 }
 
 const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = $1";
 
-pub(super) async fn thread_of_run(db: &Object, run: RunId) -> Result<Option<ThreadId>, Failure> {
-    let statement = prepare(db, THREAD).await?;
-    let row = db.query_opt(&statement, &[&run.0]).await?;
-    let thread = row.map(|row| column(&row, "thread_id").map(ThreadId));
-    Ok(thread.transpose()?)
+pub(super) async fn thread_of_run(db: &Object, run: RunId) -> Result<Option<ThreadId>> {
+    let read = |row: &Row| column(row, "thread_id").map(ThreadId);
+    one(db, THREAD, &[&run.0], read).await
 }
 
-pub(super) async fn ended_run(
-    db: &Object,
-    tree: TreeId,
-    run: RunId,
-) -> Result<Option<EndedRun>, Failure> {
-    let statement = prepare(db, ENDED).await?;
-    let row = db.query_opt(&statement, &[&run.0, &tree.0]).await?;
-    let ended = row.as_ref().map(|row| {
+pub(super) async fn ended_run(db: &Object, tree: TreeId, run: RunId) -> Result<Option<EndedRun>> {
+    one(db, ENDED, &[&run.0, &tree.0], |row| {
         let started = column::<Option<Time>>(row, "started_at")?;
-        Ok::<_, Error>(EndedRun {
+        Ok(EndedRun {
             run: run_of(row)?,
             started_at: started.map(|time| time.0),
         })
-    });
-    Ok(ended.transpose()?)
+    })
+    .await
 }
 
 pub(super) async fn runs(
@@ -137,9 +127,8 @@ pub(super) async fn runs(
     status: Option<Status>,
     limit: usize,
     offset: usize,
-) -> Result<Vec<Run>, Failure> {
-    let rows = of_thread(db, RUNS, thread, status, limit, offset).await?;
-    Ok(rows.iter().map(run_of).collect::<Result<_, _>>()?)
+) -> Result<Vec<Run>> {
+    of_thread(db, RUNS, (thread, status, limit, offset), run_of).await
 }
 
 pub(super) async fn runs_without_requests(
@@ -148,9 +137,9 @@ pub(super) async fn runs_without_requests(
     status: Option<Status>,
     limit: usize,
     offset: usize,
-) -> Result<Vec<Run>, Failure> {
-    let rows = of_thread(db, RUNS_WITHOUT_REQUESTS, thread, status, limit, offset).await?;
-    Ok(rows.iter().map(run_of).collect::<Result<_, _>>()?)
+) -> Result<Vec<Run>> {
+    let page = (thread, status, limit, offset);
+    of_thread(db, RUNS_WITHOUT_REQUESTS, page, run_of).await
 }
 
 pub(super) async fn run_sizes(
@@ -159,31 +148,25 @@ pub(super) async fn run_sizes(
     status: Option<Status>,
     limit: usize,
     offset: usize,
-) -> Result<Vec<(RunId, u64)>, Failure> {
-    let rows = of_thread(db, RUN_SIZES, thread, status, limit, offset).await?;
-    let sizes = rows.iter().map(|row| {
+) -> Result<Vec<(RunId, u64)>> {
+    of_thread(db, RUN_SIZES, (thread, status, limit, offset), |row| {
         let bytes: i64 = column(row, "bytes")?;
         let bytes = u64::try_from(bytes).unwrap_or(0);
         Ok((RunId(column(row, "run_id")?), bytes))
-    });
-    Ok(sizes.collect::<Result<_, Error>>()?)
+    })
+    .await
 }
 
-async fn of_thread(
+async fn of_thread<T>(
     db: &Object,
     text: &'static str,
-    thread: ThreadId,
-    status: Option<Status>,
-    limit: usize,
-    offset: usize,
-) -> Result<Vec<Row>, Failure> {
+    (thread, status, limit, offset): (ThreadId, Option<Status>, usize, usize),
+    read: impl Fn(&Row) -> Result<T, Error>,
+) -> Result<Vec<T>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-    let statement = prepare(db, text).await?;
     let status = status.map(Status::as_str);
-    Ok(db
-        .query(&statement, &[&thread.0, &status, &limit, &offset])
-        .await?)
+    all(db, text, &[&thread.0, &status, &limit, &offset], read).await
 }
 
 /// How long the one connection for the lease may take to write it; whoever renews tries again.
@@ -193,9 +176,7 @@ pub(super) async fn renew(store: &Store, worker: WorkerId, lease: Duration) -> R
     let limit = (lease / 3).clamp(LEASE_LIMIT / 4, LEASE_LIMIT);
     connection::within(&store.pools.lease, limit, |db| {
         Box::pin(async move {
-            let statement = prepare(db, RENEW).await?;
-            db.execute(&statement, &[&worker.0, &lease.as_secs_f64()])
-                .await?;
+            execute(db, RENEW, &[&worker.0, &lease.as_secs_f64()]).await?;
             Ok(())
         })
     })
@@ -205,8 +186,7 @@ pub(super) async fn renew(store: &Store, worker: WorkerId, lease: Duration) -> R
 pub(super) async fn retire(store: &Store, worker: WorkerId) -> Result<(), Error> {
     connection::within(&store.pools.lease, LEASE_LIMIT, |db| {
         Box::pin(async move {
-            let statement = prepare(db, RETIRE).await?;
-            db.execute(&statement, &[&worker.0]).await?;
+            execute(db, RETIRE, &[&worker.0]).await?;
             Ok(())
         })
     })

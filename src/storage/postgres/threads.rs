@@ -4,7 +4,7 @@ use rows::{SELECT, slot_of, thread_of};
 
 use super::{
     columns::{Json, Params},
-    connection::{Failure, Object, prepare},
+    connection::{Object, Result, prepare},
     events::{append_rows, ended},
     runs::create::LOCK,
 };
@@ -66,7 +66,7 @@ WITH b AS (
    WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 AND head_checkpoint_id IS NOT DISTINCT FROM $6 RETURNING thread_id)
 UPDATE threads SET updated_at = now() WHERE thread_id = (SELECT b.thread_id FROM b)";
 
-pub(super) async fn thread(db: &Object, id: ThreadId) -> Result<Option<Thread>, Failure> {
+pub(super) async fn thread(db: &Object, id: ThreadId) -> Result<Option<Thread>> {
     let statement = prepare(db, SELECT).await?;
     let row = db.query_opt(&statement, &[&id.0]).await?;
     Ok(row.as_ref().map(thread_of).transpose()?)
@@ -76,7 +76,7 @@ pub(super) async fn patch_thread(
     db: &Object,
     id: ThreadId,
     metadata: &Map,
-) -> Result<Option<Thread>, Failure> {
+) -> Result<Option<Thread>> {
     let patch = prepare(db, PATCH).await?;
     let select = prepare(db, SELECT).await?;
     let json = Json::of_map(metadata);
@@ -90,7 +90,7 @@ pub(super) async fn patch_thread(
     Ok(row?.as_ref().map(thread_of).transpose()?)
 }
 
-pub(super) async fn take_slot(db: &Object, id: ThreadId) -> Result<Option<Slot>, Failure> {
+pub(super) async fn take_slot(db: &Object, id: ThreadId) -> Result<Option<Slot>> {
     let lock = prepare(db, LOCK).await?;
     let take = prepare(db, TAKE).await?;
     let active: Params<'_, 2> = [&id.0, &None::<uuid::Uuid>];
@@ -109,7 +109,7 @@ pub(super) async fn take_slot(db: &Object, id: ThreadId) -> Result<Option<Slot>,
     Ok(row.as_ref().map(slot_of).transpose()?)
 }
 
-pub(super) async fn slot(db: &Object, id: ThreadId) -> Result<Option<Slot>, Failure> {
+pub(super) async fn slot(db: &Object, id: ThreadId) -> Result<Option<Slot>> {
     let statement = prepare(db, SLOT).await?;
     let row = db.query_opt(&statement, &[&id.0]).await?;
     Ok(row.as_ref().map(slot_of).transpose()?)
@@ -120,7 +120,7 @@ pub(super) async fn record_outcome(
     slot: Slot,
     outcome: Outcome,
     error: &Option<Value>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let statement = prepare(db, RECORD_OUTCOME).await?;
     let error = error.as_ref().map(Json::of_value);
     let outcome = outcome.as_str();

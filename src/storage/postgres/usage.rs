@@ -2,7 +2,7 @@
 
 use super::{
     columns::{column, unname},
-    connection::{Failure, Object, prepare},
+    connection::{Object, Result, prepare},
 };
 use crate::{
     id::{ThreadId, TreeId},
@@ -32,7 +32,7 @@ SELECT 2, n.channel, count(*), sum(b.bytes)::bigint FROM n CROSS JOIN LATERAL (
        AND b.checkpoint_ns = n.checkpoint_ns AND b.channel = n.channel AND b.version = n.version LIMIT 1) b GROUP BY n.channel";
 
 /// See [`tree::Store::usage`](crate::tree::Store::usage).
-pub(super) async fn usage(db: &Object, tree: TreeId, thread: ThreadId) -> Result<Usage, Failure> {
+pub(super) async fn usage(db: &Object, tree: TreeId, thread: ThreadId) -> Result<Usage> {
     let statement = prepare(db, USAGE).await?;
     let mut usage = Usage::default();
     for row in db.query(&statement, &[&tree.0, &thread.0]).await? {

@@ -8,7 +8,7 @@ use tokio_postgres::Statement;
 
 use super::{
     columns::{Params, column, name, unname},
-    connection::{Failure, Object, prepare},
+    connection::{Object, Result, prepare},
     items::{bound, namespace_of, sized_item},
 };
 use crate::{
@@ -52,7 +52,7 @@ const BATCH_WITH_VALUES: i64 = 32;
 const AT_ONCE: usize = 16;
 
 /// The statements of [`replace`], prepared before its transaction begins.
-pub(super) async fn statements_of_put(db: &Object) -> Result<[Statement; 2], Failure> {
+pub(super) async fn statements_of_put(db: &Object) -> Result<[Statement; 2]> {
     Ok([prepare(db, DELETE).await?, prepare(db, INSERT).await?])
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn replace(
     [delete, insert]: &[Statement; 2],
     (owner, labels, key): (&str, &[Cow<'_, str>], &str),
     vectors: &Vectors,
-) -> Result<(), Failure> {
+) -> Result<()> {
     transaction
         .execute(delete, &[&owner, &labels, &key])
         .await?;
@@ -86,7 +86,7 @@ pub(super) async fn replace(
     Ok(())
 }
 
-pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found, Failure> {
+pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found> {
     let mut ranking = Ranking::new(search);
     let filters = ranking.filters();
     let most = if filters { BATCH_WITH_VALUES } else { BATCH };

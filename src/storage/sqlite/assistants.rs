@@ -4,6 +4,7 @@ mod rows;
 
 use std::sync::Arc;
 
+use const_format::formatcp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use self::rows::{assistant_of, encoded, version_of};
@@ -14,42 +15,33 @@ use super::{
 use crate::{
     assistants::{
         Change, Content, Limits,
-        request::{Filter, Search},
+        request::{Filter, Search, SortBy},
         store::{
             AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
             VersionQuery, VersionRow, next_content,
         },
     },
-    checkpoint::Error,
+    checkpoint::{Error, Result},
     id::AssistantId,
     time::Timestamp,
     value::contains_map,
 };
 
 /// What a row of either table has, in the order in which it is read.
-macro_rules! columns {
-    () => {
-        "version, graph_id, name, description, metadata, type, config, context, created_at"
-    };
-}
+const COLUMNS: &str =
+    "version, graph_id, name, description, metadata, type, config, context, created_at";
 
-const BY_ID: &str = concat!(
-    "SELECT ",
-    columns!(),
-    ", updated_at, assistant_id, owner FROM assistants WHERE assistant_id = ?1"
+const BY_ID: &str = formatcp!(
+    "SELECT {COLUMNS}, updated_at, assistant_id, owner FROM assistants WHERE assistant_id = ?1"
 );
 
-const INSERT: &str = concat!(
-    "INSERT INTO assistants (",
-    columns!(),
-    ", updated_at, assistant_id, owner) \
+const INSERT: &str = formatcp!(
+    "INSERT INTO assistants ({COLUMNS}, updated_at, assistant_id, owner) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11)"
 );
 
-const INSERT_VERSION: &str = concat!(
-    "INSERT INTO assistant_versions (",
-    columns!(),
-    ", assistant_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+const INSERT_VERSION: &str = formatcp!(
+    "INSERT INTO assistant_versions ({COLUMNS}, assistant_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
 );
 
 const ACTIVATE: &str = "UPDATE assistants SET version = ?1, graph_id = ?2, name = ?3, \
@@ -67,48 +59,36 @@ const DELETE_VERSIONS: &str = "DELETE FROM assistant_versions WHERE assistant_id
 const LATEST_VERSION: &str =
     "SELECT max(version), count(*) FROM assistant_versions WHERE assistant_id = ?1";
 
-const VERSION: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM assistant_versions WHERE assistant_id = ?1 AND version = ?2"
-);
+const VERSION: &str =
+    formatcp!("SELECT {COLUMNS} FROM assistant_versions WHERE assistant_id = ?1 AND version = ?2");
 
 /// How many bytes are stored of what clients put into a row of either table.
-macro_rules! bytes {
-    () => {
-        "octet_length(config) + octet_length(context) + octet_length(metadata) + octet_length(name) \
-         + coalesce(octet_length(description), 0)"
-    };
-}
+const BYTES: &str = "octet_length(config) + octet_length(context) + octet_length(metadata) + octet_length(name) \
+         + coalesce(octet_length(description), 0)";
 
-const VERSIONS: &str = concat!(
-    "SELECT version, metadata, ",
-    bytes!(),
-    " FROM assistant_versions WHERE assistant_id = ?1 ORDER BY version DESC"
+const VERSIONS: &str = formatcp!(
+    "SELECT version, metadata, {BYTES} FROM assistant_versions WHERE assistant_id = ?1 ORDER BY version DESC"
 );
 
 /// Assistants in one order. What SQL cannot decide (containment, letters) is decided row by row.
 macro_rules! page {
     ($owner:literal, $column:literal, $order:literal) => {
-        concat!(
-            "SELECT assistant_id, graph_id, name, metadata, ",
-            bytes!(),
-            " FROM assistants WHERE ",
-            $owner,
-            " ORDER BY ",
-            $column,
-            " ",
-            $order,
-            ", assistant_id ",
-            $order
+        formatcp!(
+            "SELECT assistant_id, graph_id, name, metadata, {BYTES} \
+             FROM assistants WHERE {owner} ORDER BY {column} {order}, assistant_id {order}",
+            owner = $owner,
+            column = $column,
+            order = $order
         )
     };
 }
 
-/// Pages in each order, falling and rising, at the index of [`Search::order`].
+/// Pages in each order, falling and rising, in the order of the words for it.
 macro_rules! pages {
     ($owner:literal) => {
         [
+            page!($owner, "assistant_id", "DESC"),
+            page!($owner, "assistant_id", "ASC"),
             page!($owner, "created_at", "DESC"),
             page!($owner, "created_at", "ASC"),
             page!($owner, "updated_at", "DESC"),
@@ -117,8 +97,6 @@ macro_rules! pages {
             page!($owner, "name", "ASC"),
             page!($owner, "graph_id", "DESC"),
             page!($owner, "graph_id", "ASC"),
-            page!($owner, "assistant_id", "DESC"),
-            page!($owner, "assistant_id", "ASC"),
         ]
     };
 }
@@ -126,7 +104,7 @@ macro_rules! pages {
 const ALL: [&str; 10] = pages!("?1 IS NULL");
 const OWNED: [&str; 10] = pages!("owner IN (?1, '')");
 
-fn by_id(db: &Connection, id: AssistantId) -> Result<Option<AssistantRow>, Error> {
+fn by_id(db: &Connection, id: AssistantId) -> Result<Option<AssistantRow>> {
     one(db, BY_ID, [id], assistant_of)
 }
 
@@ -138,7 +116,7 @@ fn write_version(
     version: i32,
     content: &Content,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<()> {
     let (tag, config, context) = encoded(content);
     db.prepare_cached(statement)?.execute(params![
         version,
@@ -155,7 +133,7 @@ fn write_version(
     Ok(())
 }
 
-fn insert(db: &Connection, new: &NewAssistant, now: Timestamp) -> Result<(), Error> {
+fn insert(db: &Connection, new: &NewAssistant, now: Timestamp) -> Result<()> {
     let (tag, config, context) = encoded(&new.content);
     db.prepare_cached(INSERT)?.execute(params![
         1,
@@ -173,7 +151,7 @@ fn insert(db: &Connection, new: &NewAssistant, now: Timestamp) -> Result<(), Err
     write_version(db, INSERT_VERSION, new.id, 1, &new.content, now)
 }
 
-pub(super) fn put_system(db: &Connection, new: &[NewAssistant]) -> Result<(), Error> {
+pub(super) fn put_system(db: &Connection, new: &[NewAssistant]) -> Result<()> {
     let now = Timestamp::now();
     for new in new {
         match by_id(db, new.id)? {
@@ -194,7 +172,7 @@ pub(super) fn create_assistant(
     db: &Connection,
     new: &NewAssistant,
     most: usize,
-) -> Result<CreatedAssistant, Error> {
+) -> Result<CreatedAssistant> {
     if let Some(row) = by_id(db, new.id)? {
         return Ok(CreatedAssistant::Exists(row));
     }
@@ -206,7 +184,7 @@ pub(super) fn create_assistant(
     Ok(CreatedAssistant::New(row))
 }
 
-pub(super) fn assistant(db: &Connection, subject: &Subject) -> Result<Option<AssistantRow>, Error> {
+pub(super) fn assistant(db: &Connection, subject: &Subject) -> Result<Option<AssistantRow>> {
     let sees = |row: &AssistantRow| {
         let viewer = subject.viewer.as_ref();
         viewer.is_none_or(|viewer| *viewer == row.owner || &*row.owner == SYSTEM)
@@ -220,7 +198,7 @@ pub(super) fn change_assistant(
     subject: &Subject,
     change: &Change,
     limits: Limits,
-) -> Result<ChangedAssistant, Error> {
+) -> Result<ChangedAssistant> {
     let Some(row) = assistant(db, subject)? else {
         return Ok(ChangedAssistant::Missing);
     };
@@ -242,7 +220,7 @@ pub(super) fn activate_version(
     db: &Connection,
     subject: &Subject,
     version: i64,
-) -> Result<ChangedAssistant, Error> {
+) -> Result<ChangedAssistant> {
     let Some(row) = assistant(db, subject)? else {
         return Ok(ChangedAssistant::Missing);
     };
@@ -268,10 +246,7 @@ pub(super) fn activate_version(
     Ok(ChangedAssistant::Done(Box::new(changed)))
 }
 
-pub(super) fn delete_assistant(
-    db: &Connection,
-    subject: &Subject,
-) -> Result<ChangedAssistant, Error> {
+pub(super) fn delete_assistant(db: &Connection, subject: &Subject) -> Result<ChangedAssistant> {
     let Some(row) = assistant(db, subject)? else {
         return Ok(ChangedAssistant::Missing);
     };
@@ -289,7 +264,7 @@ pub(super) fn assistant_versions(
     db: &Connection,
     subject: &Subject,
     query: &VersionQuery,
-) -> Result<Option<Vec<(i32, u64)>>, Error> {
+) -> Result<Option<Vec<(i32, u64)>>> {
     if assistant(db, subject)?.is_none() {
         return Ok(None);
     }
@@ -315,7 +290,7 @@ pub(super) fn versions(
     db: &Connection,
     subject: &Subject,
     versions: &[i32],
-) -> Result<Vec<VersionRow>, Error> {
+) -> Result<Vec<VersionRow>> {
     if assistant(db, subject)?.is_none() {
         return Ok(vec![]);
     }
@@ -326,7 +301,7 @@ pub(super) fn versions(
     rows.filter_map(Result::transpose).collect()
 }
 
-fn size(row: &Row<'_>, column: usize) -> Result<u64, Error> {
+fn size(row: &Row<'_>, column: usize) -> Result<u64> {
     let bytes: i64 = row.get(column)?;
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
@@ -336,8 +311,8 @@ fn each(
     db: &Connection,
     filter: &Filter,
     order: usize,
-    mut visit: impl FnMut(&Row<'_>) -> Result<bool, Error>,
-) -> Result<(), Error> {
+    mut visit: impl FnMut(&Row<'_>) -> Result<bool>,
+) -> Result<()> {
     let texts = if filter.viewer.is_some() { OWNED } else { ALL };
     let part = filter.name.as_ref().map(|name| name.to_lowercase());
     let mut statement = db.prepare_cached(texts[order])?;
@@ -367,10 +342,10 @@ fn each(
 pub(super) fn search_assistants(
     db: &Connection,
     search: &Search,
-) -> Result<Vec<(AssistantId, u64)>, Error> {
+) -> Result<Vec<(AssistantId, u64)>> {
     let mut found = Vec::new();
     let mut skip = search.offset;
-    each(db, &search.filter, search.order(), |row| {
+    each(db, &search.filter, search.order(SortBy::ALL), |row| {
         if skip > 0 {
             skip -= 1;
         } else if found.len() < search.limit {
@@ -386,7 +361,7 @@ pub(super) fn assistants(
     ids: &[AssistantId],
     viewer: &Option<Arc<str>>,
     graphs: &Arc<[Arc<str>]>,
-) -> Result<Vec<AssistantRow>, Error> {
+) -> Result<Vec<AssistantRow>> {
     let rows = ids.iter().map(|id| {
         let subject = Subject {
             id: *id,
@@ -398,7 +373,7 @@ pub(super) fn assistants(
     rows.filter_map(Result::transpose).collect()
 }
 
-pub(super) fn count_assistants(db: &Connection, filter: &Filter) -> Result<u64, Error> {
+pub(super) fn count_assistants(db: &Connection, filter: &Filter) -> Result<u64> {
     let mut count = 0;
     each(db, filter, 0, |_| {
         count += 1;

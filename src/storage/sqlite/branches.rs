@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{columns::id_if, events};
 use crate::{
-    checkpoint::{Error, NewBranch},
+    checkpoint::{Error, NewBranch, Result},
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     time::Timestamp,
     tree::opening::{self, Opening},
@@ -12,7 +12,7 @@ use crate::{
 
 /// Creates a branch, unless it is there already: a retry after a lost reply. `Pruned`
 /// when its base is gone.
-pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(), Error> {
+pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<()> {
     let source = &new.source;
     let tree = source.tree;
     let there = db
@@ -82,11 +82,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
 }
 
 /// Whether the tree has a checkpoint of the root namespace.
-pub(super) fn has_checkpoint(
-    db: &Connection,
-    tree: TreeId,
-    id: CheckpointId,
-) -> Result<bool, Error> {
+pub(super) fn has_checkpoint(db: &Connection, tree: TreeId, id: CheckpointId) -> Result<bool> {
     let there = db
         .prepare_cached(
             "SELECT 1 FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = '' \
@@ -97,7 +93,7 @@ pub(super) fn has_checkpoint(
 }
 
 /// What the branches of a thread are called.
-fn names(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<String>, Error> {
+fn names(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<String>> {
     let names = db
         .prepare_cached("SELECT name FROM branches WHERE tree_id = ?1 AND thread_id = ?2")?
         .query_map(params![tree, thread], |row| row.get(0))?
@@ -118,7 +114,7 @@ pub(super) fn creation_id(
     tree: TreeId,
     base: CheckpointId,
     from: BranchId,
-) -> Result<CheckpointId, Error> {
+) -> Result<CheckpointId> {
     let (resumed, newest): (Option<CheckpointId>, Option<CheckpointId>) = db
         .prepare_cached(CREATION)?
         .query_row(params![tree, base, from], |row| {
@@ -162,7 +158,7 @@ pub(super) fn copy_writes(
     base: CheckpointId,
     from: BranchId,
     to: BranchId,
-) -> Result<(), Error> {
+) -> Result<()> {
     db.prepare_cached(COPY_WRITES)?
         .execute(params![tree, from, base, to])?;
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use const_format::formatcp;
 use rusqlite::{Connection, params};
 
 use self::rows::{cron_of, encoded};
@@ -11,7 +12,7 @@ use super::{
     tree::level_on_thread,
 };
 use crate::{
-    checkpoint::Error,
+    checkpoint::{Error, Result},
     crons::{CronRow, request::OnRunCompleted, store::CreatedCron},
     id::CronId,
     time::Timestamp,
@@ -19,13 +20,9 @@ use crate::{
 };
 
 /// The columns of a cron, in the order in which they are read.
-macro_rules! cron_columns {
-    () => {
-        "cron_id, owner, principal, assistant_id, thread_id, schedule, timezone, end_time, \
+const CRON_COLUMNS: &str = "cron_id, owner, principal, assistant_id, thread_id, schedule, timezone, end_time, \
          enabled, on_run_completed, metadata, type, payload, next_run_at, last_run_at, \
-         created_at, updated_at"
-    };
-}
+         created_at, updated_at";
 
 mod lists;
 mod rows;
@@ -34,31 +31,26 @@ pub(super) use lists::{count_crons, crons, due_crons, search_crons};
 
 const LIVING: &str = "SELECT 1 FROM threads WHERE thread_id = ?1 AND deleted_at IS NULL";
 
-const INSERT: &str = concat!(
-    "INSERT INTO crons (",
-    cron_columns!(),
-    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, NULL, ?15, ?15)"
+const INSERT: &str = formatcp!(
+    "INSERT INTO crons ({CRON_COLUMNS}) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, NULL, ?15, ?15)"
 );
 
-const VISIBLE: &str = concat!(
-    "SELECT ",
-    cron_columns!(),
-    " FROM crons WHERE cron_id = ?1 AND (?2 IS NULL OR owner = ?2)"
-);
+const VISIBLE: &str =
+    formatcp!("SELECT {CRON_COLUMNS} FROM crons WHERE cron_id = ?1 AND (?2 IS NULL OR owner = ?2)");
 
 /// Only of the row that was read: neither others nor a due time came in between.
-const REPLACE: &str = concat!(
+const REPLACE: &str = formatcp!(
     "UPDATE crons SET schedule = ?5, timezone = ?6, end_time = ?7, enabled = ?8, \
      on_run_completed = ?9, metadata = ?10, type = ?11, payload = ?12, next_run_at = ?13, \
      updated_at = max(?14, updated_at + 1) \
-     WHERE cron_id = ?1 AND owner = ?2 AND updated_at = ?3 AND next_run_at IS ?4 RETURNING ",
-    cron_columns!()
+     WHERE cron_id = ?1 AND owner = ?2 AND updated_at = ?3 AND next_run_at IS ?4 RETURNING {CRON_COLUMNS}"
 );
 
 const DELETE: &str = "DELETE FROM crons WHERE cron_id = ?1 AND (?2 IS NULL OR owner = ?2)";
 
 #[allow(clippy::unnecessary_wraps, reason = "as every operation")]
-pub(super) fn clock(_: &Connection) -> Result<Timestamp, Error> {
+pub(super) fn clock(_: &Connection) -> Result<Timestamp> {
     Ok(Timestamp::now())
 }
 
@@ -67,7 +59,7 @@ pub(super) fn create_cron(
     row: &CronRow,
     access: &Access,
     most: usize,
-) -> Result<CreatedCron, Error> {
+) -> Result<CreatedCron> {
     if let Some(thread) = row.thread {
         let lives = db.prepare_cached(LIVING)?.exists([thread])?;
         if !lives {
@@ -115,7 +107,7 @@ pub(super) fn cron(
     db: &Connection,
     id: CronId,
     viewer: &Option<Arc<str>>,
-) -> Result<Option<CronRow>, Error> {
+) -> Result<Option<CronRow>> {
     one(db, VISIBLE, params![id, viewer], cron_of)
 }
 
@@ -123,7 +115,7 @@ pub(super) fn replace_cron(
     db: &Connection,
     old: &CronRow,
     new: &CronRow,
-) -> Result<Option<CronRow>, Error> {
+) -> Result<Option<CronRow>> {
     let (tag, payload) = encoded(&new.payload);
     let params = params![
         old.id,
@@ -144,11 +136,7 @@ pub(super) fn replace_cron(
     one(db, REPLACE, params, cron_of)
 }
 
-pub(super) fn delete_cron(
-    db: &Connection,
-    id: CronId,
-    viewer: &Option<Arc<str>>,
-) -> Result<bool, Error> {
+pub(super) fn delete_cron(db: &Connection, id: CronId, viewer: &Option<Arc<str>>) -> Result<bool> {
     let params = params![id, viewer];
     Ok(db.prepare_cached(DELETE)?.execute(params)? > 0)
 }

@@ -1,10 +1,10 @@
 //! Business events of threads: numbered without a gap and appended.
 
-use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
+use rusqlite::{Connection, Row, params, types::ValueRef};
 
-use super::columns::{id, id_if, json_map, map_text, unreadable};
+use super::columns::{id, id_if, json_map, map_text, one, unreadable};
 use crate::{
-    checkpoint::Error,
+    checkpoint::{Error, Result},
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
@@ -30,11 +30,10 @@ pub(super) fn append(
     thread: ThreadId,
     events: &[NewEvent],
     now: Timestamp,
-) -> Result<i64, Error> {
-    let last = db
-        .prepare_cached(NUMBER)?
-        .query_row(params![count(events), thread, now.0], |row| row.get(0));
-    insert(db, (tree, thread), last.optional()?, events, now)
+) -> Result<i64> {
+    let params = params![count(events), thread, now.0];
+    let last = one(db, NUMBER, params, |row| row.get(0))?;
+    insert(db, (tree, thread), last, events, now)
 }
 
 /// [`append`] for a superstep of a run: the end of the run moves the time of the thread, for which lists
@@ -45,11 +44,10 @@ pub(super) fn append_in_run(
     thread: ThreadId,
     events: &[NewEvent],
     now: Timestamp,
-) -> Result<i64, Error> {
-    let last = db
-        .prepare_cached(NUMBER_IN_RUN)?
-        .query_row(params![count(events), thread], |row| row.get(0));
-    insert(db, (tree, thread), last.optional()?, events, now)
+) -> Result<i64> {
+    let params = params![count(events), thread];
+    let last = one(db, NUMBER_IN_RUN, params, |row| row.get(0))?;
+    insert(db, (tree, thread), last, events, now)
 }
 
 fn count(events: &[NewEvent]) -> i64 {
@@ -63,7 +61,7 @@ fn insert(
     last: Option<i64>,
     events: &[NewEvent],
     now: Timestamp,
-) -> Result<i64, Error> {
+) -> Result<i64> {
     let missing = || Error::Database(format!("there is no thread {thread} to log events of"));
     let last = last.ok_or_else(missing)?;
     let mut insert = db.prepare_cached(
@@ -96,7 +94,7 @@ pub(super) fn events(
     thread: ThreadId,
     number: i64,
     limit: usize,
-) -> Result<Vec<ThreadEvent>, Error> {
+) -> Result<Vec<ThreadEvent>> {
     let rows = db
         .prepare_cached(
             "SELECT e.event_number, e.kind, e.payload, e.branch_id, e.checkpoint_id, e.run_id, \
@@ -137,7 +135,7 @@ pub(super) fn naming_events(
     db: &Connection,
     tree: TreeId,
     branches: &[BranchId],
-) -> Result<Vec<ThreadEvent>, Error> {
+) -> Result<Vec<ThreadEvent>> {
     let mut select = db.prepare_cached(NAMING)?;
     let mut found = Vec::new();
     for branch in branches {

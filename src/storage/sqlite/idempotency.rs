@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::columns::id;
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     idempotency::{Claim, Claimed, RETENTION},
     time::Timestamp,
 };
@@ -15,7 +15,7 @@ fn oldest(now: Timestamp) -> i64 {
     now.plus_seconds(-RETENTION.as_secs_f64()).0
 }
 
-pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Claimed, Error> {
+pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Claimed> {
     let now = Timestamp::now();
     let found = db
         .prepare_cached(
@@ -62,7 +62,7 @@ pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Claimed, Error> 
     Ok(Claimed::Granted { first })
 }
 
-pub(super) fn store_response(db: &Connection, claim: &Claim, response: &[u8]) -> Result<(), Error> {
+pub(super) fn store_response(db: &Connection, claim: &Claim, response: &[u8]) -> Result<()> {
     db.prepare_cached(
         "UPDATE idempotency_keys SET response = ?4 \
          WHERE principal = ?1 AND key = ?2 AND claim_id = ?3",
@@ -76,7 +76,7 @@ pub(super) fn store_response(db: &Connection, claim: &Claim, response: &[u8]) ->
     Ok(())
 }
 
-pub(super) fn release_key(db: &Connection, claim: &Claim) -> Result<(), Error> {
+pub(super) fn release_key(db: &Connection, claim: &Claim) -> Result<()> {
     db.prepare_cached(
         "DELETE FROM idempotency_keys WHERE principal = ?1 AND key = ?2 \
          AND claim_id = ?3 AND response IS NULL",
@@ -89,7 +89,7 @@ pub(super) fn release_key(db: &Connection, claim: &Claim) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn expire_keys(db: &Connection) -> Result<u64, Error> {
+pub(super) fn expire_keys(db: &Connection) -> Result<u64> {
     let gone = db
         .prepare_cached("DELETE FROM idempotency_keys WHERE created_at < ?1")?
         .execute([oldest(Timestamp::now())])?;

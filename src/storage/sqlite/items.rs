@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{columns::unreadable, counts, vectors};
 use crate::{
-    checkpoint::{Error, codec},
+    checkpoint::{Error, Result, codec},
     store::{
         Item, Namespace, Put,
         namespace::Bound,
@@ -101,7 +101,7 @@ pub(super) fn bound(bound: &Bound) -> Vec<u8> {
     }
 }
 
-fn item_of(row: &Row<'_>, owner: &Arc<str>) -> Result<Item, Error> {
+fn item_of(row: &Row<'_>, owner: &Arc<str>) -> Result<Item> {
     let (tag, value) = (row.get_ref(2)?.as_str(), row.get_ref(3)?.as_blob());
     let corrupt = |error: &dyn std::fmt::Display| Error::Corrupt(error.to_string());
     let tag = tag.map_err(|error| corrupt(&error))?;
@@ -124,7 +124,7 @@ pub(super) fn item(
     owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
-) -> Result<Option<Item>, Error> {
+) -> Result<Option<Item>> {
     Ok(sized_item(db, owner, namespace, key)?.map(|(item, _)| item))
 }
 
@@ -134,7 +134,7 @@ pub(super) fn sized_item(
     owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
-) -> Result<Option<(Item, usize)>, Error> {
+) -> Result<Option<(Item, usize)>> {
     let mut statement = db.prepare_cached(SELECT)?;
     let now = Timestamp::now().0;
     let mut rows = statement.query(params![&**owner, bytes(namespace), key, now])?;
@@ -145,7 +145,7 @@ pub(super) fn sized_item(
     Ok(Some((item_of(row, owner)?, size)))
 }
 
-pub(super) fn put_item(db: &Connection, put: &Put, most: usize) -> Result<bool, Error> {
+pub(super) fn put_item(db: &Connection, put: &Put, most: usize) -> Result<bool> {
     if counts::is_full(db, "store_items", &put.owner, most)? {
         let name = params![&*put.owner, bytes(&put.namespace), put.key];
         if !db.prepare_cached(EXISTS)?.exists(name)? {
@@ -171,7 +171,7 @@ pub(super) fn delete_item(
     owner: &Arc<str>,
     namespace: &Namespace,
     key: &str,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let now = Timestamp::now().0;
     let was_there = db
         .prepare_cached(DELETE)?
@@ -182,7 +182,7 @@ pub(super) fn delete_item(
     Ok(was_there.unwrap_or(false))
 }
 
-pub(super) fn search_items(db: &Connection, search: &Search) -> Result<Found, Error> {
+pub(super) fn search_items(db: &Connection, search: &Search) -> Result<Found> {
     let now = Timestamp::now().0;
     let mut scan = Scan::new(search);
     let mut statement = db.prepare_cached(PAGE)?;
@@ -210,7 +210,7 @@ pub(super) fn search_items(db: &Connection, search: &Search) -> Result<Found, Er
 pub(super) fn item_namespaces(
     db: &Connection,
     listing: &Listing,
-) -> Result<Option<Vec<Namespace>>, Error> {
+) -> Result<Option<Vec<Namespace>>> {
     let now = Timestamp::now().0;
     let mut scan = ListScan::new(listing);
     let mut statement = db.prepare_cached(NAMESPACE)?;
@@ -241,7 +241,7 @@ pub(super) fn item_namespaces(
 pub(super) fn refresh_items(
     db: &Connection,
     names: &[(Arc<str>, Namespace, String)],
-) -> Result<(), Error> {
+) -> Result<()> {
     let now = Timestamp::now().0;
     let mut statement = db.prepare_cached(REFRESH)?;
     for (owner, namespace, key) in names {
@@ -250,7 +250,7 @@ pub(super) fn refresh_items(
     Ok(())
 }
 
-pub(super) fn sweep_items(db: &Connection, limit: usize) -> Result<u64, Error> {
+pub(super) fn sweep_items(db: &Connection, limit: usize) -> Result<u64> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let deleted = db
         .prepare_cached(SWEEP)?

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::columns::{all, id, json_if, one};
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::{Result, Slot},
     id::{RunId, ThreadId},
     stream::log::{
         CHUNK_FRAMES, ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun,
@@ -80,10 +80,7 @@ const SUPERSEDE: &str = "UPDATE run_events SET superseded = 1 WHERE run_id = ?1 
      AND (?2 IS NULL OR checkpoint_id >= ?2 OR ?1 IS NOT (SELECT c.run_id FROM checkpoints c \
           WHERE c.tree_id = ?3 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?2))";
 
-pub(super) fn append_chunks(
-    db: &Connection,
-    chunks: &[NewChunk],
-) -> Result<Vec<Option<i64>>, Error> {
+pub(super) fn append_chunks(db: &Connection, chunks: &[NewChunk]) -> Result<Vec<Option<i64>>> {
     let now = Timestamp::now();
     let mut positions = Vec::with_capacity(chunks.len());
     for chunk in chunks {
@@ -93,7 +90,7 @@ pub(super) fn append_chunks(
 }
 
 /// The position of a chunk; `None` when the run is not its writer's any more.
-fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i64>, Error> {
+fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i64>> {
     let run = chunk.run;
     if let Some(epoch) = chunk.epoch
         && !db.prepare_cached(OWNED)?.exists(params![run, epoch])?
@@ -127,11 +124,7 @@ fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i6
     Ok(Some(position))
 }
 
-pub(super) fn chunks_of_run(
-    db: &Connection,
-    run: RunId,
-    after: i64,
-) -> Result<Vec<LogChunk>, Error> {
+pub(super) fn chunks_of_run(db: &Connection, run: RunId, after: i64) -> Result<Vec<LogChunk>> {
     let params = params![run, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
     all(db, OF_RUN, params, read_chunk)
 }
@@ -140,12 +133,12 @@ pub(super) fn chunks_of_thread(
     db: &Connection,
     thread: ThreadId,
     after: i64,
-) -> Result<Vec<LogChunk>, Error> {
+) -> Result<Vec<LogChunk>> {
     let params = params![thread, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
     all(db, OF_THREAD, params, read_chunk)
 }
 
-pub(super) fn ended_run(db: &Connection, run: RunId) -> Result<Option<TemporaryRun>, Error> {
+pub(super) fn ended_run(db: &Connection, run: RunId) -> Result<Option<TemporaryRun>> {
     one(db, ENDED, [run], |row| {
         Ok(TemporaryRun {
             thread: id(row, 0)?,
@@ -157,22 +150,22 @@ pub(super) fn ended_run(db: &Connection, run: RunId) -> Result<Option<TemporaryR
     })
 }
 
-pub(super) fn end_of_run(db: &Connection, run: RunId) -> Result<i64, Error> {
+pub(super) fn end_of_run(db: &Connection, run: RunId) -> Result<i64> {
     let last = one(db, END_OF_RUN, [run], |row| row.get(0))?;
     Ok(last.unwrap_or(0))
 }
 
-pub(super) fn thread_position(db: &Connection, thread: ThreadId) -> Result<i64, Error> {
+pub(super) fn thread_position(db: &Connection, thread: ThreadId) -> Result<i64> {
     let last = one(db, POSITION, [thread], |row| row.get(0))?;
     Ok(last.unwrap_or(0))
 }
 
-pub(super) fn thread_start(db: &Connection, thread: ThreadId) -> Result<i64, Error> {
+pub(super) fn thread_start(db: &Connection, thread: ThreadId) -> Result<i64> {
     let first = one(db, START, [thread], |row| row.get(0))?;
     Ok(first.unwrap_or(0))
 }
 
-pub(super) fn trim_run(db: &Connection, run: RunId, before: i64) -> Result<(), Error> {
+pub(super) fn trim_run(db: &Connection, run: RunId, before: i64) -> Result<()> {
     db.prepare_cached(TRIM)?.execute(params![run, before])?;
     Ok(())
 }
@@ -182,7 +175,7 @@ pub(super) fn trim_principal(
     principal: &Arc<str>,
     most: i64,
     limit: usize,
-) -> Result<u64, Error> {
+) -> Result<u64> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let removed = db
         .prepare_cached(TRIM_PRINCIPAL)?
@@ -190,7 +183,7 @@ pub(super) fn trim_principal(
     Ok(removed as u64)
 }
 
-pub(super) fn sweep_log(db: &Connection, age: Duration, limit: usize) -> Result<u64, Error> {
+pub(super) fn sweep_log(db: &Connection, age: Duration, limit: usize) -> Result<u64> {
     let now = Timestamp::now();
     let oldest = now.plus_seconds(-age.as_secs_f64());
     let gone = now.plus_seconds(-ENDED_AGE.as_secs_f64());
@@ -207,7 +200,7 @@ pub(super) fn sweep_log(db: &Connection, age: Duration, limit: usize) -> Result<
 }
 
 /// Marks the frames that the next attempt of a run sends anew.
-pub(super) fn supersede(db: &Connection, slot: &Slot, run: RunId) -> Result<(), Error> {
+pub(super) fn supersede(db: &Connection, slot: &Slot, run: RunId) -> Result<()> {
     db.prepare_cached(SUPERSEDE)?
         .execute(params![run, slot.head, slot.tree])?;
     Ok(())

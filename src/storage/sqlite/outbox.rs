@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::columns::{all, id, one};
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     time::Timestamp,
     webhooks::outbox::{Delivery, Due, DueByHost, FailedTry, HostPage, Key},
 };
@@ -30,12 +30,12 @@ const SWEEP: &str = "DELETE FROM outbox WHERE (run_id, tree_id) IN ( \
      SELECT run_id, tree_id FROM outbox INDEXED BY outbox_dead \
       WHERE dead_at IS NOT NULL AND dead_at < ?1 LIMIT ?2)";
 
-pub(super) fn due_deliveries(db: &Connection, limit: usize) -> Result<Vec<Due>, Error> {
+pub(super) fn due_deliveries(db: &Connection, limit: usize) -> Result<Vec<Due>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     all(db, DUE, params![Timestamp::now().0, limit], read_due)
 }
 
-pub(super) fn due_by_host(db: &Connection, page: &HostPage) -> Result<DueByHost, Error> {
+pub(super) fn due_by_host(db: &Connection, page: &HostPage) -> Result<DueByHost> {
     let now = Timestamp::now();
     let per_host = i64::try_from(page.per_host).unwrap_or(i64::MAX);
     let mut found = DueByHost {
@@ -62,7 +62,7 @@ pub(super) fn take_deliveries(
     db: &Connection,
     keys: &[Key],
     lease: Duration,
-) -> Result<Vec<Delivery>, Error> {
+) -> Result<Vec<Delivery>> {
     let now = Timestamp::now();
     let until = now.plus_seconds(lease.as_secs_f64());
     let mut taken = vec![];
@@ -79,13 +79,13 @@ pub(super) fn take_deliveries(
     Ok(taken)
 }
 
-pub(super) fn delivered(db: &Connection, key: Key) -> Result<(), Error> {
+pub(super) fn delivered(db: &Connection, key: Key) -> Result<()> {
     db.prepare_cached("DELETE FROM outbox WHERE run_id = ?1 AND tree_id = ?2")?
         .execute(params![key.run, key.tree])?;
     Ok(())
 }
 
-pub(super) fn delivery_failed(db: &Connection, failed: &FailedTry) -> Result<(), Error> {
+pub(super) fn delivery_failed(db: &Connection, failed: &FailedTry) -> Result<()> {
     let now = Timestamp::now();
     let next = failed
         .pause
@@ -106,7 +106,7 @@ pub(super) fn delivery_failed(db: &Connection, failed: &FailedTry) -> Result<(),
     Ok(())
 }
 
-pub(super) fn release_deliveries(db: &Connection, taken: &[(Key, i32)]) -> Result<(), Error> {
+pub(super) fn release_deliveries(db: &Connection, taken: &[(Key, i32)]) -> Result<()> {
     let now = Timestamp::now();
     for (key, attempt) in taken {
         db.prepare_cached(
@@ -118,7 +118,7 @@ pub(super) fn release_deliveries(db: &Connection, taken: &[(Key, i32)]) -> Resul
     Ok(())
 }
 
-pub(super) fn sweep_deliveries(db: &Connection, age: Duration, limit: usize) -> Result<u64, Error> {
+pub(super) fn sweep_deliveries(db: &Connection, age: Duration, limit: usize) -> Result<u64> {
     let oldest = Timestamp::now().plus_seconds(-age.as_secs_f64());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let gone = db

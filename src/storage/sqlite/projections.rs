@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::columns::{id, unreadable};
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{ThreadId, TreeId},
     tree::projection::{
         HeadRow, Progress, ProjectedRows, Projection, ProjectionStep, SearchRow, TimelineRow,
@@ -16,7 +16,7 @@ pub(super) fn behind(
     db: &Connection,
     after: Option<ThreadId>,
     limit: usize,
-) -> Result<(Vec<ThreadId>, Option<ThreadId>), Error> {
+) -> Result<(Vec<ThreadId>, Option<ThreadId>)> {
     let after = after.unwrap_or(ThreadId(Uuid::nil()));
     let limit_rows = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows: Vec<(ThreadId, bool)> = db
@@ -40,12 +40,12 @@ pub(super) fn behind(
     Ok((behind.map(|(thread, _)| thread).collect(), last))
 }
 
-pub(super) fn progress(db: &Connection, threads: &[ThreadId]) -> Result<Vec<Progress>, Error> {
+pub(super) fn progress(db: &Connection, threads: &[ThreadId]) -> Result<Vec<Progress>> {
     let found = threads.iter().map(|thread| progress_of(db, *thread));
     found.filter_map(Result::transpose).collect()
 }
 
-fn progress_of(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Error> {
+fn progress_of(db: &Connection, thread: ThreadId) -> Result<Option<Progress>> {
     let row: Option<(TreeId, i64)> = db
         .prepare_cached(
             "SELECT tree_id, last_event_number FROM threads \
@@ -94,12 +94,12 @@ fn progress_of(db: &Connection, thread: ThreadId) -> Result<Option<Progress>, Er
     }))
 }
 
-pub(super) fn apply(db: &Connection, steps: &[ProjectionStep]) -> Result<(), Error> {
+pub(super) fn apply(db: &Connection, steps: &[ProjectionStep]) -> Result<()> {
     steps.iter().try_for_each(|step| apply_step(db, step))
 }
 
 /// Moves the offset and writes the rows; nothing when the offset is not that of the step.
-fn apply_step(db: &Connection, step: &ProjectionStep) -> Result<(), Error> {
+fn apply_step(db: &Connection, step: &ProjectionStep) -> Result<()> {
     let (tree, thread) = (step.tree, step.thread);
     let name = step.rows.projection().as_str();
     let sql = match step.from {
@@ -168,18 +168,14 @@ pub(super) fn reset(
     db: &Connection,
     projection: Option<Projection>,
     thread: Option<ThreadId>,
-) -> Result<(), Error> {
+) -> Result<()> {
     Projection::ALL
         .into_iter()
         .filter(|one| projection.is_none_or(|only| only == *one))
         .try_for_each(|one| reset_table(db, one, thread))
 }
 
-fn reset_table(
-    db: &Connection,
-    projection: Projection,
-    thread: Option<ThreadId>,
-) -> Result<(), Error> {
+fn reset_table(db: &Connection, projection: Projection, thread: Option<ThreadId>) -> Result<()> {
     db.prepare_cached(
         "DELETE FROM projection_offsets WHERE projection = ?1 AND (?2 IS NULL OR thread_id = ?2)",
     )?

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use rows::read_run;
 
 use crate::{
-    checkpoint::Error,
+    checkpoint::{Error, Result},
     id::{RunId, ThreadId, TreeId, WorkerId},
     runs::{EndedRun, Run, Status},
     storage::sqlite::columns::{id, one},
@@ -68,7 +68,7 @@ pub(super) const SIZES: &str = "SELECT r.run_id, \
     WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4";
 
-pub(super) fn run(db: &Connection, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
+pub(super) fn run(db: &Connection, thread: ThreadId, run: RunId) -> Result<Option<Run>> {
     Ok(db
         .prepare_cached(select!(
             "FROM runs r WHERE r.run_id = ?1 AND r.thread_id = ?2"
@@ -79,7 +79,7 @@ pub(super) fn run(db: &Connection, thread: ThreadId, run: RunId) -> Result<Optio
 
 pub(super) const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = ?1";
 
-pub(super) fn thread_of_run(db: &Connection, run: RunId) -> Result<Option<ThreadId>, Error> {
+pub(super) fn thread_of_run(db: &Connection, run: RunId) -> Result<Option<ThreadId>> {
     let mut statement = db.prepare_cached(THREAD)?;
     let found = statement.query_row([run], |row| id(row, 0));
     Ok(found.optional()?)
@@ -91,11 +91,7 @@ const REPORTED: &str = "SELECT o.run_id, o.tree_id, o.thread_id, NULL, o.assista
     o.run_created_at, o.ended_at, NULL, NULL, o.started_at FROM outbox o \
     WHERE o.run_id = ?1 AND o.tree_id = ?2 AND o.kwargs IS NOT NULL";
 
-pub(super) fn ended_run(
-    db: &Connection,
-    tree: TreeId,
-    run: RunId,
-) -> Result<Option<EndedRun>, Error> {
+pub(super) fn ended_run(db: &Connection, tree: TreeId, run: RunId) -> Result<Option<EndedRun>> {
     let key = params![run, tree];
     let read = |row: &Row<'_>| {
         Ok(EndedRun {
@@ -119,7 +115,7 @@ pub(super) fn runs(
     status: Option<Status>,
     limit: usize,
     offset: usize,
-) -> Result<Vec<Run>, Error> {
+) -> Result<Vec<Run>> {
     of_thread(db, OF_THREAD, (thread, status, limit, offset), read_run)
 }
 
@@ -129,7 +125,7 @@ pub(super) fn runs_without_requests(
     status: Option<Status>,
     limit: usize,
     offset: usize,
-) -> Result<Vec<Run>, Error> {
+) -> Result<Vec<Run>> {
     let page = (thread, status, limit, offset);
     of_thread(db, WITHOUT_REQUESTS, page, read_run)
 }
@@ -140,7 +136,7 @@ pub(super) fn run_sizes(
     status: Option<Status>,
     limit: usize,
     offset: usize,
-) -> Result<Vec<(RunId, u64)>, Error> {
+) -> Result<Vec<(RunId, u64)>> {
     of_thread(db, SIZES, (thread, status, limit, offset), |row| {
         Ok((id(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs()))
     })
@@ -151,7 +147,7 @@ fn of_thread<T>(
     text: &'static str,
     (thread, status, limit, offset): (ThreadId, Option<Status>, usize, usize),
     read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> Result<Vec<T>, Error> {
+) -> Result<Vec<T>> {
     let mut statement = db.prepare_cached(text)?;
     let rows = statement.query_map(
         params![
@@ -166,13 +162,13 @@ fn of_thread<T>(
 }
 
 /// One process uses a database: nobody has to see how long it has been silent.
-pub(super) fn renew(db: &Connection, worker: WorkerId, _lease: Duration) -> Result<(), Error> {
+pub(super) fn renew(db: &Connection, worker: WorkerId, _lease: Duration) -> Result<()> {
     db.prepare_cached("INSERT INTO workers (worker_id) VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([worker])?;
     Ok(())
 }
 
-pub(super) fn retire(db: &Connection, worker: WorkerId) -> Result<(), Error> {
+pub(super) fn retire(db: &Connection, worker: WorkerId) -> Result<()> {
     db.prepare_cached("DELETE FROM workers WHERE worker_id = ?1")?
         .execute([worker])?;
     Ok(())

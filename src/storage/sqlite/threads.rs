@@ -5,7 +5,7 @@ use slots::{is_head, raise_epoch};
 
 use super::{columns::map_text, runs};
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::{Error, Result, Slot},
     id::ThreadId,
     time::Timestamp,
     tree::{Outcome, Thread},
@@ -35,7 +35,7 @@ pub(super) fn patch_thread(
     db: &Connection,
     id: ThreadId,
     metadata: &Map,
-) -> Result<Option<Thread>, Error> {
+) -> Result<Option<Thread>> {
     let Some(mut thread) = thread(db, id)? else {
         return Ok(None);
     };
@@ -47,7 +47,7 @@ pub(super) fn patch_thread(
     Ok(Some(thread))
 }
 
-pub(super) fn take_slot(db: &Connection, id: ThreadId) -> Result<Option<Slot>, Error> {
+pub(super) fn take_slot(db: &Connection, id: ThreadId) -> Result<Option<Slot>> {
     let Some(mut slot) = slot(db, id)? else {
         return Ok(None);
     };
@@ -57,7 +57,7 @@ pub(super) fn take_slot(db: &Connection, id: ThreadId) -> Result<Option<Slot>, E
     Ok(Some(slot))
 }
 
-pub(super) fn slot(db: &Connection, id: ThreadId) -> Result<Option<Slot>, Error> {
+pub(super) fn slot(db: &Connection, id: ThreadId) -> Result<Option<Slot>> {
     slots::slot(db, id, None)
 }
 
@@ -66,7 +66,7 @@ pub(super) fn record_outcome(
     slot: Slot,
     outcome: Outcome,
     error: &Option<Value>,
-) -> Result<(), Error> {
+) -> Result<()> {
     if !is_head(db, &slot)? {
         return Err(Error::Fenced);
     }

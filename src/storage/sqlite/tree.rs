@@ -1,31 +1,19 @@
 //! Rows of conversation trees.
 
 /// The columns of a node of the message index, of the row `m`.
-macro_rules! node_columns {
-    () => {
-        "m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, \
+const NODE_COLUMNS: &str = "m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, \
          m.depth, m.seq, m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, \
-         m.event_number, m.created_at "
-    };
-}
+         m.event_number, m.created_at";
 
 /// The columns of a thread, of the row `t`.
-macro_rules! thread_columns {
-    () => {
-        "t.thread_id, t.tree_id, t.parent_thread_id, t.fork_checkpoint_id, \
+const THREAD_COLUMNS: &str = "t.thread_id, t.tree_id, t.parent_thread_id, t.fork_checkpoint_id, \
          t.fork_checkpoint_depth, t.fork_anchor, t.fork_position, t.fork_event_number, \
          t.fork_level, t.active_branch_id, t.last_event_number, t.metadata, t.created_at, \
-         t.updated_at, t.deleted_at "
-    };
-}
+         t.updated_at, t.deleted_at";
 
 /// The columns of a checkpoint as a point of its tree, of the row `c`.
-macro_rules! point_columns {
-    () => {
-        "c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, c.branch_id, \
-         c.last_node_id, c.event_number, c.run_id, c.source, c.step, c.created_at "
-    };
-}
+const POINT_COLUMNS: &str = "c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, c.branch_id, \
+         c.last_node_id, c.event_number, c.run_id, c.source, c.step, c.created_at";
 
 mod changes;
 mod family;

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::columns::id;
 use crate::{
-    checkpoint::{Error, frame},
+    checkpoint::{Result, frame},
     id::{CheckpointId, ThreadId, TreeId},
     tree::usage::{Amount, Usage},
 };
@@ -27,7 +27,7 @@ fn size(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
 }
 
 /// See [`tree::Store::usage`](crate::tree::Store::usage).
-pub(super) fn usage(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Usage, Error> {
+pub(super) fn usage(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Usage> {
     let mut usage = Usage::default();
     let mut counted: HashSet<(Arc<str>, Arc<str>, Arc<str>)> = HashSet::new();
     let mut writes = db.prepare_cached(WRITES)?;

@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 
 use super::items::{bound, namespace_of, sized_item};
 use crate::{
-    checkpoint::{Error, codec},
+    checkpoint::{Error, Result, codec},
     store::{
         embed::Vectors,
         rank::{Name, Nearest, Ranking},
@@ -33,7 +33,7 @@ pub(super) fn replace(
     db: &Connection,
     (owner, namespace, key): (&str, &[u8], &str),
     vectors: Option<&Vectors>,
-) -> Result<(), Error> {
+) -> Result<()> {
     db.prepare_cached(DELETE)?
         .execute(params![owner, namespace, key])?;
     let Some(vectors) = vectors else {
@@ -54,7 +54,7 @@ pub(super) fn replace(
     Ok(())
 }
 
-pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found, Error> {
+pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found> {
     let now = Timestamp::now().0;
     let mut ranking = Ranking::new(search);
     let mut statement = db.prepare_cached(SCAN)?;
@@ -78,7 +78,7 @@ pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found, 
             };
             let vector = row.get_ref(2)?.as_blob_or_null();
             let vector = vector.map_err(|error| corrupt(&error))?;
-            ranking.offer(name, vector, || -> Result<Value, Error> {
+            ranking.offer(name, vector, || -> Result<Value> {
                 let tag = row.get_ref(3)?.as_str().map_err(|error| corrupt(&error))?;
                 codec::decode(tag, stored).map_err(|error| corrupt(&error))
             })?;

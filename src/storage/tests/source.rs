@@ -33,7 +33,8 @@ struct Rule {
     body: TokenStream,
 }
 
-/// The rules of a file by name; those of the files around it count where it has none.
+/// The rules of a file by name, and its constants as rules without parameters; those of the files around it
+/// count where it has none.
 type Rules = HashMap<String, Rule>;
 
 /// All statements of the sources below `folder`, but those that only tests have.
@@ -113,6 +114,10 @@ fn is_semicolon(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';')
 }
 
+fn is_equals(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == '=')
+}
+
 /// The files below a folder, and the one of the room itself, with their tokens.
 fn parsed(folder: &str) -> Vec<(String, TokenStream)> {
     let room = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -146,7 +151,18 @@ fn visit(folder: &Path, files: &mut Vec<PathBuf>) {
 fn rules(tokens: &TokenStream) -> Rules {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     let mut rules = Rules::new();
-    for window in tokens.windows(4) {
+    for (at, window) in tokens.windows(4).enumerate() {
+        if let [TokenTree::Ident(word), TokenTree::Ident(name), ..] = window
+            && *word == "const"
+        {
+            let value = tokens[at..].split(is_semicolon).next().unwrap_or_default();
+            let value = value.iter().skip_while(|token| !is_equals(token)).skip(1);
+            let rule = Rule {
+                params: Vec::new(),
+                body: value.cloned().collect(),
+            };
+            rules.insert(name.to_string(), rule);
+        }
         if let [
             TokenTree::Ident(macro_rules),
             TokenTree::Punct(_),
@@ -171,10 +187,11 @@ fn rules(tokens: &TokenStream) -> Rules {
     rules
 }
 
-/// Whether a rule takes literals and nothing else.
+/// Whether a rule takes literals, or other texts, and nothing else.
 fn takes_literals(takes: &Group) -> bool {
     let takes = takes.stream().to_string();
-    takes.matches(':').count() == takes.matches("literal").count()
+    let texts = takes.matches("literal").count() + takes.matches("expr").count();
+    takes.matches(':').count() == texts
 }
 
 /// The names after each `$`.
@@ -247,6 +264,8 @@ impl Scope<'_> {
         if name == "concat" {
             let parts = split(args.stream());
             texts.push(parts.into_iter().map(|part| self.one(part)).collect());
+        } else if name == "formatcp" {
+            texts.push(self.formatted(split(args.stream())));
         } else if name == "event_code" {
             // Any number has the plan of any other.
             texts.push("1".to_owned());
@@ -260,9 +279,30 @@ impl Scope<'_> {
 
     /// The text that an argument of `concat!` is.
     fn one(&self, part: TokenStream) -> String {
+        let constant = self.rule(&part.to_string());
         let mut texts = Vec::new();
-        self.scan(part, &mut texts);
+        self.scan(constant.map_or(part, |rule| rule.body.clone()), &mut texts);
         texts.concat()
+    }
+
+    /// The text of `formatcp!`, in which names stand for constants and for arguments: `name = text`.
+    fn formatted(&self, parts: Vec<TokenStream>) -> String {
+        let mut parts = parts.into_iter();
+        let mut text = self.one(parts.next().unwrap_or_default());
+        for argument in parts {
+            let mut tokens = argument.into_iter();
+            let name = tokens.next().unwrap().to_string();
+            let value = self.one(tokens.skip(1).collect());
+            text = text.replace(&format!("{{{name}}}"), &value);
+        }
+        while let Some((before, (name, behind))) = text
+            .split_once('{')
+            .and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
+            let value = self.one(name.parse().unwrap());
+            text = format!("{before}{value}{behind}");
+        }
+        text
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     id::TreeId,
     storage::postgres::{
         columns::{all, column, name, unname, version},
-        connection::{Failure, Object},
+        connection::{Object, Result},
     },
 };
 
@@ -33,7 +33,7 @@ pub(crate) async fn blobs(
     tree: TreeId,
     ns: &str,
     wanted: &[(Arc<str>, Version)],
-) -> Result<Vec<BlobRow>, Failure> {
+) -> Result<Vec<BlobRow>> {
     let (channels, versions): (Vec<Cow<'_, str>>, Vec<String>) = wanted
         .iter()
         .map(|(channel, version)| (name(channel), version.to_string()))

@@ -7,7 +7,7 @@ use crate::{
     checkpoint::{Error, Flush},
     storage::postgres::{
         branches,
-        connection::{Failure, Object, prepare},
+        connection::{Object, Result, prepare},
     },
 };
 
@@ -22,7 +22,7 @@ SELECT 1 AS ok FROM f"
 );
 
 /// Writes task results, and before them the branch that they open.
-pub(crate) async fn flush(db: &mut Object, flush: &Flush) -> Result<(), Failure> {
+pub(crate) async fn flush(db: &mut Object, flush: &Flush) -> Result<()> {
     let statement = prepare(db, FLUSH).await?;
     db.carries(flush.writes.iter().map(|write| write.bytes.len()).sum());
     let written = match &flush.open {

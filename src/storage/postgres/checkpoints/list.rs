@@ -5,9 +5,11 @@ use std::{
     sync::Arc,
 };
 
+use const_format::formatcp;
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{
+    COLUMNS, WRITES,
     blobs::blobs_of,
     load::{row_of, writes_of},
 };
@@ -15,23 +17,23 @@ use crate::{
     checkpoint::{BlobRow, Error, List, Source, Stored, Version, filter::MetadataFilter, frame},
     storage::postgres::{
         columns::{Json, column, name, unname},
-        connection::{Failure, Object, prepare},
+        connection::{Object, Result, prepare},
     },
 };
 
 /// Completes a page of rows: the blobs of all of them, each once, come with the first.
 macro_rules! list {
     ($rows:expr, $order:expr) => {
-        concat!(
+        formatcp!(
             "WITH RECURSIVE page AS (
-  SELECT", columns!(), ", row_number() OVER (", $order, ") AS n FROM ", $rows, "
+  SELECT {COLUMNS}, row_number() OVER ({order}) AS n FROM {rows}
      AND c.checkpoint_id < COALESCE($3, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.checkpoint_id >= COALESCE($4, '00000000-0000-0000-0000-000000000000'::uuid)
      AND c.checkpoint_id <= COALESCE($4, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.source = COALESCE($5, c.source) AND c.step = COALESCE($6, c.step)
      AND ($7::uuid IS NULL OR c.run_id = $7) AND ($8::jsonb IS NULL OR c.metadata::jsonb @> $8)
      AND (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id) IS NULL
-   ", $order, " LIMIT $9),
+   {order} LIMIT $9),
 chain AS (
   SELECT b.* FROM (SELECT DISTINCT p.checkpoint_ns, v.key, v.value FROM page p
      CROSS JOIN LATERAL jsonb_each_text(p.blob_versions) v) v
@@ -41,7 +43,7 @@ chain AS (
   SELECT b.* FROM chain k
    CROSS JOIN LATERAL (SELECT b.checkpoint_ns, b.channel, b.version, b.base_version FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = k.checkpoint_ns AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b)
-SELECT p.*, w.*, b.* FROM page p", writes!(), "
+SELECT p.*, w.*, b.* FROM page p {WRITES}
   LEFT JOIN LATERAL (
     SELECT array_agg(k.checkpoint_ns) AS b_nss, array_agg(k.channel) AS b_channels, array_agg(k.version) AS b_versions,
            array_agg(k.base_version) AS b_bases, array_agg(x.chain_bytes) AS b_chains, array_agg(x.type) AS b_types,
@@ -49,7 +51,9 @@ SELECT p.*, w.*, b.* FROM page p", writes!(), "
       FROM chain k CROSS JOIN LATERAL (SELECT b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b WHERE b.tree_id = $1
        AND b.checkpoint_ns = k.checkpoint_ns AND b.channel = k.channel AND b.version = k.version LIMIT 1) x
      WHERE p.n = 1) b ON true
- ORDER BY p.n"
+ ORDER BY p.n",
+            order = $order,
+            rows = $rows
         )
     };
 }
@@ -67,7 +71,7 @@ const LIST_ALL: &str = list!(
 );
 
 /// Several checkpoints, newest first.
-pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>, Failure> {
+pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>> {
     let Some(filter) = MetadataFilter::of(list.metadata.as_ref()) else {
         return Ok(Vec::new());
     };

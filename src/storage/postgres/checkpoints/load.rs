@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use const_format::formatcp;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-use super::blobs::blobs_of;
+use super::{COLUMNS, WRITES, blobs::blobs_of};
 use crate::{
     checkpoint::{At, CheckpointRow, Error, Query, Stored, WriteRow},
     id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
     storage::postgres::{
         columns::{JsonText, Time, column, name, unname, word},
-        connection::{Failure, Object, prepare},
+        connection::{Object, Result, prepare},
     },
 };
 
@@ -83,8 +84,8 @@ pub(super) fn writes_of(row: &Row, at: &CheckpointRow) -> Result<Vec<WriteRow>, 
 /// of a chain is a look-up by primary key: LIMIT keeps the planner from joining in another way.
 macro_rules! load {
     ($page:expr) => {
-        concat!(
-            "WITH RECURSIVE page AS (", $page, "),
+        formatcp!(
+            "WITH RECURSIVE page AS ({page}),
 chain AS (
   SELECT b.* FROM page p CROSS JOIN LATERAL jsonb_each_text(p.blob_versions) v
    CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b
@@ -94,44 +95,39 @@ chain AS (
   SELECT b.* FROM chain k CROSS JOIN page p
    CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = p.checkpoint_ns AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b)
-SELECT p.*, w.*, b.* FROM page p", writes!(), "
+SELECT p.*, w.*, b.* FROM page p {WRITES}
   LEFT JOIN LATERAL (
     SELECT array_agg(k.channel) AS b_channels, array_agg(k.version) AS b_versions, array_agg(k.base_version) AS b_bases,
-           array_agg(k.chain_bytes) AS b_chains, array_agg(k.type) AS b_types, array_agg(k.blob) AS b_blobs FROM chain k) b ON true"
+           array_agg(k.chain_bytes) AS b_chains, array_agg(k.type) AS b_types, array_agg(k.blob) AS b_blobs FROM chain k) b ON true",
+            page = $page
         )
     };
 }
 
-const BY_ID: &str = load!(concat!(
-    "SELECT",
-    columns!(),
-    "FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_id = $4"
+const BY_ID: &str = load!(formatcp!(
+    "SELECT {COLUMNS} FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_id = $4"
 ));
 
-const BY_BRANCH: &str = load!(concat!(
-    "SELECT",
-    columns!(),
-    "FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $3
+const BY_BRANCH: &str = load!(formatcp!(
+    "SELECT {COLUMNS} FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $3
         AND c.checkpoint_id = (SELECT h.head_checkpoint_id FROM branches h WHERE h.tree_id = $1 AND h.branch_id = $4)"
 ));
 
-const BY_THREAD: &str = load!(concat!(
-    "SELECT", columns!(), "FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $3
+const BY_THREAD: &str = load!(formatcp!(
+    "SELECT {COLUMNS} FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $3
         AND c.checkpoint_id = (SELECT h.head_checkpoint_id FROM branches h WHERE h.tree_id = $1
           AND h.branch_id = (SELECT t.active_branch_id FROM threads t WHERE t.thread_id = $4 AND t.deleted_at IS NULL))"
 ));
 
-const NEWEST: &str = load!(concat!(
-    "SELECT",
-    columns!(),
-    "FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $4 AND c.checkpoint_ns = $3
+const NEWEST: &str = load!(formatcp!(
+    "SELECT {COLUMNS} FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $4 AND c.checkpoint_ns = $3
       ORDER BY c.checkpoint_id DESC LIMIT 1"
 ));
 
 /// Walks the path from the root checkpoint `$4` and stops at the first row of the namespace that
 /// belongs to it. `owner` is the branch whose subgraph rows count: that of the child on the path.
 /// Where no thread above wrote in the namespace, which is the usual case, there is no walk.
-const SUBGRAPH: &str = load!(concat!(
+const SUBGRAPH: &str = load!(formatcp!(
     "SELECT * FROM (WITH RECURSIVE path AS (
        SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, $5::uuid AS owner
          FROM checkpoints r WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = $4
@@ -148,7 +144,7 @@ const SUBGRAPH: &str = load!(concat!(
          FROM path p CROSS JOIN LATERAL (SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id FROM checkpoints r
                 WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = p.parent_checkpoint_id LIMIT 1) r)
      SELECT c.* FROM path p CROSS JOIN LATERAL (
-       SELECT", columns!(), "FROM checkpoints c LEFT JOIN branches o ON o.tree_id = $1 AND o.branch_id = p.owner
+       SELECT {COLUMNS} FROM checkpoints c LEFT JOIN branches o ON o.tree_id = $1 AND o.branch_id = p.owner
         WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = p.checkpoint_id
           AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
           AND (c.branch_id = p.owner OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id))
@@ -157,7 +153,7 @@ const SUBGRAPH: &str = load!(concat!(
 ));
 
 /// One checkpoint with its pending writes and, when the query asks for them, its values.
-pub(crate) async fn load(db: &Object, query: &Query) -> Result<Option<Stored>, Failure> {
+pub(crate) async fn load(db: &Object, query: &Query) -> Result<Option<Stored>> {
     let (tree, ns) = (query.tree.0, name(&query.ns));
     let (text, id) = match &query.at {
         At::Id(id) => (BY_ID, id.0),

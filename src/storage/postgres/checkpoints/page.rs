@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use const_format::formatcp;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::{
+    COLUMNS,
     blobs::blobs_of,
     load::{row_of, writes_of},
 };
@@ -18,7 +20,7 @@ use crate::{
     id::{CheckpointId, RunId, TreeId},
     storage::postgres::{
         columns::{Json, JsonText, column, name, unname, version, word},
-        connection::{Failure, Object, prepare},
+        connection::{Object, Result, prepare},
     },
 };
 
@@ -26,9 +28,9 @@ use crate::{
 /// stored of them if that is at most `$3` bytes, else with sizes. `$4`: with metadata in any case.
 macro_rules! paged {
     ($page:expr) => {
-        concat!(
+        formatcp!(
             "
-WITH RECURSIVE page AS (", $page, "),
+WITH RECURSIVE page AS ({page}),
 chain AS (
   SELECT b.* FROM (SELECT DISTINCT v.key, v.value FROM page p
      CROSS JOIN LATERAL jsonb_each_text(p.blob_versions) v) v
@@ -63,16 +65,15 @@ SELECT p.checkpoint_ns, p.checkpoint_id, p.parent_checkpoint_id, p.root_checkpoi
       FROM chain k CROSS JOIN LATERAL (SELECT b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b WHERE b.tree_id = $1
        AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.version LIMIT 1) x
      WHERE p.n = 1 AND f.whole) b ON true
- ORDER BY p.n"
+ ORDER BY p.n",
+            page = $page
         )
     };
 }
 
 /// One namespace of a thread, in the order of its index.
-const PAGE: &str = paged!(concat!(
-    "SELECT",
-    columns!(),
-    ", row_number() OVER (ORDER BY c.checkpoint_id DESC) AS n FROM checkpoints c
+const PAGE: &str = paged!(formatcp!(
+    "SELECT {COLUMNS}, row_number() OVER (ORDER BY c.checkpoint_id DESC) AS n FROM checkpoints c
    WHERE c.tree_id = $1 AND c.checkpoint_ns = $2 AND c.thread_id = $5
      AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.checkpoint_id >= COALESCE($7, '00000000-0000-0000-0000-000000000000'::uuid)
@@ -90,7 +91,7 @@ const PAGE_OF: &str = paged!(
 );
 
 /// The checkpoints that a list selects, newest first.
-pub(crate) async fn page(db: &Object, list: &List, scope: PageScope) -> Result<Page, Failure> {
+pub(crate) async fn page(db: &Object, list: &List, scope: PageScope) -> Result<Page> {
     let Some(filter) = MetadataFilter::of(list.metadata.as_ref()) else {
         return Ok(Page::Rows(StoredRows::default()));
     };
@@ -127,7 +128,7 @@ pub(crate) async fn page_of(
     ns: &Arc<str>,
     ids: &[CheckpointId],
     scope: PageScope,
-) -> Result<Page, Failure> {
+) -> Result<Page> {
     let ns = name(ns);
     let most = i64::try_from(scope.most).unwrap_or(i64::MAX);
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();

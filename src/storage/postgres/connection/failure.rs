@@ -23,6 +23,9 @@ pub(crate) enum Failure {
     Final(checkpoint::Error),
 }
 
+/// What an attempt returns.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Database(error)

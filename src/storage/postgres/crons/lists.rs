@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use const_format::formatcp;
 use uuid::Uuid;
 
 use super::{
     super::{
         columns::{Json, Params, Time, all, column, id_if, name, one, unname},
-        connection::{Failure, Object},
+        connection::{Object, Result},
     },
+    CRON_COLUMNS,
     rows::cron_of,
 };
 use crate::{
     crons::{
         CronRow,
-        request::{Filter, Search},
+        request::{Filter, Search, SortBy},
         store::DueCron,
     },
     id::CronId,
@@ -24,22 +26,21 @@ use crate::{
 /// What of the filter every list has.
 macro_rules! filtered {
     ($by:literal, $rest:expr) => {
-        concat!(
+        formatcp!(
             " FROM crons
- WHERE ",
-            $by,
-            " AND ($3::uuid IS NULL OR assistant_id = $3) AND ($4::boolean IS NULL OR enabled = $4)
-   AND ($5::jsonb IS NULL OR metadata @> $5)",
-            $rest
+ WHERE {by} AND ($3::uuid IS NULL OR assistant_id = $3) AND ($4::boolean IS NULL OR enabled = $4)
+   AND ($5::jsonb IS NULL OR metadata @> $5){rest}",
+            by = $by,
+            rest = $rest
         )
     };
 }
 
 macro_rules! page {
     ($by:literal, $column:literal, $order:literal) => {
-        concat!(
-            "SELECT cron_id, (octet_length(payload) + octet_length(metadata::text))::bigint AS bytes",
-            filtered!(
+        formatcp!(
+            "SELECT cron_id, (octet_length(payload) + octet_length(metadata::text))::bigint AS bytes{filtered}",
+            filtered = filtered!(
                 $by,
                 concat!(
                     "
@@ -83,17 +84,17 @@ const OWNED: [&str; 14] = pages!("owner = $1 AND $2::uuid IS NULL");
 const OF_THREAD: [&str; 14] = pages!("thread_id = $2 AND ($1::text IS NULL OR owner = $1)");
 
 const COUNTS: [&str; 3] = [
-    concat!(
-        "SELECT count(*)",
-        filtered!("$1::text IS NULL AND $2::uuid IS NULL", "")
+    formatcp!(
+        "SELECT count(*){filtered}",
+        filtered = filtered!("$1::text IS NULL AND $2::uuid IS NULL", "")
     ),
-    concat!(
-        "SELECT count(*)",
-        filtered!("owner = $1 AND $2::uuid IS NULL", "")
+    formatcp!(
+        "SELECT count(*){filtered}",
+        filtered = filtered!("owner = $1 AND $2::uuid IS NULL", "")
     ),
-    concat!(
-        "SELECT count(*)",
-        filtered!("thread_id = $2 AND ($1::text IS NULL OR owner = $1)", "")
+    formatcp!(
+        "SELECT count(*){filtered}",
+        filtered = filtered!("thread_id = $2 AND ($1::text IS NULL OR owner = $1)", "")
     ),
 ];
 
@@ -103,10 +104,8 @@ SELECT cron_id, owner, thread_id, next_run_at FROM crons
    AND ($2 IS NULL OR next_run_at > $2 OR cron_id > $3::uuid)
  ORDER BY next_run_at, cron_id LIMIT $4";
 
-const WITH_CONTENT: &str = concat!(
-    "SELECT ",
-    cron_columns!(),
-    " FROM crons WHERE cron_id = ANY($1) AND ($2::text IS NULL OR owner = $2)"
+const WITH_CONTENT: &str = formatcp!(
+    "SELECT {CRON_COLUMNS} FROM crons WHERE cron_id = ANY($1) AND ($2::text IS NULL OR owner = $2)"
 );
 
 /// What clients put into them is not read.
@@ -135,7 +134,7 @@ fn metadata(filter: &Filter) -> Option<Json<'static>> {
 pub(in super::super) async fn search_crons(
     db: &Object,
     search: &Search,
-) -> Result<Vec<(CronId, u64)>, Failure> {
+) -> Result<Vec<(CronId, u64)>> {
     let filter = &search.filter;
     let texts = [ALL, OWNED, OF_THREAD][way(filter)];
     let params: Params<'_, 7> = [
@@ -147,7 +146,7 @@ pub(in super::super) async fn search_crons(
         &whole(search.limit),
         &whole(search.offset),
     ];
-    all(db, texts[search.order()], &params, |row| {
+    all(db, texts[search.order(SortBy::ALL)], &params, |row| {
         let bytes = column::<i64>(row, "bytes")?;
         Ok((
             CronId(column(row, "cron_id")?),
@@ -162,7 +161,7 @@ pub(in super::super) async fn crons(
     ids: &[CronId],
     viewer: &Option<Arc<str>>,
     with_content: bool,
-) -> Result<Vec<CronRow>, Failure> {
+) -> Result<Vec<CronRow>> {
     let text = if with_content {
         WITH_CONTENT
     } else {
@@ -173,7 +172,7 @@ pub(in super::super) async fn crons(
     all(db, text, &params, cron_of).await
 }
 
-pub(in super::super) async fn count_crons(db: &Object, filter: &Filter) -> Result<u64, Failure> {
+pub(in super::super) async fn count_crons(db: &Object, filter: &Filter) -> Result<u64> {
     let params: Params<'_, 5> = [
         &filter.viewer.as_deref().map(name),
         &filter.thread.map(|thread| thread.0),
@@ -192,7 +191,7 @@ pub(in super::super) async fn due_crons(
     now: Timestamp,
     after: Option<(Timestamp, CronId)>,
     limit: usize,
-) -> Result<Vec<DueCron>, Failure> {
+) -> Result<Vec<DueCron>> {
     let (due, id) = after.map_or((None, None), |(due, id)| (Some(Time(due)), Some(id.0)));
     let params: Params<'_, 4> = [&Time(now), &due, &id, &whole(limit)];
     all(db, DUE, &params, |row| {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::super::{
     columns::{column, name},
-    connection::Failure,
+    connection::Result,
 };
 use crate::checkpoint::frame;
 
@@ -42,7 +42,7 @@ DELETE FROM checkpoint_blobs b WHERE b.tree_id = $1
    AND (b.checkpoint_ns, b.channel, b.version) NOT IN (SELECT l.checkpoint_ns, l.channel, l.version FROM live l)";
 
 /// Deletes the values of a tree that nobody names any more.
-pub(super) async fn drop_blobs(client: &Client, tree: Uuid) -> Result<(), Failure> {
+pub(super) async fn drop_blobs(client: &Client, tree: Uuid) -> Result<()> {
     let rows = client.query(ORPHANS, &[&tree]).await?;
     let named = Named::by(&rows)?;
     client
@@ -64,7 +64,7 @@ pub(in super::super) struct Named<'a> {
 
 impl<'a> Named<'a> {
     /// Of rows of results.
-    pub(in super::super) fn by(rows: &'a [Row]) -> Result<Self, Failure> {
+    pub(in super::super) fn by(rows: &'a [Row]) -> Result<Self> {
         let mut named = Self::default();
         for row in rows {
             let ns = column(row, "checkpoint_ns")?;
@@ -165,7 +165,7 @@ impl MadeValues {
         tree: Uuid,
         checkpoints: &[Uuid],
         rolled_back: Option<(Uuid, Option<Uuid>)>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let (branch, base) = rolled_back.unzip();
         Ok(Self {
             made: client.query_one(MADE, &[&tree, &checkpoints]).await?,
@@ -186,7 +186,7 @@ impl MadeValues {
         tree: Uuid,
         thread: Uuid,
         base: Option<Uuid>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let mut gone = Named::by(&self.results)?;
         let nss: Option<Vec<&str>> = column(&self.made, "nss")?;
         let channels: Option<Vec<String>> = column(&self.made, "channels")?;
@@ -233,7 +233,7 @@ pub(in super::super) async fn forget_results(
     tree: Uuid,
     branch: Uuid,
     base: Option<Uuid>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut used: Vec<Uuid> = Vec::new();
     for row in client.query(RESULTS, &[&tree, &branch, &base]).await? {
         let references = frame::references(column(&row, "type")?, column(&row, "writes")?);

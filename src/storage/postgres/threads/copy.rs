@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::{
-    super::{Store, columns::column, connection::Failure, events},
+    super::{Store, columns::column, connection::Result, events},
     blobs::Named,
     create::MAKE_ROOM,
     rows::{SELECT, thread_of},
@@ -135,7 +135,7 @@ pub(in super::super) async fn copy_thread(
     Ok(copied)
 }
 
-async fn copy_rows(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Copied, Failure> {
+async fn copy_rows(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Copied> {
     let reader = new.reader.as_deref();
     let Some(row) = client.query_opt(SOURCE, &[&from.0, &reader]).await? else {
         return Ok(Copied::Missing);

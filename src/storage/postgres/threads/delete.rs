@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::{
-    super::{Store, columns::Params, connection::Failure},
+    super::{Store, columns::Params, connection::Result},
     blobs::MadeValues,
     event_facts,
     rows::tree_of,
@@ -160,10 +160,7 @@ pub(in super::super) async fn delete_tree(
 }
 
 /// Deletes a tree in a transaction that holds it; returns the threads that were not deleted before.
-pub(in super::super) async fn delete_all(
-    client: &Client,
-    tree: Uuid,
-) -> Result<Vec<ThreadId>, Failure> {
+pub(in super::super) async fn delete_all(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>> {
     client.query(ALLOW_PURGE, &[]).await?;
     let living = living(client, tree).await?;
     wipe(client, tree).await?;
@@ -171,7 +168,7 @@ pub(in super::super) async fn delete_all(
 }
 
 /// The living threads of a tree, locked, oldest first.
-async fn living(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>, Failure> {
+async fn living(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>> {
     let mut living = Vec::new();
     for row in client.query(FAMILY, &[&tree]).await? {
         if row.try_get("alive")? {
@@ -182,11 +179,7 @@ async fn living(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>, Failure> {
 }
 
 /// Deletes a thread in a transaction that holds the tree. False when somebody else was first.
-pub(in super::super) async fn delete(
-    client: &Client,
-    tree: Uuid,
-    thread: Uuid,
-) -> Result<bool, Failure> {
+pub(in super::super) async fn delete(client: &Client, tree: Uuid, thread: Uuid) -> Result<bool> {
     client.query(ALLOW_PURGE, &[]).await?;
     let living = living(client, tree).await?;
     if !living.contains(&ThreadId(thread)) {
@@ -200,7 +193,7 @@ pub(in super::super) async fn delete(
     Ok(true)
 }
 
-async fn wipe(client: &Client, tree: Uuid) -> Result<(), Failure> {
+async fn wipe(client: &Client, tree: Uuid) -> Result<()> {
     for text in FORGET_DERIVED {
         client.execute(text, &[&tree, &None::<Uuid>]).await?;
     }
@@ -210,7 +203,7 @@ async fn wipe(client: &Client, tree: Uuid) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn leave_tombstone(client: &Client, tree: Uuid, thread: Uuid) -> Result<(), Failure> {
+async fn leave_tombstone(client: &Client, tree: Uuid, thread: Uuid) -> Result<()> {
     for text in FORGET_DERIVED {
         client.execute(text, &[&tree, &Some(thread)]).await?;
     }
@@ -240,7 +233,7 @@ pub(in super::super) async fn purge(
     transaction: &Transaction<'_>,
     tree: Uuid,
     thread: Uuid,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let allow = transaction.prepare_cached(ALLOW_PURGE).await?;
     let lock = transaction.prepare_cached(LOCK_TREE).await?;
     let family = transaction.prepare_cached(FAMILY).await?;

@@ -4,7 +4,7 @@
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::super::connection::Failure;
+use super::super::connection::Result;
 use crate::tree::event::codes::event_code;
 
 /// Of `CheckpointCreated`: the checkpoint before, and what its run or edit added: the last messages
@@ -68,7 +68,7 @@ pub(in super::super) async fn store(
     tree: Uuid,
     checkpoints: &[Uuid],
     messages: bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if checkpoints.is_empty() {
         return Ok(());
     }

@@ -6,8 +6,8 @@ use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
     storage::postgres::{
-        columns::{Time, column, word},
-        connection::{Failure, Object, prepare},
+        columns::{Time, column, execute, word},
+        connection::{Object, Result, prepare},
     },
     tree::ttl::{Expiry, Ttl, TtlStrategy},
 };
@@ -44,10 +44,7 @@ fn expiry_of(row: &Row) -> Result<Expiry, Error> {
 }
 
 /// See [`tree::Store::expiry`](crate::tree::Store::expiry).
-pub(in super::super) async fn expiry(
-    db: &Object,
-    thread: ThreadId,
-) -> Result<Option<Expiry>, Failure> {
+pub(in super::super) async fn expiry(db: &Object, thread: ThreadId) -> Result<Option<Expiry>> {
     let statement = prepare(db, EXPIRY).await?;
     let row = db.query_opt(&statement, &[&thread.0]).await?;
     Ok(row.as_ref().map(expiry_of).transpose()?)
@@ -57,7 +54,7 @@ pub(in super::super) async fn expiry(
 pub(in super::super) async fn take_expired(
     db: &Object,
     limit: usize,
-) -> Result<Vec<(TreeId, ThreadId)>, Failure> {
+) -> Result<Vec<(TreeId, ThreadId)>> {
     let statement = prepare(db, TAKE).await?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = db.query(&statement, &[&limit]).await?;
@@ -69,15 +66,9 @@ pub(in super::super) async fn take_expired(
 }
 
 /// See [`tree::Tx::set_ttl`](crate::tree::Tx::set_ttl).
-pub(in super::super) async fn set_ttl(
-    db: &Object,
-    thread: ThreadId,
-    ttl: Ttl,
-) -> Result<(), Failure> {
-    let statement = prepare(db, SET).await?;
+pub(in super::super) async fn set_ttl(db: &Object, thread: ThreadId, ttl: Ttl) -> Result<()> {
     let strategy = ttl.strategy.as_str();
-    db.execute(&statement, &[&thread.0, &ttl.minutes, &strategy])
-        .await?;
+    execute(db, SET, &[&thread.0, &ttl.minutes, &strategy]).await?;
     Ok(())
 }
 
@@ -86,7 +77,7 @@ pub(in super::super) async fn expired(
     db: &Object,
     tree: TreeId,
     thread: ThreadId,
-) -> Result<Option<TtlStrategy>, Failure> {
+) -> Result<Option<TtlStrategy>> {
     let lock = prepare(db, LOCK_BRANCHES).await?;
     db.query(&lock, &[&tree.0, &thread.0]).await?;
     let statement = prepare(db, EXPIRY).await?;

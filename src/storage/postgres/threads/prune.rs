@@ -8,7 +8,7 @@ use super::{
     super::{
         Store,
         columns::{column, unname},
-        connection::Failure,
+        connection::Result,
     },
     blobs::drop_blobs,
     delete::DROP_CHECKPOINTS,
@@ -76,7 +76,7 @@ pub(in super::super) async fn prune_rows(
     client: &Client,
     tree: TreeId,
     thread: ThreadId,
-) -> Result<usize, Failure> {
+) -> Result<usize> {
     let rows = client.query(ROWS, &[&tree.0, &thread.0]).await?;
     let rows = rows.iter().map(row_of).collect::<Result<Vec<_>, _>>()?;
     let inner = client.query(INNER, &[&tree.0, &thread.0]).await?;

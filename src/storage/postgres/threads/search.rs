@@ -1,11 +1,12 @@
 //! Searching and counting the threads that are not deleted.
 
+use const_format::formatcp;
 use uuid::Uuid;
 
 use super::{
     super::{
         columns::{Json, Params, Time, column},
-        connection::{Failure, Object, prepare},
+        connection::{Object, Result, prepare},
     },
     rows::thread_of,
 };
@@ -20,82 +21,59 @@ use crate::{
 };
 
 /// The thread `t` with its active branch `b`.
-macro_rules! with_branch {
-    () => {
-        "
- CROSS JOIN LATERAL (
+const WITH_BRANCH: &str = "CROSS JOIN LATERAL (
     SELECT b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error, b.updated_at,
            EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
                       AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy
-      FROM branches b WHERE b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id LIMIT 1) b "
-    };
-}
+      FROM branches b WHERE b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id LIMIT 1) b";
 
 /// The columns of a page, of a thread `t` and its branch `b`.
-macro_rules! thread_columns {
-    () => {
-        " t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
-          b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error, b.busy "
-    };
-}
+const THREAD_COLUMNS: &str = "t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
+          b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error, b.busy";
 
 /// Threads with a run that is executed: the times of their branches move on while their own stay.
-macro_rules! active {
-    () => {
-        "
-act AS MATERIALIZED (
+const ACTIVE: &str = "act AS MATERIALIZED (
   SELECT DISTINCT t.thread_id, t.tree_id, GREATEST(t.updated_at, b.updated_at) AS updated_at FROM runs r
    CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.thread_id = r.thread_id AND t.deleted_at IS NULL LIMIT 1) t
    CROSS JOIN LATERAL (SELECT b.updated_at FROM branches b WHERE b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id LIMIT 1) b
-   WHERE r.status = 'running') "
-    };
-}
+   WHERE r.status = 'running')";
 
 /// What a thread `t` with its branch `b` must pass. The newest of a family of forks is the first
 /// one by the index of the tree, or one that has a running run.
-macro_rules! passes {
-    () => {
-        "
-     t.deleted_at IS NULL AND ($2::jsonb IS NULL OR t.metadata @> $2)
+const PASSES: &str = "t.deleted_at IS NULL AND ($2::jsonb IS NULL OR t.metadata @> $2)
      AND ($5 <> 'roots' OR t.parent_thread_id IS NULL)
      AND ($3::text IS NULL OR CASE WHEN b.busy THEN 'busy' ELSE b.outcome END = $3)
      AND ($5 <> 'latest-fork' OR t.thread_id = (SELECT n.thread_id FROM (
         (SELECT o.thread_id, o.updated_at FROM threads o WHERE o.tree_id = t.tree_id AND CASE WHEN o.deleted_at IS NULL THEN true END
           ORDER BY o.updated_at DESC, o.thread_id DESC LIMIT 1)
         UNION ALL
-        SELECT a.thread_id, a.updated_at FROM act a WHERE a.tree_id = t.tree_id) n ORDER BY n.updated_at DESC, n.thread_id DESC LIMIT 1)) "
-    };
-}
+        SELECT a.thread_id, a.updated_at FROM act a WHERE a.tree_id = t.tree_id) n ORDER BY n.updated_at DESC, n.thread_id DESC LIMIT 1))";
 
 /// Every text has all parameters, whether it needs them or not.
-macro_rules! parameters {
-    () => {
-        " ($1::uuid[] IS NULL OR $4::text IS NULL OR $6::text IS NULL OR $9::timestamptz IS NULL OR $10::uuid IS NULL OR true) "
-    };
-}
+const PARAMETERS: &str = "($1::uuid[] IS NULL OR $4::text IS NULL OR $6::text IS NULL OR $9::timestamptz IS NULL OR $10::uuid IS NULL OR true)";
 
 /// Threads that were shared with the principal.
-macro_rules! shared {
-    () => {
-        "tree_members m CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.tree_id = m.tree_id OFFSET 0) t"
-    };
-}
+const SHARED: &str = "tree_members m CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.tree_id = m.tree_id OFFSET 0) t";
 
 /// By the last change, in the order of an index, behind `($9, $10)`.
 macro_rules! recent {
     ($own:literal, $shared:expr, $may_see:literal, $order:literal, $behind:literal) => {
-        concat!(
-            "WITH", active!(), "
+        formatcp!(
+            "WITH {ACTIVE}
 SELECT * FROM (
-  (SELECT", thread_columns!(), "FROM threads t", with_branch!(), "
-    WHERE (t.updated_at, t.thread_id) ", $behind, " ($9, $10) AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND ", $own, passes!(), "
-    ORDER BY t.updated_at ", $order, ", t.thread_id ", $order, " LIMIT $7::bigint + $8::bigint)",
-            $shared, "
+  (SELECT {THREAD_COLUMNS} FROM threads t {WITH_BRANCH}
+    WHERE (t.updated_at, t.thread_id) {behind} ($9, $10) AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND {own} {PASSES}
+    ORDER BY t.updated_at {order}, t.thread_id {order} LIMIT $7::bigint + $8::bigint) {shared}
   UNION ALL
-  (SELECT", thread_columns!(), "FROM act a CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.thread_id = a.thread_id LIMIT 1) t", with_branch!(), "
-    WHERE (a.updated_at, a.thread_id) ", $behind, " ($9, $10) AND ", $may_see, passes!(), ")) y
- WHERE", parameters!(), "
- ORDER BY y.updated_at ", $order, ", y.thread_id ", $order, " LIMIT $7 OFFSET $8"
+  (SELECT {THREAD_COLUMNS} FROM act a CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.thread_id = a.thread_id LIMIT 1) t {WITH_BRANCH}
+    WHERE (a.updated_at, a.thread_id) {behind} ($9, $10) AND {may_see} {PASSES})) y
+ WHERE {PARAMETERS}
+ ORDER BY y.updated_at {order}, y.thread_id {order} LIMIT $7 OFFSET $8",
+            behind = $behind,
+            own = $own,
+            order = $order,
+            shared = $shared,
+            may_see = $may_see
         )
     };
     (all $order:literal, $behind:literal) => {
@@ -104,13 +82,15 @@ SELECT * FROM (
     (of $order:literal, $behind:literal) => {
         recent!(
             "t.owner = $4 AND",
-            concat!(
+            formatcp!(
                 "
   UNION ALL
-  (SELECT", thread_columns!(), "FROM ", shared!(), with_branch!(), "
-    WHERE m.principal = $4 AND t.owner <> $4 AND (t.updated_at, t.thread_id) ", $behind, " ($9, $10)
-      AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND", passes!(), "
-    ORDER BY t.updated_at ", $order, ", t.thread_id ", $order, " LIMIT $7::bigint + $8::bigint)"
+  (SELECT {THREAD_COLUMNS} FROM {SHARED} {WITH_BRANCH}
+    WHERE m.principal = $4 AND t.owner <> $4 AND (t.updated_at, t.thread_id) {behind} ($9, $10)
+      AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND {PASSES}
+    ORDER BY t.updated_at {order}, t.thread_id {order} LIMIT $7::bigint + $8::bigint)",
+                behind = $behind,
+                order = $order
             ),
             "(t.owner = $4 OR EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = t.tree_id AND m.principal = $4)) AND",
             $order,
@@ -127,25 +107,13 @@ const RECENT_FIRST_OF: &str = recent!(of "DESC", "<");
 /// By what never changes, in the order of an index, behind `$9` and `$10`.
 macro_rules! in_order {
     ($behind:literal, $by:literal) => {
-        concat!(
-            "WITH",
-            active!(),
-            "
-SELECT",
-            thread_columns!(),
-            "FROM threads t",
-            with_branch!(),
-            "
- WHERE ",
-            $behind,
-            " AND",
-            passes!(),
-            " AND",
-            parameters!(),
-            "
- ORDER BY ",
-            $by,
-            " LIMIT $7 OFFSET $8"
+        formatcp!(
+            "WITH {ACTIVE}
+SELECT {THREAD_COLUMNS} FROM threads t {WITH_BRANCH}
+ WHERE {behind} AND {PASSES} AND {PARAMETERS}
+ ORDER BY {by} LIMIT $7 OFFSET $8",
+            behind = $behind,
+            by = $by
         )
     };
 }
@@ -168,9 +136,9 @@ macro_rules! source {
     WHERE $4::text IS NULL OR t.owner = $4 OR EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = t.tree_id AND m.principal = $4)) t"
     };
     (of) => {
-        concat!(
+        formatcp!(
             "(SELECT t.* FROM threads t WHERE t.owner = $4 AND t.deleted_at IS NULL
-    UNION ALL SELECT t.* FROM ", shared!(), " WHERE m.principal = $4 AND t.owner <> $4) t"
+    UNION ALL SELECT t.* FROM {SHARED} WHERE m.principal = $4 AND t.owner <> $4) t"
         )
     };
     (all) => {
@@ -181,13 +149,15 @@ macro_rules! source {
 /// In any order: all are read.
 macro_rules! sorted {
     ($source:ident $order:literal) => {
-        concat!(
-            "WITH", active!(), ",
-y AS (SELECT", thread_columns!(), "FROM ", source!($source), with_branch!(), "WHERE", passes!(), ")
-SELECT * FROM y WHERE", parameters!(), "
- ORDER BY CASE WHEN $6 = 'status' THEN CASE WHEN y.busy THEN 'busy' ELSE y.outcome END END COLLATE \"C\" ", $order, ",
-  CASE $6 WHEN 'created_at' THEN y.created_at WHEN 'updated_at' THEN y.updated_at WHEN 'state_updated_at' THEN y.state_updated_at END ",
-            $order, ", y.thread_id ", $order, " LIMIT $7 OFFSET $8"
+        formatcp!(
+            "WITH {ACTIVE},
+y AS (SELECT {THREAD_COLUMNS} FROM {source} {WITH_BRANCH} WHERE {PASSES})
+SELECT * FROM y WHERE {PARAMETERS}
+ ORDER BY CASE WHEN $6 = 'status' THEN CASE WHEN y.busy THEN 'busy' ELSE y.outcome END END COLLATE \"C\" {order},
+  CASE $6 WHEN 'created_at' THEN y.created_at WHEN 'updated_at' THEN y.updated_at WHEN 'state_updated_at' THEN y.state_updated_at END {order},
+      y.thread_id {order} LIMIT $7 OFFSET $8",
+            source = source!($source),
+            order = $order
         )
     };
 }
@@ -203,16 +173,10 @@ const SORTED: [&str; 6] = [
 
 macro_rules! count {
     ($source:ident) => {
-        concat!(
-            "WITH",
-            active!(),
-            "
-SELECT count(*) FROM ",
-            source!($source),
-            with_branch!(),
-            "WHERE",
-            passes!(),
-            " AND ($1::uuid[] IS NULL OR $4::text IS NULL OR true)"
+        formatcp!(
+            "WITH {ACTIVE}
+SELECT count(*) FROM {source} {WITH_BRANCH} WHERE {PASSES} AND ($1::uuid[] IS NULL OR $4::text IS NULL OR true)",
+            source = source!($source)
         )
     };
 }
@@ -226,7 +190,7 @@ UNION ALL
 (SELECT b.thread_id FROM branches b WHERE b.outcome <> 'idle' AND b.outcome = $1 LIMIT $2)";
 
 /// The filter among the threads of its status, if these are few.
-async fn narrowed(db: &Object, filter: &ThreadFilter) -> Result<Option<ThreadFilter>, Failure> {
+async fn narrowed(db: &Object, filter: &ThreadFilter) -> Result<Option<ThreadFilter>> {
     let Some(status) = filter.rare_status() else {
         return Ok(None);
     };
@@ -291,10 +255,7 @@ impl<'a> Bound<'a> {
 }
 
 /// A page of living threads.
-pub(in super::super) async fn search(
-    db: &Object,
-    page: &ThreadPage,
-) -> Result<Vec<Thread>, Failure> {
+pub(in super::super) async fn search(db: &Object, page: &ThreadPage) -> Result<Vec<Thread>> {
     let mut narrow = page.clone();
     if page.after.is_none()
         && let Some(filter) = narrowed(db, &page.filter).await?
@@ -333,7 +294,7 @@ pub(in super::super) async fn search(
 }
 
 /// How many living threads there are.
-pub(in super::super) async fn count(db: &Object, filter: &ThreadFilter) -> Result<u64, Failure> {
+pub(in super::super) async fn count(db: &Object, filter: &ThreadFilter) -> Result<u64> {
     let narrow = narrowed(db, filter).await?;
     let filter = narrow.as_ref().unwrap_or(filter);
     let statement = prepare(db, COUNT[source(filter)]).await?;

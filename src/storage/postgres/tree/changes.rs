@@ -1,8 +1,6 @@
 //! Rows that operations on the tree insert, change and delete. Times are those of the statement:
 //! a transaction may have waited long for its tree.
 
-use tokio_postgres::types::ToSql;
-
 use crate::{
     checkpoint::{Commit, Error},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
@@ -10,8 +8,8 @@ use crate::{
     storage::postgres::{
         branches,
         checkpoints::commit::{self, Kind},
-        columns::{Json, Params, Time, name},
-        connection::{Failure, Object, prepare},
+        columns::{Json, Params, Time, execute, name},
+        connection::{Object, Result, prepare},
         events,
         runs::{CANCEL, LOCK_SLOTS, create},
     },
@@ -21,15 +19,6 @@ use crate::{
         store::tx::{InsertBranch, InsertFork},
     },
 };
-
-async fn execute(
-    db: &Object,
-    text: &'static str,
-    params: &[&(dyn ToSql + Sync)],
-) -> Result<u64, Failure> {
-    let statement = prepare(db, text).await?;
-    Ok(db.execute(&statement, params).await?)
-}
 
 const LOCK_BRANCH: &str =
     "SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 FOR NO KEY UPDATE";
@@ -58,7 +47,7 @@ const INSERT_BRANCH: &str = "
 INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, outcome, origin, source_branch_id, created_at, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, clock_timestamp(), clock_timestamp())";
 
-pub(super) async fn insert_branch(db: &Object, new: &InsertBranch) -> Result<(), Failure> {
+pub(super) async fn insert_branch(db: &Object, new: &InsertBranch) -> Result<()> {
     let head = new.head.map(|id| id.0);
     let source = new.source.map(|id| id.0);
     let params: Params<'_, 9> = [
@@ -82,7 +71,7 @@ pub(super) async fn copy_writes(
     base: CheckpointId,
     from: BranchId,
     to: BranchId,
-) -> Result<(), Failure> {
+) -> Result<()> {
     // Flushes in flight end first.
     execute(db, LOCK_BRANCH, &[&tree.0, &from.0]).await?;
     let creation = branches::creation_id(db, tree.0, from.0, base.0).await?;
@@ -96,21 +85,17 @@ pub(super) async fn rename_branch(
     tree: TreeId,
     id: BranchId,
     name: &str,
-) -> Result<(), Failure> {
+) -> Result<()> {
     execute(db, RENAME_BRANCH, &[&tree.0, &id.0, &name]).await?;
     Ok(())
 }
 
-pub(super) async fn delete_branch(db: &Object, tree: TreeId, id: BranchId) -> Result<(), Failure> {
+pub(super) async fn delete_branch(db: &Object, tree: TreeId, id: BranchId) -> Result<()> {
     execute(db, DELETE_BRANCH, &[&tree.0, &id.0]).await?;
     Ok(())
 }
 
-pub(super) async fn activate(
-    db: &Object,
-    thread: ThreadId,
-    branch: BranchId,
-) -> Result<(), Failure> {
+pub(super) async fn activate(db: &Object, thread: ThreadId, branch: BranchId) -> Result<()> {
     execute(db, ACTIVATE, &[&thread.0, &branch.0]).await?;
     Ok(())
 }
@@ -128,7 +113,7 @@ pub(super) async fn put_tag(
     tree: TreeId,
     thread: ThreadId,
     tag: &Tag,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let statement = prepare(db, PUT_TAG).await?;
     let message = tag.message_id.as_deref().map(name);
     let params: Params<'_, 8> = [
@@ -149,16 +134,12 @@ pub(super) async fn delete_tag(
     tree: TreeId,
     thread: ThreadId,
     name: &str,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let deleted = execute(db, DELETE_TAG, &[&tree.0, &thread.0, &name]).await?;
     Ok(deleted > 0)
 }
 
-pub(super) async fn cancel_runs(
-    db: &Object,
-    thread: ThreadId,
-    runs: &[RunId],
-) -> Result<(), Failure> {
+pub(super) async fn cancel_runs(db: &Object, thread: ThreadId, runs: &[RunId]) -> Result<()> {
     let lock = prepare(db, LOCK_SLOTS).await?;
     let cancel = prepare(db, CANCEL).await?;
     for run in runs {
@@ -174,7 +155,7 @@ const PIN_RUNS: &str = "
 UPDATE runs SET branch_id = $2, updated_at = clock_timestamp()
  WHERE run_id = ANY($1) AND CASE WHEN status = 'pending' THEN branch_id IS NULL END";
 
-pub(super) async fn pin_runs(db: &Object, runs: &[RunId], branch: BranchId) -> Result<(), Failure> {
+pub(super) async fn pin_runs(db: &Object, runs: &[RunId], branch: BranchId) -> Result<()> {
     let runs: Vec<_> = runs.iter().map(|run| run.0).collect();
     execute(db, PIN_RUNS, &[&runs, &branch.0]).await?;
     Ok(())
@@ -185,7 +166,7 @@ INSERT INTO threads (thread_id, tree_id, parent_thread_id, fork_checkpoint_id, f
        fork_event_number, fork_level, active_branch_id, last_event_number, metadata, created_at, updated_at, owner)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $8, $11, clock_timestamp(), clock_timestamp(), o.owner FROM trees o WHERE o.tree_id = $2";
 
-pub(super) async fn insert_fork(db: &Object, new: &InsertFork) -> Result<(), Failure> {
+pub(super) async fn insert_fork(db: &Object, new: &InsertFork) -> Result<()> {
     let checkpoint = new.checkpoint.map(|id| id.0);
     let anchor = new.anchor.as_deref().map(name);
     let position = new.position.map(Position::as_str);
@@ -207,7 +188,7 @@ pub(super) async fn insert_fork(db: &Object, new: &InsertFork) -> Result<(), Fai
     Ok(())
 }
 
-pub(super) async fn put(db: &Object, commit: &Commit) -> Result<i32, Failure> {
+pub(super) async fn put(db: &Object, commit: &Commit) -> Result<i32> {
     let kind = Kind::of(commit);
     let statement = prepare(db, kind.text()).await?;
     let Some(new) = &commit.open else {
@@ -231,7 +212,7 @@ pub(super) async fn set_outcome(
     tree: TreeId,
     branch: BranchId,
     outcome: Outcome,
-) -> Result<(), Failure> {
+) -> Result<()> {
     execute(db, SET_OUTCOME, &[&tree.0, &branch.0, &outcome.as_str()]).await?;
     Ok(())
 }
@@ -243,14 +224,14 @@ pub(super) async fn append(
     tree: TreeId,
     thread: ThreadId,
     new: &[NewEvent],
-) -> Result<i64, Failure> {
+) -> Result<i64> {
     if !new.is_empty() {
         execute(db, TOUCH, &[&thread.0]).await?;
     }
     events::append(db, tree, thread, new).await
 }
 
-pub(super) async fn create_run(db: &Object, new: NewRun) -> Result<Created, Failure> {
+pub(super) async fn create_run(db: &Object, new: NewRun) -> Result<Created> {
     db.batch_execute("SAVEPOINT run").await?;
     let created = create::within(db, &new).await?;
     let end = match &created {

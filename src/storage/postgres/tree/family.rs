@@ -1,21 +1,21 @@
 //! Forks of a tree, and the paths of many branches at once.
 
+use const_format::formatcp;
+
 use std::sync::Arc;
 
-use super::{index::node_of, lookup::thread_of, paths::bounded};
+use super::{NODE_COLUMNS, THREAD_COLUMNS, index::node_of, lookup::thread_of, paths::bounded};
 use crate::{
     id::{BranchId, NodeId, ThreadId, TreeId},
     storage::postgres::{
         columns::{Time, all, column, id_if},
-        connection::{Failure, Object},
+        connection::{Object, Result},
     },
     tree::store::rows::{BranchEnd, ForkCursor, MessageNode, PathNode, Relative, ThreadRow},
 };
 
-const RELATIVES: &str = concat!(
-    "SELECT",
-    thread_columns!(),
-    ", (SELECT p.thread_id FROM threads p WHERE p.thread_id = t.parent_thread_id AND p.deleted_at IS NULL LIMIT 1) IS NULL AS parent_deleted
+const RELATIVES: &str = formatcp!(
+    "SELECT {THREAD_COLUMNS}, (SELECT p.thread_id FROM threads p WHERE p.thread_id = t.parent_thread_id AND p.deleted_at IS NULL LIMIT 1) IS NULL AS parent_deleted
   FROM threads t WHERE t.tree_id = $1 AND t.parent_thread_id IS NOT NULL AND t.deleted_at IS NULL AND (t.created_at, t.thread_id) > ($2, $3)
  ORDER BY t.created_at, t.thread_id LIMIT $4"
 );
@@ -25,7 +25,7 @@ pub(super) async fn relatives(
     tree: TreeId,
     after: ForkCursor,
     limit: usize,
-) -> Result<Vec<Relative>, Failure> {
+) -> Result<Vec<Relative>> {
     all(
         db,
         RELATIVES,
@@ -45,10 +45,10 @@ pub(super) async fn relatives(
     .await
 }
 
-const FORKS: &str = concat!(
-    "SELECT",
-    thread_columns!(),
-    "FROM threads t WHERE t.tree_id = $1 AND t.parent_thread_id = $2 AND t.deleted_at IS NULL ORDER BY t.created_at, t.thread_id LIMIT $3"
+const FORKS: &str = formatcp!(
+    "SELECT {THREAD_COLUMNS} FROM threads t \
+     WHERE t.tree_id = $1 AND t.parent_thread_id = $2 AND t.deleted_at IS NULL \
+     ORDER BY t.created_at, t.thread_id LIMIT $3"
 );
 
 pub(super) async fn forks(
@@ -56,7 +56,7 @@ pub(super) async fn forks(
     tree: TreeId,
     thread: ThreadId,
     limit: usize,
-) -> Result<Vec<ThreadRow>, Failure> {
+) -> Result<Vec<ThreadRow>> {
     all(
         db,
         FORKS,
@@ -76,7 +76,7 @@ pub(super) async fn ends(
     db: &Object,
     tree: TreeId,
     threads: &[ThreadId],
-) -> Result<Vec<BranchEnd>, Failure> {
+) -> Result<Vec<BranchEnd>> {
     let threads: Vec<_> = threads.iter().map(|id| id.0).collect();
     all(db, ENDS, &[&tree.0, &threads], |row| {
         Ok(BranchEnd {
@@ -89,17 +89,11 @@ pub(super) async fn ends(
     .await
 }
 
-const NODES: &str = concat!(
-    "SELECT",
-    node_columns!(),
-    "FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = ANY($2)"
+const NODES: &str = formatcp!(
+    "SELECT {NODE_COLUMNS} FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = ANY($2)"
 );
 
-pub(super) async fn nodes(
-    db: &Object,
-    tree: TreeId,
-    ids: &[NodeId],
-) -> Result<Vec<MessageNode>, Failure> {
+pub(super) async fn nodes(db: &Object, tree: TreeId, ids: &[NodeId]) -> Result<Vec<MessageNode>> {
     let ids: Vec<_> = ids.iter().map(|id| id.0).collect();
     all(db, NODES, &[&tree.0, &ids], node_of).await
 }
@@ -119,7 +113,7 @@ pub(super) async fn paths_to(
     tree: TreeId,
     ends: &[NodeId],
     limit: usize,
-) -> Result<Vec<PathNode>, Failure> {
+) -> Result<Vec<PathNode>> {
     let ends: Vec<_> = ends.iter().map(|id| id.0).collect();
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     all(db, PATHS_TO, &[&tree.0, &ends, &limit], |row| {

@@ -2,54 +2,45 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use const_format::formatcp;
 use tokio_postgres::Row;
 
-use super::paths::bounded;
+use super::{NODE_COLUMNS, paths::bounded};
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
     storage::postgres::{
         columns::{Time, all, column, id_if, name, one, text_if, unname, word},
-        connection::{Failure, Object},
+        connection::{Object, Result},
     },
     tree::store::rows::MessageNode,
 };
 
-const NODE: &str = concat!(
-    "SELECT",
-    node_columns!(),
-    "FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = $2"
+const NODE: &str =
+    formatcp!("SELECT {NODE_COLUMNS} FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = $2");
+
+const NODES_OF: &str = formatcp!(
+    "SELECT {NODE_COLUMNS} FROM message_nodes m \
+     WHERE m.tree_id = $1 AND m.message_id = ANY($2) ORDER BY m.checkpoint_id DESC, m.seq DESC"
 );
 
-const NODES_OF: &str = concat!(
-    "SELECT",
-    node_columns!(),
-    "FROM message_nodes m WHERE m.tree_id = $1 AND m.message_id = ANY($2) ORDER BY m.checkpoint_id DESC, m.seq DESC"
-);
-
-const CHAIN: &str = concat!(
+const CHAIN: &str = formatcp!(
     "WITH RECURSIVE chain AS (
-  SELECT",
-    node_columns!(),
-    ", 1 AS n FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = $2 AND $3 > 0
+  SELECT {NODE_COLUMNS}, 1 AS n FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = $2 AND $3 > 0
   UNION ALL
-  SELECT",
-    node_columns!(),
-    ", k.n + 1 FROM chain k CROSS JOIN LATERAL (SELECT m.* FROM message_nodes m
+  SELECT {NODE_COLUMNS}, k.n + 1 FROM chain k CROSS JOIN LATERAL (SELECT m.* FROM message_nodes m
      WHERE m.tree_id = $1 AND m.node_id = k.parent_node_id LIMIT 1) m WHERE k.n < $3)
 SELECT * FROM chain ORDER BY n"
 );
 
-const CHILDREN: &str = concat!(
-    "SELECT",
-    node_columns!(),
-    "FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id = $2 AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
+const CHILDREN: &str = formatcp!(
+    "SELECT {NODE_COLUMNS} FROM message_nodes m \
+     WHERE m.tree_id = $1 AND m.parent_node_id = $2 AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
 );
 
-const FIRST: &str = concat!(
-    "SELECT",
-    node_columns!(),
-    "FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id IS NULL AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
+const FIRST: &str = formatcp!(
+    "SELECT {NODE_COLUMNS} FROM message_nodes m \
+     WHERE m.tree_id = $1 AND m.parent_node_id IS NULL AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
 );
 
 pub(super) fn node_of(row: &Row) -> Result<MessageNode, Error> {
@@ -73,11 +64,7 @@ pub(super) fn node_of(row: &Row) -> Result<MessageNode, Error> {
     })
 }
 
-pub(super) async fn node(
-    db: &Object,
-    tree: TreeId,
-    id: NodeId,
-) -> Result<Option<MessageNode>, Failure> {
+pub(super) async fn node(db: &Object, tree: TreeId, id: NodeId) -> Result<Option<MessageNode>> {
     one(db, NODE, &[&tree.0, &id.0], node_of).await
 }
 
@@ -85,7 +72,7 @@ pub(super) async fn nodes_of(
     db: &Object,
     tree: TreeId,
     ids: &[Arc<str>],
-) -> Result<Vec<MessageNode>, Failure> {
+) -> Result<Vec<MessageNode>> {
     let ids: Vec<Cow<'_, str>> = ids.iter().map(|id| name(id)).collect();
     all(db, NODES_OF, &[&tree.0, &ids], node_of).await
 }
@@ -95,7 +82,7 @@ pub(super) async fn chain(
     tree: TreeId,
     start: NodeId,
     limit: usize,
-) -> Result<Vec<MessageNode>, Failure> {
+) -> Result<Vec<MessageNode>> {
     all(db, CHAIN, &[&tree.0, &start.0, &bounded(limit)], node_of).await
 }
 
@@ -103,14 +90,14 @@ pub(super) async fn children(
     db: &Object,
     tree: TreeId,
     parent: Option<NodeId>,
-) -> Result<Vec<MessageNode>, Failure> {
+) -> Result<Vec<MessageNode>> {
     match parent {
         Some(parent) => all(db, CHILDREN, &[&tree.0, &parent.0], node_of).await,
         None => all(db, FIRST, &[&tree.0], node_of).await,
     }
 }
 
-const SEGMENT: &str = concat!(
+const SEGMENT: &str = formatcp!(
     "
 WITH RECURSIVE up AS (
   SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes WHERE tree_id = $1 AND node_id = $2
@@ -118,9 +105,7 @@ WITH RECURSIVE up AS (
   SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1 FROM up u CROSS JOIN LATERAL (
     SELECT m.node_id, m.parent_node_id, m.ordinal FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = u.parent_node_id LIMIT 1) m
    WHERE u.ordinal > $3 + 1 AND u.n < $5)
-SELECT",
-    node_columns!(),
-    "FROM up u CROSS JOIN LATERAL (SELECT m.* FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = u.node_id LIMIT 1) m
+SELECT {NODE_COLUMNS} FROM up u CROSS JOIN LATERAL (SELECT m.* FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = u.node_id LIMIT 1) m
  WHERE u.ordinal > $3 AND u.ordinal <= $4 ORDER BY u.ordinal"
 );
 
@@ -130,7 +115,7 @@ pub(super) async fn segment(
     end: NodeId,
     after: i32,
     limit: usize,
-) -> Result<Vec<MessageNode>, Failure> {
+) -> Result<Vec<MessageNode>> {
     let upto = after.saturating_add(i32::try_from(limit).unwrap_or(i32::MAX));
     all(
         db,
@@ -141,17 +126,16 @@ pub(super) async fn segment(
     .await
 }
 
-const FOLLOWERS: &str = concat!(
-    "SELECT",
-    node_columns!(),
-    "FROM message_nodes m WHERE m.tree_id = $1 AND m.parent_node_id = ANY($2) AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
+const FOLLOWERS: &str = formatcp!(
+    "SELECT {NODE_COLUMNS} FROM message_nodes m \
+     WHERE m.tree_id = $1 AND m.parent_node_id = ANY($2) AND m.kind = 'add' ORDER BY m.checkpoint_id, m.seq"
 );
 
 pub(super) async fn followers(
     db: &Object,
     tree: TreeId,
     parents: &[NodeId],
-) -> Result<Vec<MessageNode>, Failure> {
+) -> Result<Vec<MessageNode>> {
     let parents: Vec<_> = parents.iter().map(|id| id.0).collect();
     all(db, FOLLOWERS, &[&tree.0, &parents], node_of).await
 }

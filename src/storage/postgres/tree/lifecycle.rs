@@ -4,8 +4,8 @@ use crate::{
     id::{RunId, ThreadId, TreeId},
     runs::Undo,
     storage::postgres::{
-        columns::{Json, Params},
-        connection::{Failure, Object, prepare},
+        columns::{Json, Params, execute},
+        connection::{Object, Result, prepare},
         runs::{CANCEL, LOCK_SLOTS, remove_within},
         threads::{delete, expiry, prune},
     },
@@ -16,18 +16,12 @@ use crate::{
 const PATCH: &str = "
 UPDATE threads SET metadata = metadata || $2, updated_at = clock_timestamp() WHERE thread_id = $1";
 
-pub(super) async fn patch_thread(
-    db: &Object,
-    thread: ThreadId,
-    metadata: &Map,
-) -> Result<(), Failure> {
-    let statement = prepare(db, PATCH).await?;
-    db.execute(&statement, &[&thread.0, &Json::of_map(metadata)])
-        .await?;
+pub(super) async fn patch_thread(db: &Object, thread: ThreadId, metadata: &Map) -> Result<()> {
+    execute(db, PATCH, &[&thread.0, &Json::of_map(metadata)]).await?;
     Ok(())
 }
 
-pub(super) async fn set_ttl(db: &Object, thread: ThreadId, ttl: Ttl) -> Result<(), Failure> {
+pub(super) async fn set_ttl(db: &Object, thread: ThreadId, ttl: Ttl) -> Result<()> {
     expiry::set_ttl(db, thread, ttl).await
 }
 
@@ -35,28 +29,20 @@ pub(super) async fn expired(
     db: &Object,
     tree: TreeId,
     thread: ThreadId,
-) -> Result<Option<TtlStrategy>, Failure> {
+) -> Result<Option<TtlStrategy>> {
     expiry::expired(db, tree, thread).await
 }
 
-pub(super) async fn delete_thread(
-    db: &Object,
-    tree: TreeId,
-    thread: ThreadId,
-) -> Result<(), Failure> {
+pub(super) async fn delete_thread(db: &Object, tree: TreeId, thread: ThreadId) -> Result<()> {
     delete::delete(db, tree.0, thread.0).await?;
     Ok(())
 }
 
-pub(super) async fn delete_tree(db: &Object, tree: TreeId) -> Result<Vec<ThreadId>, Failure> {
+pub(super) async fn delete_tree(db: &Object, tree: TreeId) -> Result<Vec<ThreadId>> {
     delete::delete_all(db, tree.0).await
 }
 
-pub(super) async fn prune_thread(
-    db: &Object,
-    tree: TreeId,
-    thread: ThreadId,
-) -> Result<usize, Failure> {
+pub(super) async fn prune_thread(db: &Object, tree: TreeId, thread: ThreadId) -> Result<usize> {
     prune::prune_rows(db, tree, thread).await
 }
 
@@ -65,7 +51,7 @@ pub(super) async fn end_run(
     thread: ThreadId,
     run: RunId,
     error: &Value,
-) -> Result<bool, Failure> {
+) -> Result<bool> {
     let lock = prepare(db, LOCK_SLOTS).await?;
     let cancel = prepare(db, CANCEL).await?;
     let (run, error) = (Some(run.0), Some(Json::of_value(error)));
@@ -80,7 +66,7 @@ pub(super) async fn end_run(
     Ok(!ended?.is_empty())
 }
 
-pub(super) async fn remove_run(db: &Object, what: &Undo) -> Result<bool, Failure> {
+pub(super) async fn remove_run(db: &Object, what: &Undo) -> Result<bool> {
     remove_within(db, what).await
 }
 

@@ -2,23 +2,21 @@
 
 use std::sync::Arc;
 
+use const_format::formatcp;
 use tokio_postgres::Row;
 
+use super::THREAD_COLUMNS;
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     storage::postgres::{
         columns::{JsonText, Time, all, column, id_if, one, text_if, word},
-        connection::{Failure, Object},
+        connection::{Object, Result},
     },
     tree::store::rows::{Branch, OpenRun, Tag, ThreadRow},
 };
 
-const THREAD: &str = concat!(
-    "SELECT",
-    thread_columns!(),
-    "FROM threads t WHERE t.thread_id = $1"
-);
+const THREAD: &str = formatcp!("SELECT {THREAD_COLUMNS} FROM threads t WHERE t.thread_id = $1");
 
 pub(super) fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
     Ok(ThreadRow {
@@ -42,17 +40,17 @@ pub(super) fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
     })
 }
 
-pub(super) async fn thread_row(db: &Object, id: ThreadId) -> Result<Option<ThreadRow>, Failure> {
+pub(super) async fn thread_row(db: &Object, id: ThreadId) -> Result<Option<ThreadRow>> {
     one(db, THREAD, &[&id.0], thread_of).await
 }
 
 macro_rules! branches {
     ($rest:literal) => {
-        concat!(
+        formatcp!(
             "SELECT b.tree_id, b.branch_id, b.thread_id, b.name, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.version,
        b.outcome, b.error, b.origin, b.source_branch_id, b.creation_id, b.created_at, b.updated_at
-  FROM branches b WHERE b.tree_id = $1 ",
-            $rest
+  FROM branches b WHERE b.tree_id = $1 {rest}",
+            rest = $rest
         )
     };
 }
@@ -83,35 +81,24 @@ fn branch_of(row: &Row) -> Result<Branch, Error> {
     })
 }
 
-pub(super) async fn branches(
-    db: &Object,
-    tree: TreeId,
-    thread: ThreadId,
-) -> Result<Vec<Branch>, Failure> {
+pub(super) async fn branches(db: &Object, tree: TreeId, thread: ThreadId) -> Result<Vec<Branch>> {
     all(db, BRANCHES, &[&tree.0, &thread.0], branch_of).await
 }
 
-pub(super) async fn branch(
-    db: &Object,
-    tree: TreeId,
-    id: BranchId,
-) -> Result<Option<Branch>, Failure> {
+pub(super) async fn branch(db: &Object, tree: TreeId, id: BranchId) -> Result<Option<Branch>> {
     one(db, BRANCH, &[&tree.0, &id.0], branch_of).await
 }
 
-pub(super) async fn lock_branch(
-    db: &Object,
-    tree: TreeId,
-    id: BranchId,
-) -> Result<Option<Branch>, Failure> {
+pub(super) async fn lock_branch(db: &Object, tree: TreeId, id: BranchId) -> Result<Option<Branch>> {
     one(db, LOCK_BRANCH, &[&tree.0, &id.0], branch_of).await
 }
 
 macro_rules! tags {
     ($rest:literal) => {
-        concat!(
-            "SELECT name, checkpoint_id, depth, message_id, created_at, updated_at FROM tags WHERE tree_id = $1 AND thread_id = $2 ",
-            $rest
+        formatcp!(
+            "SELECT name, checkpoint_id, depth, message_id, created_at, updated_at \
+             FROM tags WHERE tree_id = $1 AND thread_id = $2 {rest}",
+            rest = $rest
         )
     };
 }
@@ -130,7 +117,7 @@ fn tag_of(row: &Row) -> Result<Tag, Error> {
     })
 }
 
-pub(super) async fn tags(db: &Object, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Failure> {
+pub(super) async fn tags(db: &Object, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>> {
     all(db, TAGS, &[&tree.0, &thread.0], tag_of).await
 }
 
@@ -139,7 +126,7 @@ pub(super) async fn tag(
     tree: TreeId,
     thread: ThreadId,
     name: &str,
-) -> Result<Option<Tag>, Failure> {
+) -> Result<Option<Tag>> {
     one(db, TAG, &[&tree.0, &thread.0, &name], tag_of).await
 }
 
@@ -147,11 +134,7 @@ const OPEN_RUNS: &str = "
 SELECT run_id, branch_id, status = 'running' AS running FROM runs
  WHERE tree_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') ORDER BY seq";
 
-pub(super) async fn open_runs(
-    db: &Object,
-    tree: TreeId,
-    thread: ThreadId,
-) -> Result<Vec<OpenRun>, Failure> {
+pub(super) async fn open_runs(db: &Object, tree: TreeId, thread: ThreadId) -> Result<Vec<OpenRun>> {
     all(db, OPEN_RUNS, &[&tree.0, &thread.0], |row| {
         Ok(OpenRun {
             id: RunId(column(row, "run_id")?),

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use tokio_postgres::{Row, types::ToSql};
+
 use crate::{
     checkpoint::Error,
     id::{RunId, ThreadId, TreeId},
     storage::postgres::{
-        columns::{all, column, word},
-        connection::{Failure, Object, prepare},
+        columns::{all, column, execute, one, word},
+        connection::{Object, Result, prepare},
     },
     tree::members::{Level, Member, Members},
 };
@@ -37,24 +39,18 @@ SELECT CASE WHEN o.owner = $2 THEN 'owner' ELSE m.level END AS level
   FROM threads t JOIN trees o ON o.tree_id = t.tree_id LEFT JOIN tree_members m ON m.tree_id = t.tree_id AND m.principal = $2
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL";
 
-pub(super) async fn members(db: &Object, tree: TreeId) -> Result<Members, Failure> {
-    let statement = prepare(db, OWNER).await?;
-    let owner = db.query_opt(&statement, &[&tree.0]).await?;
-    let owner = match &owner {
-        Some(row) => column::<&str>(row, "owner")?,
-        None => "",
-    };
-    let statement = prepare(db, MEMBERS).await?;
-    let rows = db.query(&statement, &[&tree.0]).await?;
-    let rows = rows.iter().map(|row| {
+pub(super) async fn members(db: &Object, tree: TreeId) -> Result<Members> {
+    let owner = |row: &Row| Ok(column::<&str>(row, "owner")?.into());
+    let owner = one(db, OWNER, &[&tree.0], owner).await?;
+    let member = |row: &Row| {
         Ok(Member {
             principal: column::<&str>(row, "principal")?.into(),
             level: word(column(row, "level")?)?,
         })
-    });
+    };
     Ok(Members {
-        owner: owner.into(),
-        rows: rows.collect::<Result<_, Error>>()?,
+        owner: owner.unwrap_or_default(),
+        rows: all(db, MEMBERS, &[&tree.0], member).await?,
     })
 }
 
@@ -63,39 +59,34 @@ pub(super) async fn put_member(
     tree: TreeId,
     principal: &str,
     level: Option<Level>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     match level {
         Some(level) => {
-            let statement = prepare(db, PUT).await?;
-            db.execute(&statement, &[&tree.0, &principal, &level.as_str()])
-                .await?;
+            execute(db, PUT, &[&tree.0, &principal, &level.as_str()]).await?;
         }
         None => {
-            let statement = prepare(db, DELETE).await?;
-            db.execute(&statement, &[&tree.0, &principal]).await?;
+            execute(db, DELETE, &[&tree.0, &principal]).await?;
         }
     }
     Ok(())
 }
 
-pub(super) async fn set_owner(db: &Object, tree: TreeId, principal: &str) -> Result<(), Failure> {
-    let statement = prepare(db, SET_OWNER).await?;
-    db.execute(&statement, &[&tree.0, &principal]).await?;
+pub(super) async fn set_owner(db: &Object, tree: TreeId, principal: &str) -> Result<()> {
+    execute(db, SET_OWNER, &[&tree.0, &principal]).await?;
     Ok(())
 }
 
-pub(super) async fn level(
+pub(super) async fn level(db: &Object, tree: TreeId, principal: &str) -> Result<Option<Level>> {
+    level_in(db, LEVEL, &[&tree.0, &principal]).await
+}
+
+async fn level_in(
     db: &Object,
-    tree: TreeId,
-    principal: &str,
-) -> Result<Option<Level>, Failure> {
-    let statement = prepare(db, LEVEL).await?;
-    let row = db.query_opt(&statement, &[&tree.0, &principal]).await?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    let word_of = column::<Option<&str>>(&row, "level")?;
-    Ok(word_of.map(word).transpose()?)
+    text: &'static str,
+    params: &[&(dyn ToSql + Sync)],
+) -> Result<Option<Level>> {
+    let read = |row: &Row| column::<Option<&str>>(row, "level")?.map(word).transpose();
+    Ok(one(db, text, params, read).await?.flatten())
 }
 
 /// What somebody may do with a living thread.
@@ -103,14 +94,8 @@ pub(in super::super) async fn level_on_thread(
     db: &Object,
     thread: ThreadId,
     principal: &str,
-) -> Result<Option<Level>, Failure> {
-    let statement = prepare(db, LEVEL_ON_THREAD).await?;
-    let row = db.query_opt(&statement, &[&thread.0, &principal]).await?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    let level = column::<Option<&str>>(&row, "level")?.map(word);
-    Ok(level.transpose()?)
+) -> Result<Option<Level>> {
+    level_in(db, LEVEL_ON_THREAD, &[&thread.0, &principal]).await
 }
 
 const EXECUTED_FOR: &str = "
@@ -121,7 +106,7 @@ pub(super) async fn executed_for(
     db: &Object,
     tree: TreeId,
     principal: &str,
-) -> Result<Vec<(ThreadId, RunId)>, Failure> {
+) -> Result<Vec<(ThreadId, RunId)>> {
     all(db, EXECUTED_FOR, &[&tree.0, &principal], |row| {
         Ok((
             ThreadId(column(row, "thread_id")?),
@@ -141,7 +126,7 @@ pub(in super::super) async fn withdrawn(
     db: &Object,
     threads: &[ThreadId],
     principals: &[Arc<str>],
-) -> Result<Vec<usize>, Failure> {
+) -> Result<Vec<usize>> {
     let statement = prepare(db, WITHDRAWN).await?;
     let threads: Vec<_> = threads.iter().map(|thread| thread.0).collect();
     let principals: Vec<_> = principals.iter().map(|principal| &**principal).collect();

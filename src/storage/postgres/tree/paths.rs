@@ -1,13 +1,15 @@
 //! Root checkpoints and the paths through them.
 
-use tokio_postgres::Row;
+use const_format::formatcp;
+use tokio_postgres::{Row, types::ToSql};
 
+use super::POINT_COLUMNS;
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     storage::postgres::{
         columns::{Time, all, column, id_if, one, word},
-        connection::{Failure, Object, prepare},
+        connection::{Object, Result},
     },
     tree::store::rows::Point,
 };
@@ -20,18 +22,17 @@ pub(super) fn bounded(limit: usize) -> i32 {
     i32::try_from(limit).unwrap_or(MAX_WALK).min(MAX_WALK)
 }
 
-const POINT: &str = concat!(
-    "SELECT",
-    point_columns!(),
-    "FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2"
+const POINT: &str = formatcp!(
+    "SELECT {POINT_COLUMNS} FROM checkpoints c \
+     WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2"
 );
 
-const PATH: &str = concat!(
+const PATH: &str = formatcp!(
     "WITH RECURSIVE path AS (
-  SELECT", point_columns!(), ", 1 AS n FROM checkpoints c
+  SELECT {POINT_COLUMNS}, 1 AS n FROM checkpoints c
    WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $2 AND $3 > 0
   UNION ALL
-  SELECT", point_columns!(), ", p.n + 1 FROM path p CROSS JOIN LATERAL (SELECT", point_columns!(), "FROM checkpoints c
+  SELECT {POINT_COLUMNS}, p.n + 1 FROM path p CROSS JOIN LATERAL (SELECT {POINT_COLUMNS} FROM checkpoints c
      WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = p.parent_checkpoint_id LIMIT 1) c WHERE p.n < $3)
 SELECT * FROM path ORDER BY n"
 );
@@ -87,11 +88,7 @@ pub(super) fn point_of(row: &Row) -> Result<Point, Error> {
     })
 }
 
-pub(super) async fn point(
-    db: &Object,
-    tree: TreeId,
-    id: CheckpointId,
-) -> Result<Option<Point>, Failure> {
+pub(super) async fn point(db: &Object, tree: TreeId, id: CheckpointId) -> Result<Option<Point>> {
     one(db, POINT, &[&tree.0, &id.0], point_of).await
 }
 
@@ -100,8 +97,14 @@ pub(super) async fn path(
     tree: TreeId,
     start: CheckpointId,
     limit: usize,
-) -> Result<Vec<Point>, Failure> {
+) -> Result<Vec<Point>> {
     all(db, PATH, &[&tree.0, &start.0, &bounded(limit)], point_of).await
+}
+
+/// Whether the one row of a statement says so.
+async fn found(db: &Object, text: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<bool> {
+    let found = one(db, text, params, |row| column(row, "found")).await?;
+    Ok(found.unwrap_or(false))
 }
 
 pub(super) async fn on_path(
@@ -109,12 +112,8 @@ pub(super) async fn on_path(
     tree: TreeId,
     start: CheckpointId,
     ancestor: CheckpointId,
-) -> Result<bool, Failure> {
-    let statement = prepare(db, ON_PATH).await?;
-    let row = db
-        .query_one(&statement, &[&tree.0, &start.0, &ancestor.0])
-        .await?;
-    Ok(column(&row, "found")?)
+) -> Result<bool> {
+    found(db, ON_PATH, &[&tree.0, &start.0, &ancestor.0]).await
 }
 
 pub(super) async fn visible(
@@ -122,12 +121,8 @@ pub(super) async fn visible(
     tree: TreeId,
     thread: ThreadId,
     id: CheckpointId,
-) -> Result<bool, Failure> {
-    let statement = prepare(db, VISIBLE).await?;
-    let row = db
-        .query_one(&statement, &[&tree.0, &thread.0, &id.0])
-        .await?;
-    Ok(column(&row, "found")?)
+) -> Result<bool> {
+    found(db, VISIBLE, &[&tree.0, &thread.0, &id.0]).await
 }
 
 pub(super) async fn is_interrupted(
@@ -135,12 +130,8 @@ pub(super) async fn is_interrupted(
     tree: TreeId,
     branch: BranchId,
     at: CheckpointId,
-) -> Result<bool, Failure> {
-    let statement = prepare(db, IS_INTERRUPTED).await?;
-    let row = db
-        .query_one(&statement, &[&tree.0, &branch.0, &at.0])
-        .await?;
-    Ok(column(&row, "found")?)
+) -> Result<bool> {
+    found(db, IS_INTERRUPTED, &[&tree.0, &branch.0, &at.0]).await
 }
 
 statements!(POINT, PATH, ON_PATH, VISIBLE, IS_INTERRUPTED);

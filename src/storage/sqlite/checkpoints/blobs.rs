@@ -6,7 +6,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::MAX_WALK;
 use crate::{
-    checkpoint::{BlobRow, CheckpointRow, Error, Version, frame},
+    checkpoint::{BlobRow, CheckpointRow, Error, Result, Version, frame},
     id::TreeId,
 };
 
@@ -15,7 +15,7 @@ pub(super) fn values_of(
     db: &Connection,
     tree: TreeId,
     row: &CheckpointRow,
-) -> Result<Vec<BlobRow>, Error> {
+) -> Result<Vec<BlobRow>> {
     let versions = frame::versions_of(&row.blob_versions)?;
     let mut chains = Chains::new(db, tree, &row.ns)?;
     for (channel, version) in versions {
@@ -30,7 +30,7 @@ pub(crate) fn blobs(
     tree: TreeId,
     ns: &Arc<str>,
     wanted: &[(Arc<str>, Version)],
-) -> Result<Vec<BlobRow>, Error> {
+) -> Result<Vec<BlobRow>> {
     let mut chains = Chains::new(db, tree, ns)?;
     for (channel, version) in wanted {
         chains.follow(channel, version.to_string())?;
@@ -47,7 +47,7 @@ struct Chains<'a> {
 }
 
 impl<'a> Chains<'a> {
-    fn new(db: &'a Connection, tree: TreeId, ns: &'a Arc<str>) -> Result<Self, Error> {
+    fn new(db: &'a Connection, tree: TreeId, ns: &'a Arc<str>) -> Result<Self> {
         Ok(Self {
             statement: db.prepare_cached(
                 "SELECT base_version, chain_bytes, type, blob FROM checkpoint_blobs \
@@ -62,7 +62,7 @@ impl<'a> Chains<'a> {
 
     /// Adds a value and, while it is a delta, what it builds on. A version without a row has its
     /// value in the envelope; a base without a row is damage.
-    fn follow(&mut self, channel: &Arc<str>, version: String) -> Result<(), Error> {
+    fn follow(&mut self, channel: &Arc<str>, version: String) -> Result<()> {
         let mut next = Some(version);
         let mut is_base = false;
         for _ in 0..MAX_WALK {
@@ -109,7 +109,7 @@ impl<'a> Chains<'a> {
     }
 }
 
-pub(super) fn version_of(text: &str) -> Result<Version, Error> {
+pub(super) fn version_of(text: &str) -> Result<Version> {
     text.parse()
         .map_err(|why: crate::checkpoint::BadVersion| Error::Corrupt(why.to_string()))
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
-    checkpoint::{BlobRow, CheckpointRow, Commit, Error, Slot, WriteRow},
+    checkpoint::{BlobRow, CheckpointRow, Commit, Error, Result, Slot, WriteRow},
     id::{BranchId, NodeId, TreeId},
     storage::sqlite::{branches, events},
     time::Timestamp,
@@ -14,10 +14,7 @@ use crate::{
 
 /// Supersteps, each one whole or not at all. What follows one of its branch that cannot be stored fails
 /// with it; what the fence refuses was another writer's. On `Err` the caller rolls back what was written so far.
-pub(crate) fn commit_all(
-    db: &Connection,
-    commits: &[Commit],
-) -> Result<Vec<Result<i32, Error>>, Error> {
+pub(crate) fn commit_all(db: &Connection, commits: &[Commit]) -> Result<Vec<Result<i32>>> {
     if let [only] = commits {
         return commit(db, only).map(|depth| vec![Ok(depth)]);
     }
@@ -46,7 +43,7 @@ pub(crate) fn commit_all(
 }
 
 /// One superstep. On `Err` the caller rolls back what was written so far.
-pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32, Error> {
+pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32> {
     let now = Timestamp::now();
     if let Some(open) = &commit.open {
         branches::open(db, open, now)?;
@@ -86,7 +83,7 @@ fn move_head(
     slot: &Slot,
     row: &CheckpointRow,
     now: Timestamp,
-) -> Result<Option<i32>, Error> {
+) -> Result<Option<i32>> {
     let depth = db
         .prepare_cached(
             "UPDATE branches SET head_checkpoint_id = ?1, head_depth = head_depth + 1, \
@@ -110,7 +107,7 @@ fn move_head(
 }
 
 /// The depth of a checkpoint that an earlier attempt has written, while it is the head.
-fn written_depth(db: &Connection, slot: &Slot, row: &CheckpointRow) -> Result<Option<i32>, Error> {
+fn written_depth(db: &Connection, slot: &Slot, row: &CheckpointRow) -> Result<Option<i32>> {
     let depth = db
         .prepare_cached(
             "SELECT head_depth FROM branches WHERE tree_id = ?1 AND branch_id = ?2 \
@@ -123,7 +120,7 @@ fn written_depth(db: &Connection, slot: &Slot, row: &CheckpointRow) -> Result<Op
     Ok(depth)
 }
 
-pub(super) fn check_epoch(db: &Connection, slot: &Slot) -> Result<(), Error> {
+pub(super) fn check_epoch(db: &Connection, slot: &Slot) -> Result<()> {
     let is_current = db
         .prepare_cached(
             "SELECT 1 FROM branches WHERE tree_id = ?1 AND branch_id = ?2 AND writer_epoch = ?3",
@@ -142,7 +139,7 @@ fn insert_checkpoint(
     tree: TreeId,
     row: &CheckpointRow,
     depth: i32,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let inserted = db
         .prepare_cached(
             "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, \
@@ -178,7 +175,7 @@ fn insert_checkpoint(
     Ok(inserted == 1)
 }
 
-fn insert_blobs(db: &Connection, tree: TreeId, blobs: &[BlobRow]) -> Result<(), Error> {
+fn insert_blobs(db: &Connection, tree: TreeId, blobs: &[BlobRow]) -> Result<()> {
     if blobs.is_empty() {
         return Ok(());
     }
@@ -207,7 +204,7 @@ pub(super) fn insert_writes(
     tree: TreeId,
     branch: BranchId,
     writes: &[WriteRow],
-) -> Result<(), Error> {
+) -> Result<()> {
     for write in writes {
         let sql = if write.upsert {
             "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, \
@@ -236,7 +233,7 @@ pub(super) fn insert_writes(
 }
 
 /// Numbers and inserts the events; returns the number of the last one.
-fn append_events(db: &Connection, commit: &Commit, now: Timestamp) -> Result<i64, Error> {
+fn append_events(db: &Connection, commit: &Commit, now: Timestamp) -> Result<i64> {
     let slot = &commit.slot;
     let events: Vec<NewEvent> = commit
         .events
@@ -264,7 +261,7 @@ fn insert_nodes(
     depth: i32,
     before_events: Option<i64>,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<()> {
     let mut insert = db.prepare_cached(
         "INSERT INTO message_nodes (tree_id, node_id, parent_node_id, ordinal, kind, message_id, \
          edit_of, checkpoint_id, depth, seq, thread_id, branch_id, run_id, role, event_number, \
@@ -305,7 +302,7 @@ fn insert_nodes(
 }
 
 /// How many messages there are up to a node; 0 when it is gone.
-fn ordinal(db: &Connection, tree: TreeId, node: NodeId) -> Result<i32, Error> {
+fn ordinal(db: &Connection, tree: TreeId, node: NodeId) -> Result<i32> {
     let ordinal = db
         .prepare_cached("SELECT ordinal FROM message_nodes WHERE tree_id = ?1 AND node_id = ?2")?
         .query_row(params![tree, node], |row| row.get(0))

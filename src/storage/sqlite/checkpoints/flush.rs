@@ -4,13 +4,13 @@ use rusqlite::Connection;
 
 use super::commit::{check_epoch, insert_writes};
 use crate::{
-    checkpoint::{Error, Flush},
+    checkpoint::{Flush, Result},
     storage::sqlite::branches,
     time::Timestamp,
 };
 
 /// Task results ahead of their checkpoint.
-pub(crate) fn flush(db: &Connection, flush: &Flush) -> Result<(), Error> {
+pub(crate) fn flush(db: &Connection, flush: &Flush) -> Result<()> {
     if let Some(open) = &flush.open {
         branches::open(db, open, Timestamp::now())?;
     }

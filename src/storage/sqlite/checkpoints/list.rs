@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::load::{read_checkpoint, stored};
 use crate::{
-    checkpoint::{Error, List, Stored, filter::MetadataFilter},
+    checkpoint::{List, Result, Stored, filter::MetadataFilter},
     id::{CheckpointId, RunId},
     storage::sqlite::columns::{id, id_if, json_map},
     value::contains_map,
@@ -31,7 +31,7 @@ pub(super) const LIST_ALL: &str = select!(
 );
 
 /// Several checkpoints, newest first.
-pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
+pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>> {
     let mut found = Vec::new();
     each(db, list, |row| {
         found.push(stored(db, list.tree, read_checkpoint(row)?, true)?);
@@ -44,8 +44,8 @@ pub(crate) fn list(db: &Connection, list: &List) -> Result<Vec<Stored>, Error> {
 pub(super) fn each(
     db: &Connection,
     list: &List,
-    mut visit: impl FnMut(&Row<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
+    mut visit: impl FnMut(&Row<'_>) -> Result<()>,
+) -> Result<()> {
     if list.limit == 0 {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use super::blobs::values_of;
 use crate::{
-    checkpoint::{At, CheckpointRow, Error, Query, Source, Stored, WriteRow},
+    checkpoint::{At, CheckpointRow, Error, Query, Result, Source, Stored, WriteRow},
     id::{BranchId, CheckpointId, TreeId},
     storage::sqlite::columns::{id, id_if, parsed},
 };
@@ -35,7 +35,7 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<CheckpointRow> 
 }
 
 /// One checkpoint with values and pending writes.
-pub(crate) fn load(db: &Connection, query: &Query) -> Result<Option<Stored>, Error> {
+pub(crate) fn load(db: &Connection, query: &Query) -> Result<Option<Stored>> {
     let Some(row) = find(db, query)? else {
         return Ok(None);
     };
@@ -48,7 +48,7 @@ pub(super) fn stored(
     tree: TreeId,
     row: CheckpointRow,
     values: bool,
-) -> Result<Stored, Error> {
+) -> Result<Stored> {
     let blobs = if values {
         values_of(db, tree, &row)?
     } else {
@@ -83,7 +83,7 @@ pub(crate) const NEWEST: &str = select!(
      ORDER BY c.checkpoint_id DESC LIMIT 1"
 );
 
-fn find(db: &Connection, query: &Query) -> Result<Option<CheckpointRow>, Error> {
+fn find(db: &Connection, query: &Query) -> Result<Option<CheckpointRow>> {
     let tree = query.tree;
     let thread = query.thread;
     let found = match &query.at {
@@ -149,7 +149,7 @@ fn subgraph(
     start: CheckpointId,
     branch: BranchId,
     before: Option<CheckpointId>,
-) -> Result<Option<CheckpointRow>, Error> {
+) -> Result<Option<CheckpointRow>> {
     const STEP: i64 = 256;
     let tree = query.tree;
     // Most namespaces name their task and were never written: no walk for those.
@@ -200,7 +200,7 @@ pub(super) fn writes_at(
     tree: TreeId,
     ns: &Arc<str>,
     checkpoint: CheckpointId,
-) -> Result<Vec<WriteRow>, Error> {
+) -> Result<Vec<WriteRow>> {
     let mut statement = db.prepare_cached(WRITES)?;
     let rows = statement.query_map(params![tree, ns, checkpoint], |row| {
         let idx = row.get(2)?;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        CheckpointRow, Error, List, Page, PageScope, SizedCheckpoint, Source, StoredRows, Version,
+        CheckpointRow, List, Page, PageScope, Result, SizedCheckpoint, Source, StoredRows, Version,
         chain_sizes::ChainSizes, frame,
     },
     id::{CheckpointId, TreeId},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The checkpoints that a list selects, newest first.
-pub(crate) fn page(db: &Connection, list: &List, scope: PageScope) -> Result<Page, Error> {
+pub(crate) fn page(db: &Connection, list: &List, scope: PageScope) -> Result<Page> {
     let ns = list.ns.clone().unwrap_or_default();
     let list = List {
         ns: Some(ns.clone()),
@@ -39,7 +39,7 @@ pub(crate) fn page_of(
     ns: &Arc<str>,
     ids: &[CheckpointId],
     scope: PageScope,
-) -> Result<Page, Error> {
+) -> Result<Page> {
     let mut pager = Pager::new(db, tree, ns, scope)?;
     let mut find = db.prepare_cached(BY_ID)?;
     for id in ids {
@@ -76,12 +76,7 @@ struct Pager<'a> {
 }
 
 impl<'a> Pager<'a> {
-    fn new(
-        db: &'a Connection,
-        tree: TreeId,
-        ns: &'a Arc<str>,
-        scope: PageScope,
-    ) -> Result<Self, Error> {
+    fn new(db: &'a Connection, tree: TreeId, ns: &'a Arc<str>, scope: PageScope) -> Result<Self> {
         Ok(Self {
             db,
             link: db.prepare_cached(LINK)?,
@@ -102,7 +97,7 @@ impl<'a> Pager<'a> {
     }
 
     /// Adds a checkpoint, out of the columns of `select!`.
-    fn add(&mut self, row: &Row<'_>) -> Result<(), Error> {
+    fn add(&mut self, row: &Row<'_>) -> Result<()> {
         let checkpoint: CheckpointId = id(row, 1)?;
         let envelope = row.get_ref(12)?.as_bytes().map_err(rusqlite::Error::from)?;
         let versions = row.get_ref(16)?.as_str().map_err(rusqlite::Error::from)?;
@@ -137,7 +132,7 @@ impl<'a> Pager<'a> {
     }
 
     /// Adds the rows of a value's chain that were not met before.
-    fn measure(&mut self, channel: &Arc<str>, version: Version) -> Result<(), Error> {
+    fn measure(&mut self, channel: &Arc<str>, version: Version) -> Result<()> {
         let mut next = Some(version);
         for _ in 0..MAX_WALK {
             let Some(version) = next else { return Ok(()) };
@@ -160,7 +155,7 @@ impl<'a> Pager<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Page, Error> {
+    fn finish(self) -> Result<Page> {
         if !self.is_whole() {
             return Ok(Page::Sizes(self.sizes));
         }
@@ -169,7 +164,7 @@ impl<'a> Pager<'a> {
             Ok((row, writes))
         });
         Ok(Page::Rows(StoredRows {
-            rows: rows.collect::<Result<_, Error>>()?,
+            rows: rows.collect::<Result<_>>()?,
             blobs: blobs(self.db, self.tree, self.ns, &self.versions)?,
         }))
     }

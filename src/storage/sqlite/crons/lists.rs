@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use const_format::formatcp;
 use rusqlite::{Connection, Row, params};
 
 use super::{
@@ -9,10 +10,10 @@ use super::{
     rows::cron_of,
 };
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     crons::{
         CronRow,
-        request::{Filter, Search},
+        request::{Filter, Search, SortBy},
         store::DueCron,
     },
     id::CronId,
@@ -23,15 +24,13 @@ use crate::{
 /// Crons in one order. What SQL cannot decide (containment) is decided row by row.
 macro_rules! page {
     ($by:literal, $column:literal, $order:literal) => {
-        concat!(
-            "SELECT cron_id, metadata, octet_length(payload) + octet_length(metadata) FROM crons WHERE ",
-            $by,
-            " AND (?3 IS NULL OR assistant_id = ?3) AND (?4 IS NULL OR enabled = ?4) ORDER BY ",
-            $column,
-            " ",
-            $order,
-            ", cron_id ",
-            $order
+        formatcp!(
+            "SELECT cron_id, metadata, octet_length(payload) + octet_length(metadata) \
+             FROM crons WHERE {by} AND (?3 IS NULL OR assistant_id = ?3) \
+             AND (?4 IS NULL OR enabled = ?4) ORDER BY {column} {order}, cron_id {order}",
+            by = $by,
+            column = $column,
+            order = $order
         )
     };
 }
@@ -77,8 +76,8 @@ fn each(
     db: &Connection,
     filter: &Filter,
     order: usize,
-    mut visit: impl FnMut(&Row<'_>) -> Result<bool, Error>,
-) -> Result<(), Error> {
+    mut visit: impl FnMut(&Row<'_>) -> Result<bool>,
+) -> Result<()> {
     let texts = match (filter.thread, &filter.viewer) {
         (Some(_), _) => OF_THREAD,
         (None, Some(_)) => OWNED,
@@ -105,10 +104,10 @@ fn each(
 pub(in super::super) fn search_crons(
     db: &Connection,
     search: &Search,
-) -> Result<Vec<(CronId, u64)>, Error> {
+) -> Result<Vec<(CronId, u64)>> {
     let mut found = Vec::new();
     let mut skip = search.offset;
-    each(db, &search.filter, search.order(), |row| {
+    each(db, &search.filter, search.order(SortBy::ALL), |row| {
         if skip > 0 {
             skip -= 1;
         } else if found.len() < search.limit {
@@ -125,7 +124,7 @@ pub(in super::super) fn crons(
     ids: &[CronId],
     viewer: &Option<Arc<str>>,
     with_content: bool,
-) -> Result<Vec<CronRow>, Error> {
+) -> Result<Vec<CronRow>> {
     let text = if with_content {
         super::VISIBLE
     } else {
@@ -137,7 +136,7 @@ pub(in super::super) fn crons(
     rows.filter_map(Result::transpose).collect()
 }
 
-pub(in super::super) fn count_crons(db: &Connection, filter: &Filter) -> Result<u64, Error> {
+pub(in super::super) fn count_crons(db: &Connection, filter: &Filter) -> Result<u64> {
     let mut count = 0;
     each(db, filter, 0, |_| {
         count += 1;
@@ -151,7 +150,7 @@ pub(in super::super) fn due_crons(
     now: Timestamp,
     after: Option<(Timestamp, CronId)>,
     limit: usize,
-) -> Result<Vec<DueCron>, Error> {
+) -> Result<Vec<DueCron>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (due, last) = after.unzip();
     all(

@@ -8,7 +8,7 @@ use super::{
     open_runs::{OpenRunRow, open_runs},
 };
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::{Result, Slot},
     id::{CheckpointId, RunId, ThreadId},
     runs::{Status, transitions::run_events::EndedRun},
     time::Timestamp,
@@ -22,7 +22,7 @@ pub(in super::super) fn cancel(
     thread: ThreadId,
     is_meant: impl Fn(RunId) -> bool,
     error: Option<&Value>,
-) -> Result<Vec<RunId>, Error> {
+) -> Result<Vec<RunId>> {
     let now = Timestamp::now();
     let mut ended = Vec::new();
     for open in open_runs(db, thread, None)? {
@@ -45,7 +45,7 @@ pub(super) fn interrupt(
     open: &OpenRunRow,
     keep: bool,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<()> {
     let head: Option<CheckpointId> = if open.is_running() {
         db.prepare_cached(
             "UPDATE branches SET writer_epoch = writer_epoch + 1, updated_at = ?3, \
@@ -81,11 +81,7 @@ pub(super) fn interrupt(
 }
 
 /// Ends the run that is executed on a slot's branch, if there is one.
-pub(in super::super) fn end_running(
-    db: &Connection,
-    slot: &Slot,
-    now: Timestamp,
-) -> Result<(), Error> {
+pub(in super::super) fn end_running(db: &Connection, slot: &Slot, now: Timestamp) -> Result<()> {
     for open in open_runs(db, slot.thread, Some(slot.branch))? {
         if open.is_running() {
             interrupt(db, &open, true, now)?;
@@ -95,7 +91,7 @@ pub(in super::super) fn end_running(
 }
 
 /// Stores on a run's branch, or else on the active one, why the run ended.
-pub(super) fn set_error(db: &Connection, open: &OpenRunRow, error: &Value) -> Result<(), Error> {
+pub(super) fn set_error(db: &Connection, open: &OpenRunRow, error: &Value) -> Result<()> {
     let error = error.to_json();
     let tree = open.tree;
     let changed = db
@@ -117,6 +113,6 @@ pub(in super::super) fn request_cancel(
     _db: &Connection,
     _run: RunId,
     _reason: &Value,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     Ok(false)
 }

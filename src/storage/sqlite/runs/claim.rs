@@ -7,7 +7,7 @@ use super::{
     rows::{read_run, slot_of},
 };
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::{Result, Slot},
     id::{RunId, ThreadId, WorkerId},
     runs::{ClaimedRun, QueueClaim, Run, Status, transitions::run_events},
     time::Timestamp,
@@ -69,10 +69,7 @@ pub(super) const CLAIM: &str = concat!(
 const PUT_BACK: &str = "UPDATE runs SET behind = 1 WHERE run_id = ?1 AND status = 'pending'";
 
 /// See [`runs::Store::claim`](crate::runs::Store::claim).
-pub(in super::super) fn claim(
-    db: &Connection,
-    claim: &QueueClaim,
-) -> Result<Vec<ClaimedRun>, Error> {
+pub(in super::super) fn claim(db: &Connection, claim: &QueueClaim) -> Result<Vec<ClaimedRun>> {
     match &claim.freed {
         Some(threads) => {
             for thread in threads {
@@ -114,24 +111,19 @@ pub(in super::super) fn claim(
     }
 }
 
-fn after(db: &Connection, last: Option<ThreadId>) -> Result<Option<ThreadId>, Error> {
+fn after(db: &Connection, last: Option<ThreadId>) -> Result<Option<ThreadId>> {
     let mut statement = db.prepare_cached(BEHIND)?;
     Ok(statement.query_row([last], |row| id(row, 0)).optional()?)
 }
 
-fn advance(db: &Connection, thread: ThreadId) -> Result<(), Error> {
+fn advance(db: &Connection, thread: ThreadId) -> Result<()> {
     db.prepare_cached(ADVANCE)?.execute([thread])?;
     Ok(())
 }
 
 /// At most so many runs whose turn may have come: of every principal the oldest ones, and first those of
 /// principals of which fewer are executed.
-fn ready(
-    db: &Connection,
-    claim: &QueueClaim,
-    limit: usize,
-    now: Timestamp,
-) -> Result<Vec<RunId>, Error> {
+fn ready(db: &Connection, claim: &QueueClaim, limit: usize, now: Timestamp) -> Result<Vec<RunId>> {
     let most = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut found: Vec<(usize, i64, i64, RunId)> = vec![];
     let mut last: Option<String> = None;
@@ -162,7 +154,7 @@ fn take(
     mut slot: Slot,
     worker: WorkerId,
     now: Timestamp,
-) -> Result<ClaimedRun, Error> {
+) -> Result<ClaimedRun> {
     slot.epoch = slots::raise_epoch(db, slot.tree, slot.branch)?;
     db.prepare_cached(
         "UPDATE runs SET status = 'running', branch_id = ?2, epoch = ?3, worker_id = ?4, \
@@ -194,7 +186,7 @@ fn take(
 }
 
 /// Whether the principal of a run may still write to its thread.
-pub(super) fn is_permitted(db: &Connection, run: &Run) -> Result<bool, Error> {
+pub(super) fn is_permitted(db: &Connection, run: &Run) -> Result<bool> {
     match &run.principal {
         Some(principal) => Ok(level(db, run.tree, principal)? >= Some(Level::Writer)),
         None => Ok(true),

@@ -9,7 +9,7 @@ use super::super::{
     threads::{delete, slots},
 };
 use crate::{
-    checkpoint::{Commit, Error},
+    checkpoint::{Commit, Error, Result},
     id::{RunId, ThreadId, TreeId},
     runs::{Finish, transitions::run_events::EndedRun},
     time::Timestamp,
@@ -17,11 +17,7 @@ use crate::{
 };
 
 /// See [`runs::Store::finish_with`](crate::runs::Store::finish_with).
-pub(in super::super) fn finish(
-    db: &Connection,
-    commits: &[Commit],
-    finish: &Finish,
-) -> Result<(), Error> {
+pub(in super::super) fn finish(db: &Connection, commits: &[Commit], finish: &Finish) -> Result<()> {
     for result in commit_all(db, commits)? {
         result?;
     }
@@ -66,7 +62,7 @@ pub(super) fn log_end(
     thread: ThreadId,
     run: &EndedRun,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<()> {
     if let Some(left) = run.left() {
         db.prepare_cached(
             "UPDATE message_nodes SET settled_checkpoint_id = ?2 WHERE tree_id = ?1 \
@@ -80,6 +76,6 @@ pub(super) fn log_end(
 }
 
 /// No other process executes runs of this database.
-pub(in super::super) fn await_end(_db: &Connection, _run: RunId) -> Result<bool, Error> {
+pub(in super::super) fn await_end(_db: &Connection, _run: RunId) -> Result<bool> {
     Ok(false)
 }

@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 
 use super::create;
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     runs::{Created, Fired, Firing, request::codec, transitions::firing::CronChange},
     time::Timestamp,
 };
@@ -21,7 +21,7 @@ const DISABLE: &str =
 const FORGET: &str = "DELETE FROM crons WHERE cron_id = ?1";
 
 /// See [`runs::Store::fire`](crate::runs::Store::fire).
-pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired, Error> {
+pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired> {
     let cron = firing.cron;
     let is_due =
         db.prepare_cached(IS_DUE)?
@@ -52,7 +52,7 @@ fn change(
     firing: &Firing,
     created: Option<&Created>,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<()> {
     let cron = firing.cron;
     match CronChange::after(created) {
         CronChange::Advance { has_run } => {

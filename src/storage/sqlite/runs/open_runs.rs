@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use super::super::columns::{all, id, id_if, one, parsed};
 use crate::{
-    checkpoint::Error,
+    checkpoint::{Error, Result},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     runs::{OpenPage, OpenRunState, OpenedRun, Status},
     time::Timestamp,
@@ -46,7 +46,7 @@ pub(super) fn open_runs(
     db: &Connection,
     thread: ThreadId,
     branch: Option<BranchId>,
-) -> Result<Vec<OpenRunRow>, Error> {
+) -> Result<Vec<OpenRunRow>> {
     let mut statement = db.prepare_cached(OPEN)?;
     let rows = statement.query_map(params![thread, branch], |row| {
         Ok(OpenRunRow {
@@ -73,7 +73,7 @@ pub(super) const EVERYWHERE: &str = "SELECT r.seq, r.thread_id, r.run_id \
     ORDER BY r.seq LIMIT ?4";
 
 /// See [`runs::Store::open`](crate::runs::Store::open).
-pub(in super::super) fn open(db: &Connection, page: &OpenPage) -> Result<Vec<OpenedRun>, Error> {
+pub(in super::super) fn open(db: &Connection, page: &OpenPage) -> Result<Vec<OpenedRun>> {
     let params = params![
         page.status.map(Status::as_str),
         page.after,
@@ -97,7 +97,7 @@ pub(in super::super) fn is_open(
     db: &Connection,
     thread: ThreadId,
     runs: &[RunId],
-) -> Result<Vec<(RunId, bool)>, Error> {
+) -> Result<Vec<(RunId, bool)>> {
     let mut found = vec![];
     for run in runs.iter().collect::<BTreeSet<_>>() {
         let params = params![thread, run];
@@ -112,10 +112,7 @@ pub(super) const STATES: &str = "SELECT CASE WHEN status = 'pending' THEN run_at
     FROM runs INDEXED BY runs_open WHERE status IN ('pending', 'running') LIMIT ?1";
 
 /// See [`runs::Store::open_states`](crate::runs::Store::open_states).
-pub(in super::super) fn open_states(
-    db: &Connection,
-    limit: usize,
-) -> Result<Vec<OpenRunState>, Error> {
+pub(in super::super) fn open_states(db: &Connection, limit: usize) -> Result<Vec<OpenRunState>> {
     let now = Timestamp::now().0;
     let mut statement = db.prepare_cached(STATES)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);

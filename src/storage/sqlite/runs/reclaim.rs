@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::recover::{read_lost, take_over};
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{RunId, WorkerId},
     runs::ClaimedRun,
     time::Timestamp,
@@ -21,7 +21,7 @@ pub(in super::super) fn reclaim(
     db: &Connection,
     worker: WorkerId,
     run: RunId,
-) -> Result<Option<ClaimedRun>, Error> {
+) -> Result<Option<ClaimedRun>> {
     let found = db
         .prepare_cached(OWN)?
         .query_row(params![run, worker], read_lost)

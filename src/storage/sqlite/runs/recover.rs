@@ -13,7 +13,7 @@ use super::{
     rows::{read_run, slot_of},
 };
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::{Error, Result, Slot},
     id::{CheckpointId, RunId, WorkerId},
     runs::{
         ClaimedRun, Recover, Recovered, Run, Status, Undo,
@@ -43,7 +43,7 @@ pub(super) const LOST: &str = select!(
 
 /// See [`runs::Store::recover`](crate::runs::Store::recover). One process uses a database, so
 /// whatever another one left `running` is dead.
-pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recovered, Error> {
+pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recovered> {
     let now = Timestamp::now();
     let left = by.busy.iter().chain(&by.failed);
     let left = left.map(|run| format!("\"{}\"", run.0.simple()));
@@ -115,7 +115,7 @@ pub(super) fn take_over(
     mut slot: Slot,
     (losses, lost_at): (i32, Option<CheckpointId>),
     now: Timestamp,
-) -> Result<ClaimedRun, Error> {
+) -> Result<ClaimedRun> {
     slot.epoch = slots::raise_epoch(db, slot.tree, slot.branch)?;
     log::supersede(db, &slot, run.id)?;
     db.prepare_cached(
@@ -137,7 +137,7 @@ pub(super) fn take_over(
 }
 
 /// Ends a run with an error; its thread goes too when it was made for the run.
-fn end(db: &Connection, run: &Run, slot: &Slot, now: Timestamp) -> Result<(), Error> {
+fn end(db: &Connection, run: &Run, slot: &Slot, now: Timestamp) -> Result<()> {
     let error = Undo::lost().to_json();
     db.prepare_cached(
         "UPDATE branches SET writer_epoch = writer_epoch + 1, outcome = 'error', error = ?3, \
@@ -172,7 +172,7 @@ fn end(db: &Connection, run: &Run, slot: &Slot, now: Timestamp) -> Result<(), Er
 pub(in super::super) fn running(
     db: &Connection,
     worker: WorkerId,
-) -> Result<Vec<(RunId, Option<Value>)>, Error> {
+) -> Result<Vec<(RunId, Option<Value>)>> {
     let mut statement = db.prepare_cached(
         "SELECT run_id FROM runs INDEXED BY one_running_per_branch \
          WHERE status = 'running' AND worker_id = ?1",

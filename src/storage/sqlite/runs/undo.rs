@@ -12,7 +12,7 @@ use super::{
     open_runs::OpenRunRow,
 };
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{BranchId, CheckpointId, TreeId},
     runs::{
         Undo,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// See [`runs::Tx::remove_run`](crate::runs::Tx::remove_run).
-pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<bool, Error> {
+pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<bool> {
     let now = Timestamp::now();
     let found = db
         .prepare_cached(RUN)?
@@ -102,7 +102,7 @@ fn recompute_outcome(
     tree: TreeId,
     branch: BranchId,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<()> {
     db.prepare_cached(
         "UPDATE branches SET error = NULL, updated_at = ?3, outcome = CASE WHEN EXISTS ( \
            SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = ?1 AND w.branch_id = ?2 \
@@ -116,7 +116,7 @@ fn recompute_outcome(
 
 /// Rolls back what a run wrote, after its epoch was raised: its branch goes back to where the run
 /// began, or is deleted if the run opened it.
-pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<(), Error> {
+pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<()> {
     let opened = db
         .prepare_cached(
             "SELECT b.name, s.branch_id, s.name FROM runs r \
@@ -151,12 +151,7 @@ pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Re
 
 /// Deletes the branch that a run opened with what it decided where it began, and makes its source active in its place. Runs that
 /// waited on it wait for the active branch again.
-fn close_branch(
-    db: &Connection,
-    run: &OpenRunRow,
-    source: BranchId,
-    now: Timestamp,
-) -> Result<(), Error> {
+fn close_branch(db: &Connection, run: &OpenRunRow, source: BranchId, now: Timestamp) -> Result<()> {
     let (tree, branch) = (run.tree, run.branch);
     let thread = run.thread;
     db.prepare_cached(
@@ -181,7 +176,7 @@ fn close_branch(
 
 /// Puts a branch back to where a run began, and removes what the run decided there: results of
 /// tasks that had raised an interrupt, and the resume values that it brought.
-fn reset_head(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<(), Error> {
+fn reset_head(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<()> {
     let (tree, branch) = (run.tree, run.branch);
     let base = run.base;
     db.prepare_cached(
@@ -230,11 +225,7 @@ pub(super) const UNPINNED: &str = "WITH RECURSIVE bound (depth) AS ( \
 
 /// Removes the checkpoints from `head` down to where a run began that are on no pin's path, and
 /// the results at the base that name values of theirs: those tasks are to be executed once more.
-fn remove_unpinned(
-    db: &Connection,
-    run: &OpenRunRow,
-    head: Option<CheckpointId>,
-) -> Result<(), Error> {
+fn remove_unpinned(db: &Connection, run: &OpenRunRow, head: Option<CheckpointId>) -> Result<()> {
     let unpinned = delete::ids(
         db,
         UNPINNED,

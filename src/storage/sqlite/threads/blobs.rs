@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use super::super::columns::id;
 use crate::{
-    checkpoint::{Error, frame},
+    checkpoint::{Result, frame},
     id::{BranchId, CheckpointId, TaskId, TreeId},
 };
 
@@ -15,7 +15,7 @@ type Key = (String, String, String);
 
 /// Deletes the blobs of a tree that no remaining checkpoint or task result names, directly or by
 /// a delta.
-pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Error> {
+pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<()> {
     let mut live: HashSet<Key> = HashSet::new();
     let mut checkpoints = db.prepare_cached(
         "SELECT checkpoint_ns, blob_versions FROM checkpoints WHERE tree_id = ?1",
@@ -65,7 +65,7 @@ pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<(), Err
 }
 
 /// The values that results name whose superstep's checkpoint is deleted: it named the same values.
-fn named_by_results(db: &Connection, tree: TreeId) -> Result<Vec<Key>, Error> {
+fn named_by_results(db: &Connection, tree: TreeId) -> Result<Vec<Key>> {
     let mut orphans = db.prepare_cached(
         "SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoint_writes w \
            JOIN checkpoints p ON p.tree_id = ?1 AND p.checkpoint_ns = w.checkpoint_ns \
@@ -95,7 +95,7 @@ pub(in super::super) fn forget_results(
     tree: TreeId,
     branch: BranchId,
     at: CheckpointId,
-) -> Result<(), Error> {
+) -> Result<()> {
     let results: Vec<(TaskId, String, Vec<u8>)> = db
         .prepare_cached(
             "SELECT task_id, type, writes FROM checkpoint_writes WHERE tree_id = ?1 \

@@ -8,7 +8,7 @@ use super::{
     rows::{thread, tree_of},
 };
 use crate::{
-    checkpoint::{Error, frame},
+    checkpoint::{Error, Result, frame},
     id::{ThreadId, TreeId},
     time::Timestamp,
     tree::{Copied, NewCopy},
@@ -19,7 +19,7 @@ pub(in super::super) fn copy_thread(
     db: &Connection,
     from: ThreadId,
     new: &NewCopy,
-) -> Result<Copied, Error> {
+) -> Result<Copied> {
     let Some(tree) = tree_of(db, from)? else {
         return Ok(Copied::Missing);
     };
@@ -65,7 +65,7 @@ pub(in crate::storage::sqlite) const TABLES: &str = "CREATE TEMP TABLE IF NOT EX
 
 /// Collects the root checkpoints that the thread sees, and the branches of them and of the thread;
 /// returns how many checkpoints.
-fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize, Error> {
+fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize> {
     db.execute_batch(TABLES)?;
     for sql in [
         "INSERT INTO temp.copy_seen \
@@ -92,12 +92,7 @@ fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize, Err
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-fn insert_thread(
-    db: &Connection,
-    from: ThreadId,
-    new: &NewCopy,
-    now: Timestamp,
-) -> Result<(), Error> {
+fn insert_thread(db: &Connection, from: ThreadId, new: &NewCopy, now: Timestamp) -> Result<()> {
     let to = TreeId::of_root(new.id);
     db.prepare_cached("INSERT INTO trees (tree_id, owner, created_at) VALUES (?1, ?2, ?3)")?
         .execute(params![to, new.owner, now.0])?;
@@ -185,7 +180,7 @@ const BLOBS: &str = "INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, chann
         AND b.checkpoint_ns = n.ns AND b.channel = n.channel AND b.version = n.version";
 
 /// Collects the values that copied results name.
-fn named_by_results(db: &Connection, tree: TreeId) -> Result<(), Error> {
+fn named_by_results(db: &Connection, tree: TreeId) -> Result<()> {
     let mut results = db.prepare_cached(
         "SELECT checkpoint_ns, type, writes FROM checkpoint_writes WHERE tree_id = ?1 AND idx = 0",
     )?;

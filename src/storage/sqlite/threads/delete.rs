@@ -4,7 +4,7 @@ use rusqlite::{Connection, named_params, params};
 
 use super::{blobs::collect, event_facts, rows::tree_of};
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{CheckpointId, ThreadId, TreeId},
     storage::sqlite::columns,
     time::Timestamp,
@@ -14,7 +14,7 @@ use crate::{
 const TOMBSTONE: i64 = 30 * 24 * 3600 * 1_000_000;
 
 /// See [`tree::Store::delete_thread`](crate::tree::Store::delete_thread).
-pub(in super::super) fn delete_thread(db: &Connection, id: ThreadId) -> Result<bool, Error> {
+pub(in super::super) fn delete_thread(db: &Connection, id: ThreadId) -> Result<bool> {
     match tree_of(db, id)? {
         Some(tree) => thread(db, tree, id, true).map(|()| true),
         None => Ok(false),
@@ -28,7 +28,7 @@ pub(in super::super) fn thread(
     tree: TreeId,
     thread: ThreadId,
     trace: bool,
-) -> Result<(), Error> {
+) -> Result<()> {
     let has_relatives = db
         .prepare_cached(
             "SELECT 1 FROM threads WHERE tree_id = ?1 AND thread_id <> ?2 \
@@ -44,7 +44,7 @@ pub(in super::super) fn thread(
 }
 
 /// Deletes the tree of a living thread; returns the threads that were not deleted before.
-pub(in super::super) fn delete_tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>, Error> {
+pub(in super::super) fn delete_tree(db: &Connection, of: ThreadId) -> Result<Vec<ThreadId>> {
     match tree_of(db, of)? {
         Some(tree) => all(db, tree),
         None => Ok(Vec::new()),
@@ -52,7 +52,7 @@ pub(in super::super) fn delete_tree(db: &Connection, of: ThreadId) -> Result<Vec
 }
 
 /// Deletes a tree; returns the threads that were not deleted before.
-pub(in super::super) fn all(db: &Connection, tree: TreeId) -> Result<Vec<ThreadId>, Error> {
+pub(in super::super) fn all(db: &Connection, tree: TreeId) -> Result<Vec<ThreadId>> {
     let living = db
         .prepare_cached(
             "SELECT thread_id FROM threads WHERE tree_id = ?1 AND deleted_at IS NULL \
@@ -65,7 +65,7 @@ pub(in super::super) fn all(db: &Connection, tree: TreeId) -> Result<Vec<ThreadI
 }
 
 /// Deletes events. False when there are none, and so nothing to write.
-fn open_purge(db: &Connection, tree: TreeId) -> Result<bool, Error> {
+fn open_purge(db: &Connection, tree: TreeId) -> Result<bool> {
     let has_events = db
         .prepare_cached("SELECT 1 FROM events WHERE tree_id = ?1")?
         .exists([tree])?;
@@ -76,7 +76,7 @@ fn open_purge(db: &Connection, tree: TreeId) -> Result<bool, Error> {
     Ok(has_events)
 }
 
-fn close_purge(db: &Connection, open: bool) -> Result<(), Error> {
+fn close_purge(db: &Connection, open: bool) -> Result<()> {
     if open {
         db.prepare_cached("UPDATE purge_switch SET open = 0")?
             .execute([])?;
@@ -86,7 +86,7 @@ fn close_purge(db: &Connection, open: bool) -> Result<(), Error> {
 
 /// Deletes what is derived from one thread of a tree, or from all of them, while their rows are
 /// there.
-fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Result<(), Error> {
+fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Result<()> {
     for sql in [
         "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads \
          WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2))",
@@ -101,7 +101,7 @@ fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Re
     Ok(())
 }
 
-fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<(), Error> {
+fn whole_tree(db: &Connection, tree: TreeId, trace: bool) -> Result<()> {
     let has_events = open_purge(db, tree)?;
     forget_derived(db, tree, None)?;
     for sql in [
@@ -170,7 +170,7 @@ const UNREACHABLE: &str = "WITH RECURSIVE keep (checkpoint_id, parent_checkpoint
 
 /// The thread becomes a tombstone while others need its rows; what they inherit is exactly the
 /// path of their fork base.
-fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Error> {
+fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<()> {
     forget_derived(db, tree, Some(thread))?;
     for sql in DELETE_OWN_ROWS {
         db.prepare_cached(sql)?.execute(params![tree, thread])?;
@@ -218,7 +218,7 @@ const FORGET: &str = "DELETE FROM threads WHERE thread_id IN ( \
          WHERE c.tree_id = t.tree_id AND c.thread_id = t.thread_id) LIMIT 100)";
 
 /// Removes tombstones that are old and that nothing refers to.
-fn forget(db: &Connection, now: Timestamp) -> Result<(), Error> {
+fn forget(db: &Connection, now: Timestamp) -> Result<()> {
     db.prepare_cached(FORGET)?.execute([now.0 - TOMBSTONE])?;
     Ok(())
 }
@@ -227,7 +227,7 @@ pub(in super::super) fn ids(
     db: &Connection,
     sql: &'static str,
     params: &[(&str, &dyn rusqlite::ToSql)],
-) -> Result<Vec<CheckpointId>, Error> {
+) -> Result<Vec<CheckpointId>> {
     columns::all(db, sql, params, |row| columns::id(row, 0))
 }
 
@@ -260,7 +260,7 @@ pub(in super::super) fn remove(
     tree: TreeId,
     unreachable: &[CheckpointId],
     messages: bool,
-) -> Result<(), Error> {
+) -> Result<()> {
     for checkpoint in unreachable {
         for sql in REMOVE {
             db.prepare_cached(sql)?.execute(params![tree, checkpoint])?;

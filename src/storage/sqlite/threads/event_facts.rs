@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::columns::{id, id_if, map_text};
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{CheckpointId, ThreadId, TreeId},
     tree::event::{self, codes::event_code},
     value::{Map, Value},
@@ -20,7 +20,7 @@ pub(in super::super) fn store(
     tree: TreeId,
     checkpoints: &[CheckpointId],
     messages: bool,
-) -> Result<(), Error> {
+) -> Result<()> {
     if checkpoints.is_empty() {
         return Ok(());
     }
@@ -75,11 +75,7 @@ const POINT: &str = "SELECT parent_checkpoint_id, source, step FROM checkpoints 
     WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2";
 
 /// Of `CheckpointCreated`: the checkpoint before, and what its run or edit added.
-fn of_checkpoint(
-    db: &Connection,
-    tree: TreeId,
-    checkpoint: CheckpointId,
-) -> Result<Option<Map>, Error> {
+fn of_checkpoint(db: &Connection, tree: TreeId, checkpoint: CheckpointId) -> Result<Option<Map>> {
     let added: Vec<(Arc<str>, Option<Arc<str>>)> = db
         .prepare_cached(ADDED)?
         .query_map(params![tree, checkpoint], |row| {
@@ -118,7 +114,7 @@ fn of_response(
     tree: TreeId,
     checkpoint: CheckpointId,
     message: Option<String>,
-) -> Result<Option<Map>, Error> {
+) -> Result<Option<Map>> {
     let reply_to: Option<Arc<str>> = db
         .prepare_cached(USER_MESSAGE)?
         .query_row(params![tree, checkpoint, message], |row| row.get(0))

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{ThreadId, TreeId},
     storage::sqlite::columns::{id, parsed},
     time::Timestamp,
@@ -39,7 +39,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<(Expiry, bool)> {
 }
 
 /// See [`tree::Store::expiry`](crate::tree::Store::expiry).
-pub(in super::super) fn expiry(db: &Connection, thread: ThreadId) -> Result<Option<Expiry>, Error> {
+pub(in super::super) fn expiry(db: &Connection, thread: ThreadId) -> Result<Option<Expiry>> {
     let found = db
         .prepare_cached(EXPIRY)?
         .query_row([thread], read)
@@ -51,7 +51,7 @@ pub(in super::super) fn expiry(db: &Connection, thread: ThreadId) -> Result<Opti
 pub(in super::super) fn take_expired(
     db: &Connection,
     limit: usize,
-) -> Result<Vec<(TreeId, ThreadId)>, Error> {
+) -> Result<Vec<(TreeId, ThreadId)>> {
     let now = Timestamp::now().0;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let found: Vec<(TreeId, ThreadId)> = db
@@ -66,7 +66,7 @@ pub(in super::super) fn take_expired(
 }
 
 /// See [`tree::Tx::set_ttl`](crate::tree::Tx::set_ttl).
-pub(in super::super) fn set_ttl(db: &Connection, thread: ThreadId, ttl: Ttl) -> Result<(), Error> {
+pub(in super::super) fn set_ttl(db: &Connection, thread: ThreadId, ttl: Ttl) -> Result<()> {
     let at = Timestamp::now().0 + ttl.micros();
     let strategy = ttl.strategy.as_str();
     db.prepare_cached(SET)?
@@ -79,7 +79,7 @@ pub(in super::super) fn expired(
     db: &Connection,
     _tree: TreeId,
     thread: ThreadId,
-) -> Result<Option<TtlStrategy>, Error> {
+) -> Result<Option<TtlStrategy>> {
     let found = db
         .prepare_cached(EXPIRY)?
         .query_row([thread], read)

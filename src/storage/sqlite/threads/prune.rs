@@ -10,16 +10,13 @@ use super::{
     rows::tree_of,
 };
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{CheckpointId, ThreadId, TreeId},
     tree::prune::{PruneCandidate, SubgraphState, plan},
 };
 
 /// See [`tree::Store::prune_thread`](crate::tree::Store::prune_thread).
-pub(in super::super) fn prune_thread(
-    db: &Connection,
-    thread: ThreadId,
-) -> Result<Option<usize>, Error> {
+pub(in super::super) fn prune_thread(db: &Connection, thread: ThreadId) -> Result<Option<usize>> {
     match tree_of(db, thread)? {
         Some(tree) => within(db, tree, thread).map(Some),
         None => Ok(None),
@@ -27,11 +24,7 @@ pub(in super::super) fn prune_thread(
 }
 
 /// Prunes a thread of a tree.
-pub(in super::super) fn within(
-    db: &Connection,
-    tree: TreeId,
-    thread: ThreadId,
-) -> Result<usize, Error> {
+pub(in super::super) fn within(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize> {
     let plan = plan(&rows(db, tree, thread)?, &inner(db, tree, thread)?);
     let moved = plan.reparented.iter().map(|(child, _)| child);
     let changing: Vec<_> = plan.removed.iter().chain(moved).copied().collect();
@@ -79,7 +72,7 @@ pub(super) const ROWS: &str = "WITH kept (id) AS ( \
       FROM checkpoints INDEXED BY checkpoints_thread \
      WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''";
 
-fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<PruneCandidate>, Error> {
+fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<PruneCandidate>> {
     let rows = db
         .prepare_cached(ROWS)?
         .query_map(params![tree, thread], |row| {
@@ -100,7 +93,7 @@ pub(super) const INNER: &str = "SELECT DISTINCT root_checkpoint_id, checkpoint_n
     WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns <> '' \
       AND root_checkpoint_id IS NOT NULL AND instr(checkpoint_ns, ':') = 0";
 
-fn inner(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<SubgraphState>, Error> {
+fn inner(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<SubgraphState>> {
     let rows = db
         .prepare_cached(INNER)?
         .query_map(params![tree, thread], |row| {

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{ThreadId, TreeId},
     storage::sqlite::columns::{id, id_if, json_if, json_map, parsed},
     time::Timestamp,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The tree of a living thread.
-pub(super) fn tree_of(db: &Connection, thread: ThreadId) -> Result<Option<TreeId>, Error> {
+pub(super) fn tree_of(db: &Connection, thread: ThreadId) -> Result<Option<TreeId>> {
     Ok(db
         .prepare_cached("SELECT tree_id FROM threads WHERE thread_id = ?1 AND deleted_at IS NULL")?
         .query_row([thread], |row| id(row, 0))
@@ -29,7 +29,7 @@ pub(super) const THREAD: &str = "SELECT t.thread_id, t.tree_id, t.metadata, t.co
     WHERE t.thread_id = ?1 AND t.deleted_at IS NULL";
 
 /// A living thread.
-pub(in super::super) fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>, Error> {
+pub(in super::super) fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>> {
     Ok(db
         .prepare_cached(THREAD)?
         .query_row([thread], read_thread)

@@ -1,5 +1,6 @@
 //! Searching and counting the threads that are not deleted.
 
+use const_format::formatcp;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
@@ -8,7 +9,7 @@ use super::{
     rows::read_thread,
 };
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::ThreadId,
     tree::{
         Thread,
@@ -20,42 +21,33 @@ use crate::{
 /// The columns of [`read_thread`] and those that follow: the key of a page.
 macro_rules! columns {
     ($at:literal) => {
-        concat!(
+        formatcp!(
             "t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \
              b.updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, \
              b.outcome, b.error, \
              EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
                AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running') \
-               AND coalesce(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy, ",
-            $at,
-            " AS at, t.thread_id AS id "
+               AND coalesce(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy, \
+             {at} AS at, t.thread_id AS id",
+            at = $at
         )
     };
 }
 
-macro_rules! branch {
-    () => {
-        "CROSS JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id "
-    };
-}
+const BRANCH: &str =
+    "CROSS JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id";
 
 /// Threads with a run that is executed: the times of their branches move on while their own stay.
-macro_rules! active {
-    () => {
-        "WITH act AS MATERIALIZED ( \
+const ACTIVE: &str = "act AS MATERIALIZED ( \
            SELECT DISTINCT t.thread_id, t.tree_id, max(t.updated_at, b.updated_at) AS at \
              FROM runs r INDEXED BY one_running_per_branch \
              CROSS JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL \
              CROSS JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
-            WHERE r.status = 'running') "
-    };
-}
+            WHERE r.status = 'running')";
 
 /// What SQL decides: `?2` is a status and `?3` says which of a family of forks. Its newest is the
 /// first one by the index of the tree, or one that has a running run.
-macro_rules! passes {
-    () => {
-        "t.deleted_at IS NULL \
+const PASSES: &str = "t.deleted_at IS NULL \
          AND (?2 IS NULL OR CASE WHEN busy THEN 'busy' ELSE b.outcome END = ?2) \
          AND (?3 <> 'roots' OR t.parent_thread_id IS NULL) \
          AND (?3 <> 'latest-fork' OR t.thread_id = (SELECT n.thread_id FROM ( \
@@ -64,124 +56,78 @@ macro_rules! passes {
              ORDER BY o.updated_at DESC, o.thread_id DESC LIMIT 1) \
            UNION ALL \
            SELECT a.thread_id, a.at FROM act a WHERE a.tree_id = t.tree_id) n \
-           ORDER BY n.at DESC, n.thread_id DESC LIMIT 1)) "
-    };
-}
+           ORDER BY n.at DESC, n.thread_id DESC LIMIT 1))";
 
-macro_rules! may_see {
-    () => {
-        "(?1 IS NULL OR t.owner = ?1 OR EXISTS (SELECT 1 FROM tree_members m \
-           WHERE m.tree_id = t.tree_id AND m.principal = ?1)) "
+const MAY_SEE: &str = "(?1 IS NULL OR t.owner = ?1 OR EXISTS (SELECT 1 FROM tree_members m \
+           WHERE m.tree_id = t.tree_id AND m.principal = ?1))";
+
+/// Threads that were shared with the principal, in front of others.
+macro_rules! shared {
+    ($behind:literal) => {
+        formatcp!(
+            "SELECT {columns} FROM tree_members m INDEXED BY tree_members_principal \
+               CROSS JOIN threads t INDEXED BY threads_tree ON t.tree_id = m.tree_id {BRANCH} \
+              WHERE m.principal = ?1 AND t.owner <> ?1 \
+                AND (t.updated_at, t.thread_id) {behind} (?4, ?5) \
+                AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND {PASSES} UNION ALL",
+            columns = columns!("t.updated_at"),
+            behind = $behind
+        )
     };
 }
 
 /// By the last change, in the order of an index, behind `(?4, ?5)`.
 macro_rules! recent {
-    ($index:literal, $own:literal, $behind:literal, $order:literal) => {
-        concat!(
-            active!(),
-            "SELECT ",
-            columns!("t.updated_at"),
-            "FROM threads t INDEXED BY ",
-            $index,
-            " ",
-            branch!(),
-            "WHERE ",
-            $own,
-            "(t.updated_at, t.thread_id) ",
-            $behind,
-            " (?4, ?5) \
-               AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND ",
-            passes!(),
-            "UNION ALL \
-             SELECT ",
-            columns!("a.at"),
-            "FROM act a CROSS JOIN threads t ON t.thread_id = a.thread_id ",
-            branch!(),
-            "WHERE (a.at, a.thread_id) ",
-            $behind,
-            " (?4, ?5) AND ",
-            may_see!(),
-            "AND ",
-            passes!(),
-            "ORDER BY at ",
-            $order,
-            ", id ",
-            $order
-        )
-    };
-    ($index:literal, $own:literal, $behind:literal, $order:literal, shared) => {
-        concat!(
-            active!(),
-            "SELECT ",
-            columns!("t.updated_at"),
-            "FROM threads t INDEXED BY ",
-            $index,
-            " ",
-            branch!(),
-            "WHERE ",
-            $own,
-            "(t.updated_at, t.thread_id) ",
-            $behind,
-            " (?4, ?5) \
-               AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND ",
-            passes!(),
-            "UNION ALL \
-             SELECT ",
-            columns!("t.updated_at"),
-            "FROM tree_members m INDEXED BY tree_members_principal \
-               CROSS JOIN threads t INDEXED BY threads_tree ON t.tree_id = m.tree_id ",
-            branch!(),
-            "WHERE m.principal = ?1 AND t.owner <> ?1 AND (t.updated_at, t.thread_id) ",
-            $behind,
-            " (?4, ?5) \
-               AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND ",
-            passes!(),
-            "UNION ALL \
-             SELECT ",
-            columns!("a.at"),
-            "FROM act a CROSS JOIN threads t ON t.thread_id = a.thread_id ",
-            branch!(),
-            "WHERE (a.at, a.thread_id) ",
-            $behind,
-            " (?4, ?5) AND ",
-            may_see!(),
-            "AND ",
-            passes!(),
-            "ORDER BY at ",
-            $order,
-            ", id ",
-            $order
+    ($index:literal, $own:literal, $shared:expr, $behind:literal, $order:literal) => {
+        formatcp!(
+            "WITH {ACTIVE} \
+             SELECT {columns} FROM threads t INDEXED BY {index} {BRANCH} \
+              WHERE {own} (t.updated_at, t.thread_id) {behind} (?4, ?5) \
+                AND t.thread_id NOT IN (SELECT a.thread_id FROM act a) AND {PASSES} UNION ALL \
+             {shared} \
+             SELECT {active} FROM act a CROSS JOIN threads t ON t.thread_id = a.thread_id {BRANCH} \
+              WHERE (a.at, a.thread_id) {behind} (?4, ?5) AND {MAY_SEE} AND {PASSES} \
+             ORDER BY at {order}, id {order}",
+            columns = columns!("t.updated_at"),
+            index = $index,
+            own = $own,
+            behind = $behind,
+            shared = $shared,
+            active = columns!("a.at"),
+            order = $order
         )
     };
 }
 
 pub(super) const RECENT: [&str; 4] = [
-    recent!("threads_recent", "", ">", "ASC"),
-    recent!("threads_recent", "", "<", "DESC"),
-    recent!("threads_of_owner", "t.owner = ?1 AND ", ">", "ASC", shared),
-    recent!("threads_of_owner", "t.owner = ?1 AND ", "<", "DESC", shared),
+    recent!("threads_recent", "", "", ">", "ASC"),
+    recent!("threads_recent", "", "", "<", "DESC"),
+    recent!(
+        "threads_of_owner",
+        "t.owner = ?1 AND",
+        shared!(">"),
+        ">",
+        "ASC"
+    ),
+    recent!(
+        "threads_of_owner",
+        "t.owner = ?1 AND",
+        shared!("<"),
+        "<",
+        "DESC"
+    ),
 ];
 
 /// By what never changes, in the order of an index, behind `?4` and `?5`.
 macro_rules! in_order {
     ($from:literal, $behind:literal, $by:literal) => {
-        concat!(
-            active!(),
-            "SELECT ",
-            columns!("t.created_at"),
-            "FROM ",
-            $from,
-            " ",
-            branch!(),
-            "WHERE ",
-            $behind,
-            " AND ",
-            may_see!(),
-            "AND ",
-            passes!(),
-            "ORDER BY ",
-            $by
+        formatcp!(
+            "WITH {ACTIVE} SELECT {columns} FROM {from} {BRANCH} \
+              WHERE {behind} AND {MAY_SEE} AND {PASSES} ORDER BY {by}",
+            columns = columns!("t.created_at"),
+            from = $from,
+            behind = $behind,
+            by = $by
         )
     };
 }
@@ -213,55 +159,34 @@ pub(super) const BY_ID: [&str; 2] = [
 
 /// In any order: all are read. `?4` is the order, and `?5` the ids, if only those are wanted.
 macro_rules! sorted {
-    ($source:literal, $order:literal) => {
-        concat!(
-            active!(),
-            "SELECT ",
-            columns!("max(t.updated_at, b.updated_at)"),
-            "FROM ",
-            $source,
-            " ",
-            branch!(),
-            "WHERE ?5 IS NOT 0 AND ",
-            may_see!(),
-            "AND ",
-            passes!(),
-            "ORDER BY CASE ?4 WHEN 'thread_id' THEN t.thread_id \
-               WHEN 'status' THEN CASE WHEN busy THEN 'busy' ELSE b.outcome END \
-               WHEN 'created_at' THEN t.created_at WHEN 'updated_at' THEN at \
-               ELSE b.updated_at END ",
-            $order,
-            ", t.thread_id ",
-            $order
+    ($source:expr, $order:literal) => {
+        formatcp!(
+            "WITH {ACTIVE} SELECT {columns} FROM {source} {BRANCH} WHERE ?5 IS NOT 0 \
+             AND {MAY_SEE} AND {PASSES} ORDER BY CASE ?4 WHEN 'thread_id' THEN t.thread_id \
+             WHEN 'status' THEN CASE WHEN busy THEN 'busy' ELSE b.outcome END \
+             WHEN 'created_at' THEN t.created_at WHEN 'updated_at' THEN at \
+             ELSE b.updated_at END {order}, t.thread_id {order}",
+            columns = columns!("max(t.updated_at, b.updated_at)"),
+            source = $source,
+            order = $order
         )
     };
 }
 
+/// Threads of the principal, and those that were shared with it.
+const OF_PRINCIPAL: &str = "(SELECT o.thread_id AS of FROM threads o INDEXED BY threads_of_owner \
+       WHERE o.owner = ?1 AND o.deleted_at IS NULL \
+      UNION SELECT o.thread_id FROM tree_members m \
+       CROSS JOIN threads o INDEXED BY threads_tree ON o.tree_id = m.tree_id \
+       WHERE m.principal = ?1) x CROSS JOIN threads t ON t.thread_id = x.of";
+
+const OF_IDS: &str = "(SELECT DISTINCT unhex(j.value) AS id FROM json_each(?5) j) x \
+     CROSS JOIN threads t ON t.thread_id = x.id";
+
 pub(super) const SORTED: [&str; 2] = [sorted!("threads t", "ASC"), sorted!("threads t", "DESC")];
-pub(super) const SORTED_OF: [&str; 2] = [
-    sorted!(
-        "(SELECT o.thread_id AS of FROM threads o INDEXED BY threads_of_owner WHERE o.owner = ?1 AND o.deleted_at IS NULL \
-       UNION SELECT o.thread_id FROM tree_members m CROSS JOIN threads o INDEXED BY threads_tree ON o.tree_id = m.tree_id \
-       WHERE m.principal = ?1) x CROSS JOIN threads t ON t.thread_id = x.of",
-        "ASC"
-    ),
-    sorted!(
-        "(SELECT o.thread_id AS of FROM threads o INDEXED BY threads_of_owner WHERE o.owner = ?1 AND o.deleted_at IS NULL \
-       UNION SELECT o.thread_id FROM tree_members m CROSS JOIN threads o INDEXED BY threads_tree ON o.tree_id = m.tree_id \
-       WHERE m.principal = ?1) x CROSS JOIN threads t ON t.thread_id = x.of",
-        "DESC"
-    ),
-];
-pub(super) const SORTED_IDS: [&str; 2] = [
-    sorted!(
-        "(SELECT DISTINCT unhex(j.value) AS id FROM json_each(?5) j) x CROSS JOIN threads t ON t.thread_id = x.id",
-        "ASC"
-    ),
-    sorted!(
-        "(SELECT DISTINCT unhex(j.value) AS id FROM json_each(?5) j) x CROSS JOIN threads t ON t.thread_id = x.id",
-        "DESC"
-    ),
-];
+pub(super) const SORTED_OF: [&str; 2] =
+    [sorted!(OF_PRINCIPAL, "ASC"), sorted!(OF_PRINCIPAL, "DESC")];
+pub(super) const SORTED_IDS: [&str; 2] = [sorted!(OF_IDS, "ASC"), sorted!(OF_IDS, "DESC")];
 
 /// Threads with a branch of a status that few have, or with an open run; the filter decides among them.
 const OF_STATUS: &str = "SELECT * FROM (SELECT r.thread_id FROM runs r INDEXED BY runs_open \
@@ -271,7 +196,7 @@ const OF_STATUS: &str = "SELECT * FROM (SELECT r.thread_id FROM runs r INDEXED B
        WHERE b.outcome <> 'idle' AND b.outcome = ?1 LIMIT ?2)";
 
 /// The filter among the threads of its status, if these are few.
-fn narrowed(db: &Connection, filter: &ThreadFilter) -> Result<Option<ThreadFilter>, Error> {
+fn narrowed(db: &Connection, filter: &ThreadFilter) -> Result<Option<ThreadFilter>> {
     let Some(status) = filter.rare_status() else {
         return Ok(None);
     };
@@ -300,7 +225,7 @@ fn text(page: &ThreadPage) -> &'static str {
 }
 
 /// A page of living threads.
-pub(in super::super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec<Thread>, Error> {
+pub(in super::super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec<Thread>> {
     let mut found = Vec::new();
     let mut skip = page.offset;
     each(db, page, |row| {
@@ -317,7 +242,7 @@ pub(in super::super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec
 }
 
 /// How many living threads there are.
-pub(in super::super) fn count(db: &Connection, filter: &ThreadFilter) -> Result<u64, Error> {
+pub(in super::super) fn count(db: &Connection, filter: &ThreadFilter) -> Result<u64> {
     let page = ThreadPage {
         filter: filter.clone(),
         ..ThreadPage::default()
@@ -335,7 +260,7 @@ fn each(
     db: &Connection,
     page: &ThreadPage,
     mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<bool>,
-) -> Result<(), Error> {
+) -> Result<()> {
     let mut narrow = page.clone();
     if page.after.is_none()
         && let Some(filter) = narrowed(db, &page.filter)?

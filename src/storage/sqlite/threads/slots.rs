@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::{Error, Result, Slot},
     id::{BranchId, ThreadId, TreeId},
     storage::sqlite::columns::{id, id_if},
     time::Timestamp,
@@ -16,7 +16,7 @@ pub(in super::super) fn slot(
     db: &Connection,
     thread: ThreadId,
     branch: Option<BranchId>,
-) -> Result<Option<Slot>, Error> {
+) -> Result<Option<Slot>> {
     Ok(db
         .prepare_cached(
             "SELECT t.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth \
@@ -43,7 +43,7 @@ pub(in super::super) fn raise_epoch(
     db: &Connection,
     tree: TreeId,
     branch: BranchId,
-) -> Result<i64, Error> {
+) -> Result<i64> {
     Ok(db
         .prepare_cached(
             "UPDATE branches SET writer_epoch = writer_epoch + 1 \
@@ -53,7 +53,7 @@ pub(in super::super) fn raise_epoch(
 }
 
 /// Whether a slot still has its branch's head.
-pub(super) fn is_head(db: &Connection, slot: &Slot) -> Result<bool, Error> {
+pub(super) fn is_head(db: &Connection, slot: &Slot) -> Result<bool> {
     Ok(db
         .prepare_cached(
             "SELECT head_checkpoint_id IS ?3 FROM branches WHERE tree_id = ?1 AND branch_id = ?2",
@@ -70,7 +70,7 @@ pub(in super::super) fn record_outcome(
     outcome: Outcome,
     error: Option<&Value>,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<()> {
     let changed = db
         .prepare_cached(
             "UPDATE branches SET outcome = ?1, error = ?2, updated_at = ?3 \

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use crate::{
-    checkpoint::{Commit, Error},
+    checkpoint::{Commit, Result},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     runs::{Created, NewRun, request::codec as request_codec},
     storage::sqlite::{branches, checkpoints::commit, columns::map_text, events, runs},
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-pub(super) fn insert_branch(db: &Connection, new: &InsertBranch) -> Result<(), Error> {
+pub(super) fn insert_branch(db: &Connection, new: &InsertBranch) -> Result<()> {
     db.prepare_cached(
         "INSERT INTO branches (tree_id, branch_id, thread_id, name, head_checkpoint_id, \
          head_depth, outcome, origin, source_branch_id, created_at, updated_at) \
@@ -45,7 +45,7 @@ pub(super) fn copy_writes(
     base: CheckpointId,
     from: BranchId,
     to: BranchId,
-) -> Result<(), Error> {
+) -> Result<()> {
     let creation = branches::creation_id(db, tree, base, from)?;
     branches::copy_writes(db, tree, base, from, to)?;
     db.prepare_cached(SET_CREATION)?
@@ -61,7 +61,7 @@ pub(super) fn rename_branch(
     tree: TreeId,
     branch: BranchId,
     name: &str,
-) -> Result<(), Error> {
+) -> Result<()> {
     db.prepare_cached(RENAME)?
         .execute(params![tree, branch, name, Timestamp::now().0])?;
     Ok(())
@@ -69,7 +69,7 @@ pub(super) fn rename_branch(
 
 pub(super) const DELETE: &str = "DELETE FROM branches WHERE tree_id = ?1 AND branch_id = ?2";
 
-pub(super) fn delete_branch(db: &Connection, tree: TreeId, branch: BranchId) -> Result<(), Error> {
+pub(super) fn delete_branch(db: &Connection, tree: TreeId, branch: BranchId) -> Result<()> {
     db.prepare_cached(DELETE)?.execute(params![tree, branch])?;
     Ok(())
 }
@@ -77,7 +77,7 @@ pub(super) fn delete_branch(db: &Connection, tree: TreeId, branch: BranchId) -> 
 pub(super) const ACTIVATE: &str =
     "UPDATE threads SET active_branch_id = ?2, updated_at = ?3 WHERE thread_id = ?1";
 
-pub(super) fn activate(db: &Connection, thread: ThreadId, branch: BranchId) -> Result<(), Error> {
+pub(super) fn activate(db: &Connection, thread: ThreadId, branch: BranchId) -> Result<()> {
     db.prepare_cached(ACTIVATE)?
         .execute(params![thread, branch, Timestamp::now().0])?;
     Ok(())
@@ -86,12 +86,7 @@ pub(super) fn activate(db: &Connection, thread: ThreadId, branch: BranchId) -> R
 pub(super) const MOVE_TAG: &str = "UPDATE tags SET checkpoint_id = ?4, depth = ?5, message_id = ?6, updated_at = ?7 \
     WHERE tree_id = ?1 AND thread_id = ?2 AND name = ?3";
 
-pub(super) fn put_tag(
-    db: &Connection,
-    tree: TreeId,
-    thread: ThreadId,
-    tag: &Tag,
-) -> Result<bool, Error> {
+pub(super) fn put_tag(db: &Connection, tree: TreeId, thread: ThreadId, tag: &Tag) -> Result<bool> {
     let moved = db.prepare_cached(MOVE_TAG)?.execute(params![
         tree,
         thread,
@@ -129,21 +124,21 @@ pub(super) fn delete_tag(
     tree: TreeId,
     thread: ThreadId,
     name: &str,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let deleted = db
         .prepare_cached(DELETE_TAG)?
         .execute(params![tree, thread, name])?;
     Ok(deleted > 0)
 }
 
-pub(super) fn cancel_runs(db: &Connection, thread: ThreadId, runs: &[RunId]) -> Result<(), Error> {
+pub(super) fn cancel_runs(db: &Connection, thread: ThreadId, runs: &[RunId]) -> Result<()> {
     runs::cancel(db, thread, |open| runs.contains(&open), None).map(drop)
 }
 
 pub(super) const PIN_RUN: &str = "UPDATE runs SET branch_id = ?2, updated_at = ?3 \
     WHERE run_id = ?1 AND status = 'pending' AND branch_id IS NULL";
 
-pub(super) fn pin_runs(db: &Connection, runs: &[RunId], branch: BranchId) -> Result<(), Error> {
+pub(super) fn pin_runs(db: &Connection, runs: &[RunId], branch: BranchId) -> Result<()> {
     let mut pin = db.prepare_cached(PIN_RUN)?;
     let now = Timestamp::now();
     for run in runs {
@@ -152,7 +147,7 @@ pub(super) fn pin_runs(db: &Connection, runs: &[RunId], branch: BranchId) -> Res
     Ok(())
 }
 
-pub(super) fn insert_fork(db: &Connection, new: &InsertFork) -> Result<(), Error> {
+pub(super) fn insert_fork(db: &Connection, new: &InsertFork) -> Result<()> {
     db.prepare_cached(
         "INSERT INTO threads (thread_id, tree_id, parent_thread_id, fork_checkpoint_id, \
          fork_checkpoint_depth, fork_anchor, fork_position, fork_event_number, fork_level, \
@@ -177,7 +172,7 @@ pub(super) fn insert_fork(db: &Connection, new: &InsertFork) -> Result<(), Error
     Ok(())
 }
 
-pub(super) fn put(db: &Connection, commit: &Commit) -> Result<i32, Error> {
+pub(super) fn put(db: &Connection, commit: &Commit) -> Result<i32> {
     commit::commit(db, commit)
 }
 
@@ -189,7 +184,7 @@ pub(super) fn set_outcome(
     tree: TreeId,
     branch: BranchId,
     outcome: Outcome,
-) -> Result<(), Error> {
+) -> Result<()> {
     let now = Timestamp::now();
     db.prepare_cached(SET_OUTCOME)?
         .execute(params![tree, branch, outcome.as_str(), now.0])?;
@@ -209,7 +204,7 @@ pub(super) fn append(
     tree: TreeId,
     thread: ThreadId,
     new: &[NewEvent],
-) -> Result<i64, Error> {
+) -> Result<i64> {
     let now = Timestamp::now();
     if !new.is_empty() {
         db.prepare_cached(TOUCH)?.execute(params![thread, now.0])?;
@@ -217,7 +212,7 @@ pub(super) fn append(
     events::append(db, tree, thread, new, now)
 }
 
-pub(super) fn create_run(db: &Connection, new: NewRun) -> Result<Created, Error> {
+pub(super) fn create_run(db: &Connection, new: NewRun) -> Result<Created> {
     let kwargs = request_codec::encode(&new.kwargs, new.columns());
     runs::create(db, new, &kwargs, Timestamp::now())
 }

@@ -2,20 +2,19 @@
 
 use std::collections::HashSet;
 
+use const_format::formatcp;
 use rusqlite::{Connection, params};
 
-use super::{index::node, lookup::read_thread, paths::bounded};
+use super::{THREAD_COLUMNS, index::node, lookup::read_thread, paths::bounded};
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{NodeId, ThreadId, TreeId},
     storage::sqlite::columns::{all, id, id_if, one},
     tree::store::rows::{BranchEnd, ForkCursor, MessageNode, PathNode, Relative, ThreadRow},
 };
 
-pub(in super::super) const RELATIVES: &str = concat!(
-    "SELECT ",
-    thread_columns!(),
-    ", NOT EXISTS (SELECT 1 FROM threads p \
+pub(in super::super) const RELATIVES: &str = formatcp!(
+    "SELECT {THREAD_COLUMNS}, NOT EXISTS (SELECT 1 FROM threads p \
         WHERE p.thread_id = t.parent_thread_id AND p.deleted_at IS NULL) \
      FROM threads t INDEXED BY threads_forks \
      WHERE t.tree_id = ?1 AND t.parent_thread_id IS NOT NULL AND t.deleted_at IS NULL \
@@ -28,7 +27,7 @@ pub(super) fn relatives(
     tree: TreeId,
     after: ForkCursor,
     limit: usize,
-) -> Result<Vec<Relative>, Error> {
+) -> Result<Vec<Relative>> {
     all(
         db,
         RELATIVES,
@@ -42,10 +41,8 @@ pub(super) fn relatives(
     )
 }
 
-pub(in super::super) const FORKS: &str = concat!(
-    "SELECT ",
-    thread_columns!(),
-    "FROM threads t INDEXED BY threads_parent \
+pub(in super::super) const FORKS: &str = formatcp!(
+    "SELECT {THREAD_COLUMNS} FROM threads t INDEXED BY threads_parent \
      WHERE t.tree_id = ?1 AND t.parent_thread_id = ?2 AND t.deleted_at IS NULL \
      ORDER BY t.created_at, t.thread_id LIMIT ?3"
 );
@@ -55,7 +52,7 @@ pub(super) fn forks(
     tree: TreeId,
     thread: ThreadId,
     limit: usize,
-) -> Result<Vec<ThreadRow>, Error> {
+) -> Result<Vec<ThreadRow>> {
     all(
         db,
         FORKS,
@@ -70,11 +67,7 @@ pub(super) const ENDS: &str = "SELECT b.thread_id, b.branch_id, b.name, \
      FROM branches b INDEXED BY sqlite_autoindex_branches_2 \
     WHERE b.tree_id = ?1 AND b.thread_id = ?2";
 
-pub(super) fn ends(
-    db: &Connection,
-    tree: TreeId,
-    threads: &[ThreadId],
-) -> Result<Vec<BranchEnd>, Error> {
+pub(super) fn ends(db: &Connection, tree: TreeId, threads: &[ThreadId]) -> Result<Vec<BranchEnd>> {
     let mut ends: Vec<(i64, BranchEnd)> = vec![];
     for thread in threads {
         let params = params![tree, thread];
@@ -92,11 +85,7 @@ pub(super) fn ends(
     Ok(ends.into_iter().map(|(_, end)| end).collect())
 }
 
-pub(super) fn nodes(
-    db: &Connection,
-    tree: TreeId,
-    ids: &[NodeId],
-) -> Result<Vec<MessageNode>, Error> {
+pub(super) fn nodes(db: &Connection, tree: TreeId, ids: &[NodeId]) -> Result<Vec<MessageNode>> {
     let mut found = Vec::with_capacity(ids.len());
     for one in ids {
         found.extend(node(db, tree, *one)?);
@@ -113,7 +102,7 @@ pub(super) fn paths_to(
     tree: TreeId,
     ends: &[NodeId],
     limit: usize,
-) -> Result<Vec<PathNode>, Error> {
+) -> Result<Vec<PathNode>> {
     let (mut found, mut known) = (vec![], HashSet::new());
     for end in ends {
         let mut next = Some(*end);

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use const_format::formatcp;
 use rusqlite::{Connection, Row, params};
 
-use super::paths::bounded;
+use super::{NODE_COLUMNS, paths::bounded};
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{NodeId, TreeId},
     storage::sqlite::columns::{all, id, id_if, one, parsed},
     time::Timestamp,
@@ -34,24 +35,15 @@ pub(super) fn read_node(row: &Row<'_>) -> rusqlite::Result<MessageNode> {
     })
 }
 
-pub(super) const NODE: &str = concat!(
-    "SELECT ",
-    node_columns!(),
-    "FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2"
-);
+pub(super) const NODE: &str =
+    formatcp!("SELECT {NODE_COLUMNS} FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2");
 
-pub(super) fn node(
-    db: &Connection,
-    tree: TreeId,
-    node: NodeId,
-) -> Result<Option<MessageNode>, Error> {
+pub(super) fn node(db: &Connection, tree: TreeId, node: NodeId) -> Result<Option<MessageNode>> {
     one(db, NODE, params![tree, node], read_node)
 }
 
-pub(super) const OF_MESSAGE: &str = concat!(
-    "SELECT ",
-    node_columns!(),
-    "FROM message_nodes m INDEXED BY message_nodes_message \
+pub(super) const OF_MESSAGE: &str = formatcp!(
+    "SELECT {NODE_COLUMNS} FROM message_nodes m INDEXED BY message_nodes_message \
      WHERE m.tree_id = ?1 AND m.message_id = ?2"
 );
 
@@ -59,7 +51,7 @@ pub(super) fn nodes_of(
     db: &Connection,
     tree: TreeId,
     ids: &[Arc<str>],
-) -> Result<Vec<MessageNode>, Error> {
+) -> Result<Vec<MessageNode>> {
     let mut ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -74,13 +66,10 @@ pub(super) fn nodes_of(
     Ok(nodes)
 }
 
-pub(super) const CHAIN: &str = concat!(
-    "WITH RECURSIVE chain AS (SELECT ",
-    node_columns!(),
-    ", 1 AS n FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2 AND ?3 > 0 \
-     UNION ALL SELECT ",
-    node_columns!(),
-    ", k.n + 1 FROM chain k JOIN message_nodes m ON m.tree_id = ?1 \
+pub(super) const CHAIN: &str = formatcp!(
+    "WITH RECURSIVE chain AS (SELECT {NODE_COLUMNS}, 1 AS n \
+     FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2 AND ?3 > 0 \
+     UNION ALL SELECT {NODE_COLUMNS}, k.n + 1 FROM chain k JOIN message_nodes m ON m.tree_id = ?1 \
        AND m.node_id = k.parent_node_id WHERE k.n < ?3) \
      SELECT * FROM chain ORDER BY n"
 );
@@ -90,14 +79,12 @@ pub(super) fn chain(
     tree: TreeId,
     start: NodeId,
     limit: usize,
-) -> Result<Vec<MessageNode>, Error> {
+) -> Result<Vec<MessageNode>> {
     all(db, CHAIN, params![tree, start, bounded(limit)], read_node)
 }
 
-pub(super) const CHILDREN: &str = concat!(
-    "SELECT ",
-    node_columns!(),
-    "FROM message_nodes m INDEXED BY message_nodes_parent \
+pub(super) const CHILDREN: &str = formatcp!(
+    "SELECT {NODE_COLUMNS} FROM message_nodes m INDEXED BY message_nodes_parent \
      WHERE m.tree_id = ?1 AND m.parent_node_id IS ?2 AND m.kind = 'add' \
      ORDER BY m.checkpoint_id, m.seq"
 );
@@ -106,21 +93,19 @@ pub(super) fn children(
     db: &Connection,
     tree: TreeId,
     parent: Option<NodeId>,
-) -> Result<Vec<MessageNode>, Error> {
+) -> Result<Vec<MessageNode>> {
     all(db, CHILDREN, params![tree, parent], read_node)
 }
 
-pub(super) const SEGMENT: &str = concat!(
+pub(super) const SEGMENT: &str = formatcp!(
     "WITH RECURSIVE up AS (\
-      SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes \
-       WHERE tree_id = ?1 AND node_id = ?2 \
-      UNION ALL \
-      SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1 FROM up u \
-        JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.parent_node_id \
-       WHERE u.ordinal > ?3 + 1 AND u.n < ?5) \
-    SELECT ",
-    node_columns!(),
-    "FROM up u CROSS JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.node_id \
+       SELECT node_id, parent_node_id, ordinal, 1 AS n FROM message_nodes \
+        WHERE tree_id = ?1 AND node_id = ?2 \
+       UNION ALL \
+       SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1 FROM up u \
+         JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.parent_node_id \
+        WHERE u.ordinal > ?3 + 1 AND u.n < ?5) \
+     SELECT {NODE_COLUMNS} FROM up u CROSS JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.node_id \
      WHERE u.ordinal > ?3 AND u.ordinal <= ?4 ORDER BY u.ordinal"
 );
 
@@ -130,7 +115,7 @@ pub(super) fn segment(
     end: NodeId,
     after: i32,
     limit: usize,
-) -> Result<Vec<MessageNode>, Error> {
+) -> Result<Vec<MessageNode>> {
     let upto = after.saturating_add(i32::try_from(limit).unwrap_or(i32::MAX));
     all(
         db,
@@ -144,7 +129,7 @@ pub(super) fn followers(
     db: &Connection,
     tree: TreeId,
     parents: &[NodeId],
-) -> Result<Vec<MessageNode>, Error> {
+) -> Result<Vec<MessageNode>> {
     let mut nodes = vec![];
     for parent in parents {
         nodes.extend(children(db, tree, Some(*parent))?);

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{RunId, ThreadId, TreeId},
     runs::Undo,
     storage::sqlite::{
@@ -20,7 +20,7 @@ pub(super) const METADATA: &str = "SELECT metadata FROM threads WHERE thread_id 
 pub(super) const PATCH: &str =
     "UPDATE threads SET metadata = ?2, updated_at = ?3 WHERE thread_id = ?1";
 
-pub(super) fn patch_thread(db: &Connection, thread: ThreadId, metadata: &Map) -> Result<(), Error> {
+pub(super) fn patch_thread(db: &Connection, thread: ThreadId, metadata: &Map) -> Result<()> {
     let mut merged = db
         .prepare_cached(METADATA)?
         .query_row([thread], |row| json_map(row, 0))?;
@@ -30,7 +30,7 @@ pub(super) fn patch_thread(db: &Connection, thread: ThreadId, metadata: &Map) ->
     Ok(())
 }
 
-pub(super) fn set_ttl(db: &Connection, thread: ThreadId, ttl: Ttl) -> Result<(), Error> {
+pub(super) fn set_ttl(db: &Connection, thread: ThreadId, ttl: Ttl) -> Result<()> {
     expiry::set_ttl(db, thread, ttl)
 }
 
@@ -38,23 +38,19 @@ pub(super) fn expired(
     db: &Connection,
     tree: TreeId,
     thread: ThreadId,
-) -> Result<Option<TtlStrategy>, Error> {
+) -> Result<Option<TtlStrategy>> {
     expiry::expired(db, tree, thread)
 }
 
-pub(super) fn delete_thread(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<(), Error> {
+pub(super) fn delete_thread(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<()> {
     delete::thread(db, tree, thread, true)
 }
 
-pub(super) fn delete_tree(db: &Connection, tree: TreeId) -> Result<Vec<ThreadId>, Error> {
+pub(super) fn delete_tree(db: &Connection, tree: TreeId) -> Result<Vec<ThreadId>> {
     delete::all(db, tree)
 }
 
-pub(super) fn prune_thread(
-    db: &Connection,
-    tree: TreeId,
-    thread: ThreadId,
-) -> Result<usize, Error> {
+pub(super) fn prune_thread(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize> {
     prune::within(db, tree, thread)
 }
 
@@ -63,11 +59,11 @@ pub(super) fn end_run(
     thread: ThreadId,
     run: RunId,
     error: &Value,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let ended = runs::cancel(db, thread, |open| open == run, Some(error))?;
     Ok(!ended.is_empty())
 }
 
-pub(super) fn remove_run(db: &Connection, what: &Undo) -> Result<bool, Error> {
+pub(super) fn remove_run(db: &Connection, what: &Undo) -> Result<bool> {
     runs::remove(db, what)
 }

@@ -1,9 +1,11 @@
 //! Threads, branches, tags, events and open runs.
 
+use const_format::formatcp;
 use rusqlite::{Connection, Row, params};
 
+use super::THREAD_COLUMNS;
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{BranchId, ThreadId, TreeId},
     storage::sqlite::columns::{all, id, id_if, json_if, json_map, one, parsed, parsed_if},
     time::Timestamp,
@@ -31,23 +33,20 @@ pub(super) fn read_thread(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
     })
 }
 
-pub(super) const THREAD: &str = concat!(
-    "SELECT ",
-    thread_columns!(),
-    "FROM threads t WHERE t.thread_id = ?1"
-);
+pub(super) const THREAD: &str =
+    formatcp!("SELECT {THREAD_COLUMNS} FROM threads t WHERE t.thread_id = ?1");
 
-pub(super) fn thread_row(db: &Connection, thread: ThreadId) -> Result<Option<ThreadRow>, Error> {
+pub(super) fn thread_row(db: &Connection, thread: ThreadId) -> Result<Option<ThreadRow>> {
     one(db, THREAD, [thread], read_thread)
 }
 
 macro_rules! branches {
     ($rest:literal) => {
-        concat!(
+        formatcp!(
             "SELECT tree_id, branch_id, thread_id, name, head_checkpoint_id, head_depth, \
              writer_epoch, version, outcome, error, origin, source_branch_id, creation_id, \
-             created_at, updated_at FROM branches ",
-            $rest
+             created_at, updated_at FROM branches {rest}",
+            rest = $rest
         )
     };
 }
@@ -79,39 +78,27 @@ pub(super) const BRANCHES: &str = branches!(
 
 /// By the index of the constraint that names are unique in a thread: the key would walk the
 /// branches of every fork.
-pub(super) fn branches(
-    db: &Connection,
-    tree: TreeId,
-    thread: ThreadId,
-) -> Result<Vec<Branch>, Error> {
+pub(super) fn branches(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Branch>> {
     all(db, BRANCHES, params![tree, thread], read_branch)
 }
 
 pub(super) const BRANCH: &str = branches!("WHERE tree_id = ?1 AND branch_id = ?2");
 
-pub(super) fn branch(
-    db: &Connection,
-    tree: TreeId,
-    branch: BranchId,
-) -> Result<Option<Branch>, Error> {
+pub(super) fn branch(db: &Connection, tree: TreeId, branch: BranchId) -> Result<Option<Branch>> {
     one(db, BRANCH, params![tree, branch], read_branch)
 }
 
 /// A transaction keeps everybody else from writing, so there is nothing to lock.
-pub(super) fn lock_branch(
-    db: &Connection,
-    tree: TreeId,
-    id: BranchId,
-) -> Result<Option<Branch>, Error> {
+pub(super) fn lock_branch(db: &Connection, tree: TreeId, id: BranchId) -> Result<Option<Branch>> {
     branch(db, tree, id)
 }
 
 macro_rules! tags {
     ($rest:literal) => {
-        concat!(
+        formatcp!(
             "SELECT name, checkpoint_id, depth, message_id, created_at, updated_at FROM tags \
-             WHERE tree_id = ?1 AND thread_id = ?2 ",
-            $rest
+             WHERE tree_id = ?1 AND thread_id = ?2 {rest}",
+            rest = $rest
         )
     };
 }
@@ -129,7 +116,7 @@ fn read_tag(row: &Row<'_>) -> rusqlite::Result<Tag> {
 
 pub(super) const TAGS: &str = tags!("ORDER BY name");
 
-pub(super) fn tags(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>, Error> {
+pub(super) fn tags(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<Tag>> {
     all(db, TAGS, params![tree, thread], read_tag)
 }
 
@@ -140,7 +127,7 @@ pub(super) fn tag(
     tree: TreeId,
     thread: ThreadId,
     name: &str,
-) -> Result<Option<Tag>, Error> {
+) -> Result<Option<Tag>> {
     one(db, TAG, params![tree, thread, name], read_tag)
 }
 
@@ -148,11 +135,7 @@ pub(super) const OPEN_RUNS: &str = "SELECT run_id, branch_id, status = 'running'
     WHERE tree_id = ?1 AND thread_id = ?2 AND status IN ('pending', 'running') \
     ORDER BY seq";
 
-pub(super) fn open_runs(
-    db: &Connection,
-    tree: TreeId,
-    thread: ThreadId,
-) -> Result<Vec<OpenRun>, Error> {
+pub(super) fn open_runs(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<OpenRun>> {
     all(db, OPEN_RUNS, params![tree, thread], |row| {
         Ok(OpenRun {
             id: id(row, 0)?,

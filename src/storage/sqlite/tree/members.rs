@@ -6,13 +6,13 @@ use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     id::{RunId, ThreadId, TreeId},
     storage::sqlite::columns::{all, id, parsed, parsed_if},
     tree::members::{Level, Member, Members},
 };
 
-pub(super) fn members(db: &Connection, tree: TreeId) -> Result<Members, Error> {
+pub(super) fn members(db: &Connection, tree: TreeId) -> Result<Members> {
     let owner: Option<String> = db
         .prepare_cached("SELECT owner FROM trees WHERE tree_id = ?1")?
         .query_row([tree], |row| row.get(0))
@@ -37,7 +37,7 @@ pub(super) fn put_member(
     tree: TreeId,
     principal: &str,
     level: Option<Level>,
-) -> Result<(), Error> {
+) -> Result<()> {
     match level {
         Some(level) => db
             .prepare_cached(
@@ -57,7 +57,7 @@ const SET_OWNER: [&str; 2] = [
     "UPDATE threads SET owner = ?2 WHERE tree_id = ?1",
 ];
 
-pub(super) fn set_owner(db: &Connection, tree: TreeId, principal: &str) -> Result<(), Error> {
+pub(super) fn set_owner(db: &Connection, tree: TreeId, principal: &str) -> Result<()> {
     // Lists of threads find them by their owner.
     for sql in SET_OWNER {
         db.prepare_cached(sql)?.execute(params![tree, principal])?;
@@ -69,11 +69,7 @@ pub(super) const LEVEL: &str = "SELECT o.owner = ?2, m.level FROM trees o \
     LEFT JOIN tree_members m ON m.tree_id = o.tree_id AND m.principal = ?2 WHERE o.tree_id = ?1";
 
 /// The level of a principal on a tree.
-pub(crate) fn level(
-    db: &Connection,
-    tree: TreeId,
-    principal: &str,
-) -> Result<Option<Level>, Error> {
+pub(crate) fn level(db: &Connection, tree: TreeId, principal: &str) -> Result<Option<Level>> {
     level_by(db, LEVEL, tree.0, principal)
 }
 
@@ -86,7 +82,7 @@ pub(crate) fn level_on_thread(
     db: &Connection,
     thread: ThreadId,
     principal: &str,
-) -> Result<Option<Level>, Error> {
+) -> Result<Option<Level>> {
     level_by(db, LEVEL_ON_THREAD, thread.0, principal)
 }
 
@@ -95,7 +91,7 @@ fn level_by(
     text: &'static str,
     id: Uuid,
     principal: &str,
-) -> Result<Option<Level>, Error> {
+) -> Result<Option<Level>> {
     let found: Option<(bool, Option<Level>)> = db
         .prepare_cached(text)?
         .query_row(params![id.as_bytes(), principal], |row| {
@@ -117,7 +113,7 @@ pub(super) fn executed_for(
     db: &Connection,
     tree: TreeId,
     principal: &str,
-) -> Result<Vec<(ThreadId, RunId)>, Error> {
+) -> Result<Vec<(ThreadId, RunId)>> {
     let params = params![tree, principal];
     all(db, EXECUTED_FOR, params, |row| {
         Ok((id(row, 0)?, id(row, 1)?))
@@ -133,7 +129,7 @@ pub(crate) fn withdrawn(
     db: &Connection,
     threads: &[ThreadId],
     principals: &[Arc<str>],
-) -> Result<Vec<usize>, Error> {
+) -> Result<Vec<usize>> {
     let mut statement = db.prepare_cached(WITHDRAWN)?;
     let mut found = vec![];
     for (at, (thread, principal)) in threads.iter().zip(principals).enumerate() {

@@ -1,9 +1,11 @@
 //! Root checkpoints and the paths through them.
 
+use const_format::formatcp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::POINT_COLUMNS;
 use crate::{
-    checkpoint::{Error, Source},
+    checkpoint::{Result, Source},
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     storage::sqlite::columns::{all, id, id_if, one, parsed},
     time::Timestamp,
@@ -34,29 +36,20 @@ pub(super) fn read_point(row: &Row<'_>) -> rusqlite::Result<Point> {
     })
 }
 
-pub(super) const POINT: &str = concat!(
-    "SELECT ",
-    point_columns!(),
-    "FROM checkpoints c \
+pub(super) const POINT: &str = formatcp!(
+    "SELECT {POINT_COLUMNS} FROM checkpoints c \
      WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?2"
 );
 
-pub(super) fn point(
-    db: &Connection,
-    tree: TreeId,
-    at: CheckpointId,
-) -> Result<Option<Point>, Error> {
+pub(super) fn point(db: &Connection, tree: TreeId, at: CheckpointId) -> Result<Option<Point>> {
     one(db, POINT, params![tree, at], read_point)
 }
 
-pub(super) const PATH: &str = concat!(
-    "WITH RECURSIVE path AS (SELECT ",
-    point_columns!(),
-    ", 1 AS n FROM checkpoints c \
+pub(super) const PATH: &str = formatcp!(
+    "WITH RECURSIVE path AS (SELECT {POINT_COLUMNS}, 1 AS n FROM checkpoints c \
      WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?2 AND ?3 > 0 \
-     UNION ALL SELECT ",
-    point_columns!(),
-    ", p.n + 1 FROM path p JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+     UNION ALL SELECT {POINT_COLUMNS}, p.n + 1 \
+     FROM path p JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
        AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < ?3) \
      SELECT * FROM path ORDER BY n"
 );
@@ -66,7 +59,7 @@ pub(super) fn path(
     tree: TreeId,
     start: CheckpointId,
     limit: usize,
-) -> Result<Vec<Point>, Error> {
+) -> Result<Vec<Point>> {
     all(db, PATH, params![tree, start, bounded(limit)], read_point)
 }
 
@@ -87,7 +80,7 @@ pub(super) fn on_path(
     tree: TreeId,
     start: CheckpointId,
     ancestor: CheckpointId,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     Ok(db
         .prepare_cached(ON_PATH)?
         .exists(params![tree, start, ancestor])?)
@@ -101,7 +94,7 @@ pub(super) fn visible(
     tree: TreeId,
     thread: ThreadId,
     at: CheckpointId,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let Some(point) = point(db, tree, at)? else {
         return Ok(false);
     };
@@ -130,7 +123,7 @@ pub(super) fn is_interrupted(
     tree: TreeId,
     branch: BranchId,
     at: CheckpointId,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     Ok(db
         .prepare_cached(IS_INTERRUPTED)?
         .exists(params![tree, at, branch])?)

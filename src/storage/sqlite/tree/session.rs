@@ -3,7 +3,7 @@
 
 use super::{super::events, changes, family, index, lifecycle, lookup, members, outline, paths};
 use crate::{
-    checkpoint::Error,
+    checkpoint::Result,
     storage::sqlite::{
         Store,
         connection::{readers, transaction::OpenTransaction},
@@ -21,7 +21,7 @@ impl Store {
 
     /// A transaction, when its turn has come. Nothing else is written until its end, so there is
     /// no row to lock.
-    pub(crate) async fn transaction(&self) -> Result<Session<OpenTransaction>, Error> {
+    pub(crate) async fn transaction(&self) -> Result<Session<OpenTransaction>> {
         Ok(Session(self.writer.transaction().await?))
     }
 }
