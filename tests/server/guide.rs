@@ -147,6 +147,17 @@ fn with_ids(block: &str, client: &Client) -> String {
         .replacen("<an id>", ids[1], 1)
 }
 
+#[test]
+fn programs_of_python_on_the_side_by_side_page_do_what_ours_do() {
+    let Some(python) = test_support::python::python() else {
+        return;
+    };
+    let server = Setup::bundled().env("BACKSTITCH_MEMORY", "true").start();
+    let page = docs().join("from-langgraph.md");
+    let shown = python.run("programs.py", &[page.to_str().unwrap(), server.base_url()]);
+    assert!(shown.contains("rivers"), "{shown}");
+}
+
 /// The programs of the side-by-side page, and the most lines of each.
 const PROGRAMS: [(&str, usize); 5] = [
     ("A post with approval", 20),
