@@ -242,7 +242,8 @@ impl Service {
         let metadata = run_metadata(request, ids, &resolved.metadata, temporary);
         let known = context_properties(&registered.graph);
         let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);
-        let has_room = self.has_room();
+        let principal = request.requester.access.principal();
+        let has_room = self.room_of(principal.map(|name| &**name)) > 0;
         let new = NewRun {
             id: ids.run,
             thread: ids.thread,

@@ -66,8 +66,8 @@ impl Service {
                 let active = service.inner.active.lock();
                 (active.waits_on(thread), active.running.len())
             };
-            // Until this moment there was no room for others.
-            let full = running + 1 >= service.inner.options.slots;
+            // Until this moment there may have been no room for others.
+            let full = running + 1 >= service.most_of_one();
             // Claiming from the queue is a write, so it is done when a run is known to wait;
             // what other processes queued is found by the poll.
             if start != Start::Created || full || waits {

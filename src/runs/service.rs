@@ -1,6 +1,7 @@
 //! The service itself: its settings, its parts, and looking up runs.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -117,6 +118,8 @@ pub(super) struct Inner {
     pub freed: Mutex<Freed>,
     /// More runs waited than there was room for when the queue was read last: new ones join it.
     pub contended: AtomicBool,
+    /// The principals that had all slots one may have when the queue was read last: their new runs join it.
+    pub full: Mutex<HashSet<Arc<str>>>,
     /// What other processes did to runs of this one.
     pub changed_elsewhere: ChangedElsewhere,
     /// Deliveries of webhooks.
@@ -162,6 +165,7 @@ impl Service {
                 waiting: LastRead::default(),
                 freed: Mutex::default(),
                 contended: AtomicBool::new(false),
+                full: Mutex::default(),
                 changed_elsewhere: ChangedElsewhere::default(),
                 #[cfg(feature = "server")]
                 deliveries: Default::default(),

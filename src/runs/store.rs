@@ -226,9 +226,8 @@ pub enum Fired {
     Lost,
     /// It is past, without a run.
     Skipped,
-    /// It is past: the run was created, or not for a reason that the due time does not outlive. A
-    /// cron whose principal may not create it is disabled now, and one whose thread is gone was
-    /// deleted.
+    /// It is past: the run was created, or not for a reason that the due time does not outlive. A cron whose
+    /// principal may not create it is disabled now, and one whose thread is gone was deleted.
     Past(Created),
 }
 
@@ -241,12 +240,13 @@ pub struct QueueClaim {
     pub limit: usize,
     /// How many runs of each principal the process executes: who has fewer comes first.
     pub busy: Vec<(Arc<str>, usize)>,
+    /// The most runs of one principal that the process executes.
+    pub most: usize,
     /// Threads on which runs may have stopped waiting for others since the last claim; `None` for any.
     pub freed: Option<Vec<ThreadId>>,
 }
 
-/// How many processes may die over a run that does not move before it ends with an error. One that hands
-/// its runs over at shutdown has not died.
+/// How many processes may die, and not hand it over, over a run that does not move before it ends with an error.
 pub const DEATHS: i32 = 3;
 
 /// What dead processes have left.

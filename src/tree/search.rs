@@ -105,9 +105,9 @@ pub struct ThreadKey {
     pub id: ThreadId,
 }
 
-/// Most rows by which threads of a status are looked up. Where there are more, a page in the order of an index
-/// comes to its threads soon.
-pub const FEW: usize = 1000;
+/// Most rows by which threads of a status are looked up, which takes a tenth of a second. Where there are more,
+/// a page in the order of an index comes to its threads sooner or later.
+pub const FEW: usize = 10_000;
 
 impl ThreadFilter {
     /// The status by which its threads may be looked up: one that most threads do not have.

@@ -80,7 +80,7 @@ fn field(pid: u32, name: &str) -> u64 {
 }
 
 /// An answer, also when the server has to be asked again because it is busy.
-fn patiently(mut request: impl FnMut() -> Answer) -> Answer {
+pub fn patiently(mut request: impl FnMut() -> Answer) -> Answer {
     loop {
         let answer = request();
         if answer.status != 503 {

@@ -21,6 +21,7 @@ pub mod outbox_sweeps;
 pub mod paths;
 pub mod postgres;
 pub mod queue;
+pub mod queue_rights;
 pub mod refusals;
 pub mod run_events;
 pub mod runs;

@@ -118,8 +118,6 @@ macro_rules! backend {
                 a_run_waits_for_its_time
                 a_cancelled_run_is_fenced_off
                 cancelling_one_run_leaves_the_others
-                the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed
-                the_right_of_a_runs_principal_is_read_when_it_is_taken_over
                 a_run_of_a_dead_process_is_taken_over
                 a_run_that_cannot_be_recovered_leaves_the_others
                 as_many_runs_are_taken_over_as_there_is_room_for
@@ -128,6 +126,11 @@ macro_rules! backend {
                 handing_a_run_over_is_no_death
                 a_run_that_moves_on_between_deaths_is_not_given_up
                 a_stateless_run_that_is_given_up_leaves_no_thread
+            );
+            backend!(@room $open, queue_rights:
+                a_claim_takes_no_more_of_one_principal_than_it_may_have
+                the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed
+                the_right_of_a_runs_principal_is_read_when_it_is_taken_over
             );
             backend!(@room $open, open_runs:
                 open_runs_are_read_in_pages_of_those_that_one_may_write_to

@@ -46,6 +46,21 @@ fn add(place: &Place, server: &Server, count: usize, of: Option<&str>) {
     }
 }
 
+/// Lets so many threads that changed before all others wait.
+fn wait(place: &Place, server: &Server, count: usize) {
+    let sql = format!(
+        "UPDATE branches SET outcome = 'interrupted' WHERE branch_id IN
+           (SELECT active_branch_id FROM threads ORDER BY updated_at LIMIT {count})"
+    );
+    match place.url() {
+        Some(url) => block_on(async { connect(url).await.batch_execute(&sql).await }).unwrap(),
+        None => {
+            let db = rusqlite::Connection::open(file(server)).unwrap();
+            db.execute_batch(&sql).unwrap();
+        }
+    }
+}
+
 fn search(client: &Client, body: &Value) -> Vec<Value> {
     let answer = client.post("/threads/search", body);
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -89,6 +104,26 @@ fn pages_of_many_threads_cost_what_they_return(place: &Place) {
         assert!(count < 50, "{status}: {count} ms");
     }
     assert_eq!(client.end_of(&newest, &run), "success");
+    let oldest = json!({"limit": 1, "sort_by": "state_updated_at", "sort_order": "asc"});
+    let time = shortest(|| assert_eq!(search(&client, &oldest).len(), 1));
+    println!("the oldest state: {time} ms");
+    assert!(time < 100, "{time} ms");
+    // More than a thousand wait, and all of them changed before the others did.
+    wait(place, &server, 1_500);
+    for (by, order) in [("updated_at", "desc"), ("status", "desc")] {
+        let waiting =
+            json!({"limit": 10, "status": "interrupted", "sort_by": by, "sort_order": order});
+        let time = shortest(|| assert_eq!(search(&client, &waiting).len(), 10));
+        println!("of many that wait by {by}: {time} ms");
+        assert!(time < 200, "{by}: {time} ms");
+    }
+    let by_status = json!({"limit": 10, "sort_by": "status", "sort_order": "desc"});
+    let time = shortest(|| {
+        let found = search(&client, &by_status);
+        assert!(found.iter().all(|thread| thread["status"] == "interrupted"));
+    });
+    println!("those that wait before the others: {time} ms");
+    assert!(time < 200, "{time} ms");
     let first = search(
         &client,
         &json!({"limit": 3, "sort_by": "updated_at", "sort_order": "desc"}),

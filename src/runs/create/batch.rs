@@ -1,7 +1,5 @@
 //! Several stateless runs of one request, created in one transaction: all of them or none.
 
-use std::sync::atomic::Ordering;
-
 use super::{PreparedRun, new_thread, refusal};
 use crate::{
     id::{RunId, ThreadId},
@@ -83,8 +81,10 @@ impl Service {
             }
         }
         // Runs beyond the free slots wait, as they would if they came one after the other.
-        let contended = self.inner.contended.load(Ordering::Relaxed);
-        let room = if contended { 0 } else { self.free_slots() };
+        let principal = requests.first();
+        let principal = principal.and_then(|one| one.requester.access.principal());
+        let room = self.room_of(principal.map(|name| &**name));
+        let room = room.min(self.free_slots());
         let (mut prepared, mut bytes) = (Vec::<PreparedRun>::with_capacity(requests.len()), 0);
         for (at, (request, (ids, assistant))) in requests.iter().zip(&resolved).enumerate() {
             let temporary = request.on_completion == OnCompletion::Delete;

@@ -1,14 +1,14 @@
 //! Taking runs from the queue.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
 };
 
 use tokio::time::MissedTickBehavior;
 
 use super::AT_ONCE;
-use crate::runs::{QueueClaim, Service};
+use crate::runs::{ClaimedRun, QueueClaim, Service};
 
 /// Ticks of the poll after which all of the queue is gone through, also when no run waits here.
 const ROUND: u32 = 5;
@@ -40,10 +40,12 @@ impl Service {
                     break;
                 }
                 let limit = free.min(AT_ONCE);
+                let busy = self.busy();
                 let claim = QueueClaim {
                     worker: self.shared.worker,
                     limit,
-                    busy: self.busy(),
+                    busy: busy.clone(),
+                    most: self.most_of_one(),
                     freed: inner.freed.lock().take(),
                 };
                 match self.shared.parts.runs.claim(claim).await {
@@ -51,6 +53,7 @@ impl Service {
                         // Whoever reads less than the limit has read all.
                         let more = claimed.len() >= limit;
                         inner.contended.store(more, Ordering::Relaxed);
+                        *inner.full.lock() = self.full(busy, &claimed);
                         self.execute_claimed(claimed);
                         if !more {
                             break;
@@ -65,6 +68,17 @@ impl Service {
                 }
             }
         }
+    }
+
+    /// The principals that execute as many runs as one may, with those that were claimed.
+    fn full(&self, busy: Vec<(Arc<str>, usize)>, claimed: &[ClaimedRun]) -> HashSet<Arc<str>> {
+        let mut runs: HashMap<Arc<str>, usize> = busy.into_iter().collect();
+        for principal in claimed.iter().filter_map(|one| one.run.principal.clone()) {
+            *runs.entry(principal).or_default() += 1;
+        }
+        let most = self.most_of_one();
+        runs.retain(|_, runs| *runs >= most);
+        runs.into_keys().collect()
     }
 
     /// How many runs of each principal are executed here.

@@ -1,6 +1,6 @@
 //! Pages of threads in orders that no index has, made of pages in orders that one has.
 
-use std::{cmp::Reverse, collections::HashSet};
+use std::collections::HashSet;
 
 use crate::{
     threads::{Result, Service},
@@ -24,8 +24,9 @@ impl Service {
             if page.sort_by == SortBy::Status && page.filter.status.is_none() {
                 return self.by_status(page).await;
             }
+            // Of a principal's threads no index has the order by creation.
             if page.sort_by == SortBy::StateUpdatedAt
-                && !page.ascending
+                && (!page.ascending || page.filter.principal.is_none())
                 && let Some(found) = self.by_time_of_state(&page).await?
             {
                 return Ok(found);
@@ -67,34 +68,51 @@ impl Service {
         Ok(found.into_iter().skip(page.offset).collect())
     }
 
-    /// The threads whose states changed last. No state changed after its thread did, so that the threads that
-    /// changed last come first until none behind them can be newer; `None` where that takes too many.
+    /// The threads whose states changed last, or first. No state changed after its thread did, and none before
+    /// its thread was made: threads are read in that order until none behind them can come before those that were
+    /// found; `None` where that takes too many.
     async fn by_time_of_state(&self, page: &ThreadPage) -> Result<Option<Vec<Thread>>> {
         let wanted = page.limit.saturating_add(page.offset);
         if wanted > ROWS * READS {
             return Ok(None);
         }
-        let mut recent = ThreadPage {
-            sort_by: SortBy::UpdatedAt,
+        let bound = if page.ascending {
+            SortBy::CreatedAt
+        } else {
+            SortBy::UpdatedAt
+        };
+        let mut next = ThreadPage {
+            sort_by: bound,
             limit: wanted.max(ROWS),
             offset: 0,
             ..page.clone()
         };
         let (mut found, mut known): (Vec<Thread>, _) = (vec![], HashSet::new());
         for _ in 0..READS {
-            let mut rows = self.shared.parts.tree.search(recent.clone()).await?;
-            let is_last = rows.len() < recent.limit;
-            let oldest = rows.last().map(|last| last.updated_at);
+            let mut rows = self.shared.parts.tree.search(next.clone()).await?;
+            let is_last = rows.len() < next.limit;
+            let reached = rows.last().map(|last| match bound {
+                SortBy::CreatedAt => last.created_at,
+                _ => last.updated_at,
+            });
             if let Some(last) = rows.last() {
-                recent.advance(last);
+                next.advance(last);
             }
             rows.retain(|thread| known.insert(thread.id));
             found.append(&mut rows);
-            found.sort_by_key(|thread| Reverse((thread.state_updated_at, thread.id)));
+            found.sort_by_key(|thread| (thread.state_updated_at, thread.id));
+            if !page.ascending {
+                found.reverse();
+            }
             found.truncate(wanted);
             let is_full = found.len() == wanted;
             let worst = found.last().map(|last| last.state_updated_at);
-            if is_last || is_full && oldest < worst {
+            let is_past = if page.ascending {
+                reached > worst
+            } else {
+                reached < worst
+            };
+            if is_last || is_full && is_past {
                 return Ok(Some(found.into_iter().skip(page.offset).collect()));
             }
         }

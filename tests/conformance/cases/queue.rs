@@ -6,21 +6,19 @@ use backstitch::{
     checkpoint::Error,
     id::{RunId, ThreadId, WorkerId},
     runs::{Created, NewRun, QueueClaim, Recover, Recovered, Status},
-    tree::{
-        Outcome,
-        members::{Access, Level},
-    },
+    tree::Outcome,
     value,
 };
 
 use super::backend::*;
 
 /// A claim of runs of any thread by a process that executes none.
-fn anything(limit: usize) -> QueueClaim {
+pub(super) fn anything(limit: usize) -> QueueClaim {
     QueueClaim {
         worker: WorkerId::mint(),
         limit,
         busy: vec![],
+        most: usize::MAX,
         freed: None,
     }
 }
@@ -206,14 +204,14 @@ pub async fn cancelling_one_run_leaves_the_others(b: &Backend) {
 }
 
 /// A worker whose lease has lapsed: the last renewal counts.
-async fn dead(b: &Backend) -> WorkerId {
+pub(super) async fn dead(b: &Backend) -> WorkerId {
     let dead = WorkerId::mint();
     b.runs.renew(dead, Duration::from_secs(60)).await.unwrap();
     b.runs.renew(dead, Duration::ZERO).await.unwrap();
     dead
 }
 
-async fn recover(b: &Backend, worker: WorkerId, limit: usize) -> Recovered {
+pub(super) async fn recover(b: &Backend, worker: WorkerId, limit: usize) -> Recovered {
     b.runs.renew(worker, Duration::from_secs(60)).await.unwrap();
     let by = Recover {
         worker,
@@ -417,72 +415,5 @@ pub async fn a_run_that_moves_on_between_deaths_is_not_given_up(b: &Backend) {
         assert_eq!(taken.run.id, lost.id);
         head = b.line(&taken.slot, Some(head), 1).await[0];
         b.runs.renew(worker, Duration::ZERO).await.unwrap();
-    }
-}
-
-/// Sets bob's level on the tree of a thread.
-async fn share(b: &Backend, thread: ThreadId, level: Option<Level>) {
-    let row = b.trees.thread(thread).await.unwrap().unwrap();
-    let mut tx = b.trees.begin(row.tree).await.unwrap();
-    tx.put_member(row.tree, "bob".into(), level).await.unwrap();
-    tx.commit().await.unwrap();
-}
-
-/// A run of bob's.
-fn of_bob(thread: ThreadId, worker: Option<WorkerId>) -> NewRun {
-    NewRun {
-        claim: worker,
-        access: Access::of("bob".into(), "request".into(), Level::Writer),
-        ..new_run(thread)
-    }
-}
-
-pub async fn the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed(b: &Backend) {
-    let thread = b.thread().await;
-    for level in [None, Some(Level::Reader)] {
-        share(b, thread, level).await;
-        let refused = b.runs.create_run(of_bob(thread, None)).await.unwrap();
-        assert!(matches!(refused, Created::Denied(_)), "{refused:?}");
-    }
-    share(b, thread, Some(Level::Writer)).await;
-    let [first, second] = [
-        b.queue(of_bob(thread, None)).await,
-        b.queue(of_bob(thread, None)).await,
-    ];
-    assert_eq!(first.principal.as_deref(), Some("bob"));
-    let claim = async || {
-        let claimed = b.runs.claim(anything(10)).await.unwrap();
-        let [claimed] = claimed.try_into().unwrap();
-        claimed
-    };
-    let claimed = claim().await;
-    assert_eq!((claimed.run.id, claimed.is_permitted), (first.id, true));
-    b.finish(first.id, claimed.slot).await;
-    share(b, thread, Some(Level::Reader)).await;
-    let claimed = claim().await;
-    assert_eq!((claimed.run.id, claimed.is_permitted), (second.id, false));
-    b.finish(second.id, claimed.slot).await;
-    // One of the server itself needs no level.
-    let own = NewRun {
-        claim: None,
-        ..new_run(thread)
-    };
-    let own = b.queue(own).await;
-    let claimed = claim().await;
-    assert_eq!((claimed.run.id, claimed.is_permitted), (own.id, true));
-}
-
-pub async fn the_right_of_a_runs_principal_is_read_when_it_is_taken_over(b: &Backend) {
-    for (level, is_permitted) in [(Some(Level::Owner), true), (None, false)] {
-        let (dead, me) = (dead(b).await, WorkerId::mint());
-        b.runs.renew(me, Duration::from_secs(60)).await.unwrap();
-        let thread = b.thread().await;
-        share(b, thread, Some(Level::Writer)).await;
-        let (run, _) = b.start(of_bob(thread, Some(dead))).await;
-        share(b, thread, level).await;
-        let found = recover(b, me, 10).await;
-        let [taken] = found.taken.try_into().unwrap();
-        assert_eq!((taken.run.id, taken.is_permitted), (run.id, is_permitted));
-        b.finish(run.id, taken.slot).await;
     }
 }

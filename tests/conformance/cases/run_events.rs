@@ -86,6 +86,7 @@ pub async fn runs_log_what_is_decided_for_all_storages(b: &Backend) {
         worker: WorkerId::mint(),
         limit: 1,
         busy: vec![],
+        most: 1,
         freed: None,
     };
     let [claimed] = b.runs.claim(claim).await.unwrap().try_into().unwrap();

@@ -11,6 +11,7 @@ on_both_storages!(
     runs_without_a_thread_are_joined_by_nobody_else,
     an_id_of_somebody_else_is_taken_and_no_more,
     the_number_of_an_event_says_nothing_of_foreign_threads,
+    assistants_and_crons_of_somebody_else_are_on_no_route,
 );
 
 fn ids_of_somebody_else_below_ones_own_thread_name_nothing(place: &Place) {
@@ -194,4 +195,83 @@ fn the_number_of_an_event_says_nothing_of_foreign_threads(place: &Place) {
     assert_eq!(of_none.0, 503, "{}", of_none.1);
     assert_eq!(asked(&hers), of_none);
     assert_eq!(asked(&bob.thread()).0, 200);
+}
+
+fn assistants_and_crons_of_somebody_else_are_on_no_route(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let new = json!({"graph_id": "agent", "name": SECRET, "metadata": {"word": SECRET}});
+    let assistant = ok(ann.post("/assistants", &new), 200);
+    let assistant = assistant["assistant_id"].as_str().unwrap();
+    let run = json!({"assistant_id": assistant, "input": {"messages": [talk::user(SECRET)]}});
+    let cron = talk::with(run.clone(), "schedule", "0 0 1 1 *");
+    let cron = ok(ann.post("/runs/crons", &cron), 200);
+    let cron = cron["cron_id"].as_str().unwrap();
+    let seen = || {
+        [
+            format!("/assistants/{assistant}"),
+            format!("/runs/crons/{cron}"),
+        ]
+        .map(|path| ok(ann.get(&path), 200))
+    };
+    let before = seen();
+    let nothing = uuid::Uuid::now_v7().to_string();
+    let own = bob.thread();
+    let mut named = 0;
+    for route in super::routes::all() {
+        let is_there = ["{assistant_id}", "{cron_id}"]
+            .iter()
+            .any(|part| route.path.contains(part));
+        if !is_there {
+            continue;
+        }
+        named += 1;
+        let names = Names::of(&own);
+        let body = match route.path {
+            "/assistants/{assistant_id}/latest" => json!({"version": 1}),
+            "/runs/crons/{cron_id}" if route.method == "PATCH" => json!({"enabled": false}),
+            _ => route.body(&names),
+        };
+        let [hers, of_none] = [(assistant, cron), (&*nothing, &*nothing)].map(|(one, other)| {
+            let path = route.path.replace("{assistant_id}", one);
+            let path = path.replace("{cron_id}", other).replace("{namespace}", "x");
+            let answer = send(&bob, route.method, &path, &body);
+            (
+                answer.status,
+                answer.text().replace(one, "ID").replace(other, "ID"),
+            )
+        });
+        assert_eq!(hers, of_none, "{route:?}");
+        assert!(!hers.1.contains(SECRET), "{route:?}: {}", hers.1);
+    }
+    assert!(named > 20, "{named}");
+    // In a body an assistant is named by every kind of run.
+    let thread = format!("/threads/{own}/runs");
+    let runs = [
+        "/runs",
+        "/runs/wait",
+        "/runs/stream",
+        "/runs/crons",
+        "/runs/batch",
+    ];
+    let of_thread = ["", "/wait", "/stream", "/crons"].map(|end| format!("{thread}{end}"));
+    for path in runs
+        .iter()
+        .copied()
+        .chain(of_thread.iter().map(|path| &**path))
+    {
+        let mut body = run.clone();
+        if path.ends_with("crons") {
+            body = talk::with(body, "schedule", "0 0 1 1 *");
+        }
+        if path.ends_with("batch") {
+            body = json!([body]);
+        }
+        let answer = bob.post(path, &body);
+        assert_eq!(answer.status, 404, "{path}: {}", answer.text());
+    }
+    for path in ["/assistants/search", "/runs/crons/search"] {
+        assert!(!bob.post(path, &json!({})).text().contains(SECRET));
+    }
+    assert_eq!(seen(), before);
 }

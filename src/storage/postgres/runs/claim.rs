@@ -50,7 +50,7 @@ UPDATE runs r SET behind = false FROM (
 );
 
 /// Runs whose turn may have come: of every principal the oldest ones, and first those of principals
-/// ($1) of which fewer are executed here ($2).
+/// ($1) of which fewer are executed here ($2), of none more than $4 with those.
 const READY: &str = "
 WITH RECURSIVE p AS (
   (SELECT COALESCE(r.principal, '') AS name FROM runs r WHERE r.status = 'pending' AND NOT r.behind ORDER BY COALESCE(r.principal, '') LIMIT 1)
@@ -63,7 +63,7 @@ SELECT x.run_id FROM p CROSS JOIN LATERAL (
          + COALESCE((SELECT s.busy FROM unnest($1::text[], $2::int[]) s(name, busy) WHERE s.name = p.name), 0) AS turn
     FROM runs r WHERE r.status = 'pending' AND NOT r.behind AND COALESCE(r.principal, '') = p.name AND r.run_at <= now()
    ORDER BY r.run_at, r.seq LIMIT $3) x
- WHERE p.name IS NOT NULL ORDER BY x.turn, x.run_at, x.seq LIMIT $3";
+ WHERE p.name IS NOT NULL AND (x.turn <= $4 OR p.name = '') ORDER BY x.turn, x.run_at, x.seq LIMIT $3";
 
 /// Takes runs whose turn has come, in their order, whose slots are free.
 const CLAIM: &str = concat!(
@@ -135,9 +135,12 @@ pub(in super::super) async fn claim(
         .unzip();
     let limit = i64::try_from(claim.limit).unwrap_or(i64::MAX);
     let considered = i64::try_from(claim.limit.saturating_mul(SPARE)).unwrap_or(i64::MAX);
+    let most = i64::try_from(claim.most).unwrap_or(i64::MAX);
     let ready = prepare(db, READY).await?;
     for _ in 0..ROUNDS {
-        let rows = db.query(&ready, &[&names, &busy, &considered]).await?;
+        let rows = db
+            .query(&ready, &[&names, &busy, &considered, &most])
+            .await?;
         let runs = rows.iter().map(|row| column(row, "run_id"));
         let mut runs = runs.collect::<Result<Vec<Uuid>, Error>>()?;
         if runs.is_empty() {

@@ -87,7 +87,7 @@ pub(in super::super) fn claim(db: &Connection, claim: &QueueClaim) -> Result<Vec
     let now = Timestamp::now();
     let mut claimed = vec![];
     loop {
-        let ready = ready(db, claim, claim.limit - claimed.len(), now)?;
+        let ready = ready(db, claim, claim.limit - claimed.len(), &claimed, now)?;
         if ready.is_empty() {
             return Ok(claimed);
         }
@@ -122,9 +122,14 @@ fn advance(db: &Connection, thread: ThreadId) -> Result<()> {
 }
 
 /// At most so many runs whose turn may have come: of every principal the oldest ones, and first those of
-/// principals of which fewer are executed.
-fn ready(db: &Connection, claim: &QueueClaim, limit: usize, now: Timestamp) -> Result<Vec<RunId>> {
-    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+/// principals of which fewer are executed, but of none more than it may have.
+fn ready(
+    db: &Connection,
+    claim: &QueueClaim,
+    limit: usize,
+    taken: &[ClaimedRun],
+    now: Timestamp,
+) -> Result<Vec<RunId>> {
     let mut found: Vec<(usize, i64, i64, RunId)> = vec![];
     let mut last: Option<String> = None;
     while let Some(principal) = db
@@ -134,7 +139,16 @@ fn ready(db: &Connection, claim: &QueueClaim, limit: usize, now: Timestamp) -> R
     {
         let mut busy = claim.busy.iter();
         let busy = busy.find(|(name, _)| **name == *principal);
-        let mut turn = busy.map_or(0, |(_, runs)| *runs);
+        let taken = taken
+            .iter()
+            .filter(|one| one.run.principal.as_deref().unwrap_or_default() == principal);
+        let mut turn = busy.map_or(0, |(_, runs)| *runs) + taken.count();
+        let most = if principal.is_empty() {
+            limit
+        } else {
+            limit.min(claim.most.saturating_sub(turn))
+        };
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut statement = db.prepare_cached(READY)?;
         let mut rows = statement.query(params![principal, now.0, most])?;
         while let Some(row) = rows.next()? {

@@ -1,0 +1,110 @@
+//! Runs of principals in the queue: how many are claimed of one, and what each may do by then.
+
+use std::time::Duration;
+
+use backstitch::{
+    id::{ThreadId, WorkerId},
+    runs::{Created, NewRun, QueueClaim},
+    tree::members::{Access, Level},
+};
+
+use super::backend::*;
+use super::queue::{anything, dead, recover};
+
+/// Sets bob's level on the tree of a thread.
+async fn share(b: &Backend, thread: ThreadId, level: Option<Level>) {
+    let row = b.trees.thread(thread).await.unwrap().unwrap();
+    let mut tx = b.trees.begin(row.tree).await.unwrap();
+    tx.put_member(row.tree, "bob".into(), level).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// A run of bob's.
+fn of_bob(thread: ThreadId, worker: Option<WorkerId>) -> NewRun {
+    NewRun {
+        claim: worker,
+        access: Access::of("bob".into(), "request".into(), Level::Writer),
+        ..new_run(thread)
+    }
+}
+
+pub async fn a_claim_takes_no_more_of_one_principal_than_it_may_have(b: &Backend) {
+    let mut of_one = vec![];
+    for _ in 0..4 {
+        let thread = b.thread().await;
+        share(b, thread, Some(Level::Writer)).await;
+        of_one.push(b.queue(of_bob(thread, None)).await.id);
+    }
+    let own = NewRun {
+        claim: None,
+        ..new_run(b.thread().await)
+    };
+    let own = b.queue(own).await.id;
+    let claim = async |executed: usize| {
+        let claim = QueueClaim {
+            busy: vec![("bob".into(), executed)],
+            most: 3,
+            ..anything(10)
+        };
+        let claimed = b.runs.claim(claim).await.unwrap();
+        let mut claimed: Vec<_> = claimed.iter().map(|one| one.run.id).collect();
+        claimed.sort();
+        claimed
+    };
+    let mut expected = vec![of_one[0], of_one[1], own];
+    expected.sort();
+    assert_eq!(claim(1).await, expected);
+    assert!(claim(3).await.is_empty());
+    assert_eq!(claim(2).await, of_one[2..3]);
+    assert_eq!(claim(0).await, of_one[3..]);
+}
+
+pub async fn the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed(b: &Backend) {
+    let thread = b.thread().await;
+    for level in [None, Some(Level::Reader)] {
+        share(b, thread, level).await;
+        let refused = b.runs.create_run(of_bob(thread, None)).await.unwrap();
+        assert!(matches!(refused, Created::Denied(_)), "{refused:?}");
+    }
+    share(b, thread, Some(Level::Writer)).await;
+    let [first, second] = [
+        b.queue(of_bob(thread, None)).await,
+        b.queue(of_bob(thread, None)).await,
+    ];
+    assert_eq!(first.principal.as_deref(), Some("bob"));
+    let claim = async || {
+        let claimed = b.runs.claim(anything(10)).await.unwrap();
+        let [claimed] = claimed.try_into().unwrap();
+        claimed
+    };
+    let claimed = claim().await;
+    assert_eq!((claimed.run.id, claimed.is_permitted), (first.id, true));
+    b.finish(first.id, claimed.slot).await;
+    share(b, thread, Some(Level::Reader)).await;
+    let claimed = claim().await;
+    assert_eq!((claimed.run.id, claimed.is_permitted), (second.id, false));
+    b.finish(second.id, claimed.slot).await;
+    // One of the server itself needs no level.
+    let own = NewRun {
+        claim: None,
+        ..new_run(thread)
+    };
+    let own = b.queue(own).await;
+    let claimed = claim().await;
+    assert_eq!((claimed.run.id, claimed.is_permitted), (own.id, true));
+}
+
+pub async fn the_right_of_a_runs_principal_is_read_when_it_is_taken_over(b: &Backend) {
+    for (level, is_permitted) in [(Some(Level::Owner), true), (None, false)] {
+        let (dead, me) = (dead(b).await, WorkerId::mint());
+        b.runs.renew(me, Duration::from_secs(60)).await.unwrap();
+        let thread = b.thread().await;
+        share(b, thread, Some(Level::Writer)).await;
+        let (run, _) = b.start(of_bob(thread, Some(dead))).await;
+        share(b, thread, level).await;
+        let found = recover(b, me, 10).await;
+        let [taken] = found.taken.try_into().unwrap();
+        assert_eq!((taken.run.id, taken.is_permitted), (run.id, is_permitted));
+        b.finish(run.id, taken.slot).await;
+    }
+}
