@@ -6,7 +6,7 @@ use super::{
     Agent, Jump,
     approval::{Approval, EDITED},
     limits,
-    model::{LimitStep, ModelStep},
+    model::{LimitStep, ModelNode, ModelStep},
     progress::{Progress, Step},
     response::{RESPONSE, Response},
     tools::{AgentTools, ToolsStep},
@@ -92,12 +92,7 @@ impl<S: State> Agent<S> {
         output.extend(response.is_some().then(|| Arc::from(RESPONSE)));
         graph = graph.input(input).output(output);
 
-        let model = step;
-        graph = graph.node_with(
-            MODEL,
-            move |ctx: Ctx| model.clone().run(ctx),
-            self.model_opts,
-        );
+        graph = graph.node_with(MODEL, ModelNode(step), self.model_opts);
         if !self.tools.is_empty() {
             let tools = AgentTools::new(ToolsStep {
                 tools: self.tools.clone(),

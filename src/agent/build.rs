@@ -53,7 +53,7 @@ impl<S: State> Agent<S> {
         prompt: impl Fn(P) -> String + Send + Sync + 'static,
     ) -> Self {
         let make = move |ctx: &Ctx| Ok(prompt(P::from_task(ctx)?));
-        self.prompt = Some(Prompt::Made(Arc::new(make)));
+        self.prompt = Some(Prompt::Made(Arc::new(make), P::requires));
         self
     }
 

@@ -2,6 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use futures::future::BoxFuture;
+
 use super::{
     hooks::{JUMP, jumped},
     limits::{self, Checked, Limit},
@@ -9,8 +11,8 @@ use super::{
     response::{RESPONSE, Response},
 };
 use crate::{
-    extract::{Ctx, FromTask},
-    graph::Output,
+    extract::{Ctx, FromTask, Requires},
+    graph::{Handler, Output},
     llm::{CallOptions, ChatModel, Tool, ToolChoice, tools::node::error_message},
     message::{Message, Role, ToolCall},
     value::{Map, Value},
@@ -23,8 +25,8 @@ type MakePrompt = dyn Fn(&Ctx) -> anyhow::Result<String> + Send + Sync;
 pub enum Prompt {
     /// Always the same.
     Text(Arc<str>),
-    /// Made for each call.
-    Made(Arc<MakePrompt>),
+    /// Made for each call, and what its maker needs of the graph.
+    Made(Arc<MakePrompt>, fn(&mut Requires)),
 }
 
 /// What the node has.
@@ -45,6 +47,26 @@ pub(super) struct ModelStep {
 #[derive(Debug, thiserror::Error)]
 #[error("the model has sent {0} replies in a row that cannot be used: see the last messages")]
 struct Unusable(usize);
+
+/// The step as a node.
+pub(super) struct ModelNode(pub Arc<ModelStep>);
+
+/// Marks the node among the functions that are nodes.
+pub(super) struct ByModel;
+
+impl<S> Handler<S, ByModel> for ModelNode {
+    fn requires(&self, requires: &mut Requires) {
+        // As of every node that returns an `Output`.
+        requires.commands = true;
+        if let Some(Prompt::Made(_, needs)) = &self.0.prompt {
+            needs(requires);
+        }
+    }
+
+    fn call(&self, ctx: &Ctx) -> BoxFuture<'static, anyhow::Result<Output>> {
+        Box::pin(self.0.clone().run(ctx.clone()))
+    }
+}
 
 impl ModelStep {
     pub async fn run(self: Arc<Self>, ctx: Ctx) -> anyhow::Result<Output> {
@@ -84,7 +106,7 @@ impl ModelStep {
         let prompt = match &self.prompt {
             None => None,
             Some(Prompt::Text(text)) => Some(text.to_string()),
-            Some(Prompt::Made(make)) => Some(make(ctx)?),
+            Some(Prompt::Made(make, _)) => Some(make(ctx)?),
         };
         request.extend(prompt.map(Message::system));
         let shown = match self.last_messages {

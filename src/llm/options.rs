@@ -74,6 +74,13 @@ impl CallOptions {
         self
     }
 
+    /// The temperature as the number that people read: 0.2 as 64 bits is not 0.20000000298.
+    #[cfg(any(feature = "models", feature = "openai"))]
+    pub(in crate::llm) fn decimal_temperature(&self) -> Option<f64> {
+        let decimal = |number: f32| number.to_string().parse().unwrap_or(f64::from(number));
+        self.temperature.map(decimal)
+    }
+
     /// The longest reply, in tokens.
     pub fn max_tokens(mut self, tokens: u32) -> Self {
         self.max_tokens = Some(tokens);

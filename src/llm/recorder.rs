@@ -11,7 +11,7 @@ use futures::StreamExt;
 use super::{CallOptions, ChatModel, ScriptedModel, Tokens, Tool};
 use crate::{
     message::{AiChunk, Message},
-    value::Value,
+    value::{Map, Value},
 };
 
 /// Records the replies of a model, one line of JSON each. A reply that fails is not recorded.
@@ -41,13 +41,20 @@ impl<M: ChatModel> Recorder<M> {
     }
 }
 
-fn write(path: &Path, reply: &Message) -> std::io::Result<()> {
+/// What a line of a record has around a reply that follows a schema.
+const BY_SCHEMA: &str = "by_schema";
+
+fn write(path: &Path, reply: &Message, by_schema: bool) -> std::io::Result<()> {
+    let mut line = reply.as_value().clone();
+    if by_schema {
+        line = Value::map(Map::from([(BY_SCHEMA, line)]));
+    }
     let mut file = std::fs::File::options()
         .create(true)
         .append(true)
         .open(path)?;
     // In one write, so that replies which come at once do not mix.
-    file.write_all(format!("{}\n", reply.as_value().to_json()).as_bytes())
+    file.write_all(format!("{}\n", line.to_json()).as_bytes())
 }
 
 impl<M: ChatModel> ChatModel for Recorder<M> {
@@ -63,6 +70,7 @@ impl<M: ChatModel> ChatModel for Recorder<M> {
     ) -> Tokens {
         let mut pieces = self.model.stream_with(messages, tools, options);
         let path = self.path.clone();
+        let by_schema = options.schema.is_some();
         Box::pin(async_stream::try_stream! {
             let mut whole = AiChunk::default();
             while let Some(piece) = pieces.next().await {
@@ -71,7 +79,7 @@ impl<M: ChatModel> ChatModel for Recorder<M> {
                 yield piece;
             }
             let message = whole.message();
-            let written = tokio::task::spawn_blocking(move || write(&path, &message)).await;
+            let written = tokio::task::spawn_blocking(move || write(&path, &message, by_schema)).await;
             written?.map_err(|error| anyhow::anyhow!("the reply cannot be recorded: {error}"))?;
         })
     }
@@ -82,7 +90,7 @@ impl<M: ChatModel> ChatModel for Recorder<M> {
 }
 
 impl ScriptedModel {
-    /// Repeats the replies that a [`Recorder`] has written, one a call.
+    /// Repeats the replies that a [`Recorder`] has written, one a call. It follows schemas if the recorded model did.
     ///
     /// # Errors
     /// The file cannot be read, or a line of it is no message.
@@ -90,15 +98,18 @@ impl ScriptedModel {
         let path = path.as_ref();
         let failed = |what: String| anyhow::anyhow!("the record {}: {what}", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        let mut replies = Vec::new();
+        let (mut replies, mut schemas) = (Vec::new(), false);
         for (number, line) in text.lines().enumerate() {
             let wrong =
                 |error: &dyn std::fmt::Display| failed(format!("line {}: {error}", number + 1));
             let value = Value::from_json_slice(line.as_bytes()).map_err(|error| wrong(&error))?;
-            let message = Message::try_from(&value).map_err(|error| wrong(&error))?;
+            let by_schema = value.get(BY_SCHEMA);
+            schemas |= by_schema.is_some();
+            let message =
+                Message::try_from(by_schema.unwrap_or(&value)).map_err(|error| wrong(&error))?;
             replies.push(message.into());
         }
-        Ok(Self::in_turn(replies))
+        Ok(Self::in_turn(replies).schemas(schemas))
     }
 }
 

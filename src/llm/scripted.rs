@@ -38,6 +38,7 @@ pub struct ScriptedModel {
     script: Script,
     pace: Duration,
     fixed_ids: bool,
+    schemas: bool,
 }
 
 impl ScriptedModel {
@@ -53,6 +54,7 @@ impl ScriptedModel {
             script,
             pace: Duration::ZERO,
             fixed_ids: false,
+            schemas: false,
         }
     }
 
@@ -86,6 +88,14 @@ impl ScriptedModel {
     #[must_use]
     pub fn fixed_ids(mut self) -> Self {
         self.fixed_ids = true;
+        self
+    }
+
+    /// Follows the schema of a response, as many models do: an agent takes its text for the response, and gives it no
+    /// tool for that.
+    #[must_use]
+    pub fn schemas(mut self, follows: bool) -> Self {
+        self.schemas = follows;
         self
     }
 
@@ -170,6 +180,10 @@ impl ChatModel for ScriptedModel {
 
     fn name(&self) -> &str {
         "ScriptedModel"
+    }
+
+    fn follows_schemas(&self) -> bool {
+        self.schemas
     }
 }
 

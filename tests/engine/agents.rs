@@ -26,10 +26,16 @@ mod extensions;
 mod support;
 
 /// Where this agent does something else on purpose, with the reason.
-const DIFFERENCES: &[(&str, &str)] = &[(
-    "too few decisions, then enough",
-    "a resume value that does not fit leaves the interrupt open here: the right one is taken",
-)];
+const DIFFERENCES: &[(&str, &str)] = &[
+    (
+        "too few decisions, then enough",
+        "a resume value that does not fit leaves the interrupt open here: the right one is taken",
+    ),
+    (
+        "a wrong structured response beside a tool call",
+        "the model reads what is wrong here and responds anew; there the agent ends without a response",
+    ),
+];
 
 /// Adds two whole numbers.
 #[tool]

@@ -7,7 +7,7 @@ use std::process::Command;
 use test_support::{client::Client, server::Setup};
 
 /// Commands that are shown and not run, each with a reason in the text.
-const MARKED: usize = 4;
+const MARKED: usize = 5;
 
 /// What stands before a block of commands that is not run.
 const MARK: &str = "<!-- not run: ";
@@ -180,6 +180,37 @@ fn programs_beside_python_are_as_short_as_the_guide_promises() {
         let shown: Vec<_> = rust.iter().filter(|line| !line.starts_with("# ")).collect();
         assert!(shown.len() <= most, "{title}: {} lines", shown.len());
         assert!(shown.iter().all(|line| line.len() <= 100), "{title}");
+    }
+}
+
+/// rustdoc leaves functions with `#[test]` out of what it compiles, unless another one takes the attribute.
+#[test]
+fn tests_in_the_guide_are_compiled() {
+    for (name, page) in pages() {
+        for (_, block) in blocks(&page, "rust") {
+            let marks = block.iter().zip(block.iter().skip(1));
+            for (line, next) in marks {
+                let is_test = line.starts_with("#[tokio::test]") || line.starts_with("#[test]");
+                assert!(
+                    !is_test || *next == "# async fn hidden() {}",
+                    "{name}: {block:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The library names each page with code, which is how the code is compiled.
+#[test]
+fn code_of_every_page_is_compiled() {
+    let library = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let library = std::fs::read_to_string(library).unwrap();
+    for (name, page) in pages() {
+        let has_code = !blocks(&page, "rust").is_empty();
+        assert!(
+            !has_code || library.contains(&format!("docs/{name}")),
+            "{name}"
+        );
     }
 }
 

@@ -1,5 +1,7 @@
 //! The examples made of prebuilt agents, as clients meet them: approvals over HTTP, workers, hand-offs.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use test_support::{client::Client, programs, server::Setup};
 
@@ -94,4 +96,30 @@ fn agents_of_a_swarm_hand_over_and_the_last_one_goes_on() {
     let done = say("I want to buy another");
     let last = done["messages"].as_array().unwrap().last().unwrap();
     assert_eq!(last["name"], "sales", "{done}");
+}
+
+#[test]
+fn the_pieces_of_a_reply_make_the_message_that_is_stored() {
+    let server = Setup::example("reference_server").start();
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let body = json!({
+        "assistant_id": "agent", "input": human("hello"), "stream_mode": ["messages-tuple"],
+    });
+    let mut shown: BTreeMap<String, String> = BTreeMap::new();
+    for event in client.stream(&thread, &body) {
+        if event.name == "messages" && event.data[0]["type"] == "AIMessageChunk" {
+            let id = event.data[0]["id"].as_str().unwrap().to_owned();
+            *shown.entry(id).or_default() += event.data[0]["content"].as_str().unwrap();
+        }
+    }
+    let state = client.state(&thread);
+    let messages = state["values"]["messages"].as_array().unwrap().iter();
+    let replies = messages.filter(|message| message["type"] == "ai");
+    let text = |message: &Value, key: &str| message[key].as_str().unwrap().to_owned();
+    let stored: BTreeMap<_, _> = replies
+        .map(|message| (text(message, "id"), text(message, "content")))
+        .collect();
+    assert!(!shown.is_empty());
+    assert_eq!(shown, stored);
 }

@@ -47,7 +47,10 @@ fn fields(options: &CallOptions, tools: bool) -> Json {
             fields.insert(name.to_owned(), value);
         }
     };
-    set("temperature", options.temperature.map(|t| json!(t)));
+    set(
+        "temperature",
+        options.decimal_temperature().map(|t| json!(t)),
+    );
     set(
         "max_completion_tokens",
         options.max_tokens.map(|n| json!(n)),
@@ -173,6 +176,8 @@ fn human(content: &Value) -> Result<Json, String> {
 }
 
 fn form(media: Media) -> Result<Json, String> {
+    // Bytes that are not what they claim are found here and not by the provider.
+    media.as_text()?;
     let data = |mime: Option<&str>, data: &str| -> Result<String, String> {
         let mime = mime.ok_or("its part has no `mime_type`")?;
         Ok(format!("data:{mime};base64,{data}"))

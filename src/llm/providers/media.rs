@@ -14,9 +14,9 @@ use crate::{
 /// # Errors
 /// The provider does not take it.
 pub(super) fn form(provider: Provider, media: Media) -> Result<ContentPart, String> {
-    if provider != Provider::Gemini
-        && let Some(text) = media.as_text()?
-    {
+    let text = media.as_text()?;
+    // Gemini takes files of text as they are.
+    if let Some(text) = text.filter(|_| provider != Provider::Gemini) {
         return Ok(ContentPart::from_text(text));
     }
     match provider {

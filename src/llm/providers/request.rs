@@ -73,7 +73,7 @@ pub(super) fn options(
     let mut out = ChatOptions::default()
         .with_capture_usage(true)
         .with_capture_reasoning_content(shows);
-    out.temperature = options.temperature.map(decimal);
+    out.temperature = options.decimal_temperature();
     out.max_tokens = options.max_tokens;
     out.stop_sequences.clone_from(&options.stop);
     let seed = options.seed.map(u64::try_from).transpose();
@@ -97,11 +97,6 @@ pub(super) fn options(
         out = out.with_extra_headers(("traceparent", header.to_string()));
     }
     Ok(out)
-}
-
-/// The number that people read: 0.2 as 64 bits is not 0.20000000298.
-fn decimal(number: f32) -> f64 {
-    number.to_string().parse().unwrap_or(f64::from(number))
 }
 
 /// The form of a message; none if there is nothing in it.

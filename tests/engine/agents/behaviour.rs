@@ -1,17 +1,18 @@
 //! What the agent does with replies that cannot be used, decisions that do not fit, and mistakes of its author.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use backstitch::{
-    RunOptions,
+    Local, RunOptions,
     agent::{Limit, Review, agent},
     graph::{NodeOpts, Retry},
-    llm::{CallOptions, ToolChoice},
+    llm::{CallOptions, Reply, ToolChoice},
     message::{AiChunk, ToolCallChunk},
     prelude::*,
-    run::Input,
+    run::{Input, StreamEvent},
     value,
 };
+use futures::StreamExt;
 
 use super::{
     add, fail, send_letter,
@@ -362,4 +363,61 @@ fn mistakes_are_reported_when_the_agent_is_built() {
     ] {
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_recorded_response_by_schema_is_repeated_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("conversation.jsonl");
+    let ask = async |model: ScriptedModel, recorded: bool| {
+        let model: Arc<dyn ChatModel> = if recorded {
+            Arc::new(backstitch::llm::Recorder::new(model, &record))
+        } else {
+            Arc::new(model)
+        };
+        let graph = agent(model).respond_with::<Person>().build().unwrap();
+        let thread = Local::memory().unwrap().thread(&graph);
+        let done = thread.invoke(json!({"messages": "Who?"})).await.unwrap();
+        done["structured_response"].to_json_value()
+    };
+    let text = r#"{"name": "Ada", "age": 36}"#;
+    let real = ScriptedModel::replying([Message::ai(text)]).schemas(true);
+    let first = ask(real, true).await;
+    assert_eq!(first["name"], "Ada");
+    let repeated = ask(ScriptedModel::recorded(&record).unwrap(), false).await;
+    assert_eq!(repeated, first);
+}
+
+#[test]
+fn what_a_prompt_needs_and_does_not_find_is_reported_when_the_graph_is_built() {
+    struct Clock;
+    let graph = agent(ScriptedModel::replying([]))
+        .prompt_with(|_: Dep<Clock>| "Be brief.".to_owned())
+        .build();
+    let problems = graph.err().unwrap().to_string();
+    assert!(problems.contains("Clock"), "{problems}");
+}
+
+/// Of an attempt that was cut nothing is stored.
+#[tokio::test]
+async fn of_a_reply_that_was_cut_and_came_again_the_last_pieces_are_the_message_that_is_stored() {
+    let whole = Message::ai("It is warm and sunny in Oslo.");
+    let replies = [Reply::cut(whole.clone(), 3), whole.clone().into()];
+    let model = ScriptedModel::in_turn(replies);
+    let again = NodeOpts::new().retry(Retry::times(2));
+    let graph = agent(model).model_opts(again).build().unwrap();
+    let thread = Local::memory().unwrap().thread(&graph);
+    let mut events = thread.stream(json!({"messages": "Hi"}));
+    let (mut shown, mut stored) = (String::new(), Value::Null);
+    while let Some(event) = events.next().await {
+        match event.unwrap() {
+            StreamEvent::Token { text, .. } => shown += &text,
+            StreamEvent::End(done) => stored = done["messages"].clone(),
+            _ => {}
+        }
+    }
+    let stored = stored.as_list().unwrap().iter();
+    let texts: Vec<_> = stored.map(|message| message["content"].clone()).collect();
+    assert_eq!(texts, ["Hi", "It is warm and sunny in Oslo."]);
+    assert_eq!(shown, "It is warm It is warm and sunny in Oslo.");
 }

@@ -192,6 +192,8 @@ CASES = [
          script=[says("", OSLO), says("", ADA)], turns=[HI]),
     dict(name="a structured response beside a tool call", tools=["weather"], options=dict(respond=True),
          script=[says("", OSLO, ADA)], turns=[HI]),
+    dict(name="a wrong structured response beside a tool call", tools=["weather"], options=dict(respond=True),
+         script=[says("", OSLO, BAD), says("", ADA)], turns=[HI]),
     dict(name="a structured response of a second turn", tools=["weather"], options=dict(respond=True),
          script=[says("", ADA), says("", OSLO), says("", call("Person", {"name": "Eve", "age": 9, "nick": "E"}, "p2"))],
          turns=[HI, {"input": "And Eve?"}]),

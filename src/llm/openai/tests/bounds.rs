@@ -1,7 +1,7 @@
 //! What the client makes of reasoning, refusals, errors in mid-stream, long replies, and parts that are no text.
 
 use super::*;
-use crate::llm::Reasoning;
+use crate::llm::{Reasoning, ReplySchema, ToolChoice};
 
 fn error_of(result: anyhow::Result<Vec<AiChunk>>) -> Error {
     let error = result.expect_err("it fails");
@@ -245,4 +245,53 @@ async fn events_that_are_called_json_are_read_and_a_byte_order_mark_is_left_out(
         .await
         .expect("a reply");
     assert_eq!(whole(&pieces).text(), "x");
+}
+
+#[tokio::test]
+async fn every_option_reaches_the_server() {
+    let server = serve(
+        200,
+        vec![event(json!({"content": "x"}), Some("stop")), done()],
+    )
+    .await;
+    let client = Client::new(server.base.clone(), "secret", "tiny").expect("a client");
+    let options = CallOptions {
+        schema: Some(ReplySchema {
+            name: "Booking".into(),
+            schema: json!({"type": "object"}),
+        }),
+        tool_choice: ToolChoice::Tool("weather".into()),
+        ..CallOptions::new()
+            .temperature(0.2)
+            .max_tokens(50)
+            .stop("END")
+            .seed(7)
+    };
+    let tools = [tool("weather", |_: Weather, _| async { Ok("fine") })];
+    let stream = client.stream_with(&[Message::human("hi")], &tools, &options);
+    stream.try_collect::<Vec<_>>().await.expect("a reply");
+    let received = server.received.lock()[0].body.clone();
+    let field = |name: &str| received[name].clone();
+    assert_eq!(received["temperature"].to_string(), "0.2");
+    assert_eq!(field("max_completion_tokens"), 50);
+    assert_eq!(field("stop"), json!(["END"]));
+    assert_eq!(field("seed"), 7);
+    assert_eq!(
+        field("tool_choice"),
+        json!({"type": "function", "function": {"name": "weather"}})
+    );
+    let schema = json!({"name": "Booking", "schema": {"type": "object"}});
+    assert_eq!(
+        field("response_format"),
+        json!({"type": "json_schema", "json_schema": schema})
+    );
+}
+
+#[tokio::test]
+async fn a_file_of_text_that_is_not_utf_8_is_not_sent() {
+    let server = serve(200, vec![done()]).await;
+    let file = value!([{"type": "file", "base64": "/w==", "mime_type": "text/plain"}]);
+    let error = error_of(ask(&server, &[Message::human("").with_field("content", file)]).await);
+    assert!(error.to_string().contains("UTF-8"), "{error}");
+    assert!(server.received.lock().is_empty());
 }
