@@ -284,6 +284,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn as_many_words_come_in_a_second_as_were_asked_for() {
+        let model = ScriptedModel::replying([Message::ai("a b c")]).words_per_second(4);
+        let start = tokio::time::Instant::now();
+        answer(&model, &[]).await.unwrap();
+        let quarter = Duration::from_millis(250);
+        assert_eq!(start.elapsed(), quarter * 4, "three words and the end");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_pace_makes_every_word_take_its_time() {
         let pace = Duration::from_millis(50);
         let model = ScriptedModel::replying([Message::ai("a b c")]).pace(pace);

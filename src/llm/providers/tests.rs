@@ -77,3 +77,35 @@ fn body(server: &Server) -> Json {
     assert_eq!(received.len(), 1, "one request");
     received[0].body.clone()
 }
+
+#[tokio::test]
+async fn every_provider_is_asked_for_patience_with_and_without_a_time_and_may_fail() {
+    for provider in [Provider::Anthropic, Provider::Gemini, Provider::Ollama] {
+        let busy = || Recording::json(429, &json!({"error": {"message": "slow down"}}));
+        for (recording, wait) in [
+            (
+                busy().header("retry-after", "7"),
+                Some(Duration::from_secs(7)),
+            ),
+            (busy(), None),
+        ] {
+            let error = failure(provider, recording).await;
+            let Error::Refused {
+                status: 429,
+                retry_after,
+                ..
+            } = &error
+            else {
+                panic!("{provider:?}: {error:?}")
+            };
+            assert_eq!(*retry_after, wait, "{provider:?}");
+            assert!(error.is_transient(), "{provider:?}");
+        }
+        let broken = Recording::of(500, vec![Ok("<html>".to_owned())]);
+        let error = failure(provider, broken).await;
+        assert!(
+            matches!(error, Error::Refused { status: 500, .. }) && error.is_transient(),
+            "{provider:?}: {error:?}"
+        );
+    }
+}

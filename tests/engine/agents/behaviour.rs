@@ -421,3 +421,40 @@ async fn of_a_reply_that_was_cut_and_came_again_the_last_pieces_are_the_message_
     assert_eq!(texts, ["Hi", "It is warm and sunny in Oslo."]);
     assert_eq!(shown, "It is warm It is warm and sunny in Oslo.");
 }
+
+#[tokio::test]
+async fn a_fact_replaces_another_one_and_is_a_sentence_or_two() {
+    let local = Local::memory().unwrap();
+    // The result of the only call that the model makes in a new conversation.
+    let call = async |name: &str, arguments: serde_json::Value| {
+        let replies = [
+            Message::ai("").calling(name, arguments),
+            Message::ai("Done."),
+        ];
+        let memory = backstitch::agent::Memory::new(["facts"]).at_most(2);
+        let graph = agent(ScriptedModel::replying(replies));
+        let graph = graph.tools(memory.tools()).build().unwrap();
+        let thread = local.thread(&graph);
+        let done = thread.invoke(json!({"messages": "Hi"})).await.unwrap();
+        done["messages"][2]["content"].as_str().unwrap().to_owned()
+    };
+    let noted = call("remember", json!({"fact": "Ada likes tea."})).await;
+    let id = noted.strip_prefix("Remembered as ").unwrap();
+    let id = id.trim_end_matches('.').to_owned();
+    let again = call("remember", json!({"fact": "Ada likes tea."})).await;
+    assert_eq!(again, noted, "it is stored once");
+    let replaced = json!({"fact": "Ada likes coffee.", "replaces": id});
+    call("remember", replaced).await;
+    let known = call("recall", json!({"about": "drinks"})).await;
+    assert!(
+        known.contains("coffee") && !known.contains("tea"),
+        "{known}"
+    );
+    for fact in ["Bob has a dog.", "Eve has a cat."] {
+        call("remember", json!({"fact": fact})).await;
+    }
+    let known = call("recall", json!({"about": "pets"})).await;
+    assert_eq!(known.lines().count(), 2, "{known}");
+    let novel = call("remember", json!({"fact": "x".repeat(5000)})).await;
+    assert!(novel.contains("4096 bytes"), "{novel}");
+}

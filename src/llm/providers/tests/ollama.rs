@@ -190,9 +190,13 @@ async fn refusals_and_errors_in_mid_stream_say_why() {
 
 #[tokio::test]
 async fn a_stream_that_ends_early_is_an_error() {
-    for recording in [Recording::stream, Recording::cut] {
-        let error = failure(OLLAMA, recording(&lines(&[text("Hel")]))).await;
-        assert!(matches!(error, Error::Broken { .. }), "{error:?}");
+    let call = json!({"function": {"name": "weather", "arguments": {"city": "Oslo"}}});
+    let call = message(json!({"role": "assistant", "content": "", "tool_calls": [call]}));
+    for all in [vec![text("Hel")], vec![call], vec![]] {
+        for recording in [Recording::stream, Recording::cut] {
+            let error = failure(OLLAMA, recording(&lines(&all))).await;
+            assert!(matches!(error, Error::Broken { .. }), "{error:?}");
+        }
     }
 }
 
