@@ -246,7 +246,7 @@ pub struct QueueClaim {
     pub freed: Option<Vec<ThreadId>>,
 }
 
-/// How many processes may die, and not hand it over, over a run that does not move before it ends with an error.
+/// A run that does not move ends with an error when so many processes have died over it; to hand it over is no death.
 pub const DEATHS: i32 = 3;
 
 /// What dead processes have left.

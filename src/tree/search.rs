@@ -105,8 +105,8 @@ pub struct ThreadKey {
     pub id: ThreadId,
 }
 
-/// Most rows by which threads of a status are looked up, which takes a tenth of a second. Where there are more,
-/// a page in the order of an index comes to its threads sooner or later.
+/// Most rows by which threads of a status are looked up. Where there are more, threads are read in the order of
+/// an index until the page is full.
 pub const FEW: usize = 10_000;
 
 impl ThreadFilter {
