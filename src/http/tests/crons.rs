@@ -250,3 +250,20 @@ async fn a_changed_schedule_counts_from_now() {
     world.go("2026-11-20T11:15:00Z").await;
     assert_eq!(world.dues().await, ["11-20T11:15"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_served_between_the_list_of_due_ones_and_its_reading_is_not_served_again() {
+    let world = World::at("2026-11-20T10:30:00Z").await;
+    let cron = world.cron(THREAD, "0 * * * *", value!({})).await;
+    let listed = Timestamp::read("2026-11-20T11:00:00Z").unwrap();
+    world.go("2026-11-20T11:00:00Z").await;
+    assert_eq!(world.dues().await, ["11-20T11:00"]);
+    // This is what another process reads that had found the cron due at eleven.
+    let services = &world.running.services;
+    let row = services.crons().row_of(cron).await.unwrap().unwrap();
+    assert!(row.next_run.unwrap() > listed);
+    let request = crate::http::crons::request_of(&row);
+    assert!(!services.runs().fire(&row, listed, request).await.unwrap());
+    assert_eq!(world.dues().await, ["11-20T11:00"]);
+    assert_eq!(world.next(cron).await.unwrap(), "2026-11-20T12:00");
+}

@@ -21,13 +21,15 @@ impl Service {
     ///
     /// # Errors
     /// The server drains or the storage failed: the cron is still due.
-    pub(in crate::runs) async fn fire(
+    pub(crate) async fn fire(
         &self,
         cron: &CronRow,
         now: Timestamp,
         request: Result<request::Run, String>,
     ) -> Result<bool, Error> {
-        let Some(due) = cron.next_run else {
+        // Another process may have served it, or a client may have changed it, after it was found due and
+        // before it was read: what is due next is not due yet.
+        let Some(due) = cron.next_run.filter(|due| *due <= now) else {
             return Ok(false);
         };
         let mut firing = Firing {
