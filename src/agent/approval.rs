@@ -143,6 +143,10 @@ impl Approval {
     /// Interrupts if calls of the last message need a decision, and applies the decisions.
     pub async fn run(self: Arc<Self>, ctx: Ctx) -> anyhow::Result<Output> {
         let progress = Progress::from_task(&ctx)?;
+        let last = progress.last_turn();
+        if last.is_none_or(|(message, _)| message.tool_calls().is_empty()) {
+            return Ok(Output::default());
+        }
         let pending = progress.pending_calls().into_iter();
         let reviewed: Vec<Reviewed> = pending
             .filter_map(|call| {
@@ -176,12 +180,10 @@ impl Approval {
                 .writes
                 .push(("messages".into(), Value::list(messages)));
         }
-        // Edits of an earlier turn do not survive into this one.
-        if !reviewed.is_empty()
-            || progress
-                .hitl_edited_tool_calls
-                .is_some_and(|old| !old.is_null())
-        {
+        // Edits of earlier calls do not change these: some servers number calls anew in each reply.
+        let old = progress.hitl_edited_tool_calls.as_ref();
+        let old = old.and_then(Value::as_map);
+        if !reviewed.is_empty() || old.is_some_and(|old| !old.is_empty()) {
             output.writes.push((EDITED.into(), Value::map(edited)));
         }
         Ok(output)
