@@ -5,11 +5,13 @@ use std::{sync::Arc, time::Duration};
 use futures::{Stream, StreamExt};
 use tokio::time::Instant;
 
-use super::Error;
+use super::{CallOptions, Error};
 use crate::{message::AiChunk, value::Value};
 
-/// How long a model may be silent by default: some think for minutes.
-const SILENCE: Duration = Duration::from_secs(300);
+/// How long a model may take to begin its reply by default: some think for minutes without sending a byte.
+const BEGIN: Duration = Duration::from_secs(300);
+/// How long it may be silent by default once it has begun.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Most bytes of a reply by default.
 const REPLY: usize = 10 << 20;
 /// What a piece of a call counts besides its texts: without any it would take memory and cost nothing.
@@ -18,6 +20,9 @@ const CALL: usize = 16;
 /// Bounds of each reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    /// The longest silence before the reply begins.
+    pub begin: Duration,
+    /// The longest silence once it has begun.
     pub silence: Duration,
     pub bytes: usize,
 }
@@ -25,6 +30,7 @@ pub(super) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            begin: BEGIN,
             silence: SILENCE,
             bytes: REPLY,
         }
@@ -32,28 +38,28 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Waits for a step of the model at `at`, such as its next event, as long as it may be silent.
+    /// The limits of a call with these options.
+    pub fn of_call(mut self, options: &CallOptions) -> Self {
+        self.begin = options.begin_within.unwrap_or(self.begin);
+        self.silence = options.silence.unwrap_or(self.silence);
+        self
+    }
+
+    /// Waits for what the model at `at` makes in one piece.
     pub async fn within<T>(
         &self,
         at: &str,
         step: impl Future<Output = T> + Send,
     ) -> Result<T, Error> {
-        let step = tokio::time::timeout(self.silence, step).await;
-        step.map_err(|_| self.silent(at))
+        self.silence().within(at, step).await
     }
 
-    fn silent(&self, at: &str) -> Error {
-        Error::Silent {
-            at: at.to_owned(),
-            seconds: self.silence.as_secs(),
-        }
-    }
-
-    /// The silence that begins now.
+    /// The silence that begins now, before the reply.
     pub fn silence(&self) -> Silence {
         Silence {
             limits: *self,
-            begin: Instant::now(),
+            since: Instant::now(),
+            begun: false,
         }
     }
 
@@ -71,29 +77,61 @@ impl Limits {
 /// as long as the connection lasts.
 pub(super) struct Silence {
     limits: Limits,
-    begin: Instant,
+    since: Instant,
+    /// Whether the reply has begun: a model that has shown what it thinks may go on thinking.
+    begun: bool,
 }
 
 impl Silence {
+    /// Waits for a step of the model at `at`.
+    pub async fn within<T>(
+        &self,
+        at: &str,
+        step: impl Future<Output = T> + Send,
+    ) -> Result<T, Error> {
+        let most = if self.begun {
+            self.limits.silence
+        } else {
+            self.limits.begin
+        };
+        let silent = || Error::Silent {
+            at: at.to_owned(),
+            seconds: most.as_secs(),
+        };
+        let rest = most.saturating_sub(self.since.elapsed());
+        if rest.is_zero() {
+            // A timeout takes what is there already, however late it is.
+            return Err(silent());
+        }
+        let step = tokio::time::timeout(rest, step).await;
+        step.map_err(|_| silent())
+    }
+
     /// The next event of the reply.
     pub async fn next<S: Stream + Unpin + Send>(
         &self,
         at: &str,
         events: &mut S,
     ) -> Result<Option<S::Item>, Error> {
-        let rest = self.limits.silence.saturating_sub(self.begin.elapsed());
-        if rest.is_zero() {
-            // A timeout takes an event that is there already, however late it is.
-            return Err(self.limits.silent(at));
-        }
-        let event = tokio::time::timeout(rest, events.next()).await;
-        event.map_err(|_| self.limits.silent(at))
+        self.within(at, events.next()).await
     }
 
-    /// A piece came, and was taken: the next silence begins now.
-    pub fn end(&mut self) {
-        self.begin = Instant::now();
+    /// A piece came.
+    pub fn piece(&mut self, piece: &AiChunk) {
+        self.begun |= !is_reasoning(piece);
     }
+
+    /// The piece was taken: the next silence begins now.
+    pub fn end(&mut self) {
+        self.since = Instant::now();
+    }
+}
+
+/// Whether a piece has nothing but what the model thinks.
+fn is_reasoning(piece: &AiChunk) -> bool {
+    let parts = piece.content.as_list().unwrap_or_default();
+    let kind = |part: &Value| part.get("type").and_then(Value::as_str) == Some("reasoning");
+    piece.tool_call_chunks.is_empty() && !parts.is_empty() && parts.iter().all(kind)
 }
 
 /// The bytes of a reply so far.
@@ -148,43 +186,85 @@ mod tests {
     use super::*;
     use crate::{message::ToolCallChunk, value};
 
-    #[tokio::test(start_paused = true)]
-    async fn a_model_that_is_silent_for_too_long_is_left() {
-        let limits = Limits {
+    fn limits() -> Limits {
+        Limits {
+            begin: Duration::from_secs(300),
             silence: Duration::from_secs(60),
             ..Limits::default()
-        };
+        }
+    }
+
+    /// The seconds after which a model is left that sends nothing more.
+    async fn left_after(silence: &Silence) -> u64 {
+        let begin = Instant::now();
         let mut events = futures::stream::pending::<()>();
-        let begin = tokio::time::Instant::now();
-        let silence = limits.silence();
         let error = silence.next("test", &mut events).await;
         let error = error.expect_err("silence");
-        assert_eq!(begin.elapsed(), Duration::from_secs(60));
-        assert!(error.to_string().contains("60 s"), "{error}");
         assert!(error.is_transient(), "the next attempt may succeed");
+        begin.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_model_may_take_longer_to_begin_than_to_go_on() {
+        let mut silence = limits().silence();
+        assert_eq!(left_after(&silence).await, 300);
+        silence.piece(&AiChunk::text("It "));
+        silence.end();
+        assert_eq!(left_after(&silence).await, 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_model_that_shows_what_it_thinks_has_not_begun_to_reply() {
+        let mut silence = limits().silence();
+        silence.piece(&AiChunk {
+            content: value!([{"type": "reasoning", "reasoning": "Let me see."}]),
+            ..AiChunk::default()
+        });
+        silence.end();
+        assert_eq!(left_after(&silence).await, 300);
+        silence.piece(&AiChunk {
+            tool_call_chunks: vec![ToolCallChunk::default()],
+            ..AiChunk::default()
+        });
+        silence.end();
+        assert_eq!(left_after(&silence).await, 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_it_takes_to_reach_the_server_counts() {
+        let silence = limits().silence();
+        let connect = tokio::time::sleep(Duration::from_secs(100));
+        silence.within("test", connect).await.expect("in time");
+        assert_eq!(left_after(&silence).await, 200);
+    }
+
+    #[test]
+    fn the_limits_of_a_call_win() {
+        let options = CallOptions::new().silence(Duration::from_secs(5));
+        let limits = limits().of_call(&options);
+        assert_eq!(limits.silence, Duration::from_secs(5));
+        assert_eq!(limits.begin, Duration::from_secs(300));
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_pieces_of_a_reply_end_the_silence() {
-        let limits = Limits {
-            silence: Duration::from_secs(60),
-            ..Limits::default()
-        };
         let begin = Instant::now();
         let mut events = Box::pin(futures::stream::repeat(()).then(async |()| {
             tokio::time::sleep(Duration::from_secs(25)).await;
         }));
-        let mut silence = limits.silence();
-        for _ in 0..2 {
+        let mut silence = limits().silence();
+        for _ in 0..4 {
             silence.next("test", &mut events).await.expect("an event");
         }
+        silence.piece(&AiChunk::text("It "));
         silence.end();
         for _ in 0..2 {
             silence.next("test", &mut events).await.expect("an event");
         }
         let error = silence.next("test", &mut events).await;
-        assert!(matches!(error, Err(Error::Silent { .. })));
-        assert_eq!(begin.elapsed(), Duration::from_secs(110));
+        let error = error.expect_err("silence");
+        assert!(error.to_string().contains("60 s"), "{error}");
+        assert_eq!(begin.elapsed(), Duration::from_secs(160));
         // Also where there is always an event.
         let mut ready = futures::stream::repeat(());
         let error = silence.next("test", &mut ready).await;

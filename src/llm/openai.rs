@@ -69,10 +69,18 @@ impl Client {
         })
     }
 
-    /// How long the model may be silent before the call fails; by default five minutes, since some think for long.
+    /// How long the model may take to begin its reply before the call fails; by default five minutes, since some think
+    /// for long. What it shows of its thoughts is not the reply yet.
     #[must_use]
-    pub fn silence(mut self, silence: Duration) -> Self {
-        self.limits.silence = silence;
+    pub fn begin_within(mut self, limit: Duration) -> Self {
+        self.limits.begin = limit;
+        self
+    }
+
+    /// How long the model may be silent once it has begun to reply; by default one minute.
+    #[must_use]
+    pub fn silence(mut self, limit: Duration) -> Self {
+        self.limits.silence = limit;
         self
     }
 
@@ -148,25 +156,26 @@ impl ChatModel for Client {
         options: &CallOptions,
     ) -> Tokens {
         let request = request::request(&self.model, messages, tools, options);
-        let this = self.clone();
+        let (this, limits) = (self.clone(), self.limits.of_call(options));
         let traceparent = trace::traceparent();
         Box::pin(async_stream::try_stream! {
-            let (base, limits) = (&*this.base, this.limits);
+            let base = &*this.base;
+            let mut silence = limits.silence();
             let (client, transport) = this.for_call(transport::Form::Events);
             let mut chat = client.chat();
             if let Some(header) = traceparent {
                 chat = chat.header("traceparent", &*header).map_err(|error| failed(base, error))?;
             }
             let call = chat.create_stream_byot::<_, reply::Event>(request?);
-            let events = limits.within(base, call).await?;
+            let events = silence.within(base, call).await?;
             let mut events = events.map_err(|error| failed(base, error))?;
             let mut reply = reply::Reply::default();
             let mut meter = limits.meter(this.base.clone());
-            let mut silence = limits.silence();
             while let Some(event) = silence.next(base, &mut events).await? {
                 let event = event.map_err(|error| transport.failure().unwrap_or_else(|| failed(base, error)))?;
                 for piece in reply.pieces(base, event)? {
                     meter.count(&piece)?;
+                    silence.piece(&piece);
                     yield piece;
                     silence.end();
                 }

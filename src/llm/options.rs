@@ -1,6 +1,6 @@
 //! Options of a call of a chat model, and calls whose reply is not streamed to clients.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::TryStreamExt;
 
@@ -60,6 +60,10 @@ pub struct CallOptions {
     pub tool_choice: ToolChoice,
     /// The schema of a reply that calls no tools.
     pub schema: Option<ReplySchema>,
+    /// How long the model may take to begin its reply.
+    pub begin_within: Option<Duration>,
+    /// How long the model may be silent once it has begun.
+    pub silence: Option<Duration>,
 }
 
 impl CallOptions {
@@ -108,6 +112,32 @@ impl CallOptions {
     /// Whether tools are called.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.tool_choice = choice;
+        self
+    }
+
+    /// The schema of a reply that calls no tools, and its name for the provider.
+    ///
+    /// ```
+    /// use backstitch::{llm::CallOptions, prelude::*};
+    ///
+    /// let city = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    /// let options = CallOptions::new().temperature(0.0).schema("City", city);
+    /// ```
+    pub fn schema(mut self, name: impl Into<Arc<str>>, schema: serde_json::Value) -> Self {
+        let name = name.into();
+        self.schema = Some(ReplySchema { name, schema });
+        self
+    }
+
+    /// How long the model may take to begin its reply; else as its client says.
+    pub fn begin_within(mut self, limit: Duration) -> Self {
+        self.begin_within = Some(limit);
+        self
+    }
+
+    /// How long the model may be silent once it has begun to reply; else as its client says.
+    pub fn silence(mut self, limit: Duration) -> Self {
+        self.silence = Some(limit);
         self
     }
 }

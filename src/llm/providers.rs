@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::StreamExt;
 use genai::{
     ModelIden, ServiceTarget,
     resolver::{AuthData, Endpoint},
@@ -70,10 +71,18 @@ impl Client {
         self
     }
 
-    /// How long the model may be silent before the call fails; by default five minutes, since some think for long.
+    /// How long the model may take to begin its reply before the call fails; by default five minutes, since some think
+    /// for long. What it shows of its thoughts is not the reply yet.
     #[must_use]
-    pub fn silence(mut self, silence: Duration) -> Self {
-        self.limits.silence = silence;
+    pub fn begin_within(mut self, limit: Duration) -> Self {
+        self.limits.begin = limit;
+        self
+    }
+
+    /// How long the model may be silent once it has begun to reply; by default one minute.
+    #[must_use]
+    pub fn silence(mut self, limit: Duration) -> Self {
+        self.limits.silence = limit;
         self
     }
 
@@ -122,23 +131,25 @@ impl ChatModel for Client {
         tools: &[Arc<Tool>],
         options: &CallOptions,
     ) -> Tokens {
+        let limits = self.limits.of_call(options);
         let request = request::request(self.provider, messages, tools, options);
         let failure = failure::Report::default();
         let options = request::options(self.provider, tools, options, trace::traceparent());
         let options = options.map(|options| failure.watch(self.provider, options));
         let this = self.clone();
         Box::pin(async_stream::try_stream! {
-            let (base, limits) = (&*this.base, this.limits);
+            let base = &*this.base;
+            let mut silence = limits.silence();
             let failed = |error: genai::Error| failure::error(base, &error);
             let (request, options) = (request?, options?);
             let call = this.client.exec_chat_stream(this.target(), request, Some(&options));
-            let mut events = limits.within(base, call).await?.map_err(failed)?.stream;
+            let mut events = silence.within(base, call).await?.map_err(failed)?.stream;
             let mut reply = reply::Reply::new(this.provider, &this.model);
             let mut meter = limits.meter(this.base.clone());
-            let mut silence = limits.silence();
-            while let Some(event) = silence.next(base, &mut events).await? {
+            while let Some(event) = silence.within(base, failure::caught(base, events.next())).await?? {
                 for piece in reply.pieces(event.map_err(failed)?) {
                     meter.count(&piece)?;
+                    silence.piece(&piece);
                     yield piece;
                     silence.end();
                 }

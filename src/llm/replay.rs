@@ -18,6 +18,8 @@ pub(super) struct Recording {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub parts: Vec<Result<String, ()>>,
+    /// After the parts nothing comes, not even the end.
+    pub stalls: bool,
 }
 
 /// A request that came.
@@ -39,6 +41,7 @@ impl Recording {
             status,
             headers: vec![],
             parts,
+            stalls: false,
         }
     }
 
@@ -54,6 +57,14 @@ impl Recording {
         let mut cut = Self::stream(text);
         cut.parts.push(Err(()));
         cut
+    }
+
+    /// A stream that says nothing more after this text.
+    pub fn stalling(text: &str) -> Self {
+        Self {
+            stalls: true,
+            ..Self::stream(text)
+        }
     }
 
     pub fn json(status: u16, body: &Json) -> Self {
@@ -88,13 +99,17 @@ pub(super) async fn serve(recordings: Vec<Recording>) -> Server {
             };
             let recording = recordings[number.min(recordings.len() - 1)].clone();
             // Between two parts hyper gets to send what it has.
-            let frames = stream::iter(recording.parts).then(async |part| {
-                tokio::task::yield_now().await;
-                match part {
-                    Ok(text) => Ok(Frame::data(Bytes::from(text))),
-                    Err(()) => Err(std::io::Error::other("cut")),
-                }
-            });
+            let stall = stream::iter(recording.stalls.then_some(()));
+            let stall = stall.then(|()| std::future::pending());
+            let frames = stream::iter(recording.parts)
+                .chain(stall)
+                .then(async |part| {
+                    tokio::task::yield_now().await;
+                    match part {
+                        Ok(text) => Ok(Frame::data(Bytes::from(text))),
+                        Err(()) => Err(std::io::Error::other("cut")),
+                    }
+                });
             let mut response = http::Response::builder().status(recording.status);
             for (name, value) in recording.headers {
                 response = response.header(name, value);

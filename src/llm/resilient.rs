@@ -51,6 +51,8 @@ pub struct Fallback {
     attempts: u32,
     wait: Duration,
     within: Duration,
+    begin_within: Option<Duration>,
+    silence: Option<Duration>,
 }
 
 impl Fallback {
@@ -61,6 +63,8 @@ impl Fallback {
             attempts: 3,
             wait: Duration::from_millis(500),
             within: Duration::from_secs(60),
+            begin_within: None,
+            silence: None,
         }
     }
 
@@ -85,6 +89,29 @@ impl Fallback {
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.within = limit;
+        self
+    }
+
+    /// How long each model may take to begin its reply, in each attempt: five minutes unless its client says otherwise.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use backstitch::prelude::*;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let model = model("openai:gpt-4o-mini")?.begin_within(30 * second).silence(10 * second);
+    /// # Ok::<_, backstitch::llm::Error>(())
+    /// ```
+    #[must_use]
+    pub fn begin_within(mut self, limit: Duration) -> Self {
+        self.begin_within = Some(limit);
+        self
+    }
+
+    /// How long each model may be silent once it has begun to reply: one minute unless its client says otherwise.
+    #[must_use]
+    pub fn silence(mut self, limit: Duration) -> Self {
+        self.silence = Some(limit);
         self
     }
 
@@ -123,7 +150,9 @@ impl ChatModel for Fallback {
         options: &CallOptions,
     ) -> Tokens {
         let (all, messages, tools) = (self.clone(), messages.to_vec(), tools.to_vec());
-        let options = options.clone();
+        let mut options = options.clone();
+        options.begin_within = options.begin_within.or(self.begin_within);
+        options.silence = options.silence.or(self.silence);
         Box::pin(async_stream::try_stream! {
             let mut failed = anyhow::anyhow!("the model sent nothing");
             'models: for model in &all.models {

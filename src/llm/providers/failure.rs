@@ -1,7 +1,8 @@
 //! Errors of providers as errors of models.
 
-use std::{error::Error as _, sync::Arc};
+use std::{error::Error as _, panic::AssertUnwindSafe, sync::Arc};
 
+use futures::FutureExt;
 use genai::{
     Error as Failure,
     chat::{ChatOptions, RawFrameRef},
@@ -41,6 +42,16 @@ impl Report {
         let early = "the stream ended before the model was done".to_owned();
         self.0.lock().take().unwrap_or(early)
     }
+}
+
+/// Reads from the server `base`. The library adds up what providers count, in numbers that overflow: where that is checked,
+/// as in programs that are built without optimisation, it panics. What it was reading is not used afterwards.
+pub(super) async fn caught<T>(base: &str, step: impl Future<Output = T>) -> Result<T, Error> {
+    let step = AssertUnwindSafe(step).catch_unwind().await;
+    step.map_err(|_| Error::Unreadable {
+        at: base.to_owned(),
+        reason: "it has numbers that are too large".to_owned(),
+    })
 }
 
 /// The failure of a call at the server `base`.

@@ -15,6 +15,7 @@ use crate::{
 };
 
 mod anthropic;
+mod bounds;
 mod gemini;
 mod ollama;
 

@@ -430,7 +430,7 @@ async fn a_silent_server_is_left() {
         .expect("a port");
     let base = format!("http://{}", listener.local_addr().expect("bound"));
     let client = Client::new(ANTHROPIC, "secret", "claude").expect("a client");
-    let client = client.at(&base).silence(Duration::from_millis(50));
+    let client = client.at(&base).begin_within(Duration::from_millis(50));
     let error = complete(&client, &hello(), &[], &CallOptions::new())
         .await
         .expect_err("silence");
