@@ -128,13 +128,11 @@ impl ThreadFilter {
 impl ThreadPage {
     /// Whether an index has the threads in this order, so that a page costs what it returns.
     pub fn is_in_order(&self) -> bool {
-        let filter = &self.filter;
-        filter.ids.is_none()
-            && match self.sort_by {
-                SortBy::UpdatedAt => true,
-                SortBy::CreatedAt | SortBy::ThreadId => filter.principal.is_none(),
-                SortBy::Status | SortBy::StateUpdatedAt => false,
-            }
+        let of_time_or_id = match self.sort_by {
+            SortBy::UpdatedAt | SortBy::CreatedAt | SortBy::ThreadId => true,
+            SortBy::Status | SortBy::StateUpdatedAt => false,
+        };
+        self.filter.ids.is_none() && of_time_or_id
     }
 
     /// Turns to the page behind this one, whose last thread is given.

@@ -55,6 +55,7 @@ mod store;
 mod stream_log;
 mod takeover;
 mod thread_lists;
+mod thread_orders;
 mod thread_streams;
 mod threads;
 #[cfg(feature = "mcp")]

@@ -47,6 +47,7 @@ fn all() -> Vec<Migration> {
         "V042__checkpoints_as_bytes"
         "V043__branches_that_wait"
         "V044__times_of_threads"
+        "V045__orders_of_lists"
     }
 }
 

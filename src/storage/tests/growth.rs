@@ -3,6 +3,7 @@
 //! they are bound to are those of rows; the database says what each execution took.
 
 mod exceptions;
+mod lists;
 mod requests;
 
 use std::{collections::BTreeMap, fs};

@@ -24,9 +24,7 @@ impl Service {
             if page.sort_by == SortBy::Status && page.filter.status.is_none() {
                 return self.by_status(page).await;
             }
-            // Of a principal's threads no index has the order by creation.
             if page.sort_by == SortBy::StateUpdatedAt
-                && (!page.ascending || page.filter.principal.is_none())
                 && let Some(found) = self.by_time_of_state(&page).await?
             {
                 return Ok(found);

@@ -129,6 +129,48 @@ const CREATED_FIRST: &str = in_order!(
 const BY_ID: &str = in_order!("t.thread_id > $10", "t.thread_id");
 const BY_ID_BACKWARDS: &str = in_order!("t.thread_id < $10", "t.thread_id DESC");
 
+/// The same of a principal: its own threads and those that were shared with it. The indexes of owners are alone
+/// in having the order.
+macro_rules! in_order_of {
+    ($behind:literal, $by:literal, $all_by:literal) => {
+        formatcp!(
+            "WITH {ACTIVE}
+SELECT * FROM (
+  (SELECT {THREAD_COLUMNS} FROM threads t {WITH_BRANCH}
+    WHERE t.owner = $4 AND {behind} AND {PASSES} ORDER BY {by} LIMIT $7::bigint + $8::bigint)
+  UNION ALL
+  (SELECT {THREAD_COLUMNS} FROM {SHARED} {WITH_BRANCH}
+    WHERE m.principal = $4 AND t.owner <> $4 AND {behind} AND {PASSES} ORDER BY {by} LIMIT $7::bigint + $8::bigint)) y
+ WHERE {PARAMETERS}
+ ORDER BY {all_by} LIMIT $7 OFFSET $8",
+            behind = $behind,
+            by = $by,
+            all_by = $all_by
+        )
+    };
+}
+
+const CREATED_LAST_OF: &str = in_order_of!(
+    "(t.created_at, t.thread_id) > ($9, $10)",
+    "t.created_at NULLS FIRST, t.thread_id NULLS FIRST",
+    "y.created_at, y.thread_id"
+);
+const CREATED_FIRST_OF: &str = in_order_of!(
+    "(t.created_at, t.thread_id) < ($9, $10)",
+    "t.created_at DESC NULLS LAST, t.thread_id DESC NULLS LAST",
+    "y.created_at DESC, y.thread_id DESC"
+);
+const BY_ID_OF: &str = in_order_of!(
+    "t.thread_id > $10",
+    "t.thread_id NULLS FIRST",
+    "y.thread_id"
+);
+const BY_ID_BACKWARDS_OF: &str = in_order_of!(
+    "t.thread_id < $10",
+    "t.thread_id DESC NULLS LAST",
+    "y.thread_id DESC"
+);
+
 /// Threads with these ids, those of a principal, or all of them.
 macro_rules! source {
     (ids) => {
@@ -221,10 +263,14 @@ fn text(page: &ThreadPage) -> &'static str {
         return SORTED[2 * source(&page.filter) + usize::from(!page.ascending)];
     }
     match (page.sort_by, page.ascending, is_of) {
-        (SortBy::ThreadId, true, _) => BY_ID,
-        (SortBy::ThreadId, false, _) => BY_ID_BACKWARDS,
-        (SortBy::CreatedAt, true, _) => CREATED_LAST,
-        (SortBy::CreatedAt, false, _) => CREATED_FIRST,
+        (SortBy::ThreadId, true, true) => BY_ID_OF,
+        (SortBy::ThreadId, true, false) => BY_ID,
+        (SortBy::ThreadId, false, true) => BY_ID_BACKWARDS_OF,
+        (SortBy::ThreadId, false, false) => BY_ID_BACKWARDS,
+        (SortBy::CreatedAt, true, true) => CREATED_LAST_OF,
+        (SortBy::CreatedAt, true, false) => CREATED_LAST,
+        (SortBy::CreatedAt, false, true) => CREATED_FIRST_OF,
+        (SortBy::CreatedAt, false, false) => CREATED_FIRST,
         (_, true, true) => RECENT_LAST_OF,
         (_, true, false) => RECENT_LAST,
         (_, false, true) => RECENT_FIRST_OF,
@@ -322,8 +368,12 @@ statements!(
     RECENT_FIRST_OF,
     CREATED_LAST,
     CREATED_FIRST,
+    CREATED_LAST_OF,
+    CREATED_FIRST_OF,
     BY_ID,
     BY_ID_BACKWARDS,
+    BY_ID_OF,
+    BY_ID_BACKWARDS_OF,
     SORTED,
     OF_STATUS,
     COUNT

@@ -123,7 +123,7 @@ macro_rules! in_order {
     ($from:literal, $behind:literal, $by:literal) => {
         formatcp!(
             "WITH {ACTIVE} SELECT {columns} FROM {from} {BRANCH} \
-              WHERE {behind} AND {MAY_SEE} AND {PASSES} ORDER BY {by}",
+              WHERE {behind} AND ?1 IS NULL AND {PASSES} ORDER BY {by}",
             columns = columns!("t.created_at"),
             from = $from,
             behind = $behind,
@@ -132,7 +132,25 @@ macro_rules! in_order {
     };
 }
 
-pub(super) const CREATED: [&str; 2] = [
+/// The same of a principal: its own threads and those that were shared with it.
+macro_rules! in_order_of {
+    ($index:literal, $behind:literal, $by:literal) => {
+        formatcp!(
+            "WITH {ACTIVE} SELECT {columns} FROM threads t INDEXED BY {index} {BRANCH} \
+              WHERE t.owner = ?1 AND {behind} AND {PASSES} UNION ALL \
+             SELECT {columns} FROM tree_members m INDEXED BY tree_members_principal \
+               CROSS JOIN threads t INDEXED BY threads_tree ON t.tree_id = m.tree_id {BRANCH} \
+              WHERE m.principal = ?1 AND t.owner <> ?1 AND {behind} AND {PASSES} \
+             ORDER BY {by}",
+            columns = columns!("t.created_at"),
+            index = $index,
+            behind = $behind,
+            by = $by
+        )
+    };
+}
+
+pub(super) const CREATED: [&str; 4] = [
     in_order!(
         "threads t INDEXED BY threads_created",
         "(t.created_at, t.thread_id) > (?4, ?5)",
@@ -143,8 +161,18 @@ pub(super) const CREATED: [&str; 2] = [
         "(t.created_at, t.thread_id) < (?4, ?5)",
         "t.created_at DESC, t.thread_id DESC"
     ),
+    in_order_of!(
+        "threads_created_of_owner",
+        "(t.created_at, t.thread_id) > (?4, ?5)",
+        "at, id"
+    ),
+    in_order_of!(
+        "threads_created_of_owner",
+        "(t.created_at, t.thread_id) < (?4, ?5)",
+        "at DESC, id DESC"
+    ),
 ];
-pub(super) const BY_ID: [&str; 2] = [
+pub(super) const BY_ID: [&str; 4] = [
     in_order!(
         "threads t",
         "?4 IS NOT NULL AND t.thread_id > ?5",
@@ -154,6 +182,16 @@ pub(super) const BY_ID: [&str; 2] = [
         "threads t",
         "?4 IS NOT NULL AND t.thread_id < ?5",
         "t.thread_id DESC"
+    ),
+    in_order_of!(
+        "threads_ids_of_owner",
+        "?4 IS NOT NULL AND t.thread_id > ?5",
+        "id"
+    ),
+    in_order_of!(
+        "threads_ids_of_owner",
+        "?4 IS NOT NULL AND t.thread_id < ?5",
+        "id DESC"
     ),
 ];
 
@@ -217,11 +255,12 @@ fn text(page: &ThreadPage) -> &'static str {
             (None, false) => SORTED,
         }[backwards];
     }
-    match page.sort_by {
-        SortBy::ThreadId => BY_ID[backwards],
-        SortBy::CreatedAt => CREATED[backwards],
-        _ => RECENT[2 * usize::from(is_of) + backwards],
-    }
+    let texts = match page.sort_by {
+        SortBy::ThreadId => BY_ID,
+        SortBy::CreatedAt => CREATED,
+        _ => RECENT,
+    };
+    texts[2 * usize::from(is_of) + backwards]
 }
 
 /// A page of living threads.
