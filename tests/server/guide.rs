@@ -6,6 +6,8 @@ use std::process::Command;
 
 use test_support::{client::Client, server::Setup};
 
+mod links;
+
 /// Commands that are shown and not run, each with a reason in the text.
 const MARKED: usize = 5;
 
@@ -230,18 +232,12 @@ fn settings_that_the_guide_names_are_there() {
 }
 
 #[test]
-fn every_page_of_the_guide_is_in_its_list_and_leads_to_pages_that_are_there() {
+fn every_page_of_the_guide_is_in_its_list() {
     let pages = pages();
     let listed: Vec<_> = pages.iter().map(|(name, _)| name.as_str()).collect();
     for file in std::fs::read_dir(docs()).unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();
         let is_page = name.ends_with(".md") && name != "SUMMARY.md";
         assert!(!is_page || listed.contains(&name.as_str()), "{name}");
-    }
-    for (name, page) in &pages {
-        for link in page.split("](").skip(1) {
-            let target = link.split(')').next().unwrap();
-            assert!(docs().join(target).is_file(), "{name} leads to {target}");
-        }
     }
 }
