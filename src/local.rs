@@ -14,9 +14,10 @@ use crate::{
     engine::{self, Items, node_cache::Results},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
+    llm::Embeddings,
     runs,
     state::Unsuitable,
-    threads,
+    store, threads,
     tree::{self, IfExists, NewThread, members::LOCAL_PRINCIPAL},
     value::Map,
 };
@@ -228,6 +229,41 @@ impl Local {
             services: Some(Arc::new(services)),
             ..Self::over(parts)
         }
+    }
+
+    /// Lets items of long-term memory be found by meaning with this model, as `Server::embeddings` does for a server: of each item
+    /// the texts at `fields` are embedded, paths such as `text` and `parts[*].text`, or `$` for all of it. It is for
+    /// the threads that are made afterwards; items that were stored before are found once they are stored anew.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use backstitch::{Local, llm::Embeddings};
+    ///
+    /// fn searchable(model: Arc<dyn Embeddings>) -> anyhow::Result<Local> {
+    ///     Ok(Local::memory()?.embeddings(model, &["text"])?)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// A path that is none.
+    pub fn embeddings(
+        mut self,
+        model: Arc<dyn Embeddings>,
+        fields: &[&str],
+    ) -> Result<Self, Error> {
+        let embedder = store::Embedder::at(model, fields)
+            .map_err(|reason| Error::Open(format!("embeddings: {reason}")))?;
+        let Some(services) = &self.services else {
+            let reason = "embeddings: the storage has no long-term memory of this library";
+            return Err(Error::Open(reason.to_owned()));
+        };
+        let items = services.items.with_embedder(embedder);
+        self.parts.items = Some(items.of(LOCAL_PRINCIPAL.into()));
+        self.services = Some(Arc::new(runs::Parts {
+            items,
+            ..(**services).clone()
+        }));
+        Ok(self)
     }
 
     /// A new thread that runs `graph`; the first write creates it.

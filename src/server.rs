@@ -155,9 +155,8 @@ impl Server {
     /// names no `index` the texts at `fields` are embedded: paths such as `text` and `parts[*].text`, or
     /// `$` for all of it. The variable `BACKSTITCH_EMBEDDING_MODEL` wins.
     pub fn embeddings(mut self, model: Arc<dyn Embeddings>, fields: &[&str]) -> Self {
-        let parsed = fields.iter().map(|field| store::field::Field::parse(field));
-        match parsed.collect() {
-            Ok(fields) => self.embedder = Some(store::Embedder::new(model, fields)),
+        match store::Embedder::at(model, fields) {
+            Ok(embedder) => self.embedder = Some(embedder),
             Err(reason) => self.problems.push(format!("embeddings: {reason}")),
         }
         self

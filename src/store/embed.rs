@@ -53,6 +53,12 @@ pub struct Embedder {
 }
 
 impl Embedder {
+    /// As [`new`](Self::new), with the paths as authors write them.
+    pub fn at(model: Arc<dyn Embeddings>, fields: &[&str]) -> Result<Self, String> {
+        let fields = fields.iter().map(|field| Field::parse(field));
+        Ok(Self::new(model, fields.collect::<Result<_, _>>()?))
+    }
+
     /// Embeds with `model`; of items whose writer says nothing else the texts at `fields`.
     pub fn new(model: Arc<dyn Embeddings>, fields: Vec<Field>) -> Self {
         let name = model.name().into();

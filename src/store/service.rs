@@ -172,6 +172,24 @@ impl Service {
         }
     }
 
+    /// The same memory, with items that are found by meaning.
+    pub fn with_embedder(&self, embedder: Embedder) -> Self {
+        let Inner {
+            store,
+            limits,
+            shared,
+            ..
+        } = &*self.inner;
+        Self {
+            inner: Arc::new(Inner {
+                store: store.clone(),
+                limits: *limits,
+                shared: shared.clone(),
+                embedder: Some(embedder),
+            }),
+        }
+    }
+
     /// Begins to delete expired items, until `drain` is cancelled.
     pub fn start(&self, drain: CancellationToken) {
         let store = self.inner.store.clone();

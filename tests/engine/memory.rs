@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use backstitch::{
     Local, RunOptions,
     channel::Kind,
     graph::{Compiled, Graph, Output, START},
+    llm::Embeddings,
     run::{Ended, Input, ThreadId},
     value,
     value::Value,
@@ -18,6 +20,7 @@ use test_support::{client::Client, on_both_storages, place::Place, server::Setup
 on_both!(
     a_node_finds_what_another_thread_remembered,
     a_namespace_without_labels_fails_the_node,
+    items_are_found_by_meaning_once_there_is_a_model,
 );
 
 on_both_storages!(memory_is_shared_by_threads_and_outlives_the_server,);
@@ -77,6 +80,60 @@ async fn a_namespace_without_labels_fails_the_node(storage: &Storage) {
         let error = done.result.unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
+}
+
+/// Texts with as many of the letter `a` are near each other.
+struct Letters;
+
+#[async_trait]
+impl Embeddings for Letters {
+    fn name(&self) -> &str {
+        "letters"
+    }
+
+    async fn embed(&self, texts: Vec<String>) -> anyhow::Result<Vec<Vec<f32>>> {
+        let vector = |text: &String| {
+            let angle = text.matches('a').count() as f32 / 10.0;
+            vec![angle.cos(), angle.sin()]
+        };
+        Ok(texts.iter().map(vector).collect())
+    }
+}
+
+/// Stores some texts, then finds the nearest one to a query.
+fn nearest() -> Arc<Compiled> {
+    Graph::untyped()
+        .channel("found", Kind::Last)
+        .node("store", |ctx| async move {
+            for text in ["a", "aaaaaa", "aaaaaaaaaaa"] {
+                ctx.remember(&["texts"], text, value!({ "text": text }))
+                    .await?;
+            }
+            let found = ctx.search::<Value>(&["texts"], Some("aaaaa"), 1).await?;
+            let text = found[0].value["text"].clone();
+            Ok(Output::update([("found", text)]))
+        })
+        .edge(START, "store")
+        .build()
+        .unwrap()
+}
+
+async fn items_are_found_by_meaning_once_there_is_a_model(storage: &Storage) {
+    let refused = storage.local.clone().embeddings(Arc::new(Letters), &["[x"]);
+    let refused = refused.err().unwrap().to_string();
+    assert!(refused.contains("`[x` is no path"), "{refused}");
+    let local = storage
+        .local
+        .clone()
+        .embeddings(Arc::new(Letters), &["text"]);
+    let thread = local.unwrap().thread(&nearest());
+    let input = || Input::Value(value!({"found": null}));
+    let done = thread.run(input(), RunOptions::default()).await.unwrap();
+    assert_eq!(done.values["found"], "aaaaaa", "{:?}", done.result);
+    // Without one they come by their keys.
+    let other = storage.local.thread(&nearest());
+    let done = other.run(input(), RunOptions::default()).await.unwrap();
+    assert_eq!(done.values["found"], "a");
 }
 
 fn memory_is_shared_by_threads_and_outlives_the_server(place: &Place) {

@@ -123,3 +123,21 @@ fn the_pieces_of_a_reply_make_the_message_that_is_stored() {
     assert!(!shown.is_empty());
     assert_eq!(shown, stored);
 }
+
+#[test]
+fn an_agent_recalls_in_another_conversation_what_it_was_told() {
+    let output = std::process::Command::new(programs::example("memory_agent"))
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{shown}");
+    let (first, second) = shown.split_once("another conversation").unwrap();
+    assert_eq!(first.matches("tool: Remembered as").count(), 3, "{shown}");
+    // One fact, by its topic: the name in the question is in two of them.
+    let recalled = second.lines().filter(|line| line.contains("tool: "));
+    let recalled: Vec<_> = recalled.collect();
+    assert!(
+        recalled.len() == 1 && recalled[0].ends_with("Ada drinks tea with lemon."),
+        "{shown}"
+    );
+}
