@@ -398,8 +398,12 @@ impl Service {
     ///
     /// # Errors
     /// No such assistant, or the storage failed.
-    pub async fn schemas(&self, viewer: Option<Arc<str>>, id: AssistantId) -> Result<Value, Error> {
-        let resolved = self.resolve(viewer.as_ref(), &Assistant::Id(id)).await?;
+    pub async fn schemas(
+        &self,
+        viewer: Option<Arc<str>>,
+        assistant: &Assistant,
+    ) -> Result<Value, Error> {
+        let resolved = self.resolve(viewer.as_ref(), assistant).await?;
         let registered = self.graph_of(resolved).await?;
         let mut map = Map::with_capacity(6);
         map.insert("graph_id", Value::Str(registered.name.clone()));

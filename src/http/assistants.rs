@@ -256,19 +256,20 @@ pub(super) async fn graph(call: Call) -> Result<Response<Body>, Error> {
     let assistant = call.path.assistant_or_graph()?;
     let drawing = call.assistants();
     let drawing = drawing.drawing(call.viewer(), &assistant, depth).await;
-    // As at the creation of a run.
-    let drawing = drawing.map_err(|error| match error {
-        assistants::Error::NoAssistant => Error::not_found(),
-        other => runs::Error::from(other).into(),
-    })?;
-    Ok(body::json(StatusCode::OK, &drawing))
+    Ok(body::json(StatusCode::OK, &drawing.map_err(as_of_run)?))
 }
 
 /// `GET /assistants/{assistant_id}/schemas`
 pub(super) async fn schemas(call: Call) -> Result<Response<Body>, Error> {
-    let found = call
-        .assistants()
-        .schemas(call.viewer(), call.path.assistant()?);
-    let schemas = found.await.map_err(bare)?;
-    Ok(body::json(StatusCode::OK, &schemas))
+    let assistant = call.path.assistant_or_graph()?;
+    let schemas = call.assistants().schemas(call.viewer(), &assistant).await;
+    Ok(body::json(StatusCode::OK, &schemas.map_err(as_of_run)?))
+}
+
+/// The error of a request that names an assistant or a graph, as at the creation of a run.
+fn as_of_run(error: assistants::Error) -> Error {
+    match error {
+        assistants::Error::NoAssistant => Error::not_found(),
+        other => runs::Error::from(other).into(),
+    }
 }

@@ -126,10 +126,13 @@ fn an_assistant_is_created_once_and_changed_in_versions(place: &Place) {
     for shown in ["graph", "schemas", "subgraphs"] {
         ok(client.get(&format!("{path}/{shown}")), 200);
     }
-    assert_eq!(
-        ok(client.get(&format!("{path}/schemas")), 200)["graph_id"],
-        "ctx"
-    );
+    let schemas = ok(client.get(&format!("{path}/schemas")), 200);
+    assert_eq!(schemas["graph_id"], "ctx");
+    // A drawing and schemas are found by the name of the graph, too.
+    for shown in ["graph", "schemas"] {
+        let of_graph = ok(client.get(&format!("/assistants/ctx/{shown}")), 200);
+        assert_eq!(of_graph, ok(client.get(&format!("{path}/{shown}")), 200));
+    }
     assert_eq!(client.delete(&path).status, 204);
     let gone = client.delete(&path).refused(404);
     assert_eq!(gone, format!("Assistant with ID {ID} not found"));

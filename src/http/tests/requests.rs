@@ -387,7 +387,7 @@ async fn assistants_are_checked_before_they_are_made() {
             "{body}: {response}"
         );
     }
-    for path in ["", "/schemas", "/subgraphs", "/subgraphs/child"] {
+    for path in ["", "/subgraphs", "/subgraphs/child"] {
         let path = format!("/assistants/agent{path}");
         let named = running.send("GET", &path, &[], None).await;
         assert!(
@@ -395,6 +395,20 @@ async fn assistants_are_checked_before_they_are_made() {
             "a graph's name is no assistant here: {named}"
         );
     }
+}
+
+#[tokio::test]
+async fn schemas_are_those_of_an_assistant_or_a_graph_by_its_name() {
+    let running = Running::start(Options::default()).await;
+    let id = AssistantId::of_graph("agent").to_string();
+    let mut bodies = vec![];
+    for name in ["agent", &id] {
+        let path = format!("/assistants/{name}/schemas");
+        let response = running.send("GET", &path, &[], None).await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        bodies.push(response.split_once("\r\n\r\n").unwrap().1.to_owned());
+    }
+    assert_eq!(bodies[0], bodies[1]);
 }
 
 #[tokio::test]

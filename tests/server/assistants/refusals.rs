@@ -157,7 +157,6 @@ fn bad_requests_about_assistants_are_refused_and_store_nothing(place: &Place) {
             ("GET", "", ""),
             ("PATCH", "", "{}"),
             ("DELETE", "", ""),
-            ("GET", "/schemas", ""),
             ("GET", "/subgraphs", ""),
             ("POST", "/versions", "{}"),
             ("POST", "/latest", "{\"version\":1}"),
@@ -171,6 +170,13 @@ fn bad_requests_about_assistants_are_refused_and_store_nothing(place: &Place) {
                 "{method} {path}"
             );
         }
+    }
+    for rest in ["graph", "schemas"] {
+        let refused = client.get(&format!("/assistants/x/{rest}")).refused(422);
+        assert!(
+            refused.starts_with("Invalid assistant: 'x'. Must be either"),
+            "{refused}"
+        );
     }
     let made = create(&client, &json!({"graph_id": "ctx"}));
     for (body, status) in [
