@@ -44,6 +44,8 @@ struct Plan {
     turns: usize,
     /// Repetitions of a request.
     reads: usize,
+    /// Runs that are executed at once.
+    in_flight: usize,
 }
 
 impl Plan {
@@ -54,6 +56,7 @@ impl Plan {
                 rounds: 1,
                 turns: 400,
                 reads: 50,
+                in_flight: 2_000,
             }
         } else {
             Self {
@@ -61,6 +64,7 @@ impl Plan {
                 rounds: 3,
                 turns: 1000,
                 reads: 300,
+                in_flight: 10_000,
             }
         }
     }
@@ -81,15 +85,20 @@ impl Storage {
     }
 
     fn server(&self) -> Server {
+        // The lease is short, so that a takeover need not be waited for.
+        self.server_with(("BACKSTITCH_LEASE", "3"))
+    }
+
+    /// A server with one more setting.
+    fn server_with(&self, setting: (&str, &str)) -> Server {
         match self {
             Self::Sqlite(folder) => {
-                Server::bench(&["--data", folder.path().to_str().unwrap()], &[])
+                let data = folder.path().to_str().unwrap();
+                Server::bench(&["--data", data], &[setting])
             }
-            // The lease is short, so that a takeover need not be waited for.
-            Self::Postgres(scratch) => Server::bench(
-                &[],
-                &[("DATABASE_URL", &scratch.url), ("BACKSTITCH_LEASE", "3")],
-            ),
+            Self::Postgres(scratch) => {
+                Server::bench(&[], &[("DATABASE_URL", &scratch.url), setting])
+            }
         }
     }
 
@@ -214,4 +223,5 @@ async fn measure(book: &mut Book, plan: Plan, storage: impl Fn() -> Storage) {
         measures::commits(book, &fresh).await;
         measures::takeover(book, &fresh).await;
     }
+    measures::in_flight(book, plan, &storage()).await;
 }

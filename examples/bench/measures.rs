@@ -311,6 +311,38 @@ pub async fn takeover(book: &mut Book, storage: &Storage) {
     );
 }
 
+/// Many threads with a run in flight each: what a run takes in memory, and how long others wait beside them.
+pub async fn in_flight(book: &mut Book, plan: Plan, storage: &Storage) {
+    let runs = plan.in_flight;
+    let slots = (runs + 100).to_string();
+    let (server, name) = (
+        storage.server_with(("BACKSTITCH_SLOTS", &slots)),
+        storage.name(),
+    );
+    workloads::seq10(&server.address, 1, Duration::from_millis(500)).await;
+    let alone = workloads::seq10(&server.address, 8, plan.span).await;
+    let before = server.resident() as f64;
+    let begin = Instant::now();
+    workloads::sleepers(&server.address, runs).await;
+    let time = begin.elapsed().as_secs_f64();
+    let each = (server.resident() as f64 - before) / runs as f64;
+    book.add(
+        format!("{name}: memory of a run in flight"),
+        each / 1024.0,
+        "KiB",
+        Goal::None,
+        format!("{runs} threads with one run each, begun in {time:.1} s"),
+    );
+    let beside = workloads::seq10(&server.address, 8, plan.span).await;
+    book.add(
+        format!("{name}: a run beside {runs} in flight, 99th percentile, 8 clients"),
+        beside.quantile(0.99),
+        "ms",
+        Goal::None,
+        format!("{:.1} ms without them", alone.quantile(0.99)),
+    );
+}
+
 /// The same loads on somebody else's server.
 pub async fn measure_peer(book: &mut Book, plan: Plan, name: &str, script: &str) {
     let server = Server::peer(script);

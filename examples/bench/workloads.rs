@@ -251,6 +251,34 @@ pub async fn sleeper(address: &str, seconds: f64) -> (String, String) {
     (thread, run)
 }
 
+/// Starts runs that sleep for five minutes, each on a thread of its own, from sixteen clients; returns when
+/// all of them are executed.
+pub async fn sleepers(address: &str, count: usize) {
+    const CLIENTS: usize = 16;
+    let body = json!({"assistant_id": "sleeper", "input": {"seconds": 300}}).to_string();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|at| {
+            let (address, body) = (address.to_owned(), body.clone());
+            tokio::spawn(async move {
+                let mut client = Client::connect(&address).await;
+                let mut last = String::new();
+                for _ in (at..count).step_by(CLIENTS) {
+                    let thread = client.thread().await;
+                    let path = format!("/threads/{thread}/runs");
+                    let run = client.json("POST", &path, &body).await;
+                    last = format!("{path}/{}", run["run_id"].as_str().unwrap());
+                }
+                while status(&mut client, &last).await != "running" {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+}
+
 /// The status of a run.
 pub async fn status(client: &mut Client, run: &str) -> String {
     let run: Value = client.json("GET", run, "").await;

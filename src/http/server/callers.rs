@@ -1,4 +1,5 @@
-//! Which web pages may call, and by which names of the server, decided by the head of a request.
+//! Which web pages may call, by which names of the server, and with how large a head: decided by the head of
+//! a request.
 
 use std::collections::HashSet;
 
@@ -12,6 +13,7 @@ use super::{
     cors::{Cors, ORIGINS_SETTING},
     error::Error,
     hosts::{self, HOSTS_SETTING, Origin},
+    listener::HEAD_LIMIT,
     options::Options,
 };
 use crate::http::parse::params::Query;
@@ -30,9 +32,16 @@ impl Callers {
     /// protocol.
     ///
     /// # Errors
-    /// 400 when the request names several hosts, 403 when it is refused.
+    /// 400 when the request names several hosts, 403 when it is refused, 431 when its head is too large.
     pub fn check<B>(&self, options: &Options, request: &Request<B>) -> Result<(), Error> {
         let headers = request.headers();
+        if head_bytes(request) > HEAD_LIMIT {
+            let detail = format!("The head of a request has at most {HEAD_LIMIT} bytes");
+            return Err(Error::new(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                detail,
+            ));
+        }
         let host = hosts::of_request(request.uri(), headers)?;
         let path = request.uri().path();
         if options.is_open() && !options.hosts.allow(host.as_ref(), path) {
@@ -68,6 +77,15 @@ impl Callers {
             tracing::warn!(%refused, "a request was refused; {setting} lists what is allowed");
         }
     }
+}
+
+/// The bytes of a head in HTTP/1, without the method.
+fn head_bytes<B>(request: &Request<B>) -> usize {
+    let uri = request.uri();
+    let target = uri.path().len() + uri.query().map_or(0, str::len);
+    let headers = request.headers().iter();
+    let lines = headers.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    target + lines.sum::<usize>()
 }
 
 /// Whether a browser sends the request for a page of another site without the page's origin, as it

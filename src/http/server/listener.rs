@@ -1,12 +1,20 @@
 //! Accepts connections, keeps them within their limits and drains them at the end.
 
-use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
-
-use hyper::{Request, body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::conn::auto,
+use std::{
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
 };
+
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -24,15 +32,16 @@ use super::{
 };
 use crate::http::Services;
 
-/// Most bytes in the head of a request.
-const HEAD_LIMIT: usize = 32 << 10;
+/// Most bytes in the head of a request. hyper reads somewhat more before it refuses one; `callers` does not.
+pub const HEAD_LIMIT: usize = 32 << 10;
 /// Most headers of a request.
 const HEADERS: usize = 100;
 
 /// The HTTP server.
 pub struct Server {
     dispatcher: Arc<Dispatcher>,
-    builder: Arc<auto::Builder<StreamExecutor>>,
+    http1: Arc<http1::Builder>,
+    http2: Arc<http2::Builder<StreamExecutor>>,
     /// Hangs up what is left when the time for the last responses is over.
     abort: CancellationToken,
 }
@@ -51,18 +60,17 @@ impl Server {
         drain: CancellationToken,
         cut: CancellationToken,
     ) -> Self {
-        let mut builder = auto::Builder::new(StreamExecutor {
-            limit: options.stall_timeout,
-        });
-        builder
-            .http1()
+        let mut http1 = http1::Builder::new();
+        http1
             .timer(TokioTimer::new())
             // Only a backstop: see `connection::Activity`.
             .header_read_timeout(options.idle_timeout + options.header_timeout)
             .max_headers(HEADERS)
             .max_buf_size(HEAD_LIMIT);
-        builder
-            .http2()
+        let mut http2 = http2::Builder::new(StreamExecutor {
+            limit: options.stall_timeout,
+        });
+        http2
             .timer(TokioTimer::new())
             .max_concurrent_streams(128)
             // What a client sends and no handler has read, and what the server sends and no client
@@ -75,7 +83,8 @@ impl Server {
             .keep_alive_timeout(Duration::from_secs(20));
         Self {
             dispatcher: Arc::new(Dispatcher::new(Shared::new(services, options, drain, cut))),
-            builder: Arc::new(builder),
+            http1: Arc::new(http1),
+            http2: Arc::new(http2),
             abort: CancellationToken::new(),
         }
     }
@@ -95,11 +104,7 @@ impl Server {
             match accepted {
                 Ok((stream, peer, slot)) => {
                     pause = PAUSE_MIN;
-                    let connection = self.serve_connection(stream, peer);
-                    connections.spawn(async move {
-                        connection.await;
-                        drop(slot);
-                    });
+                    connections.spawn(self.serve_connection(stream, peer, slot));
                 }
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
@@ -127,24 +132,35 @@ impl Server {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
+        slot: OwnedSemaphorePermit,
     ) -> impl Future<Output = ()> + Send + use<> {
         let peer: Arc<str> = peer.ip().to_canonical().to_string().into();
-        let (dispatcher, builder) = (self.dispatcher.clone(), self.builder.clone());
+        let (http1, http2) = (self.http1.clone(), self.http2.clone());
+        let dispatcher = self.dispatcher.clone();
         let shared = dispatcher.shared().clone();
-        let abort = self.abort.clone();
-        // Who comes while the server drains has not sent a request yet.
-        let leave = if shared.drain.is_cancelled() {
-            shared.cut.clone()
-        } else {
-            shared.drain.clone()
+        let end = End {
+            // Who comes while the server drains has not sent a request yet.
+            leave: if shared.drain.is_cancelled() {
+                shared.cut.clone()
+            } else {
+                shared.drain.clone()
+            },
+            abort: self.abort.clone(),
         };
         async move {
+            let _slot = slot;
             // Events are small and must not wait for each other.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "a connection broke at once");
                 return;
             }
             let activity = Activity::new();
+            let is_http2 = tokio::select! {
+                is_http2 = speaks_http2(&stream) => is_http2.unwrap_or(false),
+                () = sleep(shared.options.header_timeout) => return,
+                () = end.abort.cancelled() => return,
+                () = end.leave.cancelled() => return,
+            };
             let stall = shared.options.stall_timeout;
             let socket = TokioIo::new(Socket::new(stream, activity.clone(), stall));
             let service = {
@@ -155,40 +171,94 @@ impl Server {
                 };
                 service_fn(move |request: Request<Incoming>| {
                     let request = request.map(RequestBody::new);
-                    dispatcher.clone().handle(connection.clone(), request)
+                    // A connection would keep the room for what a request does as long as it is open.
+                    Box::pin(dispatcher.clone().handle(connection.clone(), request))
                 })
             };
-            let mut connection = pin!(builder.serve_connection_with_upgrades(socket, service));
-            let (mut leaving, mut idle) = (false, false);
-            loop {
-                let next = match activity.due(&shared.options) {
-                    Due::Wait(time) => time,
-                    Due::HangUp => return,
-                    // What is left of responses is not taken.
-                    Due::Shutdown if idle => return,
-                    Due::Shutdown => {
-                        idle = true;
-                        leaving = true;
-                        connection.as_mut().graceful_shutdown();
-                        tokio::time::Instant::now() + shared.options.header_timeout
-                    }
+            let options = &shared.options;
+            if is_http2 {
+                let connection = pin!(http2.serve_connection(socket, service));
+                let shutdown = |connection: Pin<&mut _>| {
+                    http2::Connection::graceful_shutdown(connection);
                 };
-                tokio::select! {
-                    result = connection.as_mut() => {
-                        if let Err(error) = result {
-                            tracing::debug!(%error, "a connection broke");
-                        }
-                        return;
+                end.carry(connection, shutdown, &activity, options).await;
+            } else {
+                let connection = pin!(http1.serve_connection(socket, service).with_upgrades());
+                let shutdown = |connection: Pin<&mut _>| {
+                    http1::UpgradeableConnection::graceful_shutdown(connection);
+                };
+                end.carry(connection, shutdown, &activity, options).await;
+            }
+        }
+    }
+}
+
+/// What ends a connection from this side.
+struct End {
+    /// After the requests in progress.
+    leave: CancellationToken,
+    /// At once.
+    abort: CancellationToken,
+}
+
+impl End {
+    /// Serves a connection until it ends; `shutdown` lets it end after the requests in progress.
+    async fn carry<C: Future<Output = hyper::Result<()>>>(
+        &self,
+        mut connection: Pin<&mut C>,
+        shutdown: fn(Pin<&mut C>),
+        activity: &Activity,
+        options: &Options,
+    ) {
+        let (mut leaving, mut idle) = (false, false);
+        loop {
+            let next = match activity.due(options) {
+                Due::Wait(time) => time,
+                Due::HangUp => return,
+                // What is left of responses is not taken.
+                Due::Shutdown if idle => return,
+                Due::Shutdown => {
+                    idle = true;
+                    leaving = true;
+                    shutdown(connection.as_mut());
+                    tokio::time::Instant::now() + options.header_timeout
+                }
+            };
+            tokio::select! {
+                result = connection.as_mut() => {
+                    if let Err(error) = result {
+                        tracing::debug!(%error, "a connection broke");
                     }
-                    () = sleep_until(next) => {}
-                    () = abort.cancelled() => return,
-                    () = leave.cancelled(), if !leaving => {
-                        leaving = true;
-                        connection.as_mut().graceful_shutdown();
-                    }
+                    return;
+                }
+                () = sleep_until(next) => {}
+                () = self.abort.cancelled() => return,
+                () = self.leave.cancelled(), if !leaving => {
+                    leaving = true;
+                    shutdown(connection.as_mut());
                 }
             }
         }
+    }
+}
+
+/// What a client sends first that speaks HTTP/2 without having asked for it in HTTP/1.
+const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Whether what comes first is [`PREFACE`]; it stays to be read. hyper-util's `auto` reads those bytes apart
+/// from the rest of a head, and with that doubles the buffer of every connection.
+async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
+    let mut bytes = [0; PREFACE.len()];
+    loop {
+        let count = stream.peek(&mut bytes).await?;
+        if count == 0 || bytes[..count] != PREFACE[..count] {
+            return Ok(false);
+        }
+        if count == PREFACE.len() {
+            return Ok(true);
+        }
+        // The rest of it is under way: a socket that can be read says so only once.
+        sleep(PAUSE_MIN).await;
     }
 }
 
