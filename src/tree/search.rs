@@ -3,7 +3,12 @@
 use std::sync::Arc;
 
 use super::{Outcome, Thread};
-use crate::{id::ThreadId, time::Timestamp, value::Map, words::words};
+use crate::{
+    id::ThreadId,
+    time::Timestamp,
+    value::{Map, Value},
+    words::words,
+};
 
 words! {
     /// The status of a thread.
@@ -109,7 +114,36 @@ pub struct ThreadKey {
 /// an index until the page is full.
 pub const FEW: usize = 10_000;
 
+/// The same by a field of metadata. Pages of threads that many have cost less in the order of an index.
+pub const FEW_LABELLED: usize = 2_000;
+
+/// Fields of metadata that the server writes into most threads.
+const OF_SERVER: [&str; 2] = ["graph_id", "assistant_id"];
+
+/// Most characters of a label.
+const LABEL_CHARS: usize = 100;
+
+/// Most labels by which threads are looked up, one after the other.
+const LABELS: usize = 4;
+
 impl ThreadFilter {
+    /// Labels that its threads have, by which they may be looked up: fields of metadata that are texts. Triggers of
+    /// the storages make the same ones of the metadata of threads. A label that databases write in different ways is
+    /// left out.
+    pub fn labels(&self) -> Vec<String> {
+        let plain = |text: &str| !text.chars().any(char::is_control);
+        let label = |(key, value): (&Arc<str>, &Value)| {
+            let value = value.as_str()?;
+            let is_label = !OF_SERVER.contains(&&**key)
+                && plain(key)
+                && plain(value)
+                && !key.contains(['"', '\\']);
+            is_label.then(|| format!("{key}={value}").chars().take(LABEL_CHARS).collect())
+        };
+        let metadata = self.metadata.iter().filter(|_| self.ids.is_none());
+        metadata.filter_map(label).take(LABELS).collect()
+    }
+
     /// The status by which its threads may be looked up: one that most threads do not have.
     pub fn rare_status(&self) -> Option<ThreadStatus> {
         let status = self.status.filter(|status| *status != ThreadStatus::Idle);

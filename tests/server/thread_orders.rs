@@ -11,13 +11,14 @@ use test_support::{
     on_both_storages,
     place::{Place, block_on},
     server::{Server, Setup},
-    tables::{connect, file},
-    talk::{background, create, fork, id_of, ok, put, slow, with},
+    tables::{connect, file, rows},
+    talk::{background, create, fork, id_of, ok, patch, put, slow, with},
 };
 
 on_both_storages!(
     each_order_and_filter_and_page_is_that_of_all_visible_threads_sorted,
     a_filter_by_values_visits_every_thread_once_in_each_order,
+    labels_are_the_texts_in_the_metadata_of_threads,
 );
 
 const KEYS: &str = "ann=key-a,bob=key-b,cid=key-c";
@@ -46,6 +47,14 @@ fn execute(place: &Place, server: &Server, sql: &str) {
             db.execute_batch(sql).unwrap();
         }
     }
+}
+
+/// What databases write in different ways.
+const ODD: &str = "\u{0}\u{1a}a\"\\'ä\u{7}\u{1f600}=";
+
+/// Texts that differ in their end.
+fn long(number: usize) -> String {
+    format!("{}{number}", "é".repeat(150))
 }
 
 /// Threads of three people: shared by every level, deleted, forked, given away, and in every status. By the id of
@@ -91,6 +100,13 @@ fn threads(client: &Client) -> BTreeMap<String, String> {
                 )),
                 5 | 11 => {
                     ok(client.delete(&format!("/threads/{thread}")), 204);
+                }
+                // What follows the metadata in other tables follows their changes, too.
+                12 | 13 => {
+                    let metadata =
+                        json!({"color": "red", "odd": ODD, "long": long(number), "number": 9});
+                    let changed = json!({"metadata": metadata});
+                    ok(patch(&client, &format!("/threads/{thread}"), &changed), 200);
                 }
                 15 if who != "ann" => {
                     // Whoever else is an owner has it from now on.
@@ -185,6 +201,12 @@ fn each_order_and_filter_and_page_is_that_of_all_visible_threads_sorted(place: &
         json!({"metadata": {"color": "blue", "number": 1}}),
         json!({"metadata": {"number": 2, "of": {"who": "bob"}}}),
         json!({"metadata": {"color": "black"}}),
+        json!({"metadata": {"odd": ODD}}),
+        json!({"metadata": {"odd": "a"}}),
+        json!({"metadata": {"long": long(12)}}),
+        json!({"metadata": {"graph_id": "failing", "color": "red"}}),
+        json!({"metadata": {"color": "red"}, "status": "interrupted"}),
+        json!({"metadata": {"color": "green"}, "mode": "roots"}),
         json!({"status": "idle"}),
         json!({"status": "busy"}),
         json!({"status": "error", "metadata": {"color": "blue"}}),
@@ -297,4 +319,34 @@ fn a_filter_by_values_visits_every_thread_once_in_each_order(place: &Place) {
             assert_eq!(ids(&found), expected, "{sort_by} {order}");
         }
     }
+}
+
+fn labels_are_the_texts_in_the_metadata_of_threads(place: &Place) {
+    let (server, client) = serve(place);
+    threads(&client);
+    let text = if place.is_postgres() { "::text" } else { "" };
+    let sql = format!("SELECT thread_id{text}, owner, metadata{text} FROM threads");
+    let mut expected = BTreeSet::new();
+    for row in rows(place, &server, &sql) {
+        let [id, owner, metadata] = [0, 1, 2].map(|at| row[at].clone().unwrap());
+        let metadata: Value = serde_json::from_str(&metadata).unwrap();
+        for (key, value) in metadata.as_object().unwrap() {
+            if let Some(value) = value.as_str()
+                && !["graph_id", "assistant_id"].contains(&&**key)
+            {
+                let label = format!("{key}={value}");
+                // A text of SQLite's functions ends before NUL; no filter asks for such a label.
+                let label = label.chars().take_while(|char| *char != '\0');
+                let label = label.take(100).collect();
+                expected.insert((label, owner.clone(), id.clone()));
+            }
+        }
+    }
+    assert!(expected.len() > 40, "{}", expected.len());
+    let sql = format!("SELECT label, owner, thread_id{text} FROM thread_labels");
+    let found: BTreeSet<(String, String, String)> = rows(place, &server, &sql)
+        .into_iter()
+        .map(|row| [0, 1, 2].map(|at| row[at].clone().unwrap()).into())
+        .collect();
+    assert_eq!(found, expected);
 }

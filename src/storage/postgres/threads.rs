@@ -21,6 +21,7 @@ pub(super) mod create;
 pub(super) mod delete;
 pub(super) mod event_facts;
 pub(super) mod expiry;
+mod narrow;
 pub(super) mod prune;
 pub(super) mod rows;
 mod search;
@@ -139,4 +140,4 @@ pub(super) async fn record_outcome(
     Ok(())
 }
 
-statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, prune, rows, search);
+statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, narrow, prune, rows, search);

@@ -48,6 +48,7 @@ fn all() -> Vec<Migration> {
         "V043__branches_that_wait"
         "V044__times_of_threads"
         "V045__orders_of_lists"
+        "V046__labels_of_threads"
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) mod create;
 pub(super) mod delete;
 pub(super) mod event_facts;
 pub(super) mod expiry;
+mod narrow;
 pub(super) mod prune;
 mod rows;
 mod search;

@@ -114,12 +114,12 @@ const ON_PURPOSE: &[(&str, &str, &str)] = &[
         "holds what is executed",
     ),
     (
-        "threads::search::OF_STATUS",
+        "threads::narrow::OF_STATUS",
         "runs_open",
         "all open runs are wanted, up to a limit",
     ),
     (
-        "threads::search::OF_STATUS",
+        "threads::narrow::OF_STATUS",
         "branches_outcome",
         "all of an outcome are wanted, up to a limit",
     ),

@@ -5,18 +5,17 @@ use uuid::Uuid;
 
 use super::{
     super::{
-        columns::{Json, Params, Time, column},
+        columns::{Json, Params, Time},
         connection::{Object, Result, prepare},
     },
+    narrow::narrowed,
     rows::thread_of,
 };
 use crate::{
-    checkpoint::Error,
-    id::ThreadId,
     time::Timestamp,
     tree::{
         Thread,
-        search::{FEW, SortBy, ThreadFilter, ThreadPage},
+        search::{SortBy, ThreadFilter, ThreadPage},
     },
 };
 
@@ -53,7 +52,7 @@ const PASSES: &str = "t.deleted_at IS NULL AND ($2::jsonb IS NULL OR t.metadata 
 const PARAMETERS: &str = "($1::uuid[] IS NULL OR $4::text IS NULL OR $6::text IS NULL OR $9::timestamptz IS NULL OR $10::uuid IS NULL OR true)";
 
 /// Threads that were shared with the principal.
-const SHARED: &str = "tree_members m CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.tree_id = m.tree_id OFFSET 0) t";
+pub(super) const SHARED: &str = "tree_members m CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.tree_id = m.tree_id OFFSET 0) t";
 
 /// By the last change, in the order of an index, behind `($9, $10)`.
 macro_rules! recent {
@@ -225,29 +224,6 @@ SELECT count(*) FROM {source} {WITH_BRANCH} WHERE {PASSES} AND ($1::uuid[] IS NU
 
 const COUNT: [&str; 3] = [count!(all), count!(of), count!(ids)];
 
-/// Threads with a branch of a status that few have, or with an open run; the filter decides among them.
-const OF_STATUS: &str = "
-(SELECT r.thread_id FROM runs r WHERE $1 = 'busy' AND r.status IN ('pending', 'running') LIMIT $2)
-UNION ALL
-(SELECT b.thread_id FROM branches b WHERE b.outcome <> 'idle' AND b.outcome = $1 LIMIT $2)";
-
-/// The filter among the threads of its status, if these are few.
-async fn narrowed(db: &Object, filter: &ThreadFilter) -> Result<Option<ThreadFilter>> {
-    let Some(status) = filter.rare_status() else {
-        return Ok(None);
-    };
-    let statement = prepare(db, OF_STATUS).await?;
-    let most = i64::try_from(FEW).map_or(i64::MAX, |few| few + 1);
-    let rows = db.query(&statement, &[&status.as_str(), &most]).await?;
-    if rows.len() > FEW {
-        return Ok(None);
-    }
-    let ids = rows
-        .iter()
-        .map(|row| Ok(ThreadId(column(row, "thread_id")?)));
-    Ok(Some(filter.among(ids.collect::<Result<_, Error>>()?)))
-}
-
 /// The place of a filter's threads in [`SORTED`], by twos, and in [`COUNT`].
 fn source(filter: &ThreadFilter) -> usize {
     match (&filter.ids, &filter.principal) {
@@ -375,6 +351,5 @@ statements!(
     BY_ID_OF,
     BY_ID_BACKWARDS_OF,
     SORTED,
-    OF_STATUS,
     COUNT
 );

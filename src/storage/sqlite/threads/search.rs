@@ -4,16 +4,13 @@ use const_format::formatcp;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::{
-    super::columns::{all, id, json_map},
-    rows::read_thread,
-};
+use super::{super::columns::json_map, narrow::narrowed, rows::read_thread};
 use crate::{
     checkpoint::Result,
     id::ThreadId,
     tree::{
         Thread,
-        search::{FEW, SortBy, ThreadFilter, ThreadPage},
+        search::{SortBy, ThreadFilter, ThreadPage},
     },
     value::contains_map,
 };
@@ -225,25 +222,6 @@ pub(super) const SORTED: [&str; 2] = [sorted!("threads t", "ASC"), sorted!("thre
 pub(super) const SORTED_OF: [&str; 2] =
     [sorted!(OF_PRINCIPAL, "ASC"), sorted!(OF_PRINCIPAL, "DESC")];
 pub(super) const SORTED_IDS: [&str; 2] = [sorted!(OF_IDS, "ASC"), sorted!(OF_IDS, "DESC")];
-
-/// Threads with a branch of a status that few have, or with an open run; the filter decides among them.
-const OF_STATUS: &str = "SELECT * FROM (SELECT r.thread_id FROM runs r INDEXED BY runs_open \
-       WHERE ?1 = 'busy' AND r.status IN ('pending', 'running') LIMIT ?2) \
-    UNION ALL \
-    SELECT * FROM (SELECT b.thread_id FROM branches b INDEXED BY branches_outcome \
-       WHERE b.outcome <> 'idle' AND b.outcome = ?1 LIMIT ?2)";
-
-/// The filter among the threads of its status, if these are few.
-fn narrowed(db: &Connection, filter: &ThreadFilter) -> Result<Option<ThreadFilter>> {
-    let Some(status) = filter.rare_status() else {
-        return Ok(None);
-    };
-    let most = i64::try_from(FEW).map_or(i64::MAX, |few| few + 1);
-    let ids = all(db, OF_STATUS, params![status.as_str(), most], |row| {
-        id(row, 0)
-    })?;
-    Ok((ids.len() <= FEW).then(|| filter.among(ids)))
-}
 
 fn text(page: &ThreadPage) -> &'static str {
     let backwards = usize::from(!page.ascending);

@@ -43,7 +43,7 @@ pub(super) const NOT_EXECUTED_IN_POSTGRES: Exceptions = &[
     ),
     (
         "lists of threads, of which there are others without keys",
-        &["postgres::threads::search::"],
+        &["postgres::threads::search::", "postgres::threads::narrow::"],
     ),
     (
         "a copy takes the whole thread",
@@ -146,7 +146,7 @@ pub(super) const NOT_EXECUTED_IN_SQLITE: Exceptions = &[
     ),
     (
         "lists of threads, of which there are others without keys",
-        &["threads/search.rs: "],
+        &["threads/search.rs: ", "threads/narrow.rs: "],
     ),
     ("a copy takes the whole thread", &["threads/copy.rs: "]),
     ("a deleted tree goes as a whole", &["threads/delete.rs: "]),

@@ -26,14 +26,14 @@ const FEW: usize = 400;
 const ELSEWHERE_IN_POSTGRES: Exceptions = &[
     ("an order that no index has", &["search::SORTED["]),
     ("all are counted", &["search::COUNT["]),
-    ("has its test with a status", &["search::OF_STATUS"]),
+    ("has its test with a status", &["narrow::OF_STATUS"]),
 ];
 const ELSEWHERE_IN_SQLITE: Exceptions = &[
     ("an order that no index has", &["ORDER BY CASE ?4"]),
     ("has its test with a status", &["WHERE ?1 = 'busy'"]),
 ];
 
-/// Pages of every order that an index has.
+/// Pages of every order that an index has, and of threads that few others are like.
 fn pages(client: &Client) {
     for sort_by in ["updated_at", "created_at", "thread_id"] {
         for sort_order in ["asc", "desc"] {
@@ -41,27 +41,37 @@ fn pages(client: &Client) {
             let found = client.post("/threads/search", &body);
             assert_eq!(found.json().as_array().unwrap().len(), 9);
         }
+        let rare = json!({"limit": 9, "sort_by": sort_by, "metadata": {"user": "rare"}});
+        let found = client.post("/threads/search", &rare);
+        assert_eq!(found.json().as_array().unwrap().len(), 9);
     }
 }
 
 /// Adds so many threads of Ann and twice as many of Bob, of which ten are shared with Ann.
-fn threads(numbers: &str, at: &str, id: &str) -> String {
+/// Twelve of the first ones have a label.
+fn threads(numbers: &str, at: &str, [id, json]: [&str; 2], is_first: bool) -> String {
+    let labelled = if is_first { 36 } else { 0 };
     format!(
         "CREATE TEMP TABLE n AS SELECT i, CASE WHEN i % 3 = 0 THEN 'ann' ELSE 'bob' END AS owner, {at} AS at, {id} AS id, {id} AS branch
            FROM ({numbers}) c;
          INSERT INTO trees (tree_id, owner, created_at) SELECT id, owner, at FROM n;
          INSERT INTO tree_members (tree_id, principal, level) SELECT id, 'ann', 'reader' FROM n WHERE i IN (1, 2, 4, 5, 7);
-         INSERT INTO threads (thread_id, tree_id, active_branch_id, owner, created_at, updated_at) SELECT id, id, branch, owner, at, at FROM n;
+         INSERT INTO threads (thread_id, tree_id, active_branch_id, owner, metadata, created_at, updated_at)
+         SELECT id, id, branch, owner, CASE WHEN owner = 'ann' AND i <= {labelled} THEN '{{\"user\":\"rare\"}}' ELSE '{{\"user\":\"other\"}}' END{json}, at, at FROM n;
          INSERT INTO branches (tree_id, branch_id, thread_id, name, origin, created_at, updated_at)
          SELECT id, branch, id, 'main', 'root', at, at FROM n"
     )
 }
 
 /// What pages cost with keys and without, first with few threads and then with many; `add` adds so many.
-fn measure<M: Meter>(setup: Setup, meter: &mut M, add: impl Fn(&M, &Server, usize)) -> Measured {
+fn measure<M: Meter>(
+    setup: Setup,
+    meter: &mut M,
+    add: impl Fn(&M, &Server, (usize, bool)),
+) -> Measured {
     let keys = "BACKSTITCH_API_KEYS";
     let mut server = setup.env(keys, "ann=key-a,bob=key-b").start();
-    add(meter, &server, 3 * FEW);
+    add(meter, &server, (3 * FEW, true));
     server.kill();
     meter.arm();
     server.restart();
@@ -74,7 +84,7 @@ fn measure<M: Meter>(setup: Setup, meter: &mut M, add: impl Fn(&M, &Server, usiz
         meter.read()
     };
     let small = both(&mut server, meter);
-    add(meter, &server, 3 * FEW * (FACTOR - 1));
+    add(meter, &server, (3 * FEW * (FACTOR - 1), false));
     meter.read();
     let large = both(&mut server, meter);
     Measured {
@@ -87,14 +97,23 @@ fn measure<M: Meter>(setup: Setup, meter: &mut M, add: impl Fn(&M, &Server, usiz
 #[test]
 fn pages_of_lists_of_postgres_cost_the_same_among_four_times_as_many_threads() {
     let mut statements = crate::storage::postgres::statements();
-    statements.retain(|one| one.name.contains("threads::search::"));
+    statements.retain(|one| {
+        ["threads::search::", "threads::narrow::"]
+            .iter()
+            .any(|part| one.name.contains(part))
+    });
     assert_twice(|| {
         let mut meter = OfPostgres::start();
         let setup = Setup::example("reference_server").postgres(&meter.database);
-        let costs = measure(setup, &mut meter, |meter, _, count| {
+        let costs = measure(setup, &mut meter, |meter, _, (count, is_first)| {
             let numbers = format!("SELECT i FROM generate_series(1, {count}) i");
             let at = "now() - interval '9 days' + i * interval '1 second'";
-            meter.execute(&threads(&numbers, at, "gen_random_uuid()"));
+            meter.execute(&threads(
+                &numbers,
+                at,
+                ["gen_random_uuid()", "::jsonb"],
+                is_first,
+            ));
         });
         let exceptions: (Exceptions, _) = (&[], ELSEWHERE_IN_POSTGRES);
         complaints(&statements, &costs, SLACK_OF_POSTGRES, exceptions)
@@ -105,7 +124,7 @@ fn pages_of_lists_of_postgres_cost_the_same_among_four_times_as_many_threads() {
 fn pages_of_lists_of_sqlite_cost_the_same_among_four_times_as_many_threads() {
     let found = source::statements("src/storage/sqlite").into_iter();
     let statements: Vec<Statement> = found
-        .filter(|found| found.file == "threads/search.rs")
+        .filter(|found| ["threads/search.rs", "threads/narrow.rs"].contains(&&*found.file))
         .map(|Found { text, .. }| Statement {
             name: text.clone(),
             text: text.leak(),
@@ -116,14 +135,14 @@ fn pages_of_lists_of_sqlite_cost_the_same_among_four_times_as_many_threads() {
         let mut meter = OfSqlite { folder, read: 0 };
         let file = meter.file().display().to_string();
         let setup = Setup::example("reference_server").env("SQLITE_STATEMENTS", file);
-        let costs = measure(setup, &mut meter, |_, server, count| {
+        let costs = measure(setup, &mut meter, |_, server, (count, is_first)| {
             let numbers = format!(
                 "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < {count}) SELECT i FROM c"
             );
             let at = "unixepoch() * 1000000 - 777600000000 + i * 1000000";
             let db = rusqlite::Connection::open(tables::file(server)).unwrap();
             db.busy_timeout(Duration::from_secs(60)).unwrap();
-            let sql = threads(&numbers, at, "randomblob(16)");
+            let sql = threads(&numbers, at, ["randomblob(16)", ""], is_first);
             db.execute_batch(&format!("BEGIN; {sql}; COMMIT")).unwrap();
         });
         let exceptions: (Exceptions, _) = (&[], ELSEWHERE_IN_SQLITE);
