@@ -10,6 +10,7 @@
 
 mod access;
 mod agents;
+mod allocations;
 mod assistants;
 mod bad_input;
 mod batches;
