@@ -18,6 +18,9 @@ mod coerce;
 mod defaults;
 mod merge;
 mod schema;
+mod sum;
+
+pub(crate) use sum::Sum;
 
 pub use chunk::{AiChunk, ToolCallChunk};
 #[cfg(test)]

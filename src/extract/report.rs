@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Ctx;
 use crate::{
-    message::{AiChunk, Message},
+    message::{AiChunk, Message, Sum},
     value::Value,
 };
 
@@ -98,19 +98,19 @@ impl Ctx {
         let mut tokens = std::pin::pin!(tokens);
         let call = Arc::new(call);
         self.report(Report::ModelStart(call.clone()));
-        let mut whole: Option<AiChunk> = None;
+        let mut whole: Option<Sum> = None;
         while let Some(piece) = tokens.next().await {
             let mut piece = piece?;
             match &mut whole {
                 Some(whole) => {
-                    piece.id.clone_from(&whole.id);
+                    piece.id = whole.id().cloned();
                     whole.push(&piece);
                 }
                 None => {
                     // Clients join pieces and message by id, so the first piece has one.
                     let id = || format!("lc_run--{}", call.id).into();
                     piece.id.get_or_insert_with(id);
-                    whole = Some(piece.clone());
+                    whole = Some(Sum::of(&piece));
                 }
             }
             let piece = piece.to_value();

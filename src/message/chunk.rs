@@ -58,13 +58,18 @@ impl AiChunk {
 
     /// Appends a later piece.
     pub fn push(&mut self, piece: &AiChunk) {
+        push_content(&mut self.content, &piece.content);
+        self.push_rest(piece);
+    }
+
+    /// [`push`](Self::push) without the content.
+    pub(super) fn push_rest(&mut self, piece: &AiChunk) {
         if self.id.is_none() {
             self.id.clone_from(&piece.id);
         }
         if self.name.is_none() {
             self.name.clone_from(&piece.name);
         }
-        push_content(&mut self.content, &piece.content);
         for chunk in &piece.tool_call_chunks {
             self.push_call(chunk);
         }
@@ -213,7 +218,7 @@ fn owned(map: &Map) -> impl Iterator<Item = (Arc<str>, Value)> + '_ {
 
 /// Text is joined to text; once there are parts, everything becomes a part. Parts with the same
 /// `index` are pieces of one part.
-fn push_content(sum: &mut Value, piece: &Value) {
+pub(super) fn push_content(sum: &mut Value, piece: &Value) {
     match (&mut *sum, piece) {
         (_, Value::Null) => {}
         (Value::Null, piece) => *sum = piece.clone(),
