@@ -136,7 +136,12 @@ fn a_drawing_opens_graphs_inside_as_deep_as_asked() {
 fn assistants_are_named_by_id_and_must_be_there() {
     let asked = Asked::new();
     let nobody = "/assistants/11111111-1111-1111-1111-111111111111";
-    for rest in ["/subgraphs", "/subgraphs/child", "/schemas"] {
+    for rest in ["/graph", "/schemas"] {
+        asked.client.get(&format!("{nobody}{rest}")).refused(404);
+        let of_graph = asked.client.get(&format!("/assistants/subgraph{rest}"));
+        assert_eq!(of_graph.status, 200, "{}", of_graph.text());
+    }
+    for rest in ["/subgraphs", "/subgraphs/child"] {
         asked.client.get(&format!("{nobody}{rest}")).refused(404);
         let named = asked.client.get(&format!("/assistants/subgraph{rest}"));
         assert_eq!(
@@ -145,5 +150,4 @@ fn assistants_are_named_by_id_and_must_be_there() {
             "{rest}"
         );
     }
-    asked.client.get(&format!("{nobody}/graph")).refused(404);
 }
