@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::{Outcome, Thread};
 use crate::{
     id::ThreadId,
@@ -128,8 +130,8 @@ const LABELS: usize = 4;
 
 impl ThreadFilter {
     /// Labels that its threads have, by which they may be looked up: fields of metadata that are texts. Triggers of
-    /// the storages make the same ones of the metadata of threads. A label that databases write in different ways is
-    /// left out.
+    /// the storages make the same ones of the metadata of threads. A label that databases write or cut off in
+    /// different ways is left out: where Postgres does not know the encoding, it counts bytes.
     pub fn labels(&self) -> Vec<String> {
         let plain = |text: &str| !text.chars().any(char::is_control);
         let label = |(key, value): (&Arc<str>, &Value)| {
@@ -138,7 +140,9 @@ impl ThreadFilter {
                 && plain(key)
                 && plain(value)
                 && !key.contains(['"', '\\']);
-            is_label.then(|| format!("{key}={value}").chars().take(LABEL_CHARS).collect())
+            let label = is_label.then(|| format!("{key}={value}"))?;
+            let is_cut_alike = label.is_ascii() || label.len() <= LABEL_CHARS;
+            is_cut_alike.then(|| label.chars().take(LABEL_CHARS).collect())
         };
         let metadata = self.metadata.iter().filter(|_| self.ids.is_none());
         metadata.filter_map(label).take(LABELS).collect()
@@ -167,6 +171,17 @@ impl ThreadPage {
             SortBy::Status | SortBy::StateUpdatedAt => false,
         };
         self.filter.ids.is_none() && of_time_or_id
+    }
+
+    /// The id at which a page by id that follows another one begins; `None` behind the last id that there can be.
+    pub fn first_id(&self) -> Option<Uuid> {
+        let last = self.after?.id.0.as_u128();
+        let first = if self.ascending {
+            last.checked_add(1)
+        } else {
+            last.checked_sub(1)
+        };
+        first.map(Uuid::from_u128)
     }
 
     /// Turns to the page behind this one, whose last thread is given.

@@ -118,7 +118,19 @@ fn threads(client: &Client) -> BTreeMap<String, String> {
             }
         }
     }
+    // The first and the last id that there can be.
+    for (key, digit) in [("key-a", "0"), ("key-b", "f")] {
+        let id = uuid(digit);
+        let new = json!({"thread_id": id, "metadata": {"color": "red"}});
+        create(&client.with_key(key), &new);
+        families.insert(id.clone(), id);
+    }
     families
+}
+
+/// An id of one digit.
+fn uuid(digit: &str) -> String {
+    [8, 4, 4, 4, 12].map(|count| digit.repeat(count)).join("-")
 }
 
 /// Gives threads times that have nothing to do with each other, many of them equal. A state is never newer than

@@ -24,7 +24,8 @@ UNION ALL
 (SELECT l.thread_id FROM thread_labels l WHERE l.label = $1 AND l.owner = $2 LIMIT $3)
 UNION ALL
 (SELECT t.thread_id FROM {SHARED} WHERE m.principal = $2 AND t.owner <> $2
-    AND (SELECT true FROM thread_labels l WHERE l.label = $1 AND l.owner = t.owner AND l.thread_id = t.thread_id) LIMIT $3)"
+    AND (SELECT true FROM thread_labels l WHERE l.label = $1 AND l.owner = t.owner AND l.thread_id = t.thread_id) LIMIT $3)
+LIMIT $3"
 );
 
 /// Threads with a branch of a status that few have, or with an open run; the filter decides among them.

@@ -125,8 +125,8 @@ const CREATED_FIRST: &str = in_order!(
     "(t.created_at, t.thread_id) < ($9, $10)",
     "t.created_at DESC, t.thread_id DESC"
 );
-const BY_ID: &str = in_order!("t.thread_id > $10", "t.thread_id");
-const BY_ID_BACKWARDS: &str = in_order!("t.thread_id < $10", "t.thread_id DESC");
+const BY_ID: &str = in_order!("t.thread_id >= $10", "t.thread_id");
+const BY_ID_BACKWARDS: &str = in_order!("t.thread_id <= $10", "t.thread_id DESC");
 
 /// The same of a principal: its own threads and those that were shared with it. The indexes of owners are alone
 /// in having the order.
@@ -160,12 +160,12 @@ const CREATED_FIRST_OF: &str = in_order_of!(
     "y.created_at DESC, y.thread_id DESC"
 );
 const BY_ID_OF: &str = in_order_of!(
-    "t.thread_id > $10",
+    "t.thread_id >= $10",
     "t.thread_id NULLS FIRST",
     "y.thread_id"
 );
 const BY_ID_BACKWARDS_OF: &str = in_order_of!(
-    "t.thread_id < $10",
+    "t.thread_id <= $10",
     "t.thread_id DESC NULLS LAST",
     "y.thread_id DESC"
 );
@@ -293,6 +293,10 @@ pub(in super::super) async fn search(db: &Object, page: &ThreadPage) -> Result<V
     let bound = Bound::of(&page.filter);
     let sort_by = page.sort_by.as_str();
     let (at, id) = match &page.after {
+        Some(_) if page.sort_by == SortBy::ThreadId => match page.first_id() {
+            Some(id) => (EARLIEST, id),
+            None => return Ok(vec![]),
+        },
         Some(after) => (after.at, after.id.0),
         // Before the first of any order.
         None if page.ascending => (EARLIEST, Uuid::nil()),

@@ -18,7 +18,8 @@ const OF_LABEL: &str = "SELECT * FROM (SELECT l.thread_id FROM thread_labels l \
     SELECT * FROM (SELECT t.thread_id FROM tree_members m INDEXED BY tree_members_principal \
        CROSS JOIN threads t INDEXED BY threads_tree ON t.tree_id = m.tree_id \
        CROSS JOIN thread_labels l ON l.label = ?1 AND l.owner = t.owner AND l.thread_id = t.thread_id \
-       WHERE m.principal = ?2 AND t.owner <> ?2 LIMIT ?3)";
+       WHERE m.principal = ?2 AND t.owner <> ?2 LIMIT ?3) \
+    LIMIT ?3";
 
 /// Threads with a branch of a status that few have, or with an open run; the filter decides among them.
 const OF_STATUS: &str = "SELECT * FROM (SELECT r.thread_id FROM runs r INDEXED BY runs_open \

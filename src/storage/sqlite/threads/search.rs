@@ -172,22 +172,22 @@ pub(super) const CREATED: [&str; 4] = [
 pub(super) const BY_ID: [&str; 4] = [
     in_order!(
         "threads t",
-        "?4 IS NOT NULL AND t.thread_id > ?5",
+        "?4 IS NOT NULL AND t.thread_id >= ?5",
         "t.thread_id"
     ),
     in_order!(
         "threads t",
-        "?4 IS NOT NULL AND t.thread_id < ?5",
+        "?4 IS NOT NULL AND t.thread_id <= ?5",
         "t.thread_id DESC"
     ),
     in_order_of!(
         "threads_ids_of_owner",
-        "?4 IS NOT NULL AND t.thread_id > ?5",
+        "?4 IS NOT NULL AND t.thread_id >= ?5",
         "id"
     ),
     in_order_of!(
         "threads_ids_of_owner",
-        "?4 IS NOT NULL AND t.thread_id < ?5",
+        "?4 IS NOT NULL AND t.thread_id <= ?5",
         "id DESC"
     ),
 ];
@@ -292,6 +292,10 @@ fn each(
     let mode = filter.mode.as_str();
     let mut rows = if page.is_in_order() {
         let (at, id) = match &page.after {
+            Some(_) if page.sort_by == SortBy::ThreadId => match page.first_id() {
+                Some(id) => (i64::MIN, ThreadId(id)),
+                None => return Ok(()),
+            },
             Some(after) => (after.at.0, after.id),
             // Before the first of any order.
             None if page.ascending => (i64::MIN, ThreadId(Uuid::nil())),
