@@ -119,7 +119,7 @@ impl Ctx {
             }
             self.task().host.message(self.task(), piece, false);
         }
-        let whole = whole.ok_or_else(|| anyhow::anyhow!("the model sent nothing"))?;
+        let mut whole = whole.ok_or_else(|| anyhow::anyhow!("the model sent nothing"))?;
         let message = whole.message();
         if self.reports() {
             let shown = message.clone().into();

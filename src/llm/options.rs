@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::TryStreamExt;
 
 use super::{ChatModel, Tool};
-use crate::message::{AiChunk, Message};
+use crate::message::{Message, Sum};
 
 /// Whether a model calls tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,13 +153,13 @@ pub async fn complete<M: ChatModel + ?Sized>(
     options: &CallOptions,
 ) -> anyhow::Result<Message> {
     let mut pieces = model.stream_with(messages, tools, options);
-    let mut whole: Option<AiChunk> = None;
+    let mut whole: Option<Sum> = None;
     while let Some(piece) = pieces.try_next().await? {
         match &mut whole {
             Some(whole) => whole.push(&piece),
-            None => whole = Some(piece),
+            None => whole = Some(Sum::of(&piece)),
         }
     }
-    let whole = whole.ok_or_else(|| anyhow::anyhow!("the model sent nothing"))?;
+    let mut whole = whole.ok_or_else(|| anyhow::anyhow!("the model sent nothing"))?;
     Ok(whole.message())
 }

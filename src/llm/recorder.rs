@@ -10,7 +10,7 @@ use futures::StreamExt;
 
 use super::{CallOptions, ChatModel, ScriptedModel, Tokens, Tool};
 use crate::{
-    message::{AiChunk, Message, Sum},
+    message::{Message, Sum},
     value::{Map, Value},
 };
 
@@ -72,7 +72,7 @@ impl<M: ChatModel> ChatModel for Recorder<M> {
         let path = self.path.clone();
         let by_schema = options.schema.is_some();
         Box::pin(async_stream::try_stream! {
-            let mut whole = Sum::of(&AiChunk::default());
+            let mut whole = Sum::default();
             while let Some(piece) = pieces.next().await {
                 let piece = piece?;
                 whole.push(&piece);

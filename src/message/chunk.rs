@@ -264,7 +264,7 @@ fn push_part(parts: &mut Value, piece: &Value) {
             for (key, value) in piece {
                 match (open.get_mut(key), value) {
                     (Some(Value::Str(old)), Value::Str(more))
-                        if !matches!(&**key, "type" | "id") =>
+                        if !matches!(&**key, "type" | "id" | "index") =>
                     {
                         *old = format!("{old}{more}").into();
                     }

@@ -7,7 +7,7 @@ use super::{AiChunk, Message, chunk::push_content};
 use crate::value::{Map, Value};
 
 /// Pieces so far, of which the end of one text may still be apart from the rest.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sum {
     whole: AiChunk,
     /// Where `more` belongs.
@@ -100,8 +100,7 @@ impl Sum {
     pub(crate) fn of(first: &AiChunk) -> Self {
         let mut sum = Self {
             whole: first.clone(),
-            open: None,
-            more: String::new(),
+            ..Self::default()
         };
         sum.open(&first.content);
         sum
@@ -144,8 +143,8 @@ impl Sum {
         }
     }
 
-    /// The whole message of the pieces.
-    pub(crate) fn message(mut self) -> Message {
+    /// The whole message of the pieces so far. The text is copied for it.
+    pub(crate) fn message(&mut self) -> Message {
         self.close();
         self.whole.message()
     }
@@ -163,6 +162,7 @@ mod tests {
         prop_oneof![
             3 => text().prop_map(Value::str),
             1 => Just(Value::Null),
+            1 => text().prop_map(|text| value!([{"type": "text", "index": "a", "text": text}])),
             4 => (text(), 0..2_i64, prop_oneof![Just("text"), Just("reasoning")]).prop_map(|(text, index, kind)| {
                 let mut part = Map::from([("type", kind.into()), ("index", index.into())]);
                 part.insert(kind, text);
@@ -197,6 +197,9 @@ mod tests {
             for piece in &pieces[1..] {
                 expected.push(piece);
                 sum.push(piece);
+                if expected.last {
+                    prop_assert_eq!(Value::from(sum.message()), Value::from(expected.message()));
+                }
             }
             prop_assert_eq!(Value::from(sum.message()), Value::from(expected.message()));
         }

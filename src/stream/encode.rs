@@ -52,7 +52,7 @@ pub struct Encoder {
     /// `metadata` of message events, per task.
     tasks: HashMap<TaskId, messages::Metadata>,
     /// Messages as far as they have grown, by id.
-    growing: HashMap<Arc<str>, crate::message::AiChunk>,
+    growing: HashMap<Arc<str>, crate::message::Sum>,
     /// Messages whose metadata was sent.
     announced: HashSet<Arc<str>>,
     /// The name of the graph.
@@ -155,7 +155,7 @@ impl Encoder {
         } = &event.body
             && self.grows()
         {
-            self.grow(message);
+            self.add(message);
         }
     }
 

@@ -82,8 +82,19 @@ impl Encoder {
         });
     }
 
+    /// Adds a piece to its message.
+    pub(super) fn add(&mut self, piece: &Value) {
+        let id = id_of(piece);
+        let piece = chunk_of(piece);
+        if piece.last {
+            self.growing.remove(&id);
+        } else {
+            self.growing.entry(id).or_default().push(&piece);
+        }
+    }
+
     /// Adds a piece to its message and returns the message so far.
-    pub(super) fn grow(&mut self, piece: &Value) -> Value {
+    fn grow(&mut self, piece: &Value) -> Value {
         let id = id_of(piece);
         let piece = chunk_of(piece);
         let last = piece.last;

@@ -31,7 +31,7 @@ struct Growing {
     task: Arc<str>,
     /// The node of the task.
     node: Option<Arc<str>>,
-    blocks: IndexMap<Key, Map>,
+    blocks: IndexMap<Key, Block>,
     /// Usage and metadata, summed up.
     sum: AiChunk,
 }
@@ -191,8 +191,8 @@ impl Messages {
         let delta = delta(&piece);
         let begin = is_new.then(|| skeleton(&piece, index));
         match entry {
-            indexmap::map::Entry::Occupied(mut entry) => add(entry.get_mut(), piece),
-            indexmap::map::Entry::Vacant(entry) => drop(entry.insert(piece)),
+            indexmap::map::Entry::Occupied(mut entry) => entry.get_mut().add(&piece),
+            indexmap::map::Entry::Vacant(entry) => drop(entry.insert(Block::begin(piece))),
         }
         if let Some(content) = begin {
             let data = event("content-block-start", index, "content", content);
@@ -211,7 +211,7 @@ impl Messages {
         let blocks = std::mem::take(&mut growing.blocks);
         let sum = std::mem::take(&mut growing.sum);
         for (index, block) in (0..).zip(blocks.into_values()) {
-            let content = finished(block);
+            let content = block.finished();
             if content.get("type").and_then(Value::as_str) == Some("tool_call")
                 && let (Some(Value::Str(id)), Some(Value::Str(name))) =
                     (content.get("id"), content.get("name"))
@@ -375,43 +375,80 @@ fn delta(piece: &Map) -> Option<Value> {
     })
 }
 
-/// Adds a later piece of a block: its text grows, other fields are replaced.
-fn add(block: &mut Map, piece: Map) {
-    let field = growing_field(&piece);
-    for (key, value) in &piece {
-        if value.is_null() {
-            continue;
-        }
-        if Some(&**key) == field
-            && let Some(Value::Str(text)) = block.get(key)
-            && let Value::Str(more) = value
-        {
-            let text = format!("{text}{more}");
-            block.insert(key.clone(), text);
-        } else {
-            block.insert(key.clone(), value.clone());
-        }
-    }
+/// A block as far as it has grown. What is new of its text is apart from the rest, so that a long text is not
+/// copied with each piece.
+struct Block {
+    fields: Map,
+    /// The field that `more` belongs to.
+    growing: Option<&'static str>,
+    more: String,
 }
 
-/// A block that is complete: the arguments of a call are parsed.
-fn finished(mut block: Map) -> Value {
-    if block.get("type").and_then(Value::as_str) != Some("tool_call_chunk") {
-        return Value::map(block);
-    }
-    let text = block.get("args").and_then(Value::as_str).unwrap_or("");
-    let text = if text.is_empty() { "{}" } else { text };
-    match Value::from_json_slice(text.as_bytes()) {
-        Ok(args @ Value::Map(_)) => {
-            block.insert("type", "tool_call");
-            block.insert("args", args);
-        }
-        _ => {
-            block.insert("type", "invalid_tool_call");
-            block.insert("error", "the arguments are no JSON object");
+impl Block {
+    fn begin(piece: Map) -> Self {
+        Self {
+            growing: growing_field(&piece),
+            fields: piece,
+            more: String::new(),
         }
     }
-    Value::map(block)
+
+    /// Adds a later piece: the text grows, other fields are replaced.
+    fn add(&mut self, piece: &Map) {
+        let growing = growing_field(piece);
+        if growing != self.growing {
+            self.join();
+            self.growing = growing;
+        }
+        for (key, value) in piece {
+            if value.is_null() {
+                continue;
+            }
+            if Some(&**key) == growing
+                && let (Some(Value::Str(_)), Value::Str(more)) = (self.fields.get(key), value)
+            {
+                self.more.push_str(more);
+            } else {
+                if Some(&**key) == growing {
+                    self.join();
+                }
+                self.fields.insert(key.clone(), value.clone());
+            }
+        }
+    }
+
+    fn join(&mut self) {
+        if let Some(field) = self.growing
+            && let Some(Value::Str(text)) = self.fields.get(field)
+            && !self.more.is_empty()
+        {
+            let text = format!("{text}{}", self.more);
+            self.fields.insert(field, text);
+        }
+        self.more.clear();
+    }
+
+    /// The block that is complete: the arguments of a call are parsed.
+    fn finished(mut self) -> Value {
+        self.join();
+        let mut block = self.fields;
+        if block.get("type").and_then(Value::as_str) != Some("tool_call_chunk") {
+            return Value::map(block);
+        }
+        let text = block.get("args").and_then(Value::as_str).unwrap_or("");
+        let text = if text.is_empty() { "{}" } else { text };
+        match Value::from_json_slice(text.as_bytes()) {
+            Ok(args @ Value::Map(_)) => {
+                block.insert("type", "tool_call");
+                block.insert("args", args);
+            }
+            _ => {
+                block.insert("type", "invalid_tool_call");
+                block.insert("error", "the arguments are no JSON object");
+            }
+        }
+        Value::map(block)
+    }
 }
 
 fn event(name: &str, index: i64, field: &str, content: Value) -> Map {
