@@ -38,6 +38,15 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Of a model whose calls of tools come only when they are whole: it writes a long one without a sign.
+    #[cfg(feature = "models")]
+    pub fn of_whole_calls() -> Self {
+        Self {
+            silence: BEGIN,
+            ..Self::default()
+        }
+    }
+
     /// The limits of a call with these options.
     pub fn of_call(mut self, options: &CallOptions) -> Self {
         self.begin = options.begin_within.unwrap_or(self.begin);
@@ -59,6 +68,7 @@ impl Limits {
         Silence {
             limits: *self,
             since: Instant::now(),
+            heard: Instant::now(),
             begun: false,
         }
     }
@@ -74,10 +84,13 @@ impl Limits {
 }
 
 /// How long the model has been silent. Only pieces of its reply end that: some servers send events without any for
-/// as long as the connection lasts.
+/// as long as the connection lasts. A sign of life within a reply gives it the time that it may take to begin.
 pub(super) struct Silence {
     limits: Limits,
+    /// Since when there is no piece.
     since: Instant,
+    /// Since when there is no sign of life.
+    heard: Instant,
     /// Whether the reply has begun: a model that has shown what it thinks may go on thinking.
     begun: bool,
 }
@@ -89,16 +102,17 @@ impl Silence {
         at: &str,
         step: impl Future<Output = T> + Send,
     ) -> Result<T, Error> {
-        let most = if self.begun {
-            self.limits.silence
+        let Limits { begin, silence, .. } = self.limits;
+        let left = |most: Duration, since: Instant| (most.saturating_sub(since.elapsed()), most);
+        let (rest, most) = if self.begun {
+            left(silence, self.heard).min(left(begin.max(silence), self.since))
         } else {
-            self.limits.begin
+            left(begin, self.since)
         };
         let silent = || Error::Silent {
             at: at.to_owned(),
             seconds: most.as_secs(),
         };
-        let rest = most.saturating_sub(self.since.elapsed());
         if rest.is_zero() {
             // A timeout takes what is there already, however late it is.
             return Err(silent());
@@ -124,6 +138,13 @@ impl Silence {
     /// The piece was taken: the next silence begins now.
     pub fn end(&mut self) {
         self.since = Instant::now();
+        self.heard = self.since;
+    }
+
+    /// The server shows that the model works on its reply.
+    #[cfg(feature = "models")]
+    pub fn sign_of_life(&mut self) {
+        self.heard = Instant::now();
     }
 }
 
@@ -228,6 +249,24 @@ mod tests {
         });
         silence.end();
         assert_eq!(left_after(&silence).await, 60);
+    }
+
+    #[cfg(feature = "models")]
+    #[tokio::test(start_paused = true)]
+    async fn signs_of_life_give_a_reply_the_time_that_it_may_take_to_begin() {
+        let mut silence = limits().silence();
+        silence.piece(&AiChunk::text("It "));
+        silence.end();
+        for _ in 0..5 {
+            let pause = tokio::time::sleep(Duration::from_secs(45));
+            silence.within("test", pause).await.expect("a sign of life");
+            silence.sign_of_life();
+        }
+        assert_eq!(left_after(&silence).await, 60, "after 225 seconds");
+        silence.sign_of_life();
+        let pause = tokio::time::sleep(Duration::from_secs(45));
+        let error = silence.within("test", pause).await.expect_err("silence");
+        assert!(error.to_string().contains("300 s"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use genai::{
     ModelIden, ServiceTarget,
+    chat::ChatStreamEvent,
     resolver::{AuthData, Endpoint},
 };
 
@@ -59,7 +60,10 @@ impl Client {
             base: provider.base().into(),
             key: key.into(),
             model: model.into(),
-            limits: Limits::default(),
+            limits: match provider {
+                Provider::Anthropic => Limits::default(),
+                Provider::Gemini | Provider::Ollama => Limits::of_whole_calls(),
+            },
             schemas: None,
         })
     }
@@ -79,7 +83,9 @@ impl Client {
         self
     }
 
-    /// How long the model may be silent once it has begun to reply; by default one minute.
+    /// How long the model may be silent once it has begun to reply; by default one minute, in which the server of
+    /// Anthropic may also show by events without content that the model writes a long call, for as long as it
+    /// may take to begin. The others send a call when it is whole, and have five minutes.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.limits.silence = limit;
@@ -147,7 +153,11 @@ impl ChatModel for Client {
             let mut reply = reply::Reply::new(this.provider, &this.model);
             let mut meter = limits.meter(this.base.clone());
             while let Some(event) = silence.within(base, failure::caught(base, events.next())).await?? {
-                for piece in reply.pieces(event.map_err(failed)?) {
+                let event = event.map_err(failed)?;
+                if matches!(event, ChatStreamEvent::Heartbeat) {
+                    silence.sign_of_life();
+                }
+                for piece in reply.pieces(event) {
                     meter.count(&piece)?;
                     silence.piece(&piece);
                     yield piece;

@@ -108,7 +108,9 @@ impl Fallback {
         self
     }
 
-    /// How long each model may be silent once it has begun to reply: one minute unless its client says otherwise.
+    /// How long each model may be silent once it has begun to reply. Without it that is as its client says: one
+    /// minute, or as long as it may take to begin where calls of tools come only when they are whole (Google,
+    /// Ollama). A model that ignores options, as scripted ones do, ignores this one too.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.silence = Some(limit);
@@ -223,6 +225,9 @@ impl<M: ChatModel> RateLimited<M> {
     }
 }
 
+/// Longer than any program runs.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// Waits for a turn. Turns are given out in order before anybody waits: one that is never taken up lets
 /// nobody through in its place, and nobody has to wait for those who do not go on.
 async fn turn(begun: &Mutex<VecDeque<Instant>>, calls: usize, period: Duration) {
@@ -232,7 +237,9 @@ async fn turn(begun: &Mutex<VecDeque<Instant>>, calls: usize, period: Duration) 
         if begun.len() >= calls
             && let Some(first) = begun.pop_front()
         {
-            turn = turn.max(first + period);
+            // A period that never ends is one of a hundred years.
+            let next = first.checked_add(period).unwrap_or(first + FOREVER);
+            turn = turn.max(next);
         }
         begun.push_back(turn);
         turn
