@@ -29,8 +29,7 @@ pub struct Connection {
 }
 
 /// What happens on a connection. hyper's own head timeout starts before the first byte of a
-/// head and so would also end idle connections, and it does not cover the bytes by which the
-/// protocol version is recognised; hence this.
+/// head and so would also end idle connections; hence this.
 #[derive(Debug)]
 pub struct Activity {
     state: Mutex<State>,

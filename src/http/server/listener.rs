@@ -148,7 +148,9 @@ impl Server {
             abort: self.abort.clone(),
         };
         async move {
+            // The socket is closed before others get its slot.
             let _slot = slot;
+            let stream = stream;
             // Events are small and must not wait for each other.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "a connection broke at once");
@@ -249,6 +251,7 @@ const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// from the rest of a head, and with that doubles the buffer of every connection.
 async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
     let mut bytes = [0; PREFACE.len()];
+    let mut pause = PAUSE_MIN;
     loop {
         let count = stream.peek(&mut bytes).await?;
         if count == 0 || bytes[..count] != PREFACE[..count] {
@@ -258,7 +261,8 @@ async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
             return Ok(true);
         }
         // The rest of it is under way: a socket that can be read says so only once.
-        sleep(PAUSE_MIN).await;
+        sleep(pause).await;
+        pause = (2 * pause).min(PAUSE_MAX);
     }
 }
 
