@@ -219,6 +219,19 @@ async function aServerThatIsKilledInMidRunComesBackWithTheRest() {
   await reads(long, `echo: ${long}`, "after", "echo: after");
 }
 
+/** The runs and the states of the page's thread, newest first. */
+async function conversation() {
+  const runs = await get(`/threads/${thread()}/runs`);
+  const states = await get(`/threads/${thread()}/history?limit=50`);
+  return {
+    runs: runs.map((run) => [run.run_id, run.status, run.created_at, run.kwargs.input, run.kwargs.config?.configurable?.checkpoint_id]),
+    states: states.map((state) => [
+      state.checkpoint.checkpoint_id, state.parent_checkpoint?.checkpoint_id, state.created_at,
+      (state.values.messages ?? []).map((one) => one.content.slice(0, 20)),
+    ]),
+  };
+}
+
 let failed = false;
 for (const scenario of [wordsComeOneByOne, interruptsAreResumed, earlierMessagesAreEdited, aReplyIsMadeAnew,
   aRunIsStopped, aReloadInMidStreamLosesNothing, aRestartKeepsTheConversation,
@@ -231,6 +244,7 @@ for (const scenario of [wordsComeOneByOne, interruptsAreResumed, earlierMessages
   } catch (error) {
     failed = true;
     console.error(`${scenario.name}: ${error.stack}\nthe page says:\n${problems.join("\n")}\n${await page.locator("main").innerText()}`);
+    console.error(`the server has:\n${JSON.stringify(await conversation(), null, 1)}`);
   }
 }
 await context.close();
