@@ -186,6 +186,37 @@ async fn http_2_is_spoken_without_being_asked() {
 }
 
 #[tokio::test]
+async fn what_begins_like_http_2_is_waited_for_and_hung_up_on_in_time() {
+    let options = Options {
+        header_timeout: Duration::from_secs(3),
+        ..Options::default()
+    };
+    let running = Running::start(options).await;
+    let mut socket = running.connect().await;
+    for part in [&b"P"[..], b"RI * HTTP/2.0\r\n\r\nS", b"M\r\n\r\n"] {
+        socket.write_all(part).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    socket
+        .write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])
+        .await
+        .unwrap();
+    let mut head = [0; 9];
+    socket.read_exact(&mut head).await.unwrap();
+    assert_eq!(head[3], 4, "the first frame of a server is SETTINGS");
+    let mut half = running.connect().await;
+    half.write_all(b"PRI * ").await.unwrap();
+    assert_eq!(rest(&mut half).await, "", "hung up without a response");
+    let mut post = running.connect().await;
+    post.write_all(b"P").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    post.write_all(b"OST /nothing HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(rest(&mut post).await.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
 async fn connections_beyond_the_cap_wait_for_a_place() {
     let options = Options {
         max_connections: 1,
