@@ -8,10 +8,23 @@ use tokio::time::Instant;
 use super::{CallOptions, Error};
 use crate::{message::AiChunk, value::Value};
 
-/// How long a model may take to begin its reply by default: some think for minutes without sending a byte.
-const BEGIN: Duration = Duration::from_secs(300);
-/// How long it may be silent by default once it has begun.
+/// How long a model may be silent by default.
 const SILENCE: Duration = Duration::from_secs(60);
+/// How long by default where it is known to work without a sign: while it thinks, or writes a call of a tool that it
+/// sends when the call is whole.
+const WORK: Duration = Duration::from_secs(300);
+/// What names of models contain that think before they begin, and send nothing meanwhile.
+const THINKING: [&str; 9] = [
+    "think",
+    "reason",
+    "-r1",
+    "qwq",
+    "gpt-oss",
+    "grok-4",
+    "magistral",
+    "gemini-2.5",
+    "gemini-3",
+];
 /// Most bytes of a reply by default.
 const REPLY: usize = 10 << 20;
 /// What a piece of a call counts besides its texts: without any it would take memory and cost nothing.
@@ -24,36 +37,74 @@ pub(super) struct Limits {
     pub begin: Duration,
     /// The longest silence once it has begun.
     pub silence: Duration,
+    /// The longest time within a reply in which only signs of life come, and no piece.
+    pub alive: Duration,
     pub bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            begin: BEGIN,
+            begin: SILENCE,
             silence: SILENCE,
+            alive: WORK,
             bytes: REPLY,
         }
     }
 }
 
-impl Limits {
-    /// Of a model whose calls of tools come only when they are whole: it writes a long one without a sign.
-    #[cfg(feature = "models")]
-    pub fn of_whole_calls() -> Self {
+/// What an author has set of the limits, and what is known of the model.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settings {
+    /// The longest silence before the reply begins.
+    pub begin: Option<Duration>,
+    /// The longest silence once it has begun.
+    pub silence: Option<Duration>,
+    /// Most bytes of a reply.
+    pub bytes: Option<usize>,
+    /// It thinks or is loaded before it begins, and sends nothing meanwhile.
+    pub begins_late: bool,
+    /// Its calls of tools come only when they are whole: it writes a long one without a sign.
+    pub sends_whole_calls: bool,
+}
+
+impl Settings {
+    /// Of the model of this name.
+    pub fn of_model(name: &str) -> Self {
         Self {
-            silence: BEGIN,
+            begins_late: thinks(name),
             ..Self::default()
         }
     }
 
-    /// The limits of a call with these options.
-    pub fn of_call(mut self, options: &CallOptions) -> Self {
-        self.begin = options.begin_within.unwrap_or(self.begin);
-        self.silence = options.silence.unwrap_or(self.silence);
-        self
+    /// The limits of a call with these options and as many tools.
+    pub fn of_call(&self, options: &CallOptions, tools: usize) -> Limits {
+        let defaults = Limits::default();
+        let writes_calls = self.sends_whole_calls && tools > 0;
+        let begins_late = self.begins_late || writes_calls || options.reasoning.is_some();
+        let or_work = |is_long: bool| if is_long { WORK } else { SILENCE };
+        let begin = options.begin_within.or(self.begin);
+        let silence = options.silence.or(self.silence);
+        let silence = silence.unwrap_or_else(|| or_work(writes_calls));
+        Limits {
+            begin: begin.unwrap_or_else(|| or_work(begins_late)),
+            silence,
+            alive: begin.unwrap_or(WORK).max(silence),
+            bytes: self.bytes.unwrap_or(defaults.bytes),
+        }
     }
+}
 
+/// Whether a model of this name is known to think before it begins. Some servers write its maker before it.
+fn thinks(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
+    let mut start = name.chars();
+    let is_of_series_o =
+        start.next() == Some('o') && start.next().is_some_and(|next| next.is_ascii_digit());
+    is_of_series_o || name.starts_with("gpt-5") || THINKING.iter().any(|part| name.contains(part))
+}
+
+impl Limits {
     /// Waits for what the model at `at` makes in one piece.
     pub async fn within<T>(
         &self,
@@ -84,7 +135,7 @@ impl Limits {
 }
 
 /// How long the model has been silent. Only pieces of its reply end that: some servers send events without any for
-/// as long as the connection lasts. A sign of life within a reply gives it the time that it may take to begin.
+/// as long as the connection lasts. Signs of life within a reply give it more time, up to a limit of their own.
 pub(super) struct Silence {
     limits: Limits,
     /// Since when there is no piece.
@@ -102,10 +153,15 @@ impl Silence {
         at: &str,
         step: impl Future<Output = T> + Send,
     ) -> Result<T, Error> {
-        let Limits { begin, silence, .. } = self.limits;
+        let Limits {
+            begin,
+            silence,
+            alive,
+            ..
+        } = self.limits;
         let left = |most: Duration, since: Instant| (most.saturating_sub(since.elapsed()), most);
         let (rest, most) = if self.begun {
-            left(silence, self.heard).min(left(begin.max(silence), self.since))
+            left(silence, self.heard).min(left(alive, self.since))
         } else {
             left(begin, self.since)
         };
@@ -210,7 +266,6 @@ mod tests {
     fn limits() -> Limits {
         Limits {
             begin: Duration::from_secs(300),
-            silence: Duration::from_secs(60),
             ..Limits::default()
         }
     }
@@ -253,7 +308,7 @@ mod tests {
 
     #[cfg(feature = "models")]
     #[tokio::test(start_paused = true)]
-    async fn signs_of_life_give_a_reply_the_time_that_it_may_take_to_begin() {
+    async fn signs_of_life_give_a_reply_five_minutes() {
         let mut silence = limits().silence();
         silence.piece(&AiChunk::text("It "));
         silence.end();
@@ -277,12 +332,70 @@ mod tests {
         assert_eq!(left_after(&silence).await, 200);
     }
 
+    /// Seconds to begin, of silence in the reply, and of signs of life alone.
+    fn seconds(limits: Limits) -> (u64, u64, u64) {
+        let Limits {
+            begin,
+            silence,
+            alive,
+            ..
+        } = limits;
+        (begin.as_secs(), silence.as_secs(), alive.as_secs())
+    }
+
     #[test]
-    fn the_limits_of_a_call_win() {
-        let options = CallOptions::new().silence(Duration::from_secs(5));
-        let limits = limits().of_call(&options);
-        assert_eq!(limits.silence, Duration::from_secs(5));
-        assert_eq!(limits.begin, Duration::from_secs(300));
+    fn a_minute_of_silence_is_an_error_unless_the_model_is_known_to_work_without_a_sign() {
+        let none = CallOptions::new();
+        for name in [
+            "gpt-4o-mini",
+            "gpt-4.1",
+            "claude-sonnet-4-5",
+            "openai/gpt-4o",
+            "llama-3.3-70b",
+            "gemini-2.0-flash",
+            "omni",
+            "o",
+        ] {
+            let limits = Settings::of_model(name).of_call(&none, 3);
+            assert_eq!(seconds(limits), (60, 60, 300), "{name}");
+        }
+        for name in [
+            "o3-mini",
+            "openai/o1",
+            "gpt-5-mini",
+            "deepseek/DeepSeek-R1",
+            "deepseek-reasoner",
+            "kimi-k2-thinking",
+            "gemini-2.5-pro",
+        ] {
+            let limits = Settings::of_model(name).of_call(&none, 0);
+            assert_eq!(seconds(limits), (300, 60, 300), "{name}");
+        }
+        let thinking = CallOptions::new().reasoning(crate::llm::Reasoning::High);
+        let limits = Settings::of_model("claude-sonnet-4-5").of_call(&thinking, 0);
+        assert_eq!(seconds(limits), (300, 60, 300));
+        let whole = Settings {
+            sends_whole_calls: true,
+            ..Settings::default()
+        };
+        assert_eq!(seconds(whole.of_call(&none, 0)), (60, 60, 300));
+        assert_eq!(seconds(whole.of_call(&none, 1)), (300, 300, 300));
+    }
+
+    #[test]
+    fn the_limits_of_a_call_win_over_those_of_the_client_and_these_over_defaults() {
+        let second = Duration::from_secs(1);
+        let client = Settings {
+            begin: Some(30 * second),
+            silence: Some(20 * second),
+            ..Settings::of_model("o3")
+        };
+        let none = CallOptions::new();
+        assert_eq!(seconds(client.of_call(&none, 0)), (30, 20, 30));
+        let options = CallOptions::new().silence(5 * second);
+        assert_eq!(seconds(client.of_call(&options, 0)), (30, 5, 30));
+        let options = options.begin_within(600 * second);
+        assert_eq!(seconds(client.of_call(&options, 0)), (600, 5, 600));
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use async_openai::{config::OpenAIConfig, error::OpenAIError, traits::RequestOpti
 use super::{
     CallOptions, ChatModel, Error, Tokens, Tool,
     connection::{self, short},
-    limits::Limits,
+    limits::Settings,
 };
 use crate::{message::Message, trace};
 
@@ -39,7 +39,7 @@ pub struct Client {
     http: reqwest::Client,
     base: Arc<str>,
     model: Arc<str>,
-    limits: Limits,
+    limits: Settings,
     schemas: Option<bool>,
 }
 
@@ -55,7 +55,7 @@ impl Client {
         model: impl Into<Arc<str>>,
     ) -> Result<Self, Error> {
         let http = connection::http()?;
-        let base: Arc<str> = base.into();
+        let (base, model): (Arc<str>, Arc<str>) = (base.into(), model.into());
         let config = OpenAIConfig::new()
             .with_api_base(base.trim_end_matches('/'))
             .with_api_key(key);
@@ -63,31 +63,32 @@ impl Client {
             client: async_openai::Client::build(http.clone(), config),
             http,
             base,
-            model: model.into(),
-            limits: Limits::default(),
+            limits: Settings::of_model(&model),
+            model,
             schemas: None,
         })
     }
 
-    /// How long the model may take to begin its reply before the call fails; by default five minutes, since some think
-    /// for long. What it shows of its thoughts is not the reply yet.
+    /// How long the model may take to begin its reply before the call fails; by default one minute, and
+    /// five where [`reasoning`](crate::llm::CallOptions::reasoning) is asked for or the name says that the model thinks
+    /// (`o3`, `gpt-5`, `deepseek-reasoner`). What it shows of its thoughts is not the reply yet.
     #[must_use]
     pub fn begin_within(mut self, limit: Duration) -> Self {
-        self.limits.begin = limit;
+        self.limits.begin = Some(limit);
         self
     }
 
     /// How long the model may be silent once it has begun to reply; by default one minute.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
-        self.limits.silence = limit;
+        self.limits.silence = Some(limit);
         self
     }
 
     /// Most bytes of a reply; by default 10 MiB.
     #[must_use]
     pub fn reply_bytes(mut self, bytes: usize) -> Self {
-        self.limits.bytes = bytes;
+        self.limits.bytes = Some(bytes);
         self
     }
 
@@ -122,7 +123,8 @@ impl Client {
         form: transport::Form,
     ) -> (async_openai::Client<OpenAIConfig>, transport::Transport) {
         // Around a piece of a reply there is what the protocol says about it.
-        let most = self.limits.bytes.saturating_add(1 << 20);
+        let limits = self.limits.of_call(&CallOptions::new(), 0);
+        let most = limits.bytes.saturating_add(1 << 20);
         let transport = transport::Transport::new(&self.http, &self.base, form, most);
         let client = self.client.clone().with_http_service(transport.clone());
         (client, transport)
@@ -156,7 +158,7 @@ impl ChatModel for Client {
         options: &CallOptions,
     ) -> Tokens {
         let request = request::request(&self.model, messages, tools, options);
-        let (this, limits) = (self.clone(), self.limits.of_call(options));
+        let (this, limits) = (self.clone(), self.limits.of_call(options, tools.len()));
         let traceparent = trace::traceparent();
         Box::pin(async_stream::try_stream! {
             let base = &*this.base;

@@ -9,7 +9,7 @@ use genai::{
     resolver::{AuthData, Endpoint},
 };
 
-use super::{CallOptions, ChatModel, Error, Tokens, Tool, connection, limits::Limits};
+use super::{CallOptions, ChatModel, Error, Tokens, Tool, connection, limits::Settings};
 use crate::{message::Message, trace};
 
 mod embeddings;
@@ -37,7 +37,7 @@ pub struct Client {
     base: Arc<str>,
     key: String,
     model: Arc<str>,
-    limits: Limits,
+    limits: Settings,
     schemas: Option<bool>,
 }
 
@@ -52,6 +52,8 @@ impl Client {
         model: impl Into<Arc<str>>,
     ) -> Result<Self, Error> {
         let client = genai::Client::builder().with_reqwest(connection::http()?);
+        let model: Arc<str> = model.into();
+        let known = Settings::of_model(&model);
         Ok(Self {
             client: client
                 .build()
@@ -59,11 +61,13 @@ impl Client {
             provider,
             base: provider.base().into(),
             key: key.into(),
-            model: model.into(),
-            limits: match provider {
-                Provider::Anthropic => Limits::default(),
-                Provider::Gemini | Provider::Ollama => Limits::of_whole_calls(),
+            limits: Settings {
+                // Ollama loads a model when it is called first.
+                begins_late: known.begins_late || provider == Provider::Ollama,
+                sends_whole_calls: provider != Provider::Anthropic,
+                ..known
             },
+            model,
             schemas: None,
         })
     }
@@ -75,27 +79,30 @@ impl Client {
         self
     }
 
-    /// How long the model may take to begin its reply before the call fails; by default five minutes, since some think
-    /// for long. What it shows of its thoughts is not the reply yet.
+    /// How long the model may take to begin its reply before the call fails; by default one minute, and
+    /// five where it is known to work without a sign: [`reasoning`](CallOptions::reasoning) is asked for, its name says
+    /// that it thinks (`gemini-2.5-pro`), Ollama may have to load it, or it has tools and sends a call when that is
+    /// whole (Google, Ollama). What it shows of its thoughts is not the reply yet.
     #[must_use]
     pub fn begin_within(mut self, limit: Duration) -> Self {
-        self.limits.begin = limit;
+        self.limits.begin = Some(limit);
         self
     }
 
     /// How long the model may be silent once it has begun to reply; by default one minute, in which the server of
-    /// Anthropic may also show by events without content that the model writes a long call, for as long as it
-    /// may take to begin. The others send a call when it is whole, and have five minutes.
+    /// Anthropic may also show by events without content that the model writes a long call, for five minutes, or as
+    /// long as it may take to begin where that is set. With tools the others have five minutes, since they send a call
+    /// when it is whole.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
-        self.limits.silence = limit;
+        self.limits.silence = Some(limit);
         self
     }
 
     /// Most bytes of a reply; by default 10 MiB.
     #[must_use]
     pub fn reply_bytes(mut self, bytes: usize) -> Self {
-        self.limits.bytes = bytes;
+        self.limits.bytes = Some(bytes);
         self
     }
 
@@ -137,7 +144,7 @@ impl ChatModel for Client {
         tools: &[Arc<Tool>],
         options: &CallOptions,
     ) -> Tokens {
-        let limits = self.limits.of_call(options);
+        let limits = self.limits.of_call(options, tools.len());
         let request = request::request(self.provider, messages, tools, options);
         let failure = failure::Report::default();
         let options = request::options(self.provider, tools, options, trace::traceparent());

@@ -92,7 +92,8 @@ impl Fallback {
         self
     }
 
-    /// How long each model may take to begin its reply, in each attempt: five minutes unless its client says otherwise.
+    /// How long each model may take to begin its reply, in each attempt: as its client says, which is one minute, or
+    /// five for those that are known to think before they begin.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -109,8 +110,7 @@ impl Fallback {
     }
 
     /// How long each model may be silent once it has begun to reply. Without it that is as its client says: one
-    /// minute, or as long as it may take to begin where calls of tools come only when they are whole (Google,
-    /// Ollama). A model that ignores options, as scripted ones do, ignores this one too.
+    /// minute, or five where calls of tools come only when they are whole (Google, Ollama). A model that ignores options, as scripted ones do, ignores this one too.
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.silence = Some(limit);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Client, Error, failed, transport::Form};
-use crate::llm::{Embeddings, resilient::repeated};
+use crate::llm::{CallOptions, Embeddings, resilient::repeated};
 
 /// An embedding model at an OpenAI-compatible server.
 pub struct EmbeddingModel {
@@ -45,7 +45,8 @@ impl Embeddings for EmbeddingModel {
 
 impl EmbeddingModel {
     async fn call(&self, texts: &[String]) -> Result<Embedded, Error> {
-        let (base, limits) = (self.client.base(), self.client.limits);
+        let base = self.client.base();
+        let limits = self.client.limits.of_call(&CallOptions::new(), 0);
         let model = self.client.model();
         let request = json!({"model": model, "input": texts, "encoding_format": "float"});
         let (client, transport) = self.client.for_call(Form::Json);

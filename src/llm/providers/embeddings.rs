@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use genai::embed::EmbedRequest;
 
 use super::{Client, Error, failure};
-use crate::llm::{Embeddings, resilient::repeated};
+use crate::llm::{CallOptions, Embeddings, resilient::repeated};
 
 /// Most texts in one request: what Gemini takes.
 const MOST_TEXTS: usize = 100;
@@ -40,13 +40,14 @@ impl Embeddings for EmbeddingModel {
         let mut out = Vec::with_capacity(texts.len());
         for some in texts.chunks(MOST_TEXTS) {
             let base = self.client.base();
+            let limits = self.client.limits.of_call(&CallOptions::new(), 0);
             let made = repeated(|| async {
                 let request = EmbedRequest::new_batch(some.to_vec());
                 let call = self
                     .client
                     .client
                     .exec_embed(self.client.target(), request, None);
-                let made = self.client.limits.within(base, call).await?;
+                let made = limits.within(base, call).await?;
                 made.map_err(|error| failure::error(base, &error))
             })
             .await?;

@@ -165,3 +165,19 @@ async fn a_provider_that_does_not_begin_is_called_anew() {
     let reply = complete(&model, &hello(), &[], &CallOptions::new()).await;
     assert_eq!(reply.expect("a later attempt").text(), "Hello");
 }
+
+#[test]
+fn a_minute_of_silence_is_the_limit_but_where_a_provider_is_known_to_work_without_a_sign() {
+    let limits = |provider, model: &str, tools| {
+        let client = Client::new(provider, "", model).expect("a client");
+        let limits = client.limits.of_call(&CallOptions::new(), tools);
+        (limits.begin.as_secs(), limits.silence.as_secs())
+    };
+    let claude = |tools| limits(Provider::Anthropic, "claude-sonnet-4-5", tools);
+    assert_eq!((claude(0), claude(3)), ((60, 60), (60, 60)));
+    let gemini = |tools| limits(Provider::Gemini, "gemini-2.0-flash", tools);
+    assert_eq!((gemini(0), gemini(3)), ((60, 60), (300, 300)));
+    assert_eq!(limits(Provider::Gemini, "gemini-2.5-pro", 0), (300, 60));
+    let qwen = |tools| limits(Provider::Ollama, "qwen3", tools);
+    assert_eq!((qwen(0), qwen(3)), ((300, 60), (300, 300)));
+}
