@@ -92,6 +92,10 @@ pub(super) struct ActiveRuns {
     pub pending: HashMap<RunId, PendingRun>,
     /// Executed by this process.
     pub running: HashMap<RunId, RunHandle>,
+    /// New runs for which a slot is kept until it is known whether they begin at once, and on whose behalf.
+    held: HashMap<RunId, Option<Arc<str>>>,
+    /// Slots that are kept for runs being taken from the queue or from dead processes: of whom is not known yet.
+    claimed: usize,
     /// Those who wait for this process to execute a run that it does not know of yet.
     awaited: HashMap<(ThreadId, RunId), Vec<oneshot::Sender<RunHandle>>>,
 }
@@ -104,8 +108,54 @@ impl ActiveRuns {
             .or_else(|| self.pending.get(&run).map(|pending| pending.handle.clone()))
     }
 
+    /// How many slots are taken, or kept for runs that may begin.
+    pub fn taken(&self) -> usize {
+        self.running.len() + self.held.len() + self.claimed
+    }
+
+    /// How many of them are a principal's, or may become so.
+    pub fn taken_by(&self, principal: &str) -> usize {
+        let running = self.running.values().map(|run| run.principal.as_deref());
+        let held = self.held.values().map(Option::as_deref);
+        let own = running.chain(held).filter(|name| *name == Some(principal));
+        own.count() + self.claimed
+    }
+
+    /// How many slots each principal has, with those that are kept for its new runs.
+    pub fn principals(&self) -> Vec<(Arc<str>, usize)> {
+        let running = self.running.values().map(|run| &run.principal);
+        let mut slots: HashMap<Arc<str>, usize> = HashMap::new();
+        for principal in running.chain(self.held.values()) {
+            *slots
+                .entry(principal.clone().unwrap_or_default())
+                .or_default() += 1;
+        }
+        slots.into_iter().collect()
+    }
+
+    /// Keeps a slot for a new run.
+    pub fn hold(&mut self, run: RunId, principal: Option<Arc<str>>) {
+        self.held.insert(run, principal);
+    }
+
+    /// Gives back the slot of a run that does not begin at once; whether one was kept.
+    pub fn release(&mut self, run: RunId) -> bool {
+        self.held.remove(&run).is_some()
+    }
+
+    /// Keeps slots for runs that are looked for, of those that are free.
+    pub fn claim(&mut self, slots: usize) {
+        self.claimed += slots;
+    }
+
+    /// Gives them back: the runs that were found have begun.
+    pub fn end_claim(&mut self, slots: usize) {
+        self.claimed = self.claimed.saturating_sub(slots);
+    }
+
     /// Marks a run as executed here.
     pub fn begin(&mut self, run: RunId, handle: &RunHandle) {
+        self.held.remove(&run);
         let key = (handle.publisher.thread(), run);
         for waiter in self.awaited.remove(&key).into_iter().flatten() {
             // Who has gone does not want it.

@@ -242,9 +242,7 @@ impl Service {
         let metadata = run_metadata(request, ids, &resolved.metadata, temporary);
         let known = context_properties(&registered.graph);
         let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);
-        let principal = request.requester.access.principal();
-        let has_room = self.room_of(principal.map(|name| &**name)) > 0;
-        let new = NewRun {
+        let mut new = NewRun {
             id: ids.run,
             thread: ids.thread,
             create_thread: None,
@@ -256,7 +254,7 @@ impl Service {
             strategy: request.multitask_strategy,
             after: request.after,
             temporary,
-            claim: has_room.then_some(self.shared.worker),
+            claim: None,
             own_metadata: (!temporary).then(|| own_keys(request)),
             thread_metadata: thread_metadata(ids),
             thread_config: thread_config(request),
@@ -279,6 +277,9 @@ impl Service {
         let handle = pending.handle.clone();
         self.inner.hub.insert(publisher);
         self.inner.active.lock().pending.insert(ids.run, pending);
+        if self.hold_slot(ids.run, request.requester.access.principal()) {
+            new.claim = Some(self.shared.worker);
+        }
         Ok(PreparedRun {
             id: ids.run,
             new,
@@ -310,6 +311,7 @@ impl Service {
                 if let Some(pending) = self.inner.active.lock().pending.get_mut(&run) {
                     pending.since = Some(Instant::now());
                 }
+                self.release_slot(run);
                 self.wake_queue(row.thread);
             }
         }
@@ -319,6 +321,7 @@ impl Service {
     /// Drops the stream and the handle of a run that was not written.
     pub(crate) fn discard(&self, run: RunId) {
         self.inner.active.lock().pending.remove(&run);
+        self.release_slot(run);
         self.inner.hub.remove(run);
     }
 

@@ -62,12 +62,12 @@ impl Service {
         self.inner.tracker.spawn(async move {
             let thread = run.thread;
             service.run_to_end(run, slot, start, pending).await;
-            let (waits, running) = {
+            let (waits, taken) = {
                 let active = service.inner.active.lock();
-                (active.waits_on(thread), active.running.len())
+                (active.waits_on(thread), active.taken())
             };
             // Until this moment there may have been no room for others.
-            let full = running + 1 >= service.most_of_one();
+            let full = taken + 1 >= service.most_of_one();
             // Claiming from the queue is a write, so it is done when a run is known to wait;
             // what other processes queued is found by the poll.
             if start != Start::Created || full || waits {
@@ -87,6 +87,7 @@ impl Service {
     /// The pending run with its stream, made here if another process created the run.
     fn take_up(&self, run: &Run, slot: Slot) -> Option<PendingRun> {
         let mut active = self.inner.active.lock();
+        active.release(run.id);
         let earlier = u64::try_from(run.attempt - 1).unwrap_or(0);
         let pending = match active.pending.remove(&run.id) {
             Some(mut pending) => {

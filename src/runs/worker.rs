@@ -8,10 +8,11 @@ mod lease;
 mod log;
 mod queue;
 mod recovery;
+mod slots;
 #[cfg(feature = "server")]
 mod webhooks;
 
-use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use tokio::time::Instant;
 
@@ -73,40 +74,6 @@ impl Service {
         if !threads.is_empty() {
             self.shared.hints.publish_queued(threads);
         }
-    }
-
-    /// How many new runs of a principal may begin at once: there is room for them, and no older ones wait
-    /// for it.
-    pub(super) fn room_of(&self, principal: Option<&str>) -> usize {
-        let inner = &self.inner;
-        let active = inner.active.lock();
-        let free = inner.options.slots.saturating_sub(active.running.len());
-        let Some(principal) = principal else {
-            let waits = inner.contended.load(Ordering::Relaxed);
-            return if waits { 0 } else { free };
-        };
-        if inner.contended.load(Ordering::Relaxed) || inner.full.lock().contains(principal) {
-            return 0;
-        }
-        let running = active.running.values();
-        let own = running.filter(|run| run.principal.as_deref() == Some(principal));
-        free.min(self.most_of_one().saturating_sub(own.count()))
-    }
-
-    /// The most runs of one principal that are executed here: something is left for the others, who
-    /// would wait for the end of a run however long it takes.
-    pub(super) fn most_of_one(&self) -> usize {
-        let slots = self.inner.options.slots;
-        slots - slots / 8
-    }
-
-    /// How many runs may be taken now: none while the server drains.
-    pub(super) fn free_slots(&self) -> usize {
-        if self.shared.drain.is_cancelled() {
-            return 0;
-        }
-        let running = self.inner.active.lock().running.len();
-        self.inner.options.slots.saturating_sub(running)
     }
 
     /// Whether the server drains and all runs have ended.

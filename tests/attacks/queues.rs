@@ -17,6 +17,7 @@ on_both_storages!(
     a_run_costs_the_same_however_many_are_queued,
     a_branch_queues_so_many_runs_and_no_more,
     a_principal_with_many_runs_keeps_nobody_from_a_slot,
+    runs_created_at_the_same_moment_leave_slots_to_others,
     a_flood_of_runs_delays_no_run_of_another,
     what_waits_behind_a_run_goes_on_however_that_ends,
     a_principal_has_half_of_the_streams,
@@ -147,6 +148,36 @@ fn a_principal_with_many_runs_keeps_nobody_from_a_slot(place: &Place) {
     let later = ends.iter().filter(|end| **end > last).count();
     println!("{later} runs of the other ended later");
     assert!(later > 40, "{later}");
+}
+
+fn runs_created_at_the_same_moment_leave_slots_to_others(place: &Place) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        .env("BACKSTITCH_SLOTS", "8");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let (ann, bob) = (client.with_key("key-a"), client.with_key("key-b"));
+    let threads: Vec<String> = (0..40).map(|_| ann.thread()).collect();
+    let moment = std::sync::Barrier::new(threads.len());
+    std::thread::scope(|scope| {
+        for thread in &threads {
+            scope.spawn(|| {
+                moment.wait();
+                background(&ann, thread, &slow(3_600_000, 1));
+            });
+        }
+    });
+    let running = || {
+        let is_running = |thread: &&String| {
+            let path = format!("/threads/{thread}/runs?status=running");
+            !ann.get(&path).json().as_array().unwrap().is_empty()
+        };
+        threads.iter().filter(is_running).count()
+    };
+    until("all slots that one may have are taken", || running() >= 7);
+    let (thread, run) = begin(&bob, &slow(1, 1));
+    assert_eq!(bob.end_of(&thread, &run), "success");
+    assert_eq!(running(), 7, "of 8 slots one principal has 7 at the most");
 }
 
 /// How long after their creation runs that do next to nothing began, in order of these times.

@@ -80,11 +80,6 @@ impl Service {
                 request::Command::parse(command).map_err(Error::Invalid)?;
             }
         }
-        // Runs beyond the free slots wait, as they would if they came one after the other.
-        let principal = requests.first();
-        let principal = principal.and_then(|one| one.requester.access.principal());
-        let room = self.room_of(principal.map(|name| &**name));
-        let room = room.min(self.free_slots());
         let (mut prepared, mut bytes) = (Vec::<PreparedRun>::with_capacity(requests.len()), 0);
         for (at, (request, (ids, assistant))) in requests.iter().zip(&resolved).enumerate() {
             let temporary = request.on_completion == OnCompletion::Delete;
@@ -92,7 +87,6 @@ impl Service {
                 .build(ids, assistant, request, temporary)
                 .and_then(|mut run| {
                     run.new.create_thread = new_thread(request, ids, None);
-                    run.new.claim = run.new.claim.filter(|_| at < room);
                     bytes += codec::encode(&run.new.kwargs, run.new.columns()).len();
                     prepared.push(run);
                     if bytes <= BYTES_MAX {

@@ -33,14 +33,14 @@ impl Service {
                 }
             }
             loop {
-                let free = self.free_slots();
-                if free == 0 {
+                let slots = self.claim_slots(AT_ONCE);
+                let limit = slots.count;
+                if limit == 0 {
                     inner.contended.store(true, Ordering::Relaxed);
                     self.publish_queued();
                     break;
                 }
-                let limit = free.min(AT_ONCE);
-                let busy = self.busy();
+                let busy = inner.active.lock().principals();
                 let claim = QueueClaim {
                     worker: self.shared.worker,
                     limit,
@@ -79,15 +79,5 @@ impl Service {
         let most = self.most_of_one();
         runs.retain(|_, runs| *runs >= most);
         runs.into_keys().collect()
-    }
-
-    /// How many runs of each principal are executed here.
-    fn busy(&self) -> Vec<(Arc<str>, usize)> {
-        let mut busy: HashMap<Arc<str>, usize> = HashMap::new();
-        for handle in self.inner.active.lock().running.values() {
-            let principal = handle.principal.clone().unwrap_or_default();
-            *busy.entry(principal).or_default() += 1;
-        }
-        busy.into_iter().collect()
     }
 }

@@ -32,6 +32,7 @@ impl Service {
             if let Err(error) = self.take_over().await {
                 tracing::warn!(%error, "lost runs could not be looked for");
             }
+            self.use_free_slots();
             self.end_pending_elsewhere().await;
             inner.active.lock().forget_gone();
             inner.hub.sweep();
@@ -43,14 +44,14 @@ impl Service {
     pub(super) async fn take_over(&self) -> Result<(), Error> {
         let mut failed = vec![];
         loop {
-            let free = self.free_slots();
-            if free == 0 {
+            let slots = self.claim_slots(AT_ONCE);
+            if slots.count == 0 {
                 return Ok(());
             }
             let by = Recover {
                 worker: self.shared.worker,
                 busy: self.inner.active.lock().running.keys().copied().collect(),
-                limit: free.min(AT_ONCE),
+                limit: slots.count,
                 failed: failed.clone(),
             };
             let found = self.shared.parts.runs.recover(by).await?;

@@ -1,0 +1,89 @@
+//! How many runs this process executes at once, and how many of them may be of one principal. A slot is kept from the
+//! decision that a run may begin until it has begun or waits, so that decisions at the same time count each other.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use crate::{
+    id::RunId,
+    runs::{Service, active::ActiveRuns},
+};
+
+/// Slots that are kept while runs for them are looked for; given back when this is dropped, since the runs that were
+/// found have begun then.
+pub(in crate::runs) struct ClaimedSlots<'a> {
+    service: &'a Service,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Drop for ClaimedSlots<'_> {
+    fn drop(&mut self) {
+        self.service.inner.active.lock().end_claim(self.count);
+    }
+}
+
+impl Service {
+    /// Keeps a slot for a new run, if it may begin at once: there is room for it, and no older ones wait for that.
+    /// [`release_slot`](Self::release_slot) must follow unless the run begins.
+    pub(in crate::runs) fn hold_slot(&self, run: RunId, principal: Option<&Arc<str>>) -> bool {
+        let inner = &self.inner;
+        if inner.contended.load(Ordering::Relaxed) {
+            return false;
+        }
+        if principal.is_some_and(|name| inner.full.lock().contains(name)) {
+            return false;
+        }
+        let mut active = inner.active.lock();
+        let of_one = principal.map_or(0, |name| active.taken_by(name));
+        let has_room =
+            self.free(&active) > 0 && (principal.is_none() || of_one < self.most_of_one());
+        if has_room {
+            active.hold(run, principal.cloned());
+        }
+        has_room
+    }
+
+    /// Gives back the slot of a new run that does not begin at once, if one was kept for it.
+    pub(in crate::runs) fn release_slot(&self, run: RunId) {
+        if self.inner.active.lock().release(run) {
+            self.use_free_slots();
+        }
+    }
+
+    /// Lets the worker read the queue if runs may wait there because no slot was free a moment ago.
+    pub(in crate::runs) fn use_free_slots(&self) {
+        let inner = &self.inner;
+        if inner.contended.load(Ordering::Relaxed) || !inner.full.lock().is_empty() {
+            inner.wake.notify_one();
+        }
+    }
+
+    /// Keeps at most `most` free slots; none while the server drains.
+    pub(in crate::runs) fn claim_slots(&self, most: usize) -> ClaimedSlots<'_> {
+        let mut active = self.inner.active.lock();
+        let free = if self.shared.drain.is_cancelled() {
+            0
+        } else {
+            self.free(&active)
+        };
+        let count = free.min(most);
+        active.claim(count);
+        drop(active);
+        ClaimedSlots {
+            service: self,
+            count,
+        }
+    }
+
+    fn free(&self, active: &ActiveRuns) -> usize {
+        let slots = self.inner.options.slots;
+        slots.saturating_sub(active.taken())
+    }
+
+    /// The most runs of one principal that are executed here: something is left for the others, who
+    /// would wait for the end of a run however long it takes.
+    pub(in crate::runs) fn most_of_one(&self) -> usize {
+        let slots = self.inner.options.slots;
+        slots - slots / 8
+    }
+}
