@@ -3,6 +3,8 @@
 
 use std::{collections::HashMap, fmt, hash::Hash, sync::Arc, time::Duration};
 
+#[cfg(feature = "postgres")]
+pub mod groups;
 pub mod shares;
 
 use parking_lot::Mutex;

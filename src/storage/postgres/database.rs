@@ -31,7 +31,7 @@ impl Store {
         let pools = Pools::connect(&options).await?;
         let hot = Hot::new(options.patience);
         Ok(Self {
-            commits: CommitQueue::start(&pools.critical),
+            commits: CommitQueue::new(&pools.critical),
             turns: Turns::new(pools.trees.clone(), hot.clone()),
             hot,
             streams: ReaderTurns::new(options.reads, options.patience.limit),

@@ -1,22 +1,16 @@
 //! Group commit: supersteps of many runs that wait at one time share a transaction, and so
 //! its round trip and its wait for the disk.
 
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::{End, Group, together, together_once};
 use crate::{
     checkpoint::{Commit, Error},
+    contention::groups::Groups,
     id::{BranchId, TreeId},
     runs::Finish,
     storage::postgres::connection::Pool,
 };
-
-/// Most runs of one transaction.
-const MOST: usize = 32;
-
-/// Transactions of groups under way at once. While they are, others gather: more of them would
-/// make smaller groups, and one alone would leave the database idle between two round trips.
-const AT_ONCE: usize = 3;
 
 /// A run's supersteps in order, its end, or both, and where their results go.
 struct Waiting {
@@ -67,24 +61,23 @@ impl Waiting {
     }
 }
 
-/// The way to the tasks that write groups. They end when every handle is gone.
+/// What waits to be written, and the connections for it.
 #[derive(Clone)]
 pub(crate) struct CommitQueue {
-    waiting: mpsc::UnboundedSender<Waiting>,
+    waiting: Groups<Waiting>,
     /// For what is written alone.
     pool: Pool,
 }
 
 impl CommitQueue {
-    /// Starts the tasks, which take their connections from `pool`.
-    pub(crate) fn start(pool: &Pool) -> Self {
-        let (waiting, receiver) = mpsc::unbounded_channel();
-        let receiver = std::sync::Arc::new(Mutex::new(receiver));
-        for _ in 0..AT_ONCE {
-            tokio::spawn(serve(pool.clone(), receiver.clone()));
-        }
+    /// A queue whose groups take their connections from `pool`.
+    pub(crate) fn new(pool: &Pool) -> Self {
+        let of_groups = pool.clone();
         Self {
-            waiting,
+            waiting: Groups::new(move |group| {
+                let pool = of_groups.clone();
+                Box::pin(async move { write(&pool, group).await })
+            }),
             pool: pool.clone(),
         }
     }
@@ -128,8 +121,7 @@ impl CommitQueue {
     async fn wait_for(&self, commits: Vec<Commit>, end: Option<End>) -> Results {
         let (count, has_end) = (commits.len(), end.is_some());
         let (reply, result) = oneshot::channel();
-        // Without tasks the reply is dropped, and so is known not to come.
-        let _ = self.waiting.send(Waiting {
+        self.waiting.add(Waiting {
             commits,
             count,
             end,
@@ -140,19 +132,6 @@ impl CommitQueue {
             let ended = "the task that writes to the database has ended";
             Results::failed(Error::Unavailable(ended.to_owned()), count)
         })
-    }
-}
-
-async fn serve(pool: Pool, queue: std::sync::Arc<Mutex<mpsc::UnboundedReceiver<Waiting>>>) {
-    let mut group = Vec::with_capacity(MOST);
-    loop {
-        {
-            let mut queue = queue.lock().await;
-            if queue.recv_many(&mut group, MOST).await == 0 {
-                return;
-            }
-        }
-        write(&pool, std::mem::take(&mut group)).await;
     }
 }
 
