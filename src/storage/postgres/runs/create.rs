@@ -248,7 +248,7 @@ impl Statements {
                 (Some(thread), Some(create)) => {
                     send_create(client, create, thread, branch, run).await
                 }
-                _ => Ok(false),
+                _ => Ok(None),
             }
         };
         let by_thread: Params<'_, 1> = [&new.thread.0];

@@ -1,12 +1,12 @@
 //! New threads, each with its tree and its branch `main`.
 
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
 use super::{
     super::{
         Store,
-        columns::{Json, Params},
+        columns::Json,
         connection::{self, prepare},
     },
     rows::{SELECT, thread_of},
@@ -17,22 +17,24 @@ use crate::{
     tree::{IfExists, NewThread, Thread, event::codes::event_code},
 };
 
-/// A thread with its tree and its branch, unless the id is taken. With `$6` it has a log, which
-/// begins with its creation.
+/// A thread with its tree and its branch, unless the id is taken: a row like that of [`SELECT`]. With `$6`
+/// it has a log, which begins with its creation.
 pub(in super::super) const CREATE: &str = concat!(
     "
 WITH t AS (
   INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number, owner, ttl_minutes, ttl_strategy, expires_at)
   SELECT $1, $1, $2, $4, $6::bool::int, $3, $7::float8, $8::text, now() + $7::float8 * interval '1 minute' WHERE $5::uuid IS NULL OR NOT EXISTS (SELECT 1 FROM runs WHERE run_id = $5)
-  ON CONFLICT (thread_id) DO NOTHING RETURNING thread_id),
+  ON CONFLICT (thread_id) DO NOTHING RETURNING *),
 tr AS (INSERT INTO trees (tree_id, owner) SELECT thread_id, $3 FROM t ON CONFLICT DO NOTHING),
 b AS (
   INSERT INTO branches (tree_id, branch_id, thread_id, name, origin)
-  SELECT thread_id, $2, thread_id, 'main', 'root' FROM t),
+  SELECT thread_id, $2, thread_id, 'main', 'root' FROM t RETURNING *),
 ev AS (INSERT INTO events (tree_id, thread_id, event_number, kind) SELECT thread_id, thread_id, 1, ",
     event_code!(THREAD_CREATED),
     " FROM t WHERE $6)
-SELECT 1 FROM t"
+SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, b.updated_at AS state_updated_at, b.branch_id,
+       b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error, false AS busy
+  FROM t CROSS JOIN b"
 );
 
 /// Makes room for a thread where a tombstone is that nothing refers to.
@@ -52,18 +54,15 @@ pub(in super::super) async fn create_thread(
     let row = connection::retry(&store.pools.reads, |client| async move {
         let client = &client;
         let create = prepare(client, CREATE).await?;
+        if let Some(row) = send_create(client, &create, new, branch, None).await? {
+            return Ok(Some(row));
+        }
+        // The id is taken.
         let select = prepare(client, SELECT).await?;
-        // The second statement sees what the first one wrote.
-        let id: Params<'_, 1> = [&new.id.0];
-        let (created, row) = tokio::join!(
-            biased;
-            send_create(client, &create, new, branch, None),
-            client.query_opt(&select, &id),
-        );
-        Ok((created?, row?))
+        Ok(client.query_opt(&select, &[&new.id.0]).await?)
     })
     .await?;
-    let (created, Some(row)) = row else {
+    let Some(row) = row else {
         // The id is that of a tombstone.
         return if make_room(store, new.id).await? {
             Box::pin(create_thread(store, new)).await
@@ -73,7 +72,7 @@ pub(in super::super) async fn create_thread(
     };
     let thread = thread_of(&row)?;
     // The branch's id shows that the thread is the new one, also when the first reply was lost.
-    let is_new = created || thread.active_branch == branch;
+    let is_new = thread.active_branch == branch;
     Ok((is_new || new.if_exists == IfExists::DoNothing).then_some(thread))
 }
 
@@ -87,29 +86,28 @@ pub(in super::super) async fn make_room(store: &Store, thread: ThreadId) -> Resu
     Ok(removed > 0)
 }
 
-/// Sends the creation of a thread: for a run, whose id must be free and with which the thread may
-/// go (`(id, temporary)`), or by itself.
+/// Sends the creation of a thread, whose row comes back unless the id is taken: for a run, whose id must be
+/// free and with which the thread may go (`(id, temporary)`), or by itself.
 pub(in super::super) async fn send_create(
     client: &Client,
     statement: &Statement,
     new: &NewThread,
     branch: BranchId,
     run: Option<(Uuid, bool)>,
-) -> Result<bool, tokio_postgres::Error> {
+) -> Result<Option<Row>, tokio_postgres::Error> {
     let metadata = Json::of_map(&new.metadata);
     let log = !run.is_some_and(|(_, temporary)| temporary);
     let run = run.map(|(id, _)| id);
     let minutes = new.ttl.map(|ttl| ttl.minutes);
     let strategy = new.ttl.map(|ttl| ttl.strategy.as_str());
-    let row = client
+    client
         .query_opt(
             statement,
             &[
                 &new.id.0, &branch.0, &new.owner, &metadata, &run, &log, &minutes, &strategy,
             ],
         )
-        .await?;
-    Ok(row.is_some())
+        .await
 }
 
 statements!(CREATE, MAKE_ROOM);
