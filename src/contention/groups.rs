@@ -117,7 +117,7 @@ impl<T: Send + 'static> Shared<T> {
             let ended = match in_time {
                 Ok(ended) => ended,
                 Err(_) => {
-                    self.give_way();
+                    self.begin_beside();
                     work.await
                 }
             };
@@ -132,7 +132,7 @@ impl<T: Send + 'static> Shared<T> {
     }
 
     /// Lets another group begin beside one that takes long.
-    fn give_way(self: &Arc<Self>) {
+    fn begin_beside(self: &Arc<Self>) {
         let group = {
             let mut state = self.state.lock();
             state.fast -= 1;

@@ -93,7 +93,7 @@ pub(super) struct ActiveRuns {
     /// Executed by this process.
     pub running: HashMap<RunId, RunHandle>,
     /// New runs for which a slot is kept until it is known whether they begin at once, and on whose behalf.
-    held: HashMap<RunId, Option<Arc<str>>>,
+    reserved: HashMap<RunId, Option<Arc<str>>>,
     /// Slots that are kept for runs being taken from the queue or from dead processes: of whom is not known yet.
     claimed: usize,
     /// Those who wait for this process to execute a run that it does not know of yet.
@@ -110,14 +110,16 @@ impl ActiveRuns {
 
     /// How many slots are taken, or kept for runs that may begin.
     pub fn taken(&self) -> usize {
-        self.running.len() + self.held.len() + self.claimed
+        self.running.len() + self.reserved.len() + self.claimed
     }
 
     /// How many of them are a principal's, or may become so.
     pub fn taken_by(&self, principal: &str) -> usize {
         let running = self.running.values().map(|run| run.principal.as_deref());
-        let held = self.held.values().map(Option::as_deref);
-        let own = running.chain(held).filter(|name| *name == Some(principal));
+        let reserved = self.reserved.values().map(Option::as_deref);
+        let own = running
+            .chain(reserved)
+            .filter(|name| *name == Some(principal));
         own.count() + self.claimed
     }
 
@@ -125,7 +127,7 @@ impl ActiveRuns {
     pub fn principals(&self) -> Vec<(Arc<str>, usize)> {
         let running = self.running.values().map(|run| &run.principal);
         let mut slots: HashMap<Arc<str>, usize> = HashMap::new();
-        for principal in running.chain(self.held.values()) {
+        for principal in running.chain(self.reserved.values()) {
             *slots
                 .entry(principal.clone().unwrap_or_default())
                 .or_default() += 1;
@@ -134,13 +136,13 @@ impl ActiveRuns {
     }
 
     /// Keeps a slot for a new run.
-    pub fn hold(&mut self, run: RunId, principal: Option<Arc<str>>) {
-        self.held.insert(run, principal);
+    pub fn reserve(&mut self, run: RunId, principal: Option<Arc<str>>) {
+        self.reserved.insert(run, principal);
     }
 
     /// Gives back the slot of a run that does not begin at once; whether one was kept.
     pub fn release(&mut self, run: RunId) -> bool {
-        self.held.remove(&run).is_some()
+        self.reserved.remove(&run).is_some()
     }
 
     /// Keeps slots for runs that are looked for, of those that are free.
@@ -155,7 +157,7 @@ impl ActiveRuns {
 
     /// Marks a run as executed here.
     pub fn begin(&mut self, run: RunId, handle: &RunHandle) {
-        self.held.remove(&run);
+        self.reserved.remove(&run);
         let key = (handle.publisher.thread(), run);
         for waiter in self.awaited.remove(&key).into_iter().flatten() {
             // Who has gone does not want it.

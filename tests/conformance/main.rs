@@ -85,6 +85,7 @@ macro_rules! backend {
             );
             backend!(@room $open, threads:
                 a_thread_comes_back_as_created
+                threads_that_are_created_at_one_time_are_each_their_own
                 a_taken_id_is_refused_or_answered
                 metadata_is_merged_by_top_level_keys
                 a_slot_is_read_or_taken_over

@@ -24,6 +24,7 @@ const ALONE: &[&str] = &[
     "postgres/checkpoints/commit/batch/columns.rs",
     "postgres/checkpoints/commit/end.rs",
     "postgres/checkpoints/commit/queue.rs",
+    "postgres/threads/create/group.rs",
     "postgres/runs/create/batch.rs",
 ];
 

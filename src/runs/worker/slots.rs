@@ -25,7 +25,7 @@ impl Drop for ClaimedSlots<'_> {
 impl Service {
     /// Keeps a slot for a new run, if it may begin at once: there is room for it, and no older ones wait for that.
     /// [`release_slot`](Self::release_slot) must follow unless the run begins.
-    pub(in crate::runs) fn hold_slot(&self, run: RunId, principal: Option<&Arc<str>>) -> bool {
+    pub(in crate::runs) fn reserve_slot(&self, run: RunId, principal: Option<&Arc<str>>) -> bool {
         let inner = &self.inner;
         if inner.contended.load(Ordering::Relaxed) {
             return false;
@@ -38,7 +38,7 @@ impl Service {
         let has_room =
             self.free(&active) > 0 && (principal.is_none() || of_one < self.most_of_one());
         if has_room {
-            active.hold(run, principal.cloned());
+            active.reserve(run, principal.cloned());
         }
         has_room
     }

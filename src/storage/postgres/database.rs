@@ -7,6 +7,7 @@ use super::{
     connection::{Options, Pools, hot::Hot, streams::ReaderTurns, transaction::Turns},
     error::Error,
     link::DatabaseLinker,
+    threads::create::group::CreationQueue,
 };
 
 /// Everything that is stored, in one Postgres database. Cloning shares the connections.
@@ -14,6 +15,7 @@ use super::{
 pub struct Store {
     pub(super) pools: Pools,
     pub(super) commits: CommitQueue,
+    pub(super) creations: CreationQueue,
     pub(super) turns: Turns,
     pub(super) hot: Hot,
     pub(super) streams: ReaderTurns,
@@ -32,6 +34,7 @@ impl Store {
         let hot = Hot::new(options.patience);
         Ok(Self {
             commits: CommitQueue::new(&pools.critical),
+            creations: CreationQueue::new(&pools.reads),
             turns: Turns::new(pools.trees.clone(), hot.clone()),
             hot,
             streams: ReaderTurns::new(options.reads, options.patience.limit),

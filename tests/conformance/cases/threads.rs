@@ -39,6 +39,53 @@ pub async fn a_thread_comes_back_as_created(b: &Backend) {
     assert!(b.trees.thread(unknown()).await.unwrap().is_none());
 }
 
+pub async fn threads_that_are_created_at_one_time_are_each_their_own(b: &Backend) {
+    let (raised, repeated) = (ThreadId::mint(), ThreadId::mint());
+    let of = |at: i64| {
+        let id = match at % 4 {
+            0 => raised,
+            1 => repeated,
+            _ => ThreadId::mint(),
+        };
+        let if_exists = if at % 4 == 1 {
+            IfExists::DoNothing
+        } else {
+            IfExists::Raise
+        };
+        NewThread {
+            metadata: map(value!({"at": at})),
+            if_exists,
+            ..new_thread(id)
+        }
+    };
+    let all: Vec<NewThread> = (0..80).map(of).collect();
+    let created =
+        futures::future::join_all(all.iter().map(|new| b.trees.create_thread(new.clone())));
+    let created: Vec<Option<Thread>> = created.await.into_iter().map(Result::unwrap).collect();
+    let mut first = None;
+    for (new, created) in all.iter().zip(&created) {
+        let stored = read(b, new.id).await;
+        if new.id == raised {
+            let Some(thread) = created else { continue };
+            assert!(first.replace(new).is_none(), "one of them is the first");
+            assert_eq!(
+                (&thread.metadata, &stored.metadata),
+                (&new.metadata, &new.metadata)
+            );
+        } else {
+            let thread = created.as_ref().expect("there is such a thread");
+            assert_eq!(
+                (thread.id, thread.active_branch),
+                (new.id, stored.active_branch)
+            );
+            assert_eq!(thread.metadata, stored.metadata);
+            assert!(new.id == repeated || thread.metadata == new.metadata);
+        }
+        assert_eq!(b.probe.branch_names(new.id).await, ["main"]);
+    }
+    assert!(first.is_some());
+}
+
 pub async fn a_taken_id_is_refused_or_answered(b: &Backend) {
     let id = b.thread().await;
     let first = read(b, id).await;

@@ -1,5 +1,7 @@
 //! New threads, each with its tree and its branch `main`.
 
+pub(crate) mod group;
+
 use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
@@ -51,17 +53,10 @@ pub(in super::super) async fn create_thread(
     new: &NewThread,
 ) -> Result<Option<Thread>, Error> {
     let branch = BranchId::mint();
-    let row = connection::retry(&store.pools.reads, |client| async move {
-        let client = &client;
-        let create = prepare(client, CREATE).await?;
-        if let Some(row) = send_create(client, &create, new, branch, None).await? {
-            return Ok(Some(row));
-        }
-        // The id is taken.
-        let select = prepare(client, SELECT).await?;
-        Ok(client.query_opt(&select, &[&new.id.0]).await?)
-    })
-    .await?;
+    let row = match store.creations.create(new, branch).await {
+        Some(row) => Some(row),
+        None => create_alone(store, new, branch).await?,
+    };
     let Some(row) = row else {
         // The id is that of a tombstone.
         return if make_room(store, new.id).await? {
@@ -74,6 +69,24 @@ pub(in super::super) async fn create_thread(
     // The branch's id shows that the thread is the new one, also when the first reply was lost.
     let is_new = thread.active_branch == branch;
     Ok((is_new || new.if_exists == IfExists::DoNothing).then_some(thread))
+}
+
+/// The row of the thread with this id: of the new one, or of the one that is there.
+async fn create_alone(
+    store: &Store,
+    new: &NewThread,
+    branch: BranchId,
+) -> Result<Option<Row>, Error> {
+    connection::retry(&store.pools.reads, |client| async move {
+        let client = &client;
+        let create = prepare(client, CREATE).await?;
+        if let Some(row) = send_create(client, &create, new, branch, None).await? {
+            return Ok(Some(row));
+        }
+        let select = prepare(client, SELECT).await?;
+        Ok(client.query_opt(&select, &[&new.id.0]).await?)
+    })
+    .await
 }
 
 /// Removes a tombstone that stands in the way of a new thread and that nothing refers to.
@@ -110,4 +123,4 @@ pub(in super::super) async fn send_create(
         .await
 }
 
-statements!(CREATE, MAKE_ROOM);
+statements!(CREATE, MAKE_ROOM; group);
