@@ -45,6 +45,8 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         inherited,
     };
     let page = call.threads().events(thread, range).await?;
+    let payloads = page.events.iter().flat_map(|event| event.payload.values());
+    call.reserve_response(payloads.map(Value::rough_size).sum())?;
     let events = page.events.iter().map(to_value);
     let response = Map::from([
         ("events", Value::list(events.collect())),

@@ -72,6 +72,9 @@ pub struct Page {
 /// Events that are read at once: their content is read with them.
 const BATCH: usize = 100;
 
+/// Bytes of events that are read at once for a stream.
+const FOLLOWED: usize = 1 << 20;
+
 /// A thread and the numbers of its events in a range: above the first, up to the second.
 type Stretch = (ThreadRow, i64, i64);
 
@@ -149,7 +152,7 @@ impl Service {
                 let range = Range {
                     after,
                     limit: PAGE,
-                    bytes: usize::MAX,
+                    bytes: FOLLOWED,
                     inherited,
                 };
                 let page = match service.events(id, range).await {

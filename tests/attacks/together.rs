@@ -12,11 +12,12 @@ use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, background, ok, slow, turn, with};
 
-use crate::siege::{MIB, Memory, Waits, rounds};
+use crate::siege::{MIB, Memory, Waits, patiently, rounds};
 
 on_both_storages!(
     what_several_clients_take_at_once_fits_a_gibibyte,
     many_slow_readers_of_histories_hold_up_nobody,
+    unread_searches_of_long_term_memory_take_one_share,
 );
 
 const KEYS: &str = "ann=key-a,bob=key-b,cid=key-c,dan=key-d,eve=key-e";
@@ -232,4 +233,38 @@ fn many_slow_readers_of_histories_hold_up_nobody(place: &Place) {
         assert!(!server.output().contains(lost), "{lost}");
     }
     memory.held("slow readers of histories", 400 * MIB);
+}
+
+fn unread_searches_of_long_term_memory_take_one_share(place: &Place) {
+    let server = serve(place);
+    let ann = Client::of(&server).with_key("key-a");
+    for at in 0..15 {
+        let value = json!({"text": format!("{at:08}").repeat(100_000)});
+        let item = json!({"namespace": ["large"], "key": at.to_string(), "value": value});
+        let put = ann.send("PUT", "/store/items", &[], item.to_string().as_bytes());
+        assert_eq!(put.status, 204, "{}", put.text());
+    }
+    let memory = Memory::of(&server);
+    let body = json!({"namespace_prefix": ["large"], "limit": 15});
+    let search = || {
+        ann.open(
+            "POST",
+            "/store/items/search",
+            &[],
+            body.to_string().as_bytes(),
+        )
+    };
+    let unread: Vec<Open> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..100 * rounds()).map(|_| scope.spawn(search)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let count = |status: u16| unread.iter().filter(|one| one.status == status).count();
+    println!("{} responses, {} refusals", count(200), count(503));
+    assert_eq!(count(200) + count(503), unread.len());
+    assert!(count(200) > 0 && count(503) > 0);
+    println!("peak {} MiB more than at the start", memory.peak() / MIB);
+    drop(unread);
+    let found = patiently(|| ann.post("/store/items/search", &body)).json();
+    assert_eq!(found["items"].as_array().unwrap().len(), 15);
+    memory.held("unread searches of 12 MB", 300 * MIB);
 }

@@ -134,6 +134,18 @@ impl Call {
         ReadMemory::new(budget, self.payer.clone(), &self.states)
     }
 
+    /// Reserves memory for a response that shows stored values of so many bytes, until it is out.
+    ///
+    /// # Errors
+    /// 503: there is not enough left.
+    pub fn reserve_response(&self, bytes: usize) -> Result<(), Error> {
+        let reserved = self.read_memory().reserve(bytes as u64);
+        // The response itself keeps it.
+        reserved
+            .map(drop)
+            .map_err(|_| Error::unavailable("Too many responses are being made. Try again later."))
+    }
+
     pub fn idempotency(&self) -> &idempotency::Service {
         self.shared.services.idempotency()
     }
