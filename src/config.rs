@@ -101,6 +101,8 @@ pub struct Settings {
     pub max_waiting: usize,
     /// How long a search or another read may take in the database.
     pub read_limit: Duration,
+    /// How long a search through values of states may take.
+    pub search_limit: Duration,
     /// How many runs this process executes at once.
     pub slots: usize,
     /// The most runs that may wait on one branch.
@@ -247,6 +249,7 @@ impl Settings {
             poll: layers.required("poll", |text| seconds(text, 1))?,
             max_waiting: layers.required("max_waiting", |text| count(text, 1, 1_000_000))?,
             read_limit: layers.required("read_limit", |text| seconds(text, 1))?,
+            search_limit: layers.required("search_limit", |text| seconds(text, 1))?,
             slots: layers.required("slots", |text| count(text, 1, 100_000))?,
             max_queued: layers.required("max_queued", |text| count(text, 1, 100_000))?,
             max_streams: layers.required("max_streams", |text| count(text, 1, 1_000_000))?,

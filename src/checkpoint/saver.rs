@@ -22,6 +22,9 @@ pub enum Error {
     /// The database cannot be reached, or refuses work for now. Nothing was written.
     #[error("the database is not available: {0}")]
     Unavailable(String),
+    /// A read or a search took longer than it may.
+    #[error("it took longer than this server allows: ask for less at once")]
+    TookTooLong,
     /// Too many wait to change the same thread. Nothing was written.
     #[error(transparent)]
     Crowded(#[from] Crowded),
@@ -31,6 +34,13 @@ pub enum Error {
     /// Any other failure of the database.
     #[error("the database failed: {0}")]
     Database(String),
+}
+
+impl Error {
+    /// Whether the same may succeed in a while.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::TookTooLong)
+    }
 }
 
 /// What a storage returns.

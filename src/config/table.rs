@@ -49,6 +49,7 @@ pub const KEYS: &[Key] = keys! {
     poll "BACKSTITCH_POLL" = "1": "seconds between reads of what others did without a notification";
     max_waiting "BACKSTITCH_MAX_WAITING" = "256": "requests that wait to change one thread";
     read_limit "BACKSTITCH_READ_LIMIT" = "5": "seconds that a read may take in the database";
+    search_limit "BACKSTITCH_SEARCH_LIMIT" = "30": "seconds that a search through values of states may take";
     slots "BACKSTITCH_SLOTS" = "512": "runs executed at once";
     max_queued "BACKSTITCH_MAX_QUEUED" = "100": "runs that wait on one branch";
     max_streams "BACKSTITCH_MAX_STREAMS" = "10000": "event streams and waiting responses at once";

@@ -227,7 +227,7 @@ impl Service {
         error: Option<Value>,
         left: Option<LeftResult>,
     ) -> FinalRow {
-        use crate::checkpoint::Error::{Fenced, Unavailable};
+        use crate::checkpoint::Error::Fenced;
         fail_point!("runs::before_finish");
         let mut finish = Finish {
             slot,
@@ -247,7 +247,7 @@ impl Service {
                 Err(error) => error,
             };
             tracing::error!(run = %run.id, %error, "the end of a run could not be stored");
-            refusals += u32::from(!matches!(error, Unavailable(_)));
+            refusals += u32::from(!error.may_pass());
             if refusals == TRIES && !is_replaced {
                 let (class, message) = REFUSED;
                 finish.status = Status::Error;

@@ -64,6 +64,8 @@ pub struct Options {
     /// Bytes that large states of runs and responses which are being made may take, half of them
     /// those of one client.
     pub state_memory: usize,
+    /// Longest search through stored states, which no index knows.
+    pub search_limit: Duration,
     /// Longest run.
     pub timeout: Duration,
     /// How long new threads live that name no time, if not for ever.
@@ -89,6 +91,7 @@ impl Default for Options {
             stream_log_share: 4 << 30,
             stream_memory: 256 << 20,
             state_memory: 256 << 20,
+            search_limit: Duration::from_secs(30),
             timeout: Duration::from_secs(24 * 3600),
             thread_ttl: None,
             sweep_interval: Duration::from_secs(300),
@@ -174,6 +177,11 @@ impl Service {
                 options,
             }),
         }
+    }
+
+    /// How long a search through stored states may take.
+    pub fn search_limit(&self) -> Duration {
+        self.inner.options.search_limit
     }
 
     /// How long new threads live that name no time.

@@ -154,6 +154,7 @@ fn run_options(settings: &Settings) -> runs::Options {
         stream_log: settings.stream_log,
         stream_log_share: settings.stream_log_share,
         patience: patience(settings),
+        search_limit: settings.search_limit,
         slots: settings.slots,
         max_queued: settings.max_queued,
         max_tasks: settings.max_tasks,

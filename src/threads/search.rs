@@ -102,15 +102,15 @@ impl Service {
         }
         let mut skip = search.offset;
         (page.limit, page.offset) = (BATCH, 0);
-        self.each_with_values(page, &search.filter.values, |one| {
+        let read = self.each_with_values(page, &search.filter.values, |one| {
             if skip > 0 {
                 skip -= 1;
             } else {
                 found.push(one);
             }
             (found.count() < search.limit).then(|| BATCH_BYTES.saturating_sub(found.read))
-        })
-        .await?;
+        });
+        self.within_limit(read).await?;
         Ok(found)
     }
 
@@ -170,11 +170,11 @@ impl Service {
             after: None,
         };
         let mut count = 0;
-        self.each_with_values(page, &filter.values, |_| {
+        let read = self.each_with_values(page, &filter.values, |_| {
             count += 1;
             Some(BATCH_BYTES)
-        })
-        .await?;
+        });
+        self.within_limit(read).await?;
         Ok(count)
     }
 

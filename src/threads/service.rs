@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::{Error, Result};
 use crate::{
     budget::Reservation,
-    fail_point,
+    checkpoint, fail_point,
     id::{ThreadId, TreeId},
     runs::{self, Shared, shared::memory::ReadMemory},
     tree::{
@@ -63,6 +63,18 @@ impl Service {
             memory: Some(memory),
             ..self
         }
+    }
+
+    /// What a search through stored states has found, within the time that it may take.
+    ///
+    /// # Errors
+    /// 503: it took longer; or it failed.
+    pub(super) async fn within_limit<T>(
+        &self,
+        search: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let found = tokio::time::timeout(self.runs.search_limit(), search).await;
+        found.unwrap_or_else(|_| Err(checkpoint::Error::TookTooLong.into()))
     }
 
     /// The memory of a state of which so many bytes are stored.

@@ -220,6 +220,35 @@ fn a_search_that_takes_too_long_is_ended_once() {
     );
 }
 
+#[test]
+fn a_search_that_reads_one_state_after_another_is_ended_too() {
+    let place = Place::postgres();
+    let setup = Setup::example("reference_server").env("BACKSTITCH_SEARCH_LIMIT", "1");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    for _ in 0..12 {
+        let thread = client.thread();
+        let edit = json!({"values": {"request": "r"}, "as_node": "__start__"});
+        let approve = json!({"assistant_id": "approve", "input": {"request": "r"}});
+        client.run(&thread, &approve);
+        ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
+    }
+    let body = json!({"values": {"request": "r"}, "limit": 100});
+    let found = ok(client.post("/threads/search", &body), 200);
+    assert_eq!(found.as_array().unwrap().len(), 12);
+    // Every checkpoint takes its time, and nobody has it in memory.
+    let sql = "ALTER TABLE checkpoints RENAME TO real_checkpoints;
+         CREATE VIEW checkpoints AS SELECT r.* FROM real_checkpoints r, LATERAL (SELECT pg_sleep(0.3) IS NULL AND r.thread_id IS NULL AS no OFFSET 0) s WHERE NOT s.no";
+    block_on(async { connect(place.url().unwrap()).await.batch_execute(sql).await }).unwrap();
+    let begin = Instant::now();
+    let detail = client.post("/threads/search", &body).refused(503);
+    assert!(detail.contains("ask for less at once"), "{detail}");
+    let detail = client.post("/threads/count", &body).refused(503);
+    assert!(detail.contains("ask for less at once"), "{detail}");
+    let took = begin.elapsed().as_millis();
+    assert!((1900..10_000).contains(&took), "{took} ms for two searches");
+}
+
 fn threads_of_a_status_that_few_have_are_those_of_the_whole_list(place: &Place) {
     let (_server, client) = serve(place);
     for _ in 0..20 {

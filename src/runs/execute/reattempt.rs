@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::owner_of;
 use crate::{
     assistants::Registered,
-    checkpoint,
     engine::{self, Finished},
     runs::{ClaimedRun, Error, Run, RunHandle, Service},
     stream::log::ATTEMPT_FRAMES,
@@ -64,7 +63,7 @@ fn lost_storage(attempted: &Attempted) -> bool {
         )) => error,
         _ => return false,
     };
-    matches!(error, checkpoint::Error::Unavailable(_))
+    error.may_pass()
 }
 
 impl Service {

@@ -87,9 +87,6 @@ pub enum Error {
     Thread(io::Error),
 }
 
-/// What is said of a read that ran into its time limit.
-const TOO_LONG: &str = "the read took longer than this server allows: ask for less at once";
-
 /// Full disks, locks and unreadable files pass or can be repaired; the rest is a fault of the
 /// data or of this program.
 impl From<rusqlite::Error> for checkpoint::Error {
@@ -106,7 +103,7 @@ impl From<rusqlite::Error> for checkpoint::Error {
                 | ErrorCode::ReadOnly
                 | ErrorCode::PermissionDenied
                 | ErrorCode::FileLockingProtocolFailed => Self::Unavailable(error.to_string()),
-                ErrorCode::OperationInterrupted => Self::Unavailable(TOO_LONG.to_owned()),
+                ErrorCode::OperationInterrupted => Self::TookTooLong,
                 ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
                     Self::Corrupt(error.to_string())
                 }

@@ -7,7 +7,7 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Log, NewChunk, shares::Shares};
-use crate::{checkpoint::Error, id::ThreadId, stream::publisher::Publisher};
+use crate::{id::ThreadId, stream::publisher::Publisher};
 
 /// Time between two writes, in which frames are gathered. The first ones after a pause are written at
 /// once.
@@ -112,7 +112,7 @@ impl LogWriter {
                 Ok(positions) => break positions,
                 Err(error) => {
                     tracing::warn!(%error, chunks = batch.len(), "frames could not be written to the log");
-                    refusals += u32::from(!matches!(error, Error::Unavailable(_)));
+                    refusals += u32::from(!error.may_pass());
                 }
             }
             if refusals == TRIES {

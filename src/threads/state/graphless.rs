@@ -64,7 +64,7 @@ impl Service {
             return Ok(Listing::empty());
         };
         let id = thread.id;
-        let found = self.history_page(thread, page).await?;
+        let found = self.within_limit(self.history_page(thread, page)).await?;
         Ok(found.render(Box::new(move |decoded| {
             let snapshot = graphless_snapshot(topology, decoded, false);
             Ok(json::state(id, &topology.graph, &snapshot, &|_| None))

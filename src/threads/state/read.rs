@@ -88,7 +88,7 @@ impl Service {
             Arc::new(Topology::new(graph.clone()))
         };
         let ns = page.at.ns.clone();
-        let found = self.history_page(&thread, page).await?;
+        let found = self.within_limit(self.history_page(&thread, page)).await?;
         Ok(found.render(Box::new(move |decoded| {
             let snapshot = snapshot(&topology, &ns, decoded, false)?;
             Ok(json::state(id, &graph, &snapshot, &|_| None))

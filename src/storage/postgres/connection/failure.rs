@@ -4,9 +4,6 @@ use tokio_postgres::error::SqlState;
 
 use crate::checkpoint;
 
-/// What is said of a statement that ran into its time limit.
-const TOO_LONG: &str = "the statement took longer than this server allows: ask for less at once";
-
 /// Unique keys that only a race can violate: two new branches chose one name, or two claims one
 /// branch. The next attempt sees the winner.
 const RACES: [&str; 2] = [
@@ -82,7 +79,7 @@ impl Failure {
         match self {
             Self::Final(error) => error,
             Self::Database(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
-                checkpoint::Error::Unavailable(format!("{TOO_LONG} ({})", describe(&error)))
+                checkpoint::Error::TookTooLong
             }
             Self::Database(error) if is_transient(&error) => {
                 checkpoint::Error::Unavailable(describe(&error))

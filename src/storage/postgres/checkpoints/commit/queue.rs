@@ -197,7 +197,7 @@ async fn alone(pool: &Pool, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
     let group = Group { commits, ends };
     match together(pool, &group).await {
         Ok(written) => return Results::of(written.depths, None).commits,
-        Err(error) if group.commits.len() == 1 || matches!(error, Error::Unavailable(_)) => {
+        Err(error) if group.commits.len() == 1 || error.may_pass() => {
             return vec![Err(error); group.commits.len()];
         }
         Err(_) => {}
