@@ -30,4 +30,5 @@ pub mod shared_commits;
 pub mod sqlite;
 pub mod strategies;
 pub mod takeovers;
+pub mod thread_times;
 pub mod threads;

@@ -95,6 +95,9 @@ macro_rules! backend {
                 a_deleted_thread_leaves_a_tombstone_without_content
                 nobody_writes_to_a_deleted_thread
             );
+            backend!(@room $open, thread_times:
+                a_run_moves_the_time_of_its_thread_when_it_starts_and_however_it_ends
+            );
             backend!(@room $open, refusals:
                 the_first_of_several_reasons_against_a_run_counts
             );

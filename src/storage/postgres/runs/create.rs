@@ -42,10 +42,14 @@ SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id
 
 /// One row when the thread exists; without a run's columns when none was inserted. The log records
 /// its creation and start, unless the thread goes with the run.
+///
+/// A run that starts on the active branch moves the time of that branch, and not the thread's, for which lists
+/// have indexes: they show a thread as changed when either of both was, and look at the branches of threads
+/// with running runs. The end of the run moves the thread's.
 const CREATE: &str = concat!(
     "
 WITH b AS (
-  SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth, t.metadata - $16::text[] AS inherited, q.queued,
+  SELECT b.tree_id, b.thread_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth, t.metadata - $16::text[] AS inherited, q.queued, b.branch_id = t.active_branch_id AS is_active,
          q.queued > 0 OR EXISTS (SELECT 1 FROM runs r WHERE r.branch_id = b.branch_id AND r.thread_id = t.thread_id AND r.tree_id = t.tree_id
                     AND r.status = 'running') AS taken,
          (SELECT CASE WHEN o.owner = $17::text THEN 'owner' ELSE (SELECT m.level FROM tree_members m WHERE m.tree_id = o.tree_id AND m.principal = $17) END
@@ -73,14 +77,14 @@ r AS (
          $20, CASE WHEN n.starts THEN now() END
     FROM n ON CONFLICT (run_id) DO NOTHING RETURNING *),
 f AS (
-  UPDATE branches x SET writer_epoch = x.writer_epoch + 1 FROM r
-   WHERE r.status = 'running' AND x.tree_id = r.tree_id AND x.branch_id = r.branch_id),
+  UPDATE branches x SET writer_epoch = x.writer_epoch + 1, updated_at = CASE WHEN n.is_active THEN clock_timestamp() ELSE x.updated_at END
+    FROM r CROSS JOIN n WHERE r.status = 'running' AND x.tree_id = r.tree_id AND x.branch_id = r.branch_id),
 t AS (
   UPDATE threads x SET last_event_number = x.last_event_number + CASE WHEN r.temporary THEN 0 WHEN r.status = 'running' THEN 2 ELSE 1 END,
          metadata = CASE WHEN x.metadata @> $13 THEN x.metadata ELSE x.metadata || $13 END,
          config = CASE WHEN x.config @> $14 THEN x.config ELSE x.config || $14 END,
-         updated_at = clock_timestamp()
-    FROM r WHERE x.thread_id = r.thread_id AND NOT (r.temporary AND x.metadata @> $13 AND x.config @> $14) RETURNING x.last_event_number AS n),
+         updated_at = CASE WHEN r.status = 'running' AND n.is_active THEN x.updated_at ELSE clock_timestamp() END
+    FROM r CROSS JOIN n WHERE x.thread_id = r.thread_id AND NOT (r.temporary AND x.metadata @> $13 AND x.config @> $14) RETURNING x.last_event_number AS n),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, run_id)
   SELECT r.tree_id, r.thread_id, t.n - k.after, k.kind, r.branch_id, r.run_id
