@@ -45,6 +45,8 @@ macro_rules! backend {
                 a_run_ends_in_the_transaction_of_its_last_supersteps
                 a_run_whose_last_supersteps_are_refused_has_not_ended
                 a_temporary_thread_goes_with_the_last_supersteps_of_its_run
+                runs_that_end_at_once_end_alone_or_are_refused_alone
+                runs_of_two_branches_of_a_thread_end_at_once
             );
             backend!(@room $open, loads:
                 what_does_not_exist_is_not_found

@@ -3,8 +3,9 @@
 use backstitch::{
     checkpoint::{Commit, Error, EventRow, NodeRow, Slot},
     id::{CheckpointId, NodeId, RunId},
-    runs::{Finish, Run, Status},
+    runs::{Finish, NewRun, Run, Status},
     tree::Outcome,
+    value,
     value::Map,
 };
 
@@ -225,4 +226,71 @@ pub async fn a_temporary_thread_goes_with_the_last_supersteps_of_its_run(b: &Bac
     b.runs.finish_with(commits, end).await.unwrap();
     assert!(b.rows(&slot).await.is_empty());
     assert!(b.runs.run(thread, run.id).await.unwrap().is_none());
+}
+
+pub async fn runs_that_end_at_once_end_alone_or_are_refused_alone(b: &Backend) {
+    let mut running = Vec::new();
+    for number in 0..24 {
+        let thread = b.thread().await;
+        let (run, slot) = b.start(new_run(thread)).await;
+        if number % 5 == 3 {
+            assert_eq!(b.cancel(thread, None).await, [run.id]);
+        }
+        running.push((run, slot));
+    }
+    let ends = running.iter().map(|(run, slot)| {
+        let error = Some(value!({"error": "Oops", "message": "x"}));
+        let end = Finish {
+            status: Status::Error,
+            outcome: Outcome::Error,
+            error,
+            ..finish(run.id, *slot)
+        };
+        b.runs.finish(end)
+    });
+    let results = futures::future::join_all(ends).await;
+    for (number, ((run, _), result)) in running.iter().zip(results).enumerate() {
+        let row = b.run(run).await;
+        let thread = b.trees.thread(run.thread).await.unwrap().unwrap();
+        let events = b.probe.events(run.thread).await;
+        let ends = events.iter().filter(|(_, kind)| kind == "RunFinished");
+        assert_eq!(ends.count(), 1);
+        if number % 5 == 3 {
+            assert!(matches!(result, Err(Error::Fenced)), "{result:?}");
+            assert_eq!((row.status, row.error), (Status::Interrupted, None));
+            assert_eq!(thread.outcome, Outcome::Idle);
+        } else {
+            result.unwrap();
+            assert_eq!(row.status, Status::Error);
+            assert_eq!((row.error, thread.outcome), (thread.error, Outcome::Error));
+        }
+    }
+    b.tables.check(false).await;
+}
+
+pub async fn runs_of_two_branches_of_a_thread_end_at_once(b: &Backend) {
+    let main = b.slot().await;
+    let base = b.line(&main, None, 1).await[0];
+    let (mut open, side) = fork(&main, Some((base, 0)));
+    open.activate = false;
+    let mut commit = superstep(&side, Some(base), 1);
+    commit.open = Some(open);
+    b.commit(commit).await;
+    for _ in 0..5 {
+        let (one, of_main) = b.start(new_run(main.thread)).await;
+        let on_side = NewRun {
+            branch: Some(side.branch),
+            ..new_run(main.thread)
+        };
+        let (other, of_side) = b.start(on_side).await;
+        let (one, other) = (finish(one.id, of_main), finish(other.id, of_side));
+        let results = tokio::join!(b.runs.finish(one), b.runs.finish(other));
+        results.0.unwrap();
+        results.1.unwrap();
+    }
+    let events = b.probe.events(main.thread).await;
+    let numbers: Vec<_> = events.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (1..=numbers.len() as i64).collect::<Vec<_>>());
+    let ends = events.iter().filter(|(_, kind)| kind == "RunFinished");
+    assert_eq!(ends.count(), 10);
 }

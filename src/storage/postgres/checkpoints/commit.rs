@@ -312,8 +312,8 @@ async fn attempt(client: &mut Object, group: &Group) -> Result<Written, Failure>
     Ok(written)
 }
 
-/// A transaction in one round trip: what can share one statement, then everything else, each in its
-/// own. The requests leave in the order in which the futures are first polled, which is their order
+/// A transaction in one round trip: the supersteps that can share one statement, then those that cannot, each
+/// in its own, and the ends in the same way. The requests leave in the order in which the futures are first polled, which is their order
 /// here.
 async fn send_together(client: &Object, group: &Group) -> Result<Written, Failure> {
     let (commits, ends) = (&*group.commits, &group.ends);
@@ -338,21 +338,29 @@ async fn send_together(client: &Object, group: &Group) -> Result<Written, Failur
         let ends = vec![];
         return Ok(Written { depths, ends });
     }
-    if let ([], [(end, head)]) = (commits, &**ends) {
-        let ends = vec![end::send(client, &finish, end, *head).await?];
+    let (shared, apart) = end::divide(ends);
+    let bound = |at: &usize| (&ends[*at].0, ends[*at].1);
+    let mut have_ended = vec![false; ends.len()];
+    let together = end::send(client, &finish, shared.iter().map(bound));
+    if commits.is_empty() && apart.is_empty() {
+        for ended in together.await? {
+            have_ended[shared[ended.at]] = true;
+        }
+        let ends = have_ended;
         return Ok(Written { depths, ends });
     }
     let sends = rest
         .iter()
         .map(|(at, kind, statement)| send(client, statement, *kind, &commits[*at]));
-    let finishes = ends
+    let finishes = apart
         .iter()
-        .map(|(end, head)| end::send(client, &finish, end, *head));
-    let (begin, ahead, results, ends, end) = tokio::join!(
+        .map(|at| end::send(client, &finish, std::iter::once(bound(at))));
+    let (begin, ahead, results, together, finishes, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
         ahead,
         join_all(sends),
+        together,
         join_all(finishes),
         client.batch_execute("COMMIT"),
     );
@@ -364,8 +372,14 @@ async fn send_together(client: &Object, group: &Group) -> Result<Written, Failur
     for ((at, ..), depth) in rest.iter().zip(results) {
         depths[*at] = depth?;
     }
-    let ends = ends.into_iter().collect::<Result<_, _>>()?;
+    for ended in together? {
+        have_ended[shared[ended.at]] = true;
+    }
+    for (at, ended) in apart.iter().zip(finishes) {
+        have_ended[*at] = !ended?.is_empty();
+    }
     end?;
+    let ends = have_ended;
     Ok(Written { depths, ends })
 }
 

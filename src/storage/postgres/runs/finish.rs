@@ -2,7 +2,6 @@
 
 use super::super::{
     checkpoints::commit::{self, Kind, end},
-    columns::column,
     connection::{Failure, Object, prepare},
     threads::delete,
 };
@@ -55,14 +54,14 @@ async fn delete_thread(
             return Ok(false);
         }
     }
-    let ended = end::send_row(transaction.client(), &statement, finish, None).await?;
-    let Some(row) = ended else {
+    let ends = std::iter::once((finish, None));
+    let ended = end::send(transaction.client(), &statement, ends).await?;
+    let Some(ended) = ended.first() else {
         return Ok(false);
     };
     let slot = &finish.slot;
-    let is_awaited = column::<Option<bool>>(&row, "awaited")?.unwrap_or(false);
     let left = finish.left.as_ref();
-    if let Some(left) = left.filter(|left| is_awaited || left.is_foreign) {
+    if let Some(left) = left.filter(|left| ended.is_awaited || left.is_foreign) {
         let leave = transaction.prepare_cached(LEAVE).await?;
         let result = left.body.to_json();
         transaction

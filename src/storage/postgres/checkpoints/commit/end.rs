@@ -1,92 +1,146 @@
-//! The final row of a run that ended by itself, as one statement that others can share a transaction with.
+//! The final rows of runs that ended by themselves, as one statement that others can share a transaction with.
 
-use tokio_postgres::{Client, Row, Statement};
+use std::collections::HashSet;
 
+use tokio_postgres::{Client, Statement};
+use uuid::Uuid;
+
+use super::End;
 use crate::{
     id::CheckpointId,
     runs::Finish,
     storage::postgres::{
-        columns::{Json, Params},
+        columns::{Json, Params, column},
         connection::{Failure, Object, prepare},
     },
     tree::event::codes::event_code,
 };
 
-/// The end of a run, with the events of
-/// [`EndedRun`](crate::runs::transitions::run_events::EndedRun): in SQL, so that it is one round trip.
-/// With `$9` only behind that checkpoint.
+/// The ends of runs of different threads, with the events of
+/// [`EndedRun`](crate::runs::transitions::run_events::EndedRun): in SQL, so that they are one round trip.
+/// Each is gated by its own branch and run, and by the checkpoint `c.behind` as the head if it names one:
+/// one that is refused does not touch the others. A run whose thread goes with it has no log.
+///
+/// What the database knows of a run is in the row of `r`, so that nothing is joined behind the fence.
 pub(crate) const FINISH: &str = concat!(
     "
-WITH f AS (
-  UPDATE branches b SET outcome = $5, error = $6, updated_at = now()
-   WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.writer_epoch = $3
-     AND ($9::uuid IS NULL OR b.head_checkpoint_id = $9)
-     AND (SELECT CASE WHEN r.status = 'running' THEN r.epoch = $3 END FROM runs r WHERE r.tree_id = $1 AND r.run_id = $4)
-  RETURNING b.thread_id, b.head_checkpoint_id),
+WITH c AS MATERIALIZED (
+  SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::jsonb[], $7::text[], $8::bool[], $9::uuid[])
+    WITH ORDINALITY c(tree, branch, epoch, run, outcome, error, status, has_log, behind, n)),
+f AS (
+  UPDATE branches b SET outcome = c.outcome, error = c.error, updated_at = now()
+    FROM c WHERE b.tree_id = c.tree AND b.branch_id = c.branch AND b.writer_epoch = c.epoch
+     AND (c.behind IS NULL OR b.head_checkpoint_id = c.behind)
+     AND (SELECT CASE WHEN r.status = 'running' THEN r.epoch = c.epoch END FROM runs r WHERE r.tree_id = c.tree AND r.run_id = c.run)
+  RETURNING c.n, c.run, c.status, c.error, c.has_log, b.tree_id, b.branch_id, b.head_checkpoint_id AS head),
 r AS (
-  UPDATE runs r SET status = $7, error = $6, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
-    FROM f WHERE r.tree_id = $1 AND r.run_id = $4
-  RETURNING f.head_checkpoint_id IS DISTINCT FROM r.base_checkpoint_id AS moved, r.awaited),
+  UPDATE runs r SET status = f.status, error = f.error, last_checkpoint_id = f.head, updated_at = now()
+    FROM f WHERE r.tree_id = f.tree_id AND r.run_id = f.run
+  RETURNING f.n, r.tree_id, r.thread_id, f.branch_id, r.run_id, f.head, r.status, f.has_log, r.awaited, f.head IS DISTINCT FROM r.base_checkpoint_id AS moved),
 m AS (
-  UPDATE message_nodes m SET settled_checkpoint_id = (SELECT f.head_checkpoint_id FROM f)
-   WHERE m.tree_id = $1 AND m.run_id = $4 AND m.node_id = (SELECT c.last_node_id FROM checkpoints c
-         WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = (SELECT f.head_checkpoint_id FROM f))),
+  UPDATE message_nodes m SET settled_checkpoint_id = k.head FROM (
+      SELECT r.tree_id, r.run_id, r.head, (SELECT c.last_node_id FROM checkpoints c
+        WHERE c.tree_id = r.tree_id AND c.checkpoint_ns = '' AND c.checkpoint_id = r.head) AS node_id FROM r OFFSET 0) k
+   WHERE m.tree_id = k.tree_id AND m.node_id = k.node_id AND m.run_id = k.run_id),
 e AS (
-  UPDATE threads t SET last_event_number = t.last_event_number + 1 + r.moved::int, updated_at = clock_timestamp() FROM f, r WHERE t.thread_id = f.thread_id AND $8
-  RETURNING t.last_event_number AS n),
+  UPDATE threads t SET last_event_number = t.last_event_number + 1 + r.moved::int, updated_at = clock_timestamp()
+    FROM r WHERE t.thread_id = r.thread_id AND r.has_log
+  RETURNING t.last_event_number AS number, r.*),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoint_id, run_id, payload)
-  SELECT $1, f.thread_id, e.n - 1, ",
+  SELECT e.tree_id, e.thread_id, e.number - 1, ",
     event_code!(CHECKPOINT_CREATED),
-    ", $2, f.head_checkpoint_id, NULL, NULL FROM f, e, r WHERE r.moved
+    ", e.branch_id, e.head, NULL, NULL FROM e WHERE e.moved
   UNION ALL
-  SELECT $1, f.thread_id, e.n, ",
+  SELECT e.tree_id, e.thread_id, e.number, ",
     event_code!(RUN_FINISHED),
-    ", $2, f.head_checkpoint_id, $4, CASE WHEN $7 <> 'success' THEN jsonb_build_object('status', $7::text) END FROM f, e)
-SELECT (SELECT r.awaited FROM r) AS awaited FROM f"
+    ", e.branch_id, e.head, e.run_id, CASE WHEN e.status <> 'success' THEN jsonb_build_object('status', e.status) END FROM e)
+SELECT r.n::int AS n, r.awaited FROM r"
 );
 
 /// Whether this end was written before and only its reply was lost.
 const FINISHED: &str = "
 SELECT 1 FROM runs WHERE tree_id = $1 AND run_id = $2 AND epoch = $3 AND status = $4";
 
-/// Sends the end of a run, behind the checkpoint `head` if there is one; false when the fence refused it.
-///
-/// The request leaves when this future is first polled.
-pub(crate) async fn send(
-    client: &Client,
-    statement: &Statement,
-    finish: &Finish,
-    head: Option<CheckpointId>,
-) -> Result<bool, Failure> {
-    let row = send_row(client, statement, finish, head).await?;
-    Ok(row.is_some())
+/// An end with the checkpoint that it is to find as the head, if it names one.
+pub(crate) type BoundEnd<'a> = (&'a Finish, Option<CheckpointId>);
+
+/// An end that the fence did not refuse.
+pub(crate) struct Ended {
+    /// Which one of those that were sent.
+    pub(crate) at: usize,
+    /// Whether somebody waits for the result.
+    pub(crate) is_awaited: bool,
 }
 
-/// [`send`], with the row: whether somebody waits for the result (`awaited`).
-pub(crate) async fn send_row(
+/// Which ends share one statement, and which follow, each in its own: the events of a thread are numbered
+/// one after the other.
+pub(super) fn divide(ends: &[End]) -> (Vec<usize>, Vec<usize>) {
+    let mut threads = HashSet::new();
+    (0..ends.len()).partition(|&at| threads.insert(ends[at].0.slot.thread))
+}
+
+/// The ends that share a statement, as one array per column.
+#[derive(Default)]
+struct Columns {
+    trees: Vec<Uuid>,
+    branches: Vec<Uuid>,
+    epochs: Vec<i64>,
+    runs: Vec<Uuid>,
+    outcomes: Vec<&'static str>,
+    errors: Vec<Option<Json<'static>>>,
+    statuses: Vec<&'static str>,
+    have_logs: Vec<bool>,
+    heads: Vec<Option<Uuid>>,
+}
+
+impl Columns {
+    fn add(&mut self, (finish, head): BoundEnd<'_>) {
+        self.trees.push(finish.slot.tree.0);
+        self.branches.push(finish.slot.branch.0);
+        self.epochs.push(finish.slot.epoch);
+        self.runs.push(finish.run.0);
+        self.outcomes.push(finish.outcome.as_str());
+        self.errors.push(finish.error.as_ref().map(Json::of_value));
+        self.statuses.push(finish.status.as_str());
+        self.have_logs.push(!finish.delete_thread);
+        self.heads.push(head.map(|id| id.0));
+    }
+}
+
+/// Sends the ends of runs of different threads.
+///
+/// The request leaves when this future is first polled.
+pub(crate) async fn send<'a>(
     client: &Client,
     statement: &Statement,
-    finish: &Finish,
-    head: Option<CheckpointId>,
-) -> Result<Option<Row>, Failure> {
-    let error = finish.error.as_ref().map(Json::of_value);
-    let outcome = finish.outcome.as_str();
-    let status = finish.status.as_str();
-    let log = !finish.delete_thread;
-    let head = head.map(|id| id.0);
+    ends: impl Iterator<Item = BoundEnd<'a>>,
+) -> Result<Vec<Ended>, Failure> {
+    let mut columns = Columns::default();
+    ends.for_each(|end| columns.add(end));
+    if columns.runs.is_empty() {
+        return Ok(vec![]);
+    }
     let params: Params<'_, 9> = [
-        &finish.slot.tree.0,
-        &finish.slot.branch.0,
-        &finish.slot.epoch,
-        &finish.run.0,
-        &outcome,
-        &error,
-        &status,
-        &log,
-        &head,
+        &columns.trees,
+        &columns.branches,
+        &columns.epochs,
+        &columns.runs,
+        &columns.outcomes,
+        &columns.errors,
+        &columns.statuses,
+        &columns.have_logs,
+        &columns.heads,
     ];
-    Ok(client.query_opt(statement, &params).await?)
+    let mut ended = Vec::with_capacity(columns.runs.len());
+    for row in client.query(statement, &params).await? {
+        let number: i32 = column(&row, "n")?;
+        if let Ok(at) = usize::try_from(number - 1) {
+            let is_awaited = column(&row, "awaited")?;
+            ended.push(Ended { at, is_awaited });
+        }
+    }
+    Ok(ended)
 }
 
 /// Whether a run that the fence refused to end has ended so: an earlier attempt took effect, and its
