@@ -26,6 +26,15 @@ pub(in crate::storage) struct Found {
     pub(in crate::storage) text: String,
 }
 
+/// The number of a type of events, by the name of its constant.
+fn code(name: &str) -> String {
+    let codes = include_str!("../../tree/event/codes.rs");
+    let arm = format!("({name}) => {{");
+    let (_, rest) = codes.split_once(&arm).expect("a type of events");
+    let (number, _) = rest.split_once('}').expect("its number");
+    number.trim().to_owned()
+}
+
 /// A `macro_rules!` of one rule, whose parameters are literals.
 struct Rule {
     /// The parameters; of the last one there may be several.
@@ -267,8 +276,7 @@ impl Scope<'_> {
         } else if name == "formatcp" {
             texts.push(self.formatted(split(args.stream())));
         } else if name == "event_code" {
-            // Any number has the plan of any other.
-            texts.push("1".to_owned());
+            texts.push(code(&args.stream().to_string()));
         } else if let Some(rule) = self.rule(name) {
             let args = split(args.stream());
             self.scan(substitute(rule.body.clone(), &rule.params, &args), texts);

@@ -11,11 +11,17 @@ use super::{
 use crate::storage::tests::source::{self, Found};
 
 /// Tables with many rows for one tree.
-const LARGE: [&str; 4] = [
+const LARGE: [&str; 10] = [
     "branches",
+    "checkpoint_blobs",
     "checkpoint_writes",
     "checkpoints",
+    "events",
     "message_nodes",
+    "runs",
+    "search",
+    "tags",
+    "thread_timeline",
 ];
 /// Indexes that hold runs which wait or are executed, and no others.
 const OPEN_RUNS: [&str; 5] = [
@@ -101,7 +107,13 @@ impl Plans {
             };
             let walks_it = match how {
                 "SCAN" => !OPEN_RUNS.iter().any(|index| step.ends_with(index)),
-                "SEARCH" => LARGE.contains(table) && is_by_tree_alone(&step),
+                "SEARCH" => {
+                    let reads_open_runs = OPEN_RUNS.iter().any(|index| {
+                        step.contains(&format!(" INDEX {index} ("))
+                            || step.contains(&format!(" COVERING INDEX {index} ("))
+                    });
+                    LARGE.contains(table) && is_by_tree_alone(&step) && !reads_open_runs
+                }
                 _ => false,
             };
             if walks_it {
@@ -187,6 +199,18 @@ const ON_PURPOSE: &[(&str, &str, &str, &str)] = &[
         "FROM checkpoints c",
         "c",
         "goes over the copy alone",
+    ),
+    (
+        "threads/blobs.rs",
+        "",
+        "checkpoint_blobs",
+        "a pruned tree is swept as a whole",
+    ),
+    (
+        "threads/delete.rs",
+        "SELECT 1 FROM events",
+        "events",
+        "ends at the first row",
     ),
     (
         "threads/delete.rs",

@@ -172,11 +172,11 @@ const BLOBS: &str = "INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, chann
          json_each(c.blob_versions) v WHERE c.tree_id = ?2 \
        UNION SELECT ns, channel, version FROM temp.copy_values \
        UNION \
-       SELECT n.ns, n.channel, b.base_version FROM named n JOIN checkpoint_blobs b \
+       SELECT n.ns, n.channel, b.base_version FROM named n CROSS JOIN checkpoint_blobs b \
          ON b.tree_id = ?1 AND b.checkpoint_ns = n.ns AND b.channel = n.channel \
         AND b.version = n.version WHERE b.base_version IS NOT NULL) \
      SELECT ?2, b.checkpoint_ns, b.channel, b.version, b.base_version, b.chain_bytes, b.type, \
-       b.blob FROM named n JOIN checkpoint_blobs b ON b.tree_id = ?1 \
+       b.blob FROM named n CROSS JOIN checkpoint_blobs b ON b.tree_id = ?1 \
         AND b.checkpoint_ns = n.ns AND b.channel = n.channel AND b.version = n.version";
 
 /// Collects the values that copied results name.

@@ -1,7 +1,10 @@
 //! Facts that the payloads of events take from other rows: before those rows are deleted or change
 //! their parent the facts are stored beside the events, since a payload never changes.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -25,35 +28,65 @@ pub(in super::super) fn store(
         return Ok(());
     }
     let changing: HashSet<&CheckpointId> = checkpoints.iter().collect();
-    let mut select = db.prepare_cached(concat!(
-        "SELECT thread_id, event_number, kind, checkpoint_id, message_id FROM events \
-         WHERE tree_id = ?1 AND kind IN (",
-        event_code!(LLM_RESPONSE_GENERATED),
-        ", ",
-        event_code!(CHECKPOINT_CREATED),
-        ") AND checkpoint_id IS NOT NULL",
-    ))?;
+    let mut select = db.prepare_cached(ABOUT_CHECKPOINTS)?;
     let mut insert = db.prepare_cached(
         "INSERT OR IGNORE INTO event_facts (tree_id, thread_id, event_number, facts) \
          VALUES (?1, ?2, ?3, ?4)",
     )?;
-    let mut rows = select.query([tree])?;
-    while let Some(row) = rows.next()? {
-        let checkpoint = id(row, 3)?;
-        if !changing.contains(&checkpoint) {
-            continue;
-        }
-        let facts = match (row.get::<_, i16>(2)?, messages) {
-            (event_code!(CHECKPOINT_CREATED), _) => of_checkpoint(db, tree, checkpoint)?,
-            (_, true) => of_response(db, tree, checkpoint, row.get(4)?)?,
-            (_, false) => None,
-        };
-        if let Some(facts) = facts {
-            let (thread, number) = (id::<ThreadId>(row, 0)?, row.get::<_, i64>(1)?);
-            insert.execute(params![tree, thread, number, map_text(&facts)])?;
+    for (thread, after) in logs(db, tree, checkpoints)? {
+        let mut rows = select.query(params![tree, thread, after])?;
+        while let Some(row) = rows.next()? {
+            let checkpoint = id(row, 2)?;
+            if !changing.contains(&checkpoint) {
+                continue;
+            }
+            let facts = match (row.get::<_, i16>(1)?, messages) {
+                (event_code!(CHECKPOINT_CREATED), _) => of_checkpoint(db, tree, checkpoint)?,
+                (_, true) => of_response(db, tree, checkpoint, row.get(3)?)?,
+                (_, false) => None,
+            };
+            if let Some(facts) = facts {
+                let number: i64 = row.get(0)?;
+                insert.execute(params![tree, thread, number, map_text(&facts)])?;
+            }
         }
     }
     Ok(())
+}
+
+const ABOUT_CHECKPOINTS: &str = concat!(
+    "SELECT event_number, kind, checkpoint_id, message_id FROM events \
+     WHERE tree_id = ?1 AND thread_id = ?2 AND event_number > ?3 AND kind IN (",
+    event_code!(LLM_RESPONSE_GENERATED),
+    ", ",
+    event_code!(CHECKPOINT_CREATED),
+    ") AND checkpoint_id IS NOT NULL",
+);
+
+const WRITTEN: &str = "SELECT c.thread_id, coalesce(p.event_number, 0) FROM checkpoints c \
+      LEFT JOIN checkpoints p ON p.tree_id = ?1 AND p.checkpoint_ns = '' \
+       AND p.checkpoint_id = c.parent_checkpoint_id \
+     WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?2";
+
+/// The threads in whose logs the events about checkpoints are, each with the number after which they are: an event
+/// about a checkpoint is in the log of the thread that wrote it, and newer than the newest event that the checkpoint
+/// before knew of.
+fn logs(
+    db: &Connection,
+    tree: TreeId,
+    checkpoints: &[CheckpointId],
+) -> Result<HashMap<ThreadId, i64>> {
+    let mut select = db.prepare_cached(WRITTEN)?;
+    let mut logs: HashMap<ThreadId, i64> = HashMap::new();
+    for checkpoint in checkpoints {
+        let mut rows = select.query(params![tree, checkpoint])?;
+        while let Some(row) = rows.next()? {
+            let (thread, after) = (id(row, 0)?, row.get(1)?);
+            let first = logs.entry(thread).or_insert(after);
+            *first = after.min(*first);
+        }
+    }
+    Ok(logs)
 }
 
 const ADDED: &str = "WITH RECURSIVE c AS (SELECT last_node_id, run_id FROM checkpoints \
