@@ -77,7 +77,7 @@ checkpoint_operations!(run for Store {
 });
 run_operations!(run for Store {
     async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
-        runs::create_run(self, &new).await
+        runs::create_run(self, new).await
     }
 
     async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<(), Error> {

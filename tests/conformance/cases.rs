@@ -6,6 +6,7 @@ pub mod branches;
 pub mod commits;
 pub mod copies;
 pub mod counts;
+pub mod creations;
 pub mod cron_lists;
 pub mod crons;
 pub mod expiry;

@@ -100,6 +100,11 @@ macro_rules! backend {
             backend!(@room $open, thread_times:
                 a_run_moves_the_time_of_its_thread_when_it_starts_and_however_it_ends
             );
+            backend!(@room $open, creations:
+                runs_that_are_created_at_once_are_refused_alone
+                of_runs_with_one_id_that_are_created_at_once_one_is_there
+                a_run_that_is_created_with_others_is_as_one_that_is_alone
+            );
             backend!(@room $open, refusals:
                 the_first_of_several_reasons_against_a_run_counts
             );

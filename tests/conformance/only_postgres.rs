@@ -299,3 +299,61 @@ async fn the_result_of_a_stateless_run_outlives_it_for_those_who_wait_elsewhere(
     };
     assert!(!store.await_end(run.id).await.unwrap());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_run_waits_to_be_created_for_the_branch_of_another_thread() {
+    let (database, store) = store().await;
+    let locked = slot(&store).await;
+    let session = connect(&database.url).await;
+    let lock = "BEGIN; SELECT 1 FROM branches WHERE branch_id = ";
+    let lock = format!("{lock}'{}' FOR UPDATE", locked.branch);
+    session.batch_execute(&lock).await.unwrap();
+    let creating = tokio::spawn({
+        let store = store.clone();
+        async move { store.create_run(new_run(locked.thread)).await }
+    });
+    let mut others = vec![];
+    for _ in 0..20 {
+        others.push(slot(&store).await.thread);
+    }
+    let others = others
+        .into_iter()
+        .map(|thread| store.create_run(new_run(thread)));
+    for created in futures::future::join_all(others).await {
+        assert!(matches!(created.unwrap(), Created::Started(..)));
+    }
+    assert!(!creating.is_finished());
+    session.batch_execute("COMMIT").await.unwrap();
+    let created = creating.await.unwrap().unwrap();
+    assert!(matches!(created, Created::Started(..)), "{created:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_are_created_once_each_while_connections_are_lost() {
+    let (database, store) = store().await;
+    let session = connect(&database.url).await;
+    for _ in 0..3 {
+        let mut new = vec![];
+        for _ in 0..8 {
+            new.push(new_run(slot(&store).await.thread));
+        }
+        session
+            .query(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                  WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                &[],
+            )
+            .await
+            .unwrap();
+        let created = new.iter().map(|new| store.create_run(new.clone()));
+        let created = futures::future::join_all(created).await;
+        for (new, created) in new.iter().zip(created) {
+            let Created::Started(run, _) = created.unwrap() else {
+                panic!("the slot was free");
+            };
+            assert_eq!(run.id, new.id);
+            let runs = store.runs(new.thread, None, 10, 0).await.unwrap();
+            assert_eq!(runs.len(), 1);
+        }
+    }
+}

@@ -26,6 +26,10 @@ const ALONE: &[&str] = &[
     "postgres/checkpoints/commit/queue.rs",
     "postgres/threads/create/group.rs",
     "postgres/runs/create/batch.rs",
+    "postgres/runs/create/group.rs",
+    "postgres/runs/create/many.rs",
+    "postgres/runs/create/pipeline.rs",
+    "postgres/runs/create/queue.rs",
 ];
 
 #[test]

@@ -7,7 +7,8 @@ use super::{
     connection::{Options, Pools, hot::Hot, streams::ReaderTurns, transaction::Turns},
     error::Error,
     link::DatabaseLinker,
-    threads::create::group::CreationQueue,
+    runs::create::queue::CreationQueue,
+    threads::create::group::ThreadQueue,
 };
 
 /// Everything that is stored, in one Postgres database. Cloning shares the connections.
@@ -16,6 +17,7 @@ pub struct Store {
     pub(super) pools: Pools,
     pub(super) commits: CommitQueue,
     pub(super) creations: CreationQueue,
+    pub(super) new_threads: ThreadQueue,
     pub(super) turns: Turns,
     pub(super) hot: Hot,
     pub(super) streams: ReaderTurns,
@@ -34,7 +36,8 @@ impl Store {
         let hot = Hot::new(options.patience);
         Ok(Self {
             commits: CommitQueue::new(&pools.critical),
-            creations: CreationQueue::new(&pools.reads),
+            creations: CreationQueue::default(),
+            new_threads: ThreadQueue::new(&pools.reads),
             turns: Turns::new(pools.trees.clone(), hot.clone()),
             hot,
             streams: ReaderTurns::new(options.reads, options.patience.limit),

@@ -1,14 +1,28 @@
 //! New runs: inserted, and started when their slot is free, in one transaction.
 
 pub(super) mod batch;
+mod group;
+mod many;
+mod pipeline;
+pub(in super::super) mod queue;
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use const_format::formatcp;
 use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
+use self::{
+    pipeline::{Locks, pipeline},
+    queue::{Creation, Tried, shares_tree},
+};
 use super::{
     super::{
         Store,
-        columns::{Json, JsonText, Params, column, name, word},
+        columns::{Json, JsonText, column, name, word},
         connection::{self, Failure, Object, prepare},
         threads::{
             create::{CREATE as CREATE_THREAD, make_room, send_create},
@@ -32,10 +46,16 @@ pub(in super::super) const LOCK: &str = "
 SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = COALESCE($2::uuid, t.active_branch_id)
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE OF b";
 
+/// [`LOCK`] of who does not wait for others.
+const LOCK_FREE: &str = formatcp!("{LOCK} NOWAIT");
+
 /// Keeps deletions out until the run's row keeps the checkpoint it starts from, and changes of rights
 /// until the run is there.
 pub(super) const SHARE_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR SHARE";
+
+/// [`SHARE_TREE`] of who does not wait for others.
+const SHARE_FREE_TREE: &str = formatcp!("{SHARE_TREE} NOWAIT");
 
 pub(super) const LOCK_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR UPDATE";
@@ -114,39 +134,51 @@ const EXISTING: &str = concat!(
 const DELETE_RUN: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 
 /// See [`runs::Store::create_run`](crate::runs::Store::create_run).
-pub(in super::super) async fn create_run(store: &Store, new: &NewRun) -> Result<Created, Error> {
-    let created = create_once(store, new).await?;
+pub(in super::super) async fn create_run(store: &Store, new: NewRun) -> Result<Created, Error> {
+    let kwargs = request_codec::encode(&new.kwargs, new.columns());
+    let branch = BranchId::mint();
+    let creation = Arc::new(Creation {
+        new,
+        kwargs,
+        branch,
+    });
+    let created = create_once(store, &creation).await?;
     if let Created::Started(run, _) | Created::Queued(run) = &created {
         store.hot.remember(run.thread, run.tree);
     }
     // The id may be that of a tombstone.
+    let new = &creation.new;
     if matches!(created, Created::NoThread)
         && new.create_thread.is_some()
         && make_room(store, new.thread).await?
     {
-        return create_once(store, new).await;
+        return create_once(store, &creation).await;
     }
     Ok(created)
 }
 
-async fn create_once(store: &Store, new: &NewRun) -> Result<Created, Error> {
-    let branch = BranchId::mint();
-    let kwargs = request_codec::encode(&new.kwargs, new.columns());
-    let attempts = std::sync::atomic::AtomicU32::new(0);
-    let (kwargs, attempts) = (&kwargs, &attempts);
-    let _turn = store.hot.thread(new.thread).await?;
-    connection::retry(&store.pools.critical, |mut client| async move {
+async fn create_once(store: &Store, creation: &Arc<Creation>) -> Result<Created, Error> {
+    let _turn = store.hot.thread(creation.new.thread).await?;
+    let critical = &store.pools.critical;
+    let tried = store.creations.create(creation, critical, group::start);
+    let may_be_written = match tried.await? {
+        Tried::Done(result) => return result,
+        Tried::NotWritten => false,
+        Tried::Unknown => true,
+    };
+    let attempts = AtomicU32::new(may_be_written.into());
+    let (creation, attempts) = (&**creation, &attempts);
+    connection::retry(critical, |mut client| async move {
         let client = &mut client;
-        client.carries(kwargs.len());
-        let is_retry = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
+        let new = &creation.new;
+        client.carries(creation.kwargs.len());
+        let is_retry = attempts.fetch_add(1, Ordering::Relaxed) > 0;
         if is_retry && let Some(created) = written_before(client, new).await? {
             return Ok(created);
         }
         let row = match new.strategy {
-            Strategy::Reject | Strategy::Enqueue => pipeline(client, new, kwargs, branch).await?,
-            Strategy::Interrupt | Strategy::Rollback => {
-                after_others(client, new, kwargs, branch).await?
-            }
+            Strategy::Reject | Strategy::Enqueue => pipeline(client, creation, Locks::Wait).await?,
+            Strategy::Interrupt | Strategy::Rollback => after_others(client, creation).await?,
         };
         outcome(client, new, row).await
     })
@@ -191,93 +223,6 @@ async fn written_before(client: &Object, new: &NewRun) -> Result<Option<Created>
     }))
 }
 
-/// Lock, insert and commit in one round trip.
-async fn pipeline(
-    client: &Object,
-    new: &NewRun,
-    kwargs: &[u8],
-    branch: BranchId,
-) -> Result<Option<Row>, Failure> {
-    let statements = Statements::on(client, new).await?;
-    let (begin, row, end) = tokio::join!(
-        biased;
-        client.batch_execute("BEGIN"),
-        statements.send(client, new, kwargs, branch),
-        client.batch_execute("COMMIT"),
-    );
-    begin?;
-    let row = row?;
-    end?;
-    Ok(row)
-}
-
-/// The statements of a run that ends no others.
-struct Statements {
-    lock: Statement,
-    create: Statement,
-    share_tree: Option<Statement>,
-    create_thread: Option<Statement>,
-}
-
-impl Statements {
-    async fn on(client: &Object, new: &NewRun) -> Result<Self, Failure> {
-        let share_tree = if shares_tree(new) {
-            Some(prepare(client, SHARE_TREE).await?)
-        } else {
-            None
-        };
-        let create_thread = match &new.create_thread {
-            Some(_) => Some(prepare(client, CREATE_THREAD).await?),
-            None => None,
-        };
-        Ok(Self {
-            lock: prepare(client, LOCK).await?,
-            create: prepare(client, CREATE).await?,
-            share_tree,
-            create_thread,
-        })
-    }
-
-    /// Sends all of them at once, in their order, inside a transaction.
-    async fn send(
-        &self,
-        client: &Client,
-        new: &NewRun,
-        kwargs: &[u8],
-        branch: BranchId,
-    ) -> Result<Option<Row>, tokio_postgres::Error> {
-        let create_thread = async {
-            let run = Some((new.id.0, new.temporary));
-            match (&new.create_thread, &self.create_thread) {
-                (Some(thread), Some(create)) => {
-                    send_create(client, create, thread, branch, run).await
-                }
-                _ => Ok(None),
-            }
-        };
-        let by_thread: Params<'_, 1> = [&new.thread.0];
-        let share_tree = async {
-            match &self.share_tree {
-                Some(statement) => client.query_opt(statement, &by_thread).await,
-                None => Ok(None),
-            }
-        };
-        let pinned = new.branch.map(|branch| branch.0);
-        let id: Params<'_, 2> = [&new.thread.0, &pinned];
-        let (thread, share_tree, lock, row) = tokio::join!(
-            biased;
-            create_thread,
-            share_tree,
-            client.query_opt(&self.lock, &id),
-            insert(client, &self.create, new, kwargs, new.unchanged_since),
-        );
-        thread?;
-        share_tree?;
-        lock?;
-        row
-    }
-}
-
 /// The statements of a run that clears its slot first.
 struct Prepared {
     lock: Statement,
@@ -298,15 +243,15 @@ impl Prepared {
 }
 
 /// Clears the slot, then inserts and commits.
-async fn after_others(
-    client: &mut Object,
-    new: &NewRun,
-    kwargs: &[u8],
-    branch: BranchId,
-) -> Result<Option<Row>, Failure> {
+async fn after_others(client: &mut Object, creation: &Creation) -> Result<Option<Row>, Failure> {
+    let Creation {
+        new,
+        kwargs,
+        branch,
+    } = creation;
     let prepared = Prepared::on(client).await?;
     let transaction = client.transaction().await?;
-    let row = clear_and_insert(transaction.client(), &prepared, new, kwargs, branch).await?;
+    let row = clear_and_insert(transaction.client(), &prepared, new, kwargs, *branch).await?;
     // A run that exists already must not have ended others.
     let inserted = match &row {
         Some(row) => column::<Option<Uuid>>(row, "run_id")?.is_some(),
@@ -381,11 +326,6 @@ async fn clear_and_insert(
         }
     }
     Ok(insert(connection, &prepared.create, new, kwargs, unchanged_since).await?)
-}
-
-/// Whether the row of the tree is locked against deletions and changes of rights.
-fn shares_tree(new: &NewRun) -> bool {
-    new.address.is_some() || new.access.principal().is_some()
 }
 
 fn ends_others(new: &NewRun) -> bool {
@@ -490,4 +430,4 @@ async fn insert(
         .await
 }
 
-statements!(LOCK, SHARE_TREE, LOCK_TREE, CREATE, EXISTING, DELETE_RUN);
+statements!(LOCK, LOCK_FREE, SHARE_TREE, SHARE_FREE_TREE, LOCK_TREE, CREATE, EXISTING, DELETE_RUN; many);

@@ -59,6 +59,10 @@ pub(super) const NOT_EXECUTED_IN_POSTGRES: Exceptions = &[
     ),
     ("what is read of a log after its run", &["postgres::log::"]),
     (
+        "runs that are created at one moment",
+        &["postgres::runs::create::many::"],
+    ),
+    (
         "other requests and accidents; the plans are checked",
         &[
             "postgres::checkpoints::commit::HEAD",

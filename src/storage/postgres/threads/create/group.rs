@@ -45,9 +45,9 @@ struct Waiting {
 
 /// Threads that wait to be created.
 #[derive(Clone)]
-pub(crate) struct CreationQueue(Groups<Waiting>);
+pub(crate) struct ThreadQueue(Groups<Waiting>);
 
-impl CreationQueue {
+impl ThreadQueue {
     /// A queue whose groups take their connections from `pool`.
     pub(crate) fn new(pool: &Pool) -> Self {
         let pool = pool.clone();
