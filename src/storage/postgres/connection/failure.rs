@@ -67,11 +67,6 @@ impl Failure {
         matches!(self, Self::Database(error) if error.code() == Some(&SqlState::QUERY_CANCELED))
     }
 
-    /// Whether somebody else had locked a row for too long: nothing was written.
-    pub(crate) fn is_locked(&self) -> bool {
-        matches!(self, Self::Database(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
-    }
-
     /// Whether the connection is gone.
     pub(crate) fn is_lost(&self) -> bool {
         match self {

@@ -11,12 +11,11 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use const_format::formatcp;
 use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
 use self::{
-    pipeline::{Locks, pipeline},
+    pipeline::pipeline,
     queue::{Creation, Tried, shares_tree},
 };
 use super::{
@@ -46,16 +45,10 @@ pub(in super::super) const LOCK: &str = "
 SELECT b.branch_id FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = COALESCE($2::uuid, t.active_branch_id)
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE OF b";
 
-/// [`LOCK`] of who does not wait for others.
-const LOCK_FREE: &str = formatcp!("{LOCK} NOWAIT");
-
 /// Keeps deletions out until the run's row keeps the checkpoint it starts from, and changes of rights
 /// until the run is there.
 pub(super) const SHARE_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR SHARE";
-
-/// [`SHARE_TREE`] of who does not wait for others.
-const SHARE_FREE_TREE: &str = formatcp!("{SHARE_TREE} NOWAIT");
 
 pub(super) const LOCK_TREE: &str = "
 SELECT 1 FROM trees WHERE tree_id = (SELECT tree_id FROM threads WHERE thread_id = $1) FOR UPDATE";
@@ -177,7 +170,7 @@ async fn create_once(store: &Store, creation: &Arc<Creation>) -> Result<Created,
             return Ok(created);
         }
         let row = match new.strategy {
-            Strategy::Reject | Strategy::Enqueue => pipeline(client, creation, Locks::Wait).await?,
+            Strategy::Reject | Strategy::Enqueue => pipeline(client, creation).await?,
             Strategy::Interrupt | Strategy::Rollback => after_others(client, creation).await?,
         };
         outcome(client, new, row).await
@@ -430,4 +423,4 @@ async fn insert(
         .await
 }
 
-statements!(LOCK, LOCK_FREE, SHARE_TREE, SHARE_FREE_TREE, LOCK_TREE, CREATE, EXISTING, DELETE_RUN; many);
+statements!(LOCK, SHARE_TREE, LOCK_TREE, CREATE, EXISTING, DELETE_RUN; many);

@@ -59,10 +59,6 @@ pub(super) const NOT_EXECUTED_IN_POSTGRES: Exceptions = &[
     ),
     ("what is read of a log after its run", &["postgres::log::"]),
     (
-        "runs that are created at one moment",
-        &["postgres::runs::create::many::"],
-    ),
-    (
         "other requests and accidents; the plans are checked",
         &[
             "postgres::checkpoints::commit::HEAD",
@@ -190,7 +186,8 @@ pub(super) const NOT_EXECUTED_IN_SQLITE: Exceptions = &[
             "threads/create.rs: INSERT INTO trees (tree_id, owner, created_at) VALUES (?1, ?2, ?3)",
             "threads/event_facts.rs: INSERT OR IGNORE INTO event_facts (tree_id, thread_id, event_number, f",
             "threads/event_facts.rs: SELECT parent_checkpoint_id, source, step FROM checkpoints WHERE tree_",
-            "threads/event_facts.rs: SELECT thread_id, event_number, kind, checkpoint_id, message_id FROM e",
+            "threads/event_facts.rs: SELECT c.thread_id, coalesce(p.event_number, 0) FROM checkpoints c LEF",
+            "threads/event_facts.rs: SELECT event_number, kind, checkpoint_id, message_id FROM events WHERE",
             "threads/event_facts.rs: WITH RECURSIVE c AS (SELECT last_node_id, run_id FROM checkpoints WHER",
             "threads/event_facts.rs: WITH RECURSIVE up AS (SELECT parent_node_id, NULL AS question FROM mes",
             "threads/expiry.rs: SELECT t.ttl_minutes, t.ttl_strategy, max(t.updated_at, b.updated_at),",

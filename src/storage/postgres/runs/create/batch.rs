@@ -6,11 +6,7 @@ use futures::future;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{
-    created, outcome,
-    pipeline::{Locks, Statements},
-    written_before,
-};
+use super::{created, outcome, pipeline::Statements, written_before};
 use crate::{
     checkpoint::Error,
     id::BranchId,
@@ -46,7 +42,7 @@ pub(in super::super::super) async fn create_runs(
             return Ok(CreatedBatch::All(vec![]));
         };
         // One like the other: stateless, of one client.
-        let statements = Statements::on(&client, first, Locks::Wait).await?;
+        let statements = Statements::on(&client, first).await?;
         let transaction = client.transaction().await?;
         let mut rows = Vec::with_capacity(new.len());
         let all: Vec<_> = new.iter().zip(kwargs).zip(branches).collect();

@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::{
     created, many, outcome,
-    pipeline::{Locks, pipeline},
     queue::{Creation, Tried, Waiting},
 };
 use crate::storage::postgres::{
@@ -66,12 +65,6 @@ async fn write(pool: &Pool, mut all: Vec<Waiting>) -> bool {
             }
             true
         }
-        Err(failure) if failure.is_locked() => {
-            for one in group {
-                let _ = one.reply.send(Tried::NotWritten);
-            }
-            true
-        }
         // One failing member fails them all; alone each gets its own result, after retries of its own.
         Err(failure) => {
             let error = failure.into_error();
@@ -86,15 +79,9 @@ async fn write(pool: &Pool, mut all: Vec<Waiting>) -> bool {
 
 async fn attempt(client: &Object, group: &[Arc<Creation>]) -> Result<Vec<Tried>, Failure> {
     client.carries(group.iter().map(|one| one.kwargs.len()).sum());
-    let rows = match group {
-        [] => return Ok(vec![]),
-        // Whoever is alone does not wait either: others come meanwhile.
-        [one] => vec![pipeline(client, one, Locks::Free).await?],
-        _ => {
-            let statements = many::Statements::on(client).await?;
-            statements.send(client, group).await?
-        }
-    };
+    // One that is alone goes so too: it waits for nobody's lock, since others come meanwhile.
+    let statements = many::Statements::on(client).await?;
+    let rows = statements.send(client, group).await?;
     let mut tried = Vec::with_capacity(rows.len());
     for (creation, row) in group.iter().zip(rows) {
         let Some(row) = row else {

@@ -3,7 +3,7 @@
 use tokio_postgres::{Client, Row, Statement};
 
 use super::{
-    CREATE, CREATE_THREAD, LOCK, LOCK_FREE, SHARE_FREE_TREE, SHARE_TREE, insert,
+    CREATE, CREATE_THREAD, LOCK, SHARE_TREE, insert,
     queue::{Creation, shares_tree},
     send_create,
 };
@@ -16,27 +16,14 @@ use crate::{
     },
 };
 
-/// What becomes of the statements while somebody else has locked the branch or the tree.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Locks {
-    /// They wait.
-    Wait,
-    /// They fail.
-    Free,
-}
-
 /// Lock, insert and commit in one round trip.
-pub(super) async fn pipeline(
-    client: &Object,
-    creation: &Creation,
-    locks: Locks,
-) -> Result<Option<Row>, Failure> {
+pub(super) async fn pipeline(client: &Object, creation: &Creation) -> Result<Option<Row>, Failure> {
     let Creation {
         new,
         kwargs,
         branch,
     } = creation;
-    let statements = Statements::on(client, new, locks).await?;
+    let statements = Statements::on(client, new).await?;
     let (begin, row, end) = tokio::join!(
         biased;
         client.batch_execute("BEGIN"),
@@ -58,13 +45,9 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    pub(super) async fn on(client: &Object, new: &NewRun, locks: Locks) -> Result<Self, Failure> {
-        let (lock, share_tree) = match locks {
-            Locks::Wait => (LOCK, SHARE_TREE),
-            Locks::Free => (LOCK_FREE, SHARE_FREE_TREE),
-        };
+    pub(super) async fn on(client: &Object, new: &NewRun) -> Result<Self, Failure> {
         let share_tree = if shares_tree(new) {
-            Some(prepare(client, share_tree).await?)
+            Some(prepare(client, SHARE_TREE).await?)
         } else {
             None
         };
@@ -73,7 +56,7 @@ impl Statements {
             None => None,
         };
         Ok(Self {
-            lock: prepare(client, lock).await?,
+            lock: prepare(client, LOCK).await?,
             create: prepare(client, CREATE).await?,
             share_tree,
             create_thread,
