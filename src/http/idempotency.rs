@@ -157,9 +157,6 @@ pub(super) async fn once(
     let later = guard.replaceable();
     let row = (request.creates == Some(Creates::Row)).then_some(guard.run);
     let (mut response, to_store) = stored::encode(response, &access, stored_limit, row).await?;
-    let Some(to_store) = to_store else {
-        return Ok(response);
-    };
     if let Some(later) = later {
         response = stored::store_at_end(response, later, &access, stored_limit);
     }

@@ -1,5 +1,6 @@
 //! `Idempotency-Key`: a request that is sent again takes effect once.
 
+mod json_rpc;
 mod large_answers;
 
 use std::thread;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
 use test_support::place::{Place, serve};
 use test_support::server::Setup;
-use test_support::talk::{self, until};
+use test_support::talk::{self, ok, until};
 
 on_both_storages!(
     a_repeated_request_gets_the_first_answer_and_has_no_further_effect,
@@ -421,7 +422,7 @@ fn of_reads_nothing_is_stored(place: &Place) {
     let count = |path: &str, key: &str| {
         let answer = post(&client, path, key, &json!({"limit": 100}));
         assert_eq!(answer.header("idempotency-replayed"), None, "{path}");
-        talk::ok(answer, 200).as_array().map(Vec::len)
+        ok(answer, 200).as_array().map(Vec::len)
     };
     let before = [count(&history, "h"), count("/threads/search", "s")];
     client.run(&thread, &talk::turn("hi"));

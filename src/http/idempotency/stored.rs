@@ -133,9 +133,9 @@ impl Stored {
     }
 }
 
-/// The response, whose body may have been read, and the form to be stored; none for a list that is
-/// read while it is written. Of a body of more than `limit` bytes that is stored which it shows: `row`,
-/// the run whose row it is, or the thread that was made.
+/// The response, whose body may have been read, and the form to be stored. Of a body of more than
+/// `limit` bytes, or of one that comes bit by bit and whose size nobody knows, that is stored which it
+/// shows: `row`, the run whose row it is, or the thread that was made.
 ///
 /// # Errors
 /// The body broke off.
@@ -144,7 +144,7 @@ pub async fn encode(
     access: &Access,
     limit: usize,
     row: Option<RunId>,
-) -> Result<(Response<Body>, Option<Value>), Error> {
+) -> Result<(Response<Body>, Value), Error> {
     let mut fields = head(&response, access);
     if let Some(replay) = response.extensions().get::<Replay>().copied() {
         let (join, run) = match replay {
@@ -154,18 +154,20 @@ pub async fn encode(
         fields.insert("join", join);
         fields.insert("thread", run.thread.to_string());
         fields.insert("run", run.run.to_string());
-        return Ok((response, Some(Value::map(fields))));
+        return Ok((response, Value::map(fields)));
     }
-    if response.body().size_hint().exact().is_none() {
-        return Ok((response, None));
+    let (head, mut body) = response.into_parts();
+    let mut small = None;
+    if body.size_hint().exact().is_some() {
+        let bytes = match body.collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(body::BrokenOff) => return Err(Error::unavailable("The server stops. Try again.")),
+        };
+        small = (bytes.len() <= limit).then(|| bytes.clone());
+        body = body::full(bytes);
     }
-    let (head, body) = response.into_parts();
-    let bytes = match body.collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(body::BrokenOff) => return Err(Error::unavailable("The server stops. Try again.")),
-    };
-    if bytes.len() <= limit {
-        fields.insert("body", Value::Bytes(bytes.clone()));
+    if let Some(bytes) = small {
+        fields.insert("body", Value::Bytes(bytes));
     } else {
         fields.insert(TOO_LARGE, true);
         if let Some(run) = row {
@@ -175,8 +177,7 @@ pub async fn encode(
             fields.insert("thread", thread.to_string());
         }
     }
-    let response = Response::from_parts(head, body::full(bytes));
-    Ok((response, Some(Value::map(fields))))
+    Ok((Response::from_parts(head, body), Value::map(fields)))
 }
 
 /// Status and headers in the form in which they are stored, with what the client had to have for

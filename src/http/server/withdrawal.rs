@@ -2,7 +2,11 @@
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
-use hyper::{Response, body::Frame, header::CONTENT_TYPE};
+use hyper::{
+    Response,
+    body::{Body as _, Frame},
+    header::CONTENT_TYPE,
+};
 
 use super::body::{Body, BrokenOff};
 use crate::runs::shared::AccessWatch;
@@ -12,9 +16,11 @@ const EVENT: &[u8] = b"event: error\r\ndata: {\"error\":\"permission_denied\",\
 \"message\":\"Your access to this thread was withdrawn\"}\r\n\r\n";
 
 /// The response until `watch` tells that the client may not read the thread any more. Its body then
-/// breaks off unfinished, so that nobody takes it for the whole.
+/// breaks off unfinished, so that nobody takes it for the whole. One that is there already is sent as
+/// it is, with its size.
 pub fn until_withdrawn(response: Response<Body>, watch: Option<AccessWatch>) -> Response<Body> {
-    let Some(watch) = watch else {
+    let is_there = response.body().size_hint().exact().is_some();
+    let Some(watch) = watch.filter(|_| !is_there) else {
         return response;
     };
     until(response, async move { watch.withdrawn().await })

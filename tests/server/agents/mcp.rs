@@ -13,7 +13,6 @@ on_both_storages!(
     every_assistant_that_a_client_sees_is_a_tool,
     a_tool_is_called_and_leaves_nothing,
     what_is_no_request_is_refused,
-    a_repeated_call_with_its_key_runs_once,
     the_official_client_finds_and_calls_tools,
 );
 
@@ -220,22 +219,6 @@ fn what_is_no_request_is_refused(place: &Place) {
     assert_eq!(
         (answer.status, answer.header("location")),
         (307, Some("/mcp"))
-    );
-}
-
-fn a_repeated_call_with_its_key_runs_once(place: &Place) {
-    let (_server, client) = serve(place);
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
-                      "params": {"name": "agent", "arguments": {"messages": "hello"}}});
-    let headers = [("accept", BOTH), ("idempotency-key", "once")];
-    let send = || client.send("POST", "/mcp", &headers, body.to_string().as_bytes());
-    let first = ok(send(), 200);
-    let again = send();
-    assert!(again.header("idempotency-replayed").is_some());
-    assert_eq!(
-        ok(again, 200),
-        first,
-        "its messages have the ids of the first time"
     );
 }
 
