@@ -49,8 +49,10 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         Ok(request) => request,
         Err(failure) => return failure.into_response(&id),
     };
+    let reads = matches!(&*request.method, "tasks/get" | "GetTask" | "ListTasks");
     let response = respond(&call, request).await;
-    response.or_else(|failure| failure.into_response(&id))
+    let response = response.or_else(|failure| failure.into_response(&id));
+    json_rpc::marked(response, reads)
 }
 
 /// Reads one request. There are no notifications in this protocol.

@@ -18,6 +18,7 @@ use super::server::{
     Body, Error,
     call::{Call, RequestHandler},
     request_body::Source,
+    slots,
 };
 use crate::{
     checkpoint::codec,
@@ -30,17 +31,6 @@ const HEADER: &str = "idempotency-key";
 /// Most characters of a key.
 const KEY_MAX: usize = 255;
 
-/// How paths end to which a POST reads.
-const READS: [&str; 7] = [
-    "/search",
-    "/count",
-    "/history",
-    "/state/checkpoint",
-    "/versions",
-    "/namespaces",
-    "/stream/events",
-];
-
 /// A request with a key, before its body is read.
 pub(super) struct Request {
     key: String,
@@ -51,7 +41,9 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub fn new(key: String, method: Method, target: &str) -> Self {
+    /// One with this target, to the route with this path: what a client names in a target may be any
+    /// word.
+    pub fn new(key: String, method: Method, target: &str, route: &str) -> Self {
         let mut hash = Xxh3::new();
         for part in [method.as_str(), target] {
             hash.update(&(part.len() as u64).to_le_bytes());
@@ -60,21 +52,19 @@ impl Request {
         Self {
             key,
             hash,
-            creates: Creates::of(target),
-            reads: method == Method::POST && reads(target),
+            creates: Creates::of(route),
+            reads: slots::only_reads(&method, route),
         }
     }
 }
 
-/// Whether a POST to this target only reads.
-fn reads(target: &str) -> bool {
-    let path = target.split('?').next().unwrap_or_default();
-    READS.iter().any(|end| path.ends_with(end))
-}
+/// Says of a response that its request has only read.
+#[derive(Clone, Copy)]
+pub(super) struct OnlyRead;
 
-/// Whether keys have an effect on requests to this path.
-pub(super) fn applies(method: &Method, path: &str) -> bool {
-    matches!(*method, Method::POST | Method::PUT) && !(method == Method::POST && reads(path))
+/// Whether keys have an effect on requests to the route with this path.
+pub(super) fn applies(method: &Method, route: &str) -> bool {
+    matches!(*method, Method::POST | Method::PUT) && !slots::only_reads(method, route)
 }
 
 /// The key of a request that has one and may have one.
@@ -154,6 +144,10 @@ pub(super) async fn once(
     if status.is_server_error() || is_refusal && access.was_refused() {
         return Ok(response);
     }
+    if response.extensions().get::<OnlyRead>().is_some() {
+        guard.release().await;
+        return Ok(response);
+    }
     let later = guard.replaceable();
     let row = (request.creates == Some(Creates::Row)).then_some(guard.run);
     let (mut response, to_store) = stored::encode(response, &access, stored_limit, row).await?;
@@ -197,7 +191,7 @@ mod tests {
     #[test]
     fn requests_differ_by_method_path_and_body() {
         let hash = |method: Method, target: &str, body: &[u8]| {
-            let mut request = Request::new("k".into(), method, target);
+            let mut request = Request::new("k".into(), method, target, "/threads");
             request.hash.update(body);
             request.hash.digest128()
         };
@@ -211,5 +205,18 @@ mod tests {
         ] {
             assert_ne!(one, other);
         }
+    }
+
+    #[test]
+    fn the_words_in_a_target_do_not_tell_what_its_route_does() {
+        let request =
+            |target: &str, route: &str| Request::new("k".into(), Method::POST, target, route);
+        assert!(request("/threads/search?x=/runs", "/threads/search").reads);
+        for name in ["search", "count", "history", "runs"] {
+            let named = request(&format!("/a2a/{name}"), "/a2a/{assistant_id}");
+            assert!(!named.reads && named.creates.is_none(), "{name}");
+        }
+        let wait = request("/threads/x/runs/wait?a=b", "/threads/{thread_id}/runs/wait");
+        assert_eq!(wait.creates, Some(Creates::Wait));
     }
 }

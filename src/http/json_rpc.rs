@@ -3,7 +3,10 @@
 use futures::future::BoxFuture;
 use hyper::{Response, StatusCode};
 
-use super::server::{Body, Call, Error, body, deferred};
+use super::{
+    idempotency::OnlyRead,
+    server::{Body, Call, Error, body, deferred},
+};
 use crate::value::{Map, Value};
 
 /// The body is no JSON.
@@ -158,6 +161,20 @@ pub async fn respond_later(
         call.shared.options.heartbeat,
         guard,
     )
+}
+
+/// The response to a request, marked if that `reads` alone: of such a one nothing is stored for an idempotency
+/// key, whether it went well or not.
+pub fn marked(
+    response: Result<Response<Body>, Error>,
+    reads: bool,
+) -> Result<Response<Body>, Error> {
+    if !reads {
+        return response;
+    }
+    let mut response = response.unwrap_or_else(Error::into_response);
+    response.extensions_mut().insert(OnlyRead);
+    Ok(response)
 }
 
 #[cfg(test)]

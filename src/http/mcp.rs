@@ -87,11 +87,13 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         method: method.to_owned(),
         params,
     });
+    let reads = matches!(method, "initialize" | "ping" | "tools/list");
     let response = match request {
         Ok(request) => respond(&call, request).await,
         Err(failure) => Err(failure),
     };
-    response.or_else(|failure| failure.into_response(id))
+    let response = response.or_else(|failure| failure.into_response(id));
+    json_rpc::marked(response, reads)
 }
 
 async fn respond(call: &Call, request: Request) -> Result<Response<Body>, Failure> {

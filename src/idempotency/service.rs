@@ -82,6 +82,14 @@ impl KeyGuard {
         }
         stored
     }
+
+    /// Frees the key: its request has changed nothing. By the time this returns another request may
+    /// have it.
+    pub async fn release(mut self) {
+        if let Some(claim) = self.claim.take() {
+            self.service.release(claim).await;
+        }
+    }
 }
 
 impl Drop for KeyGuard {
@@ -91,12 +99,7 @@ impl Drop for KeyGuard {
             return;
         };
         let service = self.service.clone();
-        runtime.spawn(async move {
-            if let Err(error) = service.inner.store.release_key(claim).await {
-                tracing::warn!(%error, "an idempotency key could not be given back");
-            }
-            service.inner.completed.notify_waiters();
-        });
+        runtime.spawn(async move { service.release(claim).await });
     }
 }
 
@@ -125,6 +128,13 @@ impl Service {
                 completed: Notify::new(),
             }),
         }
+    }
+
+    async fn release(&self, claim: Claim) {
+        if let Err(error) = self.inner.store.release_key(claim).await {
+            tracing::warn!(%error, "an idempotency key could not be given back");
+        }
+        self.inner.completed.notify_waiters();
     }
 
     /// Begins to delete expired keys.

@@ -51,15 +51,14 @@ pub enum Creates {
 }
 
 impl Creates {
-    /// What the target of a POST creates, if it is a run.
-    pub fn of(target: &str) -> Option<Self> {
-        let path = target.split('?').next().unwrap_or_default();
+    /// What requests to the route with this path create, if it is a run.
+    pub fn of(route: &str) -> Option<Self> {
         let ends = [
             ("/runs", Self::Row),
             ("/runs/stream", Self::Stream),
             ("/runs/wait", Self::Wait),
         ];
-        let found = ends.into_iter().find(|(end, _)| path.ends_with(end));
+        let found = ends.into_iter().find(|(end, _)| route.ends_with(end));
         found.map(|(_, creates)| creates)
     }
 }

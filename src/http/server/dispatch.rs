@@ -299,7 +299,7 @@ impl Inner {
                 None => handler(call).await,
                 Some(key) => {
                     let target = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
-                    let request = idempotency::Request::new(key, parts.method, target);
+                    let request = idempotency::Request::new(key, parts.method, target, route.path);
                     Box::pin(idempotency::once(handler, call, request)).await
                 }
             };

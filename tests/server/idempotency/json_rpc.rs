@@ -2,7 +2,10 @@
 
 use super::*;
 
-on_both_storages!(a_repeated_call_or_message_runs_once,);
+on_both_storages!(
+    a_repeated_call_or_message_runs_once,
+    of_methods_that_only_read_nothing_is_stored,
+);
 
 /// The server's assistant of `agent`.
 const AGENT: &str = "/a2a/fe096781-5601-53d2-b2f6-0d3403f7e9ca";
@@ -57,5 +60,42 @@ fn a_repeated_call_or_message_runs_once(place: &Place) {
         }
         let threads = client.get("/threads").json();
         assert_eq!(threads.as_array().unwrap().len(), 2, "{threads}");
+    });
+}
+
+fn of_methods_that_only_read_nothing_is_stored(place: &Place) {
+    with_keys_and_without(place, |client| {
+        let sent = ok(
+            post(
+                client,
+                AGENT,
+                "send",
+                &request("message/send", &message("hello")),
+            ),
+            200,
+        );
+        let task = &sent["result"];
+        let nowhere = format!("{}:{}", uuid::Uuid::now_v7(), uuid::Uuid::now_v7());
+        for (path, method, params) in [
+            (
+                "/mcp",
+                "initialize",
+                json!({"protocolVersion": "2025-06-18"}),
+            ),
+            ("/mcp", "ping", json!({})),
+            ("/mcp", "tools/list", json!({})),
+            ("/mcp", "tools/list", json!({"cursor": "x"})),
+            (AGENT, "tasks/get", json!({"id": task["id"]})),
+            (AGENT, "tasks/get", json!({"id": nowhere})),
+            (AGENT, "GetTask", json!({"id": task["id"]})),
+            (AGENT, "ListTasks", json!({"contextId": task["contextId"]})),
+        ] {
+            for _ in 0..2 {
+                let answer = post(client, path, "read", &request(method, &params));
+                assert_eq!((answer.status, replayed(&answer)), (200, false), "{method}");
+            }
+        }
+        // The key is still free.
+        assert_eq!(post(client, "/threads", "read", &json!({})).status, 200);
     });
 }
