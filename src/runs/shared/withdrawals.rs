@@ -24,9 +24,10 @@ const BATCH: usize = 500;
 
 type Key = (ThreadId, Arc<str>);
 
-/// The streams of a principal on a thread.
+/// The streams of a principal on a thread that were opened since the last time at which access was
+/// withdrawn.
 struct Watched {
-    withdrawn: CancellationToken,
+    withdrawn: Arc<CancellationToken>,
     streams: usize,
 }
 
@@ -42,7 +43,7 @@ pub struct Withdrawals {
 pub struct AccessWatch {
     withdrawals: Arc<Withdrawals>,
     key: Key,
-    withdrawn: CancellationToken,
+    withdrawn: Arc<CancellationToken>,
 }
 
 impl AccessWatch {
@@ -55,7 +56,10 @@ impl AccessWatch {
 impl Drop for AccessWatch {
     fn drop(&mut self) {
         let mut watched = self.withdrawals.watched.lock();
-        if let Entry::Occupied(mut entry) = watched.entry(self.key.clone()) {
+        // Streams of a later time at which there was access have an entry of their own.
+        if let Entry::Occupied(mut entry) = watched.entry(self.key.clone())
+            && Arc::ptr_eq(&entry.get().withdrawn, &self.withdrawn)
+        {
             entry.get_mut().streams -= 1;
             if entry.get().streams == 0 {
                 entry.remove();
@@ -70,7 +74,7 @@ impl Withdrawals {
         let key = (thread, access.principal()?.clone());
         let mut watched = self.watched.lock();
         let entry = watched.entry(key.clone()).or_insert_with(|| Watched {
-            withdrawn: CancellationToken::new(),
+            withdrawn: Arc::default(),
             streams: 0,
         });
         entry.streams += 1;
@@ -107,11 +111,41 @@ impl Withdrawals {
         let (threads, principals) = batch.iter().cloned().unzip();
         for at in tree.withdrawn(threads, principals).await? {
             let Some(key) = batch.get(at) else { continue };
-            if let Some(watched) = self.watched.lock().get(key) {
+            // Whoever gets access again opens streams that are not withdrawn.
+            if let Some(watched) = self.watched.lock().remove(key) {
                 tracing::info!(thread = %key.0, principal = %key.1, "access was withdrawn from open streams");
                 watched.withdrawn.cancel();
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::members::Level;
+
+    #[test]
+    fn who_has_access_again_has_open_streams_whatever_became_of_the_old_ones() {
+        let withdrawals = Arc::new(Withdrawals::default());
+        let thread = ThreadId::mint();
+        let access = Access::of("bob".into(), "request".into(), Level::Reader);
+        let watch = || withdrawals.watch(&access, thread).unwrap();
+        let withdraw = || {
+            let watched = withdrawals.watched.lock().remove(&(thread, "bob".into()));
+            watched.unwrap().withdrawn.cancel();
+        };
+        let [first, unread] = [watch(), watch()];
+        withdraw();
+        assert!(first.withdrawn.is_cancelled() && unread.withdrawn.is_cancelled());
+        let second = watch();
+        assert!(!second.withdrawn.is_cancelled());
+        drop(unread);
+        let third = watch();
+        withdraw();
+        assert!(second.withdrawn.is_cancelled() && third.withdrawn.is_cancelled());
+        drop((first, second, third));
+        assert!(withdrawals.watched.lock().is_empty());
     }
 }

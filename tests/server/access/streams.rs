@@ -10,6 +10,7 @@ use super::*;
 on_both_storages!(
     every_kind_of_stream_ends_when_access_is_withdrawn,
     streams_of_others_go_on,
+    streams_opened_with_access_given_anew_stay_open,
     the_stream_of_a_thread_shows_a_stranger_nothing,
 );
 
@@ -86,6 +87,29 @@ fn streams_of_others_go_on(place: &Place) {
     while let Some(event) = own.event() {
         assert_ne!(event.name, "error", "{event:?}");
     }
+}
+
+fn streams_opened_with_access_given_anew_stay_open(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let thread = talk::agent_thread(&ann);
+    grant(&ann, &thread, "bob", "writer");
+    // More than connections hold, so that the server cannot get rid of it: nobody reads.
+    let modes = json!(["values", "updates", "tasks", "checkpoints", "debug"]);
+    let loud = talk::with(talk::turn(&"x".repeat(3_000_000)), "stream_mode", modes);
+    let unread = bob.open_stream(&thread, &loud);
+    assert_eq!(ann.end_of(&thread, &unread.run()), "success");
+    revoke(&ann, &thread, "bob");
+    talk::until("the old stream is withdrawn", || {
+        server
+            .output()
+            .contains("access was withdrawn from open streams")
+    });
+    grant(&ann, &thread, "bob", "reader");
+    let mut again = bob.open("GET", &format!("/threads/{thread}/stream"), &[], b"");
+    ann.run(&thread, &talk::turn("hello"));
+    assert_eq!(again.event_named("metadata").name, "metadata");
+    drop(unread);
 }
 
 fn the_stream_of_a_thread_shows_a_stranger_nothing(place: &Place) {
