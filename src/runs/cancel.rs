@@ -36,7 +36,8 @@ pub(super) const PERMISSION_DENIED: [&str; 2] = [
 ];
 
 /// Ends the runs of a tree that are executed on behalf of a principal who may no longer write to it.
-/// The transaction is that of the change of rights: nothing that the runs commit after it counts.
+/// The transaction is that of the change of rights, before it: nothing that the runs commit after it
+/// counts.
 /// Those that wait are refused when they are claimed. Returns the ended ones with their threads.
 ///
 /// # Errors

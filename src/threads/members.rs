@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Result, Service};
 use crate::{
-    id::ThreadId,
+    id::{RunId, ThreadId},
     runs::{Tx, cancel::end_runs_of},
     tree::{
         members::{self, Granted, Level, Member},
@@ -36,8 +36,10 @@ impl Service {
     ) -> Result<(Granted, i64)> {
         let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
+        let ended = end_refused(&mut *tx, &row, principal, Some(level)).await?;
         let granted = members::grant(&mut *tx, row.tree, principal, level, by).await?;
-        self.end_change(tx, &row, principal, Some(level)).await?;
+        let change = (principal, Some(level));
+        self.end_change(tx, &row, change, &ended).await?;
         Ok((granted, row.last_event_number))
     }
 
@@ -48,8 +50,9 @@ impl Service {
     pub async fn revoke(&self, thread: ThreadId, principal: &Arc<str>) -> Result<()> {
         let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
+        let ended = end_refused(&mut *tx, &row, principal, None).await?;
         members::revoke(&mut *tx, row.tree, principal, by).await?;
-        self.end_change(tx, &row, principal, None).await
+        self.end_change(tx, &row, (principal, None), &ended).await
     }
 
     /// [`begin`](Self::begin) with runs: those of a principal who loses the right to write end with it.
@@ -62,23 +65,18 @@ impl Service {
 
     async fn end_change(
         &self,
-        mut tx: Box<dyn Tx>,
+        tx: Box<dyn Tx>,
         row: &ThreadRow,
-        member: &Arc<str>,
-        level: Option<Level>,
+        (member, level): (&Arc<str>, Option<Level>),
+        ended: &[(ThreadId, RunId)],
     ) -> Result<()> {
-        let ended = if level < Some(Level::Writer) {
-            end_runs_of(&mut *tx, row.tree, member).await?
-        } else {
-            vec![]
-        };
         tx.commit().await?;
         let thread = row.id;
         let by = self
             .access
             .principal()
             .map_or("local", |principal| &**principal);
-        for (thread, run) in &ended {
+        for (thread, run) in ended {
             self.shared.notifier.notify(*thread);
             self.runs.cancel(&[*run]);
             tracing::info!(%run, %thread, principal = %member, "access was withdrawn from a run");
@@ -92,6 +90,23 @@ impl Service {
             "access was changed"
         );
         self.shared.withdrawals.notify();
+        if level < Some(Level::Writer) {
+            // Runs that wait are refused at once.
+            self.runs.wake();
+        }
         Ok(())
     }
+}
+
+/// Ends the runs of a member whose level is about to be one that does not write.
+async fn end_refused(
+    tx: &mut dyn Tx,
+    row: &ThreadRow,
+    member: &Arc<str>,
+    level: Option<Level>,
+) -> Result<Vec<(ThreadId, RunId)>> {
+    if level < Some(Level::Writer) {
+        return Ok(end_runs_of(tx, row.tree, member).await?);
+    }
+    Ok(vec![])
 }

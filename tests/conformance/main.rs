@@ -6,6 +6,7 @@
 )]
 
 mod cases;
+mod claims_at_once;
 mod item_model;
 mod meaning;
 mod memory;

@@ -24,7 +24,9 @@ pub trait Tx: tree::Tx {
     async fn end_run(&mut self, thread: ThreadId, run: RunId, error: Value) -> Result<bool, Error>;
 
     /// The runs of a tree that are executed on behalf of a principal, with their threads. Those of
-    /// temporary threads, which nobody else has, are left out.
+    /// temporary threads, which nobody else has, are left out. A run that is claimed at this moment is
+    /// one of them, or is claimed anew once this transaction has ended; so this comes before other
+    /// changes, since it waits for claims.
     async fn executed_for(
         &mut self,
         tree: TreeId,

@@ -24,8 +24,8 @@ macro_rules! run_columns {
     };
 }
 
-/// Whether the principal of the run `r` may still write to its thread. A change of rights that
-/// commits while a run is claimed comes after the claim.
+/// Whether the principal of the run `r` may still write to its thread. Of a change of rights that
+/// commits while a run is claimed, [`executed_for`](crate::runs::Tx::executed_for) sees to the run.
 macro_rules! permitted {
     () => {
         " r.principal IS NULL OR EXISTS (SELECT 1 FROM trees o WHERE o.tree_id = r.tree_id AND o.owner = r.principal)

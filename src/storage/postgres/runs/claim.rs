@@ -65,13 +65,14 @@ SELECT x.run_id FROM p CROSS JOIN LATERAL (
    ORDER BY r.run_at, r.seq LIMIT $3) x
  WHERE p.name IS NOT NULL AND (x.turn <= $4 OR p.name = '') ORDER BY x.turn, x.run_at, x.seq LIMIT $3";
 
-/// Takes runs whose turn has come, in their order, whose slots are free.
+/// Takes runs whose turn has come, in their order, whose slots are free. Whether one is `behind` is read
+/// once it is locked: a change of rights that this statement cannot see has set it.
 const CLAIM: &str = concat!(
     "
 WITH c AS (
   SELECT r.tree_id, r.run_id, b.branch_id FROM runs r JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL
     JOIN branches b ON b.branch_id = COALESCE(r.branch_id, t.active_branch_id) AND CASE WHEN b.tree_id = r.tree_id THEN true END
-   WHERE r.run_id = ANY ($2::uuid[]) AND CASE WHEN r.status = 'pending' THEN r.run_at <= now() END AND NOT ",
+   WHERE r.run_id = ANY ($2::uuid[]) AND CASE WHEN r.status = 'pending' THEN r.run_at <= now() END AND NOT r.behind AND NOT ",
     waits!(),
     " ORDER BY array_position($2, r.run_id) LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED),
 f AS (

@@ -98,6 +98,13 @@ pub(in super::super) async fn level_on_thread(
     level_in(db, LEVEL_ON_THREAD, &[&thread.0, &principal]).await
 }
 
+/// Claims that cannot see yet what this transaction changes leave these runs, and the next ones look at
+/// them anew; a claim that has taken one of them is waited for.
+const RECHECK: &str = "
+UPDATE runs r SET behind = true
+ WHERE r.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1)) AND r.status = 'pending'
+   AND CASE WHEN r.tree_id = $1 THEN r.principal = $2 END";
+
 const EXECUTED_FOR: &str = "
 SELECT thread_id, run_id FROM runs WHERE tree_id = $1 AND status = 'running' AND principal = $2 AND NOT temporary";
 
@@ -107,6 +114,7 @@ pub(super) async fn executed_for(
     tree: TreeId,
     principal: &str,
 ) -> Result<Vec<(ThreadId, RunId)>> {
+    execute(db, RECHECK, &[&tree.0, &principal]).await?;
     all(db, EXECUTED_FOR, &[&tree.0, &principal], |row| {
         Ok((
             ThreadId(column(row, "thread_id")?),
@@ -146,6 +154,7 @@ statements!(
     SET_OWNER,
     LEVEL,
     LEVEL_ON_THREAD,
+    RECHECK,
     EXECUTED_FOR,
     WITHDRAWN
 );
