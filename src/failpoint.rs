@@ -209,7 +209,10 @@ mod armed {
             None => Act::Done(false),
             Some(Action::Panic) => panic!("fail point {name}"),
             Some(Action::Abort) => std::process::abort(),
-            Some(Action::Sleep(time)) => Act::Wait(time),
+            Some(Action::Sleep(time)) => {
+                tracing::info!(point = name, "a fail point was reached");
+                Act::Wait(time)
+            }
             Some(Action::Error) => Act::Done(true),
         }
     }

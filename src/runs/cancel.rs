@@ -9,7 +9,7 @@ use super::{
     request::{self, CancelAction, Target},
 };
 use crate::{
-    checkpoint,
+    checkpoint, fail_point,
     id::{RunId, ThreadId, TreeId},
     tree::{members::Access, store::rows::ThreadRow},
 };
@@ -144,18 +144,23 @@ impl Service {
                     .is_some_and(|row| row.status == Status::Running);
                 let elsewhere = elsewhere.filter(|_| handle.is_none() && is_executed);
                 if handle.is_some() || elsewhere.is_some() {
-                    // The end of the run may take the lock that the transaction has.
-                    drop(tx);
-                    let has_ended = match (handle, elsewhere) {
-                        (Some(handle), _) => {
-                            handle.request_cancel(error.clone());
-                            handle.wait_cancelled(GRACE).await
+                    // It is asked to stop while the client has the level. The end of the run may take the
+                    // lock that the transaction has, so it is waited for without that.
+                    fail_point!(async "runs.cancel");
+                    let has_ended = if let Some(handle) = handle {
+                        handle.request_cancel(error.clone());
+                        drop(tx);
+                        handle.wait_cancelled(GRACE).await
+                    } else {
+                        let is_requested = tx.request_cancel(run, error.clone()).await?;
+                        tx.commit().await?;
+                        match elsewhere.filter(|_| is_requested) {
+                            Some(limit) => {
+                                self.shared.hints.publish(thread);
+                                self.wait_cancelled(target, limit).await?
+                            }
+                            None => false,
                         }
-                        (None, Some(limit)) if runs.request_cancel(run, error.clone()).await? => {
-                            self.shared.hints.publish(thread);
-                            self.wait_cancelled(target, limit).await?
-                        }
-                        _ => false,
                     };
                     if has_ended {
                         self.cancel(&[run]);

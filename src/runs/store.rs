@@ -386,10 +386,6 @@ pub trait Store: Send + Sync + 'static {
     /// The thread of a run.
     async fn thread_of_run(&self, run: RunId) -> Result<Option<ThreadId>, Error>;
 
-    /// Lets the process that executes a run know that it is to be cancelled for this reason,
-    /// `{"error", "message"}`. False when no other process executes it.
-    async fn request_cancel(&self, run: RunId, reason: Value) -> Result<bool, Error>;
-
     /// Creates the run of a cron that is due and moves the cron on, in one transaction: of all
     /// processes that try it one succeeds, and each due time has one run at most.
     async fn fire(&self, firing: Firing) -> Result<Fired, Error>;
@@ -492,7 +488,7 @@ pub trait Store: Send + Sync + 'static {
     async fn probe(&self) -> Result<(), Error>;
 
     /// The runs that are `running` in the name of a worker, with the reasons for which others
-    /// [want them cancelled](Self::request_cancel).
+    /// [want them cancelled](Tx::request_cancel).
     async fn running(&self, worker: WorkerId) -> Result<Vec<(RunId, Option<Value>)>, Error>;
 
     /// A transaction on a tree in which runs can be created too.

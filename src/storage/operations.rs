@@ -204,6 +204,7 @@ macro_rules! tree_changes {
         implement! { mut $run for $session: $crate::runs::Tx {
             changes::create_run(new: NewRun) -> Created;
             lifecycle::end_run(thread: ThreadId, run: RunId, [&] error: Value) -> bool;
+            lifecycle::request_cancel(run: RunId, [&] reason: Value) -> bool;
             lifecycle::remove_run([&] what: Undo) -> bool;
             members::executed_for(tree: TreeId, [&] principal: Arc<str>) -> Vec<(ThreadId, RunId)>;
         }}
@@ -244,7 +245,6 @@ macro_rules! run_operations {
             critical_read runs::running(worker: WorkerId) -> Vec<(RunId, Option<Value>)>;
             read runs::thread_of_run(run: RunId) -> Option<ThreadId>;
             critical runs::await_end(run: RunId) -> bool;
-            critical runs::request_cancel(run: RunId, [&] reason: Value) -> bool;
             store runs::fire([&] firing: Firing) -> Fired;
         } { $($more)* }}
     };

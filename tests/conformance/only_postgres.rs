@@ -6,7 +6,7 @@ use crate::rows::{new_run, new_thread, superstep};
 use backstitch::{
     checkpoint::{Error, Saver, Slot},
     id::{RunId, ThreadId, WorkerId},
-    runs::{Created, Finish, LeftResult, NewRun, Recover, Status, Store as _},
+    runs::{self, Created, Finish, LeftResult, NewRun, Recover, Status, Store as _},
     storage::postgres::{self, Options, Store},
     stream::log::Log,
     tree::{Outcome, Store as _},
@@ -224,20 +224,21 @@ async fn a_request_to_cancel_reaches_the_process_that_executes_the_run_while_it_
     ));
     assert_eq!(store.running(worker).await.unwrap(), [(run, None)]);
     let reason = backstitch::value!({"error": "UserInterrupt", "message": "nul \0 and ü"});
-    assert!(store.request_cancel(run, reason.clone()).await.unwrap());
+    let ask = async |run: RunId| {
+        let mut tx = runs::Store::begin(&store, slot.tree).await.unwrap();
+        let is_requested = tx.request_cancel(run, reason.clone()).await.unwrap();
+        tx.commit().await.unwrap();
+        is_requested
+    };
+    assert!(ask(run).await);
     assert_eq!(
         store.running(worker).await.unwrap(),
         [(run, Some(reason.clone()))]
     );
-    assert!(
-        !store
-            .request_cancel(RunId::mint(), reason.clone())
-            .await
-            .unwrap()
-    );
+    assert!(!ask(RunId::mint()).await);
     // Nobody reads it any more.
     store.retire(worker).await.unwrap();
-    assert!(!store.request_cancel(run, reason).await.unwrap());
+    assert!(!ask(run).await);
 }
 
 #[tokio::test]

@@ -23,6 +23,10 @@ pub trait Tx: tree::Tx {
     /// The branch of a run that was executed has `error` then. False when it has ended or is not there.
     async fn end_run(&mut self, thread: ThreadId, run: RunId, error: Value) -> Result<bool, Error>;
 
+    /// Lets the process that executes a run know that it is to be cancelled for this reason,
+    /// `{"error", "message"}`. False when no other process executes it.
+    async fn request_cancel(&mut self, run: RunId, reason: Value) -> Result<bool, Error>;
+
     /// The runs of a tree that are executed on behalf of a principal, with their threads. Those of
     /// temporary threads, which nobody else has, are left out. A run that is claimed at this moment is
     /// one of them, or is claimed anew once this transaction has ended; so this comes before other

@@ -12,6 +12,7 @@ on_both_storages!(
     a_stored_answer_is_for_those_who_still_have_the_right,
     a_refusal_is_not_repeated_to_those_who_have_the_right_by_then,
     who_only_reads_cancels_nothing_by_leaving,
+    what_is_cancelled_is_so_before_the_right_to_it_is_withdrawn,
     grants_and_refusals_are_logged_with_principal_and_request,
 );
 
@@ -208,6 +209,34 @@ fn who_only_reads_cancels_nothing_by_leaving(place: &Place) {
         drop(bob.open("GET", &path, &[], b""));
     }
     assert_eq!(ann.end_of(&thread, &run), "success");
+}
+
+fn what_is_cancelled_is_so_before_the_right_to_it_is_withdrawn(place: &Place) {
+    let mut server = serve(place);
+    // Between the check of the level and the act.
+    server.restart_with("FAILPOINTS", "runs.cancel=sleep(3000)");
+    let [ann, bob, _] = people(&server);
+    let thread = ann.thread();
+    grant(&ann, &thread, "bob", "writer");
+    let mut own = ann.open_stream(&thread, &talk::slow(50, 12_000));
+    own.event_named("custom");
+    let run = own.run();
+    let path = format!("/threads/{thread}/runs/{run}");
+    let cancel = {
+        let path = format!("{path}/cancel");
+        std::thread::spawn(move || bob.send("POST", &path, &[], b"").status)
+    };
+    talk::until("the level was checked", || {
+        server.output().contains("a fail point was reached")
+    });
+    revoke(&ann, &thread, "bob");
+    // What the run does from now on: nothing but what it was about to do.
+    let mut late = ann.open("GET", &format!("{path}/stream"), &[], b"");
+    let events = std::iter::from_fn(|| late.event());
+    let worked = events.filter(|event| event.name == "custom").count();
+    assert!(worked <= 1, "{worked} steps");
+    assert_eq!(ann.end_of(&thread, &run), "interrupted");
+    assert!(cancel.join().unwrap() < 300);
 }
 
 fn grants_and_refusals_are_logged_with_principal_and_request(place: &Place) {

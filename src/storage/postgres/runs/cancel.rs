@@ -20,7 +20,7 @@ const REQUEST_CANCEL: &str = "
 UPDATE runs r SET cancel = $2 WHERE r.run_id = $1
    AND CASE WHEN r.status = 'running' THEN (SELECT w.lease_until > now() FROM workers w WHERE w.worker_id = r.worker_id) END";
 
-/// See [`runs::Store::request_cancel`](crate::runs::Store::request_cancel).
+/// See [`runs::Store::request_cancel`](crate::runs::Tx::request_cancel).
 pub(in super::super) async fn request_cancel(
     db: &Object,
     run: RunId,

@@ -6,7 +6,7 @@ use crate::{
     storage::postgres::{
         columns::{Json, Params, execute},
         connection::{Object, Result, prepare},
-        runs::{CANCEL, LOCK_SLOTS, remove_within},
+        runs::{self, CANCEL, LOCK_SLOTS, remove_within},
         threads::{delete, expiry, prune},
     },
     tree::ttl::{Ttl, TtlStrategy},
@@ -64,6 +64,10 @@ pub(super) async fn end_run(
     );
     locked?;
     Ok(!ended?.is_empty())
+}
+
+pub(super) async fn request_cancel(db: &Object, run: RunId, reason: &Value) -> Result<bool> {
+    runs::request_cancel(db, run, reason).await
 }
 
 pub(super) async fn remove_run(db: &Object, what: &Undo) -> Result<bool> {

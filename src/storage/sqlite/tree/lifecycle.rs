@@ -64,6 +64,10 @@ pub(super) fn end_run(
     Ok(!ended.is_empty())
 }
 
+pub(super) fn request_cancel(db: &Connection, run: RunId, reason: &Value) -> Result<bool> {
+    runs::request_cancel(db, run, reason)
+}
+
 pub(super) fn remove_run(db: &Connection, what: &Undo) -> Result<bool> {
     runs::remove(db, what)
 }
