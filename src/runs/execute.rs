@@ -250,7 +250,13 @@ impl Service {
     ) -> Result<(Arc<Registered>, engine::Finished), Error> {
         if how == Start::Denied {
             let principal = run.principal.as_deref().unwrap_or_default();
-            tracing::info!(run = %run.id, thread = %run.thread, principal, "access was refused to a queued run");
+            tracing::info!(
+                principal,
+                request_id = run.request_id(),
+                run = %run.id,
+                thread = %run.thread,
+                "access was refused to a queued run"
+            );
             let [class, message] = PERMISSION_DENIED;
             return Err(Error::Engine(engine::Error::failed(class, message)));
         }

@@ -198,7 +198,7 @@ impl Service {
             }
         }
         if let Some(failure) = &error {
-            let request_id = request_id(run);
+            let request_id = run.request_id();
             tracing::warn!(run = %run.id, thread = %run.thread, request_id, error = %failure, "run failed");
         }
         if !is_logged {
@@ -287,20 +287,10 @@ fn failure_of(run: &Run, failure: &engine::Error) -> Value {
     }
     let message = format!(
         "An internal error occurred: the log of the server has it under the request id {}",
-        request_id(run)
+        run.request_id()
     );
     let mut map = Map::with_capacity(2);
     map.insert("error", failure.class());
     map.insert("message", message);
     Value::map(map)
-}
-
-/// The id of the request that created a run.
-fn request_id(run: &Run) -> &str {
-    let configurable = run
-        .kwargs
-        .get("config")
-        .and_then(|config| config.get("configurable"));
-    let id = configurable.and_then(|map| map.get("langgraph_request_id"));
-    id.and_then(Value::as_str).unwrap_or("unknown")
 }

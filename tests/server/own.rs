@@ -79,6 +79,7 @@ fn who_may_only_read_changes_nothing_and_who_administers_sees_everything() {
     let found = send(&client, "reader", "POST", "/threads/search", &json!({}));
     assert_eq!(found.json()[0]["thread_id"], *thread);
     let stream = format!("/threads/{thread}/stream");
+    let mut refusals = 0;
     for (method, path, body) in [
         ("POST", "/threads", json!({})),
         ("POST", &*runs, run.clone()),
@@ -99,6 +100,7 @@ fn who_may_only_read_changes_nothing_and_who_administers_sees_everything() {
         ),
     ] {
         let refused = send(&client, "reader", method, path, &body);
+        refusals += 1;
         let detail = refused.refused(403);
         assert_eq!(
             detail, "You may read here, and change nothing",
@@ -114,6 +116,13 @@ fn who_may_only_read_changes_nothing_and_who_administers_sees_everything() {
     ];
     let socket = format!("/threads/{thread}/stream/events");
     assert_eq!(client.send("GET", &socket, &upgrade, b"").status, 403);
+    let logged = |line: &&str| {
+        let words = ["may only read", "principal=ann", "request_id="];
+        words.iter().all(|word| line.contains(word))
+    };
+    until("each refusal is in the log", || {
+        server.output().lines().filter(logged).count() == refusals + 1
+    });
     assert_eq!(get(&client, "reader", "/own/me").text(), "ann");
 
     assert_eq!(get(&client, "bob", &state).status, 404);

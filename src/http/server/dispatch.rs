@@ -223,7 +223,7 @@ impl Inner {
             }
         };
         if let Some(own) = own {
-            let work = self.carry_out_own(own, connection, client, parts, incoming);
+            let work = self.carry_out_own(own, connection, (client, id), parts, incoming);
             return Box::pin(work).await.unwrap_or_else(Error::into_response);
         }
         let upgrade = parts.extensions.remove::<OnUpgrade>();
@@ -248,7 +248,7 @@ impl Inner {
             Err(error) => return error.into_response(),
         };
         if client.only_reads() && !slots::changes_nothing(&parts, route.path, upgrade.is_some()) {
-            return Error::reads_only().into_response();
+            return refuse_change(&client, &id).into_response();
         }
         let handler = route.handler;
         let payer = payer(&client, &connection);
@@ -323,17 +323,17 @@ impl Inner {
         &self,
         own: &OwnRoutes,
         connection: Connection,
-        client: Client,
+        (client, id): (Client, Arc<str>),
         mut parts: Parts,
         incoming: Unread,
     ) -> Result<Response<Body>, Error> {
         let only_reads = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
         if client.only_reads() && !only_reads {
-            return Err(Error::reads_only());
+            return Err(refuse_change(&client, &id));
         }
         // What somebody sends who has left HTTP may change something.
         if client.only_reads() && parts.extensions.get::<OnUpgrade>().is_some() {
-            return Err(Error::reads_only());
+            return Err(refuse_change(&client, &id));
         }
         let payer = payer(&client, &connection);
         let (slot, memory) = self.admit(&connection, &client, &payer, &parts).await?;
@@ -400,6 +400,13 @@ fn payer(client: &Client, connection: &Connection) -> Arc<str> {
     } else {
         connection.peer.clone()
     }
+}
+
+/// 403 for who may only read, in the log too.
+fn refuse_change(client: &Client, request: &Arc<str>) -> Error {
+    let principal = &client.principal;
+    tracing::info!(%principal, request_id = %request, "access was refused: the principal may only read");
+    Error::reads_only()
 }
 
 /// A request in the log; nothing of it is stored unless it is logged. The query stays out, since clients put

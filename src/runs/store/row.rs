@@ -40,6 +40,14 @@ impl Run {
         self.kwargs.get(TRACEPARENT)?.as_str()
     }
 
+    /// The id of the request that created it, for the log.
+    pub fn request_id(&self) -> &str {
+        let config = self.kwargs.get("config");
+        let configurable = config.and_then(|config| config.get("configurable"));
+        let id = configurable.and_then(|map| map.get("langgraph_request_id"));
+        id.and_then(Value::as_str).unwrap_or("unknown")
+    }
+
     /// Whether its end is reported to a webhook.
     pub fn has_webhook(&self) -> bool {
         let webhook = self.kwargs.get("webhook");

@@ -2,6 +2,7 @@
 //! leave; and what the log says of them.
 
 use test_support::on_both_storages;
+use test_support::tables::execute;
 
 use super::*;
 
@@ -243,15 +244,16 @@ fn grants_and_refusals_are_logged_with_principal_and_request(place: &Place) {
     let server = serve(place);
     let [ann, bob, _] = people(&server);
     let thread = ann.thread();
-    let logged = |what: &str, principal: &str, request: &str| {
+    let logged_of = |what: &str, words: &[&str]| {
         talk::until("it is in the log", || {
-            server.output().lines().any(|line| {
-                line.contains(what)
-                    && line.contains(principal)
-                    && line.contains(request)
-                    && line.contains(&thread)
-            })
+            server
+                .output()
+                .lines()
+                .any(|line| line.contains(what) && words.iter().all(|word| line.contains(word)))
         });
+    };
+    let logged = |what: &str, principal: &str, request: &str| {
+        logged_of(what, &[principal, request, &thread]);
     };
     let as_request = |id: &'static str| [("x-request-id", id)];
     let path = format!("/threads/{thread}/members/bob");
@@ -270,4 +272,20 @@ fn grants_and_refusals_are_logged_with_principal_and_request(place: &Place) {
     bob.send("GET", &own, &as_request("r-foreign"), b"")
         .refused(404);
     logged("access was refused", "bob", "r-foreign");
+    // A run that waited is refused to whoever created it.
+    grant(&ann, &thread, "bob", "writer");
+    let later = talk::with(talk::slow(1, 1), "after_seconds", 600).to_string();
+    let runs = format!("{own}/runs");
+    let queued = bob.send("POST", &runs, &as_request("r-queued"), later.as_bytes());
+    let queued = ok(queued, 200)["run_id"].clone();
+    revoke(&ann, &thread, "bob");
+    let due = "UPDATE runs SET run_at = created_at";
+    execute(place, &server, due).unwrap();
+    permission_denied(&ann, &thread, queued.as_str().unwrap());
+    logged("access was refused to a queued run", "bob", "r-queued");
+    // And administration.
+    let rebuild = "/admin/projections/rebuild";
+    bob.send("POST", rebuild, &as_request("r-admin"), b"{}")
+        .refused(403);
+    logged_of("access to administration was refused", &["bob", "r-admin"]);
 }
