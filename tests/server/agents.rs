@@ -14,7 +14,7 @@ const APPROVE: &str = "0f93e4f8-aa09-5743-a468-fb8bb808e8c5";
 const COUNTER: &str = "09d6caf4-2ef3-5a8b-b1a7-114690ed5d45";
 
 /// The server's assistant of a graph.
-fn assistant(graph: &str) -> String {
+pub(super) fn assistant(graph: &str) -> String {
     let namespace = uuid::uuid!("6ba7b821-9dad-11d1-80b4-00c04fd430c8");
     uuid::Uuid::new_v5(&namespace, graph.as_bytes()).to_string()
 }

@@ -5,7 +5,7 @@ mod cut_readers;
 mod events;
 mod gone;
 mod recorded;
-mod rights;
+pub(super) mod rights;
 mod sockets;
 mod websocket;
 

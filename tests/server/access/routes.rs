@@ -1,7 +1,11 @@
 //! The routes of the server, from the list that is made from its own table, each with a request.
 
 use serde_json::{Value, json};
+use test_support::place::Place;
 use test_support::talk::{self, user};
+
+use super::streams;
+use crate::protocol::rights;
 
 /// Every route and who may call it; a test of the server compares it with the table.
 const LISTED: &str = include_str!("../../routes.txt");
@@ -52,14 +56,59 @@ pub fn all() -> Vec<Route> {
     LISTED.lines().map(parse).collect()
 }
 
-/// The streams of a thread, which never end: they are silent for strangers, as they are of a thread that
-/// does not exist, which tests of streams check. A command is refused in the body of its response, which
-/// a test of the event-streaming protocol checks.
-const ENDLESS: [&str; 3] = [
-    "/threads/{thread_id}/stream",
-    "/threads/{thread_id}/stream/events",
-    "/threads/{thread_id}/commands",
+/// A route by its method and path, and the test that checks who may call it.
+type Checked = (&'static str, &'static str, fn(&Place));
+
+/// The routes of a thread that the matrix leaves to tests of their own. The streams of a thread never end: they
+/// are silent for strangers, as they are of a thread that does not exist. A command is refused in the body of its
+/// response.
+const APART: [Checked; 4] = [
+    (
+        "GET",
+        "/threads/{thread_id}/stream",
+        streams::the_stream_of_a_thread_shows_a_stranger_nothing,
+    ),
+    (
+        "GET",
+        "/threads/{thread_id}/stream/events",
+        rights::a_socket_shows_a_stranger_nothing_and_ends_when_access_is_withdrawn,
+    ),
+    (
+        "POST",
+        "/threads/{thread_id}/stream/events",
+        rights::commands_take_a_writer_and_events_a_reader,
+    ),
+    (
+        "POST",
+        "/threads/{thread_id}/commands",
+        rights::commands_take_a_writer_and_events_a_reader,
+    ),
 ];
+
+fn is_apart(route: &Route) -> bool {
+    let mut apart = APART.iter();
+    apart.any(|(method, path, _)| (*method, *path) == (route.method, route.path))
+}
+
+#[test]
+fn every_route_of_a_thread_is_in_the_matrix_or_has_a_test_of_its_own() {
+    let is_of_thread = |route: &Route| (Right::Reader..=Right::Owner).contains(&route.right);
+    let (apart, others): (Vec<_>, Vec<_>) =
+        all().into_iter().filter(is_of_thread).partition(is_apart);
+    assert_eq!(apart.len(), APART.len(), "{apart:?}");
+    let paths = |routes: Vec<Route>| -> Vec<_> {
+        routes
+            .iter()
+            .map(|route| (route.method, route.path))
+            .collect()
+    };
+    let others = paths(others);
+    assert_eq!(paths(of_threads()), others);
+    let naming = paths(naming_threads());
+    for route in others {
+        assert!(naming.contains(&route), "{route:?}");
+    }
+}
 
 /// The routes that may name a thread, or create one with an id.
 pub fn naming_threads() -> Vec<Route> {
@@ -69,7 +118,7 @@ pub fn naming_threads() -> Vec<Route> {
         let rooms = ["/assistants", "/store", "/admin", "/runs/crons", "/metrics"];
         !rooms.iter().any(|room| route.path.starts_with(room))
             && !ELSEWHERE.contains(&route.path)
-            && !ENDLESS.contains(&route.path)
+            && !is_apart(route)
     });
     routes
 }
@@ -78,7 +127,7 @@ pub fn naming_threads() -> Vec<Route> {
 pub fn of_threads() -> Vec<Route> {
     let mut routes = all();
     routes.retain(|route| (Right::Reader..=Right::Owner).contains(&route.right));
-    routes.retain(|route| !ENDLESS.contains(&route.path));
+    routes.retain(|route| !is_apart(route));
     routes
 }
 

@@ -6,9 +6,11 @@ use test_support::client::Open;
 use test_support::on_both_storages;
 
 use super::*;
+use crate::agents::assistant;
 
 on_both_storages!(
     every_kind_of_stream_ends_when_access_is_withdrawn,
+    messages_and_calls_of_agents_end_when_access_is_withdrawn,
     streams_of_others_go_on,
     streams_opened_with_access_given_anew_stay_open,
     the_stream_of_a_thread_shows_a_stranger_nothing,
@@ -58,6 +60,47 @@ fn every_kind_of_stream_ends_when_access_is_withdrawn(place: &Place) {
     // The run goes on: it is not that of the client.
     let status = get(&ann, &thread, "runs")[0]["status"].clone();
     assert_eq!(status, "running");
+}
+
+fn messages_and_calls_of_agents_end_when_access_is_withdrawn(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, cid] = people(&server);
+    let rpc = |client: &Client, path: &str, method: &str, params: Value| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let accept = [("accept", "application/json, text/event-stream")];
+        let open = client.open("POST", path, &accept, body.to_string().as_bytes());
+        assert_eq!(open.status, 200, "{method}");
+        open
+    };
+    // It would take ten minutes.
+    let input = json!({"ms": 50, "ticks": 12_000});
+    let path = format!("/a2a/{}", assistant("slow"));
+    for method in ["message/stream", "message/send"] {
+        let thread = ann.thread();
+        grant(&ann, &thread, "bob", "writer");
+        grant(&ann, &thread, "cid", "reader");
+        let message = json!({"role": "user", "messageId": "m", "contextId": thread,
+                             "parts": [{"kind": "data", "data": input}]});
+        let mut of_bob = rpc(&bob, &path, method, json!({"message": message}));
+        talk::until("the run is executed", || {
+            get(&cid, &thread, "runs")[0]["status"] == "running"
+        });
+        revoke(&ann, &thread, "bob");
+        let begin = Instant::now();
+        while of_bob.chunk_or_break().is_some() {}
+        assert!(begin.elapsed() < LIMIT, "{method}: {:?}", begin.elapsed());
+    }
+    // The thread of a call is its client's own, until it is given away.
+    let call = json!({"name": "slow", "arguments": input});
+    let mut of_bob = rpc(&bob, "/mcp", "tools/call", call);
+    let list = || bob.get("/threads").json();
+    talk::until("the call has a thread", || list()[0].is_object());
+    let thread = talk::id_of(&list()[0]);
+    grant(&bob, &thread, "cid", "owner");
+    revoke(&cid, &thread, "bob");
+    let begin = Instant::now();
+    assert!(of_bob.breaks(), "it ended as if that were all");
+    assert!(begin.elapsed() < LIMIT, "{:?}", begin.elapsed());
 }
 
 fn streams_of_others_go_on(place: &Place) {
@@ -112,7 +155,7 @@ fn streams_opened_with_access_given_anew_stay_open(place: &Place) {
     drop(unread);
 }
 
-fn the_stream_of_a_thread_shows_a_stranger_nothing(place: &Place) {
+pub(super) fn the_stream_of_a_thread_shows_a_stranger_nothing(place: &Place) {
     let server = serve(place);
     let [ann, bob, cid] = people(&server);
     let id = uuid::Uuid::now_v7().to_string();
