@@ -93,7 +93,7 @@ pub(super) struct ActiveRuns {
     /// Executed by this process.
     pub running: HashMap<RunId, RunHandle>,
     /// New runs for which a slot is kept until it is known whether they begin at once, and on whose behalf.
-    reserved: HashMap<RunId, Option<Arc<str>>>,
+    reserved: HashMap<RunId, (ThreadId, Option<Arc<str>>)>,
     /// Slots that are kept for runs being taken from the queue or from dead processes: of whom is not known yet.
     claimed: usize,
     /// Those who wait for this process to execute a run that it does not know of yet.
@@ -116,7 +116,7 @@ impl ActiveRuns {
     /// How many of them are a principal's, or may become so.
     pub fn taken_by(&self, principal: &str) -> usize {
         let running = self.running.values().map(|run| run.principal.as_deref());
-        let reserved = self.reserved.values().map(Option::as_deref);
+        let reserved = self.reserved.values().map(|(_, name)| name.as_deref());
         let own = running
             .chain(reserved)
             .filter(|name| *name == Some(principal));
@@ -126,8 +126,9 @@ impl ActiveRuns {
     /// How many slots each principal has, with those that are kept for its new runs.
     pub fn principals(&self) -> Vec<(Arc<str>, usize)> {
         let running = self.running.values().map(|run| &run.principal);
+        let reserved = self.reserved.values().map(|(_, name)| name);
         let mut slots: HashMap<Arc<str>, usize> = HashMap::new();
-        for principal in running.chain(self.reserved.values()) {
+        for principal in running.chain(reserved) {
             *slots
                 .entry(principal.clone().unwrap_or_default())
                 .or_default() += 1;
@@ -135,9 +136,14 @@ impl ActiveRuns {
         slots.into_iter().collect()
     }
 
+    /// Whether a slot is kept for a new run of a thread.
+    pub fn has_reserved(&self, thread: ThreadId) -> bool {
+        self.reserved.values().any(|(of, _)| *of == thread)
+    }
+
     /// Keeps a slot for a new run.
-    pub fn reserve(&mut self, run: RunId, principal: Option<Arc<str>>) {
-        self.reserved.insert(run, principal);
+    pub fn reserve(&mut self, run: RunId, thread: ThreadId, principal: Option<Arc<str>>) {
+        self.reserved.insert(run, (thread, principal));
     }
 
     /// Gives back the slot of a run that does not begin at once; whether one was kept.

@@ -277,7 +277,7 @@ impl Service {
         let handle = pending.handle.clone();
         self.inner.hub.insert(publisher);
         self.inner.active.lock().pending.insert(ids.run, pending);
-        if self.reserve_slot(ids.run, request.requester.access.principal()) {
+        if self.reserve_slot(ids.run, ids.thread, request.requester.access.principal()) {
             new.claim = Some(self.shared.worker);
         }
         Ok(PreparedRun {

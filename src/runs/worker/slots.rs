@@ -4,7 +4,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use crate::{
-    id::RunId,
+    id::{RunId, ThreadId},
     runs::{Service, active::ActiveRuns},
 };
 
@@ -25,7 +25,15 @@ impl Drop for ClaimedSlots<'_> {
 impl Service {
     /// Keeps a slot for a new run, if it may begin at once: there is room for it, and no older ones wait for that.
     /// [`release_slot`](Self::release_slot) must follow unless the run begins.
-    pub(in crate::runs) fn reserve_slot(&self, run: RunId, principal: Option<&Arc<str>>) -> bool {
+    ///
+    /// A thread has one at a time: runs that wait for each other before they are written would keep slots in which
+    /// others could run meanwhile.
+    pub(in crate::runs) fn reserve_slot(
+        &self,
+        run: RunId,
+        thread: ThreadId,
+        principal: Option<&Arc<str>>,
+    ) -> bool {
         let inner = &self.inner;
         if inner.contended.load(Ordering::Relaxed) {
             return false;
@@ -37,10 +45,11 @@ impl Service {
         let of_one = principal.map_or(0, |name| active.taken_by(name));
         let has_room =
             self.free(&active) > 0 && (principal.is_none() || of_one < self.most_of_one());
-        if has_room {
-            active.reserve(run, principal.cloned());
+        let may_begin = has_room && !active.has_reserved(thread);
+        if may_begin {
+            active.reserve(run, thread, principal.cloned());
         }
-        has_room
+        may_begin
     }
 
     /// Gives back the slot of a new run that does not begin at once, if one was kept for it.

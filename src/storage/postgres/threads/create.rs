@@ -53,7 +53,7 @@ pub(in super::super) async fn create_thread(
     new: &NewThread,
 ) -> Result<Option<Thread>, Error> {
     let branch = BranchId::mint();
-    let row = match store.new_threads.create(new, branch).await {
+    let row = match store.new_threads.create(new, branch).await? {
         Some(row) => Some(row),
         None => create_alone(store, new, branch).await?,
     };

@@ -35,7 +35,7 @@ f AS (
   RETURNING c.n, c.run, c.status, c.error, c.has_log, b.tree_id, b.branch_id, b.head_checkpoint_id AS head),
 r AS (
   UPDATE runs r SET status = f.status, error = f.error, last_checkpoint_id = f.head, updated_at = now()
-    FROM f WHERE r.tree_id = f.tree_id AND r.run_id = f.run
+    FROM f WHERE r.tree_id = f.tree_id AND r.run_id = f.run AND CASE WHEN r.status = 'running' THEN true END
   RETURNING f.n, r.tree_id, r.thread_id, f.branch_id, r.run_id, f.head, r.status, f.has_log, r.awaited, f.head IS DISTINCT FROM r.base_checkpoint_id AS moved),
 m AS (
   UPDATE message_nodes m SET settled_checkpoint_id = k.head FROM (

@@ -10,7 +10,7 @@ use super::{created, outcome, pipeline::Statements, written_before};
 use crate::{
     checkpoint::Error,
     id::BranchId,
-    runs::{CreatedBatch, NewRun, request::codec as request_codec},
+    runs::{Created, CreatedBatch, NewRun, request::codec as request_codec},
     storage::postgres::{
         Store,
         columns::column,
@@ -83,8 +83,10 @@ async fn all_written_before(
     new: &[NewRun],
 ) -> Result<Option<CreatedBatch>, Failure> {
     let mut all = Vec::with_capacity(new.len());
-    for run in new {
+    for (at, run) in new.iter().enumerate() {
         match written_before(client, run).await? {
+            // It is another run that has this id.
+            Some(Created::Exists) => return Ok(Some(CreatedBatch::None(at, Created::Exists))),
             Some(created) => all.push(created),
             None => return Ok(None),
         }

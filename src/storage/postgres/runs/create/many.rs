@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What [`LOCK`](super::LOCK) and [`SHARE_TREE`](super::SHARE_TREE) do for each run of `c`, without waiting: a run
-/// whose branch or tree somebody else has locked is left out. Whose locks are there is said to the next
+/// whose branch, thread or tree somebody else has locked is left out. Whose locks are there is said to the next
 /// statement of the transaction, which comes in the same round trip.
 const LOCK_FREE_ONES: &str = "
 WITH c AS MATERIALIZED (
@@ -29,7 +29,7 @@ tr AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT c.n FROM c JOIN threads t ON t.thread_id = c.thread AND t.deleted_at IS NULL
     JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = COALESCE(c.branch, t.active_branch_id)
-   WHERE NOT c.shares_tree OR EXISTS (SELECT 1 FROM tr WHERE tr.n = c.n) FOR NO KEY UPDATE OF b SKIP LOCKED)
+   WHERE NOT c.shares_tree OR EXISTS (SELECT 1 FROM tr WHERE tr.n = c.n) FOR NO KEY UPDATE OF b, t SKIP LOCKED)
 SELECT set_config('backstitch.locked', (SELECT COALESCE(array_agg(b.n), '{}')::text FROM b), true)";
 
 /// What [`CREATE`](super::CREATE) does, for each run of `c` whose locks are there. No thread stands in `c` twice.

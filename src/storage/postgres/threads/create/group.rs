@@ -5,6 +5,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::{
+    checkpoint::Error,
     contention::groups::Groups,
     id::BranchId,
     storage::postgres::{
@@ -15,14 +16,16 @@ use crate::{
 };
 
 /// What [`CREATE`](super::CREATE) does for a thread by itself, for each of these: a row for each whose id was
-/// free. In the order of ids, in which two groups with some ids in common wait for each other.
+/// free. In the order of ids, in which two groups with some ids in common wait for each other; nobody waits for whoever
+/// changes a thread that is there.
 const CREATE_MANY: &str = concat!(
     "
 WITH c AS (
   SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::jsonb[], $5::float8[], $6::text[]) c(thread, branch, owner, metadata, minutes, strategy)),
 t AS (
   INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, last_event_number, owner, ttl_minutes, ttl_strategy, expires_at)
-  SELECT c.thread, c.thread, c.branch, c.metadata, 1, c.owner, c.minutes, c.strategy, now() + c.minutes * interval '1 minute' FROM c ORDER BY c.thread
+  SELECT c.thread, c.thread, c.branch, c.metadata, 1, c.owner, c.minutes, c.strategy, now() + c.minutes * interval '1 minute'
+    FROM c WHERE (SELECT 1 FROM threads x WHERE x.thread_id = c.thread) IS NULL ORDER BY c.thread
   ON CONFLICT (thread_id) DO NOTHING RETURNING *),
 tr AS (INSERT INTO trees (tree_id, owner) SELECT t.thread_id, t.owner FROM t ON CONFLICT DO NOTHING),
 b AS (
@@ -45,28 +48,42 @@ struct Waiting {
 
 /// Threads that wait to be created.
 #[derive(Clone)]
-pub(crate) struct ThreadQueue(Groups<Waiting>);
+pub(crate) struct ThreadQueue {
+    waiting: Groups<Waiting>,
+    pool: Pool,
+}
 
 impl ThreadQueue {
     /// A queue whose groups take their connections from `pool`.
     pub(crate) fn new(pool: &Pool) -> Self {
-        let pool = pool.clone();
-        Self(Groups::new(move |group| {
-            let pool = pool.clone();
-            Box::pin(async move { create(&pool, group).await })
-        }))
+        let of_groups = pool.clone();
+        Self {
+            waiting: Groups::new(move |group| {
+                let pool = of_groups.clone();
+                Box::pin(async move { create(&pool, group).await })
+            }),
+            pool: pool.clone(),
+        }
     }
 
     /// The row of a new thread with this branch. `None` when its id is taken, or its group failed: then the thread may
-    /// be there all the same.
-    pub(super) async fn create(&self, new: &NewThread, branch: BranchId) -> Option<Row> {
+    /// be there all the same. Meanwhile it counts for the share that its principal has of the connections.
+    ///
+    /// # Errors
+    /// The principal has its share.
+    pub(super) async fn create(
+        &self,
+        new: &NewThread,
+        branch: BranchId,
+    ) -> Result<Option<Row>, Error> {
+        let _share = self.pool.share().await.map_err(Failure::into_error)?;
         let (reply, row) = oneshot::channel();
-        self.0.add(Waiting {
+        self.waiting.add(Waiting {
             new: new.clone(),
             branch,
             reply,
         });
-        row.await.ok()
+        Ok(row.await.ok())
     }
 }
 
