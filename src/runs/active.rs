@@ -146,7 +146,7 @@ impl ActiveRuns {
         self.reserved.insert(run, (thread, principal));
     }
 
-    /// Gives back the slot of a run that does not begin at once; whether one was kept.
+    /// Gives back the slot of a run that does not begin at once, or that takes it now; whether one was kept.
     pub fn release(&mut self, run: RunId) -> bool {
         self.reserved.remove(&run).is_some()
     }
@@ -163,7 +163,6 @@ impl ActiveRuns {
 
     /// Marks a run as executed here.
     pub fn begin(&mut self, run: RunId, handle: &RunHandle) {
-        self.reserved.remove(&run);
         let key = (handle.publisher.thread(), run);
         for waiter in self.awaited.remove(&key).into_iter().flatten() {
             // Who has gone does not want it.

@@ -203,10 +203,13 @@ impl From<checkpoint::Error> for Error {
                 tracing::warn!(%error, "the database is not available");
                 Self::unavailable("The database is not available. Try again.")
             }
-            E::TookTooLong => Self::unavailable(
-                "The request took longer than this server allows: ask for less at once, with a filter by `ids`, \
-                 `metadata` or `status`, or for fewer rows.",
-            ),
+            E::TookTooLong => {
+                tracing::warn!("a read or a search took longer than it may");
+                Self::unavailable(
+                    "The request took longer than this server allows: ask for less at once, with a filter by \
+                     `ids`, `metadata` or `status`, or for fewer rows.",
+                )
+            }
             E::Crowded(_) => Self::unavailable(
                 "Too many requests wait for each other to change this thread or its relatives. \
                  Try again.",
