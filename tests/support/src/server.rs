@@ -129,6 +129,7 @@ impl Setup {
             setup: self,
             folder: Arc::new(folder),
             log: Log::default(),
+            readers: Vec::new(),
             child: None,
             base_url: String::new(),
         };
@@ -143,6 +144,8 @@ pub struct Server {
     setup: Setup,
     folder: Arc<tempfile::TempDir>,
     log: Log,
+    /// Those that read what the process writes, until it has ended and all of it is read.
+    readers: Vec<JoinHandle<()>>,
     child: Option<Child>,
     base_url: String,
 }
@@ -178,6 +181,7 @@ impl Server {
             setup: self.setup.clone(),
             folder: Arc::clone(&self.folder),
             log: Log::default(),
+            readers: Vec::new(),
             child: None,
             base_url: String::new(),
         };
@@ -210,12 +214,16 @@ impl Server {
         child.try_wait().unwrap().is_none()
     }
 
-    /// Waits until it ended by itself.
+    /// Waits until it ended by itself and everything that it wrote can be seen in [`Server::output`].
     pub fn wait(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("the server runs");
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let Some(status) = child.try_wait().unwrap() {
+                // What it wrote last may still be on its way.
+                for reader in self.readers.drain(..) {
+                    reader.join().unwrap();
+                }
                 return status;
             }
             // The standard library waits for a process for ever or not at all.
@@ -268,8 +276,11 @@ impl Server {
             .spawn()
             .unwrap_or_else(|error| panic!("{:?} does not start: {error}", self.setup.program));
         let (sender, first_line) = mpsc::channel();
-        self.log.follow(child.stdout.take().unwrap(), Some(sender));
-        self.log.follow(child.stderr.take().unwrap(), None);
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        self.readers = vec![
+            self.log.follow(stdout, Some(sender)),
+            self.log.follow(stderr, None),
+        ];
         self.child = Some(child);
         first_line
     }
