@@ -1,5 +1,8 @@
 //! What a turn of a conversation reads, however long the conversation is.
 
+use std::fs;
+
+use serde_json::Value as Json;
 use test_support::client::Client;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
@@ -35,24 +38,58 @@ fn counted(place: &Place, server: &Server, client: &Client) -> u64 {
     blocks(place, server)
 }
 
+/// What a turn reads early and late in a conversation, each the mean of sixty, if `read` says what all turns
+/// until now have read.
+fn early_and_late(client: &Client, read: impl Fn() -> u64) -> (u64, u64) {
+    let thread = agent_thread(client);
+    let turns = |count: usize| {
+        let before = read();
+        for _ in 0..count {
+            say(client, &thread, "hello");
+        }
+        (read() - before) / count as u64
+    };
+    turns(40);
+    // Many at a time: what is not counted yet at either end is little beside it.
+    let early = turns(60);
+    turns(100);
+    (early, turns(60))
+}
+
 #[test]
 fn a_turn_reads_as_much_of_a_new_database_after_two_hundred_turns_as_after_forty() {
     let place = Place::postgres();
     let server = place.start(Setup::example("reference_server"));
     let client = Client::of(&server);
-    let thread = agent_thread(&client);
-    let turns = |count: usize| {
-        let before = counted(&place, &server, &client);
-        for _ in 0..count {
-            say(&client, &thread, "hello");
-        }
-        (counted(&place, &server, &client) - before) / count as u64
-    };
-    turns(40);
-    // Many at a time: what connections have not counted yet at either end is little beside it.
-    let early = turns(60);
-    turns(100);
-    let late = turns(60);
+    let (early, late) = early_and_late(&client, || counted(&place, &server, &client));
     println!("a turn reads {early} blocks early and {late} late");
     assert!(late < early * 3 / 2, "{early} blocks, then {late}");
+}
+
+/// The instructions of all statements until now, but for those that read the values of channels.
+fn instructions(file: &std::path::Path) -> u64 {
+    let log = fs::read_to_string(file).unwrap();
+    let executions = log.lines().filter(|line| line.ends_with(']'));
+    let cost = |line: &str| {
+        let execution: Json = serde_json::from_str(line).unwrap();
+        let reads_values = execution[0].as_str().unwrap().contains("checkpoint_blobs");
+        if reads_values {
+            0
+        } else {
+            execution[1].as_u64().unwrap()
+        }
+    };
+    executions.map(cost).sum()
+}
+
+#[test]
+fn a_turn_takes_as_many_instructions_of_sqlite_after_two_hundred_turns_as_after_forty() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("statements");
+    let setup = Setup::example("reference_server").env("SQLITE_STATEMENTS", file.to_str().unwrap());
+    let server = setup.start();
+    let client = Client::of(&server);
+    let (early, late) = early_and_late(&client, || instructions(&file));
+    println!("a turn takes {early} instructions early and {late} late");
+    assert!(late < early * 5 / 4, "{early} instructions, then {late}");
 }
