@@ -176,6 +176,7 @@ macro_rules! backend {
                 chunks_come_back_by_run_and_by_thread
                 what_is_read_at_once_is_bounded
                 a_principal_has_its_newest_chunks_up_to_its_share
+                what_went_with_its_run_or_thread_is_in_nobodys_share
                 a_chunk_is_written_once_and_by_whoever_executes_the_run
                 pruning_takes_the_logs_of_ended_runs_without_checkpoints
                 a_run_writes_on_when_it_opens_a_branch

@@ -85,14 +85,17 @@ const START: &str = "SELECT first FROM stream_positions WHERE thread_id = $1";
 
 const TRIM: &str = "DELETE FROM run_events WHERE run_id = $1 AND last_seq < $2";
 
-/// From the newest chunk on until the bytes are spent: what is older goes.
+/// From the oldest chunk on until what the others have is no more than the share.
 const TRIM_PRINCIPAL: &str = "
 DELETE FROM run_events WHERE ctid = ANY (ARRAY(
-  SELECT e.ctid FROM run_events e WHERE e.principal = $1 AND e.created_at <= (
-    SELECT x.created_at FROM (
-      SELECT n.created_at, sum(n.bytes) OVER (ORDER BY n.created_at DESC) AS total FROM run_events n WHERE n.principal = $1) x
-     WHERE x.total > $2::bigint ORDER BY x.created_at DESC LIMIT 1)
-   ORDER BY e.created_at LIMIT $3 FOR UPDATE SKIP LOCKED))";
+  SELECT e.ctid FROM run_events e WHERE e.ctid = ANY (ARRAY(
+    SELECT x.ctid FROM (
+      SELECT c.ctid, o.excess, sum(c.bytes) OVER (ORDER BY c.created_at, c.bytes ROWS UNBOUNDED PRECEDING) - c.bytes AS before
+        FROM (SELECT sum(s.total) - $2::bigint AS excess FROM row_counts s WHERE s.kind = 'run_events' AND s.owner = $1) o
+       CROSS JOIN LATERAL (
+         SELECT n.ctid, n.created_at, n.bytes FROM run_events n WHERE n.principal = $1 AND o.excess > 0 ORDER BY n.created_at LIMIT $3) c) x
+     WHERE x.before < x.excess))
+   FOR UPDATE SKIP LOCKED))";
 
 const SWEEP: &str = "
 DELETE FROM run_events WHERE ctid = ANY (ARRAY(

@@ -48,15 +48,15 @@ const START: &str = "SELECT first FROM stream_positions WHERE thread_id = ?1";
 
 const TRIM: &str = "DELETE FROM run_events WHERE run_id = ?1 AND last_seq < ?2";
 
-/// From the newest chunk on until the bytes are spent: what is older goes.
+/// From the oldest chunk on until what the others have is no more than the share.
 const TRIM_PRINCIPAL: &str = "DELETE FROM run_events WHERE rowid IN ( \
-     SELECT e.rowid FROM run_events e INDEXED BY run_events_principal \
-      WHERE e.principal = ?1 AND e.created_at <= ( \
-        SELECT x.created_at FROM ( \
-          SELECT n.created_at, sum(n.bytes) OVER (ORDER BY n.created_at DESC) AS total \
-            FROM run_events n INDEXED BY run_events_principal WHERE n.principal = ?1) x \
-         WHERE x.total > ?2 ORDER BY x.created_at DESC LIMIT 1) \
-      ORDER BY e.created_at LIMIT ?3)";
+     SELECT x.id FROM ( \
+       SELECT c.id, c.excess, sum(c.bytes) OVER (ORDER BY c.created_at, c.bytes ROWS UNBOUNDED PRECEDING) - c.bytes AS before FROM ( \
+         SELECT n.rowid AS id, n.created_at, n.bytes, o.excess \
+           FROM (SELECT sum(s.total) - ?2 AS excess FROM row_counts s WHERE s.kind = 'run_events' AND s.owner = ?1) o \
+          CROSS JOIN run_events n INDEXED BY run_events_principal ON o.excess > 0 AND n.principal = ?1 \
+          ORDER BY n.created_at LIMIT ?3) c) x \
+      WHERE x.before < x.excess)";
 
 const SWEEP: &str = "DELETE FROM run_events WHERE rowid IN ( \
      SELECT rowid FROM run_events INDEXED BY run_events_age WHERE created_at < ?1 LIMIT ?2)";

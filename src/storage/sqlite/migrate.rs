@@ -49,6 +49,7 @@ fn all() -> Vec<Migration> {
         "V044__times_of_threads"
         "V045__orders_of_lists"
         "V046__labels_of_threads"
+        "V047__shares_of_logs"
     }
 }
 

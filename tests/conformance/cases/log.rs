@@ -146,6 +146,34 @@ pub async fn a_principal_has_its_newest_chunks_up_to_its_share(b: &Backend) {
     assert_eq!(b.of_run(second.id, 0).await, left);
 }
 
+pub async fn what_went_with_its_run_or_thread_is_in_nobodys_share(b: &Backend) {
+    let ann: Arc<str> = "ann".into();
+    let mut threads = Vec::new();
+    for _ in 0..3 {
+        let thread = b.thread().await;
+        let (run, slot) = b.start(new_run(thread)).await;
+        let chunks = (1..=2).map(|n| NewChunk {
+            principal: Some(ann.clone()),
+            ..chunk(&run, &slot, n, n)
+        });
+        b.append(chunks.collect()).await;
+        threads.push((thread, run, slot));
+    }
+    let each = NewChunk {
+        principal: Some(ann.clone()),
+        ..chunk(&threads[0].1, &threads[0].2, 1, 1)
+    };
+    let most = 2 * each.bytes();
+    assert!(b.trees.delete_thread(threads[0].0).await.unwrap());
+    b.log.trim_run(threads[1].1.id, 3).await.unwrap();
+    assert_eq!(b.log.trim_principal(ann.clone(), most, 9).await.unwrap(), 0);
+    let left = [(1, 1), (2, 2)];
+    assert_eq!(b.of_run(threads[2].1.id, 0).await, left);
+    // What is left is counted still.
+    assert_eq!(b.log.trim_principal(ann.clone(), 0, 9).await.unwrap(), 2);
+    assert_eq!(b.of_run(threads[2].1.id, 0).await, []);
+}
+
 pub async fn a_chunk_is_written_once_and_by_whoever_executes_the_run(b: &Backend) {
     let thread = b.thread().await;
     let (run, slot) = b.start(new_run(thread)).await;

@@ -7,10 +7,6 @@ pub(super) type Exceptions = &'static [(&'static str, &'static [&'static str])];
 /// What grows with the tree in Postgres.
 pub(super) const GROWS_IN_POSTGRES: Exceptions = &[
     (
-        "the stored events of a principal are summed",
-        &["log::TRIM_PRINCIPAL"],
-    ),
-    (
         "a state is read with all its values",
         &["checkpoints::load::BY_THREAD", "checkpoints::page::PAGE"],
     ),
@@ -110,10 +106,6 @@ pub(super) const NOT_EXECUTED_IN_POSTGRES: Exceptions = &[
 
 /// What grows with the tree in SQLite.
 pub(super) const GROWS_IN_SQLITE: Exceptions = &[
-    (
-        "the stored events of a principal are summed",
-        &["log.rs: DELETE FROM run_events WHERE rowid IN ( SELECT e.rowid"],
-    ),
     (
         "the ids of a path are walked from its end",
         &[
