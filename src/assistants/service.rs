@@ -43,6 +43,11 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// The config that its runs have below that of their requests.
+    pub fn config(&self) -> &Map {
+        &self.config
+    }
+
     /// The config and the context of a run that requests these; `known` are the properties of the
     /// graph's schema of its context, if it has one.
     pub fn merge(

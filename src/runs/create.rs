@@ -4,6 +4,7 @@
 mod batch;
 #[cfg(feature = "server")]
 mod cron;
+mod ids;
 mod message_ids;
 mod metadata;
 mod placement;
@@ -201,34 +202,6 @@ impl Service {
         self.build(&ids, &resolved, request, false)
     }
 
-    /// The ids of a run to create, and the assistant it executes, whose config and context go into
-    /// the request: from then on no change of the assistant concerns the run.
-    async fn ids(
-        &self,
-        run: RunId,
-        thread: ThreadId,
-        request: &mut request::Run,
-    ) -> Result<(Ids, Resolved), Error> {
-        if self.shared.drain.is_cancelled() {
-            return Err(Error::Draining);
-        }
-        let viewer = request.requester.access.principal();
-        let assistants = &self.shared.assistants;
-        let resolved = assistants.resolve(viewer, &request.assistant).await?;
-        // Of a request that names nobody the assistant's user counts.
-        identity::forget_nobody(&mut request.config);
-        let known = context_properties(&resolved.registered.graph);
-        (request.config, request.context) =
-            resolved.merge(&request.config, &request.context, known);
-        let ids = Ids {
-            run,
-            thread,
-            assistant: resolved.id,
-            graph: resolved.registered.name.clone(),
-        };
-        Ok((ids, resolved))
-    }
-
     /// The one builder of a new run: its row, its stream and its handle.
     fn build(
         &self,
@@ -257,7 +230,8 @@ impl Service {
             claim: None,
             own_metadata: (!temporary).then(|| own_keys(request)),
             thread_metadata: thread_metadata(ids),
-            thread_config: thread_config(request),
+            thread_config: thread_config(request, identity::user_of(resolved.config())),
+            inherits_user: !ids.names_user,
             max_queued: self.inner.options.max_queued,
             access: request.requester.access.at(Level::Writer),
             unchanged_since: None,

@@ -143,8 +143,10 @@ pub struct NewRun {
     pub own_metadata: Option<Vec<Arc<str>>>,
     /// Merged into the thread's metadata (`graph_id`, `assistant_id`).
     pub thread_metadata: Map,
-    /// Merged into the thread's config.
+    /// Merged into the thread's config, of which what is configurable stays as it is where both have it.
     pub thread_config: Map,
+    /// The user of the thread's config counts before that of `kwargs`, since the request names none.
+    pub inherits_user: bool,
     /// The most runs that may wait on its branch, before it does.
     pub max_queued: usize,
     /// On whose behalf it runs; that client must have the level in the transaction that creates it.

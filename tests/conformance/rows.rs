@@ -39,6 +39,7 @@ pub fn new_run(thread: ThreadId) -> NewRun {
         claim: Some(WorkerId::mint()),
         own_metadata: None,
         thread_metadata: Map::new(),
+        inherits_user: false,
         thread_config: Map::new(),
         max_queued: 100,
         access: Access::unrestricted(),

@@ -24,12 +24,14 @@ const COLLECTED: [&str; 5] = [
     "max_concurrency",
 ];
 
-/// What a thread collects of its runs' config: everything but `configurable`.
-pub fn thread_config(request: &request::Run) -> Map {
+/// What a thread collects of its runs' config: everything but `configurable`, of which it keeps the user of the
+/// first assistant that has one.
+pub fn thread_config(request: &request::Run, of_assistant: Option<&Value>) -> Map {
     let mut config = request.config.clone();
     // Other fields are configurable, and would add up from run to run.
     config.retain(|key, _| COLLECTED.contains(&&**key));
-    config.insert("configurable", Value::map(Map::new()));
+    let user = of_assistant.map(|user| ("user_id".into(), user.clone()));
+    config.insert("configurable", Value::map(user.into_iter().collect()));
     config
 }
 

@@ -40,10 +40,66 @@ pub fn put_account(configurable: &mut Map, user: Option<&Arc<str>>) {
 ///
 /// What is configurable of an assistant was merged below the request's before.
 pub fn put_user(configurable: &mut Map, config: &Map, user: Option<&Arc<str>>) {
-    let requested = [configurable.get("user_id"), config.get("user_id")];
-    let requested = requested.into_iter().flatten().find(|id| names_user(id));
+    let requested = first_user([Some(&*configurable), Some(config)]);
     let user_id = requested.cloned().unwrap_or_else(|| id_of(user));
     configurable.insert("user_id", user_id);
+}
+
+/// The user whom a config names: in what is configurable, else beside it.
+pub fn user_of(config: &Map) -> Option<&Value> {
+    first_user([
+        config.get("configurable").and_then(Value::as_map),
+        Some(config),
+    ])
+}
+
+/// The user whom a request names, for a graph that knows these properties of the context, which is configurable
+/// where nothing else is.
+pub fn named(
+    config: &Map,
+    context: &Map,
+    known: Option<&serde_json::Map<String, serde_json::Value>>,
+) -> Option<Value> {
+    let configurable = config.get("configurable").and_then(Value::as_map);
+    let mirrors = configurable.is_none_or(Map::is_empty)
+        && known.is_none_or(|known| known.contains_key("user_id"));
+    let configurable = if mirrors { Some(context) } else { configurable };
+    first_user([configurable, Some(config)]).cloned()
+}
+
+/// Puts the user whom a request names in the place of the one that is configurable of its assistant.
+pub fn prefer(config: &mut Map, named: &Value) {
+    let configurable = config.get_mut("configurable").and_then(Value::make_map_mut);
+    if let Some(user) = configurable.and_then(|map| map.get_mut("user_id")) {
+        user.clone_from(named);
+    }
+}
+
+fn first_user(maps: [Option<&Map>; 2]) -> Option<&Value> {
+    let ids = maps
+        .into_iter()
+        .flatten()
+        .filter_map(|map| map.get("user_id"));
+    ids.into_iter().find(|id| names_user(id))
+}
+
+/// Has nodes of a stored run see the user of its thread, whoever its assistant and its principal are.
+pub fn inherit_user(kwargs: &mut Value, user: Value) {
+    let configurable = kwargs.make_map_mut().and_then(|kwargs| {
+        kwargs
+            .get_mut("config")?
+            .make_map_mut()?
+            .get_mut("configurable")
+    });
+    if let Some(configurable) = configurable.and_then(Value::make_map_mut) {
+        configurable.insert("user_id", user);
+    }
+}
+
+/// The user whom the config of a thread names for runs whose requests name none.
+pub fn user_of_thread(config: &Map) -> Option<&Value> {
+    let configurable = config.get("configurable").and_then(Value::as_map)?;
+    configurable.get("user_id").filter(|id| names_user(id))
 }
 
 /// The principal whom a stored run is for; only the server fills in who that is.
@@ -129,5 +185,36 @@ mod tests {
         assert_eq!(found.get("langgraph_auth_user_id"), Some(&value!("ann")));
         let identity = found.get("langgraph_auth_user").unwrap().get("identity");
         assert_eq!(identity, Some(&value!("ann")));
+    }
+
+    #[test]
+    fn a_context_names_a_user_where_nothing_else_is_configurable_and_the_graph_knows_users() {
+        let map = |value: Value| value.as_map().cloned().unwrap_or_default();
+        let context = map(value!({"user_id": "c"}));
+        let knows = serde_json::Map::from_iter([("user_id".to_owned(), serde_json::Value::Null)]);
+        let knows_none = serde_json::Map::new();
+        for (config, known, wanted) in [
+            (value!({}), None, Some(value!("c"))),
+            (value!({}), Some(&knows), Some(value!("c"))),
+            (value!({}), Some(&knows_none), None),
+            (value!({"user_id": "b"}), None, Some(value!("c"))),
+            (value!({"configurable": {"x": 1}}), None, None),
+            (
+                value!({"configurable": {"user_id": "a"}}),
+                None,
+                Some(value!("a")),
+            ),
+            (
+                value!({"configurable": {"x": 1}, "user_id": "b"}),
+                None,
+                Some(value!("b")),
+            ),
+        ] {
+            assert_eq!(
+                named(&map(config.clone()), &context, known),
+                wanted,
+                "{config:?}"
+            );
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     value::{DecodeError, EncodeError, Map, Value, from_value, to_value},
 };
 
-/// The ids of a run to create.
+/// The ids of a run to create, and whose user it is for.
 #[derive(Clone, Debug)]
 pub struct Ids {
     /// The run.
@@ -22,6 +22,9 @@ pub struct Ids {
     pub assistant: AssistantId,
     /// The graph of the assistant.
     pub graph: Arc<str>,
+    /// The request itself says whom the run is for; else the user of the thread counts before those of the
+    /// assistant and of who authenticated.
+    pub names_user: bool,
 }
 
 /// `kwargs` of a run, in the form clients see.
@@ -241,6 +244,7 @@ mod tests {
             thread: ThreadId::mint(),
             assistant: AssistantId::of_graph("counter"),
             graph: "counter".into(),
+            names_user: false,
         };
         let known = serde_json::json!({"tone": {}});
         let metadata = Map::from([("m", value!(1))]);
@@ -267,6 +271,7 @@ mod tests {
             thread: ThreadId::mint(),
             assistant: AssistantId::of_graph("counter"),
             graph: "counter".into(),
+            names_user: false,
         };
         let mut request = Run::of(
             Assistant::Graph("counter".into()),

@@ -56,6 +56,7 @@ fn all() -> Vec<Migration> {
         "V045__orders_of_lists"
         "V046__labels_of_threads"
         "V047__shares_of_logs"
+        "V048__users_of_threads"
     }
 }
 

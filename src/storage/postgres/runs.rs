@@ -20,7 +20,7 @@ use crate::{
 macro_rules! run_columns {
     () => {
         " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type, r.kwargs, r.address, r.strategy,
-          r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, r.base_checkpoint_id, r.principal "
+          r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, r.base_checkpoint_id, r.principal, r.thread_user "
     };
 }
 
@@ -78,7 +78,7 @@ const RUNS: &str = concat!(
 const RUNS_WITHOUT_REQUESTS: &str = "
 SELECT r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type, NULL::bytea AS kwargs,
        r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at,
-       r.base_checkpoint_id, r.principal
+       r.base_checkpoint_id, r.principal, r.thread_user
   FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
  ORDER BY r.seq DESC LIMIT $3 OFFSET $4";
 
@@ -94,7 +94,7 @@ const ENDED: &str = concat!(
     ", r.started_at FROM runs r WHERE r.run_id = $1 AND r.tree_id = $2 AND r.status NOT IN ('pending', 'running'))
 UNION ALL
 (SELECT o.tree_id, o.run_id, o.thread_id, NULL::uuid, o.assistant_id, o.status, o.metadata, o.type, o.kwargs, NULL::jsonb, o.strategy,
-        o.attempts, true, o.error, NULL::uuid, o.run_created_at, o.run_created_at, o.ended_at, NULL::uuid, NULL::text, o.started_at
+        o.attempts, true, o.error, NULL::uuid, o.run_created_at, o.run_created_at, o.ended_at, NULL::uuid, NULL::text, NULL::jsonb, o.started_at
    FROM outbox o WHERE o.run_id = $1 AND o.tree_id = $2 AND o.kwargs IS NOT NULL)
  LIMIT 1"
 );

@@ -21,7 +21,7 @@ macro_rules! select {
             "SELECT r.run_id, r.tree_id, r.thread_id, r.branch_id, r.assistant_id, r.status, \
              r.metadata, r.type, r.kwargs, r.address, r.strategy, r.attempt, r.temporary, \
              r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, \
-             r.base_checkpoint_id, r.principal ",
+             r.base_checkpoint_id, r.principal, r.thread_user ",
             $($rest),+
         )
     };
@@ -59,7 +59,7 @@ pub(super) const OF_THREAD: &str = select!(
 pub(super) const WITHOUT_REQUESTS: &str = "SELECT r.run_id, r.tree_id, r.thread_id, \
     r.branch_id, r.assistant_id, r.status, r.metadata, r.type, NULL, r.address, r.strategy, \
     r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, \
-    r.updated_at, r.base_checkpoint_id, r.principal FROM runs r \
+    r.updated_at, r.base_checkpoint_id, r.principal, r.thread_user FROM runs r \
     WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4";
 
@@ -88,7 +88,7 @@ pub(super) fn thread_of_run(db: &Connection, run: RunId) -> Result<Option<Thread
 /// What the outbox has of a run that went with its thread, in the columns of [`read_run`].
 const REPORTED: &str = "SELECT o.run_id, o.tree_id, o.thread_id, NULL, o.assistant_id, o.status, \
     o.metadata, o.type, o.kwargs, NULL, o.strategy, o.attempts, 1, o.error, NULL, o.run_created_at, \
-    o.run_created_at, o.ended_at, NULL, NULL, o.started_at FROM outbox o \
+    o.run_created_at, o.ended_at, NULL, NULL, NULL, o.started_at FROM outbox o \
     WHERE o.run_id = ?1 AND o.tree_id = ?2 AND o.kwargs IS NOT NULL";
 
 pub(super) fn ended_run(db: &Connection, tree: TreeId, run: RunId) -> Result<Option<EndedRun>> {
@@ -96,7 +96,7 @@ pub(super) fn ended_run(db: &Connection, tree: TreeId, run: RunId) -> Result<Opt
     let read = |row: &Row<'_>| {
         Ok(EndedRun {
             run: read_run(row)?,
-            started_at: row.get::<_, Option<i64>>(20)?.map(Timestamp),
+            started_at: row.get::<_, Option<i64>>(21)?.map(Timestamp),
         })
     };
     let own = select!(

@@ -8,6 +8,7 @@ use test_support::talk::{create, ok, turn, user};
 on_both_storages!(
     nodes_see_the_user_that_the_request_names_and_who_authenticated_is_the_servers_word,
     without_another_user_nodes_see_whose_key_it_is,
+    the_user_of_a_thread_counts_before_those_of_assistants,
 );
 
 /// What a node of `ctx` sees in `configurable`.
@@ -62,7 +63,9 @@ fn nodes_see_the_user_that_the_request_names_and_who_authenticated_is_the_server
         let out = seen(&client, &thread, more)["configurable"].clone();
         assert_eq!(out["user_id"], wanted, "{config}");
     }
-    // A run remembers its user for whoever reads its checkpoints, and the next run has its own.
+    // A run remembers its user for whoever reads its checkpoints, and the next run has its own, on a thread that no
+    // assistant has given a user.
+    let thread = client.thread();
     seen(
         &client,
         &thread,
@@ -105,5 +108,60 @@ fn without_another_user_nodes_see_whose_key_it_is(place: &Place) {
             assert_eq!(configurable["user_id"], who, "{run}");
             assert_eq!(configurable["langgraph_auth_user"]["identity"], who);
         }
+    }
+}
+
+/// Recorded from the official server: a thread keeps the user of the first assistant that has one, for all runs
+/// whose requests name nobody; users of requests are not kept.
+fn the_user_of_a_thread_counts_before_those_of_assistants(place: &Place) {
+    let keys = "ann=key-a";
+    let setup = Setup::example("reference_server").env("BACKSTITCH_API_KEYS", keys);
+    let server = place.start(setup);
+    let client = Client::of(&server).with_key("key-a");
+    let assistant = |user: &str| {
+        let config = json!({"configurable": {"user_id": user, "more": "x"}, "tags": ["t"]});
+        let body = json!({"graph_id": "ctx", "config": config});
+        ok(client.post("/assistants", &body), 200)["assistant_id"].clone()
+    };
+    let [one, two, nobody] = ["one", "two", ""].map(assistant);
+    let thread = create(&client, &json!({}));
+    let kept = || {
+        let config = ok(client.get(&format!("/threads/{thread}")), 200)["config"].clone();
+        config["configurable"].clone()
+    };
+    let named = |user: &str| json!({"configurable": {"user_id": user}});
+    for (assistant, config, wanted, then_kept) in [
+        (json!("ctx"), json!({}), "ann", json!({})),
+        (json!("ctx"), named("alice"), "alice", json!({})),
+        (nobody.clone(), json!({}), "ann", json!({})),
+        (one, named("alice"), "alice", json!({"user_id": "one"})),
+        (json!("ctx"), json!({}), "one", json!({"user_id": "one"})),
+        (two.clone(), json!({}), "one", json!({"user_id": "one"})),
+        (
+            two.clone(),
+            json!({"user_id": "top"}),
+            "top",
+            json!({"user_id": "one"}),
+        ),
+        (nobody, named(""), "one", json!({"user_id": "one"})),
+    ] {
+        let more = json!({"assistant_id": assistant, "config": config});
+        let out = seen(&client, &thread, more);
+        assert_eq!(
+            out["configurable"]["user_id"], wanted,
+            "{assistant} {config}"
+        );
+        assert_eq!(kept(), then_kept, "{assistant} {config}");
+        let run = &ok(client.get(&format!("/threads/{thread}/runs?limit=1")), 200)[0];
+        let stored = &run["kwargs"]["config"]["configurable"];
+        assert_eq!(stored["user_id"], wanted, "{run}");
+    }
+    // Runs that end others are created in another way than those that wait for nobody.
+    for strategy in ["interrupt", "rollback", "reject"] {
+        let more = json!({"assistant_id": two, "multitask_strategy": strategy});
+        assert_eq!(
+            seen(&client, &thread, more)["configurable"]["user_id"],
+            "one"
+        );
     }
 }

@@ -35,7 +35,10 @@ use super::{
 use crate::{
     checkpoint::{Error, codec},
     id::BranchId,
-    runs::{Created, NewRun, Strategy, request::codec as request_codec},
+    runs::{
+        Created, NewRun, Strategy,
+        request::{codec as request_codec, identity},
+    },
     tree::event::codes::event_code,
 };
 
@@ -69,7 +72,8 @@ WITH b AS (
             FROM trees o WHERE o.tree_id = t.tree_id AND $17 IS NOT NULL) AS level,
          $7::jsonb IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.checkpoint_ns = ''
                     AND c.checkpoint_id = ($7::jsonb->>'checkpoint_id')::uuid) AS gone,
-         COALESCE(t.last_event_number <> $21::bigint, false) AS changed
+         COALESCE(t.last_event_number <> $21::bigint, false) AS changed,
+         CASE WHEN $22 THEN NULLIF(NULLIF(t.config #> '{configurable,user_id}', to_jsonb(''::text)), 'null') END AS thread_user
     FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.thread_id = t.thread_id
      AND b.branch_id = COALESCE($15::uuid, t.active_branch_id)
     CROSS JOIN LATERAL (SELECT count(*) AS queued FROM (
@@ -82,12 +86,12 @@ n AS (SELECT b.*, NOT b.taken AND $11::uuid IS NOT NULL AND $10::float8 <= 0 AS 
        AND ($17 IS NULL OR b.level = ANY ($18::text[]))),
 r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
-         run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind, webhook, started_at)
+         run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind, webhook, started_at, thread_user)
   SELECT n.tree_id, $1, n.thread_id, CASE WHEN n.starts THEN n.branch_id ELSE $15::uuid END, $3, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
          $4, $5, CASE WHEN n.inherited <> '{}' THEN n.inherited ELSE $6 END, $7, $8, $9, now() + make_interval(secs => $10),
          CASE WHEN n.starts THEN n.head_checkpoint_id END, CASE WHEN n.starts THEN n.writer_epoch + 1 END,
          CASE WHEN n.starts THEN $11::uuid END, CASE WHEN n.starts THEN 1 ELSE 0 END, $17, n.taken,
-         $20, CASE WHEN n.starts THEN now() END
+         $20, CASE WHEN n.starts THEN now() END, n.thread_user
     FROM n ON CONFLICT (run_id) DO NOTHING RETURNING *),
 f AS (
   UPDATE branches x SET writer_epoch = x.writer_epoch + 1, updated_at = CASE WHEN n.is_active THEN clock_timestamp() ELSE x.updated_at END
@@ -95,7 +99,9 @@ f AS (
 t AS (
   UPDATE threads x SET last_event_number = x.last_event_number + CASE WHEN r.temporary THEN 0 WHEN r.status = 'running' THEN 2 ELSE 1 END,
          metadata = CASE WHEN x.metadata @> $13 THEN x.metadata ELSE x.metadata || $13 END,
-         config = CASE WHEN x.config @> $14 THEN x.config ELSE x.config || $14 END,
+         config = CASE WHEN x.config @> $14 THEN x.config
+                       ELSE x.config || $14 || CASE WHEN x.config->'configurable' <> '{}' AND $14 ? 'configurable'
+                                 THEN jsonb_build_object('configurable', ($14->'configurable') || (x.config->'configurable')) ELSE '{}' END END,
          updated_at = CASE WHEN r.status = 'running' AND n.is_active THEN x.updated_at ELSE clock_timestamp() END
     FROM r CROSS JOIN n WHERE x.thread_id = r.thread_id AND NOT (r.temporary AND x.metadata @> $13 AND x.config @> $14) RETURNING x.last_event_number AS n),
 ev AS (
@@ -197,6 +203,9 @@ async fn written_before(client: &Object, new: &NewRun) -> Result<Option<Created>
     let mut request = new.kwargs.clone();
     let own = column::<JsonText>(&row, "metadata")?.value()?;
     request_codec::metadata(own.as_map().cloned(), &mut request);
+    if let Some(user) = column::<Option<JsonText>>(&row, "thread_user")? {
+        identity::inherit_user(&mut request, user.value()?);
+    }
     let is_this_one = run.thread == new.thread && run.kwargs == request;
     let worker: Option<Uuid> = column(&row, "worker_id")?;
     Ok(Some(match worker {
@@ -418,6 +427,7 @@ async fn insert(
                 &max_queued,
                 &new.webhook(),
                 &unchanged_since,
+                &new.inherits_user,
             ],
         )
         .await

@@ -7,7 +7,10 @@ use crate::{
     id::{AssistantId, CheckpointId, RunId, ThreadId, TreeId},
     runs::{
         Run,
-        request::codec::{self as request_codec, Columns},
+        request::{
+            codec::{self as request_codec, Columns},
+            identity,
+        },
     },
     storage::postgres::columns::{JsonText, Time, column, id_if, word},
     value::Value,
@@ -26,6 +29,10 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
             .map_err(|error| Error::Corrupt(error.to_string()))?,
         None => Value::Null,
     };
+    let user: Option<JsonText> = column(row, "thread_user")?;
+    if let Some(user) = user {
+        identity::inherit_user(&mut kwargs, user.value()?);
+    }
     let own = column::<JsonText>(row, "metadata")?.value()?;
     Ok(Run {
         id: columns.run,

@@ -23,11 +23,12 @@ use crate::{
     checkpoint::{Error, Slot, codec},
     id::{ThreadId, WorkerId},
     runs::{
-        Created, CreatedBatch, NewRun, Run, Status, Strategy, request::codec as request_codec,
+        Created, CreatedBatch, NewRun, Run, Status, Strategy,
+        request::{codec as request_codec, identity},
         transitions::run_events,
     },
     time::Timestamp,
-    value::Map,
+    value::{Map, Value},
 };
 
 /// A thread on which nothing has happened after an event.
@@ -99,7 +100,7 @@ pub(in super::super) fn create(
     if queued >= new.max_queued {
         return Ok(Created::QueueFull(new.max_queued));
     }
-    let inherited = merge_into_thread(db, &new, now)?;
+    let (inherited, thread_user) = merge_into_thread(db, &new, now)?;
     let own = if inherited.is_empty() {
         request_codec::own_metadata(&new.metadata, &new.kwargs).map(map_text)
     } else {
@@ -110,6 +111,10 @@ pub(in super::super) fn create(
     let (mut metadata, mut request) = (new.metadata, new.kwargs);
     if !inherited.is_empty() {
         metadata = request_codec::metadata(Some(inherited), &mut request);
+    }
+    let user = thread_user.as_ref().map(Value::to_json);
+    if let Some(user) = thread_user {
+        identity::inherit_user(&mut request, user);
     }
     let mut run = Run {
         id: new.id,
@@ -140,7 +145,7 @@ pub(in super::super) fn create(
         run.attempt = 1;
     }
     let claimed = claim.map(|worker| (worker, &slot));
-    insert(db, &run, (own, kwargs), webhook, claimed, taken)?;
+    insert(db, &run, (own, kwargs, user), webhook, claimed, taken)?;
     if !run.temporary {
         let mut events = vec![run_events::enqueued(run.id, run.branch)];
         if claim.is_some() {
@@ -244,7 +249,7 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
 fn insert(
     db: &Connection,
     run: &Run,
-    (metadata, kwargs): (Option<String>, &[u8]),
+    (metadata, kwargs, thread_user): (Option<String>, &[u8], Option<String>),
     webhook: Option<String>,
     claimed: Option<(WorkerId, &Slot)>,
     behind: bool,
@@ -252,9 +257,9 @@ fn insert(
     db.prepare_cached(
         "INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, \
          temporary, address, base_checkpoint_id, epoch, worker_id, attempt, run_at, created_at, \
-         updated_at, metadata, type, kwargs, principal, behind, webhook, started_at) \
+         updated_at, metadata, type, kwargs, principal, behind, webhook, started_at, thread_user) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16, ?17, \
-         ?18, ?19, ?20, ?21, ?22)",
+         ?18, ?19, ?20, ?21, ?22, ?23)",
     )?
     .execute(params![
         run.tree.0.as_bytes(),
@@ -279,16 +284,24 @@ fn insert(
         behind,
         webhook,
         claimed.map(|_| run.created_at.0),
+        thread_user,
     ])?;
     Ok(())
 }
 
 /// Merges top level keys into the thread's metadata and config; nothing is written when nothing
-/// changes. Returns the metadata that the run inherits from the thread.
-fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<Map, Error> {
-    if new.thread_metadata.is_empty() && new.thread_config.is_empty() && new.own_metadata.is_none()
+/// changes. Returns the metadata and the user that the run inherits from the thread.
+fn merge_into_thread(
+    db: &Connection,
+    new: &NewRun,
+    now: Timestamp,
+) -> Result<(Map, Option<Value>), Error> {
+    if new.thread_metadata.is_empty()
+        && new.thread_config.is_empty()
+        && new.own_metadata.is_none()
+        && !new.inherits_user
     {
-        return Ok(Map::new());
+        return Ok((Map::new(), None));
     }
     let (mut metadata, mut config) = db
         .prepare_cached("SELECT metadata, config FROM threads WHERE thread_id = ?1")?
@@ -300,8 +313,17 @@ fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<Ma
         inherited.clone_from(&metadata);
         inherited.retain(|key, _| !own.contains(key));
     }
-    let changed =
-        merge(&mut metadata, &new.thread_metadata) | merge(&mut config, &new.thread_config);
+    let user = identity::user_of_thread(&config).cloned();
+    let user = user.filter(|_| new.inherits_user);
+    let mut collected = new.thread_config.clone();
+    if let Some(own) = config.get("configurable").and_then(Value::as_map)
+        && let Some(all) = collected
+            .get_mut("configurable")
+            .and_then(Value::make_map_mut)
+    {
+        all.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+    let changed = merge(&mut metadata, &new.thread_metadata) | merge(&mut config, &collected);
     if changed {
         db.prepare_cached(
             "UPDATE threads SET metadata = ?1, config = ?2, updated_at = ?3 WHERE thread_id = ?4",
@@ -313,7 +335,7 @@ fn merge_into_thread(db: &Connection, new: &NewRun, now: Timestamp) -> Result<Ma
             new.thread.0.as_bytes()
         ])?;
     }
-    Ok(inherited)
+    Ok((inherited, user))
 }
 
 fn merge(into: &mut Map, from: &Map) -> bool {

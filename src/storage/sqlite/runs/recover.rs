@@ -95,9 +95,9 @@ pub(super) fn read_lost(row: &Row<'_>) -> rusqlite::Result<(ClaimedRun, LostRun)
     let run = read_run(row)?;
     let slot = slot_of(&run, row)?;
     let lost = LostRun {
-        losses: row.get(24)?,
-        lost_at: id_if(row, 25)?,
-        died: row.get(26)?,
+        losses: row.get(25)?,
+        lost_at: id_if(row, 26)?,
+        died: row.get(27)?,
         head: slot.head,
     };
     let claimed = ClaimedRun {

@@ -6,7 +6,10 @@ use crate::{
     checkpoint::Slot,
     runs::{
         Run,
-        request::codec::{self as request_codec, Columns},
+        request::{
+            codec::{self as request_codec, Columns},
+            identity,
+        },
     },
     storage::sqlite::columns::{id, id_if, json_if, json_map_if, parsed, unreadable},
     time::Timestamp,
@@ -26,6 +29,9 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
             .map_err(|why| unreadable(8, why.to_string()))?,
         None => Value::Null,
     };
+    if let Some(user) = json_if(row, 20)? {
+        identity::inherit_user(&mut kwargs, user);
+    }
     Ok(Run {
         id: columns.run,
         tree: id(row, 1)?,
@@ -54,9 +60,9 @@ pub(super) fn slot_of(run: &Run, row: &Row<'_>) -> rusqlite::Result<Slot> {
     Ok(Slot {
         tree: run.tree,
         thread: run.thread,
-        branch: id(row, 20)?,
-        epoch: row.get(21)?,
-        head: id_if(row, 22)?,
-        head_depth: row.get(23)?,
+        branch: id(row, 21)?,
+        epoch: row.get(22)?,
+        head: id_if(row, 23)?,
+        head_depth: row.get(24)?,
     })
 }

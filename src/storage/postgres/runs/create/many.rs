@@ -37,9 +37,9 @@ const CREATE_MANY: &str = concat!(
     "
 WITH c AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bool[], $6::jsonb[], $7::jsonb[], $8::bytea[], $9::float8[],
-                       $10::uuid[], $11::jsonb[], $12::jsonb[], $13::uuid[], $14::text[], $15::text[], $16::text[], $17::bigint[], $18::text[], $19::bigint[])
+                       $10::uuid[], $11::jsonb[], $12::jsonb[], $13::uuid[], $14::text[], $15::text[], $16::text[], $17::bigint[], $18::text[], $19::bigint[], $21::bool[])
     WITH ORDINALITY c(run, thread, assistant, strategy, temporary, metadata, address, kwargs, after, worker, thread_metadata, thread_config, branch,
-                      own, principal, levels, most, webhook, since, n)
+                      own, principal, levels, most, webhook, since, inherits_user, n)
    WHERE c.n = ANY (NULLIF(current_setting('backstitch.locked', true), '')::bigint[])),
 b AS (
   SELECT c.*, b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth, t.metadata - c.own::text[] AS inherited, q.queued,
@@ -50,7 +50,8 @@ b AS (
             FROM trees o WHERE o.tree_id = t.tree_id AND c.principal IS NOT NULL) AS level,
          c.address IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints k WHERE k.tree_id = t.tree_id AND k.checkpoint_ns = ''
                     AND k.checkpoint_id = (c.address->>'checkpoint_id')::uuid) AS gone,
-         COALESCE(t.last_event_number <> c.since, false) AS changed
+         COALESCE(t.last_event_number <> c.since, false) AS changed,
+         CASE WHEN c.inherits_user THEN NULLIF(NULLIF(t.config #> '{configurable,user_id}', to_jsonb(''::text)), 'null') END AS thread_user
     FROM c JOIN threads t ON t.thread_id = c.thread AND t.deleted_at IS NULL
     JOIN branches b ON b.tree_id = t.tree_id AND b.thread_id = t.thread_id AND b.branch_id = COALESCE(c.branch, t.active_branch_id)
     CROSS JOIN LATERAL (SELECT count(*) AS queued FROM (
@@ -63,12 +64,12 @@ n AS (SELECT b.*, NOT b.taken AND b.worker IS NOT NULL AND b.after <= 0 AS start
          AND (b.principal IS NULL OR b.level = ANY (b.levels::text[]))),
 r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
-         run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind, webhook, started_at)
+         run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind, webhook, started_at, thread_user)
   SELECT n.tree_id, n.run, n.thread, CASE WHEN n.starts THEN n.branch_id ELSE n.branch END, n.assistant, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
          n.strategy, n.temporary, CASE WHEN n.inherited <> '{}' THEN n.inherited ELSE n.metadata END, n.address, $20, n.kwargs,
          now() + make_interval(secs => n.after), CASE WHEN n.starts THEN n.head_checkpoint_id END, CASE WHEN n.starts THEN n.writer_epoch + 1 END,
          CASE WHEN n.starts THEN n.worker END, CASE WHEN n.starts THEN 1 ELSE 0 END, n.principal, n.taken,
-         n.webhook, CASE WHEN n.starts THEN now() END
+         n.webhook, CASE WHEN n.starts THEN now() END, n.thread_user
     FROM n ON CONFLICT (run_id) DO NOTHING RETURNING *),
 f AS (
   UPDATE branches x SET writer_epoch = x.writer_epoch + 1, updated_at = CASE WHEN n.is_active THEN clock_timestamp() ELSE x.updated_at END
@@ -76,7 +77,9 @@ f AS (
 t AS (
   UPDATE threads x SET last_event_number = x.last_event_number + CASE WHEN r.temporary THEN 0 WHEN r.status = 'running' THEN 2 ELSE 1 END,
          metadata = CASE WHEN x.metadata @> n.thread_metadata THEN x.metadata ELSE x.metadata || n.thread_metadata END,
-         config = CASE WHEN x.config @> n.thread_config THEN x.config ELSE x.config || n.thread_config END,
+         config = CASE WHEN x.config @> n.thread_config THEN x.config
+                       ELSE x.config || n.thread_config || CASE WHEN x.config->'configurable' <> '{}' AND n.thread_config ? 'configurable'
+                                 THEN jsonb_build_object('configurable', (n.thread_config->'configurable') || (x.config->'configurable')) ELSE '{}' END END,
          updated_at = CASE WHEN r.status = 'running' AND n.is_active THEN x.updated_at ELSE clock_timestamp() END
     FROM r JOIN n ON n.thread = r.thread_id
    WHERE x.thread_id = r.thread_id AND NOT (r.temporary AND x.metadata @> n.thread_metadata AND x.config @> n.thread_config)
@@ -120,6 +123,7 @@ struct Columns<'a> {
     most: Vec<i64>,
     webhooks: Vec<Option<String>>,
     since: Vec<Option<i64>>,
+    inherit_users: Vec<bool>,
     share_trees: Vec<bool>,
 }
 
@@ -153,6 +157,7 @@ impl<'a> Columns<'a> {
             .push(i64::try_from(new.max_queued).unwrap_or(i64::MAX));
         self.webhooks.push(new.webhook());
         self.since.push(new.unchanged_since);
+        self.inherit_users.push(new.inherits_user);
         self.share_trees.push(shares_tree(new));
     }
 }
@@ -193,7 +198,7 @@ impl Statements {
             columns.add(creation);
         }
         let slots: Params<'_, 3> = [&columns.threads, &columns.branches, &columns.share_trees];
-        let runs: Params<'_, 20> = [
+        let runs: Params<'_, 21> = [
             &columns.runs,
             &columns.threads,
             &columns.assistants,
@@ -214,6 +219,7 @@ impl Statements {
             &columns.webhooks,
             &columns.since,
             &codec::BINCODE,
+            &columns.inherit_users,
         ];
         let (begin, locked, rows, end) = tokio::join!(
             biased;

@@ -1,0 +1,2 @@
+-- The user of its thread that a run is for, as JSON, when its request named none and the thread had one.
+ALTER TABLE runs ADD COLUMN thread_user jsonb;
