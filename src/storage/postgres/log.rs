@@ -12,9 +12,7 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{RunId, ThreadId},
-    stream::log::{
-        CHUNK_FRAMES, ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun,
-    },
+    stream::log::{ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun},
     value::Value,
 };
 
@@ -63,18 +61,20 @@ i AS (
   SELECT q.run_id, q.first_seq, q.tree_id, q.last_seq, q.thread_id, q.position, q.checkpoint_id, q.frames, q.temporary, q.principal, q.bytes FROM q)
 SELECT q.n, q.position::bigint AS position FROM q UNION ALL SELECT w.n, w.position FROM w";
 
-/// A chunk has few frames, so that the one with a number begins shortly before that.
+/// The chunk that begins last before a number may have the frame behind it; those before that one end earlier.
 const OF_RUN: &str = "
 SELECT run_id, first_seq, last_seq, position, frames FROM (
   SELECT e.*, sum(octet_length(e.frames)) OVER (ORDER BY e.first_seq) - octet_length(e.frames) AS before FROM (
-    SELECT * FROM run_events WHERE run_id = $1 AND first_seq > $2::bigint - $4::bigint AND last_seq > $2 AND NOT superseded
-     ORDER BY first_seq LIMIT $3) e) x WHERE before < $5::bigint ORDER BY first_seq";
+    SELECT * FROM run_events WHERE run_id = $1 AND last_seq > $2 AND NOT superseded AND first_seq >= COALESCE((
+        SELECT b.first_seq FROM run_events b WHERE b.run_id = $1 AND b.first_seq <= $2::bigint ORDER BY b.first_seq DESC LIMIT 1), $2)
+     ORDER BY first_seq LIMIT $3) e) x WHERE before < $4::bigint ORDER BY first_seq";
 
 const OF_THREAD: &str = "
 SELECT run_id, first_seq, last_seq, position, frames FROM (
   SELECT e.*, sum(octet_length(e.frames)) OVER (ORDER BY e.position) - octet_length(e.frames) AS before FROM (
-    SELECT * FROM run_events WHERE thread_id = $1 AND position > $2::bigint - $4::bigint AND position + last_seq - first_seq > $2
-       AND NOT superseded ORDER BY position LIMIT $3) e) x WHERE before < $5::bigint ORDER BY position";
+    SELECT * FROM run_events WHERE thread_id = $1 AND position + last_seq - first_seq > $2 AND NOT superseded AND position >= COALESCE((
+        SELECT b.position FROM run_events b WHERE b.thread_id = $1 AND b.position <= $2::bigint ORDER BY b.position DESC LIMIT 1), $2)
+     ORDER BY position LIMIT $3) e) x WHERE before < $4::bigint ORDER BY position";
 
 const END_OF_RUN: &str =
     "SELECT last_seq FROM run_events WHERE run_id = $1 ORDER BY first_seq DESC LIMIT 1";
@@ -172,8 +172,7 @@ struct Rows<'a> {
 }
 
 pub(super) async fn chunks_of_run(db: &Object, run: RunId, after: i64) -> Result<Vec<LogChunk>> {
-    let params: [&(dyn ToSql + Sync); 5] =
-        [&run.0, &after, &READ_CHUNKS, &CHUNK_FRAMES, &READ_BYTES];
+    let params: [&(dyn ToSql + Sync); 4] = [&run.0, &after, &READ_CHUNKS, &READ_BYTES];
     all(db, OF_RUN, &params, chunk_of).await
 }
 
@@ -182,8 +181,7 @@ pub(super) async fn chunks_of_thread(
     thread: ThreadId,
     after: i64,
 ) -> Result<Vec<LogChunk>> {
-    let params: [&(dyn ToSql + Sync); 5] =
-        [&thread.0, &after, &READ_CHUNKS, &CHUNK_FRAMES, &READ_BYTES];
+    let params: [&(dyn ToSql + Sync); 4] = [&thread.0, &after, &READ_CHUNKS, &READ_BYTES];
     all(db, OF_THREAD, &params, chunk_of).await
 }
 

@@ -8,9 +8,7 @@ use super::columns::{all, id, json_if, one};
 use crate::{
     checkpoint::{Result, Slot},
     id::{RunId, ThreadId},
-    stream::log::{
-        CHUNK_FRAMES, ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun,
-    },
+    stream::log::{ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun},
     time::Timestamp,
 };
 
@@ -27,17 +25,19 @@ const APPEND: &str = "INSERT INTO run_events (run_id, first_seq, tree_id, last_s
      position, checkpoint_id, frames, temporary, created_at, principal, bytes) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
-/// A chunk has few frames, so that the one with a number begins shortly before that.
+/// The chunk that begins last before a number may have the frame behind it; those before that one end earlier.
 pub(super) const OF_RUN: &str = "SELECT run_id, first_seq, last_seq, position, frames FROM ( \
      SELECT e.*, sum(length(frames)) OVER (ORDER BY first_seq) - length(frames) AS before FROM ( \
-     SELECT * FROM run_events WHERE run_id = ?1 AND first_seq > ?2 - ?4 AND last_seq > ?2 \
-     AND NOT superseded ORDER BY first_seq LIMIT ?3) e) WHERE before < ?5 ORDER BY first_seq";
+     SELECT * FROM run_events WHERE run_id = ?1 AND last_seq > ?2 AND NOT superseded \
+     AND first_seq >= coalesce((SELECT b.first_seq FROM run_events b \
+       WHERE b.run_id = ?1 AND b.first_seq <= ?2 ORDER BY b.first_seq DESC LIMIT 1), ?2) ORDER BY first_seq LIMIT ?3) e) WHERE before < ?4 ORDER BY first_seq";
 
 pub(super) const OF_THREAD: &str = "SELECT run_id, first_seq, last_seq, position, frames FROM ( \
      SELECT e.*, sum(length(frames)) OVER (ORDER BY position) - length(frames) AS before FROM ( \
      SELECT * FROM run_events INDEXED BY run_events_thread WHERE thread_id = ?1 \
-     AND position > ?2 - ?4 AND position + last_seq - first_seq > ?2 \
-     AND NOT superseded ORDER BY position LIMIT ?3) e) WHERE before < ?5 ORDER BY position";
+     AND position + last_seq - first_seq > ?2 AND NOT superseded \
+     AND position >= coalesce((SELECT b.position FROM run_events b INDEXED BY run_events_thread \
+       WHERE b.thread_id = ?1 AND b.position <= ?2 ORDER BY b.position DESC LIMIT 1), ?2) ORDER BY position LIMIT ?3) e) WHERE before < ?4 ORDER BY position";
 
 const END_OF_RUN: &str =
     "SELECT last_seq FROM run_events WHERE run_id = ?1 ORDER BY first_seq DESC LIMIT 1";
@@ -125,7 +125,7 @@ fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i6
 }
 
 pub(super) fn chunks_of_run(db: &Connection, run: RunId, after: i64) -> Result<Vec<LogChunk>> {
-    let params = params![run, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
+    let params = params![run, after, READ_CHUNKS, READ_BYTES];
     all(db, OF_RUN, params, read_chunk)
 }
 
@@ -134,7 +134,7 @@ pub(super) fn chunks_of_thread(
     thread: ThreadId,
     after: i64,
 ) -> Result<Vec<LogChunk>> {
-    let params = params![thread, after, READ_CHUNKS, CHUNK_FRAMES, READ_BYTES];
+    let params = params![thread, after, READ_CHUNKS, READ_BYTES];
     all(db, OF_THREAD, params, read_chunk)
 }
 

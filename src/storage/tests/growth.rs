@@ -4,7 +4,9 @@
 
 mod exceptions;
 mod lists;
+mod operations;
 mod requests;
+mod rooms;
 
 use std::{collections::BTreeMap, fs};
 

@@ -26,6 +26,23 @@ static FILE: LazyLock<Option<Arc<Mutex<File>>>> = LazyLock::new(|| {
     Some(Arc::new(Mutex::new(file)))
 });
 
+/// In tests of this crate a file of this name beside the database has the measures, so that those of tests in one
+/// process do not mix.
+#[cfg(test)]
+pub(in crate::storage) const BESIDE: &str = "steps";
+
+/// Where the measures of a database go, if anywhere.
+fn file_of(_db: &Connection) -> Option<Arc<Mutex<File>>> {
+    #[cfg(test)]
+    if let Some(path) = _db.path() {
+        let beside = std::path::Path::new(path).with_file_name(BESIDE);
+        if let Ok(file) = File::options().append(true).open(beside) {
+            return Some(Arc::new(Mutex::new(file)));
+        }
+    }
+    FILE.clone()
+}
+
 /// What a statement has taken in all its executions, and the rows of the one that is going on.
 #[derive(Default)]
 struct Taken {
@@ -35,7 +52,7 @@ struct Taken {
 
 /// Lets a connection write what the executions of its statements take, if the environment names a file.
 pub(in crate::storage::sqlite) fn measure(db: &mut Connection) -> rusqlite::Result<()> {
-    let Some(file) = FILE.clone() else {
+    let Some(file) = file_of(db) else {
         return Ok(());
     };
     let mut statements: HashMap<String, Taken> = HashMap::new();
