@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{BlobRow, CheckpointRow, Commit, Flush, Source, WriteRow};
 use crate::{
-    contention::Crowded,
+    contention::{Crowded, shares},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
 };
 
@@ -28,6 +28,9 @@ pub enum Error {
     /// Too many wait to change the same thread. Nothing was written.
     #[error(transparent)]
     Crowded(#[from] Crowded),
+    /// The principal uses all of its share of the connections, and did for as long as it may wait.
+    #[error(transparent)]
+    ShareUsed(#[from] shares::Full),
     /// A row that this version cannot read.
     #[error("stored data cannot be read: {0}")]
     Corrupt(String),
@@ -39,7 +42,10 @@ pub enum Error {
 impl Error {
     /// Whether the same may succeed in a while.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::TookTooLong)
+        matches!(
+            self,
+            Self::Unavailable(_) | Self::TookTooLong | Self::ShareUsed(_)
+        )
     }
 }
 

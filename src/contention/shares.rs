@@ -19,9 +19,19 @@ pub async fn on_behalf_of<T>(principal: Option<Arc<str>>, work: impl Future<Outp
     }
 }
 
+/// The work in the name in which the caller works: a new task would do it in nobody's.
+pub fn in_this_name<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    on_behalf_of(PRINCIPAL.try_with(Arc::clone).ok(), work)
+}
+
+/// Calls `step` in the name of a principal: one of the many by which a body is written.
+pub fn step_on_behalf_of<T>(principal: &Arc<str>, step: impl FnOnce() -> T) -> T {
+    PRINCIPAL.sync_scope(principal.clone(), step)
+}
+
 /// The principal has its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the principal uses its share already")]
+#[error("other requests of the same principal use its share of the connections to the database")]
 pub struct Full;
 
 /// The shares of principals in a number of things.
@@ -120,6 +130,8 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(1);
@@ -156,6 +168,31 @@ mod tests {
         take(&bob).await.unwrap();
         drop(first);
         take(&ann).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_new_task_and_each_step_of_a_body_work_in_the_name_they_are_given() {
+        let shares = Shares::of(1);
+        let ann: Arc<str> = "ann".into();
+        let held = shares.take(Some(&ann)).unwrap();
+        let wait = {
+            let shares = shares.clone();
+            move || {
+                let shares = shares.clone();
+                async move { shares.wait(Duration::ZERO).await.map(drop) }
+            }
+        };
+        let spawn = |work| async { tokio::spawn(work).await.unwrap() };
+        let of_nobody = on_behalf_of(Some(ann.clone()), async { spawn(wait().boxed()).await });
+        assert_eq!(of_nobody.await, Ok(()));
+        let of_ann = async { spawn(in_this_name(wait()).boxed()).await };
+        assert_eq!(on_behalf_of(Some(ann.clone()), of_ann).await, Err(Full));
+        let mut step = Box::pin(wait());
+        let first = step_on_behalf_of(&ann, || (&mut step).now_or_never());
+        assert_ne!(first, Some(Ok(())));
+        drop((step, held));
+        let freed = step_on_behalf_of(&ann, || wait().now_or_never());
+        assert_eq!(freed, Some(Ok(())));
     }
 
     #[tokio::test]

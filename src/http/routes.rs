@@ -46,7 +46,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/mcp" {
         POST call_tools = mcp::post: Anyone {
-            body wire::json_rpc::McpMessage, 200 wire::json_rpc::Response, 202, 400 wire::json_rpc::BadRequest, 429
+            body wire::json_rpc::McpMessage, 200 wire::json_rpc::Response, 202, 400 wire::json_rpc::BadRequest
         }
         GET get_mcp = mcp::get: Anyone { empty 405, returns 405 "Allow" }
         DELETE delete_mcp = mcp::delete: Anyone { empty 404 }
@@ -58,7 +58,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/a2a/{assistant_id}" {
         POST call_agent = a2a::post: Anyone {
-            body wire::json_rpc::Request, 200 wire::json_rpc::Response, stream 200, 400 wire::json_rpc::BadRequest, 429
+            body wire::json_rpc::Request, 200 wire::json_rpc::Response, stream 200, 400 wire::json_rpc::BadRequest
         }
         GET | HEAD get_agent = a2a::card::of_path: Anyone {
             200 wire::json_rpc::AgentCard, 400 wire::json_rpc::CardError
@@ -195,15 +195,15 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/stream" {
         GET stream_thread = threads::stream::watch: Reader {
-            query wire::threads::StreamQuery, stream 200, 404, 422, 429, takes "Last-Event-ID"
+            query wire::threads::StreamQuery, stream 200, 404, 422, takes "Last-Event-ID"
         }
     }
     "/threads/{thread_id}/stream/events" {
         GET connect_events = protocol::websocket::connect: Reader {
-            101, 400, 404, 405, 422, 426, 429, returns 405 "Allow"
+            101, 400, 404, 405, 422, 426, returns 405 "Allow"
         }
         POST stream_events = protocol::events::stream: Reader {
-            body wire::protocol::EventStreamRequest, stream 200, 400, 429
+            body wire::protocol::EventStreamRequest, stream 200, 400
         }
     }
     "/threads/{thread_id}/commands" {
@@ -258,12 +258,12 @@ pub(super) const TABLE: &[Route] = routes! {
             coded, query wire::messages::ListQuery, 200 wire::messages::MessagePage, 400, 404, 409, 422
         }
         POST post_messages = messages::post: Writer {
-            coded, body wire::messages::PostMessages, 200 wire::messages::StoredMessages, 201 wire::messages::StoredMessages, 400, 404, 409, 429
+            coded, body wire::messages::PostMessages, 200 wire::messages::StoredMessages, 201 wire::messages::StoredMessages, 400, 404, 409
         }
     }
     "/commands/send-message" {
         POST command_send_message = messages::send: Writer {
-            coded, body wire::messages::SendMessage, 202 wire::messages::PostedMessage, 400, 404, 409, 429
+            coded, body wire::messages::SendMessage, 202 wire::messages::PostedMessage, 400, 404, 409
         }
     }
     "/threads/{thread_id}/runs" {
@@ -271,17 +271,17 @@ pub(super) const TABLE: &[Route] = routes! {
             query wire::runs::ListQuery, 200 Vec<wire::Selected<wire::runs::Run>>, 404, 413, 422
         }
         POST create_run = runs::create: Writer {
-            body wire::runs::CreateRun, 200 wire::runs::Run, 400, 404, 409, 429, returns 200 "Content-Location"
+            body wire::runs::CreateRun, 200 wire::runs::Run, 400, 404, 409, returns 200 "Content-Location"
         }
     }
     "/threads/{thread_id}/runs/stream" {
         POST stream_run = runs::join::stream: Writer {
-            body wire::runs::CreateRun, stream 200, 400, 404, 409, 429, returns 200 "Location", returns 200 "Content-Location"
+            body wire::runs::CreateRun, stream 200, 400, 404, 409, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/threads/{thread_id}/runs/wait" {
         POST wait_run = runs::join::wait: Writer {
-            body wire::runs::CreateRun, 200 wire::runs::Outcome, 400, 404, 409, 429, returns 200 "Location", returns 200 "Content-Location"
+            body wire::runs::CreateRun, 200 wire::runs::Outcome, 400, 404, 409, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/threads/{thread_id}/runs/{run_id}" {
@@ -294,12 +294,12 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/runs/{run_id}/join" {
         GET join_run = runs::join::join: Reader {
-            query wire::runs::JoinQuery, 200 wire::runs::Outcome, 404, 422, 429, returns 200 "Location", returns 200 "Content-Location"
+            query wire::runs::JoinQuery, 200 wire::runs::Outcome, 404, 422, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/threads/{thread_id}/runs/{run_id}/stream" {
         GET join_run_stream = runs::join::join_stream: Reader {
-            query wire::runs::JoinStreamQuery, stream 200, 404, 422, 429, returns 200 "Location", returns 200 "Content-Location", takes "Last-Event-ID"
+            query wire::runs::JoinStreamQuery, stream 200, 404, 422, returns 200 "Location", returns 200 "Content-Location", takes "Last-Event-ID"
         }
     }
     "/threads/{thread_id}/runs/{run_id}/cancel" {
@@ -361,7 +361,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/events" {
         GET | HEAD list_events = events::list: Reader {
-            coded, query wire::events::ListQuery, 200 wire::events::EventPage, stream 200, 404, 422, 429, takes "Last-Event-ID"
+            coded, query wire::events::ListQuery, 200 wire::events::EventPage, stream 200, 404, 422, takes "Last-Event-ID"
         }
     }
     "/threads/{thread_id}/head" {
@@ -438,17 +438,17 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/runs" {
         POST create_stateless_run = runs::create_stateless: Anyone {
-            body wire::runs::CreateStatelessRun, 200 wire::runs::Run, 400, 404, 409, 429, returns 200 "Content-Location"
+            body wire::runs::CreateStatelessRun, 200 wire::runs::Run, 400, 404, 409, returns 200 "Content-Location"
         }
     }
     "/runs/stream" {
         POST stream_stateless_run = runs::join::stream_stateless: Anyone {
-            body wire::runs::CreateStatelessRun, stream 200, 400, 404, 409, 429, returns 200 "Location", returns 200 "Content-Location"
+            body wire::runs::CreateStatelessRun, stream 200, 400, 404, 409, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/runs/batch" {
         POST create_run_batch = runs::create_batch: Anyone {
-            body wire::runs::CreateBatch, 200 Vec<wire::runs::Run>, 400, 404, 409, 429
+            body wire::runs::CreateBatch, 200 Vec<wire::runs::Run>, 400, 404, 409
         }
     }
     "/runs/cancel" {
@@ -458,17 +458,17 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/runs/{run_id}/stream" {
         GET join_stateless_run_stream = runs::by_id::stream: Reader {
-            query wire::runs::JoinStreamQuery, stream 200, 404, 422, 429, returns 200 "Location", returns 200 "Content-Location", takes "Last-Event-ID"
+            query wire::runs::JoinStreamQuery, stream 200, 404, 422, returns 200 "Location", returns 200 "Content-Location", takes "Last-Event-ID"
         }
     }
     "/runs/{run_id}/join" {
         GET join_stateless_run = runs::by_id::join: Reader {
-            query wire::runs::JoinQuery, 200 wire::runs::Outcome, 404, 422, 429, returns 200 "Location", returns 200 "Content-Location"
+            query wire::runs::JoinQuery, 200 wire::runs::Outcome, 404, 422, returns 200 "Location", returns 200 "Content-Location"
         }
     }
     "/runs/wait" {
         POST wait_stateless_run = runs::join::wait_stateless: Anyone {
-            body wire::runs::CreateStatelessRun, 200 wire::runs::Outcome, 400, 404, 409, 429, returns 200 "Location", returns 200 "Content-Location"
+            body wire::runs::CreateStatelessRun, 200 wire::runs::Outcome, 400, 404, 409, returns 200 "Location", returns 200 "Content-Location"
         }
     }
 };

@@ -2,6 +2,7 @@
 //! its response, and the kinds of bodies.
 
 pub mod access;
+pub mod attributed;
 pub mod auth;
 pub mod authenticate;
 pub mod bodies;

@@ -10,7 +10,7 @@ macro_rules! run {
         $module::$name($store, $($($by)? $arg),*).await
     };
     (critical $store:ident, $($call:tt)*) => {
-        run!(@ &$store.pools.critical, $($call)*)
+        run!(@ retry &$store.pools.critical, $($call)*)
     };
     (critical_turn $store:ident, $module:ident::$name:ident, $thread:ident $($more:tt)*) => {{
         let _turn = $store.hot.thread($thread).await?;
@@ -21,18 +21,21 @@ macro_rules! run {
         run!(write $store, $module::$name, $thread $($more)*)
     }};
     (critical_read $store:ident, $($call:tt)*) => {
-        run!(@ &$store.pools.critical, $($call)*)
+        run!(@ retry &$store.pools.critical, $($call)*)
     };
     (log_read $store:ident, $($call:tt)*) => {{
+        // Whoever waits for its share must not have a turn meanwhile that others could use.
+        let pool = &$store.pools.reads;
+        let _share = pool.share().await.map_err(connection::Failure::into_error)?;
         let _turn = $store.streams.turn().await?;
-        run!(read $store, $($call)*)
+        run!(@ retry_in_share pool, $($call)*)
     }};
     ($kind:ident $store:ident, $($call:tt)*) => {
-        run!(@ &$store.pools.reads, $($call)*)
+        run!(@ retry &$store.pools.reads, $($call)*)
     };
-    (@ $pool:expr, $module:ident::$name:ident, $($([$by:tt])? $arg:ident),*) => {{
+    (@ $retry:ident $pool:expr, $module:ident::$name:ident, $($([$by:tt])? $arg:ident),*) => {{
         $(let $arg = $($by)? $arg;)*
-        connection::retry($pool, move |mut client| async move {
+        connection::$retry($pool, move |mut client| async move {
             $module::$name(&mut client, $($arg),*).await
         })
         .await

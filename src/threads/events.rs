@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{Error, Result, Service};
 use crate::{
+    contention::shares::in_this_name,
     id::{EventId, ThreadId},
     time::Timestamp,
     tree::{
@@ -147,7 +148,7 @@ impl Service {
         let (sender, receiver) = mpsc::channel(BUFFER);
         let service = self.clone();
         let mut watch = self.shared.notifier.watch(id);
-        tokio::spawn(async move {
+        tokio::spawn(in_this_name(async move {
             loop {
                 let range = Range {
                     after,
@@ -189,7 +190,7 @@ impl Service {
                     () = tokio::time::sleep(POLL) => {}
                 }
             }
-        });
+        }));
         Ok(receiver)
     }
 

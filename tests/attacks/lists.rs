@@ -22,7 +22,7 @@ on_both_storages!(
 );
 
 /// A thread with as many checkpoints, each of which has a text of as many bytes of its own.
-fn thread_of_texts(client: &Client, checkpoints: usize, bytes: usize) -> String {
+pub fn thread_of_texts(client: &Client, checkpoints: usize, bytes: usize) -> String {
     let thread = client.thread();
     let begin = json!({"assistant_id": "approve", "input": {"request": "r"}});
     client.run(&thread, &begin);

@@ -17,6 +17,7 @@ mod pages;
 mod queues;
 mod readers;
 mod resets;
+mod shares;
 mod siege;
 mod streams;
 mod together;

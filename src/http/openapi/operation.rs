@@ -190,7 +190,7 @@ impl<'a> Operation<'a> {
             common.extend([408, 413, 422]);
         }
         if !is_public {
-            common.extend([403, 503]);
+            common.extend([403, 429, 503]);
         }
         if !is_public && with_keys {
             common.push(401);
@@ -200,6 +200,7 @@ impl<'a> Operation<'a> {
             self.response(status);
         }
         if !is_public {
+            self.response_header(429, "Retry-After");
             self.response_header(503, "Retry-After");
         }
     }

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::session::Session;
 use crate::{
+    contention::shares::in_this_name,
     http::server::{
         Body, Error, body,
         call::{Call, StreamSlot},
@@ -103,7 +104,7 @@ pub(in crate::http) async fn connect(mut call: Call) -> Result<Response<Body>, E
     let cut = call.shared.cut.clone();
     let session = Session::new(&call, thread);
     let serving = serve(upgrade, config, session, limits, cut, slot);
-    call.shared.sockets.spawn(serving);
+    call.shared.sockets.spawn(in_this_name(serving));
 
     let mut response = body::empty(StatusCode::SWITCHING_PROTOCOLS);
     let headers = response.headers_mut();

@@ -15,6 +15,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::{
+    attributed::attribute,
     auth::{self, Client},
     bodies::RequestBody,
     body::{self, Body},
@@ -312,10 +313,12 @@ impl Inner {
             }
             response
         };
-        let ended = slots::execute(slot, only_reads, on_behalf_of(viewer, work)).await;
+        let work = on_behalf_of(viewer.clone(), work);
+        let ended = slots::execute(slot, only_reads, work).await;
         let reserved = states.lock().take();
         let budget = &self.shared.responses;
-        weigh(finish(ended), budget, &payer, only_reads, reserved).await
+        let response = weigh(finish(ended), budget, &payer, only_reads, reserved).await;
+        attribute(response, viewer)
     }
 
     /// The response of a route of the program.

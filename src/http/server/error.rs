@@ -175,7 +175,10 @@ impl Error {
             map.insert("code", code);
         }
         let mut response = body::json(self.status, &Value::map(map));
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(
+            self.status,
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+        ) {
             let headers = response.headers_mut();
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -214,6 +217,12 @@ impl From<checkpoint::Error> for Error {
                 "Too many requests wait for each other to change this thread or its relatives. \
                  Try again.",
             ),
+            E::ShareUsed(_) => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "Other requests of yours use your half of this server's connections to its database: wait for \
+                 their responses, send fewer at once or ask for less with each, and try again.",
+            )
+            .with_code("too_many_requests"),
             E::Corrupt(_) | E::Database(_) => Self::internal(&error),
         }
     }
@@ -321,6 +330,7 @@ impl From<engine::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contention::shares::Full;
 
     #[test]
     fn storage_errors_have_a_status_and_keep_their_text_to_the_log() {
@@ -339,6 +349,11 @@ mod tests {
                 .headers()
                 .contains_key("retry-after")
         );
+        let share_used = of(checkpoint::Error::ShareUsed(Full));
+        assert_eq!(share_used.status, 429);
+        assert!(share_used.detail.contains("try again"));
+        let response = share_used.into_response();
+        assert!(response.headers().contains_key("retry-after"));
         for error in [
             checkpoint::Error::Database("secret".into()),
             checkpoint::Error::Corrupt("secret".into()),

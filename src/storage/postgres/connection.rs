@@ -139,10 +139,7 @@ impl Pool {
     /// connection.
     pub(crate) async fn share(&self) -> Result<Share, Failure> {
         let share = self.shares.wait(SHARE).await;
-        share.map_err(|_| {
-            let reason = "other requests of the same principal use its share of the connections";
-            Failure::Final(checkpoint::Error::Unavailable(reason.to_owned()))
-        })
+        share.map_err(|full| Failure::Final(full.into()))
     }
 }
 
@@ -328,8 +325,17 @@ where
     F: Fn(Object) -> W,
     W: Future<Output = Result<T, Failure>>,
 {
-    let mut pauses = PAUSES.iter();
     let _share = pool.share().await.map_err(Failure::into_error)?;
+    retry_in_share(pool, work).await
+}
+
+/// As [`retry`], for who has its share already.
+pub(crate) async fn retry_in_share<T, F, W>(pool: &Pool, work: F) -> Result<T, checkpoint::Error>
+where
+    F: Fn(Object) -> W,
+    W: Future<Output = Result<T, Failure>>,
+{
+    let mut pauses = PAUSES.iter();
     loop {
         let result = match acquire(pool).await {
             Ok(client) => abandon::statement(work(client)).await,

@@ -77,11 +77,7 @@ impl Readers {
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
         // Whoever has its share waits outside the queue, in which others are.
-        let share = self.shares.wait(SHARE).await;
-        let _share = share.map_err(|_| {
-            let reason = "other requests of the same principal use its share of the readers";
-            Error::Unavailable(reason.into())
-        })?;
+        let _share = self.shares.wait(SHARE).await?;
         self.handle().run(work).await
     }
 
