@@ -10,6 +10,7 @@
 )]
 
 mod bodies;
+mod floods;
 mod hot;
 mod http2;
 mod lists;
