@@ -104,13 +104,22 @@ fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) 
     }
     let rate = (all.len() * count) as f64 / begin.elapsed().as_secs_f64();
     println!("{rate:.0} tokens/s of all runs");
-    let peak = memory.peak();
     let beside = read(&client, &body);
+    // A client that takes nothing for the time of BACKSTITCH_STALL is hung up on.
+    until("the streams that nobody reads are closed", || {
+        let metrics = client.get("/metrics");
+        metrics.text().contains("backstitch_streams_open 0")
+    });
+    let peak = memory.peak();
+    let slowdown = beside.1.as_secs_f64() / alone.1.as_secs_f64();
     println!(
-        "{} clients that never read: peak {} MiB; a run beside them takes {:.2} of its time alone",
+        "{} clients that never read: peak {} MiB; a run beside them takes {slowdown:.2} of its time alone",
         all.len(),
         peak / MIB,
-        beside.1.as_secs_f64() / alone.1.as_secs_f64(),
+    );
+    assert!(
+        slowdown < 3.0,
+        "a run beside them takes {slowdown:.2} times as long"
     );
     assert_eq!(beside.0, alone.0);
     // However many there are: what is unread of all of them has a share of the memory.
