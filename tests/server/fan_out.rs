@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_support::client::Client;
+use test_support::memory::{MIB, Memory};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
@@ -110,8 +111,9 @@ fn ten_times_the_tasks_cost_ten_times_as_much(place: &Place) {
 }
 
 fn others_are_served_while_a_wide_superstep_runs(place: &Place) {
-    let (_server, client) = serve(place);
+    let (server, client) = serve(place);
     let thread = client.thread();
+    let memory = Memory::of(&server);
     let run = background(&client, &thread, &wide(10_000, ""));
     let path = format!("/threads/{thread}/runs/{run}");
     let mut waits = vec![];
@@ -125,6 +127,7 @@ fn others_are_served_while_a_wide_superstep_runs(place: &Place) {
             break;
         }
     }
+    memory.held("ten thousand tasks", 512 * MIB);
     waits.sort();
     let (count, longest) = (waits.len(), waits[waits.len() - 1]);
     eprintln!("{count} requests, the slowest took {longest:?}");

@@ -15,6 +15,7 @@
 
 pub mod client;
 pub mod invariants;
+pub mod memory;
 pub mod node;
 pub mod place;
 pub mod postgres;
