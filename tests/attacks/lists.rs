@@ -15,6 +15,7 @@ on_both_storages!(
     lists_of_threads_and_runs_that_nobody_reads_take_little_memory,
     a_value_above_the_limit_is_refused_and_can_be_left_out,
     lists_beyond_the_memory_for_them_are_refused_until_it_is_free,
+    without_keys_each_address_has_a_share_of_the_memory,
     pages_of_messages_and_events_end_early_and_lead_to_the_rest,
     runs_of_large_states_wait_for_memory_and_do_not_fail,
     states_that_nobody_reads_are_refused_beyond_their_memory,
@@ -186,6 +187,30 @@ fn a_value_above_the_limit_is_refused_and_can_be_left_out(place: &Place) {
     let refused = client.get(&runs).refused(413);
     assert!(refused.contains("`select`"), "{refused}");
     assert_eq!(client.get(&format!("{runs}?select=status")).status, 200);
+}
+
+fn without_keys_each_address_has_a_share_of_the_memory(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "64");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = thread_of_texts(&client, 40, 1 << 19);
+    let path = format!("/threads/{thread}/history");
+    let history = |client: &Client| client.open("POST", &path, &[], b"{\"limit\": 1000}");
+    let [one, other] =
+        ["127.0.0.1", "127.0.0.2"].map(|address| client.at(address.parse().unwrap()));
+    let mut open = Vec::new();
+    loop {
+        let mut list = history(&one);
+        if list.status != 200 {
+            assert_eq!(list.status, 503);
+            break;
+        }
+        list.chunk().unwrap();
+        open.push(list);
+        assert!(open.len() < 20, "nothing is refused");
+    }
+    assert_eq!(history(&other).status, 200);
+    assert_eq!(history(&one).status, 503);
 }
 
 fn lists_beyond_the_memory_for_them_are_refused_until_it_is_free(place: &Place) {

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::{IpAddr, Ipv6Addr},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -212,6 +213,18 @@ impl AsyncWrite for Socket {
     }
 }
 
+/// Whom a connection from an address counts for while nobody authenticates. Of IPv6 what one customer of a
+/// provider gets is one client, a network of 64 bits: else each of its addresses would have a share of its own.
+pub fn client_at(address: IpAddr) -> Arc<str> {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string().into(),
+        IpAddr::V6(address) => {
+            let network = address.to_bits() >> 64 << 64;
+            format!("{}/64", Ipv6Addr::from_bits(network)).into()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
@@ -247,5 +260,19 @@ mod tests {
         drop(activity.enter(false));
         advance(Duration::from_secs(60)).await;
         assert_eq!(activity.due(&options), Due::Shutdown, "idle");
+    }
+
+    #[test]
+    fn an_ipv6_network_of_one_customer_is_one_client_and_each_ipv4_address_is_another() {
+        let of = |text: &str| client_at(text.parse().unwrap());
+        assert_eq!(
+            of("2001:db8:1:2::1"),
+            of("2001:db8:1:2:ffff:ffff:ffff:ffff")
+        );
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        // An IPv4 address of a listener of both kinds.
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("::ffff:192.0.2.1"), of("::ffff:192.0.2.2"));
     }
 }

@@ -20,7 +20,7 @@ use tower_service::Service;
 use super::{
     bodies::{BoxError, RequestBody, ResponseBody},
     call::Shared,
-    connection::{Activity, Connection},
+    connection::{Activity, Connection, client_at},
     dispatch::Dispatcher,
     handover,
     options::Options,
@@ -82,10 +82,7 @@ impl Embedded {
         let progress = activity.progress().clone();
         let connection = Connection {
             activity,
-            peer: peer.map_or_else(
-                || "embedded".into(),
-                |Peer(address)| address.to_canonical().to_string().into(),
-            ),
+            peer: peer.map_or_else(|| "embedded".into(), |Peer(address)| client_at(address)),
             slots: self.slots.clone(),
         };
         let stall = self.dispatcher.shared().options.stall_timeout;

@@ -25,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     bodies::RequestBody,
     call::Shared,
-    connection::{Activity, Connection, Due, Socket},
+    connection::{Activity, Connection, Due, Socket, client_at},
     dispatch::Dispatcher,
     options::Options,
     progress::StreamExecutor,
@@ -134,7 +134,7 @@ impl Server {
         peer: SocketAddr,
         slot: OwnedSemaphorePermit,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let peer: Arc<str> = peer.ip().to_canonical().to_string().into();
+        let peer = client_at(peer.ip());
         let (http1, http2) = (self.http1.clone(), self.http2.clone());
         let dispatcher = self.dispatcher.clone();
         let shared = dispatcher.shared().clone();

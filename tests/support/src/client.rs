@@ -1,12 +1,13 @@
 //! A small blocking HTTP/1.1 client that shows every byte of an answer.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
-use crate::server::Server;
+use crate::{place::block_on, server::Server};
 
 /// How long an answer may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,6 +18,8 @@ pub struct Client {
     address: String,
     /// Sent as `x-api-key`.
     key: Option<String>,
+    /// The address that it connects from, if not any.
+    source: Option<IpAddr>,
 }
 
 /// A whole answer.
@@ -63,15 +66,39 @@ impl Client {
     /// A client of `server` as it listens now.
     pub fn of(server: &Server) -> Self {
         let address = server.base_url().trim_start_matches("http://").to_owned();
-        Self { address, key: None }
+        Self {
+            address,
+            key: None,
+            source: None,
+        }
     }
 
     /// The same client with a key.
     pub fn with_key(&self, key: &str) -> Self {
-        Self {
-            address: self.address.clone(),
-            key: Some(key.to_owned()),
-        }
+        let mut client = self.clone();
+        client.key = Some(key.to_owned());
+        client
+    }
+
+    /// The same client at another address of this machine.
+    pub fn at(&self, source: IpAddr) -> Self {
+        let mut client = self.clone();
+        client.source = Some(source);
+        client
+    }
+
+    fn connect(&self) -> TcpStream {
+        let Some(source) = self.source else {
+            return TcpStream::connect(&self.address).unwrap();
+        };
+        block_on(async {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((source, 0).into()).unwrap();
+            let stream = socket.connect(self.address.parse().unwrap()).await;
+            let stream = stream.unwrap().into_std().unwrap();
+            stream.set_nonblocking(false).unwrap();
+            stream
+        })
     }
 
     /// A GET.
@@ -107,7 +134,7 @@ impl Client {
 
     /// Any request; gives the head of its answer as soon as that is there.
     pub fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Open {
-        let stream = TcpStream::connect(&self.address).unwrap();
+        let stream = self.connect();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.address);
@@ -129,7 +156,7 @@ impl Client {
     /// Any request with a body, all of which is sent but the last byte. The server asks for the body
     /// when it begins to read it, so its head has been looked at when this returns.
     pub fn hold(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Held {
-        let stream = TcpStream::connect(&self.address).unwrap();
+        let stream = self.connect();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut head = format!(
@@ -159,7 +186,7 @@ impl Client {
 
     /// A POST of a body in chunks that are written as given and never ended.
     pub fn open_chunked(&self, path: &str, chunks: &[u8]) -> Open {
-        let stream = TcpStream::connect(&self.address).unwrap();
+        let stream = self.connect();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: {}\r\ntransfer-encoding: chunked\r\n\r\n",
