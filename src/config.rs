@@ -139,8 +139,12 @@ pub struct Settings {
     pub cors: Option<Cors>,
     /// Bytes for what many requests hold in memory at the same time.
     pub memory_budget: usize,
-    /// How long the body of a request may take besides its size at 64 kB/s.
+    /// How long the body of a request may take besides its size at its slowest pace.
     pub body_grace: Duration,
+    /// Bytes a second: the slowest pace of a body.
+    pub body_pace: usize,
+    /// Connections of clients at the same time.
+    pub max_connections: usize,
     /// How long a client may take nothing of a response that the server writes.
     pub stall: Duration,
     /// Requests that are worked on at the same time.
@@ -285,6 +289,8 @@ impl Settings {
             cors: layers.optional("cors_origins", Cors::parse)?,
             memory_budget: layers.required("memory_budget", |text| count(text, 64, 1 << 20))? << 20,
             body_grace: layers.required("body_grace", |text| seconds(text, 1))?,
+            body_pace: layers.required("body_pace", |text| count(text, 1, 1 << 30))?,
+            max_connections: layers.required("max_connections", |text| count(text, 1, 1 << 20))?,
             stall: layers.required("stall", |text| seconds(text, 1))?,
             requests: layers.required("requests", |text| count(text, 2, 1 << 20))?,
             connection_requests: layers

@@ -70,7 +70,9 @@ pub const KEYS: &[Key] = keys! {
     hosts "BACKSTITCH_HOSTS": "without keys: names that clients may call besides loopback ones";
     cors_origins "BACKSTITCH_CORS_ORIGINS": "web pages that may call; unset means loopback ones without keys";
     memory_budget "BACKSTITCH_MEMORY_BUDGET" = "768": "MiB for what many requests hold at once";
-    body_grace "BACKSTITCH_BODY_GRACE" = "30": "seconds for a body besides its size at 64 kB/s";
+    body_grace "BACKSTITCH_BODY_GRACE" = "30": "seconds for a body besides its size at BACKSTITCH_BODY_PACE";
+    body_pace "BACKSTITCH_BODY_PACE" = "64000": "bytes a second that a body must come at";
+    max_connections "BACKSTITCH_MAX_CONNECTIONS" = "20000": "connections at once; more wait to be accepted";
     stall "BACKSTITCH_STALL" = "30": "seconds that a client may take nothing of a response";
     requests "BACKSTITCH_REQUESTS" = "512": "requests worked on at once";
     connection_requests "BACKSTITCH_CONNECTION_REQUESTS" = "16": "those of one connection";

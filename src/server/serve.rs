@@ -186,6 +186,8 @@ fn http_options(settings: Settings, own: http::Own) -> http::Options {
         body_limit: settings.body_limit,
         edit_limit: settings.edit_limit,
         body_grace: settings.body_grace,
+        body_pace: settings.body_pace,
+        max_connections: settings.max_connections,
         stall_timeout: settings.stall,
         stored_response: settings.stored_response,
         max_requests: settings.requests,

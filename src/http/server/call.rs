@@ -234,6 +234,7 @@ impl Call {
     pub fn limits(&self) -> Limits {
         Limits {
             grace: self.shared.options.body_grace,
+            pace: self.shared.options.body_pace,
             values: self.shared.options.body_values,
             budget: self.shared.bodies.clone(),
             payer: self.payer.clone(),

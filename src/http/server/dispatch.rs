@@ -29,7 +29,7 @@ use super::{
     paced::Paced,
     panics::panic_text,
     progress::{Guarded, Progress},
-    request_body::{BYTES_PER_SECOND, Source, Unread},
+    request_body::{Source, Unread},
     router::{Found, Routes},
     slots::{self, Slot},
     weigh::weigh,
@@ -348,7 +348,8 @@ impl Inner {
         let none = none.map_err(|_| Error::unavailable("Too many requests. Try again later."))?;
         let body = incoming.take().map(|body| {
             let body = body.limited(options.body_limit);
-            RequestBody::new(Paced::new(body, options.body_grace, BYTES_PER_SECOND, none))
+            let pace = options.body_pace as f64;
+            RequestBody::new(Paced::new(body, options.body_grace, pace, none))
         });
         let body = body.unwrap_or_else(RequestBody::empty);
         let request = Request::from_parts(parts, body);

@@ -23,8 +23,10 @@ pub struct Options {
     pub body_memory: usize,
     /// Bytes of content at which pages of messages and of events end.
     pub page_bytes: usize,
-    /// How long a body may take before it must have come at 64 kB/s.
+    /// How long a body may take before it must have come at its slowest pace.
     pub body_grace: Duration,
+    /// That pace, in bytes a second.
+    pub body_pace: usize,
     /// How long a connection without requests stays open.
     pub idle_timeout: Duration,
     /// How long a client may read nothing while the server writes to it.
@@ -87,6 +89,7 @@ impl Default for Options {
             body_memory: 256 << 20,
             page_bytes: 8 << 20,
             body_grace: Duration::from_secs(30),
+            body_pace: 64_000,
             idle_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(30),
             max_connections: 20_000,

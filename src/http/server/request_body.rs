@@ -13,14 +13,13 @@ use crate::{
     value::{JsonError, Value},
 };
 
-/// The slowest a body may come once the grace is over.
-pub const BYTES_PER_SECOND: f64 = 64_000.0;
-
 /// What bounds the body of a request.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How long it may take before it must have come at [`BYTES_PER_SECOND`].
+    /// How long it may take before it must have come at its slowest pace.
     pub grace: Duration,
+    /// That pace, in bytes a second.
+    pub pace: usize,
     /// Most values that it may have as JSON.
     pub values: usize,
     /// What its bytes and its values are reserved from.
@@ -162,7 +161,7 @@ async fn read(
     let mut rest = BytesMut::new();
     while !body.is_end_stream() {
         let read = first.len() + rest.len();
-        let time = Duration::from_secs_f64(read as f64 / BYTES_PER_SECOND);
+        let time = Duration::from_secs_f64(read as f64 / limits.pace as f64);
         let deadline = begin + limits.grace + time;
         let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
             Ok(None) => break,
@@ -281,6 +280,7 @@ mod tests {
         });
         let limits = Limits {
             grace: Duration::from_secs(1),
+            pace: 64_000,
             values: 10_000_000,
             budget: Budget::new(1 << 30),
             payer: "p".into(),
@@ -308,5 +308,35 @@ mod tests {
         assert!(detail(&deep).contains("nested too deeply"));
         assert!(detail(b"{\"a\": 18446744073709551616}").contains("does not fit 64 bits"));
         assert_eq!(parse_json(b" {\"a\":1.0}").unwrap()["a"], Value::Float(1.0));
+    }
+
+    /// Reads a body of 10 kB, of which 1,000 bytes come each second.
+    async fn read_slow(grace: Duration, pace: usize) -> Result<Received, Error> {
+        let frames = futures::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let frame = hyper::body::Frame::data(Bytes::from(vec![0; 1000]));
+            Some((Ok::<_, std::convert::Infallible>(frame), ()))
+        });
+        let frames = futures::StreamExt::take(frames, 10);
+        let body = RequestBody::new(http_body_util::StreamBody::new(frames));
+        let limits = Limits {
+            grace,
+            pace,
+            values: 10,
+            budget: Budget::new(1 << 20),
+            payer: "ann".into(),
+        };
+        read(&HeaderMap::new(), body, 1 << 20, &limits).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_has_its_grace_and_then_must_keep_its_pace() {
+        let (second, moment) = (Duration::from_secs(1), Duration::from_millis(2));
+        let status = |read: Result<Received, Error>| read.map(|_| ()).map_err(|error| error.status);
+        assert_eq!(status(read_slow(second + moment, 1000).await), Ok(()));
+        assert_eq!(status(read_slow(second + moment, 999).await), Ok(()));
+        let late = Err(StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(status(read_slow(second + moment, 1001).await), late);
+        assert_eq!(status(read_slow(second - moment, 1000).await), late);
     }
 }
