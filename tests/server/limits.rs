@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
 use test_support::on_both_storages;
 use test_support::place::Place;
-use test_support::server::Setup;
+use test_support::server::{Server, Setup};
 use test_support::talk::{self, agent_thread, ok, slow, with};
 
 on_both_storages!(
@@ -18,6 +18,8 @@ on_both_storages!(
     what_settings_allow,
     how_much_one_principal_may_have,
     how_many_headers_a_request_may_have,
+    what_one_search_of_items_may_read,
+    how_many_streams_and_connections_there_may_be,
 );
 
 /// Sends something of three sizes around a limit, and checks that only the largest is refused.
@@ -332,4 +334,99 @@ fn how_many_headers_a_request_may_have(place: &Place) {
     let most = (60..110).find(|count| send(*count) != 200).unwrap();
     assert!((90..=100).contains(&most), "{most}");
     assert_eq!(send(most), 431);
+}
+
+fn what_one_search_of_items_may_read(place: &Place) {
+    let search = |setting: &str, most: &str, sizes: &dyn Fn(usize) -> Vec<usize>, status: u16| {
+        let server = place.start(Setup::example("reference_server").env(setting, most));
+        let client = Client::of(&server);
+        let count: usize = most.parse().unwrap();
+        limit(setting, count, status, most, |size| {
+            let namespace = format!("{setting}{size}");
+            for (key, bytes) in sizes(size).into_iter().enumerate() {
+                // Besides the text a value takes seven bytes as it is stored.
+                let value = json!({"k": "x".repeat(bytes - 7)});
+                let body =
+                    json!({"namespace": [namespace], "key": format!("{key}"), "value": value});
+                ok(talk::put(&client, "/store/items", &body), 204);
+            }
+            let wanted =
+                json!({"namespace_prefix": [namespace], "filter": {"none": 1}, "limit": 10});
+            let page = json!({"namespace_prefix": [namespace], "limit": 10});
+            let is_page = setting == "BACKSTITCH_STORE_PAGE_BYTES";
+            client.post("/store/items/search", if is_page { &page } else { &wanted })
+        });
+    };
+    search(
+        "BACKSTITCH_STORE_SCAN_ITEMS",
+        "3",
+        &|count| vec![20; count],
+        422,
+    );
+    search(
+        "BACKSTITCH_STORE_SCAN_BYTES",
+        "200",
+        &|bytes| vec![100, bytes - 100],
+        422,
+    );
+    search(
+        "BACKSTITCH_STORE_PAGE_BYTES",
+        "200",
+        &|bytes| vec![100, bytes - 100],
+        413,
+    );
+}
+
+/// Connections that the machine has made and the server has not accepted.
+fn waiting_at(server: &Server) -> u64 {
+    let port: u16 = server
+        .base_url()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let address = format!("0100007F:{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let mut lines = table.lines().map(str::split_whitespace);
+    // The local address, the state of listening (0A), and the two queues.
+    let queues = lines.find_map(|mut words| {
+        let listens = words.nth(1) == Some(&*address) && words.nth(1) == Some("0A");
+        listens.then(|| words.next()).flatten()
+    });
+    let (_, received) = queues.unwrap().split_once(':').unwrap();
+    u64::from_str_radix(received, 16).unwrap()
+}
+
+fn how_many_streams_and_connections_there_may_be(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MAX_STREAMS", "2");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let path = format!("/threads/{}/stream", client.thread());
+    let open = || client.open("GET", &path, &[], b"");
+    let streams = [open(), open()];
+    assert_eq!(streams.each_ref().map(|stream| stream.status), [200, 200]);
+    assert!(client.get(&path).refused(503).contains("event streams"));
+    drop(streams);
+    talk::until("there is room for a stream", || open().status == 200);
+    drop(server);
+
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MAX_CONNECTIONS", "3");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let path = format!("/threads/{}/stream", client.thread());
+    let held = [0, 1].map(|_| client.open("GET", &path, &[], b""));
+    assert_eq!(client.get("/ok").status, 200);
+    let last = client.open("GET", &path, &[], b"");
+    // Nobody accepts it before another one has gone.
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.get("/ok").status);
+        talk::until("a request waits for a connection", || {
+            waiting_at(&server) > 0
+        });
+        assert!(!waiting.is_finished());
+        drop(held);
+        assert_eq!(waiting.join().unwrap(), 200);
+    });
+    drop(last);
 }
