@@ -1,6 +1,9 @@
 //! Group commit: what many callers want to be done at one time is done together, in groups that grow with the load.
 
-use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque, mem::take, ops::ControlFlow, panic::AssertUnwindSafe, pin::pin,
+    sync::Arc, time::Duration,
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
@@ -16,10 +19,17 @@ const FULL: usize = 8;
 /// Or when those under way take longer than this: they may wait for something of their own, such as a lock.
 const SLOW: Duration = Duration::from_millis(5);
 
-type Work<T> = dyn Fn(Vec<T>) -> BoxFuture<'static, ()> + Send + Sync;
+/// How a group ended: after `Break` the same would happen to those that wait, and nobody waits for one group after
+/// the other to fail.
+pub type Ended = ControlFlow<()>;
+
+type Work<T> = dyn Fn(Vec<T>) -> BoxFuture<'static, Ended> + Send + Sync;
 
 /// Does the jobs of many callers in groups. A job that comes alone begins at once; those that come while a group is
 /// under way are the next one.
+///
+/// A job that is dropped was not done, or not to its end: its group ended in a panic or with its runtime, or it waited
+/// when a group told that nothing more can be done.
 pub struct Groups<T> {
     shared: Arc<Shared<T>>,
 }
@@ -34,6 +44,8 @@ impl<T> Clone for Groups<T> {
 
 struct Shared<T> {
     state: Mutex<State<T>>,
+    /// Most groups under way at once.
+    at_once: usize,
     work: Box<Work<T>>,
 }
 
@@ -47,27 +59,15 @@ struct State<T> {
 
 impl<T> State<T> {
     /// The next group, if one may begin beside those under way.
-    fn begin(&mut self) -> Option<Vec<T>> {
+    fn begin(&mut self, at_once: usize) -> Option<Vec<T>> {
         let waits = !self.waiting.is_empty();
         let may_begin = self.fast == 0 || self.waiting.len() >= FULL;
-        if waits && may_begin && self.under_way < AT_ONCE {
+        if waits && may_begin && self.under_way < at_once {
             self.under_way += 1;
             self.fast += 1;
             Some(self.take())
         } else {
             None
-        }
-    }
-
-    /// The group that follows one that has ended.
-    fn follow(&mut self, was_fast: bool) -> Option<Vec<T>> {
-        if self.waiting.is_empty() {
-            self.under_way -= 1;
-            self.fast -= usize::from(was_fast);
-            None
-        } else {
-            self.fast += usize::from(!was_fast);
-            Some(self.take())
         }
     }
 
@@ -79,7 +79,18 @@ impl<T> State<T> {
 
 impl<T: Send + 'static> Groups<T> {
     /// Groups for which `work` is called; it tells the callers of its jobs how they ended.
-    pub fn new(work: impl Fn(Vec<T>) -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+    pub fn new(work: impl Fn(Vec<T>) -> BoxFuture<'static, Ended> + Send + Sync + 'static) -> Self {
+        Self::of(AT_ONCE, Box::new(work))
+    }
+
+    /// The same, one group after the other.
+    pub fn one_by_one(
+        work: impl Fn(Vec<T>) -> BoxFuture<'static, Ended> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(1, Box::new(work))
+    }
+
+    fn of(at_once: usize, work: Box<Work<T>>) -> Self {
         let state = State {
             waiting: VecDeque::new(),
             under_way: 0,
@@ -88,7 +99,8 @@ impl<T: Send + 'static> Groups<T> {
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
-                work: Box::new(work),
+                at_once,
+                work,
             }),
         }
     }
@@ -98,22 +110,42 @@ impl<T: Send + 'static> Groups<T> {
         let group = {
             let mut state = self.shared.state.lock();
             state.waiting.push_back(job);
-            state.begin()
+            state.begin(self.shared.at_once)
         };
         if let Some(group) = group {
-            tokio::spawn(self.shared.clone().run(group));
+            Lane::begin(&self.shared, group);
         }
     }
 }
 
-impl<T: Send + 'static> Shared<T> {
+/// Groups that follow each other: counted as one that is under way until this is dropped, also by a runtime that
+/// ends.
+struct Lane<T: Send + 'static> {
+    shared: Arc<Shared<T>>,
+    is_fast: bool,
+    /// Whether the last group has ended, and nothing waited.
+    is_over: bool,
+}
+
+impl<T: Send + 'static> Lane<T> {
+    /// Does a group that was just taken, and those that follow it.
+    fn begin(shared: &Arc<Shared<T>>, group: Vec<T>) {
+        let lane = Self {
+            shared: shared.clone(),
+            is_fast: true,
+            is_over: false,
+        };
+        tokio::spawn(lane.run(group));
+    }
+
     /// Does a group and those that follow it, until nothing waits.
-    async fn run(self: Arc<Self>, mut group: Vec<T>) {
+    async fn run(mut self, mut group: Vec<T>) {
         loop {
+            let shared = self.shared.clone();
+            let work = async move { (shared.work)(group).await };
             // After a panic the callers of this group get no reply; the others must not wait for ever.
-            let mut work = AssertUnwindSafe((self.work)(group)).catch_unwind();
+            let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
             let in_time = timeout(SLOW, &mut work).await;
-            let is_fast = in_time.is_ok();
             let ended = match in_time {
                 Ok(ended) => ended,
                 Err(_) => {
@@ -121,32 +153,76 @@ impl<T: Send + 'static> Shared<T> {
                     work.await
                 }
             };
-            if ended.is_err() {
-                tracing::error!("a group of writes ended in a panic");
+            match ended {
+                Ok(Ended::Continue(())) => {}
+                Ok(Ended::Break(())) => {
+                    let waiting = take(&mut self.shared.state.lock().waiting);
+                    drop(waiting);
+                }
+                Err(_) => tracing::error!("a group of writes ended in a panic"),
             }
-            match self.state.lock().follow(is_fast) {
+            match self.follow() {
                 Some(next) => group = next,
                 None => return,
             }
         }
     }
 
+    /// The group that follows one that has ended.
+    fn follow(&mut self) -> Option<Vec<T>> {
+        let mut state = self.shared.state.lock();
+        if state.waiting.is_empty() {
+            state.under_way -= 1;
+            state.fast -= usize::from(self.is_fast);
+            self.is_over = true;
+            None
+        } else {
+            state.fast += usize::from(!self.is_fast);
+            self.is_fast = true;
+            Some(state.take())
+        }
+    }
+
     /// Lets another group begin beside one that takes long.
-    fn begin_beside(self: &Arc<Self>) {
+    fn begin_beside(&mut self) {
         let group = {
-            let mut state = self.state.lock();
+            let mut state = self.shared.state.lock();
             state.fast -= 1;
-            state.begin()
+            self.is_fast = false;
+            state.begin(self.shared.at_once)
         };
         if let Some(group) = group {
-            tokio::spawn(self.clone().run(group));
+            Self::begin(&self.shared, group);
         }
+    }
+}
+
+impl<T: Send + 'static> Drop for Lane<T> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let waiting = {
+            let mut state = self.shared.state.lock();
+            state.under_way -= 1;
+            state.fast -= usize::from(self.is_fast);
+            if state.under_way == 0 {
+                take(&mut state.waiting)
+            } else {
+                VecDeque::new()
+            }
+        };
+        // Nobody would do them before another job comes.
+        drop(waiting);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::{sync::mpsc, time::sleep};
+    use tokio::{
+        sync::{mpsc, oneshot},
+        time::sleep,
+    };
 
     use super::*;
 
@@ -155,7 +231,10 @@ mod tests {
         let (begun, sizes) = mpsc::unbounded_channel();
         let groups = Groups::new(move |group: Vec<usize>| {
             begun.send(group).unwrap();
-            Box::pin(sleep(Duration::from_millis(millis)))
+            Box::pin(async move {
+                sleep(Duration::from_millis(millis)).await;
+                Ended::Continue(())
+            })
         });
         (groups, sizes)
     }
@@ -219,7 +298,10 @@ mod tests {
         let (begun, mut jobs) = mpsc::unbounded_channel();
         let groups = Groups::new(move |group: Vec<usize>| {
             begun.send(group.clone()).unwrap();
-            Box::pin(async move { assert!(group[0] > 5) })
+            Box::pin(async move {
+                assert!(group[0] > 5);
+                Ended::Continue(())
+            })
         });
         for job in 0..8 {
             groups.add(job);
@@ -237,5 +319,95 @@ mod tests {
         sleep(Duration::from_millis(5)).await;
         let sizes: Vec<usize> = so_far(&mut begun).iter().map(Vec::len).collect();
         assert_eq!(sizes, [1, 8, 8, 32, 32, 19]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_by_one_no_group_begins_beside_another() {
+        let (begun, mut jobs) = mpsc::unbounded_channel();
+        let groups = Groups::one_by_one(move |group: Vec<usize>| {
+            begun.send(group).unwrap();
+            Box::pin(async {
+                sleep(Duration::from_millis(100)).await;
+                Ended::Continue(())
+            })
+        });
+        for job in 0..20 {
+            groups.add(job);
+        }
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(so_far(&mut jobs), [vec![0]]);
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(so_far(&mut jobs), [(1..20).collect::<Vec<_>>()]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_wait_are_let_go_when_a_group_tells_that_nothing_can_be_done() {
+        let (begun, mut jobs) = mpsc::unbounded_channel();
+        let groups = Groups::new(move |group: Vec<oneshot::Sender<()>>| {
+            begun.send(group.len()).unwrap();
+            Box::pin(async move {
+                sleep(Duration::from_millis(4)).await;
+                Ended::Break(())
+            })
+        });
+        let add = || {
+            let (job, done) = oneshot::channel();
+            groups.add(job);
+            done
+        };
+        let waiting: Vec<_> = (0..5).map(|_| add()).collect();
+        for one in waiting {
+            one.await.unwrap_err();
+        }
+        assert_eq!(jobs.try_recv(), Ok(1), "the others were not tried");
+        jobs.try_recv().unwrap_err();
+        add().await.unwrap_err();
+        assert_eq!(jobs.try_recv(), Ok(1), "what comes later is");
+    }
+
+    #[test]
+    fn groups_that_end_with_their_runtime_let_the_waiting_go_and_begin_on_another() {
+        let groups = Groups::new(move |group: Vec<(bool, oneshot::Sender<()>)>| {
+            Box::pin(async move {
+                for (hangs, job) in group {
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    job.send(()).unwrap();
+                }
+                Ended::Continue(())
+            })
+        });
+        let runtime = || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            runtime.enable_time().start_paused(true).build().unwrap()
+        };
+        let add = |hangs| {
+            let (job, done) = oneshot::channel();
+            groups.add((hangs, job));
+            done
+        };
+        for lanes in 1..=AT_ONCE {
+            let first = runtime();
+            let waiting: Vec<_> = first.block_on(async {
+                let mut waiting = vec![];
+                for _ in 0..lanes {
+                    waiting.push(add(true));
+                    sleep(2 * SLOW).await;
+                }
+                waiting.extend((0..FULL * AT_ONCE * lanes).map(|_| add(true)));
+                sleep(2 * SLOW).await;
+                waiting
+            });
+            drop(first);
+            runtime().block_on(async {
+                for one in waiting {
+                    one.await.unwrap_err();
+                }
+                add(false).await.unwrap();
+            });
+            let state = groups.shared.state.lock();
+            assert_eq!((state.under_way, state.fast), (0, 0));
+        }
     }
 }

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use super::{End, Group, together, together_once};
 use crate::{
     checkpoint::{Commit, Error},
-    contention::groups::Groups,
+    contention::groups::{Ended, Groups},
     id::{BranchId, TreeId},
     runs::Finish,
     storage::postgres::connection::Pool,
@@ -76,7 +76,10 @@ impl CommitQueue {
         Self {
             waiting: Groups::new(move |group| {
                 let pool = of_groups.clone();
-                Box::pin(async move { write(&pool, group).await })
+                Box::pin(async move {
+                    write(&pool, group).await;
+                    Ended::Continue(())
+                })
             }),
             pool: pool.clone(),
         }

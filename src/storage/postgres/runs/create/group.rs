@@ -3,44 +3,37 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::{
     created, many, outcome,
-    queue::{Creation, Tried, Waiting},
+    queue::{Creation, CreationQueue, Tried, Waiting},
 };
-use crate::storage::postgres::{
-    columns::column,
-    connection::{Failure, Object, Pool, acquire},
+use crate::{
+    contention::groups::{Ended, Groups},
+    fail_point,
+    storage::postgres::{
+        columns::column,
+        connection::{Failure, Object, Pool, acquire},
+    },
 };
 
-/// Most runs of one transaction.
-const MOST: usize = 32;
-
-/// Starts the task that creates groups, one after the other: what comes meanwhile is the next one. It takes its
-/// connections from `pool`.
-pub(super) fn start(pool: &Pool) -> mpsc::UnboundedSender<Waiting> {
-    let (waiting, receiver) = mpsc::unbounded_channel();
-    tokio::spawn(serve(pool.clone(), receiver));
-    waiting
-}
-
-async fn serve(pool: Pool, mut queue: mpsc::UnboundedReceiver<Waiting>) {
-    let mut group = Vec::with_capacity(MOST);
-    while queue.recv_many(&mut group, MOST).await > 0 {
-        if !write(&pool, std::mem::take(&mut group)).await {
-            // The same may happen to those that wait: nobody waits for one group after the other to fail.
-            while let Ok(one) = queue.try_recv() {
-                let _ = one.reply.send(Tried::NotWritten);
-            }
-        }
+/// A queue whose groups take their connections from `pool`, one after the other: what comes meanwhile is the next
+/// one.
+pub(in super::super::super) fn queue(pool: &Pool) -> CreationQueue {
+    let of_groups = pool.clone();
+    CreationQueue {
+        waiting: Groups::one_by_one(move |group| {
+            let pool = of_groups.clone();
+            Box::pin(async move { write(&pool, group).await })
+        }),
+        pool: pool.clone(),
     }
 }
 
 /// Creates what waits, in the order of threads: two groups that change some threads in different orders would
-/// wait for each other. False when the database failed.
-async fn write(pool: &Pool, mut all: Vec<Waiting>) -> bool {
+/// wait for each other. Those that wait are not to be tried when the database failed.
+async fn write(pool: &Pool, mut all: Vec<Waiting>) -> Ended {
     // Nobody waits for it any more.
     all.retain(|one| !one.reply.is_closed());
     all.sort_by_key(|one| one.creation.new.thread);
@@ -55,15 +48,16 @@ async fn write(pool: &Pool, mut all: Vec<Waiting>) -> bool {
         for one in group {
             let _ = one.reply.send(Tried::NotWritten);
         }
-        return false;
+        return Ended::Break(());
     };
+    fail_point!("creations::group");
     match attempt(&client, &creations).await {
         Ok(tried) => {
             for (one, tried) in group.into_iter().zip(tried) {
                 // A request may have stopped waiting; what was committed stays.
                 let _ = one.reply.send(tried);
             }
-            true
+            Ended::Continue(())
         }
         // One failing member fails them all; alone each gets its own result, after retries of its own.
         Err(failure) => {
@@ -72,7 +66,7 @@ async fn write(pool: &Pool, mut all: Vec<Waiting>) -> bool {
             for one in group {
                 let _ = one.reply.send(Tried::Unknown);
             }
-            false
+            Ended::Break(())
         }
     }
 }

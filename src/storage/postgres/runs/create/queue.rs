@@ -1,12 +1,13 @@
 //! New runs on their way to those with which they are created.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::{
     abandon,
     checkpoint::Error,
+    contention::groups::Groups,
     id::BranchId,
     runs::{Created, NewRun, Strategy},
     storage::postgres::connection::{Failure, Pool},
@@ -40,31 +41,28 @@ pub(super) struct Waiting {
     pub(super) reply: oneshot::Sender<Tried>,
 }
 
-/// The way to the task that creates groups, which starts with the first run and ends when every handle is gone.
-#[derive(Clone, Default)]
-pub(in super::super::super) struct CreationQueue(Arc<OnceLock<mpsc::UnboundedSender<Waiting>>>);
+/// Runs that wait to be created.
+#[derive(Clone)]
+pub(in super::super::super) struct CreationQueue {
+    pub(super) waiting: Groups<Waiting>,
+    pub(super) pool: Pool,
+}
 
 impl CreationQueue {
     /// Creates a run with those that wait at that moment, unless others have locked its branch or it takes more
-    /// than a row. Meanwhile it counts for the share that its principal has of the connections of `pool`.
+    /// than a row. Meanwhile it counts for the share that its principal has of the connections.
     ///
     /// # Errors
     /// The principal has its share.
-    pub(super) async fn create(
-        &self,
-        creation: &Arc<Creation>,
-        pool: &Pool,
-        start: impl FnOnce(&Pool) -> mpsc::UnboundedSender<Waiting>,
-    ) -> Result<Tried, Error> {
+    pub(super) async fn create(&self, creation: &Arc<Creation>) -> Result<Tried, Error> {
         if !may_share(creation) {
             return Ok(Tried::NotWritten);
         }
-        let _share = pool.share().await.map_err(Failure::into_error)?;
-        let waiting = self.0.get_or_init(|| start(pool));
+        let _share = self.pool.share().await.map_err(Failure::into_error)?;
         let (reply, tried) = oneshot::channel();
         let creation = creation.clone();
-        let _ = waiting.send(Waiting { creation, reply });
-        // Without the task the reply is dropped.
+        self.waiting.add(Waiting { creation, reply });
+        // The reply is dropped when the group ends before it is known what became of its runs.
         Ok(abandon::statement(tried).await.unwrap_or(Tried::Unknown))
     }
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     checkpoint::Error,
-    contention::groups::Groups,
+    contention::groups::{Ended, Groups},
     id::BranchId,
     storage::postgres::{
         columns::{Json, Params, column},
@@ -60,7 +60,10 @@ impl ThreadQueue {
         Self {
             waiting: Groups::new(move |group| {
                 let pool = of_groups.clone();
-                Box::pin(async move { create(&pool, group).await })
+                Box::pin(async move {
+                    create(&pool, group).await;
+                    Ended::Continue(())
+                })
             }),
             pool: pool.clone(),
         }
