@@ -7,10 +7,11 @@ use uuid::Uuid;
 use crate::{
     checkpoint::Error,
     contention::groups::{Ended, Groups},
+    fail_point,
     id::BranchId,
     storage::postgres::{
         columns::{Json, Params, column},
-        connection::{self, Failure, Object, Pool, prepare},
+        connection::{Failure, Object, Pool, acquire, prepare},
     },
     tree::{NewThread, event::codes::event_code},
 };
@@ -60,10 +61,7 @@ impl ThreadQueue {
         Self {
             waiting: Groups::new(move |group| {
                 let pool = of_groups.clone();
-                Box::pin(async move {
-                    create(&pool, group).await;
-                    Ended::Continue(())
-                })
+                Box::pin(async move { create(&pool, group).await })
             }),
             pool: pool.clone(),
         }
@@ -90,16 +88,23 @@ impl ThreadQueue {
     }
 }
 
-async fn create(pool: &Pool, group: Vec<Waiting>) {
-    let rows = connection::once(pool, |client| async move {
-        let rows = send(&client, &group).await;
-        rows.map(|rows| (rows, group))
-    });
-    let (rows, mut group) = match rows.await {
-        Ok(created) => created,
-        Err(error) => {
+/// Those that wait are not to be tried together when the database is away: alone each gets its own error soon.
+async fn create(pool: &Pool, mut group: Vec<Waiting>) -> Ended {
+    fail_point!("new_threads::group");
+    let Ok(client) = acquire(pool).await else {
+        return Ended::Break(());
+    };
+    let rows = match send(&client, &group).await {
+        Ok(rows) => rows,
+        Err(failure) => {
+            let is_away = failure.concerns_all();
+            let error = failure.into_error();
             tracing::debug!(%error, "threads that were to be created together are created one by one");
-            return;
+            return if is_away {
+                Ended::Break(())
+            } else {
+                Ended::Continue(())
+            };
         }
     };
     for row in rows {
@@ -110,6 +115,7 @@ async fn create(pool: &Pool, group: Vec<Waiting>) {
             let _ = group.swap_remove(at).reply.send(row);
         }
     }
+    Ended::Continue(())
 }
 
 async fn send(client: &Object, group: &[Waiting]) -> Result<Vec<Row>, Failure> {
