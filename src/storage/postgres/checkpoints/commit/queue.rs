@@ -142,49 +142,47 @@ impl CommitQueue {
 /// orders would wait for each other.
 async fn write(pool: &Pool, mut all: Vec<Waiting>) {
     all.sort_by_key(Waiting::key);
-    if all.len() > 1 {
-        let mut group = Group::default();
-        for one in &mut all {
-            group.commits.append(&mut one.commits);
-            group.ends.extend(one.end.take());
-        }
-        match together_once(pool, &group).await {
-            Ok(written) => {
-                let (mut depths, mut ends) = (written.depths.into_iter(), written.ends.into_iter());
-                for one in all {
-                    let depths = depths.by_ref().take(one.count).collect();
-                    let has_ended = one.has_end.then(|| ends.next()).flatten();
-                    one.reply(Results::of(depths, has_ended));
-                }
-                return;
+    let mut group = Group::default();
+    for one in &mut all {
+        group.commits.append(&mut one.commits);
+        group.ends.extend(one.end.take());
+    }
+    match together_once(pool, &group).await {
+        Ok(written) => {
+            let (mut depths, mut ends) = (written.depths.into_iter(), written.ends.into_iter());
+            for one in all {
+                let depths = depths.by_ref().take(one.count).collect();
+                let has_ended = one.has_end.then(|| ends.next()).flatten();
+                one.reply(Results::of(depths, has_ended));
             }
-            // One failing member fails them all, or keeps them waiting for the branch it waits for;
-            // alone each gets its own result, after retries of its own.
-            Err(error) => {
-                tracing::debug!(%error, runs = all.len(), "a group of commits is divided");
-                let (mut commits, mut ends) = (group.commits.into_iter(), group.ends.into_iter());
-                for one in &mut all {
-                    one.commits = commits.by_ref().take(one.count).collect();
-                    one.end = one.has_end.then(|| ends.next()).flatten();
-                }
+        }
+        // One failing member fails them all, or keeps them waiting for the branch it waits for; alone each gets its
+        // own result, after retries of its own, for which the next group does not wait.
+        Err(error) => {
+            tracing::debug!(%error, runs = all.len(), "a group of commits is divided");
+            let (mut commits, mut ends) = (group.commits.into_iter(), group.ends.into_iter());
+            for mut one in all {
+                one.commits = commits.by_ref().take(one.count).collect();
+                one.end = one.has_end.then(|| ends.next()).flatten();
+                tokio::spawn(write_alone(pool.clone(), one));
             }
         }
     }
-    let each = all.into_iter().map(|mut one| async move {
-        let commits = std::mem::take(&mut one.commits);
-        let results = match one.end.take() {
-            Some(end) => Results {
-                commits: vec![],
-                end: end_alone(pool, commits, end).await,
-            },
-            None => Results {
-                commits: alone(pool, commits).await,
-                end: Ok(()),
-            },
-        };
-        one.reply(results);
-    });
-    futures::future::join_all(each).await;
+}
+
+async fn write_alone(pool: Pool, mut one: Waiting) {
+    let commits = std::mem::take(&mut one.commits);
+    let results = match one.end.take() {
+        Some(end) => Results {
+            commits: vec![],
+            end: end_alone(&pool, commits, end).await,
+        },
+        None => Results {
+            commits: alone(&pool, commits).await,
+            end: Ok(()),
+        },
+    };
+    one.reply(results);
 }
 
 /// The end of a run, with its last supersteps.
